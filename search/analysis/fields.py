@@ -48,8 +48,15 @@ class Field:
         return [float(value) for value in self.values]
 
     @property
+    def varies(self) -> bool:
+        return len(set(self.values[self.holds].map(shown))) > 1
+
+    @property
     def range(self) -> str:
         """The values that it may have, or else that it had."""
+        if self.allowed and not self.varies:
+            drawn = f"only {shown(self.values[self.holds].iloc[0])}" if self.holds.any() else "none"
+            return f"{self.allowed}; drawn: {drawn}"
         if self.allowed or not self.categories:
             return self.allowed or f"{shown(self.values.min())} to {shown(self.values.max())}"
         return "; ".join(self.categories)
@@ -64,11 +71,11 @@ class Field:
         return np.where(self.holds, x, np.nan)
 
 
-def varied(study: Study | None, configurations: pd.DataFrame) -> list[Field]:
-    """Return the fields of the study's space, or else of all columns, that have more than one value."""
+def fields_of(study: Study | None, configurations: pd.DataFrame) -> list[Field]:
+    """Return the fields of the study's space, or else those of all columns that have more than one value."""
     space = study.space if study else {}
     fields = [_field(path, space, configurations) for path in space or columns(configurations)]
-    return [f for f in fields if len(set(f.values[f.holds].map(shown))) > 1]
+    return [f for f in fields if space or f.varies]
 
 
 def columns(configurations: pd.DataFrame) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from math import ceil
+from textwrap import fill
 from typing import Any, Literal
 
 import matplotlib
@@ -37,10 +38,10 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def panels(count: int, columns: int, width: float, height: float, **shared: Any) -> tuple[Figure, list[Axes]]:
-    """Return a figure with `count` panels of a size in inches, in rows of `columns`, and their axes."""
+def panels(count: int, columns: int, height: float, **shared: Any) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `count` panels of a height in inches, in rows of `columns`, and their axes."""
     rows = ceil(count / columns)
-    figure = new_figure(max(6.0, width * columns), height * rows + 0.3)
+    figure = new_figure(WIDEST, height * rows + 0.3)
     grid = figure.subplots(rows, columns, squeeze=False, **shared)
     for axis in grid.flat[count:]:
         axis.set_visible(False)
@@ -93,9 +94,9 @@ def curves_figure(curves: pd.DataFrame, grokked: Pairs, title: str) -> Figure:
 
     curves: rows as the Parquet artifacts have them; grokked: (init_seed, data_seed) pairs.
     """
-    figure = new_figure(9.5, 6.4)
+    figure = new_figure(WIDEST, 6.4)
     top, bottom = figure.subplots(2, 1, sharex=True)
-    figure.suptitle(title, fontsize=13, parse_math=False)
+    figure.suptitle(fill(title, 88), fontsize=13, parse_math=False)
     for axis, measure, name in ((top, "exact", "exact match"), (bottom, "token", "token accuracy")):
         _seed_lines(axis, curves, grokked, measure)
         axis.set_ylabel(f"{name}\n(5,000 selection problems)")
@@ -108,11 +109,15 @@ def curves_figure(curves: pd.DataFrame, grokked: Pairs, title: str) -> Figure:
 
 def small_multiples(groups: Sequence[tuple[str, pd.DataFrame, Pairs]]) -> Figure:
     """Draw exact match against steps, a panel a configuration: (title, its curves, its grokked seeds)."""
-    figure, axes = panels(len(groups), min(3, len(groups)), 3.65, 2.6, sharex=True, sharey=True)
-    for axis, (title, curves, grokked) in zip(axes, groups, strict=True):
+    columns = min(3, len(groups))
+    titles = [fill(title, round(10.5 * WIDEST / columns) - 5) for title, *_ in groups]
+    height = 2.6 + 0.17 * max(title.count("\n") for title in titles)
+    figure, axes = panels(len(groups), columns, height, sharex=True, sharey=True)
+    for axis, title, (_, curves, grokked) in zip(axes, titles, groups, strict=True):
         _seed_lines(axis, curves, grokked, "exact", named=False)
         axis.set_title(title, fontsize=10, loc="left", parse_math=False)
         axis.tick_params(labelsize=8, labelbottom=True)
+        axis.xaxis.set_major_locator(MaxNLocator(4))
         in_thousands(axis)
     figure.supxlabel("training step", fontsize=10)
     figure.supylabel("exact match", fontsize=10)
@@ -219,16 +224,17 @@ def _clustered_band(
 
 def time_figure(groups: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw time-to-grok curves, one a group of seeds, with bands and the marks of censored seeds."""
-    figure = new_figure(9.5, 4.4)
+    figure = new_figure(WIDEST, 4.4)
     axis = figure.subplots()
     top, alpha = 0.0, 0.14 if len(groups) <= 3 else 0.07
     for colour, (name, seeds) in zip(COLOURS, groups.items(), strict=False):
         curve = time_to_grok(seeds)
         steps = np.append(curve.steps, curve.end)
         share, low, high = (np.append(line, line[-1]) for line in (curve.share, curve.low, curve.high))
-        axis.step(steps, share, where="post", color=colour, lw=2, label=name)
+        axis.step(steps, share, where="post", color=colour, lw=2, label=fill(name, 88))
         axis.fill_between(steps, low, high, step="post", color=colour, alpha=alpha, lw=0)
-        axis.plot(curve.marks, curve.at(curve.marks), "|", color=colour, ms=10, mew=1.4, clip_on=False)
+        if len(curve.marks):  # of an empty line, not clipped, the layout would keep the figure's corner free
+            axis.plot(curve.marks, curve.at(curve.marks), "|", color=colour, ms=10, mew=1.4, clip_on=False)
         top = max(top, share.max(), np.nan_to_num(high).max())
     axis.set(xlabel="training step", ylabel="share of seeds grokked", xlim=(0, None))
     axis.set_ylim(-0.012 * max(top, 0.1), min(1.02, max(top * 1.08, 0.1)))
@@ -249,7 +255,7 @@ def front_figure(configurations: pd.DataFrame) -> Figure:
     judged = configurations[configurations["seeds"] > 0]
     on_front = np.array(pareto(judged["params"].tolist(), judged["grok_rate"].tolist()), dtype=bool)
     front, rest = judged[on_front].sort_values("params"), judged[~on_front]
-    figure = new_figure(9.5, 5)
+    figure = new_figure(WIDEST, 5)
     axis = figure.subplots()
     alpha = 0.9 if len(judged) <= 60 else 0.5
     for rows, colour, size, z in ((rest, GREY, 22, 2), (front, COLOURS[0], 46, 4)):

@@ -13,7 +13,7 @@ import optuna
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from search.analysis.fields import Field, shown
@@ -46,7 +46,7 @@ def rate_against_fields(fields: Sequence[Field], configurations: pd.DataFrame, s
     seeds: the counted ones. Like configurations have an interval where they have seeds enough to be pooled.
     """
     columns = min(3 if len(fields) % 4 == 1 else 4, len(fields))  # no panel alone in a row
-    figure, axes = panels(len(fields), columns, WIDEST / 4, 2.5, sharey=True)
+    figure, axes = panels(len(fields), columns, 2.5, sharey=True)
     for axis, field in zip(axes, fields, strict=True):
         _draw_rates(axis, field, configurations, seeds)
         _scale_field(axis, field)
@@ -83,13 +83,12 @@ def _scale_field(axis: Axes, field: Field) -> None:
         axis.set_xlim(-0.5, len(names) - 0.5)
         axis.grid(False, axis="x")
         return
+    low, high = np.nanmin(field.positions()), np.nanmax(field.positions())
     if field.log:
-        low, high = np.nanmin(field.positions()), np.nanmax(field.positions())
         axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 60 * low else (1,)))
-        axis.xaxis.set_minor_formatter(NullFormatter())
-    else:
-        axis.xaxis.set_major_locator(MaxNLocator(4))
+        axis.minorticks_off()
+    several = LogLocator(subs=(1, 2, 5) if high < 60 * low else (1,))
+    axis.xaxis.set_major_locator(several if field.log and high > 5 * low else MaxNLocator(3))
     axis.xaxis.set_major_formatter(lambda value, _: shown(value))
 
 
@@ -192,7 +191,7 @@ def _distribution(field: Field) -> BaseDistribution:
 def importance_figure(importance: Importances) -> Figure:
     """Draw a bar a field, and a line at what chance gives."""
     fields, shares = zip(*importance.shares, strict=True)
-    figure = new_figure(8.5, 0.36 * len(fields) + 1.1)
+    figure = new_figure(WIDEST, 0.36 * len(fields) + 1.1)
     axis = figure.subplots()
     colours = [COLOURS[0] if share > importance.chance else GREY for share in shares]
     axis.barh(range(len(fields)), shares, height=0.6, zorder=2, color=colours)
@@ -223,8 +222,8 @@ def parallel_figure(fields: Sequence[Field], configurations: pd.DataFrame) -> Fi
         axis = plot(study, params=list(columns), target_name="grok rate")
     axis.set_title("")
     figure: Figure = axis.figure
-    figure.set(figwidth=max(6.0, min(WIDEST, 1.4 * len(columns) + 3)), figheight=4.8, dpi=DPI)
-    figure.subplots_adjust(left=0.06, right=0.95, bottom=0.25, top=0.96)
+    figure.set(figwidth=WIDEST, figheight=4.8, dpi=DPI)
+    figure.subplots_adjust(left=0.05, right=1.09, bottom=0.25, top=0.96)  # its bar
     pyplot.close(figure)
     return figure
 
@@ -244,7 +243,7 @@ def probes_figure(curves: pd.DataFrame, probes: list[str], seeds: pd.DataFrame) 
     key = ["configuration", *SEED]
     outcomes = seeds.assign(grokked=seeds["outcome"] == Outcome.GROKKED)[[*key, "grokked"]]
     table = curves.merge(outcomes, on=key)
-    figure, axes = panels(len(probes), min(2, len(probes)), 4.8, 2.7, sharex=True)
+    figure, axes = panels(len(probes), min(2, len(probes)), 2.7, sharex=True)
     for axis, name in zip(axes, probes, strict=True):
         for grokked, label, colour in ((False, "others", GREY), (True, "grokked", COLOURS[0])):
             rows = table[table["grokked"].eq(grokked)]

@@ -15,7 +15,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from search.analysis.fields import Field, columns, meaning, shown, varied
+from search.analysis.fields import Field, columns, fields_of, meaning, shown
 from search.analysis.flags import MOST_GRIDS, NOTES, Grid, flag_grids
 from search.analysis.pareto import rates_of
 from search.analysis.plots import (
@@ -160,7 +160,8 @@ class _Page:
         self.configurations = configurations.iloc[order].reset_index(drop=True)
         self.name = study.name if study else str(configurations["study"].iloc[0])
         self.about = study.about if study else ""
-        self.fields = [] if study and study.compress else varied(study, self.configurations)
+        self.asked_fields = [] if study and study.compress else fields_of(study, self.configurations)
+        self.fields = [field for field in self.asked_fields if field.varies]
         self.several = len(configurations) > 1
         self.counts = seeds["outcome"].value_counts()
         self.confirmed = bool((configurations["confirmation_seeds"] > 0).any())
@@ -213,7 +214,7 @@ class _Page:
 
     def fixed(self) -> list[tuple[str, str, str, str]]:
         """Return path, value, unit and sentence of every field that is the same everywhere and not empty."""
-        frame, searched = self.configurations, {f.path for f in self.fields}
+        frame, searched = self.configurations, {f.path for f in self.asked_fields}
         texts = {c: set(map(shown, frame[c])) for c in columns(frame) if c not in searched}
         same = {c: values.pop() for c, values in texts.items() if len(values) == 1}
         return [(c, value, *meaning(c)) for c, value in same.items() if value != "–"]
@@ -268,15 +269,14 @@ class _Page:
         text = ""
         if given_up := _rule_sentences("The hopeless rule gave up", StoppingCounts.of(rows)):
             text = (
-                f"{given_up}Intervals reach up to what they would be had "
-                f"{self.configurations['wrongly'].sum() - screened_wrongly:,.1f} of the given-up seeds grokked: at "
-                f"most {FALSE_KILLS_UPPER:.1%} where the rule was measured, elsewhere what the spared ones of each "
-                "configuration allow. "
+                f"{given_up}Some given-up seeds may have grokked later. The intervals allow for up to "
+                f"{self.configurations['wrongly'].sum() - screened_wrongly:,.1f} of them: {FALSE_KILLS_UPPER:.1%} "
+                "where the rule was measured, elsewhere as many as the spared seeds of a configuration leave possible. "
             )
         if screened := _rule_sentences("The screen ended", StoppingCounts.of(rows, Outcome.SCREENED)):
             text += (
-                f"{screened}Had those run on, at most {screened_wrongly:.1f} would have grokked, by the spared ones "
-                "and what was measured of the rung before (one-sided 95 %); intervals reach up to that."
+                f"{screened}At most {screened_wrongly:.1f} of the ended ones would have grokked, by the spared ones "
+                "and what was measured of the rung before (one-sided 95 %). The intervals allow for as many."
             )
         return text.strip()
 
@@ -470,9 +470,9 @@ def _rule_sentences(subject: str, counts: StoppingCounts) -> str:
         return ""
     text = f"{subject} {counts.ended:,} of {counts.seeds:,} seeds. "
     if counts.spared:
-        grokked = f"{counts.spared_grokked:,} of them grokked" if counts.spared_grokked else "none grokked"
-        share = f"{counts.spared_share:.0%} of all that it called"
-        text += f"{counts.spared:,} more, {share}, were spared and ran on: {grokked}. "
+        share = f"{counts.spared_share:.0%} of those that it was to end"
+        grokked = f"{counts.spared_grokked:,} grokked" if counts.spared_grokked else "none grokked"
+        text += f"As a check it let {counts.spared:,} more ({share}) run on: {grokked}. "
     return text
 
 

@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from search.analysis.fields import varied
+from search.analysis.fields import fields_of
 from search.analysis.plots import (
+    curves_figure,
     png,
     small_multiples,
+    time_figure,
     time_to_grok,
 )
 from search.analysis.plots_search import (
@@ -160,11 +162,51 @@ def test_the_band_is_greenwoods_on_the_log_log_scale():
 
 def test_pictures_of_a_search():
     study, configurations, seeds, curves = searched()
-    fields = varied(study, configurations)
+    fields = fields_of(study, configurations)
     rates = rate_against_fields(fields, configurations, seeds)
     assert size(png(rates))[0] > 1_200 and sum(axis.get_visible() for axis in rates.axes) == len(fields)
     parallel = parallel_figure(fields, configurations)
     assert size(png(parallel))
+    bar = next(axis for axis in parallel.axes if axis.get_ylabel() == "grok rate").get_tightbbox()
+    assert 0.96 < bar.x1 / parallel.bbox.width < 1
     labels = [text.get_text() for axis in parallel.axes for text in axis.get_xticklabels()]
     assert labels[0] == "grok rate" and "lr" in labels and "wd_drop_exact" in labels
     assert size(png(small_multiples([("a $title$", curves, {(0, 0)}), ("b", curves, set())])))
+
+
+LONG = "decay 0.0106, fade 10,000 to 12,345, lr 0.0141, tie_vo on, ramp_start 17,500: 0 of 8"
+
+
+@pytest.mark.parametrize("ends", [(0.014, 0.0234), (0.014, 0.018), (0.001, 0.1)])
+def test_a_picture_fills_its_card_and_its_words_do_not_run_into_each_other(ends):
+    study, configurations, seeds, curves = searched()
+    curves["step"] //= 3  # to 20,000
+    configurations["recipe.lr"] = np.geomspace(*ends, len(configurations))
+    fields = fields_of(study, configurations)
+    figures = [
+        rate_against_fields(fields, configurations, seeds),
+        rate_against_fields(fields[:2], configurations, seeds),
+        small_multiples([(LONG, curves, set()), (LONG, curves, set())]),
+        small_multiples([(LONG, curves, set())] * 3),
+        curves_figure(curves, {(0, 0)}, f"study s, {LONG} seeds grokked"),
+        time_figure({LONG: seeds, f"{LONG} ": seeds}),
+    ]
+    for figure in figures:
+        png(figure)
+        ticks = filter(None, (axis.yaxis.get_tightbbox() for axis in figure.axes if axis.get_visible()))
+        assert min(box.x0 for box in ticks) < 0.04 * figure.bbox.width, "a white margin"
+        boxes = [text.get_window_extent() for text in _words(figure)]
+        assert boxes and all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in boxes)
+        for i, box in enumerate(boxes):
+            assert not any(box.overlaps(other) for other in boxes[i + 1 :]), _words(figure)[i]
+
+
+def _words(figure):
+    """Titles, names of lines, and the words along the axes that are drawn."""
+    axes = [axis for axis in figure.axes if axis.get_visible()]
+    texts = [text for axis in axes for text in (axis.title, axis._left_title, axis.xaxis.label)]
+    for axis in axes:
+        low, high = axis.get_xlim()
+        texts += [t.label1 for t in axis.xaxis.get_major_ticks() if low <= t.get_loc() <= high]
+        texts += axis.get_legend().get_texts() if axis.get_legend() else []
+    return [t for t in [*texts, figure._suptitle] if t is not None and t.get_visible() and t.get_text()]
