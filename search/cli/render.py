@@ -27,6 +27,7 @@ from search.stats.counting import (
 from search.store.candidates import DatabaseCandidates, lineage_of, smallest
 from search.store.home import home_flag
 from search.store.study_records import StudyRecords
+from search.study.described import impossible_remark
 from search.study.naming import names_of
 from trainer import Outcome
 
@@ -40,11 +41,17 @@ GO_ON = "What has ended is recorded, the rest is saved. To go on:"
 def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str:
     """Return a run's results and the next commands. name: the study as the user typed it."""
     rows = ended.rows
-    names = names_of(study, records.list_configurations().values())
+    configurations = records.list_configurations()
+    names = names_of(study, configurations.values())
+    sizes = {key: c.spec.params for key, c in configurations.items()}
+    if (study.space or study.combine) and len(set(sizes.values())) > 1:
+        names = {key: f"{name}, {sizes[key]} parameters" for key, name in names.items()}
     if study.compress:
         lines = ["", *_descent(records)]
     else:
         lines = ["", *_rates(study, rows, names)]
+        drawn = [p["numbers"] for p in records.list_proposals()] if study.space else []
+        lines += [f"  {remark}"] if (remark := impossible_remark(study, drawn, "proposals")) else []
         lines += [f"  {cost}"] if (cost := Cost.of(rows)).seed_steps else []
     lines += _stopping({outcome: StoppingCounts.of(rows, outcome) for outcome in RULE_COLUMNS})
     if remark := unended_warning(rows):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields
 from statistics import median
 
 from search.run.design import describe_design
@@ -21,12 +22,16 @@ from search.stats.counting import Evidence, GrokRate, Row, seed_of
 from search.store.home import Home
 from search.store.record import is_final
 from search.study.compress import Compress
-from search.study.described import describe, rules
+from search.study.described import describe, impossible_remark, rules
 from search.study.schema import Study
+from search.study.space import fixed, points
 from search.study.trial import Configuration
-from trainer import FALSE_KILLS_UPPER, Outcome
+from trainer import FALSE_KILLS_UPPER, Outcome, Recipe
 from trainer.bank.futility import MEASURED
 
+STEPS = "recipe.steps"
+USELESS = 0.1
+"""What rules may add to an interval's upper end before the plan advises against them."""
 MOST_SIZES = 24  # numbers of parameters that are listed each
 GUESSED_RATE = {True: 8_000, False: 100}
 """Seed-steps/s of a core at batch 256, by the engine and eager, where this home has measured nothing yet."""
@@ -55,12 +60,14 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
     else:
         trials, size, slots = TrialShapes(study).count(to_train, fits)
         side = f"up to {fits.concurrent} side by side"
+        if not (study.proposes or study.until.grokked or study.allocation):  # cut to end together
+            trials = max(trials, min(fits.concurrent, sum(to_train.values())))
         asked.append(f"  banks           {trials} of up to {size} seeds in {slots} slots, {side}")
         if all_s := sum(seconds.values()):
             rate = sum(count * c.recipe.steps for c, count in to_train.items()) / all_s
         core_hours = all_s * share["cpu"] / 3_600
         cost = f", {core_hours:,.1f} core-hours" if core_hours >= 0.05 and not fits.on_gpu else ""
-        time = f"at most {duration(all_s / max(1, min(trials, fits.concurrent)))}{cost},"
+        time = f"at most {duration(all_s / max(1, min(trials, fits.concurrent)))} once it trains{cost},"
     lines = [
         f"{study.name}: {study.about}" if study.about else study.name,
         *asked,
@@ -71,8 +78,9 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         f"  home            {home.path}",
         f"  estimated time  {time} at {rate:,.0f} seed-steps/s a bank ({source})",
     ]
-    if not study.compress:
-        lines.append(f"  intervals       {_worth(study, listed)}")
+    if not (study.compress or study.stopping_rule):
+        worth = zip(("intervals", ""), _worth(study, listed), strict=False)
+        lines += [f"  {head:15} {text}" for head, text in worth]
     if study.scales:
         by_arm = {c: share["cpu"] * s / 3_600 for c, s in seconds.items()}
         lines += ["", *describe_design(study.design, to_train, by_arm)]
@@ -93,15 +101,18 @@ def _configurations(study: Study, listed: Sequence[Configuration], remaining: in
     """Return lines on the configurations and seeds of a study, of which so many seeds remain to be trained."""
     seeds = sum(study.design.seeds.values()) or len(study.first_seeds) * study.planned
     proposed = f", proposed by {study.sampler.name}" if study.space else ""
+    grid = points(study.space) if study.space and study.sampler.name == "grid" else []
+    proposed += f"; {remark}" if (remark := impossible_remark(study, grid, "points")) else ""
     if study.combine:
         count = 2 ** len(study.combine)
         proposed = f", of {count} combinations; the others are impossible or equal to one of these"
+    each, several = len(study.first_seeds), study.planned > 1 and not study.scales
     steps = " to ".join(f"{n:,}" for n in sorted({f(c.recipe.steps for c in listed) for f in (min, max)}))
     recorded = f"{seeds - remaining} recorded, {remaining} to train"
     return [
         f"  model           {_models(listed)}",
         f"  configurations  {study.planned}{proposed}",
-        f"  seeds           {seeds}, {steps} steps each; {recorded}",
+        f"  seeds           {f'{each} of each, {seeds} in all' if several else seeds}, {steps} steps each; {recorded}",
     ]
 
 
@@ -109,27 +120,48 @@ def _search(study: Study) -> list[str]:
     """Return lines on what is searched, how, and what is sought."""
     if not study.space:
         return []
-    fields = [f"{path}: {describe(distribution)}" for path, distribution in study.space.items()]
+    fields = [f"{path}: {describe(d)}{_beyond_budget(study, path)}" for path, d in study.space.items()]
     heads = ["space", *[""] * (len(fields) - 1)]
     lines = [f"  {head:15} {text}" for head, text in zip(heads, fields, strict=True)]
     sampler = f"{study.sampler.name} (sampler seed {study.sampler.seed})"
     return [*lines, f"  sampler         {sampler}", f"  sought          {study.sampler.described}"]
 
 
-def _worth(study: Study, listed: Sequence[Configuration]) -> str:
+def _beyond_budget(study: Study, path: str) -> str:
+    """Return a remark on a searched step that may lie beyond the longest budget; empty if it does not."""
+    units = {f"recipe.{field.name}": field.metadata["unit"] for field in fields(Recipe)}
+    budget, most = (_greatest(study, name) if units.get(name) == "steps" else 0 for name in (STEPS, path))
+    return f"; {most:,} is beyond the budget, {budget:,} steps" if most > budget else ""
+
+
+def _greatest(study: Study, path: str) -> int:
+    """Return the greatest value of a field that is a number."""
+    if (field := study.space.get(path)) is None:
+        return int(fixed(study.base_spec, study.base_recipe)(path))
+    return int(max(field.ends())) + (_greatest(study, field.after) if field.after else 0)
+
+
+def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     """Return how wide the interval of a rate will be of which half of the seeds grok, and rules end the others."""
-    each = len(study.first_seeds)
-    grokked, ended = each // 2, each - each // 2
-    text = "if {} of {} grok: {:.0%} to {:.0%}".format(grokked, each, *GrokRate(grokked, each).interval)
-    if not (study.stop.hopeless or study.stop.rungs):
-        return text
-    spared = study.planned * ended // BLOCK
-    evidence = Evidence(spared, 0, study.planned * ended - spared, study.planned * grokked)
-    missed, why = evidence.missed(ended, grokked), f"none of {spared} spared ones groks"
-    if not study.space and all(c.key in MEASURED for c in listed) and not study.stop.rungs:
-        missed, why = ended * FALSE_KILLS_UPPER, "they are wrong as seldom as was measured"
-    high = GrokRate(grokked, each, missed=missed).interval[1]
-    return f"{text}, up to {high:.0%} if rules end the others and {why}"
+    each, is_measured = len(study.first_seeds), not study.space and all(c.key in MEASURED for c in listed)
+
+    def ends(grokked: int) -> tuple[float, float, float]:
+        """Return the interval's ends, and its upper one if rules end all that do not grok."""
+        ended = each - grokked
+        spared, winners = study.planned * ended // BLOCK, study.planned * grokked
+        missed = Evidence(spared, 0, study.planned * ended - spared, winners).missed(ended, grokked)
+        if is_measured and not study.stop.rungs:
+            missed = ended * FALSE_KILLS_UPPER
+        return *GrokRate(grokked, each).interval, GrokRate(grokked, each, missed=missed).interval[1]
+
+    (low, high, by_rules), (least, few, few_by_rules) = ends(each // 2), ends(1)
+    lines = [f"if {each // 2} of {each} seeds grok: {low:.0%} to {high:.0%}"]
+    if (study.stop.hopeless or study.stop.rungs) and by_rules > high + 0.005:
+        lines[0] += f", or to {by_rules:.0%} if rules end the others, as some of these might have grokked"
+    if study.stop.hopeless and few_by_rules > few + USELESS:
+        says = f"then 1 of {each} means {least:.0%} to {few:.0%}, with the rule {least:.0%} to {few_by_rules:.0%}"
+        lines.append(f"for a rate set stop: {{hopeless: off}}; {says}")
+    return lines
 
 
 def _models(listed: Sequence[Configuration]) -> str:
@@ -219,4 +251,4 @@ def _expected_rate(
         slots, _ = study.resources.room(on_gpu)
         return gpu_rate(slots, slots, batch), "modelled for 57p on an H100; no GPU has run it"
     rate = GUESSED_RATE[study.resources.compiled] * study.resources.cpu * 256 / batch
-    return rate, "a guess until something has run here; compilation not included"
+    return rate, "a guess until this study has run here"

@@ -117,7 +117,7 @@ class Progress:
             best_exact=self.best_exact,
             seed_steps_per_s=rate,
             seconds_left=remaining / rate if rate else None,
-            compiling=any(w.open and w.phase in ("starting", "compiling") for w in self.workers),
+            compiling=any(w.open and w.phase == "compiling" for w in self.workers),
             elapsed_s=time.monotonic() - self.start,
             is_open=bool(study.until.grokked or study.allocation or study.compress or study.confirm),
             holding=self._holding(),

@@ -38,7 +38,7 @@ def describe(s: Snapshot) -> list[str]:
     counts += [f"{s.running:,} training", f"{s.grokked:,} grokked", f"{s.not_grokked:,} not grokked"]
     speed = f"{s.seed_steps_per_s:,.0f} seed-steps/s" if s.seed_steps_per_s else ""
     left = f"about {duration(s.seconds_left)} left" if s.seconds_left is not None else ""
-    waiting = "compiling" if s.compiling else "starting"
+    waiting = "" if s.running else "compiling" if s.compiling else "starting"
     lines = [", ".join(counts), ", ".join(filter(None, [duration(s.elapsed_s), speed or waiting, left]))]
     if s.best:
         lines.insert(1, f"best: {s.best} grokked")

@@ -117,7 +117,8 @@ def _local_folder(folder: Path, uri: str | None) -> Iterator[tuple[Path, Shared]
 
 
 def run_trial(folder: Path, depot: Shared | None = None) -> Iterator[dict[str, Any]]:
-    """Train a trial and those assigned after it. Yield a report after each evaluation, or less often.
+    """Train a trial and those assigned after it. Yield a report before the first step and after each evaluation, or
+    less often.
 
     The final report has phase "done". If the driver assigned more trials meanwhile, training goes on. A waiting
     worker repeats "done" as a heartbeat.
@@ -129,6 +130,8 @@ def run_trial(folder: Path, depot: Shared | None = None) -> Iterator[dict[str, A
             return
         yield {"phase": "compiling"}
         session.run_next()
+        begun = {"phase": "training", "tallies": session.reports(session.rows()), "ended": []}
+        yield begun | session.speed() | remarks.take()
         while True:
             alive = session.bank.advance()
             rows = session.rows()

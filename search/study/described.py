@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -15,8 +15,8 @@ from search.study.stopping import BY_PAIR, BY_SEED
 def rules(study: Study, configurations: Iterable[str]) -> list[tuple[str, str]]:
     """Return what ends seeds early, and what asks for more: names and words. configurations: keys."""
     drawn = {BY_PAIR: "drawn for each configuration", BY_SEED: "the same seeds in each configuration"}
-    spared = drawn.get(study.spares, "drawn by the seed's numbers")
-    on = f"on: seeds that it calls hopeless are given up, a random tenth of them spared ({spared})"
+    spared = f" ({drawn.get(study.spares, 'by the numbers of the seed')})" if study.planned > 1 else ""
+    on = f"on: seeds that it calls hopeless are given up, but for a random tenth of them{spared}"
     listed = [("Hopeless rule", on if study.stop.hopeless else "off: all seeds run on")]
     if study.stop.rungs:
         listed.append(("Screen", describe_screen(study.stop.rungs, configurations)))
@@ -31,10 +31,19 @@ def rules(study: Study, configurations: Iterable[str]) -> list[tuple[str, str]]:
     return listed
 
 
+def impossible_remark(study: Study, proposals: Iterable[Mapping[str, Any]], what: str) -> str:
+    """Return how many of a search's proposals (`numbers`) make no configuration, and why; empty if all do."""
+    proposals = list(proposals)
+    if not (problems := study.impossible(proposals)):
+        return ""
+    are = "is" if len(problems) == 1 else "are"
+    return f"{len(problems)} of {len(proposals)} {what} {are} impossible ({problems[0]})"
+
+
 def shown(value: Any) -> str:
     """Return a value as a person writes it."""
     if isinstance(value, bool) or type(value).__name__ == "bool":
-        return "yes" if value else "no"
+        return "on" if value else "off"
     if isinstance(value, tuple | list):
         between = (
             "\u00a0for\u00a0" if all(len(row) == 2 for row in value) else "\u00a0"

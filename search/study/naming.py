@@ -36,13 +36,13 @@ class Names:
             names = [name.partition("=")[0] for name in study.combine]
             applied = configuration.spec.applied()
             return " + ".join(name for name in names if name in applied) or "none of them"
-        if self._presets[preset] == 1:
+        if self._presets[preset] == 1 and (study.scales or study.toggle):  # its arms have one recipe
             return preset
         fields = [path for path in searched(study) if path != "model.family"]
         if len({c.spec for c in self._listed if preset_name(c.spec) == preset}) == 1:
             fields = [path for path in fields if path.startswith("recipe.")]
         words = describe_values(configuration, fields)
-        return words if len(self._presets) == 1 else f"{preset}, {words}"
+        return words if words and len(self._presets) == 1 else ", ".join(filter(None, (preset, words)))
 
     @cached_property
     def _listed(self) -> list[Configuration]:

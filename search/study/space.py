@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -272,8 +273,7 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
             if key == "when":
                 _check_condition(space, name, allowed_values(field.when[name]), base, where)
     order(space)
-    for path in space:
-        _check_values(space, path, lambda numbers: build(resolve(space, numbers, base)))
+    _check_fields(space, lambda some, numbers: build(resolve(some, numbers, base)))
 
 
 def _check_path(path: str, names: Sequence[str]) -> None:
@@ -296,6 +296,22 @@ def _check_condition(
         (not field.values() or field.after, f"{where}: {name} must be {right}"),
         (not any(map(field.has, wanted)), f"{where}: never holds, {name} is searched elsewhere"),
     )
+
+
+def _check_fields(space: Space, build: Callable[[Space, Numbers], object]) -> None:
+    """Raise ValueError for an end point that nothing makes possible, at a field that is to blame: if others have such
+    end points without it too, one of theirs is why.
+    """
+    for path in space:
+        try:
+            _check_values(space, path, partial(build, space))
+        except ValueError:
+            rest: dict[str, Distribution] = {}
+            for other in order(space):
+                if other != path and all(p in rest for p in space[other].when if p in space):
+                    rest[other] = space[other]
+            _check_fields(rest, build)
+            raise
 
 
 def _check_values(space: Space, path: str, build: Callable[[Numbers], object]) -> None:

@@ -54,5 +54,6 @@ def test_the_summary_tells_the_models_apart(tmp_path, monkeypatch):
     listed = {c.key: c for c in map(Configuration, *zip(*study.listed, strict=True))}
     records = SimpleNamespace(home=Home(tmp_path), list_configurations=lambda: listed)
     text = render.summary(study, "list.yaml", records, Ended(rows=rows))
-    assert "list: 3 configurations\n  57p  0 of 2 grokked" in text and "\n  67p  2 of 2 grokked" in text
-    assert "  seed 1 of 67p grokked at step 500 and held" in text
+    assert "list: 3 configurations\n  57p, steps 1,000  0 of 2 grokked" in text, "its recipe is not 74p's"
+    assert "  seed 1 of 67p, steps 1,000 grokked at step 500 and held" in text
+    assert "\n  74p, steps 2,000  0 of 2 grokked" in text

@@ -37,14 +37,19 @@ def report(run, number, *seeds, rate=100.0):
         for (c, s), facts in zip(trial.work, seeds, strict=True)
     ]
     trial_report, steps = TrialReport.of(rows), sum(r["step"] for r in rows)
-    speed = {"seed_steps_per_s": rate, "seed_steps": steps, "train_s": steps / rate}
+    speed = {"seed_steps_per_s": rate, "seed_steps": steps, "train_s": steps / rate if rate else 0.0}
     run.planner.update_progress(trial, trial_report)
     run.take(worker, {"phase": "training", **speed}, [trial_report])
 
 
 def test_a_snapshot_counts_seeds_and_time(run):
     before = run.snapshot()
-    assert (before.running, before.seconds_left, before.compiling, before.seeds) == (0, None, True, (0, 4))
+    assert (before.running, before.seconds_left, before.compiling, before.seeds) == (0, None, False, (0, 4))
+    assert describe(before)[-1].endswith("0:00, starting")
+    run.take(next(iter(run.workers)), {"phase": "compiling"}, [])
+    assert describe(run.snapshot())[-1].endswith("0:00, compiling")
+    report(run, 0, seed(0), seed(0), rate=0.0)
+    assert describe(run.snapshot())[-1] == "0:00", "the first line says that they train"
     report(run, 0, seed(250, "grokked", 1.0, grok_step=250), seed(250, exact=0.3), rate=5.0)
     report(run, 1, seed(500, "diverged"), seed(500), rate=5.0)
     now = run.snapshot()

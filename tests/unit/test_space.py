@@ -166,6 +166,7 @@ REFUSED = {
         "lr.when: never holds, its conditions exclude one another",
     ("recipe.fade_end: {int: [0, 2147483647], after: recipe.fade_start}",):
         "fade_end: must be finite and at most 2147483647, got 2147498647",
+    ("recipe.lr: {choice: [0.1, 0.2]}", FADE, "recipe.hold: {choice: [-1]}"): "hold: must be *",
     ("recipe.hold: {int: [1, 5], step: 5}",): "hold: step must be at most the distance of the bounds, got 5",
 }  # fmt: skip
 

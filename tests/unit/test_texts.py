@@ -6,9 +6,12 @@ import pytest
 
 from search.cli import render
 from search.run.driver import Ended
+from search.run.estimate import estimate
 from search.stats.counting import overview
 from search.store.home import Home
-from search.study.file import load_study
+from search.study.file import load_study, parse_study
+from search.study.space import points
+from search.study.trial import Configuration
 from tests.unit.test_counting import CENSORED, FAILED, GIVEN_UP, GROKKED, rows
 from trainer import Outcome
 
@@ -20,7 +23,7 @@ CUT = SOME + rows(CENSORED, Outcome.RUNNING, first=7)
 def outputs(home, recorded, study="57p"):
     """The summary of a run, and the status, of some rows."""
     named = [{**row, "study": study} for row in recorded]
-    records = SimpleNamespace(home=Home(home), list_configurations=dict)
+    records = SimpleNamespace(home=Home(home), list_configurations=dict, list_proposals=list)
     return render.summary(load_study(study), study, records, Ended(rows=named)), render.status(
         overview(named), []
     )
@@ -59,6 +62,57 @@ def test_a_study_that_stopped_says_what_never_began(tmp_path):
     assert "  2 of the first 16 seeds never began\n" in summary
     assert "never began" not in outputs(tmp_path, rows(GROKKED, *[FAILED] * 15, first=777))[0]
     assert "1 of 14 grokked, where it stopped: the first in the order of the file, which alone" in summary
+
+
+FLAGS = "model.one_unit: {choice: [true, false]}, model.tie_fc2_head: {choice: [on, off]}"
+FADE = "recipe.fade_start: {int: [5000, 9000]}, recipe.fade_end: {int: [100, %d], after: recipe.fade_start}"
+GRID, SEARCH, UNTIL = (
+    "sampler: {name: grid}",
+    "sampler: {configurations: 4}",
+    "until: {grokked: 1, max_seeds: 9}",
+)
+BEYOND, ADVICE, OFF = "beyond the budget", "for a rate set stop", "stop: {hopeless: off}"
+ADVISED = "for a rate set stop: {hopeless: off}; then 1 of 8 means 1% to 48%, with the rule 1% to 100%"
+IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit excludes tie_fc2_head)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said", "unsaid"),
+    [
+        (
+            [f"space: {{{FLAGS}}}", GRID],
+            [IMPOSSIBLE, "one_unit: one of on; off", "8 of each, 32 in all"],
+            BEYOND,
+        ),
+        ([f"space: {{{FADE % 1001}}}", SEARCH], ["; 10,001 is beyond the budget, 10,000 steps"], IMPOSSIBLE),
+        ([f"space: {{{FADE % 1000}}}", SEARCH], ["1,000, counted from recipe.fade_start"], BEYOND),
+        (["recipe: {lr: 0.03}"], [ADVISED, "18% to 82%, or to 100% if rules end the others"], "of each"),
+        (["recipe: {lr: 0.03}", OFF], ["if 4 of 8 seeds grok: 18% to 82%"], "rules end"),
+        (["recipe: {steps: 60000}"], ["if 4 of 8 seeds grok: 18% to 82%\n"], ADVICE),
+        (["recipe: {lr: 0.03}", UNTIL], ["its interval counts seeds in the order of the file"], "intervals"),
+    ],
+)
+def test_a_plan_says_what_will_be_impossible_or_worth_little(lines, said, unsaid, tmp_path):
+    recipe = [] if lines[0].startswith("recipe") else ["recipe: {steps: 10000}"]
+    text = "\n".join(["name: any", "model: 57p", "seeds: {first: 0, count: 8}", *recipe, *lines])
+    plan = estimate(parse_study(text, "any"), Home(tmp_path)) + "\n"
+    assert all(line in plan for line in said) and unsaid not in plan, plan
+
+
+def test_a_search_over_flags_says_sizes_and_what_was_impossible(tmp_path):
+    text = f"name: any\nmodel: 57p\nseeds: [1]\nspace: {{{FLAGS}}}\n{GRID}\n"
+    study = parse_study(text, "any")
+    drawn = [{"numbers": numbers} for numbers in points(study.space)]
+    made = [Configuration(*study.configuration(d["numbers"])) for d in drawn[1:]]
+    records = SimpleNamespace(
+        home=Home(tmp_path),
+        list_configurations=lambda: {c.key: c for c in made},
+        list_proposals=lambda: drawn,
+    )
+    recorded = [row for c in made for row in rows(FAILED, configuration=c.key)]
+    summary = render.summary(study, "any", records, Ended(rows=recorded))
+    assert "  1 of 4 proposals is impossible (model: one_unit excludes tie_fc2_head)\n" in summary
+    assert "  one_unit off, tie_fc2_head off, 67 parameters  0 of 1 grokked" in summary
 
 
 def test_a_search_says_how_its_confirmation_went(tmp_path, monkeypatch):

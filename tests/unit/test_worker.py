@@ -53,9 +53,9 @@ def outcomes(report):
 def test_pairs_beyond_the_slots_wait_and_follow(tmp_path):
     trial = trial_of(5, 6, 7, 8, 9, slots=2)
     reports, (read, results, about) = run(trial, tmp_path)
-    assert [r["phase"] for r in reports] == ["compiling"] + ["training"] * 9 + ["done"]
+    assert [r["phase"] for r in reports] == ["compiling"] + ["training"] * 10 + ["done"]
     assert outcomes(reports[1]) == {"running": 2, "queued": 3}
-    assert outcomes(reports[4]) == {"failed": 2, "running": 2, "queued": 1}
+    assert outcomes(reports[5]) == {"failed": 2, "running": 2, "queued": 1}
     assert read == trial
     assert [(r.pair.seed, r.outcome, r.steps) for r in results] == [
         (seed, Outcome.FAILED, 6) for _, seed in trial.work
@@ -89,7 +89,7 @@ def test_hopeless_seeds_are_given_up_but_for_those_spared(tmp_path):
         (Outcome.FAILED, 6, 2),
         (Outcome.GIVEN_UP, 2, 2),
     ]
-    assert outcomes(reports[1]) == {"given_up": 1, "running": 2}, "its slot is taken at once"
+    assert outcomes(reports[2]) == {"given_up": 1, "running": 2}, "its slot is taken at once"
     assert [len(r.curve_EM) for r in results] == [1, 3, 1]
 
 
@@ -136,7 +136,7 @@ def test_who_waits_ends_as_soon_as_nothing_is_left(tmp_path):
     trial.write(folder := tmp_path / trial.key)
     WorkerAssignment((trial.key,), wait_s=60.0).write(folder)
     reports = worker.run_trial(folder)
-    assert "done" in [next(reports)["phase"] for _ in range(5)]
+    assert "done" in [next(reports)["phase"] for _ in range(6)]
     told = threading.Timer(0.5, WorkerAssignment((trial.key,)).write, [folder])
     told.start()
     since = time.monotonic()
