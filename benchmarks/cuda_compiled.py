@@ -27,7 +27,7 @@ def main(names: list[str]) -> None:
         spec, recipe = preset(name), Recipe()
         kernel = spec.kernel()
         assert kernel is not None
-        text, headers = source_of(kernel, macros_of(spec, recipe))
+        text, headers = source_of(kernel, macros_of(spec, kernel, recipe))
         log = nvrtc.compiled(text, headers, ARCHITECTURE, "ProgramLog").decode()
         match = TRAIN.search(log)
         assert match, log

@@ -274,7 +274,7 @@ class WorkerSession:
             self.bank.end(ended)
 
     def rows(self) -> dict[int, dict[str, Any]]:
-        """Return how far the seeds of training trials are, by number: trial, TrialReport's facts, measures."""
+        """Return how far the seeds of training trials are, by number: trial, and TrialReport's facts."""
         newest = self.bank.newest()
         return {
             n: newest[n]
@@ -286,10 +286,8 @@ class WorkerSession:
 
     def reports(self, rows: dict[int, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """Return each trial's TrialReport as a dict, by its key."""
-        by_trial = group_by(rows.values(), "trial")
-        return {
-            key: vars(TrialReport.of(trial_rows)) for key, trial_rows in by_trial.items()
-        }  # asdict would copy all
+        by_trial = group_by(rows.values(), "trial").items()
+        return {key: vars(TrialReport.of(part)) for key, part in by_trial}  # asdict would copy all
 
     def has_news(self, rows: dict[int, dict[str, Any]]) -> bool:
         """True if it is time to report: one of many workers does so seldom, but for winners and free slots."""

@@ -12,7 +12,7 @@ from tests.processes import wait_until
 from trainer import Recipe
 from trainer.bank import bank
 from trainer.bank.bank import programs_of
-from trainer.engine import build
+from trainer.engine import build, native
 from trainer.engine.build import BuildError, job_of, library, missing_to_build
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import missing_for_compilation
@@ -150,6 +150,16 @@ def test_a_compiler_that_makes_garbage_is_one_line(text, said, small, monkeypatc
     assert kept(small) == []
 
 
+def test_engine_and_kernel_are_compiled_at_once(small, monkeypatch):
+    """Each compiler waits for the other one."""
+    began = small.parent / "began"
+    wait = f"for n in {{1..100}}; do [ $(wc -l < {began}) = 2 ] && exit 3; sleep 0.1; done"
+    monkeypatch.setenv("CXX", compiler(small.parent, f"echo >> {began}; {wait}; exit 4"))
+    native._engine.cache_clear()
+    with pytest.raises(BuildError, match="exit code 3"):
+        native.EngineBackend(PRESETS["57p"], Recipe())
+
+
 def test_a_quotation_without_end_is_no_compiler(monkeypatch):
     monkeypatch.setenv("CXX", 'g++ "')
     assert missing_for_compilation() == "a C++ compiler (CXX: No closing quotation: 'g++ \"')"
@@ -193,5 +203,6 @@ def test_a_compiler_that_hangs_is_given_up_with_what_it_started(small, monkeypat
     monkeypatch.setenv("CXX", compiler(small.parent, f"sleep 987 & echo $! >> {small.parent}/pids; wait"))
     assert isinstance(programs_of(PRESETS["57p"], Recipe(), "cpu", compiled=True), TorchBackend)
     assert re.search(r"compiler has not ended in 1 s: training without the engine", caplog.text)
-    (pid,) = map(int, (small.parent / "pids").read_text().split())
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the compiler's own processes are still there")
+    pids = (small.parent / "pids").read_text().split()
+    left = "the compiler's own processes are still there"
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), left)

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from model import preset
-from model.families.split_subspace.forward import ffn_inputs
+from model.families.split_subspace.forward import _NO_SCALARS, _attention_block, expand, ffn_inputs
 from model.families.split_subspace.probes import _columns
+from model.ops import scalars
 from trainer.checkpoints.checkpoint import Checkpoint
 
 CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
@@ -67,6 +68,22 @@ def test_switches_are_those_of_units_that_turn_over():
         found.append(read(spec, near_P)["switches"])
         assert found[-1] == pytest.approx((max(turns) - min(turns)) / 2)
     assert 1 < sum(n == 1 for n in found) < 11
+
+
+@pytest.mark.parametrize("name", ["57p", "100p", "133p", "170p"])
+def test_hidden_units_are_read_as_a_forward_pass_has_them(name):
+    """To the bit, at any answer position: of all positions, with selects, and of one, by gathers."""
+    spec = preset(name)
+    theta_SP = torch.stack([spec.initial(n) for n in range(4)]).double() * 1.3
+    tokens_TB = _columns(spec)[0]
+    wide = expand(spec, theta_SP)
+    p = {name: scalars(t) for name, t in wide.items() if name not in _NO_SCALARS}
+    for length in (22, len(tokens_TB)):
+        tokens_STB = tokens_TB[:length].expand(4, -1, -1)
+        answers = slice(length - 22, length - 21)
+        _, inputs = _attention_block(spec, wide, p, tokens_STB, answers)
+        whole_SFB = torch.stack([h[:, 0] for h in inputs], dim=1)
+        assert torch.equal(ffn_inputs(spec, theta_SP, tokens_TB[:length]), whole_SFB)
 
 
 def test_lead_is_where_the_ring_part_of_the_scores_is_highest():

@@ -12,7 +12,7 @@ from model.tied import Tied, constrained, free, project, tie
 from tests.banks import EVERY, SPEC, finish, make, pair
 from trainer import Outcome, Pair, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.recipe.restarts import restart_seed
+from trainer.recipe.restarts import is_recycling_due, restart_seed
 
 CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 ON = {
@@ -81,6 +81,15 @@ def begun(seed, **recipe):
     """A pair that starts near a certificate, and stays there."""
     plain = pair(seed, lr=1e-5, **recipe)
     return Pair(plain.recipe, plain.seed, start=tuple(near(9)[seed % 9].tolist()))
+
+
+def test_units_are_recycled_at_a_distance_between_two_ages():
+    """The second pair never."""
+    numbers = {"recycle_every": (4, 0), "recycle_from": (6, 6), "recycle_until": (14, 14)}
+    limits = {name: torch.tensor(pair) for name, pair in numbers.items()}
+    for n, expected in ((0, [6, 10, 14]), (1, [])):
+        due_L = is_recycling_due(limits, torch.full((20,), n), torch.arange(20))
+        assert due_L.nonzero().flatten().tolist() == expected
 
 
 def test_a_bank_recycles_and_the_optimiser_forgets_the_units_that_changed():

@@ -59,6 +59,13 @@ def test_a_seed_is_ended_that_shows_too_little_at_a_rung(exact, token, expected)
     assert facts(bank) == expected
 
 
+@pytest.mark.usefixtures("nobody_spared")
+def test_rungs_at_one_step_are_all_passed_there():
+    both = (TOKEN, Rung(at=15, keep=(("exact", 0.01, inf),)))
+    bank, _ = scripted([0.0] * 6, 0.4, pairs=[screened(1, *both, **SIX)])
+    assert facts(bank) == (Outcome.SCREENED, 15, "exact 0.01 at 15")
+
+
 def test_a_spared_seed_runs_on_and_the_first_rung_that_would_have_ended_it_is_kept(monkeypatch):
     monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: True)
     both = (TOKEN, Rung(at=20, keep=(("exact", 0.01, inf),)))

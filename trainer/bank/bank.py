@@ -10,6 +10,7 @@ Axes: S slot, N pair, L slot that is live, M measure, P parameters.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ from trainer.optimisers.base import Optimiser
 from trainer.recipe import SHAPING, SWITCHES, Pair, Recipe
 from trainer.recipe.outcomes import MEASURES
 from trainer.recipe.restarts import is_recycling_due, is_restart_due, restart_seed
+from trainer.recipe.screen import reaches_any
 from trainer.recipe.starts import hashed_seed, initial_theta
 from trainer.step import step
 from trainer.step.schedule import Hyper
@@ -83,7 +85,11 @@ class Bank:
         if recipe.targeted:
             self.state |= hard_examples.empty_buffer(self.slots, self.device)
         self.pair_S = torch.full((self.slots,), IDLE)
+        self.filled_S = torch.zeros(0)
+        """As `pair_S` was when the slots were filled last."""
         self.hyper: Hyper = {}
+        self.keys: dict[tuple[int, ...], str] = {}
+        """Numbers of pairs -> the digest in their saved state."""
         self.parked: dict[int, State] = {}
         """Pair -> its saved state [1, ...], while it waits for a slot."""
         self.spent: list[int] = []
@@ -167,8 +173,9 @@ class Bank:
         Return False, and change nothing, if there is none or it belongs to other pairs.
         """
         chosen = list(range(len(self.pairs)) if numbers is None else numbers)
+        known = self._key(chosen), self._words(chosen)  # in words, states until 2026-11-26
         saved = snapshot.read(path)
-        if saved is None or saved[1]["key"] != self._key(chosen):
+        if saved is None or saved[1]["key"] not in known:
             return False
         tensors, _ = saved
         self._vacate(chosen)
@@ -181,6 +188,13 @@ class Bank:
         return True
 
     def _key(self, numbers: Sequence[int]) -> str:
+        """Return a digest of what a state is of."""
+        chosen = tuple(numbers)
+        if chosen not in self.keys:  # words for a thousand pairs take long
+            self.keys[chosen] = hashlib.sha256(self._words(chosen).encode()).hexdigest()
+        return self.keys[chosen]
+
+    def _words(self, numbers: Sequence[int]) -> str:
         return repr((self.spec, [self.pairs[n] for n in numbers], self.slots))
 
     def _vacate(self, numbers: Sequence[int]) -> None:
@@ -240,11 +254,9 @@ class Bank:
         self.spent += self.tracker.needs_finishing(pair_L)
         for name, scale_L in zip(("wd_scale", "mix_scale"), after, strict=True):
             self.state[name][slots_L] = scale_L.to(self.device)
-        for slot in live_L[~left_L & (self.tracker.records["grok_step"][pair_L] < 0)].tolist():
-            self._restart_or_recycle(slot)
+        self._restart_or_recycle(live_L[~left_L & (self.tracker.records["grok_step"][pair_L] < 0)])
         self.pair_S[live_L[left_L]] = IDLE
-        outcomes = self.tracker.records["outcome"]
-        self.parked = {n: state for n, state in self.parked.items() if outcomes[n] == QUEUED}
+        self.parked = {n: s for n, s in self.parked.items() if self.tracker.records["outcome"][n] == QUEUED}
 
     def _finish(self, n: int) -> None:
         """Finish a pair that spent its budget by curvature, from its best θ."""
@@ -256,15 +268,19 @@ class Bank:
         measures = [float(measured[name]) if name in measured else torch.nan for name in MEASURES]
         self.tracker.finish(n, torch.tensor(measures), finished_P)
 
-    def _restart_or_recycle(self, slot: int) -> None:
-        """Restart the pair of a slot, or recycle its units, where its recipe says so."""
-        n, state = int(self.pair_S[slot]), self.state
-        recipe, values = self.pairs[n].recipe, self.tracker.values(n)
-        age, before = int(state["step"][slot]), int(state["before"][slot])
-        if is_restart_due(recipe, age, before, values):
-            self._begin(slot, n, before + age)
-        elif is_recycling_due(recipe, age, values):
-            self._recycle(slot)
+    def _restart_or_recycle(self, slots_L: Tensor) -> None:
+        """Restart the pairs of some slots, or recycle their units, where their recipes say so."""
+        pair_L, limits = self.pair_S[slots_L], self.tracker.limits
+        age_L, before_L = (self.state[name].cpu()[slots_L] for name in ("step", "before"))
+        restarts_L = is_restart_due(limits, pair_L, age_L, before_L)
+        recycles_L = is_recycling_due(limits, pair_L, age_L)
+        for i in (restarts_L | recycles_L).nonzero().flatten().tolist():
+            slot, n = int(slots_L[i]), int(pair_L[i])
+            recipe, values = self.pairs[n].recipe, self.tracker.values(n)
+            if restarts_L[i] and not reaches_any(recipe.again_unless, values):
+                self._begin(slot, n, int(before_L[i] + age_L[i]))
+            elif recycles_L[i] and not reaches_any(recipe.recycle_unless, values):
+                self._recycle(slot)
 
     def _recycle(self, slot: int) -> None:
         """Recycle units of a slot; the optimiser's state of changed entries begins anew."""
@@ -281,11 +297,15 @@ class Bank:
         free = (self.pair_S == IDLE).nonzero().flatten().tolist()
         for slot, n in zip(free, self.tracker.queued(), strict=False):
             self._start(slot, n)
+        if torch.equal(self.pair_S, self.filled_S):
+            return
         order_S = torch.argsort((self.pair_S == IDLE).int(), stable=True)
         self.pair_S = self.pair_S[order_S]
+        self.filled_S = self.pair_S.clone()
         self.state = {name: t[order_S.to(self.device)] for name, t in self.state.items()}
         self.state["active"] = (self.pair_S != IDLE).to(self.device)
-        self._set_hyper()
+        pair_S = self.pair_S.clamp(min=0)  # an idle slot computes with the first pair's numbers
+        self.hyper = {name: t[pair_S].to(self.device) for name, t in self.tracker.limits.items()}
 
     def _start(self, slot: int, n: int) -> None:
         """Put pair n into a slot: as it was saved, or else at its beginning."""
@@ -314,11 +334,6 @@ class Bank:
         if hard_examples.COUNT in state:
             state[hard_examples.COUNT][slot] = 0
 
-    def _set_hyper(self) -> None:
-        """Set the numbers of each slot. An idle slot computes with the first pair's; its θ is masked."""
-        pairs = [max(n, 0) for n in self.pair_S.tolist()]
-        self.hyper = {name: t[pairs].to(self.device) for name, t in self.tracker.limits.items()}
-
 
 def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> EngineBackend | TorchBackend:
     """Choose a backend: the engine, on a GPU where its test was passed there.
@@ -341,9 +356,7 @@ def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engi
 
 
 def _on_gpu(spec: Spec, recipe: Recipe) -> EngineBackend | None:
-    from trainer.engine.cuda.guard import (
-        checked_backend,  # where no GPU is asked for, nothing of CUDA is imported
-    )
+    from trainer.engine.cuda.guard import checked_backend  # nothing of CUDA where no GPU is asked for
 
     return checked_backend(spec, recipe)
 

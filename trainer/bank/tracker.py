@@ -17,7 +17,7 @@ from model.spec import Spec
 from trainer.bank.futility import FutilityRule, full_length_from, is_control, progress_of
 from trainer.recipe import Pair, weight_decay
 from trainer.recipe.outcomes import MEASURES, Outcome
-from trainer.recipe.screen import BEST, PROBE, Rung
+from trainer.recipe.screen import BEST
 from trainer.step.schedule import hyper_of
 
 OUTCOMES = list(Outcome)
@@ -118,20 +118,14 @@ class SeedTracker:
         return open_
 
     def record_evaluation(
-        self,
-        pair_L: Tensor,
-        step_L: Tensor,
-        measures_LM: Tensor,
-        theta_LP: Tensor,
-        finite_L: Tensor,
-        probes_LR: Tensor | None = None,
-    ) -> Tensor:
+        self, pair_L: Tensor, step_L: Tensor, measures_LM: Tensor, theta_LP: Tensor, finite_L: Tensor,
+        probes_LR: Tensor,
+    ) -> Tensor:  # fmt: skip
         """Record an evaluation of running pairs. Return which of them have ended [L] (bool)."""
         r = self.records
         r["steps"][pair_L] = step_L
         r["curve"][pair_L, step_L // self.eval_every - 1] = measures_LM
-        if probes_LR is not None:
-            r["probes"][pair_L, step_L // self.eval_every - 1] = probes_LR.float()
+        r["probes"][pair_L, step_L // self.eval_every - 1] = probes_LR.float()
         fit_L = finite_L & (step_L >= self.facts["counts_from"][pair_L])  # before, θ is not in its form yet
         self._record_best(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L], theta_LP[fit_L])
         self._record_perfect(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] == 1.0)
@@ -142,8 +136,7 @@ class SeedTracker:
         outcome_L = torch.where(grokked_L, GROKKED, outcome_L)  # perfect once counts, whatever followed
         ended_L = ~finite_L | r["held"][pair_L] | spent_L | given_up_L
         r["outcome"][pair_L] = torch.where(ended_L, outcome_L, RUNNING).to(torch.int8)
-        if any(self.pairs[n].rungs for n in pair_L.tolist()):
-            self._screen(pair_L[~ended_L & ~grokked_L].tolist())
+        self._screen(pair_L[~ended_L & ~grokked_L])
         return r["outcome"][pair_L] != RUNNING
 
     def _record_best(self, pair_L: Tensor, step_L: Tensor, measures_LM: Tensor, theta_LP: Tensor) -> None:
@@ -202,18 +195,15 @@ class SeedTracker:
         r["hopeless_step"][pair_L] = torch.where(called_L & (earlier_L < 0), step_L, earlier_L)
         return called_L & ~self.facts["is_control"][pair_L]
 
-    def _screen(self, numbers: Sequence[int]) -> None:
+    def _screen(self, pair_L: Tensor) -> None:
         """Let running pairs, which have not grokked, pass the rungs that they have reached, or end them."""
         r = self.records
-        for n in numbers:
-            while (rung := self._rung(n)) and r["outcome"][n] == RUNNING:
+        columns = (pair_L.tolist(), r["steps"][pair_L].tolist(), r["rungs_passed"][pair_L].tolist())
+        for n, step, passed in zip(*columns, strict=True):
+            for rung in self.pairs[n].rungs[passed:]:
+                if rung.at > step or r["outcome"][n] != RUNNING:
+                    break
                 self._pass(n, passes=rung.keeps(self.values(n)))
-
-    def _rung(self, n: int) -> Rung | None:
-        """Return the next rung of a pair, if the pair has reached it."""
-        rungs, passed = self.pairs[n].rungs, int(self.records["rungs_passed"][n])
-        reached = passed < len(rungs) and rungs[passed].at <= int(self.records["steps"][n])
-        return rungs[passed] if reached else None
 
     def values(self, n: int) -> dict[str, float]:
         """Return a pair's best measures so far and its newest probes, by name, for rungs and restarts."""
@@ -245,21 +235,12 @@ class SeedTracker:
         return weight_decay.scale(wd_L, exact_L, token_L, h, self.eval_every), mix_L
 
     def newest(self) -> list[dict[str, Any]]:
-        """Return a row a pair: outcome, step, grok step, best exact match, and the newest measures and probes."""
-        r = self.records
-        last_N = (r["steps"] // self.eval_every - 1).clamp(min=0)
-        measures_NM = r["curve"][torch.arange(len(self.pairs)), last_N]
-        measures_NM = torch.where((r["steps"] > 0)[:, None], measures_NM, 0.0)
-        probes_NR = r["probes"][torch.arange(len(self.pairs)), last_N]
-        read = (f"{PROBE}{name}" for name in self.probes)
-        names = ("outcome", "step", "grok_step", "best_exact", *MEASURES, *read)
-        exact = r["best"][:, 0].clamp(min=0).tolist()
-        columns = (r["outcome"].tolist(), r["steps"].tolist(), r["grok_step"].tolist(), exact)
-        rows = zip(*columns, *measures_NM.T.tolist(), *probes_NR.T.tolist(), strict=True)
-        return [
-            dict(zip(names, (OUTCOMES[outcome].value, step, grok if grok >= 0 else None, *rest), strict=True))
-            for outcome, step, grok, *rest in rows
-        ]
+        """Return a row a pair: outcome, step, grok step and best exact match."""
+        r, names = self.records, ("outcome", "step", "grok_step", "best_exact")
+        outcomes = [OUTCOMES[n].value for n in r["outcome"].tolist()]
+        grokked = [step if step >= 0 else None for step in r["grok_step"].tolist()]
+        columns = (outcomes, r["steps"].tolist(), grokked, r["best"][:, 0].clamp(min=0).tolist())
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def result(self, n: int) -> Result:
         """Return the n-th pair as far as it got."""

@@ -93,7 +93,9 @@ class EngineBackend:
         kernel = spec.kernel()
         if kernel is None:
             raise ValueError(f"{spec.family} has no kernel")
-        self.engine, self.kernel = engine(), built(kernel, recipe)
+        with ThreadPoolExecutor(1) as pool:  # where both are compiled, at once
+            compiled = pool.submit(built, kernel, recipe)
+            self.engine, self.kernel = engine(), compiled.result()
         self.spec, self.recipe, self.optimiser = spec, recipe, optimiser_of(recipe)
         self.shapes = self._shapes(recipe)
         starts = accumulate(map(math.prod, self.shapes.values()), initial=0)
@@ -153,10 +155,10 @@ class EngineBackend:
         """Return exact match, token accuracy and loss [S] on the selection problems, or on others."""
         count = (self.problems if tokens_1TB is None else tokens_1TB).shape[-1]
         problems = self._blocks if tokens_1TB is None else blocks(tokens_1TB)
-        digits = count * (DIGITS + 1)
-        sums = self.measure(self._theta_rows(theta_SP), problems, count)
-        measured = [(m.exact / count, m.right / digits, m.loss / count) for m in sums]
-        return dict(zip(("exact", "token", "loss"), torch.tensor(measured).unbind(1), strict=True))
+        sums = np.ctypeslib.as_array(self.measure(self._theta_rows(theta_SP), problems, count))
+        means = sums["exact"] / count, sums["right"] / (count * (DIGITS + 1)), sums["loss"] / count
+        tensors = (torch.from_numpy(mean.astype(np.float32)) for mean in means)
+        return dict(zip(("exact", "token", "loss"), tensors, strict=True))
 
     def measure(self, rows: Array, problems: Array, count: int) -> ctypes.Array[Measures]:
         """Return the sums over `count` problems of each row's θ."""

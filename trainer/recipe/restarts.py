@@ -8,6 +8,8 @@ Recycling gives new weights to unused hidden units. A unit where its activation 
 next to no gradient reaches it. After Sokar et al. 2023 (The Dormant Neuron Phenomenon), who draw such units
 again. Here a probe of the seed decides, and the family changes its units (`Spec.recycled`). The rest of θ, the
 step and the data go on. It depends on θ alone, and happens at evaluations.
+
+Axes: N pair, L seed that was just evaluated.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from model.fields import option
 from trainer.fields import Group, dependent_option
-from trainer.recipe.screen import THRESHOLDS, check_thresholds, parse_thresholds, reaches_any
+from trainer.recipe.screen import THRESHOLDS, check_thresholds, parse_thresholds
 from trainer.recipe.starts import hashed_seed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from torch import Tensor
 
     from model.spec import Spec
 
@@ -64,14 +68,13 @@ def check_restarts(spec: Spec, recipe: Restarts, has_start: bool) -> None:
         raise ValueError("again_at needs vectors that are drawn, and this seed's start is given")
 
 
-def is_restart_due(recipe: Restarts, age: int, before: int, values: Mapping[str, float]) -> bool:
-    """True if a seed is to begin again at an evaluation.
+def is_restart_due(limits: Mapping[str, Tensor], pair_L: Tensor, age_L: Tensor, before_L: Tensor) -> Tensor:
+    """Mark the seeds [L] that begin again at this evaluation, but where they have got where again_unless says.
 
-    before: steps of earlier tries; values: its measures and probes, by name.
+    limits: the recipes' numbers [N]; before_L: steps of earlier tries.
     """
-    if not recipe.again_at or age != recipe.again_at or before >= recipe.again_at * recipe.again_most:
-        return False
-    return not reaches_any(recipe.again_unless, values)
+    at_L, most_L = (limits[name][pair_L] for name in ("again_at", "again_most"))
+    return (at_L > 0) & (age_L == at_L) & (before_L < at_L * most_L)
 
 
 def restart_seed(init_seed: int, tries: int) -> int:
@@ -122,9 +125,8 @@ def check_recycle(spec: Spec, recipe: Recycle) -> None:
     check_thresholds("recycle_unless", recipe.recycle_unless, spec.probes())
 
 
-def is_recycling_due(recipe: Recycle, step: int, values: Mapping[str, float]) -> bool:
-    """True if a seed's units are to be recycled at an evaluation. values: its measures and probes, by name."""
-    since = step - recipe.recycle_from
-    if not recipe.recycle_every or since < 0 or step > recipe.recycle_until or since % recipe.recycle_every:
-        return False
-    return not reaches_any(recipe.recycle_unless, values)
+def is_recycling_due(limits: Mapping[str, Tensor], pair_L: Tensor, age_L: Tensor) -> Tensor:
+    """Mark the seeds [L] whose units are recycled at this evaluation, but where recycle_unless says otherwise."""
+    every_L, from_L, until_L = (limits[f"recycle_{name}"][pair_L] for name in ("every", "from", "until"))
+    since_L = age_L - from_L
+    return (every_L > 0) & (since_L >= 0) & (age_L <= until_L) & (since_L % every_L.clamp(min=1) == 0)

@@ -28,6 +28,7 @@ from model.spec import Kernel
 
 EPS = 1e-5
 _NO_SCALARS = ("positions", "attention", "scale")
+ALL = slice(None)
 
 
 def sequence(spec: SplitSubspace, x: Vector, y: Vector, z: Vector) -> Vector:
@@ -39,14 +40,15 @@ def sequence(spec: SplitSubspace, x: Vector, y: Vector, z: Vector) -> Vector:
     return [*x, plus, *y, equals, *z, *end]
 
 
-def expand(spec: SplitSubspace, theta_SP: Tensor) -> Tensors:
+def expand(spec: SplitSubspace, theta_SP: Tensor, asking: slice | None = None) -> Tensors:
     """Return everything that does not depend on the problem, as the kernel reads it: tensors [S, ...] by name.
 
+    asking: the positions A that attend to others, by default those that answer.
     Norm weights are in the matrices that read what was normed. `attention` [S, heads, A, T] holds, on a
     circle, the weights with which an answer position reads the others' values, their norm's scale included;
     else the scores before that scale, which is then a table of its own [S, T, V].
     """
-    raw = spec.layout.split(theta_SP)
+    raw, asking = spec.layout.split(theta_SP), asking or slice(spec.prompt - 1, None)
     raw |= _add_idle_unit(raw) if spec.one_unit else {}
     p = {name: scalars(t) for name, t in raw.items()}
     norms, table, write = _norm_weights(spec, p), _token_table(spec, p), _output_projection(spec, p)
@@ -55,20 +57,21 @@ def expand(spec: SplitSubspace, theta_SP: Tensor) -> Tensors:
     head = [[f * w for f, w in zip(row, norms[2], strict=True)] for row in p["head"]]
     wide = {
         "table": _stack_matrix(table),
-        "positions": torch.stack([c[:, spec.prompt - 1 :, 0] for c in pos], dim=1),
+        "positions": torch.stack([c[:, asking, 0] for c in pos], dim=1),
         "write": _stack_matrix(write, like=p["head"][0][0]),
         "fc1": _stack_matrix(fc1),
         "fc2": raw["head"].mT if spec.tie_fc2_head else raw["fc2"],
         "head": _stack_matrix(head),
     }
     wide |= {} if spec.no_ffn_bias else {name: raw[name] for name in ("fc1_bias", "fc2_bias")}
-    return wide | _attention_tensors(spec, p, norms[0], table, pos)
+    return wide | _attention_tensors(spec, p, norms[0], table, pos, asking)
 
 
 def apply(spec: SplitSubspace, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
     """Return the logits after each position from `first` on, V tensors [S, A, B], as the kernel does."""
     p = {name: scalars(t) for name, t in wide.items() if name not in _NO_SCALARS}
-    stream, inputs = _attention_block(spec, wide, p, tokens_STB, first)
+    answers = slice(first - spec.prompt + 1, tokens_STB.shape[1] - spec.prompt + 1)
+    stream, inputs = _attention_block(spec, wide, p, tokens_STB, answers)
     stream = add(stream, matrix(p["fc2"], [F.gelu(h) for h in inputs]))
     stream = stream if spec.no_ffn_bias else add(stream, p["fc2_bias"])
     out = matrix(p["head"], normed(stream, EPS))
@@ -76,13 +79,16 @@ def apply(spec: SplitSubspace, wide: Tensors, tokens_STB: Tensor, first: int) ->
 
 
 def _attention_block(
-    spec: SplitSubspace, wide: Tensors, p: Any, tokens_STB: Tensor, first: int
+    spec: SplitSubspace, wide: Tensors, p: Any, tokens_STB: Tensor, answers: slice, read: Any = lookup
 ) -> tuple[Vector, Vector]:
-    """Return the residual after attention and the inputs of the hidden units: lists of tensors [S, A, B]."""
-    length = tokens_STB.shape[1]
-    answers = slice(first - spec.prompt + 1, length - spec.prompt + 1)
-    channels = _attention(spec, wide, p["values"], tokens_STB, answers)
-    stream = [lookup(axis, tokens_STB[:, first:]) for axis in p["table"]]
+    """Return the residual after attention and the inputs of the hidden units: lists of tensors [S, A, B].
+
+    The last tokens are those of the positions A, which are `answers` of the ones that `expand` was asked for.
+    """
+    attention = wide["attention"][:, :, answers, : tokens_STB.shape[1], None]
+    first = tokens_STB.shape[1] - attention.shape[2]
+    channels = _attention(spec, wide, p["values"], tokens_STB, attention, read)
+    stream = [read(axis, tokens_STB[:, first:]) for axis in p["table"]]
     stream += [c[:, answers, None] for c in wide["positions"].unbind(1)]
     stream = add(stream, matrix(p["write"], channels))
     inputs = matrix(p["fc1"], normed(stream, EPS))
@@ -91,11 +97,17 @@ def _attention_block(
 
 def ffn_inputs(spec: SplitSubspace, theta_SP: Tensor, tokens_TB: Tensor) -> Tensor:
     """Return the inputs of the hidden units [S, FFN, B] at the last token, an answer position or EQUALS."""
-    wide = expand(spec, theta_SP)
+    last = len(tokens_TB) - 1
+    wide = expand(spec, theta_SP, slice(last, last + 1))
     p = {name: scalars(t) for name, t in wide.items() if name not in _NO_SCALARS}
-    tokens_STB = tokens_TB[None].expand(len(theta_SP), -1, -1)
-    _, inputs = _attention_block(spec, wide, p, tokens_STB, len(tokens_TB) - 1)
+    _, inputs = _attention_block(spec, wide, p, tokens_TB[None], slice(1), _gather)
     return torch.stack([h[:, 0] for h in inputs], dim=1)
+
+
+def _gather(entries: Vector, tokens_1TB: Tensor) -> Tensor:
+    """Return what `lookup` does where all seeds see the same tokens: faster, but for a gradient."""
+    table_STV = torch.cat(entries, dim=2).expand(-1, tokens_1TB.shape[1], -1)
+    return table_STV.gather(2, tokens_1TB.long().expand(len(table_STV), -1, -1))
 
 
 def kernel(spec: SplitSubspace) -> Kernel:
@@ -109,19 +121,19 @@ def kernel(spec: SplitSubspace) -> Kernel:
 
 
 def _attention(
-    spec: SplitSubspace, wide: Tensors, values: Matrix, tokens_STB: Tensor, answers: slice
+    spec: SplitSubspace, wide: Tensors, values: Matrix, tokens_STB: Tensor, attention: Tensor, read: Any
 ) -> list[Tensor]:
     """Return the attention weights applied to the values, before the output projection: channels [S, A, B]."""
-    length, first = tokens_STB.shape[1], answers.start + spec.prompt - 1
-    read = [lookup(row, tokens_STB)[:, None] for row in values]
-    attention = wide["attention"][:, :, answers, :length, None]
+    length = tokens_STB.shape[1]
+    first = length - attention.shape[2]
+    seen = [read(row, tokens_STB)[:, None] for row in values]
     if spec.circular:
-        heads = [[(weights * v).sum(2) for v in part] for weights, part in _by_head(spec, attention, read)]
+        heads = [[(weights * v).sum(2) for v in part] for weights, part in _by_head(spec, attention, seen)]
     else:
-        scale = lookup([c[..., None] for c in wide["scale"][:, :length].unbind(2)], tokens_STB)
-        future = _future_positions(attention)
+        scale = read([c[..., None] for c in wide["scale"][:, :length].unbind(2)], tokens_STB)
+        future = _future_positions(slice(first, None), attention)[..., None]
         heads = []
-        for form, part in _by_head(spec, attention, read):
+        for form, part in _by_head(spec, attention, seen):
             scores = form * scale[:, first:, None] * scale[:, None]
             scores = scores.masked_fill(future, -torch.inf)
             weights = torch.exp(scores - scores.detach().amax(2, keepdim=True))
@@ -140,20 +152,21 @@ def _by_head(
     return ((attention[:, h], read[h * count : (h + 1) * count]) for h in range(spec.heads))
 
 
-def _future_positions(attention: Tensor) -> Tensor:
-    """Return the causal mask [A, T, 1]: True where an answer position may not read. The last of A reads all."""
-    answers, length = attention.shape[2:4]
-    ones = torch.ones(answers, length, dtype=torch.bool, device=attention.device)
-    return ones.triu(length - answers + 1)[..., None]
+def _future_positions(asking: slice, attention: Tensor) -> Tensor:
+    """Return the causal mask [A, T] of attention [S, heads, A, T ...]: True where an asking position may not read."""
+    position_T = torch.arange(attention.shape[3], device=attention.device)
+    return position_T[asking, None] < position_T
 
 
-def _attention_tensors(spec: SplitSubspace, p: Any, norm: Any, table: Matrix, pos: Vector) -> Tensors:
+def _attention_tensors(
+    spec: SplitSubspace, p: Any, norm: Any, table: Matrix, pos: Vector, asking: slice
+) -> Tensors:
     """Return the wide tensors of attention: values, weights or scores, and scale."""
     scale = _rms_scale(spec, p, table, pos)
     weighted = [c * w for c, w in zip(pos, norm[spec.tok_dim :], strict=True)]
     heads, values = [], []
     for h in range(spec.heads):
-        form = _attention_scores(spec, p, h, weighted, spec.prompt - 1)
+        form = _attention_scores(spec, p, h, weighted, asking)
         heads.append(form if spec.direct_forms else form / math.sqrt(spec.query_dim))
         values += _token_values(spec, p, h, norm, table)
     attention = torch.stack(heads, dim=1)
@@ -161,8 +174,8 @@ def _attention_tensors(spec: SplitSubspace, p: Any, norm: Any, table: Matrix, po
     if not spec.circular:
         return wide | {"scale": torch.cat(scale, dim=2)}
     scale_S1T = scale[0].mT
-    scores = attention * scale[0][:, None, spec.prompt - 1 :] * scale_S1T[:, None]
-    future = _future_positions(attention[..., None])[..., 0]
+    scores = attention * scale[0][:, None, asking] * scale_S1T[:, None]
+    future = _future_positions(asking, attention)
     largest = scores.masked_fill(future, -torch.inf).detach().amax(3, keepdim=True)
     weights = torch.exp(scores - largest)
     weights = torch.where(future, 0.0, weights)
@@ -204,7 +217,7 @@ def position_form(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
     p = _select(spec, theta_SP, "norm", "form", "phase", "q_proj", "q_A", "q_B", "k_proj")
     weights = _norm_weights(spec, p)[0][spec.tok_dim :]
     axes = torch.eye(spec.pos_dim, dtype=theta_SP.dtype, device=theta_SP.device)[:, None, :, None]
-    return _attention_scores(spec, p, 0, [axis * w for axis, w in zip(axes, weights, strict=True)], 0)
+    return _attention_scores(spec, p, 0, [axis * w for axis, w in zip(axes, weights, strict=True)], ALL)
 
 
 def _select(spec: SplitSubspace, theta_SP: Tensor, *names: str) -> Any:
@@ -236,17 +249,17 @@ def _rms_scale(spec: SplitSubspace, p: Any, table: Matrix, pos: Vector) -> list[
     return [torch.rsqrt((n + pos_length) / spec.width + EPS) for n in lengths]
 
 
-def _attention_scores(spec: SplitSubspace, p: Any, h: int, pos: Vector, first: int) -> Tensor:
+def _attention_scores(spec: SplitSubspace, p: Any, h: int, pos: Vector, asking: slice) -> Tensor:
     """Return the attention scores of head h before the norm's scale: a bilinear form of positions [S, A, T]."""
     if spec.direct_forms:
         rows = p["form"][h * spec.pos_dim : (h + 1) * spec.pos_dim]
-        queries, keys = [c[:, first:] for c in pos], matrix(rows, pos)
+        queries, keys = [c[:, asking] for c in pos], matrix(rows, pos)
     else:
         keys = matrix(_query_key_projection(spec, p, "q" if spec.tie_qk else "k", h), pos)
         if not spec.tie_qk:
-            queries = matrix(_query_key_projection(spec, p, "q", h), [c[:, first:] for c in pos])
+            queries = matrix(_query_key_projection(spec, p, "q", h), [c[:, asking] for c in pos])
         else:
-            queries = [k[:, first:] for k in keys]
+            queries = [k[:, asking] for k in keys]
             queries = queries if spec.unturned else _rotate(queries, p["phase"][h])
     return dot(queries, [k.transpose(1, 2) for k in keys])
 

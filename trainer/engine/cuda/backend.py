@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from model.spec import Spec
+from model.spec import Kernel, Spec
 from trainer.data.hard_examples import CAPACITY
 from trainer.engine.cuda.machine import TEAMS, Machine, Memory
 from trainer.engine.cuda.schedule import PARTS, schedule
@@ -42,14 +43,16 @@ class CudaBackend(EngineBackend):
 
     def __init__(self, spec: Spec, recipe: Recipe, machine: Machine):
         """Raise CudaError; ValueError for a recipe that the CUDA engine does not have."""
-        super().__init__(spec, recipe)
         if recipe.teacher:
             raise ValueError("the CUDA engine has no teacher")
-        self.machine, self.memory = machine, Memory(machine)
-        weakref.finalize(self, self.memory.free).atexit = False
         kernel = spec.kernel()
         assert kernel is not None
-        self.module = machine.module(kernel, macros_of(spec, recipe))
+        with ThreadPoolExecutor(1) as pool:  # compiled beside the CPU's engine
+            module = pool.submit(machine.module, kernel, macros_of(spec, kernel, recipe))
+            super().__init__(spec, recipe)
+        self.module = module.result()
+        self.machine, self.memory = machine, Memory(machine)
+        weakref.finalize(self, self.memory.free).atexit = False
         self.cuda_program = self._cuda_program(recipe)
         self._packed = packed(self._blocks)
 
@@ -144,10 +147,8 @@ class CudaBackend(EngineBackend):
         )
 
 
-def macros_of(spec: Spec, recipe: Recipe) -> dict[str, int | str]:
+def macros_of(spec: Spec, kernel: Kernel, recipe: Recipe) -> dict[str, int | str]:
     """Return what the engine is compiled for."""
-    kernel = spec.kernel()
-    assert kernel is not None
     one_chunk = kernel.shape.get("CIRCLE", 0) and -(-recipe.batch // LANES) <= CHUNK
     source = ",".join(map(str, sources(spec)))
     return {

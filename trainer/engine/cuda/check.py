@@ -32,7 +32,7 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
     """Return what is wrong with the engine on a GPU, or "": as it was tested here before, or by a test now."""
     kernel = spec.kernel()
     assert kernel is not None
-    text, headers = source_of(kernel, macros_of(spec, recipe))
+    text, headers = source_of(kernel, macros_of(spec, kernel, recipe))
     about = [json.dumps(asdict(gpu)), repr(spec), repr(recipe.program()), text, *headers.values()]
     folder = cache_folder() / "cuda"
     folder.mkdir(mode=0o700, exist_ok=True)
