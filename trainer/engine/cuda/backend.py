@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -163,18 +164,18 @@ def links_of(ties: Array) -> Array:
     """Return ties [S, P] as the CUDA engine walks them [S, 2, P]: for each entry the first one of its number, with
     its own sign, and the next one; entries count from 1, 0 is none.
     """
-    links = np.zeros((len(ties), 2, ties.shape[1]), np.int16)
-    for link, row in zip(links, ties, strict=True):
-        newest: dict[int, int] = {}
-        first: dict[int, int] = {}
-        for n, number in enumerate(row.tolist()):
-            if not number:
-                continue
-            key = abs(number)
-            if key in newest:
-                link[1, newest[key]] = n + 1
-            newest[key] = n
-            link[0, n] = np.sign(number) * (first.setdefault(key, n) + 1)
+    return np.stack([_links(tuple(row)) for row in ties.tolist()])
+
+
+@lru_cache(4_096)  # a bank's seeds have few, the same ones at every evaluation
+def _links(ties: tuple[int, ...]) -> Array:
+    links, places = np.zeros((2, len(ties)), np.int16), dict[int, list[int]]()
+    for n, number in enumerate(ties):
+        if number:
+            places.setdefault(abs(number), []).append(n)
+    for same in places.values():
+        for n, after in zip(same, [*same[1:], -1], strict=True):
+            links[:, n] = np.sign(ties[n]) * (same[0] + 1), after + 1
     return links
 
 
