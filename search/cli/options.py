@@ -123,7 +123,7 @@ def said_of(proof: dict[str, Any]) -> str:
 
 def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] | None = None) -> None:
     """Write a checkpoint folder whole or not at all, with the verdict on all pairs. Raise UserError if something else
-    is there.
+    is there, or another θ.
     """
     from model.proof.file import VERDICT_FILE, write_verdict
     from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
@@ -141,6 +141,8 @@ def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] 
             checkpoint.save(fresh)
             if proof:
                 write_verdict(fresh, proof)
+            if target.exists() and (target / THETA_FILE).read_bytes() != (fresh / THETA_FILE).read_bytes():
+                raise UserError(f"{target}: has another checkpoint; choose another folder with -o")
             before = target.with_name(f".{target.name}.before")
             shutil.rmtree(before, ignore_errors=True)
             if target.exists():

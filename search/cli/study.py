@@ -38,16 +38,19 @@ def studies(as_json: bool) -> None:
 @click.argument("section", required=False)
 @json_option
 def keys(section: str | None, as_json: bool) -> None:
-    """List the keys of a study file with their defaults, or those of one SECTION: recipe, seeds, space."""
+    """List the keys of a study file with their defaults, or those of one SECTION: seeds, recipe, recipe.lr."""
     from model.fields import did_you_mean
     from search.study.keys import every_key
 
     listed = every_key()
     if section is not None:
-        sections = dict.fromkeys(k.path.partition(".")[0] for k in listed)
-        if section not in sections:
-            raise UserError(f"no key {section!r}; {did_you_mean(section, sections)}")
-        listed = [k for k in listed if k.path.partition(".")[0] == section]
+        chosen = [k for k in listed if f"{k.path}.".startswith(f"{section}.")]
+        if not chosen:
+            head, top = section.partition(".")[0], [k.path for k in listed if "." not in k.path]
+            below = [k.path for k in listed if k.path.startswith(f"{head}.")]
+            hint = did_you_mean(section, below) if below else did_you_mean(head, top)
+            raise UserError(f"no key {section!r}; {hint}")
+        listed = chosen
     width = max(len(k.path) for k in listed)
     defaults = ["" if k.default in (None, []) else f" [{json.dumps(k.default)}]" for k in listed]
     lines = [f"{k.path:{width}}  {k.says}{default}" for k, default in zip(listed, defaults, strict=True)]

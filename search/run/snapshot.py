@@ -32,9 +32,9 @@ class Snapshot:
 def describe(s: Snapshot) -> list[str]:
     """Return lines: how far the study is, the best configuration, and time."""
     up_to = "up to " if s.is_open else ""
-    counts = [f"seeds {s.seeds[0]:,} of {up_to}{s.seeds[1]:,}"]
-    if s.configurations[1] > 1:
-        counts.insert(0, f"configurations {s.configurations[0]:,} of {s.configurations[1]:,}")
+    several = s.configurations[1] > 1
+    counts = [f"configurations {s.configurations[0]:,} of {s.configurations[1]:,}"] if several else []
+    counts += [f"{'runs' if several else 'seeds'} {s.seeds[0]:,} of {up_to}{s.seeds[1]:,}"]
     counts += [f"{s.running:,} training", f"{s.grokked:,} grokked", f"{s.not_grokked:,} not grokked"]
     speed = f"{s.seed_steps_per_s:,.0f} seed-steps/s" if s.seed_steps_per_s else ""
     left = f"about {duration(s.seconds_left)} left" if s.seconds_left is not None else ""

@@ -174,9 +174,12 @@ def pull(
     keys = match_configurations(records.study, configurations, model, configuration)
     rows = finished_seeds(records, keys, seed)
     if not rows:
-        raise NotFound(
-            f"study {records.study!r} has no finished seed{'' if seed is None else f' {seed}'} yet"
-        )
+        begun = sorted(seed_of(r) for r in records.list_seeds() if r["configuration"] in keys)
+        if seed and begun and seed not in begun:
+            raise NotFound(
+                f"study {records.study!r} has begun no seed {seed}; it has {begun[0]} to {begun[-1]}"
+            )
+        raise NotFound(f"study {records.study!r} has no finished seed{f' {seed}' if seed else ''} yet")
     if (
         seed is not None
         and len(rows) > 1

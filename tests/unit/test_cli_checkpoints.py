@@ -81,6 +81,8 @@ def test_a_pulled_checkpoint_replaces_nothing_else(checkpoint: Path) -> None:
     for target in (Path("notes"), checkpoint, Path(), Path("notes/mine.txt"), Path("notes/mine.txt/x")):
         with pytest.raises(UserError, match=r"exists and is no checkpoint alone|cannot write there"):
             save_checkpoint(loaded, target)
+    with pytest.raises(UserError, match=r"^a/b: has another checkpoint; choose another folder with -o$"):
+        save_checkpoint(replace(loaded, theta_P=loaded.theta_P + 1), Path("a/b"))
     assert sorted(Path().rglob("*")) == before
     assert torch.equal(Checkpoint.load(Path("a/b")).theta_P, loaded.theta_P)
 
@@ -122,6 +124,8 @@ def test_what_verify_finds_is_kept_with_the_seed_that_it_is_of() -> None:
     with quickly():
         recorded("home", (1, 2))
     assert call("pull", "sweep", "--seed", "2", "-o", "two", "--home", "home").exit_code == 0
+    unknown = fails_with_one(2, "pull", "sweep", "--seed", "5", "--home", "home")
+    assert unknown == "study 'sweep' has begun no seed 5; it has 1 to 2"
     checkpoint = Checkpoint.load(Path("two"))
     next_P = checkpoint.theta_P.clone()
     next_P[-1] = torch.nextafter(next_P[-1], torch.tensor(torch.inf))

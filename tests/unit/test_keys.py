@@ -56,4 +56,16 @@ def test_a_section_is_listed_alone_and_a_wrong_one_refused(tmp_path, monkeypatch
     assert "until.max_seeds" in call("keys", "until").output and "recipe" not in call("keys", "until").output
     paths = [k["path"].removeprefix("stop.") for k in json.loads(call("keys", "stop", "--json").output)]
     assert paths == ["stop", "hopeless", "screen", "screen.at", "screen.keep", "spare"]
-    assert fails(2, "keys", "util") == ["no key 'util'; did you mean until?"]
+    assert (
+        call("keys", "recipe.lr").output.split()[0] == "recipe.lr"
+        and "\n" not in call("keys", "recipe.lr").output.strip()
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [("util", "until"), ("recipe.weightdecay", "recipe.weight_decay"), ("spce.float", "space")],
+)
+def test_a_wrong_key_names_the_nearest(wrong, near, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert fails(2, "keys", wrong)[0].startswith(f"no key '{wrong}'; did you mean {near}")

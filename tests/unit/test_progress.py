@@ -70,7 +70,7 @@ SNAPSHOT = Snapshot(
 
 def test_a_display_names_the_best_configuration_and_what_is_left():
     assert describe(SNAPSHOT) == [
-        "configurations 8 of 26, seeds 40 of 208, 16 training, 5 grokked, 35 not grokked",
+        "configurations 8 of 26, runs 40 of 208, 16 training, 5 grokked, 35 not grokked",
         "best: fade 5,000, decay 0.014: 3 of 8 grokked",
         "1:05, 9,000 seed-steps/s, about 1:02:00 left",
     ]
