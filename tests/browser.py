@@ -65,9 +65,14 @@ def served(folder: Path) -> Iterator[SimpleNamespace]:
 
 
 def page_of(ui: SimpleNamespace, study: str, what: str) -> str:
-    """The address that the command printed below a study's name."""
+    """The address that the command printed below a study's name, for a browser that has opened the first."""
     _, _, mine = ui.printed().partition(f"\n  {study}\n")
     return next(line.split()[1] for line in mine.splitlines() if line.split()[0] == what)
+
+
+def entrance_of(ui: SimpleNamespace) -> str:
+    """The address with the token that the command printed first."""
+    return str(ui.printed().split()[0])
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from model.proof import is_right
 from search.errors import UserError
 from search.stats.counting import (
     RULE_COLUMNS,
+    PooledRate,
     Row,
     evidence_of,
     group_by,
@@ -141,7 +142,8 @@ def _write_curves(
     """Write metrics of the first seeds over steps, which MLflow's charts show."""
     watched = set(tracker.study.watched)
     rows = [r for r in final if seed_of(r) in watched]
-    if len(rows) < len(watched):
+    grokked, enough = sum(r["outcome"] == Outcome.GROKKED for r in final), tracker.study.until.grokked
+    if not rows or (len(rows) < len(watched) and not (enough and grokked >= enough)):
         return
     results = [artifacts.seed(r).result for r in rows]
     steps = {}
@@ -177,6 +179,7 @@ def log_evidence(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCac
         _draw(records, tracker, artifacts, pictures)
         _tabulate(records, tracker, Path(folder))
         tracker.log_folder(run, Path(folder))
+    tracker.end_study(PooledRate.of(rows))
     tracker.client.set_tag(run, EVIDENCE_TAG, ended)
 
 

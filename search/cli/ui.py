@@ -34,7 +34,7 @@ LINK = "ui.html"
 def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
     """Open the MLflow UI on what was recorded, each study by grok rate.
 
-    The addresses have a token in them that is made at each start. MLflow's clients find it in MLFLOW_TRACKING_TOKEN.
+    The first address has a token in it that is made at each start. MLflow's clients find it in MLFLOW_TRACKING_TOKEN.
     """
     from search.tracking.gate import make_token
     from search.tracking.server import ADDRESS, listening, serve
@@ -56,11 +56,13 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
         raise UserError(f"nothing has run yet in {home.path}")
     with listening(port) as door:
         start, token = f"http://{ADDRESS}:{port}/", None if no_auth else make_token()
-        start += f"?token={token}" if token else ""
-        click.echo(f"{start} shows {home.path} (Ctrl-C ends)")
+        entrance = start + (f"?token={token}" if token else "")
+        click.echo(f"{entrance} shows {home.path} (Ctrl-C ends)")
+        if token:
+            click.echo("These work in a browser that has opened it:")
         page, link = show_studies(connect(home, uri), start), home.path / LINK
         if page and not no_browser and _has_display():
-            write_link(link, page)
+            write_link(link, entrance + page.removeprefix(start))
             open_page(link.as_uri())
         try:
             serve(door, home, uri, token, entered=lambda: link.unlink(missing_ok=True))

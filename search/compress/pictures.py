@@ -15,8 +15,8 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from model import Spec
 from search.analysis.lineage import lineages, tree
-from search.analysis.plots import COLOURS, GREY, INK, SOFT, new_figure, png, quiet
-from search.stats.counting import seed_of
+from search.analysis.plots import COLOURS, GREY, INK, SOFT, WIDEST, new_figure, png, quiet
+from search.stats.counting import PooledRate, seed_of
 from search.store.candidates import DatabaseCandidates, TieCandidate, front, lineage_of, smallest
 from search.store.study_records import StudyRecords
 from search.study.start import ANY
@@ -42,6 +42,7 @@ def log_descents(records: StudyRecords, tracker: Tracker, cache: ArtifactCache) 
         tracker.log_folder(run, Path(folder), "pictures")
         (Path(folder) / TREE).write_text(tree(lineages(records, candidates, ())) + "\n", encoding="utf-8")
         tracker.client.log_artifact(run, str(Path(folder) / TREE))
+    tracker.end_study(PooledRate.of(records.list_seeds()))
     best = smallest(candidates)
     if best is None or best.start is None or best.configuration is None:
         return
@@ -66,7 +67,7 @@ def pictures(candidates: Sequence[TieCandidate]) -> dict[str, Figure]:
 
 def sets_figure(judged: Sequence[TieCandidate]) -> Figure:
     """Draw numbers against exact match, a point a set; the Pareto front as a line."""
-    figure = new_figure(9.5, 5.2)
+    figure = new_figure(WIDEST, 5.2)
     axis = figure.subplots()
     kinds = (
         ("failed", [t for t in judged if not t.start and (t.wrong is None)], GREY, "o", 2),

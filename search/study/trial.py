@@ -25,15 +25,10 @@ from trainer.recipe.teacher import shown
 TRIAL_FILE = "trial.json"
 LONGEST_PARAM = 5_000  # characters; MLflow takes 6,000
 MAIN = (
-    "rung",
-    "params",
-    "model.family",
-    "model.ties",
-    "recipe.steps",
-    "recipe.batch",
-    "recipe.lr",
-    "recipe.start",
-)
+    "rung", "params", "model.family", "model.ties", "recipe.steps", "recipe.batch", "recipe.lr",
+    "recipe.weight_decay", "recipe.curriculum", "recipe.start",
+)  # fmt: skip
+CARRY_MIX = ("recipe.carry_mix", "recipe.fade_start", "recipe.fade_end")
 """Fields of a configuration that MLflow's page of it always shows."""
 
 
@@ -102,8 +97,10 @@ class Configuration:
 
     def main_params(self, varied: Iterable[str]) -> dict[str, Any]:
         """Return of `as_params` what a study varies, and what of the recipe is not its default."""
-        names = {*MAIN, *varied, *(f"recipe.{name}" for name in _choices(self.recipe))}
-        return {name: value for name, value in self.as_params().items() if name in names}
+        carries = () if self.recipe.carry_shares else CARRY_MIX
+        names = {*MAIN, *carries, *varied, *(f"recipe.{name}" for name in _choices(self.recipe))}
+        values = {name: value for name, value in self.as_params().items() if name in names}
+        return {"preset": values.pop("rung"), **values}
 
     def as_params(self) -> dict[str, Any]:
         """Return every constraint, size and recipe field, flat."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-REFUSAL = b"""This page wants a token. Open an address that adder-search ui has printed.
+REFUSAL = b"""This page wants a token. Open the first address that adder-search ui has printed, then this one.
 MLflow's clients find the token in MLFLOW_TRACKING_TOKEN.
 """
 OPEN = ("/health",)

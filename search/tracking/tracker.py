@@ -23,7 +23,7 @@ from mlflow.exceptions import MlflowException
 from model import verify
 from model.proof import VERDICT_FILE, is_right
 from search.errors import Failure, UserError
-from search.stats.counting import COUNTED, Evidence, Row, final_metrics
+from search.stats.counting import COUNTED, Evidence, PooledRate, Row, final_metrics
 from search.store.depot import Depot
 from search.store.home import IDENTIFIER, Home, pull_command
 from search.store.lease import Superseded
@@ -74,6 +74,7 @@ MAY_BE_ZERO = {
     "confirmation_given_up", "confirmation_wrongly",
 }  # fmt: skip
 """Counts that are left out where they are 0 from the start."""
+NOTE = "mlflow.note.content"
 LONGEST_TAG = 4_000  # characters
 MOST_RUNS = 50_000  # of an experiment: MLflow's limit for one search
 STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit for one call is 1,000
@@ -124,7 +125,7 @@ class Tracker:
                 )
             if existing and existing.lifecycle_stage != "active":
                 raise Failure(f"experiment {study.name} was deleted in MLflow: restore or rename it")
-            tags = {"mlflow.note.content": study.about} if study.about else {}
+            tags = {NOTE: study.about} if study.about else {}
             location = (home.artifacts / study.name).as_uri() if is_local(client.tracking_uri) else None
             self.experiment = (
                 existing.experiment_id
@@ -206,12 +207,13 @@ class Tracker:
     def _about(self, configuration: Configuration) -> dict[str, str]:
         """Return MLflow's own tags of a run: its source, its user, and a description with the commands for it."""
         study = self.study.name
-        lines = [f"**{self.names[configuration]}**, {configuration.spec.params} parameters", ""]
+        params, whole = configuration.spec.params, f"whole model and recipe in `{CONFIGURATION_JSON}`"
+        lines = [f"**{self.names[configuration]}**, {params} parameters; {whole}", ""]
         lines += [
             f"    {pull_command(study, configuration.key)}",
             f"    adder-search report {study} -o {study}.html",
         ]
-        tags = {"mlflow.note.content": "\n".join(lines), "mlflow.source.type": "LOCAL"}
+        tags = {NOTE: "\n".join(lines), "mlflow.source.type": "LOCAL"}
         tags["mlflow.source.name"] = f"adder-search run {study}"
         with suppress(OSError, KeyError):  # a container's user may have no name
             tags["mlflow.user"] = getpass.getuser()
@@ -417,9 +419,26 @@ class Tracker:
             self.log_folder(run, Path(folder) / name, name)
 
     def log_study(self) -> None:
-        """Write the study, as it is now, to its own run."""
-        definition = json.loads(self.study.model_dump_json(by_alias=True))
-        self.client.log_dict(self.study_run(), definition, STUDY_JSON)
+        """Write the study, as it is now, to its own run, to which the experiment's description leads."""
+        run, name, about = self.study_run(), self.study.name, self.study.about
+        self.client.log_dict(run, json.loads(self.study.model_dump_json(by_alias=True)), STUDY_JSON)
+        self.client.set_tag(
+            run, NOTE, f"{about}\n\n    adder-search report {name} -o {name}.html".strip("\n")
+        )
+        if self.client.get_experiment(self.experiment).tags.get(NOTE, about) == about:  # or a user edited it
+            page = (
+                f"[pictures and files](#/experiments/{self.experiment}/runs/{run})"  # the UI shows one line
+            )
+            self.client.set_experiment_tag(self.experiment, NOTE, f"{about or name}: {page}")
+
+    def end_study(self, rate: PooledRate) -> None:
+        """Write what a study came to, to its own run, which ends now."""
+        run, now = self.study_run(), int(time.time() * 1000)
+        counts = {"configurations": rate.configurations, "seeds": rate.seeds, "runs": rate.n}
+        counts["grokked"] = rate.grokked
+        self.client.log_batch(run, metrics=[Metric(name, n, now, 0) for name, n in counts.items()])
+        if not self.is_watching:
+            self.client.set_terminated(run, end_time=now)
 
     def log_seed(self, seed: RecordedSeed) -> None:
         """Write the run of one grokked seed: curve as metrics, checkpoint as artifacts, additions decoded."""

@@ -16,7 +16,7 @@ from search.tracking.address import tracking_uri
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect
 from search.tracking.views import write_views
-from tests.browser import chromium, is_healthy, page_of, served, started, visible
+from tests.browser import chromium, entrance_of, is_healthy, page_of, served, started, visible
 from tests.made_up import record
 from tests.processes import wait_until
 from tests.second_user import as_second_user, fetch
@@ -60,6 +60,7 @@ def ui(folder):
 
 def test_the_views_open_on_the_rates_and_on_drawn_charts(ui, tmp_path):
     with chromium(tmp_path) as browser:
+        browser.get(entrance_of(ui))
         browser.get(page_of(ui, "recipes", "table"))
         visible(browser, f"{len(GROKKED)} matching runs", "final.grok_rate", "recipe.lr")
 

@@ -8,6 +8,8 @@ import time
 import pytest
 from mlflow.artifacts import load_dict
 
+from search.analysis.publish import log_evidence
+from search.study.trial import Configuration
 from search.tracking.tracker import Tracker
 from tests.homes import Recorder, drive, empty_home, quickly, study_of
 from tests.reference import client_of
@@ -35,9 +37,11 @@ def pages(tmp_path_factory):
 def test_parameters_are_what_is_searched_and_what_matters(pages):
     run, configuration = pages
     params = run.data.params
-    assert {"rung", "params", "recipe.lr", "model.tie_vo", "recipe.steps"} <= params.keys() and len(
+    assert {"preset", "params", "recipe.lr", "model.tie_vo", "recipe.steps"} <= params.keys() and len(
         params
     ) <= 16
+    carries = {name: params[f"recipe.{name}"] for name in ("weight_decay", "carry_mix", "fade_end")}
+    assert carries == {"weight_decay": "0.01", "carry_mix": "0.8", "fade_end": "200"}
     assert params["recipe.lr"] == str(configuration.recipe.lr) and "recipe.beta1" not in params
     everything = load_dict(f"{run.info.artifact_uri}/configuration.json")
     assert everything == json.loads(json.dumps(configuration.as_params())) and len(everything) > 80
@@ -48,10 +52,42 @@ def test_a_page_says_who_what_and_on_which_data(pages):
     tags = run.data.tags
     assert tags["mlflow.user"] == getpass.getuser()
     assert (tags["mlflow.source.name"], tags["mlflow.source.type"]) == ("adder-search run searched", "LOCAL")
-    assert f"adder-search pull searched --configuration {configuration.key}" in tags["mlflow.note.content"]
+    for words in (
+        f"adder-search pull searched --configuration {configuration.key}",
+        "in `configuration.json`",
+    ):
+        assert words in tags["mlflow.note.content"]
     (data,) = run.inputs.dataset_inputs
     assert data.dataset.name == "additions by step" and json.loads(data.dataset.source)["carry_mix"] == 0.8
     assert [(t.key, t.value) for t in data.tags] == [("mlflow.data.context", "training")]
+
+
+def test_where_carry_shares_say_it_the_share_and_its_fade_are_no_parameters():
+    (listed,) = study_of(recipe={"carry_shares": [[0, 0.5]]}).listed
+    params = Configuration(*listed).main_params(())
+    assert "recipe.carry_shares" in params and not {"recipe.carry_mix", "recipe.fade_end"} & params.keys()
+
+
+def test_a_study_that_stops_has_curves_and_a_page_of_its_own_that_its_experiment_leads_to(tmp_path):
+    with quickly():
+        study = Recorder(empty_home(tmp_path), study_of(until={"grokked": 1, "max_seeds": 8}))
+        study.trial([1], publish=True)
+        client, run = study.tracker.client, study.tracker.run_of(study.configuration)
+        assert not client.get_metric_history(run, "best_exact"), "the first seeds have not ended"
+        study.trial([2, 3], grokked=[3])
+        assert len(client.get_metric_history(run, "best_exact")) == 3, "others of the first never will"
+        log_evidence(study.records, study.tracker, study.shelf)
+        page, experiment = study.tracker.study_run(), study.tracker.experiment
+        study.tracker.log_study()
+        study.done()
+    whole, about = client.get_run(page), client.get_experiment(experiment).tags["mlflow.note.content"]
+    assert whole.data.metrics == {"configurations": 1, "seeds": 3, "runs": 3, "grokked": 1}
+    assert "adder-search report sweep" in whole.data.tags["mlflow.note.content"]
+    assert whole.info.end_time >= client.get_run(run).info.end_time > whole.info.start_time
+    assert about.startswith("what it asks: [") and about.endswith(f"(#/experiments/{experiment}/runs/{page})")
+    client.set_experiment_tag(experiment, "mlflow.note.content", "mine")
+    study.tracker.log_study()
+    assert client.get_experiment(experiment).tags["mlflow.note.content"] == "mine"
 
 
 def test_a_run_measures_its_machine_where_mlflows_variable_asks_for_it(tmp_path, monkeypatch):

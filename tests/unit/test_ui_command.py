@@ -55,14 +55,17 @@ def test_the_latest_studies_are_listed_first_and_the_first_is_opened(client, ope
     write_views(client, load_study("57p"), views)
     port = free_port()
     lines = call("ui", "--port", port).stdout.splitlines()
-    start = lines[0].partition(" ")[0]
-    assert re.fullmatch(rf"http://127\.0\.0\.1:{port}/\?token=[\w-]{{32}}", start)
+    start, address = lines[0].partition(" ")[0], f"http://127.0.0.1:{port}/"
+    assert re.fullmatch(rf"{re.escape(address)}\?token=[\w-]{{32}}", start)
+    assert lines.pop(1) == "These work in a browser that has opened it:" and "token" not in "".join(lines[1:])
     names = [line.strip() for line in lines if line.startswith("  ") and line[2] != " "]
     assert names == ["57p", *(f"old-{i}" for i in range(21, 2, -1))]
-    table = f"{start}#/experiments/{views}/runs?workflowType=machine_learning"
+    table = f"#/experiments/{views}/runs?workflowType=machine_learning"
     table += "&viewStateShareKey=adder-search-table&compareRunsMode=TABLE"
-    assert lines[1:3] == ["  57p", f"    table  {table}"] and lines[3].startswith("    charts http://")
-    assert pages == [table] and not any("token" in page for page in opened), (
+    assert lines[1:3] == ["  57p", f"    table  {address}{table}"] and lines[3].startswith(
+        "    charts http://"
+    )
+    assert pages == [start + table] and not any("token" in page for page in opened), (
         "all users see what a browser is told"
     )
     assert opened == [(here / "adder-runs" / "ui.html").as_uri()] and not list(here.rglob("ui.html"))
@@ -72,7 +75,8 @@ def test_the_token_is_another_each_time_and_left_out_by_name_only(client):
     starts = {call("ui", "--port", free_port()).stdout.partition("token=")[2] for _ in range(2)}
     assert len(starts) == 2 and "" not in starts
     port = free_port()
-    assert call("ui", "--port", port, "--no-auth").stdout.startswith(f"http://127.0.0.1:{port}/ shows ")
+    plain = call("ui", "--port", port, "--no-auth").stdout
+    assert plain.startswith(f"http://127.0.0.1:{port}/ shows ") and "These work" not in plain
 
 
 def test_a_server_that_has_the_records_shows_them_itself(client, opened, monkeypatch):
