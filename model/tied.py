@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, wraps
+from functools import cached_property, lru_cache, wraps
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import did_you_mean
@@ -331,6 +331,7 @@ def shared(first: Ties, second: Ties) -> Ties:
     return canonical(ties)
 
 
+@lru_cache(64)
 def selection_matrix(ties: Ties) -> Tensor:
     """Return the matrix [R, P], float64, that maps numbers to θ: ±1 where an entry reads a number, else 0."""
     import torch

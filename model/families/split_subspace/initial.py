@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from model import draws
 from model.families.split_subspace.folds import direct
 from model.families.split_subspace.spec import DIGITS, SplitSubspace
+from model.layout import Shapes
 
 # Close to the trained geometry: A, start, stride (field: arc).
 ARC = (2.5, -1.2, 0.29)
@@ -43,10 +45,16 @@ def initial(spec: SplitSubspace, seed: int) -> Tensor:
     return spec.layout.join(_reshape(spec, drawn | fixed))
 
 
+@cache
+def _drawn_shapes(spec: SplitSubspace) -> Shapes:
+    """Return the shapes that are drawn: constraints on what is read of them change none."""
+    ignored = ("direct_forms", "unit_out", "opposite_out", "token_out", "onehot_out", "rank1_q", "one_unit")
+    return dataclasses.replace(spec, **dict.fromkeys(ignored, False)).shapes()
+
+
 def _draws(spec: SplitSubspace, gen: torch.Generator) -> dict[str, Tensor]:
     """Draw every random tensor, in the order of the training code."""
-    ignored = ("direct_forms", "unit_out", "opposite_out", "token_out", "onehot_out", "rank1_q", "one_unit")
-    shapes = dataclasses.replace(spec, **dict.fromkeys(ignored, False)).shapes()
+    shapes = _drawn_shapes(spec)
     names = [n for n in ("q_proj", "k_proj", "v_proj", "out", "out_A", "fc1", "fc2", "head") if n in shapes]
     drawn: dict[str, Tensor] = {name: draws.kaiming(shapes[name], gen) for name in names}
     for place in ("digits", "z_hi", "equals", "plus", "eos"):
@@ -81,6 +89,7 @@ def _reshape(spec: SplitSubspace, tensors: dict[str, Tensor]) -> dict[str, Tenso
     return tensors
 
 
+@cache
 def _first_table(vocabulary: int, tok_dim: int) -> Tensor:
     """Return digits on a spiral, delimiters away from it: the 242-parameter model's table, cut to tok_dim."""
     turns = [(2 * math.pi * digit / DIGITS, digit / 9) for digit in range(DIGITS)]
