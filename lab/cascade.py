@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trainer import Seed
 
 
-@click.command(short_help="Train a study's configurations as a cascade, each from the θ of the last.")
+@click.command(short_help="Train configurations in turn, each from the last one's θ.")
 @click.argument("plan")
 @click.option(
     "--go-on", default="grokked", show_default=True,

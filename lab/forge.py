@@ -30,7 +30,7 @@ NOTES = {
 """How a state follows from those before it, by name, or by kind in layer n."""
 
 
-@click.command()
+@click.command(short_help="Add two numbers by a transformer forged by hand, step by step.")
 @click.argument("operands", nargs=-1, metavar="[A B]")
 @click.option(
     "--forging", "name", default="published", show_default=True, help="published, literal, corrected"

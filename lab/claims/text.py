@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any
 
 from lab.claims.claim import KINDS, OF_SEEDS, Claim
@@ -17,7 +18,7 @@ HEAD = (
     "paper", "section", "claim", "decided by", "with", "without", "difference in points", "p", "power",
     "verdict",
 )  # fmt: skip
-MISSING = "–"
+MISSING, WIDTH = "–", 110
 
 
 def as_json(judged: Sequence[Judged]) -> str:
@@ -65,6 +66,18 @@ def markdown(judged: Sequence[Judged]) -> str:
     parts += ["\n".join(f"- {kind}: {says}" for kind, says in KINDS.items())]
     parts += ["Notes:", "\n".join(f"- {note}" for note in notes(judged))]
     return "\n\n".join(parts) + "\n"
+
+
+def text(judged: Sequence[Judged]) -> str:
+    """Return a claim a paragraph, for a terminal: verdict, words, and what decided it."""
+    lines = [summary(judged), ""]
+    for j in judged:
+        paper, section, says, by, *arms, difference, p, _, verdict = _line(j)
+        parts = [by, " against ".join(arm for arm in arms if arm != MISSING)]
+        parts += [f"{difference} pairs" if difference != MISSING else "", f"p {p}" if p != MISSING else ""]
+        lines += wrap(f"{verdict}: {says} ({paper}, {section})", WIDTH)
+        lines += wrap(", ".join(filter(None, parts)), WIDTH, initial_indent="  ", subsequent_indent="  ")
+    return "\n".join([*lines, "", "--table prints the rules too"]) + "\n"
 
 
 def summary(judged: Sequence[Judged]) -> str:

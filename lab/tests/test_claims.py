@@ -8,6 +8,8 @@ from click.testing import CliRunner
 
 from lab.claims.claim import Claim, arm, claims, read
 from lab.claims.judge import Verdict, arms, judge, judge_all
+from lab.claims.text import WIDTH
+from lab.commands import LAB
 from lab.commands import claims as command
 from lab.plans import load_plan
 from search.errors import UserError
@@ -163,9 +165,27 @@ def test_of_named_records_the_claims_that_they_touch_are_shown(tmp_path):
     )
     pd.DataFrame(seeds("other", "gf", study="x")).assign(hopeless_step=None).to_csv(tmp_path / "b.csv")
 
-    def call(file):
-        return CliRunner().invoke(command, [str(tmp_path / file), "--json", "--home", str(tmp_path / "home")])
+    def call(file, *words):
+        given = [str(tmp_path / file), *words, "--home", str(tmp_path / "home")]
+        return CliRunner().invoke(command, given)
 
-    shown = json.loads(call("a.csv").output)
+    shown = json.loads(call("a.csv", "--json").output)
     assert 0 < len(shown) < len(claims()) and all(j["with"]["n"] or j["without"]["n"] for j in shown)
+    assert len(json.loads(call("b.csv", "--json", "--all").output)) == len(claims())
     assert isinstance(call("b.csv").exception, UserError)
+    lines = call("a.csv").output.splitlines()
+    assert lines[0] == summary_of(shown) and max(map(len, lines)) <= WIDTH
+    assert "  57p-robust-128: base against published of 57p-paired (unrelated), 1 of 4" in "\n".join(lines)
+    assert call("a.csv", "--table").output.count("\n| ") == len(shown) + 2
+
+
+def summary_of(shown):
+    holds, fails, still_open = ([j["verdict"] for j in shown].count(str(v)) for v in (HOLDS, FAILS, OPEN))
+    return f"{len(shown)} claims: {holds} hold, {fails} do not hold, {still_open} are open."
+
+
+def test_the_notebooks_own_records_decide_the_claims_without_a_home(tmp_path):
+    """They are those of the page."""
+    shown = CliRunner().invoke(command, ["--shipped", "--home", str(tmp_path / "none")]).output
+    page = (LAB / "claims" / "README.md").read_text(encoding="utf-8")
+    assert f"\n{shown.splitlines()[0]}\n" in page and " 0 do not hold" not in shown

@@ -47,8 +47,6 @@ GROUPS = {
     },
 }
 """Commands by group: the module of this package that has the `click.Command`, and its line of help."""
-ADDED = "Research"
-"""The group of other packages' commands."""
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 
@@ -62,9 +60,12 @@ class Commands(click.Group):
         return list({**self.commands, **plugins.added(plugins.COMMANDS)})
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by group, plug-ins last."""
-        added = [name for name in self.list_commands(ctx) if name not in self.commands]
-        for group, names in {**GROUPS, ADDED: added}.items():
+        """List the commands by group; those that other packages add come last, by package."""
+        groups = {group: list(names) for group, names in GROUPS.items()}
+        for name, point in plugins.added(plugins.COMMANDS).items():
+            if name not in self.commands:
+                groups.setdefault(f"Added by {point.module.partition('.')[0]}", []).append(name)
+        for group, names in groups.items():
             width = formatter.width - 2 - max(map(len, names), default=0)
             rows = [(n, c.get_short_help_str(width)) for n in names if (c := self.get_command(ctx, n))]
             with formatter.section(group):

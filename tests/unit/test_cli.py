@@ -11,12 +11,13 @@ import sqlite3
 import time
 from contextlib import closing
 from importlib import import_module
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import click
 import pytest
 
-from search import cli
+from search import cli, plugins
 from search.cli import COMMANDS, GROUPS
 from search.errors import Failure, UserError
 from search.store import database
@@ -41,6 +42,16 @@ def test_every_command_is_listed_and_found_by_its_name() -> None:
     shown = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")]
     assert [name for name in shown if name in COMMANDS] == list(COMMANDS)
     assert all(f"{group}:" in lines for group in GROUPS)
+
+
+def test_commands_of_other_packages_are_listed_by_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = {"a": "one:f", "b": "two.part:f", "c": "one.part:f"}
+    added = {name: EntryPoint(name, value, plugins.COMMANDS) for name, value in points.items()}
+    monkeypatch.setattr(plugins, "added", lambda group: added)
+    monkeypatch.setattr(cli, "load_plugin", lambda point: click.Command(point.name, help="Says."))
+    *_, first, second = call("--help").stdout.split("\n\n")
+    assert " ".join(first.split()) == "Added by one: a Says. c Says."
+    assert second.startswith("Added by two:\n  b")
 
 
 ENDS = {
