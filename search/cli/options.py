@@ -122,9 +122,7 @@ def said_of(proof: dict[str, Any]) -> str:
 
 
 def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] | None = None) -> None:
-    """Write a checkpoint folder whole or not at all, with the verdict on all pairs. Raise UserError if something else
-    is there, or another θ.
-    """
+    """Write a checkpoint and its verdict, whole or not at all. Raise UserError if there is more, or another θ."""
     from model.proof.file import VERDICT_FILE, write_verdict
     from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
     from trainer.files import durable

@@ -67,23 +67,16 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     for trial, reason in ended.failed_trials.items():
         lines.append(f"  bank {trial} failed: {reason}")
     if ended.unpublished:
-        missing = f"MLflow has not got {ended.unpublished} seeds yet"
-        lines.append(f"  {missing}; the next run writes them")
+        lines.append(f"  MLflow has not got {ended.unpublished} seeds yet; the next run writes them")
     flag = home_flag(records.home)
     if ended.interrupted or ended.failed_trials:
         lines += ["", GO_ON, f"  adder-search run {name}{flag}"]
     else:
-        lines += ["", "Next:"]
+        following = [f"report {study.name} -o {study.name}.html{flag}", f"ui{flag}"]
         if any(r["outcome"] == Outcome.GROKKED for r in rows):
-            lines += [
-                f"  adder-search pull {study.name} --best -o best{flag}",
-                f"  adder-search verify best{flag}",
-            ]
-            lines.append("  adder-search export best -o submission.py")
-        lines += [
-            f"  adder-search report {study.name} -o {study.name}.html{flag}",
-            f"  adder-search ui{flag}",
-        ]
+            best = [f"pull {study.name} --best -o best{flag}", f"verify best{flag}"]
+            following = [*best, "export best -o submission.py", *following]
+        lines += ["", "Next:", *(f"  adder-search {command}" for command in following)]
     return "\n".join(lines)
 
 
@@ -203,8 +196,8 @@ def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
 
 def _study(s: Row) -> list[str]:
     states = ", ".join(f"{count} {WORDS[Outcome(state)]}" for state, count in s["states"].items())
-    several = s["configurations"] > 1
-    lines = [f"{s['study']}: {s['seeds']} {'runs' if several else 'seeds'} ({states}) in {s['trials']} banks"]
+    runs = "runs" if s["configurations"] > 1 else "seeds"
+    lines = [f"{s['study']}: {s['seeds']} {runs} ({states}) in {s['trials']} banks"]
     lines.append(f"  {', '.join(filter(None, (s['said'], _best(s['best_exact']))))}")
     if calls := s["verify_calls"]:
         lines.append(f"  the 10,010 were decoded {'once' if calls == 1 else f'{calls} times'}")

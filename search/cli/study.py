@@ -46,10 +46,9 @@ def keys(section: str | None, as_json: bool) -> None:
     if section is not None:
         chosen = [k for k in listed if f"{k.path}.".startswith(f"{section}.")]
         if not chosen:
-            head, top = section.partition(".")[0], [k.path for k in listed if "." not in k.path]
-            below = [k.path for k in listed if k.path.startswith(f"{head}.")]
-            hint = did_you_mean(section, below) if below else did_you_mean(head, top)
-            raise UserError(f"no key {section!r}; {hint}")
+            below = [k.path for k in listed if k.path.startswith(f"{section.partition('.')[0]}.")]
+            near = below or [k.path for k in listed if "." not in k.path]
+            raise UserError(f"no key {section!r}; {did_you_mean(section, near)}")
         listed = chosen
     width = max(len(k.path) for k in listed)
     defaults = ["" if k.default in (None, []) else f" [{json.dumps(k.default)}]" for k in listed]

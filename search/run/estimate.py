@@ -24,14 +24,12 @@ from search.store.record import is_final
 from search.study.compress import Compress
 from search.study.described import describe, impossible_remark, rules
 from search.study.schema import Study
-from search.study.space import fixed, points
+from search.study.space import points
 from search.study.trial import Configuration
 from trainer import FALSE_KILLS_UPPER, Outcome, Recipe
 from trainer.bank.futility import MEASURED
 
-STEPS = "recipe.steps"
-USELESS = 0.1
-"""What rules may add to an interval's upper end before the plan advises against them."""
+USELESS = 0.05  # what rules may add to the upper end of an interval before the plan advises against them
 MOST_SIZES = 24  # numbers of parameters that are listed each
 GUESSED_RATE = {True: 8_000, False: 100}
 """Seed-steps/s of a core at batch 256, by the engine and eager, where this home has measured nothing yet."""
@@ -47,17 +45,13 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
     share, fits = placement_of(study, here)
     rate, source = _expected_rate(study, listed, rows, fits.on_gpu)
     if study.compress:
-        asked, following = _rounds(study, study.compress, len(rows)), []
-        to_train, seconds = {}, {}
+        asked = _rounds(study, study.compress, len(rows))
+        round_steps = study.compress.proposals * len(study.first_seeds) * study.base_recipe.steps
+        time = f"{duration(round_steps / (rate * fits.concurrent))} a round"
     else:
         to_train = _seeds_to_train(study, listed, rows)
         seconds = _trial_seconds(to_train, rows, rate)
         asked = _configurations(study, listed, sum(to_train.values()))
-        following = _later(study, len(listed) > 1)
-    if study.compress:
-        round_steps = study.compress.proposals * len(study.first_seeds) * study.base_recipe.steps
-        time = f"{duration(round_steps / (rate * fits.concurrent))} a round"
-    else:
         trials, size, slots = TrialShapes(study).count(to_train, fits)
         side = f"up to {fits.concurrent} side by side"
         if not (study.proposes or study.until.grokked or study.allocation):  # cut to end together
@@ -84,7 +78,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
     if study.scales:
         by_arm = {c: share["cpu"] * s / 3_600 for c, s in seconds.items()}
         lines += ["", *describe_design(study.design, to_train, by_arm)]
-    return "\n".join([*lines, *following, *([remark] if remark else [])])
+    return "\n".join([*lines, *_later(study, len(listed) > 1), *([remark] if remark else [])])
 
 
 def _where(on_gpu: bool, cores: float) -> str:
@@ -93,7 +87,7 @@ def _where(on_gpu: bool, cores: float) -> str:
     if on_gpu:
         return f"on the GPU, by a model of its speed; below {fewest} seeds {cores:g} cores are faster"
     return (
-        f"on {cores:g} cores; a GPU is faster from {fewest} seeds of one program on, by a model of its speed"
+        f"on {cores:g} cores; by a model of its speed a GPU is faster from {fewest} seeds of one program on"
     )
 
 
@@ -129,39 +123,32 @@ def _search(study: Study) -> list[str]:
 
 def _beyond_budget(study: Study, path: str) -> str:
     """Return a remark on a searched step that may lie beyond the longest budget; empty if it does not."""
-    units = {f"recipe.{field.name}": field.metadata["unit"] for field in fields(Recipe)}
-    budget, most = (_greatest(study, name) if units.get(name) == "steps" else 0 for name in (STEPS, path))
+    if path not in {f"recipe.{field.name}" for field in fields(Recipe) if field.metadata["unit"] == "steps"}:
+        return ""
+    most, steps = max(study.space[path].ends()), study.space.get("recipe.steps")
+    budget = max(steps.ends()) if steps else study.base_recipe.steps
     return f"; {most:,} is beyond the budget, {budget:,} steps" if most > budget else ""
-
-
-def _greatest(study: Study, path: str) -> int:
-    """Return the greatest value of a field that is a number."""
-    if (field := study.space.get(path)) is None:
-        return int(fixed(study.base_spec, study.base_recipe)(path))
-    return int(max(field.ends())) + (_greatest(study, field.after) if field.after else 0)
 
 
 def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     """Return how wide the interval of a rate will be of which half of the seeds grok, and rules end the others."""
-    each, is_measured = len(study.first_seeds), not study.space and all(c.key in MEASURED for c in listed)
-
-    def ends(grokked: int) -> tuple[float, float, float]:
-        """Return the interval's ends, and its upper one if rules end all that do not grok."""
-        ended = each - grokked
-        spared, winners = study.planned * ended // BLOCK, study.planned * grokked
-        missed = Evidence(spared, 0, study.planned * ended - spared, winners).missed(ended, grokked)
-        if is_measured and not study.stop.rungs:
-            missed = ended * FALSE_KILLS_UPPER
-        return *GrokRate(grokked, each).interval, GrokRate(grokked, each, missed=missed).interval[1]
-
-    (low, high, by_rules), (least, few, few_by_rules) = ends(each // 2), ends(1)
-    lines = [f"if {each // 2} of {each} seeds grok: {low:.0%} to {high:.0%}"]
-    if (study.stop.hopeless or study.stop.rungs) and by_rules > high + 0.005:
-        lines[0] += f", or to {by_rules:.0%} if rules end the others, as some of these might have grokked"
-    if study.stop.hopeless and few_by_rules > few + USELESS:
-        says = f"then 1 of {each} means {least:.0%} to {few:.0%}, with the rule {least:.0%} to {few_by_rules:.0%}"
-        lines.append(f"for a rate set stop: {{hopeless: off}}; {says}")
-    return lines
+    each = len(study.first_seeds)
+    grokked, ended = each // 2, each - each // 2
+    low, high = GrokRate(grokked, each).interval
+    text = f"if {grokked} of {each} seeds grok: {low:.0%} to {high:.0%}"
+    if not (study.stop.hopeless or study.stop.rungs):
+        return [text]
+    spared = study.planned * ended // BLOCK
+    missed = Evidence(spared, 0, study.planned * ended - spared, study.planned * grokked).missed(
+        ended, grokked
+    )
+    if not study.space and all(c.key in MEASURED for c in listed) and not study.stop.rungs:
+        missed = ended * FALSE_KILLS_UPPER
+    wider = GrokRate(grokked, each, missed=missed).interval[1]
+    if wider > high + 0.005:
+        text += f", or to {wider:.0%} if rules end the others, as some of these might have grokked"
+    is_advised = study.stop.hopeless and wider > high + USELESS
+    return [text, "for a rate set stop: {hopeless: off}"] if is_advised else [text]
 
 
 def _models(listed: Sequence[Configuration]) -> str:

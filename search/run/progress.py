@@ -99,11 +99,8 @@ class Progress:
         """Return how far the study is."""
         reports, states, run = [report for _, report in self._running()], self.states(), self.planner.run
         ended = sum(run.ended.values(), Counter({o: states[o] for o in COUNTED}))
-        study, count, complete = (
-            self.planner.study,
-            ended.total(),
-            [s for s in run.states.values() if s.is_complete],
-        )
+        study, count = self.planner.study, ended.total()
+        complete = [s for s in run.states.values() if s.is_complete]
         open_seeds = sum(len(state.pending) for state in run.states.values())
         rate, remaining = self.rate or self.overall_rate, self.seed_steps_left()
         return Snapshot(
@@ -210,20 +207,15 @@ class Display:
         return time.monotonic() - self.shown >= (LIVE_EVERY_S if self.live else PLAIN_EVERY_S)
 
     def show(self, snapshot: Snapshot) -> None:
-        self.shown = time.monotonic()
-        lines = describe(snapshot)
-        if self.live:
-            self.live.update(Text("\n".join(lines)))
-        else:
-            self.console.print(". ".join(lines), soft_wrap=True)
+        self.say(("\n" if self.live else ". ").join(describe(snapshot)))
 
     def say(self, line: str) -> None:
         """Show a line in place of a snapshot."""
         self.shown = time.monotonic()
         if self.live:
-            self.live.update(line)
+            self.live.update(Text(line))
         else:
-            self.console.print(line, soft_wrap=True)
+            self.console.print(Text(line), soft_wrap=True)
 
     def say_if_due(self, line: str) -> None:
         """Show a line in place of a snapshot, if enough time has passed since the last one."""

@@ -117,8 +117,7 @@ def _local_folder(folder: Path, uri: str | None) -> Iterator[tuple[Path, Shared]
 
 
 def run_trial(folder: Path, depot: Shared | None = None) -> Iterator[dict[str, Any]]:
-    """Train a trial and those assigned after it. Yield a report before the first step and after each evaluation, or
-    less often.
+    """Train a trial and those assigned after it. Yield a report at the start and after evaluations.
 
     The final report has phase "done". If the driver assigned more trials meanwhile, training goes on. A waiting
     worker repeats "done" as a heartbeat.

@@ -34,8 +34,6 @@ Until = tuple[int, Sequence[Seed]]
 NONE_ENDED = "no seed has ended"
 ENOUGH = "enough had grokked"
 """Reason of seeds that were censored because `until` needed no more."""
-STOPPED = "in the order of the file, which alone counts"
-"""Words on the seeds that the interval of a rate that stopped is of."""
 
 
 def seed_of(row: Mapping[str, Any]) -> Seed:
@@ -78,15 +76,15 @@ class GrokRate:
         until: where one configuration was to stop. bounded: compute `missed`, which the interval needs and
         for which SciPy may have to be loaded. evidence: of the whole study's spared seeds (`evidence_of`).
         """
-        rows = list(rows)
+        rows, missed = list(rows), nan
+        if bounded:
+            missed = missed_by_hopeless_rule(rows, evidence) + missed_by_screen(rows, evidence)
         counts = Counter(r["outcome"] for r in rows)
         return cls(
             grokked=counts[Outcome.GROKKED],
             n=sum(counts[o] for o in COUNTED),
             given_up=counts[Outcome.GIVEN_UP],
-            missed=missed_by_hopeless_rule(rows, evidence) + missed_by_screen(rows, evidence)
-            if bounded
-            else nan,
+            missed=missed,
             tries=tries_until(rows, *until) if until else None,
         )
 
@@ -117,7 +115,8 @@ class GrokRate:
             return NONE_ENDED
         interval = "(95 % interval {:.1%} to {:.1%})".format(*self.interval)
         if self.stopped:
-            return f"{self.grokked} of {self.n} grokked, where it stopped: {self.place}{STOPPED} {interval}"
+            place = f"{self.place}in the order of the file, which alone counts"
+            return f"{self.grokked} of {self.n} grokked, where it stopped: {place} {interval}"
         return f"{self.grokked} of {self.n} grokked: {self.rate:.1%} {interval}"
 
     @property
@@ -186,11 +185,8 @@ def missed_by_hopeless_rule(
     is the one-sided 95 % bound (Clopper-Pearson) of the share of the configuration's own spared seeds that
     grokked, 1 where none was spared, or what the whole study says (`Evidence.missed`), where that is less.
     """
-    by_configuration: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        by_configuration.setdefault(row["configuration"], []).append(row)
     total = 0.0
-    for key, group in by_configuration.items():
+    for key, group in group_by(rows, "configuration").items():
         counts, grokked = StoppingCounts.of(group), sum(r["outcome"] == Outcome.GROKKED for r in group)
         if counts.ended and key in MEASURED:
             total += counts.ended * FALSE_KILLS_UPPER
@@ -283,20 +279,18 @@ class PooledRate:
     def of(cls, rows: Iterable[Mapping[str, Any]], missed: float = 0.0) -> PooledRate:
         """Count rows of seeds. missed: upper bound on the seeds that rules ended and that would have grokked."""
         rows = [r for r in rows if r["outcome"] in COUNTED]
-        n, grokked, ended = Counter[Seed](), Counter[Seed](), Counter[Seed]()
-        for row in rows:
-            n[seed_of(row)] += 1
-            grokked[seed_of(row)] += row["outcome"] == Outcome.GROKKED
-            ended[seed_of(row)] += row["outcome"] in RULE_COLUMNS
+        n, ended = (
+            Counter(map(seed_of, rows)),
+            Counter(seed_of(r) for r in rows if r["outcome"] in RULE_COLUMNS),
+        )
+        grokked = Counter(seed_of(r) for r in rows if r["outcome"] == Outcome.GROKKED)
         interval, share = None, min(missed / max(ended.total(), 1), 1.0)
         if len(n) >= FEWEST_SEEDS:
             tries = list(n.values())
             low, _ = clustered([grokked[s] for s in n], tries)
             interval = low, clustered([grokked[s] + share * ended[s] for s in n], tries)[1]
         configurations = len({r["configuration"] for r in rows})
-        return cls(
-            grokked.total(), n.total(), configurations, len(n), sum(k > 0 for k in grokked.values()), interval
-        )
+        return cls(grokked.total(), n.total(), configurations, len(n), len(grokked), interval)
 
     @property
     def rate(self) -> float:
@@ -339,14 +333,9 @@ class StoppingCounts:
 
     def summary(self, rule: Outcome = Outcome.GIVEN_UP) -> str:
         """Return the counts in a line; empty if the rule never fired."""
-        if not self.ended and not self.spared:
-            return ""
-        ended = f"{WORDS[rule]}: {self.ended} of {self.seeds}"
-        if not self.spared:
-            return ended
-        return (
-            f"{ended}; {self.spared} more spared, to check the rule: {self.spared_grokked or 'none'} grokked"
-        )
+        grokked = f"{self.spared_grokked or 'none'} grokked"
+        spared = f"; {self.spared} more spared, to check the rule: {grokked}" if self.spared else ""
+        return f"{WORDS[rule]}: {self.ended} of {self.seeds}{spared}" if self.ended or self.spared else ""
 
     @property
     def spared_share(self) -> float:
@@ -493,6 +482,7 @@ def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
     searched = [r for r in rows if not (until and r["confirmation"])]
     rate, cost = GrokRate.of(searched, until, bounded=single), Cost.of(rows)
     counts = Counter(r["outcome"] for r in rows)
+    over = f"{rate.grokked} of {rate.n} grokked over {configurations} configurations"
     return {
         "configurations": configurations,
         "trials": len({r["trial"] for r in rows}),
@@ -503,9 +493,7 @@ def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
         "grok_rate": rate.rate if single else None,
         "interval": list(rate.interval) if single else None,
         "stopped": rate.stopped,
-        "said": f"{rate.grokked} of {rate.n} grokked over {configurations} configurations"
-        if rate.n and not single
-        else str(rate),
+        "said": over if rate.n and not single else str(rate),
         "given_up": counts[Outcome.GIVEN_UP],
         "screened": counts[Outcome.SCREENED],
         **_common(rows, cost),

@@ -21,23 +21,25 @@ def rules(study: Study, configurations: Iterable[str]) -> list[tuple[str, str]]:
     if study.stop.rungs:
         listed.append(("Screen", describe_screen(study.stop.rungs, configurations)))
     if study.until.grokked:
-        exact = "; its interval counts seeds in the order of the file, up to that one"
+        ordered = "; its interval counts seeds in the order of the file, up to that one"
         biased = f"once {study.until.grokked} grokked, so the rate is biased upwards"
-        listed.append(("Stops", biased + (exact if study.stopping_rule else "")))
+        listed.append(("Stops", biased + (ordered if study.stopping_rule else "")))
     if study.allocation:
-        threshold = f"{study.allocation.threshold:.0%}"
-        more = f"more of them while the interval has {threshold} in it, or a place on the front is possible"
-        listed.append(("Allocation of seeds", more))
+        has = f"while the interval has {study.allocation.threshold:.0%} in it"
+        listed.append(("Allocation of seeds", f"more of them {has}, or a place on the front is possible"))
     return listed
 
 
 def impossible_remark(study: Study, proposals: Iterable[Mapping[str, Any]], what: str) -> str:
     """Return how many of a search's proposals (`numbers`) make no configuration, and why; empty if all do."""
-    proposals = list(proposals)
-    if not (problems := study.impossible(proposals)):
-        return ""
+    problems, proposals = list[str](), list(proposals)
+    for numbers in proposals:
+        try:
+            study.configuration(study.resolved(numbers))
+        except ValueError as error:
+            problems.append(str(error))
     are = "is" if len(problems) == 1 else "are"
-    return f"{len(problems)} of {len(proposals)} {what} {are} impossible ({problems[0]})"
+    return f"{len(problems)} of {len(proposals)} {what} {are} impossible ({problems[0]})" if problems else ""
 
 
 def shown(value: Any) -> str:
@@ -45,9 +47,8 @@ def shown(value: Any) -> str:
     if isinstance(value, bool) or type(value).__name__ == "bool":
         return "on" if value else "off"
     if isinstance(value, tuple | list):
-        between = (
-            "\u00a0for\u00a0" if all(len(row) == 2 for row in value) else "\u00a0"
-        )  # a curriculum's stages
+        is_curriculum = all(len(row) == 2 for row in value)
+        between = "\u00a0for\u00a0" if is_curriculum else "\u00a0"
         return ", ".join(between.join(map(shown, row)) for row in value) or "none"
     if value is None or value != value:
         return "–"

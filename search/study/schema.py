@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -292,16 +292,6 @@ class Study(Strict):
     def resolved(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a proposal's `numbers`, by key path (search/study/space.py)."""
         return resolve(self.space, numbers, fixed(self.base_spec, self.base_recipe))
-
-    def impossible(self, proposals: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Return why, for each of some proposals (`numbers`) that make no configuration."""
-        problems = []
-        for numbers in proposals:
-            try:
-                self.configuration(self.resolved(numbers))
-            except ValueError as error:
-                problems.append(str(error))
-        return problems
 
     @property
     def spares(self) -> str:

@@ -306,11 +306,7 @@ def _check_fields(space: Space, build: Callable[[Space, Numbers], object]) -> No
         try:
             _check_values(space, path, partial(build, space))
         except ValueError:
-            rest: dict[str, Distribution] = {}
-            for other in order(space):
-                if other != path and all(p in rest for p in space[other].when if p in space):
-                    rest[other] = space[other]
-            _check_fields(rest, build)
+            _check_fields({p: d for p, d in space.items() if p != path and path not in d.when}, build)
             raise
 
 

@@ -175,16 +175,11 @@ def pull(
     rows = finished_seeds(records, keys, seed)
     if not rows:
         begun = sorted(seed_of(r) for r in records.list_seeds() if r["configuration"] in keys)
+        what = f"has no finished seed{f' {seed}' if seed else ''} yet"
         if seed and begun and seed not in begun:
-            raise NotFound(
-                f"study {records.study!r} has begun no seed {seed}; it has {begun[0]} to {begun[-1]}"
-            )
-        raise NotFound(f"study {records.study!r} has no finished seed{f' {seed}' if seed else ''} yet")
-    if (
-        seed is not None
-        and len(rows) > 1
-        and len({configurations[r["configuration"]].start for r in rows}) == 1
-    ):
+            what = f"has begun no seed {seed}; it has {begun[0]} to {begun[-1]}"
+        raise NotFound(f"study {records.study!r} {what}")
+    if seed and len(rows) > 1 and len({configurations[r["configuration"]].start for r in rows}) == 1:
         raise _several(records, seed, sorted(rows, key=rank), configurations)
     best = min(rows, key=lambda r: (rank(r), configurations[r["configuration"]].spec.params))
     with ArtifactCache(reach(records), records) as cache:

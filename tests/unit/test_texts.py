@@ -65,14 +65,14 @@ def test_a_study_that_stopped_says_what_never_began(tmp_path):
 
 
 FLAGS = "model.one_unit: {choice: [true, false]}, model.tie_fc2_head: {choice: [on, off]}"
-FADE = "recipe.fade_start: {int: [5000, 9000]}, recipe.fade_end: {int: [100, %d], after: recipe.fade_start}"
+FADE = "recipe.fade_start: {int: [5000, %d]}"
 GRID, SEARCH, UNTIL = (
     "sampler: {name: grid}",
     "sampler: {configurations: 4}",
     "until: {grokked: 1, max_seeds: 9}",
 )
-BEYOND, ADVICE, OFF = "beyond the budget", "for a rate set stop", "stop: {hopeless: off}"
-ADVISED = "for a rate set stop: {hopeless: off}; then 1 of 8 means 1% to 48%, with the rule 1% to 100%"
+BEYOND, ADVICE, OFF = "beyond the budget", "  for a rate set stop", "stop: {hopeless: off}"
+WIDER = "18% to 82%, or to 100% if rules end the others, as some of these might have grokked\n"
 IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit excludes tie_fc2_head)"
 
 
@@ -84,9 +84,13 @@ IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit 
             [IMPOSSIBLE, "one_unit: one of on; off", "8 of each, 32 in all"],
             BEYOND,
         ),
-        ([f"space: {{{FADE % 1001}}}", SEARCH], ["; 10,001 is beyond the budget, 10,000 steps"], IMPOSSIBLE),
-        ([f"space: {{{FADE % 1000}}}", SEARCH], ["1,000, counted from recipe.fade_start"], BEYOND),
-        (["recipe: {lr: 0.03}"], [ADVISED, "18% to 82%, or to 100% if rules end the others"], "of each"),
+        (
+            [f"space: {{{FADE % 10_001}}}", SEARCH],
+            ["; 10,001 is beyond the budget, 10,000 steps"],
+            IMPOSSIBLE,
+        ),
+        ([f"space: {{{FADE % 10_000}}}", SEARCH], ["whole numbers 5,000 to 10,000\n"], BEYOND),
+        (["recipe: {lr: 0.03}"], [WIDER, f"{ADVICE}: {{hopeless: off}}\n"], "of each"),
         (["recipe: {lr: 0.03}", OFF], ["if 4 of 8 seeds grok: 18% to 82%"], "rules end"),
         (["recipe: {steps: 60000}"], ["if 4 of 8 seeds grok: 18% to 82%\n"], ADVICE),
         (["recipe: {lr: 0.03}", UNTIL], ["its interval counts seeds in the order of the file"], "intervals"),
