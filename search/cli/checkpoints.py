@@ -16,6 +16,7 @@ from search.cli.options import (
     home_option,
     json_option,
     load_checkpoint,
+    name_of,
     said_of,
     save_checkpoint,
     show,
@@ -153,9 +154,7 @@ def _grade(result: Verification) -> str:
 
 def _verdict(spec: Spec, result: Verification) -> str:
     """Return one line: the model, its parameters, and the number of right official additions."""
-    from model import preset_name
-
-    return f"{preset_name(spec)}, {result.params} parameters: {_grade(result)}"
+    return f"{name_of(spec)}: {_grade(result)}"
 
 
 @click.command()

@@ -16,6 +16,7 @@ import click
 from search.errors import Failure, UserError, reraise_as
 
 if TYPE_CHECKING:
+    from model import Spec
     from search.store.home import Home
     from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -109,6 +110,25 @@ def refuse_folder(target: Path, flag: str = "-o") -> None:
         raise UserError(f"{target}: is a folder; give the file's name with {flag}")
 
 
+def name_of(spec: Spec) -> str:
+    """Return a spec's name and, once, its number of parameters."""
+    from model import preset_name
+
+    name, count = preset_name(spec), f"{spec.params} parameters"
+    if name.endswith(f"tied to {spec.params}"):
+        return f"{name} parameters"
+    return name if name.startswith(count) else f"{name}, {count}"
+
+
+def right_on(digits: int, level: str) -> str:
+    """Return in words what a proof says."""
+    machines = {
+        "any": "every machine that keeps docs/proof.md's rules",
+        "here": "this machine and this torch",
+    }
+    return f"right on all 10^{2 * digits} pairs, at level {level} ({machines[level]})"
+
+
 def said_of(proof: dict[str, Any]) -> str:
     """Return a recorded verdict on all pairs in words."""
     from model.proof import is_right
@@ -116,7 +136,7 @@ def said_of(proof: dict[str, Any]) -> str:
     if (right := is_right(proof)) is None:
         return "undecided on all pairs"
     if right:
-        return f"proved right on all 10^{2 * proof['digits']} pairs, at level {proof['level']!r}"
+        return f"proved {right_on(proof['digits'], proof['level'])}"
     wrong = proof["wrong"][0]
     return f"wrong on {wrong['a']} + {wrong['b']}, decoded {wrong['answer']}"
 

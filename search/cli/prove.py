@@ -16,6 +16,8 @@ from search.cli.options import (
     home_option,
     json_option,
     load_checkpoint,
+    name_of,
+    right_on,
     said_of,
     show,
     target_option,
@@ -43,7 +45,9 @@ SAMPLED, SAMPLE_SEED = 20_000, 20
     "--limit", "limit_s", type=click.IntRange(1), default=LIMIT_S, show_default=True, help="In seconds."
 )
 @click.option(
-    "--level", type=click.Choice(["any", "here"]), help="Of floating point; any, then here, if not set."
+    "--level",
+    type=click.Choice(["any", "here"]),
+    help="any: on every machine that keeps docs/proof.md's rules. here: on this one. Not set: any, then here.",
 )
 @click.option("--record", is_flag=True, help="Write the verdict into the folder, for export and thresholds.")
 @click.option("--count", "counts", is_flag=True, help="Count the wrong pairs, where there are any.")
@@ -74,7 +78,7 @@ def prove(
     from model.adderboard import failures
     from model.proof import COUNTEREXAMPLE, PROVED, UNDECIDED
     from model.proof.count import count_wrong
-    from model.proof.file import proof_text, verdict_of, write_verdict
+    from model.proof.file import is_checkable, proof_text, verdict_of, write_verdict
     from model.proof.prover import prove as decide
     from model.proof.rounding import MACHINES
 
@@ -84,8 +88,6 @@ def prove(
     with reraise_as(checkpoint):
         machine = MACHINES[level] if level else None
         proof = decide(loaded.spec, loaded.theta_P, machine, digits=digits, limit_s=limit_s)
-    if target and proof.verdict == PROVED:
-        write_text(target, proof_text(loaded.spec, loaded.theta_P, proof))
     values, lines = verdict_of(loaded.spec, loaded.theta_P, proof), list(_lines(loaded.spec, proof))
     if counts and proof.verdict == COUNTEREXAMPLE:
         count = count_wrong(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
@@ -100,6 +102,13 @@ def prove(
     if record:
         write_verdict(checkpoint, values)
     show(as_json, values, lines)
+    if target:
+        written = "not written, as there is no proof"
+        if proof.verdict == PROVED:
+            write_text(target, proof_text(loaded.spec, loaded.theta_P, proof))
+            checked = f"python model/proof/check.py {target} {checkpoint} checks it"
+            written = f"the proof; {checked if is_checkable(loaded.spec, proof) else 'check.py does not know this net'}"
+        click.echo(f"{target}: {written}", err=as_json)
     exit_unless(proof.verdict == PROVED)
 
 
@@ -130,14 +139,12 @@ def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
 
 def _lines(spec: Spec, proof: Proof) -> Iterator[str]:
     """Yield the verdict and what it rests on."""
-    from model import preset_name
     from model.proof import COUNTEREXAMPLE, PROVED
 
     a, b = proof.pair
-    pairs = f"all 10^{2 * proof.digits} pairs"
-    head = f"{preset_name(spec)}, {spec.params} parameters: {proof.verdict}"
+    head = f"{name_of(spec)}: {proof.verdict}"
     if proof.verdict == PROVED:
-        yield f"{head} right on {pairs}, at level {proof.level!r}"
+        yield f"{head} {right_on(proof.digits, proof.level)}"
     elif proof.verdict == COUNTEREXAMPLE:
         wrong = proof.wrong[0]
         yield f"{head} {wrong.a} + {wrong.b} = {wrong.a + wrong.b}, decoded {wrong.answer}"
@@ -146,4 +153,4 @@ def _lines(spec: Spec, proof: Proof) -> Iterator[str]:
         reasons = ", ".join(sorted({o.reason for o in proof.open}))
         yield f"{head}, {cases} of {proof.cases:,} cases are left ({reasons})"
     yield f"  smallest margin {proof.margin:.3g} logits, at digit {proof.digit} of {a} + {b}"
-    yield f"  {proof.cases:,} cases, {proof.boxes:,} boxes, {proof.seconds:.1f} s"
+    yield f"  {proof.cases:,} cases, {proof.boxes:,} boxes, with those that were halved, {proof.seconds:.1f} s"

@@ -323,7 +323,14 @@ def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
     folder = CERTIFICATES / "6p"
     result = call("prove", folder, "--digits", 1, "-o", "proof.json")
     assert result.exit_code == 0, result.output
-    assert "6 parameters: PROVED right on all 10^2 pairs, at level 'any'" in result.output
+    first, *_, effort, written = result.output.splitlines()
+    name = "45 parameters (46p with opposite_out) tied to 6 parameters"
+    assert (
+        first
+        == f"{name}: PROVED right on all 10^2 pairs, at level any (every machine that keeps docs/proof.md's rules)"
+    )
+    assert " boxes, with those that were halved, " in effort
+    assert written == f"proof.json: the proof; python model/proof/check.py proof.json {folder} checks it"
     check.main("proof.json", folder)
     assert capsys.readouterr().out.startswith("CHECKED: right on all 10^2 pairs")
     with pytest.raises(SystemExit, match="another θ"):
@@ -332,8 +339,8 @@ def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
 
 def test_a_counterexample_is_one_of_the_exported_program():
     checkpoint = certificate("10p-qualified")
-    result = call("prove", CERTIFICATES / "10p-qualified", "--digits", 3, "--json")
-    assert result.exit_code == 1
+    result = call("prove", CERTIFICATES / "10p-qualified", "--digits", 3, "--json", "-o", "no.json")
+    assert result.exit_code == 1 and result.stderr == "no.json: not written, as there is no proof\n"
     values = json.loads(result.stdout)
     (wrong,) = values["wrong"]
     assert values["verdict"] == COUNTEREXAMPLE and values["params"] == 10
