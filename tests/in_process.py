@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,9 @@ def without_ray() -> Iterator[None]:
         patch.setattr(
             ray_executor,
             "RayExecutor",
-            lambda study, *rest: InProcessExecutor(study.faults.max_failures, FITS),
+            lambda study, *rest: InProcessExecutor(
+                study.faults.max_failures, replace(FITS, on_gpu=study.resources.gpu not in (0, "auto"))
+            ),
         )
         yield
     signal.signal(signal.SIGTERM, before)

@@ -204,7 +204,7 @@ class Driver:
             self.planner.capacity = capacity
         while len(self.workers) < capacity.concurrent and (trial := self.planner.next()):
             self.workers.add(trial)
-            executor.start(trial.key, self._config(trial))
+            executor.start(trial.key, self._config(trial, capacity.on_gpu))
         self._conclude_earlier()
 
     def _check_end(self) -> None:
@@ -229,10 +229,11 @@ class Driver:
 
     # ---- trials and events
 
-    def _config(self, trial: Trial) -> dict[str, Any]:
-        """Return the arguments of a worker that begins with a trial."""
+    def _config(self, trial: Trial, on_gpu: bool) -> dict[str, Any]:
+        """Return the arguments of a worker that begins with a trial, in a place on a GPU or not."""
         depot = {"depot": self.home.depot.uri} if isinstance(self.home.depot, Depot) else {}
-        return {"folder": str(self.records.trial_folder(trial.key)), "driver": self.records.owner, **depot}
+        folder = str(self.records.trial_folder(trial.key))
+        return {"folder": folder, "driver": self.records.owner, "on_gpu": on_gpu, **depot}
 
     def _begin(self, trial: Trial, worker: WorkerState) -> None:
         """Claim a trial and write it for a worker."""

@@ -14,7 +14,6 @@ from search.run.packing import (
     check_resources,
     local_resources,
     placement_of,
-    silent_remark,
 )
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
@@ -41,7 +40,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
     rows: the study's seeds that the home has.
     """
     listed = [Configuration(*c) for c in study.listed]
-    remark, here = check_resources(study.resources) or silent_remark(study.resources), local_resources()
+    remark, here = check_resources(study.resources), local_resources()
     share, fits = placement_of(study, here)
     rate, source = _expected_rate(study, listed, rows, fits.on_gpu)
     if study.compress:

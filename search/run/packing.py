@@ -165,7 +165,7 @@ def local_resources() -> dict[str, float]:
 def check_resources(resources: Resources) -> str | None:
     """Raise UserError at once if this machine cannot place a trial; a cluster is asked later.
 
-    Return what is to be said first, if anything: there is no C++ compiler, or GPUs are shared in turns.
+    Return what is to be said first, if anything: there is no C++ compiler, or GPUs are silent or shared in turns.
     """
     if os.environ.get("RAY_ADDRESS"):
         return None
@@ -176,13 +176,8 @@ def check_resources(resources: Resources) -> str | None:
         cache_folder()
     if (missing := missing_for_compilation()) and not SHIPPED.exists():  # a wheel's trials say what they lack
         return f"without {missing} training is a hundred times slower (apt-get install g++)"
-    return turns_remark(resources)
-
-
-def silent_remark(resources: Resources) -> str | None:
-    """Return why a declared GPU is not used, if it does not answer; a bank that begins says it too."""
-    why = gpus()[1] if resources.gpu and resources.compiled else ""
-    return f"{why}; training by the CPU engine" if why else None
+    why = gpus()[1] if resources.gpu else ""
+    return f"{why}; training by the CPU engine" if why else turns_remark(resources)
 
 
 def _read_trial(folder: Path) -> Trial | None:

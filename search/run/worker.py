@@ -90,14 +90,14 @@ def train_reporting(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Train a worker's trials and yield its reports. Before it raises it leaves the error in their folders.
 
     `config["folder"]`: where its first trial is described. `config["depot"]`: URI of the depot, if any.
-    `config["driver"]`: the name of the driver that it belongs to.
+    `config["driver"]`: the name of the driver that it belongs to. `config["on_gpu"]`: true if its place is on a GPU.
     """
     with _local_folder(Path(config["folder"]), config.get("depot")) as (folder, depot):
         for place in _assigned(folder, depot):
             (place / ERROR).unlink(missing_ok=True)  # of an earlier attempt
             depot.remove(place / ERROR)
         try:
-            yield from run_trial(folder, depot)
+            yield from run_trial(folder, depot, config.get("on_gpu", False))
         except Exception as error:
             first = str(error).strip().partition("\n")[0]
             for place in filter(Path.exists, _assigned(folder, depot)):
@@ -116,13 +116,13 @@ def _local_folder(folder: Path, uri: str | None) -> Iterator[tuple[Path, Shared]
         yield Path(root, *folder.parts[-2:]), Depot(Path(root), uri)
 
 
-def run_trial(folder: Path, depot: Shared | None = None) -> Iterator[dict[str, Any]]:
+def run_trial(folder: Path, depot: Shared | None = None, on_gpu: bool = False) -> Iterator[dict[str, Any]]:
     """Train a trial and those assigned after it. Yield a report at the start and after evaluations.
 
     The final report has phase "done". If the driver assigned more trials meanwhile, training goes on. A waiting
     worker repeats "done" as a heartbeat.
     """
-    session, remarks = WorkerSession(folder, depot or Shared()), Remarks()
+    session, remarks = WorkerSession(folder, depot or Shared(), on_gpu), Remarks()
     logging.getLogger("trainer").addHandler(remarks)
     try:
         if not session.load_assigned():  # it died between its results and its end
@@ -187,6 +187,7 @@ class WorkerSession:
 
     folder: Path
     depot: Shared
+    on_gpu: bool = False
     assignment: WorkerAssignment = field(init=False)
     """As it was read last."""
     trials: dict[Path, Trial] = field(default_factory=dict)
@@ -238,7 +239,7 @@ class WorkerSession:
         trial = self.trial = self.trials[folder]
         if hasattr(self, "bank"):
             self.earlier = self.speed()
-        on_gpu = is_declared() and trial.resources.gpu != 0
+        on_gpu = self.on_gpu and is_declared()
         rule = FUTILITY_RULE if trial.stop.hopeless else None
         self.bank = bank_of(trial, "cuda" if on_gpu else "cpu", rule)
         self.evaluations = 0

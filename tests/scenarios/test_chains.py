@@ -81,8 +81,8 @@ def unlucky(monkeypatch):
     """A worker that raises after so many reports, so many times."""
     state, whole = {"after": 5, "times": 1}, worker.run_trial
 
-    def run_trial(folder, depot):
-        for count, report in enumerate(whole(folder, depot), 1):
+    def run_trial(folder, *rest):
+        for count, report in enumerate(whole(folder, *rest), 1):
             yield report
             if count == state["after"] and state["times"]:
                 state["times"] -= 1

@@ -89,11 +89,11 @@ def unlucky(monkeypatch):
     """The trial of seed 5 raises as often as it is started, up to so many times."""
     left, whole = [1], worker.run_trial
 
-    def run_trial(folder, depot):
+    def run_trial(folder, *rest):
         if any(s.init_seed == 5 for _, s in worker.Trial.read(folder).work) and left[0] > 0:
             left[0] -= 1
             raise RuntimeError("no luck\nat all")
-        yield from whole(folder, depot)
+        yield from whole(folder, *rest)
 
     monkeypatch.setattr(worker, "run_trial", run_trial)
     return left

@@ -237,10 +237,10 @@ def apart(bucket, no_ray, here, few_selection_problems, monkeypatch):
     monkeypatch.setenv(depots.VARIABLE, bucket)
     whole, folders = worker.run_trial, []
 
-    def run_trial(folder, depot):
+    def run_trial(folder, *rest):
         assert not folder.is_relative_to(here), "the driver's folders are none of a worker's"
         folders.append(folder)
-        yield from whole(folder, depot)
+        yield from whole(folder, *rest)
 
     monkeypatch.setattr(worker, "run_trial", run_trial)
     with quickly():

@@ -108,6 +108,20 @@ def test_each_configuration_of_a_trial_leaves_its_own_part(tmp_path):
     assert [p.trial.work for p in parts.values()] == [tuple((c, Seed.of(n)) for n in (1, 2)) for c in parts]
 
 
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_a_gpu_is_for_workers_whose_place_is_on_one(on_gpu, tmp_path, monkeypatch):
+    """With `gpu: auto` few seeds have places on CPUs, while the GPU is another study's."""
+    devices, whole = [], worker.bank_of
+    monkeypatch.setattr(worker, "is_declared", lambda: True)
+    monkeypatch.setattr(
+        worker, "bank_of", lambda t, device, rule: devices.append(device) or whole(t, "cpu", rule)
+    )
+    trial = trial_of(1)
+    replace(trial, resources=trial.resources.model_copy(update={"gpu": "auto"})).write(tmp_path)
+    list(worker.train_reporting({"folder": tmp_path, "on_gpu": on_gpu}))
+    assert devices == ["cuda" if on_gpu else "cpu"]
+
+
 def test_parts_are_there_whole_or_not_at_all(tmp_path, monkeypatch):
     """A disk that is full while they are written leaves none, and their remains are in nobody's way."""
     trial = trial_of(1, 2)
