@@ -29,10 +29,9 @@ from search.store.study_records import StudyRecords
 from search.study.trial import Configuration, Trial
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.models import BEST as BEST_ALIAS
-from search.tracking.tracker import Tracker
+from search.tracking.tracker import Tracker, readings
 from search.tracking.tracking import BEST, BEST_TAG, CURVES_PNG, FINISHED
-from trainer import MEASURES, Outcome, Result
-from trainer.recipe.screen import PROBE
+from trainer import Outcome
 
 BEST_CHILDREN = 3
 """Grokked seeds of a configuration that have a run of their own."""
@@ -146,20 +145,12 @@ def _write_curves(
     if not rows or (len(rows) < len(watched) and not (enough and grokked >= enough)):
         return
     results = [artifacts.seed(r).result for r in rows]
+    curves = [(readings(r, configuration.spec), {"grok_step": r.grok_step}) for r in results]
     steps = {}
-    for i in range(max(len(r.curve_EM) for r in results)):
+    for i in range(max(len(curve) for curve, _ in curves)):
         step = (i + 1) * configuration.recipe.eval_every
-        measures = [_measures(r, configuration, min(i, len(r.curve_EM) - 1)) for r in results]
-        steps[step] = step_metrics(step, measures)
+        steps[step] = step_metrics(step, [curve[min(i, len(curve) - 1)] | grok for curve, grok in curves])
     tracker.log_steps(configuration, steps)
-
-
-def _measures(result: Result, configuration: Configuration, i: int) -> Row:
-    """Return a seed's measures and probes at an evaluation, as `step_metrics` takes them."""
-    names = [*MEASURES, *(f"{PROBE}{name}" for name in configuration.spec.probes())]
-    readings = result.probes_ER[i].tolist() if len(result.probes_ER) else []
-    values = dict(zip(names, [*result.curve_EM[i].tolist(), *readings], strict=False))
-    return values | {"grok_step": result.grok_step}
 
 
 def log_evidence(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache) -> None:

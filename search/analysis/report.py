@@ -180,12 +180,9 @@ class _Page:
             ("Budget", f"{_span(self.seeds['budget'])} steps a seed"),
             ("Configurations", self._configurations()),
             ("Seeds", self._seeds()),
-            *self._objective(),
+            *([("Sought", self.study.sampler.described)] if self.study and self.study.space else []),
             *(rules(self.study, self.configurations["configuration"]) if self.study else []),
         ]
-
-    def _objective(self) -> list[tuple[str, str]]:
-        return [("Sought", self.study.sampler.described)] if self.study and self.study.space else []
 
     def _configurations(self) -> str:
         count = f"{len(self.configurations):,}"
@@ -283,9 +280,7 @@ class _Page:
     def clustered(self, name: str) -> str:
         """Return in words if what pools configurations, by `name`, is clustered by seed or has too few of them."""
         seeds = len(self.seeds[SEED].drop_duplicates())
-        return (
-            f"{name} clustered by seed" if seeds >= FEWEST_SEEDS else f"{seeds} seeds: {TOO_FEW}, no interval"
-        )
+        return f"{name} clustered by seed" if seeds >= FEWEST_SEEDS else f"no interval: {TOO_FEW}"
 
     def cost(self) -> str:
         """Return what grokked seeds cost, all counted ones paid for."""

@@ -100,18 +100,12 @@ def _plain(text: str) -> str:
 def agreements(cells: Collection[Cell]) -> str:
     """Return in a line how the table and the paper go together."""
     counts = Counter(cell.agreement for cell in cells)
-    claims = sum(counts[a] for a in Agreement)
-    parts = ", ".join(f"{counts[a]} {word}" for a, word in _COUNTED.items())
+    agree, contradict, are_open = (counts[a] for a in Agreement)
+    parts = f"{agree} agree with it, {contradict} contradict it, {are_open} are open"
     untried = sum(cell.with_it is None for cell in cells)
     without = f" ({untried} of them not tried)" if untried else ""
-    return f"The {SECTION}, has a verdict on {claims} of these {len(cells)} cells{without}: {parts}."
-
-
-_COUNTED = {
-    Agreement.AGREES: "agree with it",
-    Agreement.CONTRADICTS: "contradict it",
-    Agreement.OPEN: "are open",
-}
+    verdicts = agree + contradict + are_open
+    return f"The {SECTION}, has a verdict on {verdicts} of these {len(cells)} cells{without}: {parts}."
 
 
 # Cells

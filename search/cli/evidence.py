@@ -122,7 +122,7 @@ def table(
 
     records = RecordSet([*studies, *(shipped_records() if shipped else ())], home.path)
     if interactions:
-        _show_interactions(records, style, target)
+        _deliver(target, *part("interactions", "--interactions")(records, style))
         return
     try:
         constraints = table_of(records.configurations(), paper, records.seeds())
@@ -147,28 +147,18 @@ def _show_flags(records: RecordSet, style: str, target: Path | None) -> bool:
     grids = flag_grids(records.configurations(), records.seeds())
     if not grids or (target and target.suffix.lower() in PICTURES):
         return False
-    text = write_grids(grids, style)
-    if target is None:
-        click.echo(text, nl=False)
-    else:
-        write_text(target, text)
-        click.echo(f"{target}: {len(grids)} pairs of flags")
+    _deliver(target, lambda: write_grids(grids, style), None, f"{len(grids)} pairs of flags")
     return True
 
 
-def _show_interactions(records: RecordSet, style: str, target: Path | None) -> None:
-    """Show the models of recorded combinations of constraints; as a picture that of most combinations."""
-    _deliver(target, *part("interactions", "--interactions")(records, style))
-
-
 def _deliver(
-    target: Path | None, text: Callable[[], str], picture: Callable[[], Figure], summary: str
+    target: Path | None, text: Callable[[], str], picture: Callable[[], Figure] | None, summary: str
 ) -> None:
     """Print a text, or write it or the picture into a file, as its suffix says, and print what that has."""
     if target is None:
         click.echo(text(), nl=False)
         return
-    if (suffix := target.suffix.lower()) in PICTURES:
+    if picture and (suffix := target.suffix.lower()) in PICTURES:
         from search.analysis.plots import image_of
 
         content = image_of(picture(), suffix)

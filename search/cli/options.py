@@ -122,10 +122,7 @@ def name_of(spec: Spec) -> str:
 
 def right_on(digits: int, level: str) -> str:
     """Return in words what a proof says."""
-    machines = {
-        "any": "every machine that keeps docs/proof.md's rules",
-        "here": "this machine and this torch",
-    }
+    machines = {"any": "every machine that keeps docs/proof.md's rules", "here": "this machine, this torch"}
     return f"right on all 10^{2 * digits} pairs, at level {level} ({machines[level]})"
 
 

@@ -45,9 +45,7 @@ SAMPLED, SAMPLE_SEED = 20_000, 20
     "--limit", "limit_s", type=click.IntRange(1), default=LIMIT_S, show_default=True, help="In seconds."
 )
 @click.option(
-    "--level",
-    type=click.Choice(["any", "here"]),
-    help="any: on every machine that keeps docs/proof.md's rules. here: on this one. Not set: any, then here.",
+    "--level", type=click.Choice(["any", "here"]), help="Of float32 (docs/proof.md). Not set: any, then here."
 )
 @click.option("--record", is_flag=True, help="Write the verdict into the folder, for export and thresholds.")
 @click.option("--count", "counts", is_flag=True, help="Count the wrong pairs, where there are any.")
@@ -126,15 +124,14 @@ def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
                 click.echo(f"seed {seed_of(row)} of {row['configuration'][:6]}: {said_of(proof)}")
     rows = [row for row in records.list_seeds() if row["proof"]]
     counts = proof_counts(rows)
+    tried, proved = counts["prove_tried"], counts["proved"]
     wrong = sum(is_right(row["proof"]) is False for row in rows)
-    text = (
-        f"{name}: of {counts['prove_tried']} grokked seeds {counts['proved']} are proved, {wrong} are wrong"
-    )
+    text = f"{name}: of {tried} grokked seeds {proved} are proved, {wrong} are wrong"
     seeds = [
         {"configuration": r["configuration"], "seed": str(seed_of(r)), **(r["proof"] or {})} for r in rows
     ]
     show(as_json, {"study": name, **counts, "wrong": wrong, "seeds": seeds}, text)
-    exit_unless(0 < counts["prove_tried"] == counts["proved"])
+    exit_unless(0 < tried == proved)
 
 
 def _lines(spec: Spec, proof: Proof) -> Iterator[str]:

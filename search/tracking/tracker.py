@@ -20,7 +20,7 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.environment_variables import MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
 from mlflow.exceptions import MlflowException
 
-from model import verify
+from model import Spec, verify
 from model.proof import VERDICT_FILE, is_right
 from search.errors import Failure, UserError
 from search.stats.counting import COUNTED, Evidence, PooledRate, Row, final_metrics
@@ -63,7 +63,7 @@ from search.tracking.tracking import (
     is_local,
     local_artifacts,
 )
-from trainer import MEASURES, Seed
+from trainer import MEASURES, Result, Seed
 from trainer.files import durable
 from trainer.recipe.screen import PROBE
 
@@ -78,6 +78,14 @@ NOTE = "mlflow.note.content"
 LONGEST_TAG = 4_000  # characters
 MOST_RUNS = 50_000  # of an experiment: MLflow's limit for one search
 STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit for one call is 1,000
+
+
+def readings(result: Result, spec: Spec) -> list[dict[str, float]]:
+    """Return a seed's measures and probes by name, a row an evaluation."""
+    names = [*MEASURES, *(f"{PROBE}{name}" for name in spec.probes())]
+    probes = result.probes_ER.tolist() or [[]] * len(result.curve_EM)
+    rows = zip(result.curve_EM.tolist(), probes, strict=True)
+    return [dict(zip(names, [*row, *more], strict=False)) for row, more in rows]
 
 
 class Tracker:
@@ -422,14 +430,11 @@ class Tracker:
         """Write the study, as it is now, to its own run, to which the experiment's description leads."""
         run, name, about = self.study_run(), self.study.name, self.study.about
         self.client.log_dict(run, json.loads(self.study.model_dump_json(by_alias=True)), STUDY_JSON)
-        self.client.set_tag(
-            run, NOTE, f"{about}\n\n    adder-search report {name} -o {name}.html".strip("\n")
-        )
+        note = f"{about or name}\n\n    adder-search report {name} -o {name}.html"
+        self.client.set_tag(run, NOTE, note)
         if self.client.get_experiment(self.experiment).tags.get(NOTE, about) == about:  # or a user edited it
-            page = (
-                f"[pictures and files](#/experiments/{self.experiment}/runs/{run})"  # the UI shows one line
-            )
-            self.client.set_experiment_tag(self.experiment, NOTE, f"{about or name}: {page}")
+            link = f"[pictures and files](#/experiments/{self.experiment}/runs/{run})"
+            self.client.set_experiment_tag(self.experiment, NOTE, f"{about or name}: {link}")
 
     def end_study(self, rate: PooledRate) -> None:
         """Write what a study came to, to its own run, which ends now."""
@@ -448,13 +453,8 @@ class Tracker:
         if seed_run.info.status == FINISHED:
             return
         run = seed_run.info.run_id
-        names = [*MEASURES, *(f"{PROBE}{name}" for name in spec.probes())]
-        probes = result.probes_ER.tolist() or [[]] * len(result.curve_EM)
-        curve = {
-            i * eval_every: dict(zip(names, [*row, *more], strict=False))
-            for i, (row, more) in enumerate(zip(result.curve_EM.tolist(), probes, strict=True), start=1)
-        }
-        self._log_once(run, MEASURES[0], curve)
+        curve = enumerate(readings(result, spec), start=1)
+        self._log_once(run, MEASURES[0], {i * eval_every: row for i, row in curve})
         params = {"seed": name, "grok_step": result.grok_step, "held": result.held, "params": spec.params}
         self.client.log_batch(run, params=[Param(k, str(v)) for k, v in params.items()])
         self.log_checkpoint(run, CHECKPOINT, seed)

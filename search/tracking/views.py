@@ -75,14 +75,9 @@ def table_view(study: Study) -> View:
     columns += [f"params.`{name}`" for name in searched(study)]
     columns += [f"metrics.`{name}`" for name in (*(CONFIRMED if study.confirm else ()), *MORE)]
     columns.append("params.`params`")
-    widths = {name: 20 + 6 * len(name.split("`")[1]) for name in columns}  # pixels: as wide as the name
     names = Names(study)
     longest = max((len(names[Configuration(*c)]) for c in study.listed), default=40)
-    state = _sorted_by() | {
-        "selectedColumns": columns,
-        "columnOrder": [NAME, STARTED, *columns],
-        "columnWidths": widths | {NAME: min(60 + 6 * longest, 320), STARTED: 56},
-    }
+    state = _sorted_by() | _columns(columns, min(60 + 6 * longest, 320))
     return View(TAG + VIEWS["table"][0], "Grok rates", state)
 
 
@@ -99,12 +94,7 @@ def charts_view(study: Study) -> View:
         _section("curves", "Grok rates, and the first seeds over steps", columns=3, cardHeight=300),
         _section("rest", "Model metrics", display=False),
     ]
-    state = _sorted_by() | {
-        "compareRunCharts": charts,
-        "compareRunSections": sections if fields else sections[1:],
-        "isAccordionReordered": True,
-        "runsHiddenMode": "FIRST_20_RUNS",
-    }
+    state = _sorted_by() | _charts(charts, sections if fields else sections[1:], "FIRST_20_RUNS")
     return View(TAG + VIEWS["charts"][0], "Charts of grok rates", state)
 
 
@@ -115,13 +105,7 @@ def constraints_view() -> View:
     columns += [f"tags.`table.{name}`" for name in ("trains", "cost", "keeps_half", "paper", "agrees")]
     columns += [f"metrics.`{name}`" for name in ANSWER]
     groups = {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": "constraint"}]}
-    state = _sorted_by("table.ratio") | {
-        "selectedColumns": columns,
-        "columnOrder": [NAME, STARTED, *columns],
-        "columnWidths": {name: 20 + 6 * len(name.split("`")[1]) for name in columns}
-        | {NAME: 240, STARTED: 56},
-        "groupBy": groups,
-    }
+    state = _sorted_by("table.ratio") | _columns(columns, 240) | {"groupBy": groups}
     return View(TAG + VIEWS["constraints"][0], "Constraints", state)
 
 
@@ -138,17 +122,23 @@ def ratios_view() -> View:
         _section("ratios", "Grok rates with the constraint against without it", columns=2, cardHeight=420),
         _section("rest", "Model metrics", display=False),
     ]
-    state = _sorted_by("table.ratio") | {
-        "compareRunCharts": charts,
-        "compareRunSections": sections,
-        "isAccordionReordered": True,
-        "runsHiddenMode": "SHOW_ALL",
-    }
+    state = _sorted_by("table.ratio") | _charts(charts, sections, "SHOW_ALL")
     return View(TAG + VIEWS["with-against-without"][0], "With against without", state)
 
 
 def _sorted_by(metric: str = RATE) -> dict[str, Any]:
     return {"searchFilter": CONFIGURATIONS, "orderByKey": f"metrics.`{metric}`", "orderByAsc": False}
+
+
+def _columns(names: list[str], width: int) -> dict[str, Any]:
+    """Return the state of a table. width: of the run's name, in pixels; a column is as wide as its own."""
+    widths = {name: 20 + 6 * len(name.split("`")[1]) for name in names} | {NAME: width, STARTED: 56}
+    return {"selectedColumns": names, "columnOrder": [NAME, STARTED, *names], "columnWidths": widths}
+
+
+def _charts(charts: list[Any], sections: list[Any], shown: str) -> dict[str, Any]:
+    state = {"compareRunCharts": charts, "compareRunSections": sections, "runsHiddenMode": shown}
+    return state | {"isAccordionReordered": True}
 
 
 def _chart(uuid: str, section: str, kind: str, **more: Any) -> dict[str, Any]:
