@@ -103,7 +103,7 @@ def curves_figure(curves: pd.DataFrame, grokked: Pairs, title: str) -> Figure:
     bottom.set_xlabel("training step")
     in_thousands(bottom)
     if 0 < len(grokked) <= len(COLOURS):
-        top.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+        top.legend(loc="upper left", edgecolor="none", framealpha=0.7)
     return figure
 
 

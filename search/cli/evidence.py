@@ -193,7 +193,8 @@ def report(study: str, target: Path, home: Home) -> None:
         lineage = tree(lineages(recorded, sets, ())) if sets else ""
         text = page(study_of(recorded), configurations, seeds, curves, descents, lineage, say)
     write_text(target, text)
-    click.echo(f"{target}: {len(configurations):,} configurations, {len(seeds):,} seeds")
+    plural = "s" * (len(configurations) != 1)
+    click.echo(f"{target}: {len(configurations):,} configuration{plural}, {len(seeds):,} seeds")
 
 
 @click.command()

@@ -68,7 +68,7 @@ def describe(distribution: Distribution) -> str:
         log = ", logarithmic" if distribution.log else ""
         text = f"{'whole numbers ' if distribution.int_ else ''}{low} to {high}{step}{log}"
     if distribution.after:
-        text += f", counted from {distribution.after}"
+        text += f", beyond {distribution.after}"
     for condition, value in distribution.when.items():
         text += f", where {condition} is {' or '.join(map(shown, allowed_values(value)))}"
     return text
