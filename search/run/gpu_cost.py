@@ -1,4 +1,4 @@
-"""A model of what a GPU is good for. It was made without one: docs/performance.md says from what.
+"""A model of what a GPU is good for, by what was measured of 57p on an H200 (docs/performance.md).
 
 A GPU trains a wave of seeds at once, in the time that one alone takes. So few seeds train faster on a CPU.
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 from search.study.resources import Resources
 from trainer.engine.cuda.driver import gpus
 
-STEP_S = 304e-6
-"""Seconds of a step of 57p at batch 256, for any number of seeds up to a wave, modelled for an H100."""
+STEP_S = 277e-6
+"""Seconds of a step of 57p at batch 256, for any number of seeds up to a wave."""
 CORE_RATE = 20_000
 """Seed-steps/s of 57p at batch 256 on a CPU's core."""
 BATCH = 256
@@ -21,7 +21,7 @@ MPS_PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 
 
 def gpu_rate(seeds: int, wave: int, batch: int = BATCH) -> float:
-    """Return modelled seed-steps/s of so many seeds at once, in waves."""
+    """Return expected seed-steps/s of so many seeds at once, in waves."""
     return seeds / (-(-seeds // wave) * STEP_S * batch / BATCH)
 
 
