@@ -43,12 +43,14 @@ def without_ray() -> Iterator[None]:
         patch.setattr(
             ray_executor,
             "RayExecutor",
-            lambda study, *rest: InProcessExecutor(
-                study.faults.max_failures, replace(FITS, on_gpu=study.resources.gpu not in (0, "auto"))
-            ),
+            lambda study, *rest: InProcessExecutor(study.faults.max_failures, _fits(study)),
         )
         yield
     signal.signal(signal.SIGTERM, before)
+
+
+def _fits(study: Any) -> Capacity:
+    return replace(FITS, on_gpu=FITS.on_gpu or study.resources.gpu not in (0, "auto"))
 
 
 # ---- as a process of its own
