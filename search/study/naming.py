@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -36,10 +36,10 @@ class Names:
             names = [name.partition("=")[0] for name in study.combine]
             applied = configuration.spec.applied()
             return " + ".join(name for name in names if name in applied) or "none of them"
-        if self._presets[preset] == 1 and (study.scales or study.toggle):  # its arms have one recipe
-            return preset
-        fields = [path for path in searched(study) if path != "model.family"]
-        if len({c.spec for c in self._listed if preset_name(c.spec) == preset}) == 1:
+        alike = [c for c in self._listed if preset_name(c.spec) == preset]
+        compared = alike if study.scales or study.toggle else self._listed  # whose arms have a scale's recipe
+        fields = [path for path in _differing(compared) if path != "model.family"]
+        if len({c.spec for c in alike}) == 1:
             fields = [path for path in fields if path.startswith("recipe.")]
         words = describe_values(configuration, fields)
         return words if words and len(self._presets) == 1 else ", ".join(filter(None, (preset, words)))
@@ -82,7 +82,11 @@ def searched(study: Study) -> list[str]:
     """Return the fields that a study varies: its space's, or those in which the configurations of its list differ."""
     if study.space:
         return list(study.space)
-    listed = [Configuration(*c).as_params() for c in study.listed]
+    return _differing([Configuration(*c) for c in study.listed])
+
+
+def _differing(configurations: Sequence[Configuration]) -> list[str]:
+    listed = [c.as_params() for c in configurations]
     names = dict.fromkeys(name for params in listed for name in params if "." in name)
     return [n for n in names if len({json.dumps(params.get(n)) for params in listed}) > 1]
 

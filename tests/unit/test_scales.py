@@ -4,6 +4,7 @@ import pytest
 
 from search.run import estimate
 from search.study.file import load_study, parse_study
+from search.study.naming import Names
 from search.study.trial import Configuration
 from tests.planners import drain, finish, planner_of, rows_of
 
@@ -97,3 +98,11 @@ def test_a_dry_run_shows_hours_and_power(home):
     )
     enough = estimate.estimate(load_study("constraints"), home)
     assert "100% (100%)  81% (95%)" in enough and "below 80%" not in enough
+
+
+def test_an_arm_is_named_by_what_its_scale_varies():
+    """Recipes of scales differ; an arm's own differs from another of its preset at most."""
+    study = parse_study(TABLE, "test")
+    names = Names(study)
+    listed = {names[Configuration(*c)] for c in study.listed}
+    assert {"57p, init equals/at/3.4/-1.1/0.9", "57p, init none", "67p", "170p"} <= listed
