@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,7 @@ def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
         "bounds": asdict(MACHINES[proof.level]),
         "margin": {"logits": proof.margin, "pair": proof.pair, "digit": proof.digit},
         "checker": "check.py" if is_checkable(spec, proof) else None,
-        "versions": {name: version(name) for name in ("adder-search", "torch", "numpy", "scipy")},
+        "versions": {name: _version(name) for name in ("adder-search", "torch", "numpy", "scipy")},
     }
     if proof.level == "here":
         values["machine"] = {
@@ -90,3 +90,10 @@ def is_checkable(spec: Spec, proof: Proof) -> bool:
     """True if check.py can check the proof: the level 'any', one head, an attention output of rank 1."""
     is_known = ties_of(spec)[0].family == "split_subspace"
     return is_known and proof.complete and proof.level == "any" and bool(proof.rows)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # of a checkout
+        return "not installed"

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from importlib.metadata import PackageNotFoundError
 from itertools import product
 from pathlib import Path
 
@@ -335,6 +336,17 @@ def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
     assert capsys.readouterr().out.startswith("CHECKED: right on all 10^2 pairs")
     with pytest.raises(SystemExit, match="another θ"):
         check.main("proof.json", CERTIFICATES / "7p")
+
+
+def test_a_proof_of_a_checkout_says_that_nothing_is_installed(monkeypatch):
+    def version(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("model.proof.file.version", version)
+    checkpoint = certificate("6p")
+    proof = prove(checkpoint.spec, checkpoint.theta_P, digits=1)
+    values = json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
+    assert values["versions"]["adder-search"] == "not installed"
 
 
 def test_a_counterexample_is_one_of_the_exported_program():
