@@ -48,8 +48,10 @@ def main(study: str, home: str) -> None:
     files = Path(home).glob(f"artifacts/{study}/**/curves.parquet")
     curves = pd.concat(pd.read_parquet(file) for file in files)
     begun = {key: tries(curve) for key, curve in curves.groupby(["configuration", "init_seed"])}
-    seeds["tries"] = [begun[key] for key in zip(seeds["configuration"], seeds["init_seed"], strict=True)]
-    seeds = seeds[[*COLUMNS, "tries"]].sort_values(["params", "init_seed"])
+    keys = zip(seeds["configuration"], seeds["init_seed"], strict=True)
+    seeds["tries"] = pd.array([begun.get(key) for key in keys], dtype="Int64")
+    ended = seeds.dropna(subset="tries")  # of the others nothing is recorded yet
+    seeds = ended[[*COLUMNS, "tries"]].sort_values(["params", "init_seed"])
     seeds.to_csv(FOLDER / f"{study}.csv", index=False, float_format="%.6g", lineterminator="\n")
 
 
