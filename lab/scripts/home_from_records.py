@@ -32,11 +32,11 @@ def fill(study: str, file: str, home: Path) -> int:
     frame = frame.astype(object).where(frame.notna(), None)
     columns = [name for name in frame if name in ROWS.c]
     rows = [dict(zip(columns, row, strict=True)) for row in frame[columns].itertuples(index=False)]
-    final = [row | {"study": study, "published": True} for row in rows if is_final(row)]
+    place, plan = Home(home), load_study(study)
+    final = [row | {"study": plan.name, "published": True} for row in rows if is_final(row)]
     for row in final:
         row["environment"] = json.loads(row["environment"]) if row.get("environment") else None
     home.mkdir(parents=True, exist_ok=True)
-    place, plan = Home(home), load_study(study)
     ledger, keys = Ledger(place), {row["configuration"] for row in final}
     listed = [Configuration(spec, recipe) for spec, recipe in plan.listed]
     with ledger.database.begin() as db:
