@@ -20,7 +20,7 @@ from torch import Tensor
 from model.spec import Kernel, Spec
 from trainer.data.hard_examples import CAPACITY
 from trainer.engine.cuda.machine import TEAMS, Machine, Memory
-from trainer.engine.cuda.schedule import PARTS, schedule
+from trainer.engine.cuda.schedule import PARKED_AT_ONCE, PARTS, schedule
 from trainer.engine.cuda.structures import Exam, Learning, Part, Program, Seeds
 from trainer.engine.cuda.structures import Schedule as CSchedule
 from trainer.engine.native import LANES, EngineBackend, Measures, Slots, blocks, sources
@@ -157,6 +157,7 @@ def macros_of(spec: Spec, kernel: Kernel, recipe: Recipe) -> dict[str, int | str
         "LOSS": int(bool(recipe.losses)),
         "SUMS_OF_CHUNK": int(one_chunk),
         "SOURCE": source,
+        "PARKED_AT_ONCE": PARKED_AT_ONCE,
     }
 
 

@@ -1,15 +1,14 @@
 // Whole steps of a bank's seeds on a GPU, a team of threads a seed, from evaluation to evaluation in one launch: what
 // trainer/engine/cpp/engine.cpp does on a CPU, in the same order, with the same bits. No team waits for another.
 //
-// Compiled for a family's shape with SOURCE (trainer/engine/cpp/problems.h), LOSS and SUMS_OF_CHUNK, by NVRTC, or with
-// FIBRES by g++ (emulator.cpp).
+// Compiled for a family's shape with SOURCE (trainer/engine/cpp/problems.h), LOSS, SUMS_OF_CHUNK and PARKED_AT_ONCE
+// (schedule.py), by NVRTC, or with FIBRES by g++ (emulator.cpp).
 #pragma once
 
 #include "kernel_body.h"
 #include "problems.h"
 #include "steps.h"
 
-constexpr int PARKED_AT_ONCE = 8;  // numbers that a thread puts aside together: it waits for their places once
 constexpr bool FAR_IS_SMALL = sizeof(Far) <= 4096;
 
 // Slots in which numbers of a loss are; below 0 what is off.
