@@ -83,22 +83,22 @@ def card(small: bool) -> Numbers:
 def bits(small: bool) -> Numbers:
     cuda, cpu, recipe = engines(small=small)
     two, its_hyper = examples(cpu, recipe, 2)
-    found = {}
+    results = {}
     for start, steps in ((0, 1), (0, 100), (0, 300), (LATE, 20)):
         state = {**two, "step": two["step"] + start}
         for turn in (1, 2):
-            found[f"{steps} steps from {start}, {turn}"] = compare(cuda, cpu, state, its_hyper, steps)
-    found["a wave"] = compare(cuda, cpu, *examples(cpu, recipe, wave_of(cuda)), 2 if small else 20)
-    return {"different": {k: v for k, v in found.items() if v}, "passed": not any(found.values())}
+            results[f"{steps} steps from {start}, {turn}"] = compare(cuda, cpu, state, its_hyper, steps)
+    results["a wave"] = compare(cuda, cpu, *examples(cpu, recipe, wave_of(cuda)), 2 if small else 20)
+    return {"different": {k: v for k, v in results.items() if v}, "passed": not any(results.values())}
 
 
 def sanitizer(small: bool) -> Numbers:
-    found: Numbers = {"passed": True}
+    results: Numbers = {"passed": True}
     for tool in ("memcheck", "racecheck", "synccheck"):
         said = _tool("compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *_steps(2, 2))
-        found[tool] = said and said.stdout[-300:]
-        found["passed"] &= not said or said.returncode == 0
-    return found
+        results[tool] = said and said.stdout[-300:]
+        results["passed"] &= not said or said.returncode == 0
+    return results
 
 
 def speed(small: bool) -> Numbers:
@@ -154,24 +154,24 @@ def profile(small: bool) -> Numbers:
 
 
 def shapes(small: bool) -> Numbers:
-    found: Numbers = {"passed": True}
+    results: Numbers = {"passed": True}
     for name in SHAPES[:1] if small else SHAPES:
         cuda, cpu, recipe = engines(name, small)
         different = compare(cuda, cpu, *examples(cpu, recipe, 2))
         seeds = wave_of(cuda)
-        found[name] = {
+        results[name] = {
             "different": different, "wave": seeds,
             "seed_steps_per_s": rate(cuda, cpu, recipe, seeds, 5 if small else 300),
         }  # fmt: skip
-        found["passed"] &= not different
-    return found
+        results["passed"] &= not different
+    return results
 
 
 def quarters(small: bool) -> Numbers:
     """Four processes at once, each with a quarter of a wave: as they are, and by an MPS of their own."""
     cuda, cpu, recipe = engines(small=small)
     wave, steps = wave_of(cuda), 5 if small else 2_000
-    found: Numbers = {"one_process": rate(cuda, cpu, recipe, wave, steps), "passed": True}
+    results: Numbers = {"one_process": rate(cuda, cpu, recipe, wave, steps), "passed": True}
     command = [sys.executable, "-m", "benchmarks.gpu", "--quarter", f"{max(wave // 4, 1)},{steps}"]
 
     def together(environment: dict[str, str]) -> float:
@@ -184,18 +184,18 @@ def quarters(small: bool) -> Numbers:
         with ThreadPoolExecutor(4) as pool:
             return sum(pool.map(run, "1234"))
 
-    found["four_processes"] = together({})
+    results["four_processes"] = together({})
     if shutil.which(MPS):
         with tempfile.TemporaryDirectory() as folder:
-            its = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+            mps = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
             try:
-                subprocess.run([MPS, "-d"], env=os.environ | its, check=True)
-                found["four_processes_by_mps"] = together(its)
+                subprocess.run([MPS, "-d"], env=os.environ | mps, check=True)
+                results["four_processes_by_mps"] = together(mps)
             except (OSError, subprocess.CalledProcessError, IndexError) as error:
-                found["four_processes_by_mps"] = f"failed: {error}"
+                results["four_processes_by_mps"] = f"failed: {error}"
             finally:
-                subprocess.run([MPS], input="quit\n", text=True, env=os.environ | its)
-    return found
+                subprocess.run([MPS], input="quit\n", text=True, env=os.environ | mps)
+    return results
 
 
 def _steps(seeds: int, count: int) -> list[str]:
@@ -226,12 +226,12 @@ def in_a_process(part: str, small: bool) -> Numbers:
     start = time.perf_counter()
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMITS_S[part])
-        found: Numbers = json.loads(ran.stdout.splitlines()[-1])
+        results: Numbers = json.loads(ran.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
-        found = {"failed": f"no end in {LIMITS_S[part]} s"}
+        results = {"failed": f"no end in {LIMITS_S[part]} s"}
     except (ValueError, IndexError):
-        found = {"failed": f"exit code {ran.returncode}: {ran.stderr.strip()[-500:]}"}
-    return {"passed": False, **found, "s": round(time.perf_counter() - start, 1)}
+        results = {"failed": f"exit code {ran.returncode}: {ran.stderr.strip()[-500:]}"}
+    return {"passed": False, **results, "s": round(time.perf_counter() - start, 1)}
 
 
 def main() -> int:
@@ -254,24 +254,24 @@ def main() -> int:
     if args.part:
         print(json.dumps(PARTS[args.part](args.small)))
         return 0
-    found: dict[str, Numbers] = {}
+    results: dict[str, Numbers] = {}
     for part in PARTS:
-        if found.get("bits", {}).get("passed", True) or part == "profile":
-            found[part] = in_a_process(part, args.small)
-            if part == "study" and found[part]["passed"] and not args.small:
-                bare = max(found["speed"].get("seed_steps_per_s", {"": float("inf")}).values())
-                found[part]["passed"] = (found[part]["seed_steps_per_s"] or 0) >= GOOD_STUDY * bare
+        if results.get("bits", {}).get("passed", True) or part == "profile":
+            results[part] = in_a_process(part, args.small)
+            if part == "study" and results[part]["passed"] and not args.small:
+                bare = max(results["speed"].get("seed_steps_per_s", {"": float("inf")}).values())
+                results[part]["passed"] = (results[part]["seed_steps_per_s"] or 0) >= GOOD_STUDY * bare
             print(
-                f"{part:10} {'passed' if found[part]['passed'] else 'FAILED'}  {_short(found[part])}",
+                f"{part:10} {'passed' if results[part]['passed'] else 'FAILED'}  {_short(results[part])}",
                 flush=True,
             )
         if args.json:
-            args.json.write_text(json.dumps(found, indent=1) + "\n")
-    return 0 if all(f["passed"] for f in found.values()) else 1
+            args.json.write_text(json.dumps(results, indent=1) + "\n")
+    return 0 if all(f["passed"] for f in results.values()) else 1
 
 
-def _short(found: Numbers) -> str:
-    return json.dumps({k: v for k, v in found.items() if k != "passed"})[:160]
+def _short(results: Numbers) -> str:
+    return json.dumps({k: v for k, v in results.items() if k != "passed"})[:160]
 
 
 if __name__ == "__main__":
