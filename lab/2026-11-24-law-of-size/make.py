@@ -27,7 +27,7 @@ def law() -> str:
     for params, group in sorted(rows.groupby("params"), reverse=True):
         grokked = group[group["outcome"] == "grokked"]
         of_seeds = with_interval(len(grokked), len(group))
-        proved = f"{int((grokked['proved'] == True).sum())} of {len(grokked)}"  # noqa: E712
+        proved = f"{grokked['proved'].eq(True).sum()} of {len(grokked)}"
         lines.append((params, of_seeds, with_interval(*vectors(group)), proved))
     return markdown(("numbers", "runs that grok", "of vectors", "proved right on all pairs"), lines)
 
