@@ -78,6 +78,7 @@ int cuDeviceGetName(char* to, int size, int) { return std::strncpy(to, "Stand-in
 int cuDeviceGetAttribute(int* to, int which, int) {
     return *to = which == 16 ? (std::getenv("STANDIN_GPUS") ? 132 : 1) : which == 75 ? 9 : which == 76 ? 0 : 227 << 10, 0;
 }
+int cuDevicePrimaryCtxSetFlags_v2(int, unsigned) { return 0; }
 int cuDevicePrimaryCtxRetain(void** to, int) { return *to = (void*)1, 0; }
 int cuCtxSetCurrent(void*) { return 0; }
 int cuCtxSynchronize() { return 0; }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -191,8 +191,9 @@ def _read_trial(folder: Path) -> Trial | None:
 def interrupted(
     study: Study, rows: Sequence[Row], records: StudyRecords, listed: Iterable[Configuration]
 ) -> list[Trial]:
-    """Return trials that an earlier run left open, if the study still has their pairs, resources and rules.
+    """Return trials that an earlier run left open, if the study still has their pairs, slots and rules.
 
+    Their bits are the same on every machine: what was begun on a GPU goes on where there is none.
     rows: the study's seeds. listed: its configurations, unless it proposes them.
     """
     open_ = sorted({r["trial"] for r in rows if not is_final(r)})
@@ -208,9 +209,10 @@ def interrupted(
     seeds = {s for seeds in [*study.rounds, study.confirm_seeds] for s in seeds}
     of_arms = {Configuration(*c): set(study.seeds_of(c)) for c in study.listed} if study.scales else {}
     going_on = [
-        t
+        replace(t, resources=study.resources)
         for t in trials
-        if (t.resources, t.stop) == (study.resources, study.stop)
+        if t.resources.bank == study.resources.bank
+        and t.stop == study.stop
         and all(holders.get((c.key, s)) == t.key for c, s in t.work)
         and (study.proposes or wanted.issuperset(t.configurations))
         and all(s in of_arms.get(c, seeds) for c, s in t.work)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -48,6 +48,11 @@ class Resources(Strict):
     )
     compiled: bool = Field(True, description="compile the train step (off: eager, slow, for tests)")
     save_every: int = Field(5, ge=1, description="distance of saved bank states; unit: evaluations")
+
+    @property
+    def bank(self) -> dict[str, Any]:
+        """What a bank is built from, without the place where it trains."""
+        return self.model_dump(exclude={"cpu", "gpu", "accelerator_type"})
 
     def room(self, on_gpu: bool) -> tuple[int, int]:
         """Return the greatest numbers of slots and of pairs of a trial."""

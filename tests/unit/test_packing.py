@@ -193,3 +193,13 @@ def test_an_interrupted_trial_goes_on_only_as_what_it_was(change, home):
     text = MANY.replace("recipe: {steps: 1000}\n", "") if change.startswith("recipe") else MANY
     found = drain(planner_of(text + change + "\n", home, rows, ahead=1))
     assert trials[0] not in found and sum(len(t.work) for t in found) == 70
+
+
+def test_what_was_begun_on_a_gpu_goes_on_without_one(home):
+    trial = drain(planner_of(MANY + "resources: {gpu: 0.25}\n", home, ahead=1))[0]
+    trial.write(home.trial("sweep", trial.key))
+    rows = rows_of(trial, Outcome.CENSORED)
+    for text in (MANY, MANY + "resources: {gpu: 0, cpu: 2}\n"):
+        after = drain(planner_of(text, home, rows, ahead=1))[0]
+        assert (after.key, after.work, after.slots) == (trial.key, trial.work, trial.slots)
+        assert after.resources == parse_study(text, "test").resources

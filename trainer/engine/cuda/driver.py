@@ -27,6 +27,9 @@ TEAMS, BLOCK_BYTES = 2, 52_608
 PROCESSORS, MAJOR, MINOR, MOST_SHARED = 16, 75, 76, 97
 """Numbers of a device's attributes: its multiprocessors, its architecture, shared memory of a block."""
 
+BLOCKING_SYNC = 4
+"""A flag of a context: who waits for the GPU sleeps, so that its core is free for others."""
+
 
 class CudaError(RuntimeError):
     """The GPU, its driver or its compiler failed. The message names the call."""
@@ -128,6 +131,7 @@ class Driver:
         if not self.context:
             device = c_int()
             self.call("cuDeviceGet", byref(device), 0)
+            self.call("cuDevicePrimaryCtxSetFlags_v2", device, BLOCKING_SYNC)
             self.call("cuDevicePrimaryCtxRetain", byref(self.context), device)
         self.call("cuCtxSetCurrent", self.context)
 
