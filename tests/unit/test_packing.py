@@ -200,6 +200,6 @@ def test_what_was_begun_on_a_gpu_goes_on_without_one(home):
     trial.write(home.trial("sweep", trial.key))
     rows = rows_of(trial, Outcome.CENSORED)
     for text in (MANY, MANY + "resources: {gpu: 0, cpu: 2}\n"):
-        after = drain(planner_of(text, home, rows, ahead=1))[0]
+        after = drain(planner_of(text, home, rows, ahead=4))[0]
         assert (after.key, after.work, after.slots) == (trial.key, trial.work, trial.slots)
         assert after.resources == parse_study(text, "test").resources
