@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 FEWEST = 2  # constraints and seeds of a lattice
+MOST_NAMES = 2
 TINY = 1e-9  # of a difference of levels
 WORDS = {1: ("costs", "helps"), 2: ("worse than the sum", "better than the sum")}
 OPEN, NOT_ESTIMABLE = "open", "not estimable"
@@ -218,6 +219,13 @@ def _name(lattice: Lattice, term: Term) -> str:
     return " × ".join(lattice.constraints[i] for i in term) or "the mean"
 
 
+def some(names: Iterable[str]) -> str:
+    """Return names as a list, and how many more there are behind the first ones."""
+    listed = list(names)
+    more = len(listed) - MOST_NAMES
+    return ", ".join(listed) if more < 2 else f"{', '.join(listed[:MOST_NAMES])} and {more} more"
+
+
 def _counts(lattice: Lattice, outcomes_CS: np.ndarray, term: Term) -> tuple[tuple[int, int], ...]:
     """Return grokked and counted seeds by the levels of one or two constraints, in the order of `Effect.counts`."""
     import numpy as np
@@ -251,7 +259,7 @@ class _Plan:
         reasons: dict[Term, str] = {}
         for term in terms:
             if others := _alike(effects, term):
-                reasons[term] = f"cannot be told from {', '.join(_name(lattice, t) for t in others)}"
+                reasons[term] = f"cannot be told from {some(_name(lattice, t) for t in others)}"
         columns = dict(effects)
         for a, b in combinations(range(len(terms)), 2):
             one_sided = _one_sided(lattice, outcomes_CS, (a,)) or _one_sided(lattice, outcomes_CS, (b,))
@@ -262,21 +270,23 @@ class _Plan:
         mixed = {term: others for term in columns if term and (others := _alike(columns, term))}
         for term in mixed:
             if len(term) == 2:
-                reasons[term] = f"cannot be told from {', '.join(_name(lattice, t) for t in mixed[term])}"
+                reasons[term] = f"cannot be told from {some(_name(lattice, t) for t in mixed[term])}"
         return cls(columns, reasons, mixed)
 
     def estimates(self, outcomes_CS: np.ndarray) -> dict[Term, Coefficient]:
         """Return the coefficients of what can be estimated.
 
         Of columns that can be told apart as a group alone as many are in the model as are independent, so that
-        they do not bias the others.
+        they do not bias the others. Where no pair can be estimated, the effects alone are in it.
         """
         import numpy as np
 
         if not self.columns or outcomes_CS.shape[1] < FEWEST:
             return {}
         terms: list[Term] = []
-        for term in sorted(self.columns, key=lambda t: (len(t), t in self.mixed)):
+        has_pairs = any(len(t) == 2 and t not in self.reasons for t in self.columns)
+        columns = (t for t in self.columns if has_pairs or len(t) < 2)
+        for term in sorted(columns, key=lambda t: (len(t), t in self.mixed)):
             matrix = np.column_stack([self.columns[t] for t in (*terms, term)])
             if np.linalg.matrix_rank(matrix) > len(terms):
                 terms.append(term)

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Rectangle
 
 from lab.interactions.model import Effect, Interactions, Lattice
@@ -31,22 +31,28 @@ SMALL_PANELS = 5  # in a row
 
 def lattice_figure(model: Interactions) -> Figure:
     """Draw the combinations by size and grok rate, the effects and pairs, and each constraint with and without."""
-    count = len(model.lattice.constraints)
-    rows = -(-count // SMALL_PANELS)
-    heights = (4.7, 1.2 + 0.4 * count, 2.35 * rows + 0.5)
+    neighbours, count = model.lattice.neighbours, len(model.lattice.constraints)
+    compared = [effect for effect in model.effects if neighbours[effect.name]]
+    rows = -(-len(compared) // SMALL_PANELS)
+    heights = [4.7, 1.2 + 0.4 * count] + [2.35 * rows + 0.5] * bool(rows)
     figure = new_figure(WIDEST, sum(heights))
-    top, middle, bottom = figure.subfigures(3, 1, height_ratios=heights, squeeze=False)[:, 0]
+    top, middle, *bottom = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
     _draw_lattice(top.subplots(), model.lattice)
     _draw_pairs(middle.subplots(), model)
-    axes = bottom.subplots(rows, SMALL_PANELS, squeeze=False, sharex=True, sharey=True)
-    for axis in axes.flat[count:]:
-        axis.set_visible(False)
-    for axis, effect in zip(axes.flat, model.effects, strict=False):
-        _draw_effect(axis, model.lattice, effect)
-    bottom.suptitle("Each constraint; a point: the others alike", fontsize=11, x=0.01, ha="left")
-    bottom.supxlabel("grok rate without the constraint", fontsize=10)
-    bottom.supylabel("with it", fontsize=10)
+    if bottom:
+        _draw_neighbours(bottom[0], model.lattice, compared, rows)
     return figure
+
+
+def _draw_neighbours(figure: SubFigure, lattice: Lattice, effects: Sequence[Effect], rows: int) -> None:
+    axes = figure.subplots(rows, SMALL_PANELS, squeeze=False, sharex=True, sharey=True)
+    for axis in axes.flat[len(effects) :]:
+        axis.set_visible(False)
+    for axis, effect in zip(axes.flat, effects, strict=False):
+        _draw_effect(axis, lattice, effect)
+    figure.suptitle("Each constraint; a point: the others alike", fontsize=11, x=0.01, ha="left")
+    figure.supxlabel("grok rate without the constraint", fontsize=10)
+    figure.supylabel("with it", fontsize=10)
 
 
 def _rates(lattice: Lattice) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.interactions.model import NOT_ESTIMABLE, OPEN, Effect, Interactions
+from lab.interactions.model import NOT_ESTIMABLE, OPEN, Effect, Interactions, some
 from search.analysis.table_text import FINISHING, MISSING, bullets, markdown_table, rows_text
 from search.stats.logistic import Coefficient
 
@@ -13,9 +13,10 @@ NOTES = (
     "odds ×: the ratio of the odds to grok with the constraint to those without it, the others being on as often as "
     "off; of a pair the ratio of the odds with both to what the two would make of them by themselves. 1 is the sum: "
     "worse than the sum is below it",
-    "intervals of 95 % and p: of a logistic model of all effects and pairs, penalised (Firth), because some "
-    "combinations have no grokked seed; standard errors clustered by seed, as the same seeds are in all combinations, "
-    "and never smaller than for independent seeds; t with as many degrees of freedom as seeds less one",
+    "intervals of 95 % and p: of a logistic model of all effects and pairs (where no pair can be estimated, of the "
+    "effects alone), penalised (Firth), because some combinations have no grokked seed; standard errors clustered by "
+    "seed, as the same seeds are in all combinations, and never smaller than for "
+    "independent seeds; t with as many degrees of freedom as seeds less one",
     "a verdict is what is left at a false discovery rate of 5 % (Benjamini and Hochberg), among the effects and "
     "among the pairs; else it is open, which does not mean that there is nothing",
     "the sum is of log odds: where few grok, a pair can lose fewer points than both alone and still be worse than it",
@@ -98,7 +99,7 @@ def _line(model: Interactions, effect: Effect) -> dict[str, str]:
         FINISHING: _ratio(effect.finished) if model.lattice.finishes else "",
         "p": "" if effect.coefficient is None else _p(effect.coefficient.p),
         "verdict": effect.verdict + (f": {effect.reason}" if effect.reason else ""),
-        "mixed with": ", ".join(effect.mixed_with),
+        "mixed with": "" if effect.reason else some(effect.mixed_with),
     }
 
 

@@ -14,7 +14,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, xlogy
 
-from lab.interactions.model import Interactions, Lattice, interactions, lattices
+from lab.interactions.model import Interactions, Lattice, interactions, lattices, some
 from lab.interactions.text import sentences
 from lab.tests.lattices import outcomes, rates, recorded
 from search.stats.logistic import fit
@@ -103,6 +103,18 @@ def test_intervals_hold_the_truth(empty, mean, alike, group):
                 held, n = held + (low <= truth(effect, EFFECTS) <= high), n + 1
     assert n >= 200 and held / n >= 0.93
     assert held < n, "intervals so wide say nothing"
+
+
+def test_where_no_pair_can_be_told_the_effects_are_fitted_alone(empty):
+    """Eight of 32 combinations: pairs that cannot be told from them would widen the intervals."""
+    rng = np.random.default_rng(3)
+    outcomes_CS = outcomes(rates(WIDE, 0.0, {("shared_norm",): -0.8}), SEEDS, rng)
+    first = model_of(empty, outcomes_CS, first=8)
+    assert not first.has_pairs and all(effect.mixed_with for effect in first.effects)
+    levels_CF = np.array(first.lattice.levels) - 0.5
+    expected = fit(np.column_stack([np.ones(8), levels_CF]), first.lattice.outcomes())[1:]
+    assert [effect.coefficient for effect in first.effects] == expected
+    assert some("abcde") == "a, b and 3 more" and some("abc") == "a, b, c"
 
 
 def test_an_injected_pair_is_reported_and_null_ones_are_not(empty):
