@@ -1,0 +1,69 @@
+"""Models on an MLflow server with authentication: registered, predicted with, and written once the server is back."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mlflow.exceptions import MlflowException
+
+from search.analysis.publish import log_evidence
+from tests.commands import call
+from tests.homes import Recorder, empty_home, quick, study_of
+from tests.reference import environment
+from tests.scenarios.test_models import PREDICT
+from tests.services import mlflow_server
+
+__all__ = ["quick"]
+CERTIFICATES = Path(__file__).parents[2] / "lab/certificates"
+
+
+@pytest.fixture(scope="module")
+def running():
+    with mlflow_server() as started:
+        yield started
+
+
+@pytest.fixture
+def server(running, here):
+    with environment(running.environment()):
+        yield running
+
+
+def predict(server, name):
+    return subprocess.run(
+        [sys.executable, "-c", PREDICT, server.uri, name], capture_output=True, text=True, check=True, cwd="/"
+    ).stdout.split()
+
+
+def test_a_checkpoint_is_registered_on_a_server_and_predicts(server, here):
+    shutil.copytree(CERTIFICATES / "7p", here / "7p")
+    for _ in range(2):
+        done = call("register", "7p", "--name", "adders")
+        assert done.exit_code == 0 and "version 1 of adders" in done.stdout, done.output
+    assert predict(server, "models:/adders@smallest-proved") == ["7", str(10**10)]
+    assert server.password not in done.output
+
+
+def test_without_the_password_or_the_server_it_is_one_line(server, here):
+    shutil.copytree(CERTIFICATES / "7p", here / "7p")
+    for wrong in ({"MLFLOW_TRACKING_PASSWORD": "wrong"}, {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}):
+        with environment(wrong | {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}):
+            done = call("register", "7p", "--name", "adders")
+        assert done.exit_code == 1 and done.stderr.startswith("error: "), done.output
+        assert done.stderr.count("\n") == 1 and server.password not in done.output
+
+
+def test_a_study_whose_server_was_away_has_its_models_when_it_is_back(server, here, quick):
+    study = Recorder(empty_home("runs"), study_of(name="away"))
+    study.trial((1, 2), grokked=(2,))
+    server.stop()
+    with environment({"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}), pytest.raises(MlflowException):
+        log_evidence(study.records, study.tracker, study.shelf)
+    server.start()
+    for _ in range(2):
+        log_evidence(study.records, study.tracker, study.shelf)
+    study.done()
+    (version,) = study.tracker.client.search_model_versions("name = 'away'")
+    assert version.tags["adder.params"] == "57" and len(predict(server, "models:/away@best")) == 2
