@@ -95,32 +95,28 @@ def first_cases(query: Query, digits: int = COLUMNS) -> Cases:
     return cases[np.isfinite(reached)]
 
 
-def places(net: Net, k: int) -> tuple[Ints, Ints, list[tuple[int, int]]]:
-    """Return positions [J, 3] and tokens [S, 3] of a column's x, y and z, and what is fixed beside the columns.
-
-    Where z of a column is not yet written, its position is -1.
-    """
-    rows = [[net.place(0, j), net.place(1, j), net.place(2, j) if j < k else -1] for j in range(COLUMNS)]
-    return np.array(rows), np.stack([X, Y, Z], -1), list(net.fixed)
-
-
 class Sums:
     """Sums over columns of one head for one query."""
 
     def __init__(self, net: Net, query: Query, h: int):
         self.net, self.query, self.head = net, query, query.heads[h]
-        self.positions, self.tokens, fixed = places(net, query.k)
+        length, fixed = net.prompt + query.k, list(net.fixed)
         if query.k > COLUMNS:
-            fixed.append((net.prompt - 1 + query.k, query.token))
+            fixed.append((length - 1, query.token))
         self.fixed = tuple(np.array(fixed).T)
+        places = [
+            [net.place(n, j) if n < 2 or j < query.k else length for j in range(COLUMNS)] for n in range(3)
+        ]
+        self.terms_of = np.array(places)[..., None] * net.vocabulary + np.array([X, Y, Z])[:, None]
+        """Where a column's x, y and z are among terms [T + 1, V], by its state [3, J, S]; the last ones are 0."""
 
     def by_column(self, term_TV: Array) -> tuple[Array, Array]:
         """Return what each state of each column adds [J, S, ...], and what is fixed [...], of terms [T, V, ...]."""
-        padded = np.concatenate([term_TV, np.zeros_like(term_TV[:1])])
-        columns: Array = np.sum(
-            [padded[self.positions[:, None, i], self.tokens[None, :, i]] for i in range(3)], axis=0
-        )
-        return columns, term_TV[self.fixed].sum(0)
+        rows = flat(term_TV)
+        total: Array = rows.take(self.terms_of[0], axis=0)
+        for places in self.terms_of[1:]:
+            total += rows.take(places, axis=0)
+        return total, term_TV[self.fixed].sum(0)
 
     def terms(self) -> tuple[Array, Array]:
         """Return what each state of each column adds to N and D [J, S, R + 1], and what is fixed [R + 1]."""
@@ -156,8 +152,8 @@ class Sums:
             common = 1 + np.copysign(shared, costs)
             best, states = longest(costs * common, cases)
             best = np.where(np.isfinite(best), best + fixed, -np.inf)
-            below, fixed = self.by_column(weight)
-            total = (below * common)[columns, states, rows].sum(1) + fixed
+            below = flat(weight)[self.terms_of[:, columns, states], rows].sum(0)
+            total = (below * common[columns, states, rows]).sum(1) + weight[self.fixed].sum(0)
             error = ROUNDING * (size + np.abs(level)) * total
             if (np.abs(best) <= error)[np.isfinite(best)].all():
                 return np.where(
@@ -167,23 +163,27 @@ class Sums:
         raise RuntimeError("the extremes were not reached")
 
 
+def flat(term_TV: Array) -> Array:
+    """Return terms [(T + 1) V, ...] with zeros behind the last position."""
+    length, tokens, *rest = term_TV.shape
+    return np.concatenate([term_TV, np.zeros_like(term_TV[:1])]).reshape((length + 1) * tokens, *rest)
+
+
 def longest(costs: Array, cases: Cases) -> tuple[Array, Ints]:
     """Return for each case the largest sum of costs [J, S, N] over its inputs [N], and its states [N, J]."""
     n = len(cases)
     rows = np.arange(n)
     best = np.full((n, 2), -np.inf)
     best[:, 0] = 0.0
+    gain = np.where(cases.masks[cases.columns.T], costs.transpose(0, 2, 1), -np.inf)
+    states = np.stack([gain[..., block].argmax(2) + block.start for block in BLOCKS], -1)
+    gains = np.take_along_axis(gain, states, 2)
     picks = np.zeros((COLUMNS, n, 2), dtype=np.int64)
     for j in range(COLUMNS):
-        gain = np.where(cases.masks[cases.columns[:, j]], costs[j].T, -np.inf)
-        reached = np.empty((n, 4))
-        states = np.empty((n, 4), dtype=np.int64)
-        for b, block in enumerate(BLOCKS):
-            states[:, b] = gain[:, block].argmax(1) + block.start
-            reached[:, b] = gain[rows, states[:, b]] + best[:, b // 2]
+        reached = gains[j] + best.repeat(2, axis=1)
         stays = reached[:, :2] >= reached[:, 2:]
         best = np.where(stays, reached[:, :2], reached[:, 2:])
-        picks[j] = np.where(stays, states[:, :2], states[:, 2:])
+        picks[j] = np.where(stays, states[j, :, :2], states[j, :, 2:])
     carry = best.argmax(1)
     value = best[rows, carry]
     path = np.zeros((n, COLUMNS), dtype=np.int64)
