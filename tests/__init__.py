@@ -1,5 +1,15 @@
 """Tests. Helpers that assert are rewritten as tests are, so that a failure shows its values."""
 
+from pathlib import Path
+
 import pytest
 
+from trainer.files.installed import missing_for_compilation
+
 pytest.register_assert_rewrite("tests.commands", "tests.banks")
+
+ROOT = Path(__file__).parents[1]
+CERTIFICATES = ROOT / "lab/certificates"
+needs_compiler = pytest.mark.skipif(
+    bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"
+)

@@ -13,6 +13,7 @@ from mlflow.store.db import utils
 
 from search.store.home import Home
 from tests.commands import call
+from tests.homes import quickly
 from tests.in_process import without_ray
 from trainer.engine import native, torch_backend
 
@@ -65,6 +66,13 @@ def few_selection_problems():
     with pytest.MonkeyPatch.context() as patch:
         for module in (torch_backend, native):
             patch.setattr(module, "selection", lambda: whole(200))
+        yield
+
+
+@pytest.fixture
+def quick():
+    """Without pictures and decoded additions."""
+    with quickly():
         yield
 
 

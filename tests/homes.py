@@ -57,12 +57,6 @@ def quickly() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def quick():
-    with quickly():
-        yield
-
-
 def study_of(text=STUDY, **changes):
     study = parse_study(text, "test")
     known = study.model_dump(mode="json", by_alias=True) | changes

@@ -24,6 +24,7 @@ from search.store.record import is_final
 from search.store.results import ConfigurationResults
 from search.study.file import parse_study
 from search.study.resources import Resources
+from search.study.space import points
 from search.study.trial import Configuration, Trial
 from search.tracking.address import tracking_uri
 from search.tracking.artifacts import ArtifactCache
@@ -95,10 +96,11 @@ def trained(
 
 
 def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
-    """What a study's listed configurations must come to."""
+    """What a study's listed configurations must come to, or all points of its grid."""
     asked = parse_study(yaml.safe_dump(dict(study)), "expected")
     found: dict[Key, Facts] = {}
-    for spec, recipe in asked.listed:
+    grid = [asked.configuration(point) for point in points(asked.space)] if asked.space else []
+    for spec, recipe in grid or asked.listed:
         slots, stop, seeds = asked.resources.slots or 1, asked.stop, asked.first_seeds
         work = tuple((Configuration(spec, recipe), s) for s in seeds)
         spared = spared_of(asked, [c.key for c, _ in work[:1]], work)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests import ROOT
+
 PACKAGES = ("model", "trainer", "search")
 TOOLS = {"ray", "optuna", "mlflow", "click", "pandas"}
 OUTSIDE = {"lab", "tests", "benchmarks"}  # what imports the product, and is not imported by it

@@ -7,8 +7,9 @@ from model import preset
 from search.run import worker
 from search.study.provenance import lineage_of
 from tests.commands import call
-from tests.homes import quick, records_of  # noqa: F401
-from tests.reference import QUICK, rows_of, write_study
+from tests.homes import records_of
+from tests.reference import rows_of, write_study
+from tests.scenarios.studies import SHORT
 from tests.scenarios.test_start import RECIPE, pulled, trained
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
@@ -20,7 +21,7 @@ STAGES = [
     {"model": {"base": "57p", "ties": ["z_hi[0] = 0"]}, "recipe": {"ramp": 4}},
 ]
 NAMES = ["cascade.1-free", "cascade.2-frozen", "cascade.3"]
-STUDY = QUICK | {"name": "cascade", "recipe": RECIPE, "seeds": [1, 2, 3], "configurations": STAGES}
+STUDY = SHORT | {"name": "cascade", "seeds": [1, 2, 3], "configurations": STAGES}
 
 
 def run(here, study=STUDY, code=0, home="home", go_on="0"):

@@ -21,12 +21,12 @@ from model.export import export_source
 from model.families.low_rank.spec import SHARED
 from model.fold import fold
 from model.spec import FAMILIES
+from tests import needs_compiler
 from tests.specs import any_tokens, bases, reference, some_theta, some_tokens, specs, variants
 from tests.submissions import loaded
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.engine import native, operator
 from trainer.engine.native import EngineBackend
-from trainer.files.installed import missing_for_compilation
 from trainer.step import step
 
 VARIANTS = variants()
@@ -214,7 +214,6 @@ kernels_by_tier = pytest.mark.parametrize(
         for name, spec in KERNELS.items()
     ],
 )
-needs_compiler = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"{missing_for_compilation()}")
 
 
 def loss_gradient(spec, theta_SP, tokens_STB):

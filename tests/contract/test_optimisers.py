@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from model import preset
+from tests import needs_compiler
 from tests.banks import EVERY, SMALL, SPEC, finish, make, pair
 from trainer import Pair, Recipe, Seed
 from trainer.bank.bank import _empty
 from trainer.engine.native import EngineBackend
-from trainer.files.installed import missing_for_compilation
 from trainer.optimisers import OPTIMISERS, WRAPPERS, optimiser_of
 from trainer.optimisers.base import Optimiser
 from trainer.recipe import SWITCHES
@@ -117,7 +117,7 @@ def test_a_loss_falls(name):
     assert float(result.curve_EM[-1, 3]) < float(result.curve_EM[0, 3])
 
 
-@pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
+@needs_compiler
 @every_variant
 def test_the_engine_takes_the_steps_that_torchs_programs_take(name):
     """Before rounding has grown."""

@@ -26,6 +26,7 @@ from search.store.candidates import DatabaseCandidates, digest
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
+from tests import CERTIFICATES
 from tests.commands import call
 from tests.in_process import without_ray
 from tests.reference import QUICK, write_study
@@ -34,8 +35,6 @@ from trainer.bank.bank import Bank
 from trainer.curvature import hessian
 from trainer.engine import native, torch_backend
 
-ROOT = Path(__file__).parents[2]
-CERTIFICATES = ROOT / "lab/certificates"
 DATA = Path(__file__).with_name("data") / "descents.json"
 PARENTS = {"46p": 32, "12p": 7, "6p": 3}
 """Certificates, and the fewest numbers with which anything of theirs is right."""

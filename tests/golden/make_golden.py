@@ -22,12 +22,11 @@ from model.spec import FAMILIES
 from search.study.file import load_study
 from search.study.schema import Study
 from search.study.trial import Configuration
-from tests import homes
+from tests import ROOT, homes
 from tests.commands import call
 from trainer import MEASURES, Bank, Outcome, Pair, Recipe, Seed
 from trainer.retired import RETIRED
 
-ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).with_name("data")
 
 

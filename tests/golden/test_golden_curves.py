@@ -4,10 +4,10 @@ differ makes them anew.
 
 import pytest
 
+from tests import needs_compiler
 from tests.golden.make_golden import CASES, curve, stored
-from trainer.files.installed import missing_for_compilation
 
-pytestmark = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
+pytestmark = needs_compiler
 STORED = stored("curves")
 
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from tests import needs_compiler
 from tests.golden.descents import DATA, PARENTS, RECORDERS
-from trainer.files.installed import missing_for_compilation
 
 RECORDED = json.loads(DATA.read_text())
 pytestmark = [
-    pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler"),
+    needs_compiler,
     pytest.mark.usefixtures("here"),
 ]
 

@@ -1,11 +1,14 @@
 """Studies of seconds that the scenarios run, and how."""
 
 from tests.commands import call
-from tests.reference import QUICK, expected, write_study
+from tests.reference import QUICK, write_study
 
 RECIPE = {"steps": 16, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6, "hold": 4}
+BY_ENGINE = QUICK["resources"] | {"compiled": True}
+SHORT = QUICK | {"recipe": RECIPE | {"steps": 8}, "resources": BY_ENGINE}
+"""Four seeds in two trials."""
 SWEEP = QUICK | {"recipe": RECIPE, "seeds": {"first": 1, "count": 12}}
-SWEEP |= {"resources": QUICK["resources"] | {"slots": 2, "seeds_per_trial": 2}}
+SWEEP |= {"resources": BY_ENGINE | {"slots": 2, "seeds_per_trial": 2}}
 MIXED = SWEEP | {
     "configurations": [{"recipe": {"steps": 16}}, {"recipe": {"steps": 8}}],
     "seeds": {"first": 1, "count": 5},
@@ -27,16 +30,9 @@ GRID = SWEEP | {
     "seeds": [5],
     "space": {"recipe.lr": {"choice": [0.01, 0.02]}},
     "sampler": {"name": "grid"},
-    "resources": QUICK["resources"] | {"seeds_per_trial": 1},
+    "resources": BY_ENGINE | {"seeds_per_trial": 1},
     "faults": {"max_failures": 0},
 }
-
-
-def grid_expected():
-    """What the grid's two configurations come to."""
-    plain = {k: v for k, v in GRID.items() if k not in ("space", "sampler")}
-    one, other = (expected(plain | {"recipe": RECIPE | {"lr": lr}}) for lr in (0.01, 0.02))
-    return one | other
 
 
 def run(study, here, *options):

@@ -25,16 +25,15 @@ from search.tracking.artifacts import ArtifactCache
 from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect
+from tests import CERTIFICATES, needs_compiler
 from tests.commands import call, fails_with_one
-from tests.homes import quick, records_of  # noqa: F401
-from tests.reference import QUICK, recorded, rows_of, write_study
+from tests.homes import records_of
+from tests.reference import recorded, rows_of, write_study
+from tests.scenarios.studies import BY_ENGINE
 from trainer import Outcome
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.files.installed import missing_for_compilation
 
-CERTIFICATES = Path(__file__).parents[2] / "lab/certificates"
 START = CERTIFICATES / "46p"
-engine = pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler")
 
 # ---- a checkpoint
 
@@ -45,7 +44,7 @@ def only(rounds, count):
     return lambda self: (done for _, done in zip(range(count), rounds(self), strict=False))
 
 
-@engine
+@needs_compiler
 def test_a_descent_is_gone_on_with_and_read_by_every_command(here, monkeypatch):
     monkeypatch.setattr(local.LocalDescent, "rounds", only(local.LocalDescent.rounds, 1))
     first = call("compress", START, "-o", "small", *SHORT)
@@ -111,7 +110,7 @@ STUDY = {
     "compress": {"proposals": 4, "beam": 2, "rounds": 3, "reach": "values"},
     "recipe": {"steps": 6, "ramp": 3, "batch": 2, "eval_every": 3},
     "seeds": {"count": 2},
-    "resources": QUICK["resources"] | {"slots": 3, "seeds_per_trial": 6},
+    "resources": BY_ENGINE | {"slots": 3, "seeds_per_trial": 6},
 }
 NEEDED = 40
 """Numbers without which nothing is right, of the untrained bank."""
@@ -140,7 +139,7 @@ REAL = worker.Bank
 
 
 @pytest.fixture
-def untrained(few_selection_problems, no_ray, quick, here, monkeypatch):  # noqa: F811
+def untrained(few_selection_problems, no_ray, quick, here, monkeypatch):
     monkeypatch.setattr(worker, "Bank", UntrainedBank)
     monkeypatch.setattr(AcceptanceSet, "errors", lambda self, theta_P: 0)
     monkeypatch.setattr(AcceptanceSet, "size", 59_400)

@@ -15,10 +15,9 @@ from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.tracking.address import tracking_uri
 from search.tracking.tracking import SEED_TAG, STUDY_TAG, connect
-from tests.homes import drive, empty_home, forget_places, quick, records_of, study_of, thetas
+from tests.homes import drive, empty_home, forget_places, records_of, study_of, thetas
 from tests.leases import dead_owner
 
-__all__ = ["quick"]
 WRITING = ("create_experiment", "create_run", "log_batch", "log_artifacts", "log_artifact", "log_dict",
            "log_metric", "log_text", "set_tag", "set_experiment_tag", "set_terminated",
            "update_run")  # fmt: skip

@@ -9,18 +9,17 @@ import pytest
 from search.run import worker
 from search.store.record import is_final
 from search.tracking.tracking import KEY_TAG
-from tests.commands import call, fails_with_one
-from tests.reference import QUICK as SECONDS
+from tests.commands import fails_with_one
 from tests.reference import check_whole, client_of, expected, rows_of, write_study
+from tests.scenarios.studies import GRID, run
+from tests.scenarios.studies import SHORT as QUICK
 from trainer import Outcome
 from trainer.bank import bank
 from trainer.engine.build import GivenUp
 from trainer.engine.cuda.driver import gpus
 
-pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "here")
+pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
 
-RECIPE = {"steps": 8, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6}
-QUICK = SECONDS | {"recipe": RECIPE}
 SEARCH = QUICK | {
     "name": "searched",
     "seeds": {"first": 1, "count": 2},
@@ -28,18 +27,6 @@ SEARCH = QUICK | {
     "space": {"recipe.lr": {"float": [0.005, 0.05], "log": True}, "model.qk_dim": {"choice": [4, 5]}},
     "sampler": {"name": "tpe", "configurations": 3, "seed": 1},
 }
-GRID = QUICK | {
-    "name": "grid",
-    "seeds": [5],
-    "space": {"recipe.lr": {"choice": [0.01, 0.02]}},
-    "sampler": {"name": "grid"},
-    "resources": QUICK["resources"] | {"seeds_per_trial": 1},
-    "faults": {"max_failures": 0},
-}
-
-
-def run(study, here, *options):
-    return call("run", write_study(here, study), *options, "--home", "home")
 
 
 def test_a_search_records_a_run_a_configuration(here):
@@ -106,7 +93,7 @@ def test_a_trial_that_fails_is_started_again(unlucky, here, monkeypatch, caplog)
         raise GivenUp("g++ has not ended in 600 s")
 
     monkeypatch.setattr(bank, "EngineBackend", hang)
-    study = QUICK | {"faults": {"max_failures": 1}, "resources": QUICK["resources"] | {"compiled": True}}
+    study = QUICK | {"faults": {"max_failures": 1}}
     assert run(study, here).exit_code == 0
     said = [
         r.name for r in caplog.records if "g++ has not ended in 600 s: training without" in r.getMessage()
@@ -130,9 +117,7 @@ def test_a_trial_that_goes_on_failing_is_recorded_with_its_reason(unlucky, here)
 def test_a_search_whose_trial_fails_is_left_to_be_continued(unlucky, here):
     assert run(GRID, here).exit_code == 1
     assert run(GRID, here).exit_code == 0
-    plain = {k: v for k, v in GRID.items() if k not in ("space", "sampler")}
-    one, other = (expected(plain | {"recipe": RECIPE | {"lr": lr}}) for lr in (0.01, 0.02))
-    check_whole(here / "home", GRID, here, one | other)
+    check_whole(here / "home", GRID, here, expected(GRID))
 
 
 # ---- refused

@@ -1,10 +1,8 @@
 """`explain`'s page in a real browser: its nets are Python's, and what one does there shows."""
 
 import dataclasses
-import json
 import random
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +12,7 @@ from model.proof.prover import prove
 from model.tied import Tied
 from search.explain.net import program
 from search.explain.page import HERE, page
+from tests.banks import ADDER_P
 from tests.browser import chromium
 from tests.commands import call
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -22,9 +21,6 @@ PAIRS = [
     (a, b) for r in [random.Random(7)] for a, b in [[r.randrange(10**10) for _ in "ab"] for _ in range(200)]
 ]
 EXAMPLE = 4728391056, 1593846278
-TRAINED_P = torch.tensor(
-    json.loads((Path(__file__).parents[1] / "data" / "57p-seed777.json").read_text())["theta"]
-)
 TIED = Tied(base=preset("57p"), ties=(1, *(1 if n == 7 else n for n in range(2, 56)), -3, 0))
 SPECS = (
     {name: preset(name) for name in ("57p", "74p", "133p", "170p", "226p", "456p", "512p")}
@@ -101,8 +97,8 @@ def test_the_nets_are_pythons(browser, tmp_path):
 
 def test_bands_are_the_provers(opened):
     """On the axis of what attention writes, inputs of each sum lie where the proof's rows say."""
-    browser = opened(adder=(preset("57p"), TRAINED_P))
-    rows = prove(preset("57p"), TRAINED_P).rows
+    browser = opened(adder=(preset("57p"), ADDER_P))
+    rows = prove(preset("57p"), ADDER_P).rows
     assert len(rows) > 1_500
     bands = browser.execute_script(
         "return arguments[0].map(([k, token, sum]) => NETS[0].run.bands(k, token)[sum])",
@@ -113,12 +109,12 @@ def test_bands_are_the_provers(opened):
 
 
 def test_a_sum_digit_by_digit(opened):
-    browser = opened(adder=(preset("57p"), TRAINED_P))
+    browser = opened(adder=(preset("57p"), ADDER_P))
     assert element(browser, "#answer").text == str(sum(EXAMPLE))
     shares = browser.execute_script(
         "go(3); return [...document.querySelectorAll('#stage td[data-t]')].map(c => [+c.dataset.t, +c.dataset.share])"
     )
-    wide = preset("57p").expand(TRAINED_P.double()[None])
+    wide = preset("57p").expand(ADDER_P.double()[None])
     row = wide["attention"][0, 0, 3, : 22 + 3]
     torch.testing.assert_close(
         torch.tensor([share for _, share in sorted(shares)], dtype=torch.float64),
@@ -128,7 +124,7 @@ def test_a_sum_digit_by_digit(opened):
     )
     element(browser, "#worst button").click()
     pair = [int(element(browser, f"#{n}").get_attribute("value")) for n in "ab"]
-    proof = prove(preset("57p"), TRAINED_P)
+    proof = prove(preset("57p"), ADDER_P)
     assert pair == list(proof.pair) and element(browser, "#stage h2").text.startswith(f"Digit {proof.digit}")
     assert float(element(browser, ".margin").text) == pytest.approx(proof.margin, rel=0.01)
     browser.execute_script("at('b').value = '12a'; ask()")
@@ -140,7 +136,7 @@ def test_sliders_break_the_answer_and_reset_mends_it(opened):
 
     ties = (*TIED.ties[:3], 3, *range(4, 57))  # two numbers as one, which the adder does not survive
     tied = dataclasses.replace(TIED, ties=ties)
-    browser = opened(adder=(preset("57p"), TRAINED_P), tied=(tied, TRAINED_P[: tied.params].clone()))
+    browser = opened(adder=(preset("57p"), ADDER_P), tied=(tied, ADDER_P[: tied.params].clone()))
     zones = "return document.querySelector('#stage .axis').innerHTML"
     before = browser.execute_script(zones)
     slider = element(browser, "[data-entry='arc[2]'] input")
@@ -161,7 +157,7 @@ def test_sliders_break_the_answer_and_reset_mends_it(opened):
 def test_the_keyboard_alone_reaches_all(opened):
     from selenium.webdriver import ActionChains, Keys
 
-    browser = opened(adder=(preset("57p"), TRAINED_P))
+    browser = opened(adder=(preset("57p"), ADDER_P))
     press = lambda *keys: ActionChains(browser).send_keys(*keys).perform()  # noqa: E731
     press(Keys.ARROW_LEFT, Keys.ARROW_LEFT, Keys.ARROW_RIGHT)
     assert element(browser, "#stage h2").text.startswith("Digit 1")
@@ -181,7 +177,7 @@ def test_the_keyboard_alone_reaches_all(opened):
 
 
 def test_the_page_needs_nothing_from_elsewhere(tmp_path):
-    Checkpoint(preset("57p"), TRAINED_P).save(tmp_path / "<b>")
+    Checkpoint(preset("57p"), ADDER_P).save(tmp_path / "<b>")
     assert call("explain", tmp_path / "<b>", "-o", tmp_path / "page.html").exit_code == 0
     source = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert not re.search(r"https?:|@import|url\(|\bfetch\(|XMLHttpRequest|\bimport\b", source)

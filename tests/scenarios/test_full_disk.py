@@ -12,10 +12,9 @@ from search.store import database
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.tracking import outbox
-from tests.homes import drive, empty_home, forget_places, quick, records_of, study_of, thetas
+from tests.homes import drive, empty_home, forget_places, records_of, study_of, thetas
 from tests.scenarios.test_cut_off import facts
 
-__all__ = ["quick"]
 GROKKED = (2,)
 STUDY = study_of(resources={"seeds_per_trial": 2}, seeds={"first": 1, "count": 4})
 

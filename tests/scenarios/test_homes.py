@@ -24,7 +24,6 @@ from tests.homes import (
     Recorder,
     empty_home,
     forget_places,
-    quick,
     quickly,
     recorded,
     records_of,
@@ -33,7 +32,6 @@ from tests.homes import (
 )
 from trainer import Outcome, Recipe
 
-__all__ = ["quick"]
 pytestmark = pytest.mark.usefixtures("here", "quick")
 TOGGLED = {"toggle": ["tie_vo", "shared_norm"], "confirm": {"seeds": [91, 92]}}
 GIVEN_UP = {"outcome": Outcome.GIVEN_UP, "steps": 2_000, "hopeless_step": 2_000}

@@ -12,9 +12,8 @@ from search.run.driver import Driver
 from search.store.record import is_final
 from search.store.results import read_parts
 from tests.commands import call
-from tests.homes import quick  # noqa: F401
 from tests.reference import check_whole, expected, rows_of
-from tests.scenarios.studies import GRID, MIXED, SCREENED, UNTIL, grid_expected, run
+from tests.scenarios.studies import GRID, MIXED, SCREENED, UNTIL, run
 from trainer import Outcome
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here", "nobody_spared")
@@ -52,7 +51,7 @@ def test_a_study_ends_the_same_wherever_its_driver_did(study, error, at, here, m
     reached = {r["init_seed"]: r["steps"] for r in rows_of(here / "home", study["name"]) if not is_final(r)}
     assert reached, "there was something to interrupt"
     assert run(study, here).exit_code == 0
-    check_whole(here / "home", study, here, grid_expected() if study is GRID else expected(study))
+    check_whole(here / "home", study, here, expected(study))
 
 
 @pytest.mark.usefixtures("groks")

@@ -12,7 +12,6 @@ from search.run import driver, worker
 from search.store.home import Home
 from search.tracking.tracker import Tracker
 from tests import homes
-from tests.homes import quick  # noqa: F401
 from tests.reference import environment
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from search.analysis.publish import log_evidence
 from search.tracking.models import digest_of
+from tests import CERTIFICATES
 from tests.commands import call
-from tests.homes import Recorder, empty_home, quick, quickly, study_of
+from tests.homes import Recorder, empty_home, quickly, study_of
 from trainer.checkpoints.checkpoint import Checkpoint
 
-__all__ = ["quick"]
 pytestmark = pytest.mark.usefixtures("here", "quick")
 PREDICT = """
 import sys, warnings
@@ -81,8 +81,7 @@ def test_a_checkpoint_is_registered_by_a_command_once(modelled):
 
 
 def test_a_registered_checkpoint_is_proved_if_its_folder_says_so(modelled, tmp_path):
-    certificate = Path(__file__).parents[2] / "lab/certificates/7p"
-    shutil.copytree(certificate, tmp_path / "7p")
+    shutil.copytree(CERTIFICATES / "7p", tmp_path / "7p")
     assert call("register", tmp_path / "7p", "--name", "proved", "--home", "elsewhere").exit_code == 0
     client = connect_to("elsewhere")
     assert client.get_registered_model("proved").aliases.keys() == {"smallest", "smallest-proved"}

@@ -28,7 +28,6 @@ from tests.homes import (
     empty_home,
     forget_places,
     leave_parts,
-    quick,
     quickly,
     records_of,
     study_of,
@@ -39,7 +38,6 @@ from tests.leases import dead_owner
 from tests.scenarios.test_cut_off import facts
 from trainer import Outcome
 
-__all__ = ["quick"]
 GROKKED = (2,)
 STUDY = study_of(resources={"seeds_per_trial": 2}, seeds={"first": 1, "count": 3})
 

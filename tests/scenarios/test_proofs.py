@@ -7,12 +7,13 @@ import pytest
 
 from model.proof.file import proof_beside
 from search.store.home import Home
+from tests import CERTIFICATES
 from tests.commands import call
 from tests.homes import Recorder, empty_home, quickly, records_of, study_of
 from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
-RIGHT = Checkpoint.load(Path(__file__).parents[2] / "lab/certificates/earlier/57p")
+RIGHT = Checkpoint.load(CERTIFICATES / "earlier/57p")
 
 
 @pytest.fixture(scope="module")

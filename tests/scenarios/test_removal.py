@@ -22,7 +22,6 @@ from tests.homes import (
     empty_home,
     forget_places,
     frames,
-    quick,
     recorded,
     records_of,
     snapshot,
@@ -34,7 +33,6 @@ from tests.homes import (
 from tests.leases import dead_owner
 from tests.services import mlflow_server
 
-__all__ = ["quick"]
 pytestmark = pytest.mark.usefixtures("here", "quick")
 
 

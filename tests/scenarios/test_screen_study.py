@@ -3,7 +3,6 @@
 import pytest
 
 from tests.commands import call
-from tests.homes import quick  # noqa: F401
 from tests.reference import check_whole, client_of, expected, rows_of
 from tests.scenarios.studies import SCREENED, run
 from tests.scenarios.test_interrupted import interrupt

@@ -15,20 +15,22 @@ from search.errors import UserError
 from search.study.file import parse_study
 from search.study.provenance import lineage_of
 from search.tracking.tracking import ANCESTOR_TAGS, KEY_TAG, PARENT_TAG, TIED_TAG
+from tests import CERTIFICATES
+from tests.banks import finish
 from tests.commands import call
 from tests.commands import says as alike
-from tests.homes import forget_places, quick, quickly, records_of  # noqa: F401
+from tests.homes import forget_places, quickly, records_of
 from tests.in_process import without_ray
-from tests.reference import QUICK, client_of, rows_of, write_study
+from tests.reference import client_of, rows_of, write_study
+from tests.scenarios.studies import SHORT
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
 
-CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
-RECIPE = {"steps": 8, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6, "hold": 4}
-PARENT = QUICK | {"name": "parent", "recipe": RECIPE, "seeds": [1, 2, 3]}
-CHILD = QUICK | {"name": "child", "recipe": RECIPE, "seeds": [7, 8]}
+RECIPE = SHORT["recipe"]
+PARENT = SHORT | {"name": "parent", "seeds": [1, 2, 3]}
+CHILD = SHORT | {"name": "child", "seeds": [7, 8]}
 TIES = ["form[0,2] = 0", "norm[0,1] = norm[0,0]"]
 TIED = {"model": {"base": "46p", "ties": TIES}, "recipe": RECIPE | {"ramp": 4}}
 
@@ -72,10 +74,7 @@ def pulled(study, seed, target="pulled", **options):
 
 def trained(spec, recipe, seed, start, ties=None):
     pair = Pair(Recipe(**recipe), Seed.of(seed), start, ties)
-    bank = Bank(spec, [pair], slots=1, compiled=False, futility=None)
-    while bank.advance():
-        pass
-    return bank.result(0)
+    return finish(Bank(spec, [pair], futility=None)).result(0)
 
 
 def parents_theta(seed):

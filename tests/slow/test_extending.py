@@ -6,19 +6,19 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from benchmarks.startup import record
 from search.store.home import Home
+from tests import ROOT
 
-ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"```(?:python|toml)\n# (\S+?)(, at its end)?\n(.*?)```", re.DOTALL)
 SCRIPT = """
 import json
 from model import make_spec, preset
 from search.study.file import parse_study
+from tests import ROOT
 from trainer import MEASURES, Bank, Pair, Recipe, Seed
 
 def loss(spec, optimiser, lr, steps, compiled):

@@ -7,22 +7,20 @@ import os
 import random
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
 from search.store.candidates import DatabaseCandidates
 from search.store.record import is_final
+from tests import CERTIFICATES, needs_compiler
 from tests.commands import adder_search, running
 from tests.homes import records_of
 from tests.reference import QUICK, recorded, rows_of, write_study
-from trainer.files.installed import missing_for_compilation
 
 pytestmark = [
     pytest.mark.faults,
-    pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler"),
+    needs_compiler,
 ]
-CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 STUDY = {
     "name": "descents",
     "start": {"checkpoint": str(CERTIFICATES / "46p")},

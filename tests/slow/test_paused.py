@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.commands import adder_search, running
 from tests.reference import QUICK, check_whole, expected, wait_for_progress, write_study
 
@@ -24,7 +25,6 @@ IN_PROCESS = {"program": (sys.executable, "-m", "tests.in_process")}
 """Driver, worker and outbox in one process: all of it is paused."""
 TAKEN = "error: study paused: another driver took the study over, while this one was paused; it has written nothing"
 INSTANTS, SEED = 10, 30
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.commands import COMMAND, adder_search, running
 from tests.reference import QUICK, check_whole, expected, wait_for_progress, write_study
 
 pytestmark = pytest.mark.faults
-ROOT = Path(__file__).parents[2]
 LONG = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100_000}}
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 ALONE = ("unshare", "--pid", "--fork", "--mount-proc")

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from model import PRESETS
+from tests import ROOT
 from trainer.files.installed import missing_for_compilation
 
-ROOT = Path(__file__).parents[2]
 KINDS = 3  # of x86-64
 LARGEST = 15 << 20  # bytes
 COMPILER = re.compile(r"(g\+\+|gcc|cc|c\+\+|clang)(-[0-9.]+)?$")

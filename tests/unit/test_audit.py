@@ -6,11 +6,11 @@ import json
 import runpy
 import zipfile
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
+
 TOOL = runpy.run_path(str(ROOT / "requirements/audit.py"))
 TODAY = datetime(2026, 11, 22, tzinfo=UTC)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from model import PRESETS
+from tests import needs_compiler
 from tests.crashes import Disk, failing
 from tests.processes import wait_until
 from trainer import Recipe
@@ -16,10 +17,6 @@ from trainer.engine import build, native
 from trainer.engine.build import BuildError, job_of, library, missing_to_build
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import missing_for_compilation
-
-needs_compiler = pytest.mark.skipif(
-    bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"
-)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import torch
 from model import PRESETS, verify
 from search.cli.options import save_checkpoint
 from search.errors import UserError
+from tests.banks import ADDER_P
 from tests.commands import call, fails_with_one, says
 from tests.homes import quickly, recorded, records_of
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
@@ -87,11 +88,7 @@ def test_a_pulled_checkpoint_replaces_nothing_else(checkpoint: Path) -> None:
     assert torch.equal(Checkpoint.load(Path("a/b")).theta_P, loaded.theta_P)
 
 
-# ---- a trained adder: seed 777 of the published 57p recipe as our trainer left it
-
-ADDER_P = torch.tensor(
-    json.loads((Path(__file__).parents[1] / "data" / "57p-seed777.json").read_text())["theta"]
-)
+# ---- a trained adder
 
 
 def test_a_trained_adder_is_verified() -> None:

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import configparser
 import re
-from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
+
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
 WORKERS = ["ray-worker", "ray-worker-gpu"]

@@ -12,6 +12,7 @@ import torch
 
 from model import PRESETS, preset
 from model.tied import Tied, constrained
+from tests import needs_compiler
 from tests.banks import SPEC
 from tests.contract.test_optimisers import VARIANTS
 from tests.ptx import PtxMachine
@@ -25,10 +26,9 @@ from trainer.engine.cuda.driver import CudaError
 from trainer.engine.cuda.emulator import Emulator
 from trainer.engine.cuda.schedule import schedule
 from trainer.engine.native import EngineBackend
-from trainer.files.installed import missing_for_compilation
 
 pytestmark = [
-    pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"),
+    needs_compiler,
     pytest.mark.usefixtures("few_selection_problems"),
 ]
 PARTLY_EMPTY = 40  # problems: two blocks and a half

@@ -6,15 +6,15 @@ import threading
 
 import pytest
 
+from tests import needs_compiler
 from tests.banks import SPEC, assert_all_same, finish, pair, results
 from tests.standin import standin_folder
 from trainer import Bank
 from trainer.engine.cuda import check, driver, guard, nvrtc
 from trainer.engine.cuda.guard import CheckedBackend
-from trainer.files.installed import missing_for_compilation
 
 pytestmark = [
-    pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"),
+    needs_compiler,
     pytest.mark.usefixtures("few_selection_problems"),
 ]
 

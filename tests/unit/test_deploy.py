@@ -11,9 +11,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from tests import ROOT
 from tests.processes import wait_until
 
-ROOT = Path(__file__).parents[2]
 KUBERAY, SBATCH = ROOT / "deploy" / "kuberay", ROOT / "deploy" / "slurm" / "adder-search.sbatch"
 KUBERNETES = "1.30"
 # The fields of ray.io/v1 that are used, with their types, as the API reference of KubeRay 1.6.2 has them

@@ -18,11 +18,10 @@ from tests.commands import call, fails_with_one
 from tests.crashes import Disk
 from tests.homes import quickly
 from tests.object_server import object_server
-from tests.reference import QUICK as SECONDS
-from tests.reference import check_whole, client_of, expected, rows_of, write_study
+from tests.reference import check_whole, client_of, expected, rows_of
+from tests.scenarios.studies import SHORT as QUICK
+from tests.scenarios.studies import run
 
-RECIPE = {"steps": 8, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6}
-QUICK = SECONDS | {"recipe": RECIPE}
 KINDS = ("s3", "file")
 
 
@@ -245,10 +244,6 @@ def apart(bucket, no_ray, here, few_selection_problems, monkeypatch):
     monkeypatch.setattr(worker, "run_trial", run_trial)
     with quickly():
         yield folders
-
-
-def run(study, here, *options):
-    return call("run", write_study(here, study), *options, "--home", "home")
 
 
 @pytest.mark.full

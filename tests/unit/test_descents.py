@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from math import exp, log
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -23,15 +22,13 @@ from search.compress.proposers import Rules
 from search.errors import UserError
 from search.store.candidates import DatabaseCandidates, digest, lineage_of
 from search.study.trial import Configuration
+from tests import CERTIFICATES, needs_compiler
 from tests.homes import records_of
 from trainer import Outcome, Recipe, Result
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.files.installed import missing_for_compilation
 
-CERTIFICATES = Path(__file__).parents[2] / "lab/certificates"
 BASE = preset("46p")
 ONES, TWOS = torch.ones(46), torch.full((46,), 2.0)
-engine = pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler")
 
 
 def neighbours(rules, parent, count, batch_size, tried, draw):
@@ -272,7 +269,7 @@ def test_of_many_candidates_the_best_after_a_preview_are_trained(untrained, tmp_
 # ---- by curvature
 
 
-@engine
+@needs_compiler
 def test_curvature_finishes_a_set_from_where_training_left_it():
     """15p's numbers, each off by about a hundredth: a tenth of the sums is wrong, and then none."""
     loaded = Checkpoint.load(CERTIFICATES / "15p")

@@ -4,7 +4,6 @@ whose budget is spent nearly right.
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +14,7 @@ from model.decode import add
 from model.proof.prover import worst_pairs
 from model.tied import constrained, project, tie
 from search.study.provenance import lineage_of
+from tests import CERTIFICATES
 from tests.banks import finish as advanced
 from tests.commands import call, fails_with_one
 from trainer import Bank, Outcome, Pair, Recipe, Seed
@@ -27,7 +27,6 @@ from trainer.finishing import margin
 from trainer.finishing.finish import METHODS, finish
 from trainer.step import step
 
-CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 PARENT = Checkpoint.load(CERTIFICATES / "earlier" / "57p")
 SPEC = preset("57p")
 SLOW = ("targeted", "lbfgs", "cma_es")

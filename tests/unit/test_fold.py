@@ -9,6 +9,7 @@ from model import preset
 from model.export import tricks
 from model.families.split_subspace import folds
 from model.fold import fold
+from tests import CERTIFICATES
 from tests.commands import call
 from tests.specs import some_theta
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -38,8 +39,6 @@ def test_what_cannot_be_divided_by_stays(first):
 
 
 # The command
-
-CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 
 
 def test_a_trained_54_becomes_46(here):

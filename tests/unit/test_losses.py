@@ -12,13 +12,13 @@ from torch.nn import functional
 from model import preset
 from search.study.file import parse_study
 from search.study.trial import Configuration
+from tests import needs_compiler
 from tests.banks import SPEC
 from tests.specs import any_wide, some_theta, some_tokens
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.checkpoints.teachers import read_teacher
 from trainer.engine import native
-from trainer.files.installed import missing_for_compilation
 from trainer.recipe.teacher import Teacher, teacher_of
 from trainer.step import step
 from trainer.step.objective import Objective, operands_of
@@ -26,9 +26,6 @@ from trainer.step.schedule import hyper_of
 
 PROBLEMS = 40  # two blocks and a half: the last has empty lanes
 ALL = {"label_smoothing": 0.1, "focal_gamma": 1.5, "chain_beta": 2.0, "hardest": 0.4}
-needs_compiler = pytest.mark.skipif(
-    bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"
-)
 
 
 def of_answers(logits_V, target_SAB, smoothing=0.0, gamma=0.0):

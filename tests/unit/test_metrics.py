@@ -4,20 +4,19 @@ import json
 import re
 import urllib.request
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from search.run.metrics import COUNTER, MEASURES, STUDY
 from search.store.record import is_final
-from tests import homes
+from tests import ROOT, homes
 from tests.commands import running
-from tests.homes import quick, records_of  # noqa: F401
+from tests.homes import records_of
 from tests.processes import wait_until
 from tests.reference import QUICK, write_study
 from tests.services import need_services, ray_cluster
 
-DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "adder-search.json"
+DASHBOARD = ROOT / "deploy/grafana" / "adder-search.json"
 EXPORTED = {its.exported(name): its for name, its in MEASURES.items()}
 SELECTED = re.compile(r"(ray_[a-z_]+)\{([^}]*)\}")
 LABEL = re.compile(r'(\w+)=~?"')

@@ -15,7 +15,7 @@ from search.store import database
 from search.store.database import Database
 from search.store.home import Home
 from search.study.trial import Configuration
-from tests.homes import drive, quick, records_of, study_of, trial_of  # noqa: F401
+from tests.homes import drive, records_of, study_of, trial_of
 from tests.processes import LOOPBACK
 from tests.services import postgres
 from trainer import Outcome

@@ -8,19 +8,18 @@ import os
 import subprocess
 import sys
 from configparser import ConfigParser
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from model import preset
+from tests import ROOT, needs_compiler
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.engine import native, tape_cache
 from trainer.engine.native import EngineBackend
-from trainer.files.installed import missing_for_compilation
 
-pytestmark = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
+pytestmark = needs_compiler
 
 
 def small(spec, seeds):
@@ -208,11 +207,11 @@ def test_tapes_are_recorded_once(monkeypatch, tmp_path):
 
 def test_every_source_and_record_goes_into_a_wheel():
     """Without them an installed package would have no engine, and no table."""
-    root, config = Path(__file__).parents[2], ConfigParser()
-    config.read(root / "setup.cfg")
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
     data = {name: text.split(", ") for name, text in config["options.package_data"].items()}
     tops, suffixes = ("model", "trainer", "studies"), (".cpp", ".h", ".parquet")
-    for source in [s for top in tops for s in (root / top).rglob("*") if s.suffix in suffixes]:
+    for source in [s for top in tops for s in (ROOT / top).rglob("*") if s.suffix in suffixes]:
         package = next(p for p in source.parents if (p / "__init__.py").exists())
-        patterns = data["*"] + data.get(".".join(package.relative_to(root).parts), [])
+        patterns = data["*"] + data.get(".".join(package.relative_to(ROOT).parts), [])
         assert any(source.relative_to(package).match(p) for p in patterns), source

@@ -1,7 +1,6 @@
 """Probes: what they read of θ, against the definition by hand, on certificates and on fresh seeds."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,9 +9,9 @@ from model import preset
 from model.families.split_subspace.forward import _NO_SCALARS, _attention_block, expand, ffn_inputs
 from model.families.split_subspace.probes import _columns
 from model.ops import scalars
+from tests import CERTIFICATES
 from trainer.checkpoints.checkpoint import Checkpoint
 
-CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 ONE_CHANNEL = ["100p", "90p", "75p", "74p", "67p", "57p", "54p", "46p"]
 """Those of which only one hidden unit switches."""
 

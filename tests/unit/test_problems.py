@@ -2,28 +2,22 @@
 sequences and the selection problems; operands swapped, and a seed's own errors again.
 """
 
-import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
 
 from model import add, adderboard
-from tests.banks import SPEC
+from tests import needs_compiler
+from tests.banks import ADDER_P, SPEC
 from trainer.data import problems
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS, POOL, BatchParts, pool_seed
 from trainer.engine import native
 from trainer.engine.native import EngineBackend, Lesson
 from trainer.engine.torch_backend import TorchBackend
-from trainer.files.installed import missing_for_compilation
 from trainer.recipe import Recipe
 from trainer.step import schedule, step
 from trainer.step.schedule import hyper_of
-
-needs_compiler = pytest.mark.skipif(
-    bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"
-)
 
 # Streams
 
@@ -226,10 +220,8 @@ def test_the_engine_asks_what_torch_asks():
 
 def some_thetas():
     """Of a seed that has grokked, as it is and moved: nothing wrong, something and much."""
-    kept = json.loads((Path(__file__).parents[1] / "data/57p-seed777.json").read_text())
-    theta = torch.tensor(kept["theta"])
     noise = torch.randn(SPEC.params, generator=torch.Generator().manual_seed(1))
-    return torch.stack([theta, theta * (1 + 0.01 * noise), theta * (1 + 0.03 * noise)])
+    return torch.stack([ADDER_P * (1 + x * noise) for x in (0, 0.01, 0.03)])
 
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])

@@ -1,7 +1,5 @@
 """What a descent proposes: saliency, the quadratic model in all entries, structures, ties that are loosened."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -11,6 +9,7 @@ from search.compress.proposals import SaliencyProposer
 from search.compress.proposers import Parent, Rules, propose
 from search.store.candidates import digest
 from search.study.compress import KINDS
+from tests import CERTIFICATES
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.curvature.hessian import (
     LossExpansion,
@@ -24,7 +23,6 @@ from trainer.curvature.hessian import (
 from trainer.curvature.quadratic import Quadratic, quadratic
 from trainer.step import step
 
-CERTIFICATES = Path(__file__).parents[2] / "lab/certificates"
 BASE = preset("46p")
 TIES = constrained(
     BASE, ["form[0,0] = form[1,1]", "arc[0] = arc[2]", "fc1[0,3] = 0", "head[0,1] = -norm[0,1]"]

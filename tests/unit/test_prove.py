@@ -5,7 +5,6 @@ import json
 import shutil
 from importlib.metadata import PackageNotFoundError
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,11 +22,10 @@ from model.proof.net import view
 from model.proof.program import Program
 from model.proof.prover import COUNTEREXAMPLE, PROVED, UNDECIDED, Prover, QueryProver, prove
 from model.proof.rounding import ANY, HERE, U
+from tests import CERTIFICATES
 from tests.commands import call, fails_with_one
 from tests.outside import hyra
 from trainer.checkpoints.checkpoint import Checkpoint
-
-CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 
 
 def certificate(name):

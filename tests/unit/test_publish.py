@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,11 +10,11 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from tests import CERTIFICATES
 from tests.commands import call, fails_with_one
 from tests.homes import quickly, recorded
 from trainer.checkpoints.checkpoint import Checkpoint
 
-CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 PAIRS = [(0, 0), (9_999_999_999, 1), (1_234_567_890, 9_876_543_210), (5_000_000_000, 5_000_000_000)]
 ALONE = """
 import json, sys

@@ -1,19 +1,16 @@
 """Pairs with ties: θ moves into them over a ramp and ends on them."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from model import preset
 from model.tied import constrained, projector
+from tests import CERTIFICATES
 from tests.banks import finish
-from tests.homes import quick  # noqa: F401
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
-CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 WIDE, SPEC = preset("54p"), preset("46p")
 SETS = (["form[0,2] = 0"], ["norm[0,1] = -norm[0,0]", "fc1[1,4] = fc1[0,0]"], [])
 SMALL = {"steps": 40, "eval_every": 20, "batch": 16, "warmup": 5, "ramp": 20, "curriculum": (), "hold": 0}

@@ -15,6 +15,7 @@ from search.run.worker import environment_of
 from search.study.resources import Resources
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
+from tests import CERTIFICATES
 from tests.banks import SMALL, SPEC, finish, make
 from tests.commands import call, fails_with_one, says
 from trainer import Bank, Pair, Recipe, Seed
@@ -22,7 +23,6 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files.installed import missing_for_compilation
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "here")
-CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 SLOTS, EAGER = 3, Resources(cpu=1, compiled=False)
 # Too high a learning rate: no seed's last θ is its best.
 RECIPE = Recipe(**{**SMALL, "steps": 24, "eval_every": 4, "warmup": 0, "lr": 0.2})

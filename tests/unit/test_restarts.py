@@ -2,19 +2,17 @@
 that do not turn over become the opposite of one that does.
 """
 
-from pathlib import Path
-
 import torch
 
 from model import preset
 from model.families.split_subspace.probes import opposed, turns
 from model.tied import Tied, constrained, free, project, tie
+from tests import CERTIFICATES
 from tests.banks import EVERY, SPEC, finish, make, pair
 from trainer import Outcome, Pair, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.recipe.restarts import is_recycling_due, restart_seed
 
-CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 ON = {
     "recycle_every": EVERY, "recycle_from": EVERY, "recycle_until": 2 * EVERY,
     "recycle_unless": [["switches", 0.95]], "steps": 4 * EVERY,

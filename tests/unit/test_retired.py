@@ -1,15 +1,14 @@
 """What went away is ignored at its off value in records of before, and named with its commit at any other."""
 
-from pathlib import Path
-
 import pytest
 import sqlalchemy as sa
 
 from search.run.rerun import read_request
 from search.store.database import CONFIGURATIONS
 from search.study.trial import Configuration
+from tests import CERTIFICATES
 from tests.commands import call, fails_with_one
-from tests.homes import Recorder, empty_home, quick, records_of, study_of  # noqa: F401
+from tests.homes import Recorder, empty_home, records_of, study_of
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.retired import MEASURED, RETIRED, Retired, without_retired
@@ -17,7 +16,6 @@ from trainer.retired import MEASURED, RETIRED, Retired, without_retired
 OFF = {name: off for name, (off, _) in RETIRED.items()}
 OTHER = {name: off + 1 if type(off) in (int, float) else "odd" for name, off in OFF.items()}
 LINE = r"^recipe\.{} = {}: removed; commit {} has it$"
-CERTIFICATES = sorted((Path(__file__).parents[2] / "lab" / "certificates").glob("*/checkpoint.json"))
 
 
 @pytest.mark.parametrize("name", RETIRED)
@@ -32,7 +30,9 @@ def test_an_optimiser_that_went_away_is_one_line_with_the_commit(name):
         Recipe(optimiser=name)
 
 
-@pytest.mark.parametrize("file", CERTIFICATES, ids=lambda file: file.parent.name)
+@pytest.mark.parametrize(
+    "file", sorted(CERTIFICATES.glob("*/checkpoint.json")), ids=lambda file: file.parent.name
+)
 def test_every_certificate_of_before_loads(file):
     """With the recipe of the training that it has, if it has one."""
     checkpoint = Checkpoint.load(file.parent)

@@ -4,13 +4,9 @@ import ctypes
 
 import pytest
 
+from tests import needs_compiler
 from trainer.engine import native, structures
 from trainer.engine.structures import Lesson, Struct
-from trainer.files.installed import missing_for_compilation
-
-needs_compiler = pytest.mark.skipif(
-    bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"
-)
 
 
 def other(name, fields):

@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from pathlib import Path
 
 import pytest
 import torch
@@ -24,6 +23,7 @@ from model.tied import (
 from search.study.resources import Resources
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
+from tests import CERTIFICATES
 from tests.commands import call, fails_with_one
 from tests.specs import some_theta, some_tokens
 from tests.submissions import constant, loaded
@@ -31,7 +31,6 @@ from trainer import Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.step import step
 
-CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 WORDS = ["form[0,2] = 0", "form[1,0] = -form[0,1]", "norm[0,1] = norm[0,0]", "fc1[0,3] = -equals[1]"]
 BASES = {
     "46p": WORDS,
