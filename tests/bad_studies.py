@@ -2,6 +2,7 @@
 
 BEGIN = "name: x\nmodel: 57p\n"
 GOOD = BEGIN + "seeds: [1]\n"
+LISTED = GOOD + "configurations: [{}, {model: 57p}]\n"
 SCALES = "name: x\nseeds: {first: 1, count: 4}\n"
 RECYCLING = "{recycle_every: 1000, recycle_until: 20000, recycle_unless: [[switches, 0.9]]}"
 RECYCLED = (
@@ -123,6 +124,12 @@ FILES = {
         "allocation.most: crossed seeds have no next ones",
     BEGIN + "seeds: [1, 101]\nconfirm: {seeds: {first: 100, count: 8}}":
         "confirm.seeds: seed 101 is one of the study's own",
+    # A list of configurations
+    LISTED: "configurations.1: the same as configurations.0",
+    LISTED.replace("model: 57p\n", "", 1): "configurations.0.model: missing, and the study has none",
+    LISTED.replace("{}, ", "{recipe: {step: 1}}, "): "configurations.0.recipe.step: unknown key; did you mean*steps*",
+    LISTED.replace("{}, ", "{model: {arc: false}}, "): "configurations.0.model: circular needs arc",
+    LISTED + "space: {recipe.lr: {float: [0.1, 0.2]}}": "configurations: *not both",
     # YAML itself
     "": "must be a mapping with name, model and seeds",
     "a: [1": "line 1, column 6: not valid YAML (expected ',' or ']', but got '<stream end>')",

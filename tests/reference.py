@@ -28,15 +28,7 @@ from search.study.space import points
 from search.study.trial import Configuration, Trial
 from search.tracking.address import tracking_uri
 from search.tracking.artifacts import ArtifactCache
-from search.tracking.tracking import (
-    KEY_TAG,
-    PARENT_TAG,
-    SEED_TAG,
-    STUDY_TAG,
-    TRIALS,
-    artifact,
-    connect,
-)
+from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, TRIALS, artifact, connect
 from tests.commands import Running
 from tests.homes import records_of
 from trainer import FUTILITY_RULE, Bank, Outcome, Pair, Recipe, Seed

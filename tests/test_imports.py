@@ -1,12 +1,8 @@
 """Imports go one way: between the three packages, and between the rooms of each."""
 
-from __future__ import annotations
-
 import ast
 import warnings
-from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
 
@@ -33,13 +29,13 @@ ROOMS = {
 LONG_FILE = 400  # lines
 
 
-def modules(root: Path = ROOT) -> dict[str, Path]:
+def modules(root=ROOT):
     """Every module of the three packages by its dotted name."""
     files = (f.relative_to(root) for name in PACKAGES for f in sorted((root / name).rglob("*.py")))
     return {".".join(f.with_suffix("").parts).removesuffix(".__init__"): root / f for f in files}
 
 
-def imported(source: str, known: frozenset[str] = frozenset()) -> set[str]:
+def imported(source, known=frozenset()):
     """What a module imports, wherever in it and for types alone too.
 
     `from a import b` is a.b where that is a known module, else a.
@@ -55,13 +51,13 @@ def imported(source: str, known: frozenset[str] = frozenset()) -> set[str]:
     return names
 
 
-def graph(files: dict[str, Path]) -> dict[str, set[str]]:
+def graph(files):
     """What of the three packages each of their modules imports."""
     known = frozenset(files)
     return {name: imported(file.read_text(), known) & known for name, file in files.items()}
 
 
-def circle(edges: dict[str, set[str]]) -> list[str]:
+def circle(edges):
     """Modules that import one another, the first named again at the end; empty if there are none."""
     try:
         TopologicalSorter(edges).prepare()
@@ -70,11 +66,11 @@ def circle(edges: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def backwards(edges: dict[str, set[str]]) -> Iterator[str]:
+def backwards(edges):
     """Yield the imports inside a package that lead to a later room."""
     order = {f"{package}.{room}": n for package, rooms in ROOMS.items() for n, room in enumerate(rooms)}
 
-    def room(name: str) -> int:
+    def room(name):
         return order[".".join(name.split(".")[:2])]
 
     for name, others in edges.items():
@@ -89,7 +85,7 @@ FILES = modules()
 EDGES = graph(FILES)
 
 
-def test_what_is_wrong_would_be_found(tmp_path: Path) -> None:
+def test_what_is_wrong_would_be_found(tmp_path):
     texts = {
         "model/spec.py": "import torch",
         "search/store/ledger.py": "def f():\n    from search.run.driver import Driver",
@@ -106,7 +102,7 @@ def test_what_is_wrong_would_be_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", FORBIDDEN)
-def test_the_three_packages_are_imported_one_way(package: str) -> None:
+def test_the_three_packages_are_imported_one_way(package):
     files = [file for name, file in FILES.items() if name.split(".")[0] == package]
     assert files
     tops = {str(f): {name.split(".")[0] for name in imported(f.read_text())} for f in files}
@@ -114,16 +110,16 @@ def test_the_three_packages_are_imported_one_way(package: str) -> None:
     assert not {name: names for name, names in wrong.items() if names}
 
 
-def test_the_rooms_of_a_package_are_imported_one_way() -> None:
+def test_the_rooms_of_a_package_are_imported_one_way():
     assert list(backwards(EDGES)) == []
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
+def test_no_module_imports_itself_by_way_of_others():
     assert sum(map(len, EDGES.values())) > len(EDGES)
     assert circle(EDGES) == []
 
 
-def test_a_long_file_is_warned_of() -> None:
+def test_a_long_file_is_warned_of():
     lines = {name: len(file.read_text().splitlines()) for name, file in FILES.items()}
     for name, count in lines.items():
         if count > LONG_FILE:

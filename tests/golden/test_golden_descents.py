@@ -8,10 +8,7 @@ from tests import needs_compiler
 from tests.golden.descents import DATA, PARENTS, RECORDERS
 
 RECORDED = json.loads(DATA.read_text())
-pytestmark = [
-    needs_compiler,
-    pytest.mark.usefixtures("here"),
-]
+pytestmark = [needs_compiler, pytest.mark.usefixtures("here")]
 
 
 @pytest.mark.parametrize(

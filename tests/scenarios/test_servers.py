@@ -3,8 +3,6 @@
 MLflow's own server and Ray nodes: test_cluster.py.
 """
 
-from __future__ import annotations
-
 import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer

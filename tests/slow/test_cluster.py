@@ -2,8 +2,6 @@
 all of them, strangers at Ray's door. `make test-full`; without Ray: test_servers.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 import time

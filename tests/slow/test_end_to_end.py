@@ -17,15 +17,7 @@ from safetensors.torch import load_file
 from search.study.file import load_study
 from search.tracking.tracking import KEY_TAG
 from tests.commands import adder_search, call, running
-from tests.reference import (
-    QUICK,
-    check_whole,
-    client_of,
-    expected,
-    rows_of,
-    wait_for_progress,
-    write_study,
-)
+from tests.reference import QUICK, check_whole, client_of, expected, rows_of, wait_for_progress, write_study
 
 pytestmark = pytest.mark.end_to_end
 

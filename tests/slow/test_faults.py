@@ -44,11 +44,7 @@ GRID = QUICK | {
     "sampler": {"name": "grid"},
     "faults": {"max_failures": 5},
 }
-LONG = QUICK | {
-    "name": "long",
-    "recipe": QUICK["recipe"] | {"steps": 600},
-    "faults": {"max_failures": 10},
-}
+LONG = QUICK | {"name": "long", "recipe": QUICK["recipe"] | {"steps": 600}, "faults": {"max_failures": 10}}
 FAULTY = Path(__file__).parents[1] / "faulty.py"
 
 
@@ -166,11 +162,7 @@ def test_a_trial_that_goes_wrong_is_started_again(how, tmp_path):
 
 @pytest.mark.parametrize(
     ("how", "reason"),
-    [
-        ("raise", "RuntimeError: no luck"),
-        ("memory", "its process died"),
-        ("hang", "stalled: nothing was"),
-    ],
+    [("raise", "RuntimeError: no luck"), ("memory", "its process died"), ("hang", "stalled: nothing was")],
 )
 def test_a_trial_that_goes_on_going_wrong_is_recorded_with_its_reason(how, reason, tmp_path):
     study = QUICK | {"name": how, "faults": {"max_failures": 1, "stall_s": 45}}

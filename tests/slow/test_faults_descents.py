@@ -17,10 +17,7 @@ from tests.commands import adder_search, running
 from tests.homes import records_of
 from tests.reference import QUICK, recorded, rows_of, write_study
 
-pytestmark = [
-    pytest.mark.faults,
-    needs_compiler,
-]
+pytestmark = [pytest.mark.faults, needs_compiler]
 STUDY = {
     "name": "descents",
     "start": {"checkpoint": str(CERTIFICATES / "46p")},

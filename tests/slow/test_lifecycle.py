@@ -20,11 +20,7 @@ from tests.reference import QUICK, client_of, rows_of, write_study
 
 pytestmark = pytest.mark.end_to_end
 
-LONG = QUICK | {
-    "name": "away",
-    "recipe": QUICK["recipe"] | {"steps": 4_000},
-    "seeds": [5],
-}
+LONG = QUICK | {"name": "away", "recipe": QUICK["recipe"] | {"steps": 4_000}, "seeds": [5]}
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc")

@@ -10,12 +10,11 @@ from mlflow.exceptions import MlflowException
 
 from search.analysis.publish import log_evidence
 from tests.commands import call
-from tests.homes import Recorder, empty_home, quick, study_of
+from tests.homes import Recorder, empty_home, study_of
 from tests.reference import environment
 from tests.scenarios.test_models import PREDICT
 from tests.services import mlflow_server
 
-__all__ = ["quick"]
 CERTIFICATES = Path(__file__).parents[2] / "lab/certificates"
 
 

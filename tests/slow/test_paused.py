@@ -1,7 +1,5 @@
 """A driver paused for longer than its lease, which comes back when another one has its study (make test-faults)."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

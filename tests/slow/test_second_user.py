@@ -4,8 +4,6 @@ The second user is there from before the run starts until after it has ended. Th
 every variable that adder-search or a service of its reads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -35,7 +33,7 @@ SECRET = (
 PLACES = ("/tmp", "/var/tmp", "/dev/shm")
 
 
-def with_canary(since: float, *folders: Path) -> list[str]:
+def with_canary(since, *folders):
     """Files written since then that have a canary in them."""
     walks = (os.walk(place) for place in (*PLACES, *folders))
     files = {Path(at, name) for walk in walks for at, _, names in walk for name in names}
@@ -47,7 +45,7 @@ def with_canary(since: float, *folders: Path) -> list[str]:
     return found
 
 
-def listening(pids: list[int]) -> dict[int, str]:
+def listening(pids):
     """Ports on which processes listen, and at which address."""
     ports = {}
     for pid in pids:

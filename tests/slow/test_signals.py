@@ -1,7 +1,5 @@
 """A real run that is told to end, at any time and by more than one signal: cleanly, with nothing left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """A run on clocks that jump, and as a container's first process (make test-faults)."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

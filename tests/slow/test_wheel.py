@@ -71,10 +71,7 @@ def test_it_trains_without_a_compiler(bare, tmp_path):
     """The example, and 57p by the engine; a shape of no preset says that it will be slow."""
     run(bare, tmp_path, "adder-search", "run", "smoke")
     short = {"steps": 40, "eval_every": 20, "batch": 32, "warmup": 10}
-    for model, said in (
-        ("57p", ""),
-        ({"preset": "62p", "ffn": 4}, "has no shipped kernel"),
-    ):
+    for model, said in (("57p", ""), ({"preset": "62p", "ffn": 4}, "has no shipped kernel")):
         study = {"name": f"s{len(said)}", "model": model, "recipe": short, "seeds": {"first": 1, "count": 2}}
         (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
         printed = run(bare, tmp_path, "adder-search", "run", "study.yaml")

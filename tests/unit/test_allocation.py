@@ -2,11 +2,7 @@
 
 import pytest
 
-from search.run.allocation import (
-    ConfigurationScore,
-    objective,
-    select_for_confirmation,
-)
+from search.run.allocation import ConfigurationScore, objective, select_for_confirmation
 from search.stats.counting import GrokRate
 from tests.planners import drain, numbers, planner_of, rows_of
 from tests.searches import row

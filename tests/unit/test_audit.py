@@ -1,7 +1,5 @@
 """`make audit` without a network: what recorded advisories say of the versions that are installed."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import zipfile

@@ -3,8 +3,6 @@
 Checkpoints, what `verify` and `export` say of them, are in test_cli_checkpoints.py.
 """
 
-from __future__ import annotations
-
 import json
 import pkgutil
 import sqlite3
@@ -32,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("here")
 # ---- the commands as such
 
 
-def test_every_command_is_listed_and_found_by_its_name() -> None:
+def test_every_command_is_listed_and_found_by_its_name():
     names = [m.name for m in pkgutil.iter_modules(cli.__path__) if m.name != "__main__"]
     values = [value for name in names for value in vars(import_module(f"search.cli.{name}")).values()]
     assert {v.name for v in values if isinstance(v, click.Command)} == set(COMMANDS)
@@ -44,7 +42,7 @@ def test_every_command_is_listed_and_found_by_its_name() -> None:
     assert all(f"{group}:" in lines for group in GROUPS)
 
 
-def test_commands_of_other_packages_are_listed_by_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_other_packages_are_listed_by_package(monkeypatch):
     points = {"a": "one:f", "b": "two.part:f", "c": "one.part:f"}
     added = {name: EntryPoint(name, value, plugins.COMMANDS) for name, value in points.items()}
     monkeypatch.setattr(plugins, "added", lambda group: added)
@@ -63,10 +61,10 @@ ENDS = {
 
 
 @pytest.mark.parametrize("case", ENDS)
-def test_what_stops_a_command_is_a_line_and_a_code(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stops_a_command_is_a_line_and_a_code(case, monkeypatch):
     error, code, said = ENDS[case]
 
-    def stopped() -> None:
+    def stopped():
         raise error
 
     monkeypatch.setattr(cli, "load", lambda known: click.Command(known.name, callback=stopped))
@@ -79,13 +77,13 @@ def test_what_stops_a_command_is_a_line_and_a_code(case: str, monkeypatch: pytes
 
 @pytest.mark.parametrize("text", ["nmae: x\nmodel: 57p\nseeds: [1]", GOOD + "recipe: {lr: -1}", "a: [1"])
 @pytest.mark.parametrize("options", [[], ["--dry-run"]], ids=["run", "dry"])
-def test_a_bad_study_starts_nothing(text: str, options: list[str]) -> None:
+def test_a_bad_study_starts_nothing(text, options):
     Path("some.yaml").write_text(text)
     lines = fails(2, "run", "some.yaml", *options)
     assert all(says(a, f"some.yaml: {b}") for a, b in zip(lines, BAD[text], strict=True)), lines
 
 
-def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_compiler_is_told_so(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     Path("some.yaml").write_text(GOOD)
     said = call("run", "some.yaml", "--dry-run")
@@ -93,7 +91,7 @@ def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch
     assert said.exit_code == 0 and said.stdout.splitlines()[-1].startswith(lacks), said.output
 
 
-def test_a_dry_run_of_a_fresh_start_says_its_new_name() -> None:
+def test_a_dry_run_of_a_fresh_start_says_its_new_name():
     assert call("run", "smoke", "--dry-run", "--fresh").stdout.startswith("smoke-2: ")
     home = Home("adder-runs")
     home.create()
@@ -101,7 +99,7 @@ def test_a_dry_run_of_a_fresh_start_says_its_new_name() -> None:
     assert call("run", "smoke", "--dry-run", "--fresh").stdout.startswith("smoke-3: ")
 
 
-def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch):
     monkeypatch.setattr("search.run.estimate.local_resources", lambda: {"CPU": 2, "GPU": 0})
     result = call("run", "57p", "--dry-run", "--home", "somewhere")
     assert result.exit_code == 0 and not result.stderr
@@ -111,7 +109,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch: pytest.Monkey
     assert not list(Path().iterdir())
 
 
-def test_the_shipped_studies_are_listed() -> None:
+def test_the_shipped_studies_are_listed():
     found = {s["name"]: s for s in json.loads(call("studies", "--json").stdout)}
     assert list(found) == list(shipped_studies())
     assert (found["57p"]["params"], found["smoke"]["params"]) == (57, 57)
@@ -124,12 +122,12 @@ OF_A_STUDY = ["status 57p", "stop 57p", "delete 57p", "best 57p", "table 57p", "
 
 
 @pytest.mark.parametrize("words", [*OF_A_STUDY, "ui", "table"])
-def test_where_nothing_has_run_all_say_so_alike(words: str) -> None:
+def test_where_nothing_has_run_all_say_so_alike(words):
     assert fails_with_one(2, *words.split()) == f"nothing has run yet in {Path('adder-runs').absolute()}"
 
 
 @pytest.mark.parametrize("words", OF_A_STUDY)
-def test_a_study_that_is_not_recorded_is_unknown_to_all_alike(words: str, home: Home) -> None:
+def test_a_study_that_is_not_recorded_is_unknown_to_all_alike(words, home):
     said = fails_with_one(2, *words.split(), "--home", "home")
     assert said == f"study '57p' has no records in {home.path}; valid: none yet"
 
@@ -137,7 +135,7 @@ def test_a_study_that_is_not_recorded_is_unknown_to_all_alike(words: str, home: 
 # ---- homes, databases, servers
 
 
-def test_an_unwritable_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_home(monkeypatch):
     Path("file").write_text("")
     line = fails_with_one(2, "run", "smoke", "--home", "file/home")
     assert line.endswith("file/home: cannot write there (Not a directory); choose another home with --home")
@@ -148,7 +146,7 @@ def test_an_unwritable_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def home() -> Home:
+def home():
     """A home that has been used."""
     home = Home("home")
     home.create()
@@ -157,7 +155,7 @@ def home() -> Home:
 
 
 @pytest.mark.parametrize("words", [["run", "smoke"], ["run", "smoke", "--dry-run"], ["status"]])
-def test_a_locked_ledger(words: list[str], home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_ledger(words, home, monkeypatch):
     monkeypatch.setattr(database, "LOCK_WAIT_S", 0.1)
     with closing(sqlite3.connect(home.ledger_db)) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -167,7 +165,7 @@ def test_a_locked_ledger(words: list[str], home: Home, monkeypatch: pytest.Monke
     assert "nothing has run yet" in call("status", "--home", "home").stdout
 
 
-def test_a_store_that_is_no_database_or_of_another_version(home: Home) -> None:
+def test_a_store_that_is_no_database_or_of_another_version(home):
     home.mlflow_db.write_bytes(b"no database at all " * 500)
     line = fails_with_one(1, "run", "smoke", "--home", "home")
     assert line.startswith("MLflow store sqlite:///") and "file is not a database" in line
@@ -180,7 +178,7 @@ def test_a_store_that_is_no_database_or_of_another_version(home: Home) -> None:
     assert fails_with_one(1, "status", "--home", "home") == f"{home.ledger_db}: file is not a database"
 
 
-def test_a_tracking_server_that_is_away(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracking_server_that_is_away(home, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     start = time.monotonic()
     line = fails_with_one(1, "run", "smoke", "--home", "home")

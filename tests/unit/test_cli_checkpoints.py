@@ -1,7 +1,5 @@
 """`verify` and `export` on the command line: checkpoints that are none, and a trained adder."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +23,7 @@ SPEC = PRESETS["57p"]
 
 
 @pytest.fixture
-def checkpoint() -> Path:
+def checkpoint():
     """A checkpoint that is sound, of a seed that has not been trained."""
     provenance = {"study": "57p", "configuration": "0" * 12}
     seed = {"init_seed": 3, "data_seed": 3}
@@ -33,7 +31,7 @@ def checkpoint() -> Path:
     return Path("untrained")
 
 
-def test_what_is_no_checkpoint(checkpoint: Path) -> None:
+def test_what_is_no_checkpoint(checkpoint):
     """A file of another kind is refused by name, also when a checkpoint lies beside it."""
     assert fails_with_one(2, "verify", "nowhere") == "nowhere: no such checkpoint"
     Path("untrained/other.pt").write_bytes(b"hello")
@@ -46,7 +44,7 @@ def test_what_is_no_checkpoint(checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", JSON_FILE, THETA_FILE])
-def test_a_checkpoint_that_is_no_adder(name: str, checkpoint: Path) -> None:
+def test_a_checkpoint_that_is_no_adder(name, checkpoint):
     result = call("verify", checkpoint / name)
     assert result.exit_code == 1 and not result.stderr
     first, *listed, last = result.stdout.splitlines()
@@ -66,12 +64,12 @@ def test_a_checkpoint_that_is_no_adder(name: str, checkpoint: Path) -> None:
         ("nowhere/s.py", "nowhere/s.py: cannot write there (No such file or directory)"),
     ],
 )
-def test_an_export_goes_where_a_file_can_be(target: str, says: str, checkpoint: Path) -> None:
+def test_an_export_goes_where_a_file_can_be(target, says, checkpoint):
     Path("file").write_text("")
     assert fails_with_one(2, "export", checkpoint, "-o", target) == says
 
 
-def test_a_pulled_checkpoint_replaces_nothing_else(checkpoint: Path) -> None:
+def test_a_pulled_checkpoint_replaces_nothing_else(checkpoint):
     loaded = Checkpoint.load(checkpoint)
     Path("notes").mkdir()
     Path("notes/mine.txt").write_text("")
@@ -91,7 +89,7 @@ def test_a_pulled_checkpoint_replaces_nothing_else(checkpoint: Path) -> None:
 # ---- a trained adder
 
 
-def test_a_trained_adder_is_verified() -> None:
+def test_a_trained_adder_is_verified():
     Checkpoint(SPEC, ADDER_P).save(Path("adder"))
     result = call("verify", "adder")
     verdict, margin = result.stdout.splitlines()
@@ -99,7 +97,7 @@ def test_a_trained_adder_is_verified() -> None:
     assert says(margin, "  least margin 0.*: of a right digit's logit over the next, in float32")
 
 
-def test_qualified_is_enough_if_asked_for() -> None:
+def test_qualified_is_enough_if_asked_for():
     """A θ that is a little off gets most sums right: exit code 1, or 0 with --qualified."""
     worse_P = ADDER_P + 2.0**-11 * torch.randn(57, generator=torch.Generator().manual_seed(1))
     result = verify(SPEC, worse_P)
@@ -113,11 +111,11 @@ def test_qualified_is_enough_if_asked_for() -> None:
 # ---- what the ledger keeps of it
 
 
-def verifications() -> list[tuple[int, int | None]]:
+def verifications():
     return [(r["verify_calls"], r["verified"]) for r in records_of("home").list_seeds()]
 
 
-def test_what_verify_finds_is_kept_with_the_seed_that_it_is_of() -> None:
+def test_what_verify_finds_is_kept_with_the_seed_that_it_is_of():
     with quickly():
         recorded("home", (1, 2))
     assert call("pull", "sweep", "--seed", "2", "-o", "two", "--home", "home").exit_code == 0

@@ -2,8 +2,6 @@
 requirements/ has the hashes of what is installed.
 """
 
-from __future__ import annotations
-
 import configparser
 import re
 

@@ -1,7 +1,5 @@
 """Counts of outcomes, grok rates and their intervals, stopping rules, costs, summaries, the Pareto front."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

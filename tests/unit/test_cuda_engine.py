@@ -27,10 +27,7 @@ from trainer.engine.cuda.emulator import Emulator
 from trainer.engine.cuda.schedule import schedule
 from trainer.engine.native import EngineBackend
 
-pytestmark = [
-    needs_compiler,
-    pytest.mark.usefixtures("few_selection_problems"),
-]
+pytestmark = [needs_compiler, pytest.mark.usefixtures("few_selection_problems")]
 PARTLY_EMPTY = 40  # problems: two blocks and a half
 LATER = 12_000
 BY_KERNEL = {(s.family, *s.kernel().shape.items()): name for name in PRESETS if (s := preset(name)).kernel()}

@@ -13,10 +13,7 @@ from trainer import Bank
 from trainer.engine.cuda import check, driver, guard, nvrtc
 from trainer.engine.cuda.guard import CheckedBackend
 
-pytestmark = [
-    needs_compiler,
-    pytest.mark.usefixtures("few_selection_problems"),
-]
+pytestmark = [needs_compiler, pytest.mark.usefixtures("few_selection_problems")]
 
 
 @pytest.fixture(scope="module")

@@ -42,12 +42,6 @@ def test_a_ledger_has_its_version_and_a_record_all_its_columns(ledger):
         assert db.scalars(sa.text("SELECT schema FROM ledger_version")).all() == [database.SCHEMA]
 
 
-COMMANDS = [
-    "status", "status s", "run smoke", "run smoke --dry-run", "resume smoke", "stop s", "best", "table",
-    "report s -o page.html", "records s -o s.csv", "pull s", "delete s", "ui",
-]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("url", "problem"),
     [

@@ -1,7 +1,5 @@
 """A search whose file has changed: what goes on, with which numbers, and what is refused."""
 
-from __future__ import annotations
-
 import copy
 import re
 
@@ -30,7 +28,7 @@ space:
         NARROW.replace("}}", "}, recipe.curriculum: {choice: [[], [[3, 2000], [6, 5000]]]}}"),
     ],
 )
-def test_a_wider_space_goes_on_with_all_that_was_proposed(space: str) -> None:
+def test_a_wider_space_goes_on_with_all_that_was_proposed(space):
     ledger = Memory()
     first = proposals_of(ledger, space=NARROW)
     told = asked(first, 6)
@@ -46,7 +44,7 @@ def test_a_wider_space_goes_on_with_all_that_was_proposed(space: str) -> None:
     assert {path for t in again.trials() for path in t.params} == set(again.study.space)
 
 
-def test_numbers_are_kept_as_they_were_drawn() -> None:
+def test_numbers_are_kept_as_they_were_drawn():
     """A length of floats, taken off again, would be another one."""
     ledger, space = Memory(), LENGTHS
     first = proposals_of(ledger, "random", space=space)
@@ -61,7 +59,7 @@ def test_numbers_are_kept_as_they_were_drawn() -> None:
     assert numbers(wider) == numbers(first)
 
 
-def test_impossible_numbers_count_where_they_are_points_still() -> None:
+def test_impossible_numbers_count_where_they_are_points_still():
     """eval_every must divide steps: of four points one makes nothing."""
     ledger = Memory()
     space = "space: {recipe.steps: {choice: [3000, 4000]}, recipe.eval_every: {choice: [1000, 750]}}\n"
@@ -90,7 +88,7 @@ def test_impossible_numbers_count_where_they_are_points_still() -> None:
         (NARROW + "model: 74p\n", "model.frozen_spiral: begun with True, the file has False"),
     ],
 )
-def test_a_search_whose_proposals_would_be_incomparable_is_refused(space: str, problem: str) -> None:
+def test_a_search_whose_proposals_would_be_incomparable_is_refused(space, problem):
     ledger = Memory()
     asked(proposals_of(ledger, space=NARROW), 8)
     with pytest.raises(UserError, match=f"study x: .*{re.escape(problem)}.*; give the study a new name, or"):
@@ -98,7 +96,7 @@ def test_a_search_whose_proposals_would_be_incomparable_is_refused(space: str, p
     assert len(asked(proposals_of(ledger, space=NARROW))) == 16
 
 
-def test_another_objective_is_told_of_what_is_known() -> None:
+def test_another_objective_is_told_of_what_is_known():
     ledger = Memory()
     asked(proposals_of(ledger), 3)
     again = proposals_of(ledger, more=", objectives: [grok_rate]")

@@ -93,8 +93,7 @@ def test_a_pools_slope_and_curvature_are_those_of_training():
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
-    "name",
-    ["train", "levenberg_marquardt", *(pytest.param(n, marks=pytest.mark.full) for n in SLOW)],
+    "name", ["train", "levenberg_marquardt", *(pytest.param(n, marks=pytest.mark.full) for n in SLOW)]
 )
 def test_each_method_gets_more_right(name):
     """Judged on problems that it did not see."""

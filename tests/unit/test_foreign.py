@@ -221,10 +221,7 @@ def test_settings_of_the_older_tree_that_no_spec_can_say(changes, expected):
         ),
         (report(SMALL, attn_out_rank=3), "tensor blocks.0.attn.proj.A must have shape (7, 3), found (7, 2)"),
         (report(SMALL) | {"params": 455}, "params is 455, but its settings and tensors make 456"),
-        (
-            untied(),
-            "tensor lm_head.weight must be token_emb.weight, to which it is tied, and is not",
-        ),
+        (untied(), "tensor lm_head.weight must be token_emb.weight, to which it is tied, and is not"),
         ({}, "a checkpoint of no known format: MicroAdder's has *"),
         (torch.ones(2), "its content must be a dictionary, got a Tensor"),
     ],

@@ -1,7 +1,5 @@
 """Intervals and tests of shares, against stored values, against SciPy, and by summing what they promise to cover."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import comb, factorial, inf, prod, sqrt
 

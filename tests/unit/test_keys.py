@@ -63,8 +63,7 @@ def test_a_section_is_listed_alone_and_a_wrong_one_refused(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("wrong", "near"),
-    [("util", "until"), ("recipe.weightdecay", "recipe.weight_decay")],
+    ("wrong", "near"), [("util", "until"), ("recipe.weightdecay", "recipe.weight_decay")]
 )
 def test_a_wrong_key_names_the_nearest(wrong, near, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

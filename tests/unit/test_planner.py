@@ -7,18 +7,7 @@ import pytest
 from search.run import estimate
 from search.run.tally import TrialReport
 from search.study.file import parse_study
-from tests.planners import (
-    ONLY,
-    SEARCH,
-    SWEEP,
-    drain,
-    finish,
-    numbers,
-    only,
-    planner_of,
-    rows_of,
-    states,
-)
+from tests.planners import ONLY, SEARCH, SWEEP, drain, finish, numbers, only, planner_of, rows_of, states
 from trainer import Outcome
 
 # ---- a sweep

@@ -1,7 +1,5 @@
 """Pictures of a study, and what they are drawn from, on frames made by hand."""
 
-from __future__ import annotations
-
 import struct
 from math import exp, log, sqrt
 
@@ -10,17 +8,8 @@ import pandas as pd
 import pytest
 
 from search.analysis.fields import fields_of
-from search.analysis.plots import (
-    curves_figure,
-    png,
-    small_multiples,
-    time_figure,
-    time_to_grok,
-)
-from search.analysis.plots_search import (
-    parallel_figure,
-    rate_against_fields,
-)
+from search.analysis.plots import curves_figure, png, small_multiples, time_figure, time_to_grok
+from search.analysis.plots_search import parallel_figure, rate_against_fields
 from search.stats.counting import Cost, GrokRate
 from search.stats.intervals import Z_95
 from search.study.schema import Study

@@ -1,9 +1,6 @@
 """Optuna's side of a search: what is proposed, told and made again of the ledger; do samplers beat chance?"""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import optuna
 import pytest
@@ -11,7 +8,6 @@ from optuna.trial import TrialState
 
 from search.run.allocation import objective
 from search.run.proposals import Proposals
-from search.store.home import Home
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from tests.bad_studies import GOOD
@@ -35,7 +31,7 @@ from trainer import Outcome, Recipe
 SAMPLERS = ("tpe", "nsga2", "qmc", "random", "grid")
 
 
-def facts_of(proposals: Proposals) -> list[tuple[Any, ...]]:
+def facts_of(proposals):
     found = proposals.trials()
     return [(t.number, t.state, t.params, t.distributions, t.values, t.user_attrs) for t in found]
 
@@ -44,7 +40,7 @@ def facts_of(proposals: Proposals) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_every_sampler_knows_lists_lengths_and_conditions(name: str) -> None:
+def test_every_sampler_knows_lists_lengths_and_conditions(name):
     proposals = proposals_of(Memory(), name)
     found = asked(proposals)
     assert len(found) == 24 and proposals.exhausted and proposals.ask() is None
@@ -60,7 +56,7 @@ def test_every_sampler_knows_lists_lengths_and_conditions(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_a_search_goes_on_half_way_and_does_not_begin_again(name: str) -> None:
+def test_a_search_goes_on_half_way_and_does_not_begin_again(name):
     ledger, space = Memory(), SPACE if name == "grid" else LINE
     first = asked(proposals_of(ledger, name, space=space), 10)
     open_ = proposals_of(ledger, name, space=space).ask()
@@ -76,7 +72,7 @@ def test_a_search_goes_on_half_way_and_does_not_begin_again(name: str) -> None:
 
 @pytest.mark.parametrize("space", [SPACE, LINE, IMPOSSIBLE], ids=["conditions", "line", "impossible"])
 @pytest.mark.parametrize("name", ["tpe", "random"])
-def test_what_is_made_of_the_ledger_is_what_was_there(name: str, space: str) -> None:
+def test_what_is_made_of_the_ledger_is_what_was_there(name, space):
     ledger, training, ended = Memory(), [], set()
     first = proposals_of(ledger, name, space=space)
     while (configuration := first.ask()) is not None:
@@ -94,7 +90,7 @@ def test_what_is_made_of_the_ledger_is_what_was_there(name: str, space: str) -> 
 # What is told
 
 
-def test_one_objective_or_two() -> None:
+def test_one_objective_or_two():
     one, two, turned = (
         proposals_of(Memory(), space=space, more=more)
         for space, more in (
@@ -114,7 +110,7 @@ def test_one_objective_or_two() -> None:
     assert [d.name for d in turned.optuna.directions] == ["MINIMIZE", "MAXIMIZE"]
 
 
-def test_a_proposal_is_told_once_and_by_more_seeds_to_the_next_run() -> None:
+def test_a_proposal_is_told_once_and_by_more_seeds_to_the_next_run():
     ledger = Memory()
     first = proposals_of(ledger, space=LINE)
     (configuration,) = asked(first, 1)
@@ -124,7 +120,7 @@ def test_a_proposal_is_told_once_and_by_more_seeds_to_the_next_run() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.CENSORED, Outcome.RUNNING, None])
-def test_what_has_a_seed_left_is_open_for_the_next_run(outcome: Outcome | None) -> None:
+def test_what_has_a_seed_left_is_open_for_the_next_run(outcome):
     """One whose trial failed for good, one whose driver died, and one that no trial had begun."""
     ledger, space = Memory(), LINE.replace("space", "seeds: [1, 2]\nspace")
     make = lambda: Proposals(  # noqa: E731
@@ -147,7 +143,7 @@ def test_what_has_a_seed_left_is_open_for_the_next_run(outcome: Outcome | None) 
 # A search for Optuna's dashboard
 
 
-def test_a_search_is_written_as_a_study_of_optunas(here: Path) -> None:
+def test_a_search_is_written_as_a_study_of_optunas(here):
     study = study_of(
         name="fade", space={"recipe.lr": {"float": [0.01, 0.02]}, "model.tie_vo": {"choice": [True, False]}},
         sampler={"name": "random", "configurations": 3}, seeds={"first": 1, "count": 2},
@@ -170,7 +166,7 @@ def test_a_search_is_written_as_a_study_of_optunas(here: Path) -> None:
     assert "is no search" in fails_with_one(2, "records", _list(home), "-o", "list.db")
 
 
-def _list(home: Home) -> str:
+def _list(home):
     with quickly():
         drive(home, study_of(name="list", seeds={"first": 1, "count": 1}))
     return "list"

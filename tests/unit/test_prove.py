@@ -79,8 +79,7 @@ def longer(*names):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["6p", "10p-qualified", "rope", *longer(["outside"], ["100p"], ["133p"], ["456p"], ["512p"])],
+    "name", ["6p", "10p-qualified", "rope", *longer(["outside"], ["100p"], ["133p"], ["456p"], ["512p"])]
 )
 def test_the_prover_agrees_with_decoding_all_pairs_of_two_digits(name):
     checkpoint = certificate(name)

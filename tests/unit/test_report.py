@@ -1,7 +1,5 @@
 """The report: what its page says, that it needs nothing else, and that its table sorts."""
 
-from __future__ import annotations
-
 import pytest
 
 from search.analysis import report as report_module

@@ -1,7 +1,5 @@
 """Search spaces: order, conditions, lengths, grids, and what is refused at which key path."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -9,7 +7,6 @@ import pytest
 from model import preset
 from search.errors import UserError
 from search.study.file import parse_study
-from search.study.schema import Study
 from search.study.space import fixed, order, points, resolve
 from tests.bad_studies import GOOD
 from tests.commands import says
@@ -21,11 +18,11 @@ HOLD = "recipe.hold: {choice: [1, 2]}"
 BASE = fixed(preset("57p"), Recipe())
 
 
-def study_of(*fields: str, more: str = "") -> Study:
+def study_of(*fields, more=""):
     return parse_study(GOOD + "space:\n" + "".join(f"  {field}\n" for field in fields) + more, "test")
 
 
-def refused(*fields: str, more: str = "") -> str:
+def refused(*fields, more=""):
     with pytest.raises(UserError) as error:
         study_of(*fields, more=more)
     return str(error.value).removeprefix("test: ")
@@ -43,11 +40,11 @@ def refused(*fields: str, more: str = "") -> str:
         ((DROP, FADE, "recipe.wd_drop: {choice: [1, 0.1]}"), "fade_end wd_drop wd_drop_exact"),
     ],
 )
-def test_a_field_follows_those_that_it_depends_on(fields: tuple[str, ...], expected: str) -> None:
+def test_a_field_follows_those_that_it_depends_on(fields, expected):
     assert order(study_of(*fields).space) == [f"recipe.{name}" for name in expected.split()]
 
 
-def test_optimisers_wrappers_and_their_lists_are_searched_under_conditions() -> None:
+def test_optimisers_wrappers_and_their_lists_are_searched_under_conditions():
     study = study_of(
         "recipe.optimiser: {choice: [adamw, lion, sgd]}",
         "recipe.beta1: {float: [0.5, 0.99], when: {recipe.optimiser: sgd}}",
@@ -98,7 +95,7 @@ def test_optimisers_wrappers_and_their_lists_are_searched_under_conditions() -> 
     ],
     ids=["of a searched field", "of a fixed field", "of a float", "of a field that does not exist", "of a length"],
 )  # fmt: skip
-def test_a_length_is_added_to_the_value_before_it(fields, numbers, path, expected) -> None:
+def test_a_length_is_added_to_the_value_before_it(fields, numbers, path, expected):
     values = resolve(study_of(*fields).space, {f"recipe.{n}": v for n, v in numbers.items()}, BASE)
     assert values[f"recipe.{path}"] == expected and type(values[f"recipe.{path}"]) is type(expected)
 
@@ -106,7 +103,7 @@ def test_a_length_is_added_to_the_value_before_it(fields, numbers, path, expecte
 # Conditions
 
 
-def test_a_condition_on_a_field_that_does_not_exist_does_not_hold() -> None:
+def test_a_condition_on_a_field_that_does_not_exist_does_not_hold():
     warmup = "recipe.warmup: {choice: [3, 4], when: {recipe.hold: 1}}"
     space = study_of(HOLD, warmup, "recipe.batch: {choice: [5, 6], when: {recipe.warmup: 3}}").space
     assert [tuple(p.values()) for p in points(space)] == [(1, 3, 5), (1, 3, 6), (1, 4), (2,)]
@@ -124,13 +121,13 @@ def test_a_condition_on_a_field_that_does_not_exist_does_not_hold() -> None:
         (("recipe.wd_drop: {choice: [1, 0.1]}", DROP.replace("when", "step: 0.07, when")), 1 + 8),
     ],
 )
-def test_a_grid_has_every_point_once(fields: tuple[str, ...], expected: int) -> None:
+def test_a_grid_has_every_point_once(fields, expected):
     study = study_of(*fields, more="sampler: {name: grid}\n")
     found = points(study.space)
     assert len(found) == len({frozenset(p.items()) for p in found}) == expected == study.planned
 
 
-def test_the_values_of_a_float_are_as_they_are_written() -> None:
+def test_the_values_of_a_float_are_as_they_are_written():
     distribution = study_of("recipe.lr: {float: [0.1, 0.75], step: 0.1}").space["recipe.lr"]
     assert list(distribution.values()) == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
     assert distribution.ends() == (0.1, 0.7) and distribution.decoded(0.1 + 2 * 0.1) == 0.3
@@ -172,7 +169,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("fields", REFUSED, ids=lambda fields: fields[-1][:60])
-def test_what_makes_no_space_is_refused_at_its_key_path(fields: tuple[str, ...]) -> None:
+def test_what_makes_no_space_is_refused_at_its_key_path(fields):
     assert says(refused(*fields), f"space.recipe.{REFUSED[fields]}")
 
 
@@ -190,5 +187,5 @@ SAMPLERS = [
 
 
 @pytest.mark.parametrize(("field", "sampler", "expected"), SAMPLERS)
-def test_what_makes_no_sampler_is_refused(field: str, sampler: str, expected: str) -> None:
+def test_what_makes_no_sampler_is_refused(field, sampler, expected):
     assert says(refused(field, more=f"sampler: {sampler}\n"), expected)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from model import PRESETS, make_spec, preset
+from model import PRESETS, preset
 
 LADDER = {name: spec for name, spec in PRESETS.items() if spec.family == "split_subspace"}
 
@@ -67,19 +67,6 @@ def test_budgets_are_the_published_ones(name):
     assert ours == dict(zip(COLUMNS.values(), ROWS[name], strict=True))
     assert spec.params == sum(ROWS[name]) == int(name[:-1])
     assert ROWS.keys() == LADDER.keys()
-
-
-# Constraints
-
-
-# Specs
-
-
-def split(**options):
-    return lambda: make_spec("split_subspace", **options)
-
-
-# Layout
 
 
 # Initial values

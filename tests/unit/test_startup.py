@@ -1,7 +1,5 @@
 """Commands start at once: what they import is counted. How long that takes: benchmarks/startup.py."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -30,7 +28,7 @@ for words in json.loads(sys.argv[1]):
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+def loaded(tmp_path_factory):
     """The packages that one process has after each command, one after another: what came before stays."""
     folder = tmp_path_factory.mktemp("startup")
     record(Home(folder / "adder-runs"), 20)
@@ -43,27 +41,25 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("words", ["--help", "runn"])
-def test_help_needs_click_alone(words: str, loaded: dict[str, set[str]]) -> None:
+def test_help_needs_click_alone(words, loaded):
     assert loaded[words] - {"lab"} == {"search", "click"}, "lab: plug-ins, where they are installed"
 
 
 @pytest.mark.parametrize("words", LISTING)
-def test_what_lists_records_needs_nothing_heavy(words: str, loaded: dict[str, set[str]]) -> None:
+def test_what_lists_records_needs_nothing_heavy(words, loaded):
     assert not loaded[words] & HEAVY
 
 
 @pytest.mark.parametrize("words", WITH_INTERVALS)
-def test_what_shows_intervals_needs_scipy_and_nothing_heavier(
-    words: str, loaded: dict[str, set[str]]
-) -> None:
+def test_what_shows_intervals_needs_scipy_and_nothing_heavier(words, loaded):
     assert not loaded[words] & (HEAVY - {"numpy", "scipy"})
 
 
-def test_a_plan_needs_no_torch(loaded: dict[str, set[str]]) -> None:
+def test_a_plan_needs_no_torch(loaded):
     assert not loaded["run 57p --dry-run"] & (HEAVY - {"numpy", "scipy"})
 
 
-def test_what_is_heavy_would_be_seen(loaded: dict[str, set[str]]) -> None:
+def test_what_is_heavy_would_be_seen(loaded):
     assert "pandas" in loaded[LOADS_PANDAS]
     assert {words for words in COMMANDS if "records" not in words} >= set(LIMITS), "all that are timed"
 

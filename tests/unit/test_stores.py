@@ -1,14 +1,11 @@
 """Which MLflow store is told what: passwords go where the user said, artifacts where the store has them."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -41,19 +38,19 @@ SECRET = "dont-tell"
 
 
 @pytest.fixture
-def server() -> Iterator[SimpleNamespace]:
+def server():
     """An MLflow server that refuses everything and remembers who asked: `uri`, `asked` (headers)."""
-    asked: list[str] = []
+    asked = []
 
     class Stranger(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             asked.append(self.headers.get("Authorization", "nobody"))
             self.send_response(403)
             self.end_headers()
 
         do_POST = do_GET
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as listening:
@@ -63,7 +60,7 @@ def server() -> Iterator[SimpleNamespace]:
 
 
 @pytest.fixture(autouse=True)
-def password(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+def password(monkeypatch, here):
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", SECRET)
 
@@ -72,9 +69,7 @@ ME = "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
 
 
 @pytest.mark.parametrize("words", [("run", "smoke"), ("register", "c")], ids=["run", "register"])
-def test_a_server_that_is_not_there_is_said_at_once(
-    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_is_not_there_is_said_at_once(words, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         uri = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -88,7 +83,7 @@ def test_a_server_that_is_not_there_is_said_at_once(
 # ---- which store is told the password
 
 
-def test_a_study_files_store_is_not_even_asked(server: SimpleNamespace) -> None:
+def test_a_study_files_store_is_not_even_asked(server):
     Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"tracking_uri": server.uri}))
     line = fails_with_one(2, "run", "own.yaml")
     assert line.startswith(f"own.yaml: tracking_uri: {server.uri} is not the store of your environment")
@@ -97,9 +92,7 @@ def test_a_study_files_store_is_not_even_asked(server: SimpleNamespace) -> None:
 
 
 @pytest.mark.parametrize("how", ["flag", "environment"])
-def test_a_store_that_the_user_named_gets_it(
-    how: str, server: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_the_user_named_gets_it(how, server, monkeypatch):
     Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"tracking_uri": server.uri}))
     if how == "environment":
         monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri + "/")
@@ -114,7 +107,7 @@ def test_a_store_that_the_user_named_gets_it(
      ["records", "sweep", "-o", "x.csv", "--of", "curves"], ["resume", "sweep", "--detach"]],
     ids=lambda words: words[0],
 )  # fmt: skip
-def test_nor_is_one_that_a_home_from_elsewhere_names(words: list[str], server: SimpleNamespace) -> None:
+def test_nor_is_one_that_a_home_from_elsewhere_names(words, server):
     name_a_store(Home(two_studies()), server.uri)
     assert f"tracking_uri: {server.uri} is not" in fails_with_one(2, *words, "--home", "runs")
     assert server.asked == []
@@ -122,7 +115,7 @@ def test_nor_is_one_that_a_home_from_elsewhere_names(words: list[str], server: S
     assert set(server.asked) == {ME}
 
 
-def name_a_store(home: Home, uri: str) -> None:
+def name_a_store(home, uri):
     """Have a home's study `sweep` say that it is tracked there."""
     with closing(sa.create_engine(home.ledger_url).connect()) as db:
         kept = db.scalar(sa.select(STUDIES.c.definition).where(STUDIES.c.study == "sweep"))
@@ -131,7 +124,7 @@ def name_a_store(home: Home, uri: str) -> None:
         db.commit()
 
 
-def test_nor_is_it_to_note_a_verification(server: SimpleNamespace) -> None:
+def test_nor_is_it_to_note_a_verification(server):
     home = Home(two_studies())
     assert call("pull", "sweep", "-o", "pulled", "--home", "runs").exit_code == 0
     name_a_store(home, server.uri)
@@ -141,7 +134,7 @@ def test_nor_is_it_to_note_a_verification(server: SimpleNamespace) -> None:
     assert "could not be recorded: MLflow store" in said.stderr and set(server.asked) == {ME}
 
 
-def test_the_homes_own_store_needs_no_trust() -> None:
+def test_the_homes_own_store_needs_no_trust():
     home = Home("home")
     own = f"sqlite:///{home.mlflow_db}"
     assert tracking_uri(home, own) == tracking_uri(home) == own
@@ -160,7 +153,7 @@ SECRETS = (
 
 
 @pytest.mark.parametrize("uri", SECRETS)
-def test_a_study_has_no_secret_in_it(uri: str) -> None:
+def test_a_study_has_no_secret_in_it(uri):
     Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"tracking_uri": uri}))
     line = fails_with_one(2, "run", "own.yaml", "--trust-store")
     assert line == (
@@ -170,9 +163,7 @@ def test_a_study_has_no_secret_in_it(uri: str) -> None:
 
 
 @pytest.mark.parametrize("uri", [uri for uri in SECRETS if uri.startswith("http:")])
-def test_one_of_the_environment_is_neither_printed_nor_kept(
-    uri: str, server: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_of_the_environment_is_neither_printed_nor_kept(uri, server, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.replace("host", server.uri.removeprefix("http://")))
     Path("own.yaml").write_text(yaml.safe_dump(SMALL))
     for words in (["run", "own.yaml", "--home", "home"], ["ui", "--no-browser", "--home", "home"]):
@@ -186,17 +177,17 @@ def test_one_of_the_environment_is_neither_printed_nor_kept(
 
 
 @pytest.mark.parametrize("name", ["..", "/etc", "a/b", "", "\x00", "a\n", "~", "x" * 200, None])
-def test_a_name_that_is_a_path_is_none(name: str, tmp_path: Path) -> None:
+def test_a_name_that_is_a_path_is_none(name, tmp_path):
     with pytest.raises(UserError, match="no name"):
         below(tmp_path, "trials", name)
 
 
-def served(**facts: object) -> SimpleNamespace:
+def served(**facts):
     """A client of a server that says so of a run, and whatever it is asked of its files."""
     facts = {"run_id": "0a1b", "artifact_uri": "mlflow-artifacts:/1/0a1b/artifacts"} | facts
-    written: list[Path] = []
+    written = []
 
-    def download(run_id: str, name: str, folder: str) -> str:
+    def download(run_id, name, folder):
         written.append(Path(folder))
         return str(Path(folder) / name)
 
@@ -212,7 +203,7 @@ def served(**facts: object) -> SimpleNamespace:
     [*((run, "trials/abc") for run in ("/tmp/outside", "../outside", "a/b", "")),
      *(("0a1b", name) for name in ("trials/../../x", "/etc/passwd", "trials//x"))],
 )  # fmt: skip
-def test_a_servers_run_and_a_ledgers_key_lead_nowhere(run: str, name: str, tmp_path: Path) -> None:
+def test_a_servers_run_and_a_ledgers_key_lead_nowhere(run, name, tmp_path):
     client = served(run_id=run)
     with pytest.raises(UserError, match="no name"):
         artifact(client, run, name, tmp_path / "scratch", Home("home"))
@@ -234,7 +225,7 @@ HOME = "file://HOME/artifacts"
         (FILE, "http://stranger/x", False), (FILE, "/x", False), (FILE, f"{HOME}/x/0a1b", True),
     ],
 )  # fmt: skip
-def test_a_store_names_no_place_but_its_own(store: str, place: str, told: bool) -> None:
+def test_a_store_names_no_place_but_its_own(store, place, told):
     """MLflow would read and write there, and send its password to whoever is named.
 
     A server has artifacts with itself or in an object store, a file in its home.
@@ -249,7 +240,7 @@ def test_a_store_names_no_place_but_its_own(store: str, place: str, told: bool) 
             check_place(client, Home("home"), run)
 
 
-def test_a_ledgers_trial_is_not_looked_for_elsewhere() -> None:
+def test_a_ledgers_trial_is_not_looked_for_elsewhere():
     """`run` takes up what trials have left, by the ledger's keys, and removes it when it is published."""
     home = Home(two_studies())
     records = records_of(home)
@@ -266,7 +257,7 @@ def test_a_ledgers_trial_is_not_looked_for_elsewhere() -> None:
     assert (outside / "mine").exists()
 
 
-def test_a_home_from_elsewhere_has_nothing_written_beside_it(tmp_path: Path) -> None:
+def test_a_home_from_elsewhere_has_nothing_written_beside_it(tmp_path):
     """Its MLflow database says where artifacts go."""
     home, study = Home(two_studies()), study_of()
     with closing(sqlite3.connect(home.mlflow_db)) as db, db:

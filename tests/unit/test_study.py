@@ -1,14 +1,11 @@
 """The study file: what is wrong with it is said in one line: source, key path and what would be right."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from model import PRESETS, Spec
+from model import PRESETS
 from search.errors import UserError
 from search.study.file import LARGEST_FILE, load_study, parse_study
 from search.study.resources import Resources
@@ -23,7 +20,7 @@ from trainer import Recipe
 
 
 @pytest.mark.parametrize(("text", "expected"), BAD.items(), ids=[repr(t[-60:]) for t in BAD])
-def test_a_bad_study_is_told_line_by_line(text: str, expected: list[str]) -> None:
+def test_a_bad_study_is_told_line_by_line(text, expected):
     with pytest.raises(UserError) as error:
         parse_study(text, "some.yaml")
     lines = str(error.value).split("\n")
@@ -33,7 +30,7 @@ def test_a_bad_study_is_told_line_by_line(text: str, expected: list[str]) -> Non
         assert says(line, f"some.yaml: {wanted}"), line
 
 
-def test_all_errors_of_a_file_are_said_at_once() -> None:
+def test_all_errors_of_a_file_are_said_at_once():
     """And none that comes from what another one is about: fade_end alone would not fit."""
     text = (
         "name: x\nmodel: 57p\nseeds: {first: 1, count: 0}\nrecipes: 3\nuntil: {groked: 1}\n"
@@ -47,7 +44,7 @@ def test_all_errors_of_a_file_are_said_at_once() -> None:
     assert set(paths) == expected | {"space.recipe.lrr", "space.recipe.hold"} and len(paths) == 8, error.value
 
 
-def test_a_number_with_an_exponent_needs_no_point() -> None:
+def test_a_number_with_an_exponent_needs_no_point():
     study = parse_study(GOOD + "recipe: {lr: 2e-2, epsilon: 1E-9, steps: 1e4, batch: 1.28e2}", "")
     assert study.base_recipe == Recipe(lr=0.02, epsilon=1e-9, steps=10_000, batch=128)
 
@@ -55,7 +52,7 @@ def test_a_number_with_an_exponent_needs_no_point() -> None:
 # Files
 
 
-def test_a_study_is_a_path_or_a_name(tmp_path: Any) -> None:
+def test_a_study_is_a_path_or_a_name(tmp_path):
     file = tmp_path / "own.yaml"
     file.write_text(GOOD)
     assert load_study(str(file)).name == "x"
@@ -90,7 +87,7 @@ def test_a_study_is_a_path_or_a_name(tmp_path: Any) -> None:
         (f"[{LARGEST_SEED}]", "{}", [[LARGEST_SEED]]),
     ],
 )
-def test_rounds_of_a_list(seeds: str, until: str, expected: list[list[int]]) -> None:
+def test_rounds_of_a_list(seeds, until, expected):
     study = parse_study(f"name: x\nmodel: 57p\nseeds: {seeds}\nuntil: {until}", "")
     assert [[s.init_seed for s in r] for r in study.rounds] == expected
 
@@ -98,19 +95,19 @@ def test_rounds_of_a_list(seeds: str, until: str, expected: list[list[int]]) -> 
 # Documented fields
 
 
-def wants_a_unit(default: Any) -> bool:
+def wants_a_unit(default):
     return type(default) in (int, float)
 
 
 @pytest.mark.parametrize("cls", [Recipe, *dict.fromkeys(type(s) for s in PRESETS.values())])
-def test_every_field_of_recipe_and_spec_is_documented(cls: type[Recipe] | type[Spec]) -> None:
+def test_every_field_of_recipe_and_spec_is_documented(cls):
     for field in dataclasses.fields(cls):
         assert field.metadata["help"], field.name
         assert field.metadata["unit"] or not wants_a_unit(field.default), field.name
 
 
 @pytest.mark.parametrize("cls", [Study, Until, Stop, SeedRange, Sampler, Resources, Distribution])
-def test_every_key_of_a_study_is_documented(cls: type[BaseModel]) -> None:
+def test_every_key_of_a_study_is_documented(cls):
     for name, field in cls.model_fields.items():
         if cls is Study and isinstance(field.default, BaseModel):
             assert type(field.default).__doc__
@@ -120,7 +117,7 @@ def test_every_key_of_a_study_is_documented(cls: type[BaseModel]) -> None:
         assert not counts or "unit: " in field.description, f"{cls.__name__}.{name}"
 
 
-def test_toggled_constraints_are_configurations_of_their_own() -> None:
+def test_toggled_constraints_are_configurations_of_their_own():
     study = parse_study("name: x\nmodel: 57p\nseeds: [1]\ntoggle: [tie_vo, qk_dim=4, spiral]\n", "")
     assert [spec.params for spec, _ in study.listed] == [57, 67, 60, 87], "spiral: with all that needs it"
     assert study.listed[1][0] == study.base_spec.without("tie_vo") and study.planned == 4

@@ -1,7 +1,5 @@
 """The constraint table: its rule, cells, rows and columns, from rows of configurations made by hand."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

@@ -1,7 +1,5 @@
 """`adder-search table`: every format, read back; the paper beside it; files that cannot be read."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fnmatch import fnmatch

@@ -126,3 +126,27 @@ def test_a_search_says_how_its_confirmation_went(tmp_path, monkeypatch):
     assert (
         "confirmed b: 2 of 2 grokked: 100.0%" in summary and "fresh seeds (0 of 2 in the search)" in summary
     )
+
+
+LIST = """
+name: list
+model: 57p
+recipe: {steps: 1000, lr: 0.01}
+configurations: [{}, {model: {tie_fc2_head: false}}, {model: 74p, recipe: {steps: 2000}}]
+seeds: {first: 1, count: 2}
+"""
+
+
+def test_the_summary_tells_the_models_apart(tmp_path):
+    study = parse_study(LIST, "")
+    listed = [Configuration(*c) for c in study.listed]
+    recorded = [
+        r
+        for n, c in enumerate(listed)
+        for r in rows(*[GROKKED if n == 1 else FAILED] * 2, configuration=c.key)
+    ]
+    records = SimpleNamespace(home=Home(tmp_path), list_configurations=lambda: {c.key: c for c in listed})
+    text = render.summary(study, "list.yaml", records, Ended(rows=recorded))
+    assert "list: 3 configurations\n  57p, steps 1,000  0 of 2 grokked" in text, "its recipe is not 74p's"
+    assert "  seed 1 of 67p, steps 1,000 grokked at step 400" in text
+    assert "\n  74p, steps 2,000  0 of 2 grokked" in text

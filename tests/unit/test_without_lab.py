@@ -1,11 +1,8 @@
 """The product runs without the research notebook."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 from tests.commands import own_environment
 
@@ -36,7 +33,7 @@ print(json.dumps(said))
 """
 
 
-def test_every_module_and_the_commands_need_no_notebook(tmp_path: Path) -> None:
+def test_every_module_and_the_commands_need_no_notebook(tmp_path):
     ours = ["--help", "studies", "models", "keys", "status --home nowhere"]
     added = ["claims", "thresholds", "forge", "table --shipped --interactions"]
     done = subprocess.run(
