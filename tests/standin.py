@@ -21,5 +21,32 @@ def standin_folder(folder: Path) -> Path:
     return folder
 
 
+MPS = """#!/bin/sh
+if [ "$1" = -d ]; then
+    echo "start" >> {calls}
+    if [ "$STANDIN_MPS" ]; then echo "$STANDIN_MPS" >&2; exit 1; fi
+    setsid sleep 1000 &
+    echo $! > "$CUDA_MPS_PIPE_DIRECTORY/pid"
+    touch "$CUDA_MPS_PIPE_DIRECTORY/control"
+else
+    read -r order
+    echo "$order" >> {calls}
+    kill "$(cat "$CUDA_MPS_PIPE_DIRECTORY/pid")" && rm "$CUDA_MPS_PIPE_DIRECTORY/control"
+fi
+"""
+
+
+def standin_mps(folder: Path) -> Path:
+    """Make a nvidia-cuda-mps-control in a folder, which writes to the file that is returned how it is called.
+
+    STANDIN_MPS: what it says when it fails to start.
+    """
+    folder.mkdir()
+    program, calls = folder / "nvidia-cuda-mps-control", folder / "calls"
+    program.write_text(MPS.format(calls=calls))
+    program.chmod(0o755)
+    return calls
+
+
 if __name__ == "__main__":
     print(standin_folder(Path(sys.argv[1])))

@@ -2,7 +2,8 @@
 // the path of what came out; the driver runs that, teams as fibres (trainer/engine/cuda/emulator.cpp, EMULATOR).
 //
 // STANDIN says how it fails: "no driver", "hang", "error", "crash" or "wrong" (a bit of the first seed's θ), the last four
-// from the STANDIN_AFTER-th launch of training of a process on; "hang at once": before it says what GPUs there are.
+// from the STANDIN_AFTER-th launch of training of a process on; "hang at once": before it says what GPUs there are;
+// "no context by MPS": with a daemon's variable.
 // STANDIN_GPUS: there are so many, of an H100's size, for plans (run --dry-run).
 #include <cstdint>
 #include <cstdio>
@@ -79,7 +80,9 @@ int cuDeviceGetAttribute(int* to, int which, int) {
     return *to = which == 16 ? (std::getenv("STANDIN_GPUS") ? 132 : 1) : which == 75 ? 9 : which == 76 ? 0 : 227 << 10, 0;
 }
 int cuDevicePrimaryCtxSetFlags_v2(int, unsigned) { return 0; }
-int cuDevicePrimaryCtxRetain(void** to, int) { return *to = (void*)1, 0; }
+int cuDevicePrimaryCtxRetain(void** to, int) {
+    return *to = (void*)1, fails("no context by MPS") && std::getenv("CUDA_MPS_PIPE_DIRECTORY") ? 805 : 0;
+}
 int cuCtxSetCurrent(void*) { return 0; }
 int cuCtxSynchronize() { return 0; }
 int cuMemAlloc_v2(uint64_t* to, size_t size) {

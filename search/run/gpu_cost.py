@@ -5,19 +5,15 @@ A GPU trains a wave of seeds at once, in the time that one alone takes. So few s
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from search.study.resources import Resources
-from trainer.engine.cuda.driver import gpus
 
 STEP_S = 277e-6
 """Seconds of a step of 57p at batch 256, for any number of seeds up to a wave."""
 CORE_RATE = 20_000
 """Seed-steps/s of 57p at batch 256 on a CPU's core."""
 BATCH = 256
-MPS_PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 
 
 def gpu_rate(seeds: int, wave: int, batch: int = BATCH) -> float:
@@ -35,16 +31,3 @@ def resources_for(resources: Resources, seeds: int, *nodes: Mapping[str, float])
     cores = max((node.get("CPU", 0) for node in nodes), default=0)
     is_small = resources.gpu == "auto" and seeds < fewest_for_gpu(cores)
     return resources.model_copy(update={"gpu": 0.0}) if is_small else resources
-
-
-def turns_remark(resources: Resources) -> str | None:
-    """Return what shares of a GPU cost where no MPS puts them side by side."""
-    if resources.gpu == "auto" or not 0 < resources.gpu < 1 or not gpus()[0]:
-        return None
-    if (Path(os.environ.get(MPS_PIPE) or "/tmp/nvidia-mps") / "control").exists():
-        return None
-    count = int(1 / resources.gpu)
-    return (
-        f"gpu: {resources.gpu:g} without MPS: {count} trials take turns on the GPU, at 1/{count} of its speed together "
-        "(start nvidia-cuda-mps-control -d, or set gpu: 1)"
-    )

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from search.errors import UserError, reraise_as
-from search.run.gpu_cost import resources_for, turns_remark
+from search.run import mps
+from search.run.gpu_cost import resources_for
 from search.stats.counting import Row, seed_of
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
@@ -176,8 +177,10 @@ def check_resources(resources: Resources) -> str | None:
         cache_folder()
     if (missing := missing_for_compilation()) and not SHIPPED.exists():  # a wheel's trials say what they lack
         return f"without {missing} training is a hundred times slower (apt-get install g++)"
-    why = gpus()[1] if resources.gpu else ""
-    return f"{why}; training by the CPU engine" if why else turns_remark(resources)
+    visible, why = gpus() if resources.gpu else ((), "")
+    if visible and resources.gpu != "auto" and resources.gpu < 1 and not mps.is_available():
+        return mps.turns(resources.gpu)
+    return f"{why}; training by the CPU engine" if why else None
 
 
 def _read_trial(folder: Path) -> Trial | None:

@@ -29,6 +29,7 @@ from search.errors import Failure, UserError
 from search.run import worker
 from search.run.executor import DIED, Event, Finished, Lost, Reported
 from search.run.metrics import Metrics, Values
+from search.run.mps import own_mps
 from search.run.packing import Capacity, local_resources, placement_of
 from search.run.ray_private import (
     OUT_OF_MEMORY,
@@ -90,12 +91,14 @@ class RayExecutor:
     def __enter__(self) -> Self:
         os.environ.update(QUIET)
         with ExitStack() as undo:
-            folder = None
+            folder, variables = None, {}
             if not cluster_address():
                 folder, token = undo.enter_context(private_session())
                 shield(token)
+                share, _ = placement_of(self.study, local_resources())
+                variables = undo.enter_context(own_mps(folder.parent, share["gpu"]))
             undo.callback(ray.shutdown)
-            start_ray(folder)
+            start_ray(folder, variables)
             self._undo = undo.pop_all()
         return self
 
@@ -318,8 +321,11 @@ def cluster_address() -> str | None:
     return address if address != "local" else None
 
 
-def start_ray(folder: Path | None) -> None:
-    """Start Ray with its session in a folder, or without one reach the cluster. Raises Failure."""
+def start_ray(folder: Path | None, variables: Mapping[str, str]) -> None:
+    """Start Ray with its session in a folder, or without one reach the cluster. Raises Failure.
+
+    variables: what workers have in their environment.
+    """
     cluster = cluster_address()
     late = "Ray has not started in %.0f s; if it gives up, its own words follow, and the same command tries again"
     slow = threading.Timer(SLOW_START_S, log.warning, (late, SLOW_START_S))
@@ -335,7 +341,7 @@ def start_ray(folder: Path | None) -> None:
                 num_gpus=None if cluster else int(local_resources()["GPU"]),
                 log_to_driver=False,
                 logging_level=logging.ERROR,
-                runtime_env={"working_dir": WORKING_DIR, "env_vars": QUIET},
+                runtime_env={"working_dir": WORKING_DIR, "env_vars": {**QUIET, **variables}},
                 _temp_dir=folder and str(folder),
             )
     except (Exception, SystemExit) as error:  # whatever is wrong with a cluster, or with this machine

@@ -19,6 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from search.errors import Failure
+from search.run import mps
 
 SYSTEM = "/tmp"
 LONGEST = 107 - len("/r/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
@@ -93,6 +94,7 @@ def _remove_left_over(parent: Path) -> None:
             if time.time() - status.st_mtime < STARTING_S:
                 continue
             with FileLock(folder / "lock", timeout=0):
+                mps.end(folder / mps.FOLDER)
                 shutil.rmtree(folder, ignore_errors=True)
         except (OSError, Timeout):  # in use, or just removed by another run
             continue

@@ -126,7 +126,8 @@ SRUN = 'while [[ "${1:-}" == --* ]]; do shift; done\nexec "$@"'
 RAY = r"""
 echo "ray $*" >> "$CALLS"
 case "$1" in
-    start) folder="$(sed 's/.*--temp-dir=\([^ ]*\)\/r .*/\1/' <<< "$* ")"
+    start) echo "pipes ${CUDA_MPS_PIPE_DIRECTORY:-none}" >> "$CALLS"
+           folder="$(sed 's/.*--temp-dir=\([^ ]*\)\/r .*/\1/' <<< "$* ")"
            trap 'echo ended >> "$CALLS"; exit' TERM; touch "$folder/log"
            echo "folder $(stat -c %a "$folder") $folder" >> "$CALLS"; while :; do sleep 0.1; done;;
     status) sed -n 's/^folder .*/ 1 node_x/p' "$CALLS";;
@@ -195,3 +196,19 @@ def test_a_slurm_job_whose_time_is_up_stops_its_run(job, tmp_path):
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert called(tmp_path)[-3:].count("ended") == 2 and "stopped" in called(tmp_path)
+
+
+@pytest.mark.parametrize("how", ["starts", "fails"])
+def test_a_slurm_job_may_have_an_mps_on_each_node(how, job, tmp_path):
+    """Where it fails, Ray's workers do not look for it."""
+    mps = tmp_path / "bin" / "nvidia-cuda-mps-control"
+    mps.write_text(f'#!/bin/sh\n[ "$1" ] || echo "to mps: $(cat)" >> "$CALLS"\n[ {how} = starts ]\n')
+    mps.chmod(0o755)
+    process = job("studies/57p.yaml", ADDER_SEARCH_MPS="1")
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 3, said
+    lines = called(tmp_path)
+    folders = sorted(line.split()[2] for line in lines if line.startswith("folder "))
+    pipes = sorted(line.split()[1] for line in lines if line.startswith("pipes "))
+    assert pipes == (folders if how == "starts" else ["none"] * 2)
+    assert lines.count("to mps: quit -t 5") == (2 if how == "starts" else 0)

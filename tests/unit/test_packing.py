@@ -3,7 +3,7 @@
 import pytest
 
 from search.errors import UserError
-from search.run.gpu_cost import fewest_for_gpu, gpu_rate, turns_remark
+from search.run.gpu_cost import fewest_for_gpu, gpu_rate
 from search.run.packing import Capacity, TrialShapes, placement, placement_of
 from search.study.file import parse_study
 from search.study.resources import Resources
@@ -68,15 +68,6 @@ def test_few_seeds_are_trained_on_cpus(seeds, cores, on_gpu):
 def test_the_model_of_a_gpus_speed():
     assert (fewest_for_gpu(8), round(gpu_rate(1_056, 1_056) / 1e6, 2)) == (45, 3.81)
     assert gpu_rate(1_057, 1_056) < 0.51 * gpu_rate(1_056, 1_056), "two waves for one seed more"
-
-
-def test_what_shares_of_a_gpu_cost_without_mps_is_said(monkeypatch, tmp_path):
-    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
-    monkeypatch.setattr("search.run.gpu_cost.gpus", lambda: ((A100,), ""))
-    assert "4 trials take turns" in str(turns_remark(Resources(gpu=0.25)))
-    assert turns_remark(Resources(gpu=1)) is None
-    (tmp_path / "control").touch()
-    assert turns_remark(Resources(gpu=0.25)) is None
 
 
 @pytest.mark.parametrize(

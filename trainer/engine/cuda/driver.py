@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-SWITCH, VISIBLE = "ADDER_SEARCH_CUDA", "CUDA_VISIBLE_DEVICES"
+SWITCH, VISIBLE, MPS_PIPES = "ADDER_SEARCH_CUDA", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY"
 DEVICES, DEVICE_FILES = Path("/dev"), ("nvidia[0-9]*", "dxg")
 """Files of NVIDIA's driver, and of Windows' below Linux."""
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
@@ -67,11 +67,15 @@ def is_declared() -> bool:
 @cache
 def gpus() -> tuple[tuple[Gpu, ...], str]:
     """Return the GPUs that this process may use, and why there are none where some are declared."""
-    if not is_declared():
-        return (), ""
+    return visible_with({}) if is_declared() else ((), "")
+
+
+def visible_with(variables: dict[str, str]) -> tuple[tuple[Gpu, ...], str]:
+    """Return the GPUs that a child process with these variables may use, and why there are none."""
     try:
         child = subprocess.run(
             [sys.executable, "-m", "trainer.engine.cuda.driver"],
+            env=os.environ | variables,
             capture_output=True,
             text=True,
             timeout=ANSWER_S,
@@ -141,6 +145,8 @@ def main() -> None:
     try:
         driver, count = Driver(), c_int()
         driver.call("cuDeviceGetCount", byref(count))
+        if MPS_PIPES in os.environ:  # whose server is asked for a context alone
+            driver.enter()
         rows = [asdict(driver.gpu(n)) for n in range(count.value)]
     except CudaError as error:
         why = str(error)
