@@ -35,6 +35,8 @@ def machine(libraries, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     monkeypatch.delenv(driver.MPS_PIPES, raising=False)
     monkeypatch.setattr(mps, "SYSTEM", str(tmp_path / "nothing"))
+    for module, limit in ((driver, "ANSWER_S"), (mps, "START_S"), (mps, "END_S")):  # a machine can be busy
+        monkeypatch.setattr(module, limit, 300.0)
     driver.gpus.cache_clear()
     yield lambda: calls.read_text().splitlines() if calls.exists() else []
     driver.gpus.cache_clear()
