@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
 from model import PRESETS, Spec
 from model.families.low_rank.spec import LowRank
 from tests.specs import some_theta
+from trainer.checkpoints.foreign import read_foreign
 from trainer.checkpoints.foreign_file import State
 
 File = dict[str, Any]
+FILE = Path("theirs.pt")
 NEW = PRESETS["57p"]
 SMALL = LowRank(pos_rank=3, qkv_rank=3, out_rank=2, ffn_rank=3, rms_norm=True, tie_qkv="shareA_tieKV")
+
+
+def written(content: Any) -> Path:
+    torch.save(content, FILE)
+    return FILE
+
+
+def refused(file: Path) -> str:
+    """The error for a file, which names it and is one line."""
+    with pytest.raises(ValueError) as error:
+        read_foreign(file)
+    start, line = f"{file}: ", str(error.value)
+    assert line.startswith(start) and "\n" not in line and len(line) < 250, line
+    return line.removeprefix(start)
 
 
 def parts(spec: Spec) -> dict[str, Tensor]:

@@ -7,11 +7,11 @@ CELLS = ("td", "th")
 
 
 class Page(HTMLParser):
-    """A page's headings, links, resources and tables of (class, text) cells. Every element must be closed."""
+    """A page's headings, resources and tables of (class, text) cells. Every element must be closed."""
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.tables, self.headings, self.links, self.resources = [], [], [], [], []
+        self.open, self.tables, self.headings, self.resources = [], [], [], []
         self.scripts = 0
         self.feed(text)
         self.close()
@@ -29,8 +29,6 @@ class Page(HTMLParser):
             self.tables[-1].append([])
         elif tag in CELLS:
             self.tables[-1][-1].append([values.get("class"), ""])
-        elif tag == "a":
-            self.links.append(values["href"])
         elif tag == "h2":
             self.headings.append("")
 

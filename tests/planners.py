@@ -27,7 +27,6 @@ space: {recipe.lr: {float: [0.001, 0.1], log: true}, model.qk_dim: {int: [3, 5]}
 sampler: {name: random, configurations: 4, seed: 1}
 """
 ONLY = SEARCH[: SEARCH.index("space: ")]
-FEW = ONLY + "space: {recipe.hold: {choice: [1, 2]}}\nsampler: {name: tpe, configurations: 6}\n"
 IMPOSSIBLE = (
     ONLY
     + """

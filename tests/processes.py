@@ -29,11 +29,6 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def is_listening(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((LOOPBACK, port)) == 0
-
-
 def wait_until(there: Callable[[], Any], what: str) -> Any:
     """What `there` returns once that is true. Fails with `what` if it never is."""
     deadline = time.monotonic() + PATIENCE_S

@@ -16,7 +16,6 @@ import yaml
 from mlflow import MlflowClient
 from mlflow.artifacts import load_dict
 
-from model.spec import Spec
 from search.run.spared import spared_of
 from search.stats.counting import Row
 from search.store.home import Home
@@ -31,7 +30,7 @@ from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, TRIALS, artifact, connect
 from tests.commands import Running
 from tests.homes import records_of
-from trainer import FUTILITY_RULE, Bank, Outcome, Pair, Recipe, Seed
+from trainer import FUTILITY_RULE, Bank, Outcome
 
 QUICK = {
     "name": "quick",
@@ -68,25 +67,6 @@ def wait_for_progress(command: Running, home: Path) -> None:
     command.wait_for(lambda: not states(home) <= before, "no bank saved its state")
 
 
-def trained(
-    spec: Spec,
-    recipe: Recipe,
-    seeds: list[Seed],
-    slots: int,
-    rule: bool,
-    pairs: list[Pair] | None = None,
-    compiled: bool = False,
-) -> dict[Key, Facts]:
-    """Seeds trained here, in one bank, with the hopeless rule or without; pairs: as a trial has them."""
-    pairs = pairs or [Pair(recipe, s) for s in seeds]
-    bank = Bank(spec, pairs, slots=slots, compiled=compiled, futility=FUTILITY_RULE if rule else None)
-    while bank.advance():
-        pass
-    key = Configuration(spec, recipe).key
-    results = [bank.result(n) for n in range(len(seeds))]
-    return {(key, r.pair.seed.init_seed, r.pair.seed.data_seed): _facts(r) for r in results}
-
-
 def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
     """What a study's listed configurations must come to, or all points of its grid."""
     asked = parse_study(yaml.safe_dump(dict(study)), "expected")
@@ -97,7 +77,12 @@ def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
         work = tuple((Configuration(spec, recipe), s) for s in seeds)
         spared = spared_of(asked, [c.key for c, _ in work[:1]], work)
         pairs = Trial("reference", work, slots, Resources(), stop, spared=spared).pairs
-        found |= trained(spec, recipe, seeds, slots, stop.hopeless, pairs, asked.resources.compiled)
+        rule, compiled = FUTILITY_RULE if stop.hopeless else None, asked.resources.compiled
+        bank = Bank(spec, pairs, slots=slots, compiled=compiled, futility=rule)
+        while bank.advance():
+            pass
+        for n, seed in enumerate(seeds):
+            found[work[n][0].key, seed.init_seed, seed.data_seed] = _facts(bank.result(n))
     return found
 
 

@@ -12,24 +12,9 @@ from hypothesis import strategies as st
 
 from model import PRESETS
 from model.export import weights
-from model.families.split_subspace import SplitSubspace
 from model.spec import FAMILIES
 from trainer.data.problems import sample
 from trainer.step import step
-
-FIVE_WIDE = SplitSubspace(
-    tok_dim=2,
-    heads=1,
-    vocabulary=10,
-    arc=True,
-    spiral=True,
-    plain_spiral=True,
-    frozen_plus=True,
-    frozen_eos=True,
-    tie_qk=True,
-    no_ffn_bias=True,
-)
-"""What 74p, 67p and 57p have in common, without what they share, freeze and cut down."""
 
 
 def bases(family):

@@ -26,7 +26,7 @@ def pairs_of(fields):
     return [Pair(p.recipe, p.seed, ties=TIES) for p in pairs] if "ramp" in fields else pairs
 
 
-QUICK = ("all wrappers", "restarts", "ramp")  # torch's programs are slow; `make test-full` tries all by them
+QUICK = ("all wrappers",)  # torch's programs are slow; `make test-full` tries all by them
 CASES = [
     pytest.param(name, compiled, marks=[] if compiled or name in QUICK else pytest.mark.full)
     for name in FEATURES

@@ -64,7 +64,7 @@ def promised(home, wanted):
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("every", [31, pytest.param(1, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("every", [61, pytest.param(1, marks=pytest.mark.faults)])
 def test_the_next_driver_takes_up_whatever_is_left(every, tmp_path):
     whole, left = cut(tmp_path)
     was, wanted = facts(whole), thetas(whole.path)
@@ -110,8 +110,9 @@ def left_by_a_driver(home, is_recorded):
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("is_recorded", [False, True])
-@pytest.mark.parametrize("name", [THETA, RESULTS, f"../../{TRIAL_FILE}", ""])
+@pytest.mark.parametrize(
+    ("name", "is_recorded"), [(THETA, True), (RESULTS, False), (f"../../{TRIAL_FILE}", True), ("", False)]
+)
 def test_damaged_results_are_set_aside_and_their_seeds_trained_again(name, is_recorded, home, wanted, caplog):
     folder = left_by_a_driver(home, is_recorded)
     (mine,) = (folder / PARTS).iterdir()

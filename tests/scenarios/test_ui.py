@@ -111,6 +111,7 @@ def test_nobody_without_the_token_is_let_in_and_who_has_it_reads_the_homes_files
         assert MlflowClient(ui.address).get_experiment_by_name("newer") is not None
 
 
+@pytest.mark.full
 def test_it_ends_while_it_is_coming_up(folder):
     with started(folder) as (command, address):
         command.wait_for(lambda: address in command.printed(), "its address")

@@ -1,7 +1,6 @@
 """A study's life from the command line: in the background, stopped, limited, extended, begun afresh."""
 
 import re
-import subprocess
 import sys
 
 import pytest
@@ -14,7 +13,8 @@ from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.tracking.tracking import connect
-from tests.commands import COMMAND, call, fails_with_one, own_environment
+from tests import ROOT
+from tests.commands import call, fails_with_one
 from tests.processes import wait_until
 from tests.reference import QUICK, client_of, rows_of, write_study
 
@@ -23,16 +23,24 @@ pytestmark = pytest.mark.end_to_end
 LONG = QUICK | {"name": "away", "recipe": QUICK["recipe"] | {"steps": 4_000}, "seeds": [5]}
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc")
-def test_a_study_in_the_background_is_alone_and_is_stopped_by_name(tmp_path, monkeypatch):
-    """The command that holds it is one of its own, with real Ray; those that talk to it are called here."""
-    monkeypatch.chdir(tmp_path)
-    file, home = write_study(tmp_path, LONG), tmp_path / "adder-runs"
+@pytest.fixture(params=["alone", pytest.param("ray", marks=pytest.mark.full)])
+def background(request, here, monkeypatch):
+    """Processes of --detach train by themselves, or by real Ray."""
+    if request.param == "alone":
+        (python := here / "python").write_text(
+            f'#!/bin/sh\nshift 3\ncd {ROOT}\nexec {sys.executable} -m tests.in_process "$@"\n'
+        )
+        python.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(python))
+        monkeypatch.setenv("LEASE_S", "6")
+
+
+@pytest.mark.usefixtures("background")
+def test_a_study_in_the_background_is_alone_and_is_stopped_by_name(here):
+    file, home = write_study(here, LONG), here / "adder-runs"
     client_of(home)  # its tables, which take a process of its own seconds
-    # not through `running`, which ends a command's descendants with it
-    words = [str(COMMAND), "run", file, "--detach"]
-    said = subprocess.run(words, cwd=tmp_path, env=own_environment(), capture_output=True, text=True)
-    assert said.returncode == 0 and "away: runs as process" in said.stdout, said
+    said = call("run", file, "--detach")
+    assert said.exit_code == 0 and "away: runs as process" in said.stdout, said
     try:
         wait_until(
             lambda: any(r["outcome"] == "running" for r in rows_of(home, "away")), "nothing has begun to run"

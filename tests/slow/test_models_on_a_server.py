@@ -3,19 +3,19 @@
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from mlflow.exceptions import MlflowException
 
 from search.analysis.publish import log_evidence
+from tests import CERTIFICATES
 from tests.commands import call
 from tests.homes import Recorder, empty_home, study_of
 from tests.reference import environment
 from tests.scenarios.test_models import PREDICT
 from tests.services import mlflow_server
 
-CERTIFICATES = Path(__file__).parents[2] / "lab/certificates"
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from search.run.estimate import estimate
 from search.stats.factorial import nested_fractions
-from search.store.home import Home
 from search.study.file import load_study, parse_study
 from tests.planners import planner_of
 
@@ -79,12 +77,6 @@ def test_of_combinations_that_read_theta_alike_the_nearest_to_the_model_is_train
     for model, ties in (("57p", True), ("{preset: 57p, tie_vo: false}", False)):
         direct = [s for s, _ in parse_study(text.format(model), "").listed if s.direct_forms]
         assert [spec.tie_vo for spec in direct] == [ties]
-
-
-def test_a_plan_says_how_many_combinations_are_models_of_their_own(tmp_path):
-    plan = estimate(load_study("atlas"), Home(tmp_path / "runs"))
-    assert "320, of 512 combinations" in plan and "split_subspace, 116 to 47 parameters\n" in plan
-    assert f"{10_240 * 60_000 / 8_000 / 3_600:.1f} core-hours, at 8,000 seed-steps/s" in plan
 
 
 def test_combinations_are_trained_in_the_order_of_the_design(home):

@@ -269,6 +269,7 @@ def test_of_many_candidates_the_best_after_a_preview_are_trained(untrained, tmp_
 # ---- by curvature
 
 
+@pytest.mark.full  # `make test` finishes sets in tests/scenarios/test_compress.py
 @needs_compiler
 def test_curvature_finishes_a_set_from_where_training_left_it():
     """15p's numbers, each off by about a hundredth: a tenth of the sums is wrong, and then none."""

@@ -29,6 +29,7 @@ from trainer.step import step
 
 PARENT = Checkpoint.load(CERTIFICATES / "earlier" / "57p")
 SPEC = preset("57p")
+FEW = ("FRESH", 512), ("MOST_ERRORS", 256), ("SEARCHED", 2_048)
 SLOW = ("targeted", "lbfgs", "cma_es")
 
 
@@ -40,7 +41,7 @@ def damaged(by=0.01):
 
 @pytest.fixture
 def small(monkeypatch):
-    for name, count in (("FRESH", 512), ("MOST_ERRORS", 256), ("SEARCHED", 2_048)):
+    for name, count in FEW:
         monkeypatch.setattr(minimise, name, count)
 
 
@@ -204,7 +205,8 @@ def one_turn():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(minimise, "MANY_TURNS", (minimise.lbfgs,) * 2)
         patch.setattr(minimise, "FEW_TURNS", (minimise.lbfgs,))
-        patch.setattr(minimise, "WIDELY", 4_096)
+        for name, count in (*FEW, ("WIDELY", 4_096), ("JUDGED", 2_048)):
+            patch.setattr(minimise, name, count)
         yield
 
 

@@ -18,7 +18,7 @@ import torch
 from model import PRESETS, verify
 from model.families.low_rank.spec import SHARED, TIES, LowRank
 from tests.commands import call, says
-from tests.foreign import NEW, SMALL, AnyState, microadder, report
+from tests.foreign import FILE, NEW, SMALL, AnyState, microadder, refused, report, written
 from tests.golden_checkpoints import SPECS as GOLDEN
 from tests.golden_checkpoints import golden_file
 from tests.specs import some_theta
@@ -27,25 +27,6 @@ from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
 from trainer.checkpoints.foreign import load_any, read_foreign
 
 pytestmark = pytest.mark.usefixtures("here")
-FILE = Path("theirs.pt")
-
-
-def written(content):
-    torch.save(content, FILE)
-    return FILE
-
-
-def refused(file):
-    """The error for a file, which names it and is one line."""
-    with pytest.raises(ValueError) as error:
-        read_foreign(file)
-    start, line = f"{file}: ", str(error.value)
-    assert line.startswith(start) and "\n" not in line and len(line) < 250, line
-    return line.removeprefix(start)
-
-
-def refusal(content):
-    return refused(written(content))
 
 
 # What is read
@@ -228,7 +209,7 @@ def test_settings_of_the_older_tree_that_no_spec_can_say(changes, expected):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_contents_that_no_spec_can_say(content, expected):
-    assert says(refusal(content), expected)
+    assert says(refused(written(content)), expected)
 
 
 # What is refused: files
@@ -258,7 +239,7 @@ def test_nothing_is_run():
         content | {"optimizer_state_dict": {"state": [Runs()]}},
         content | {"model_state_dict": content["model_state_dict"] | {"fc1.weight": Runs()}},
     ):
-        assert refusal(hostile).startswith("its pickle asks for posix.system, as no known")
+        assert refused(written(hostile)).startswith("its pickle asks for posix.system, as no known")
     FILE.write_bytes(pickle.dumps(Runs()))
     assert refused(FILE) == "a plain pickle, not a PyTorch checkpoint; nothing of it was run"
     assert not Path("was-run").exists()

@@ -10,15 +10,12 @@ from safetensors.torch import save_file
 
 from model import PRESETS
 from model.families.rope import Rope
+from tests.foreign import parts, refused, written
 from tests.specs import any_tokens, some_theta
 from trainer.checkpoints.foreign import read_foreign
 from trainer.checkpoints.foreign_rope import GROUPS, PLACES, QWEN
 
 pytestmark = pytest.mark.usefixtures("here")
-
-
-def parts(spec):
-    return {name: t[0].clone() for name, t in spec.layout.split(some_theta(spec)).items()}
 
 
 def _path(name):
@@ -59,12 +56,6 @@ def qwen(spec):
     return {QWEN[name]: t for name, t in parts(spec).items()}
 
 
-def written(content):
-    path = Path("theirs.pt")
-    torch.save(content, path)
-    return path
-
-
 def as_safetensors(state):
     save_file({name: t.contiguous() for name, t in state.items()}, "theirs.safetensors")
     return Path("theirs.safetensors")
@@ -73,14 +64,6 @@ def as_safetensors(state):
 def as_npz(state):
     np.savez("theirs.npz", **{name: t.numpy() for name, t in state.items()})
     return Path("theirs.npz")
-
-
-def refused(path):
-    with pytest.raises(ValueError) as error:
-        read_foreign(path)
-    line = str(error.value)
-    assert line.startswith(f"{path}: ") and "\n" not in line and len(line) < 250, line
-    return line.removeprefix(f"{path}: ")
 
 
 PLAIN = [

@@ -136,8 +136,8 @@ def test_checkpoints():
     assert read_pair((about, theta)) is None
     headers = damaged(HEADER, VALUES | st.sampled_from(["F64", "I64", "F99", [57, 0], [0, 2**63], [-1]]))
     abouts = bitten(about) | damaged(ABOUT).map(lambda value: json.dumps(value).encode())
-    feed(st.tuples(abouts, st.just(theta)), 75, read_pair)
-    feed(st.tuples(st.just(about), bitten(theta) | headers.map(tensors)), 75, read_pair)
+    feed(st.tuples(abouts, st.just(theta)), 40, read_pair)
+    feed(st.tuples(st.just(about), bitten(theta) | headers.map(tensors)), 40, read_pair)
     assert {f.name for f in Path().iterdir()} == {"ours", "again"}
 
 
@@ -176,8 +176,8 @@ def test_other_programs_files(content):
     assert read_file(data) is None
     arc = torch.tensor(2.0)
     objects = VALUES | st.sampled_from([arc * torch.nan, arc.long(), arc.expand(10**6, 10**6), {1, 2}])
-    feed(bitten(data) | damaged(content, objects).map(saved), 40, read_file)
-    feed(bitten(pickle_of(data)).map(lambda pickled: repacked(data, pickled)), 40, read_file)
+    feed(bitten(data) | damaged(content, objects).map(saved), 25, read_file)
+    feed(bitten(pickle_of(data)).map(lambda pickled: repacked(data, pickled)), 25, read_file)
     assert {f.name for f in Path().iterdir()} == {"theirs.pt", "again"}
 
 
@@ -200,7 +200,7 @@ def test_studies():
     files = st.sampled_from(texts).flatmap(
         lambda text: bitten(text.encode()).map(lambda data: data.decode("utf-8", "replace"))
     )
-    feed(contents | files | st.text("{}[]:,-?!&*#|>'\"%@`\\ \n\tab1.e<=~\0\x1b\ud800é"), 200, read_study)
+    feed(contents | files | st.text("{}[]:,-?!&*#|>'\"%@`\\ \n\tab1.e<=~\0\x1b\ud800é"), 120, read_study)
     assert not list(Path().iterdir())
 
 

@@ -1,7 +1,5 @@
 """What to train next: rounds, trials, resuming, and proposals in a real ledger. No slot is idle."""
 
-from collections import Counter
-
 import pytest
 
 from search.run import estimate
@@ -9,9 +7,6 @@ from search.run.tally import TrialReport
 from search.study.file import parse_study
 from tests.planners import ONLY, SEARCH, SWEEP, drain, finish, numbers, only, planner_of, rows_of, states
 from trainer import Outcome
-
-# ---- a sweep
-
 
 # ---- a search
 
@@ -28,9 +23,6 @@ def test_every_proposal_gets_its_seeds_and_an_objective(home):
     assert states(planner) == ["COMPLETE"] * 4
     assert all(t.values[0] == pytest.approx(0.5 / 5, rel=0.01) for t in found)
     assert [t.values[1] for t in found] == [c.spec.params for c in ended]
-
-
-# ---- keys and plans
 
 
 # ---- free slots and what is not needed
@@ -91,17 +83,6 @@ def test_free_slots_take_seeds_of_the_next_round(home):
     assert planner.complete_trial(first, rows_of(first)) == [], "its next round is in training"
 
 
-def test_only_trials_of_its_program_follow_in_a_bank(home):
-    text = SWEEP.replace("model: 57p", "configurations: [{model: 57p}, {model: 67p}]")
-    planner = planner_of(text, home, ahead=1)
-    first = planner.next()
-    following = [planner.next(first), planner.next(first)]
-    assert numbers([first, *following]) == [[1, 2], [3, 4], [5]]
-    assert {only(t).spec.params for t in following} == {57}
-    assert planner.next(first) is None, "the other spec waits for a worker of its own"
-    assert only(planner.next()).spec.params == 67
-
-
 def test_a_search_asks_for_the_next_proposal_when_slots_are_free(home):
     """Before a trial has ended; but only a quarter of all proposals are open at one time."""
     planner = planner_of(RECIPES, home, ahead=1)
@@ -115,24 +96,6 @@ def test_a_search_asks_for_the_next_proposal_when_slots_are_free(home):
 
 
 # ---- what is not needed
-
-
-def test_once_enough_have_grokked_nothing_more_is_begun(home):
-    """A seed need not have ended: it has grokked when it was perfect once."""
-    planner = planner_of(UNTIL, home)
-    first, second = planner.next(), planner.next()
-    planner.next(first)
-    (one,) = first.configurations
-    hear(planner, second, heard(second))
-    assert not planner.run.has_enough(one)
-    hear(planner, first, heard(first, s2=500))
-    assert planner.run.has_enough(one) and planner.run.grokked == 1 and planner.queued_steps == 0
-    assert planner.next(second) is None
-    for trial in list(planner.running.values()):
-        assert not planner.is_done
-        outcome = Outcome.GROKKED if trial is first else Outcome.CENSORED
-        told = planner.complete_trial(trial, rows_of(trial, outcome))
-    assert told == [one] and planner.is_done and planner.next() is None
 
 
 def test_a_study_that_has_enough_trains_nothing_more(home):
@@ -169,22 +132,6 @@ def test_enough_is_counted_on_the_searchs_seeds(home):
     planner.complete_trial(confirming, fresh)
     for driver in (planner, planner_of(text, home, rows + fresh)):
         assert driver.run.grokked == 1 and not driver.run.enough and driver.is_done
-
-
-def test_a_search_that_has_enough_leaves_proposals_untold(home):
-    """What was cut says nothing of a proposal: the sampler is not told a part of its seeds."""
-    planner = planner_of(RECIPES + "until: {grokked: 1}\n", home, ahead=1)
-    trial = planner.next()
-    one, _ = trial.configurations
-    rows = heard(trial)
-    rows[0]["grok_step"] = 500
-    hear(planner, trial, rows)
-    assert planner.run.enough
-    recorded = [r for r in rows_of(trial) if r["configuration"] == one.key]  # of the other none had begun
-    recorded[0] |= GROKKED
-    planner.complete_trial(trial, recorded)
-    states = Counter(t.state.name for t in planner.search.proposals.trials())
-    assert states == {"COMPLETE": 1, "RUNNING": 1} and planner.is_done
 
 
 # ---- cores end together

@@ -143,9 +143,6 @@ def test_the_band_is_greenwoods_on_the_log_log_scale():
     assert curve.high[i] == pytest.approx(1 - survival ** exp(spread))
 
 
-# ---- fields
-
-
 # ---- pictures
 
 

@@ -270,7 +270,10 @@ def test_a_verdict_flips_where_decoding_does(entry, wrong):
 
 @pytest.mark.parametrize(
     ("name", "entry", "factor", "digits"),
-    [("6p", 0, 1.003, 2), *longer(("6p", 0, 1.01, 2), ("456p", 3, 0.5, 2), ("10p-qualified", 0, 1.0, 3))],
+    [
+        ("6p", 0, 1.0015, 2),
+        *longer(("6p", 0, 1.01, 2), ("456p", 3, 0.5, 2), ("10p-qualified", 0, 1.0, 3)),
+    ],
 )
 def test_as_many_pairs_are_wrong_as_are_counted(name, entry, factor, digits):
     checkpoint = scaled(certificate(name), entry, factor)

@@ -4,7 +4,7 @@ import pytest
 
 from search.analysis import report as report_module
 from search.analysis.fields import shown
-from search.analysis.report import percent, report
+from search.analysis.report import report
 from search.study.trial import Configuration
 from tests.pages import Page
 from tests.unit.test_plots import frames, searched, seed_row, study_of
@@ -27,23 +27,6 @@ def one(outcomes, **changes):
     return study, *frames([(configuration, rows)])
 
 
-def test_one_configuration_has_no_sections_about_several():
-    given = one(
-        [("grokked", 40_000), ("failed",), ("given_up", 20_000), ("diverged", 100), ("censored", 5_000)]
-    )
-    text = words_of(*given)
-    page = Page(text)
-    assert page.headings == ["What was asked", "What was found", "Grokking curves", "Time to grok",
-                             "The configuration"]  # fmt: skip
-    low, high = (percent(given[1][f"grok_rate_{end}"].iloc[0]) for end in ("low", "high"))
-    assert f"1 of 4 seeds ({percent(0.25)}, 95 % interval {low} to {high}) grokked." in text
-    for name in ("grokked", "not grokked", "diverged", "given up", "censored"):
-        assert page.cells[page.cells.index(name) + 1] == "1"
-    assert "gave up 1 of 4 seeds. Some given-up seeds may have grokked later." in text
-    key = given[1]["configuration"][0]
-    assert f"adder-search pull s --configuration {key} -o s-{key[:6]}" in page.cells
-
-
 def test_a_screened_study_says_what_its_screen_did_and_what_probes_read():
     screen = {"screen": {"at": 5_000, "keep": {"token": 0.35}}}
     study, configurations, seeds, curves = one(
@@ -62,33 +45,6 @@ def test_a_screened_study_says_what_its_screen_did_and_what_probes_read():
         "as nobody had been spared when the frame was counted"
     )
     assert "grokked per million seed-steps; each cost" in text
-
-
-def test_a_search_has_all_of_them_and_both_rates():
-    study, configurations, *rest = searched(confirmed=2)
-    text = words_of(study, configurations, *rest)
-    page = Page(text)
-    assert page.headings == ["What was asked", "What was found", "What mattered", "Grok rate against each field",
-                             "Grokking curves", "Time to grok", "All configurations"]  # fmt: skip
-    assert "Trust the confirmation column" in text and "winner" in text
-    row = page.cells[page.cells.index(configurations["title"].iloc[-1]) :]
-    assert row[2] == "7 of 8" and row[4] == "4 of 8" and row[7] == "11 of 16"
-    assert "16 of them, numbers 90001 to 90008, confirm" in text
-    assert "0.001 to 0.1, logarithmic" in text
-    assert text.count("data:image/svg+xml;base64,") == 5
-
-
-def test_all_that_was_searched_is_listed_whether_it_came_to_differ_or_not():
-    study, configurations, *rest = searched()
-    fixed = "recipe.wd_drop"
-    page = Page(words_of(study, configurations.assign(**{fixed: 0.1}), *rest))
-    paths = [line[0] for line in page.texts(0)[1:]]
-    assert (
-        paths == list(study.space)
-        and page.texts(0)[1 + paths.index(fixed)][2] == "one of 1; 0.1; drawn: only 0.1"
-    )
-    assert fixed not in [line[0] for line in page.texts(1)], "no fixed field"
-    assert "lr (per step)" in page.texts(-1)[0] and "wd_drop (fraction)" not in page.texts(-1)[0]
 
 
 def test_it_needs_nothing_else():

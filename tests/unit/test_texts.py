@@ -119,15 +119,6 @@ def test_a_search_over_flags_says_sizes_and_what_was_impossible(tmp_path):
     assert "  one_unit off, tie_fc2_head off, 67 parameters  0 of 1 grokked" in summary
 
 
-def test_a_search_says_how_its_confirmation_went(tmp_path, monkeypatch):
-    searched = [row for key in ("a", "b") for row in rows(FAILED, FAILED, configuration=key)]
-    fresh = rows(GROKKED, GROKKED, first=9, configuration="b", confirmation=True)
-    summary, _ = outputs(tmp_path, searched + fresh, "fade")
-    assert (
-        "confirmed b: 2 of 2 grokked: 100.0%" in summary and "fresh seeds (0 of 2 in the search)" in summary
-    )
-
-
 LIST = """
 name: list
 model: 57p

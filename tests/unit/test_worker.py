@@ -93,21 +93,6 @@ def test_hopeless_seeds_are_given_up_but_for_those_spared(tmp_path):
     assert [len(r.curve_EM) for r in results] == [1, 3, 1]
 
 
-def test_each_configuration_of_a_trial_leaves_its_own_part(tmp_path):
-    other = Configuration(CONFIGURATION.spec, replace(CONFIGURATION.recipe, lr=0.003))
-    work = tuple((c, Seed.of(n)) for c in (CONFIGURATION, other) for n in (1, 2))
-    trial = replace(trial_of(slots=2), work=work)
-    trial.write(tmp_path)
-    list(worker.run_trial(tmp_path))
-    parts = {p.configuration: p for p in read_parts(tmp_path)}
-    assert set(parts) == {CONFIGURATION, other}
-    _, (_, alone, _) = run(trial_of(1, 2), tmp_path / "alone")
-    for mine, its in zip(parts[CONFIGURATION].results, alone, strict=True):
-        assert torch.equal(mine.theta_P, its.theta_P), "whoever shares the bank"
-    assert not torch.equal(parts[other].results[0].theta_P, alone[0].theta_P)
-    assert [p.trial.work for p in parts.values()] == [tuple((c, Seed.of(n)) for n in (1, 2)) for c in parts]
-
-
 @pytest.mark.parametrize("on_gpu", [False, True])
 def test_a_gpu_is_for_workers_whose_place_is_on_one(on_gpu, tmp_path, monkeypatch):
     """With `gpu: auto` few seeds have places on CPUs, while the GPU is another study's."""
