@@ -238,7 +238,6 @@ CUTS = {
     "between judging and the next": (DatabaseCandidates, "judge", "after"),
     "in mid-round": (driver.Driver, "on_report", "after"),
 }
-QUICK_CUTS = ("between recording and judging", "in mid-round")
 
 
 class Died(BaseException):
@@ -247,7 +246,7 @@ class Died(BaseException):
 
 @pytest.mark.usefixtures("untrained")
 @pytest.mark.parametrize(
-    "where", [pytest.param(w, marks=[] if w in QUICK_CUTS else pytest.mark.full) for w in CUTS]
+    "where", [pytest.param(w, marks=[] if w == "in mid-round" else pytest.mark.full) for w in CUTS]
 )
 def test_whatever_ends_the_driver_the_same_sets_are_accepted(where, here, monkeypatch, uninterrupted):
     cls, name, when = CUTS[where]

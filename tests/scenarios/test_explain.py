@@ -154,6 +154,7 @@ def test_sliders_break_the_answer_and_reset_mends_it(opened):
     assert len({c.find_element("css selector", "span").text for c in same}) == 1 and len(same) == 2
 
 
+@pytest.mark.full
 def test_the_keyboard_alone_reaches_all(opened):
     from selenium.webdriver import ActionChains, Keys
 

@@ -18,11 +18,18 @@ from trainer import Outcome
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here", "nobody_spared")
 
-STUDIES = {"trials that share a bank": MIXED, "seeds that are screened": SCREENED, "a search": GRID}
-
 
 class Died(BaseException):
     """In the place of SIGKILL: nothing is written any more."""
+
+
+QUICK = (KeyboardInterrupt, 2), (Died, 5)
+MOMENTS = [
+    pytest.param(error, at, marks=[] if (error, at) in QUICK else pytest.mark.full)
+    for error in (KeyboardInterrupt, Died)
+    for at in (2, 3, 4, 5, 6, 7, 9, 11)
+]
+STUDIES = {"trials that share a bank": MIXED, "seeds that are screened": SCREENED, "a search": GRID}
 
 
 def interrupt(monkeypatch, at, error, is_taken=False):
@@ -39,10 +46,7 @@ def interrupt(monkeypatch, at, error, is_taken=False):
     monkeypatch.setattr(Driver, "on_report", on_report)
 
 
-@pytest.mark.parametrize(
-    "at", [2, 5, *(pytest.param(n, marks=pytest.mark.full) for n in (3, 4, 6, 7, 9, 11))]
-)
-@pytest.mark.parametrize("error", [KeyboardInterrupt, Died])
+@pytest.mark.parametrize(("error", "at"), MOMENTS)
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_a_study_ends_the_same_wherever_its_driver_did(study, error, at, here, monkeypatch):
     interrupt(monkeypatch, at, error)

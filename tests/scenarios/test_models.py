@@ -45,7 +45,7 @@ def modelled(tmp_path_factory):
 
 
 def test_the_best_verified_seeds_of_a_study_are_versions_with_aliases(modelled):
-    client, home = modelled.tracker.client, modelled.home
+    client = modelled.tracker.client
     versions = client.search_model_versions("name = 'sweep'")
     assert sorted(v.tags["adder.params"] for v in versions) == ["57", "67"]
     best, smallest = (client.get_model_version_by_alias("sweep", alias) for alias in ("best", "smallest"))
@@ -58,8 +58,12 @@ def test_the_best_verified_seeds_of_a_study_are_versions_with_aliases(modelled):
     }
     assert {m.dataset_name for m in logged.metrics} == {"AdderBoard 10,010"}
     assert logged.source_run_id == best.run_id and client.get_run(best.run_id).inputs.dataset_inputs
+
+
+@pytest.mark.full
+def test_a_version_predicts_with_torch_alone(modelled):
     said = subprocess.run(
-        [sys.executable, "-c", PREDICT, f"sqlite:///{home.mlflow_db}", "models:/sweep@best"],
+        [sys.executable, "-c", PREDICT, f"sqlite:///{modelled.home.mlflow_db}", "models:/sweep@best"],
         capture_output=True, text=True, check=True, cwd="/",
     ).stdout.split()  # fmt: skip
     assert len(said) == 2 and all(map(str.isdecimal, said))

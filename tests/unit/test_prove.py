@@ -283,7 +283,7 @@ def test_as_many_pairs_are_wrong_as_are_counted(name, entry, factor, digits):
     assert 0 < count.wrong <= wrong <= count.possible <= 1.2 * count.wrong
 
 
-@pytest.fixture(scope="module", params=["57p", "6p-one-run", "100p"])
+@pytest.fixture(scope="module", params=["57p", "6p-one-run", pytest.param("100p", marks=pytest.mark.full)])
 def proof_of(request, tmp_path_factory):
     """A checkpoint, and its proof for two digits as a file has it."""
     checkpoint = certificate(request.param)

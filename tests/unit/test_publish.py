@@ -33,7 +33,7 @@ def hub(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", ["57p", "6p"])
+@pytest.mark.parametrize("name", ["6p", pytest.param("57p", marks=pytest.mark.full)])
 def test_torch_alone_runs_it(name, hub):
     words = [sys.executable, "-c", ALONE, json.dumps(PAIRS)]
     said = subprocess.run(words, cwd=hub / name, capture_output=True, text=True, check=True).stdout

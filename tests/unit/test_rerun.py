@@ -15,7 +15,7 @@ from search.run.worker import environment_of
 from search.study.resources import Resources
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
-from tests import CERTIFICATES
+from tests import CERTIFICATES, needs_compiler
 from tests.banks import SMALL, SPEC, finish, make
 from tests.commands import call, fails_with_one, says
 from trainer import Bank, Pair, Recipe, Seed
@@ -70,7 +70,7 @@ def in_stages():
 
     def train(spec, recipe, ties=None):
         start = None if theta_P is None else tuple(theta_P.tolist())
-        bank = Bank(spec, [Pair(recipe, seed, start, ties)], compiled=False, futility=None)
+        bank = Bank(spec, [Pair(recipe, seed, start, ties)], futility=None)
         return finish(bank).result(0)
 
     theta_P = transfer(wide, train(wide, RECIPE).theta_P, base).theta_Q
@@ -86,10 +86,11 @@ def in_stages():
         recipe=ramp.as_dict(),
         seed=dataclasses.asdict(seed),
         step=result.best_step,
-        provenance={"trained": "from scratch", "stages": stages, "environment": {"compiled": False}},
+        provenance={"trained": "from scratch", "stages": stages, "environment": {"compiled": True}},
     )
 
 
+@needs_compiler
 def test_one_run_in_stages_is_trained_from_its_first_step():
     staged, steps = in_stages(), []
     assert train_again(staged, read_request(staged), steps.append).same
