@@ -441,7 +441,9 @@ class Tracker:
         run, now = self.study_run(), int(time.time() * 1000)
         counts = {"configurations": rate.configurations, "seeds": rate.seeds, "runs": rate.n}
         counts["grokked"] = rate.grokked
-        self.client.log_batch(run, metrics=[Metric(name, n, now, 0) for name, n in counts.items()])
+        written = self.client.get_run(run).data.metrics  # by a driver that died before the end
+        new = [Metric(name, n, now, 0) for name, n in counts.items() if written.get(name) != n]
+        self.client.log_batch(run, metrics=new)
         if not self.is_watching:
             self.client.set_terminated(run, end_time=now)
 
