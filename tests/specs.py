@@ -133,14 +133,3 @@ def any_tokens(spec, seeds=1, batch=4):
     """What a model reads [S, T, B], with any token anywhere."""
     length, gen = some_tokens(spec).shape[1] - 1, torch.Generator().manual_seed(1)
     return torch.randint(spec.vocabulary, (seeds, length, batch), generator=gen, dtype=torch.int32)
-
-
-def any_wide(spec):
-    """Wide tensors near those of a θ, but no θ's: every entry free, where an answer may read it."""
-    draw = torch.Generator().manual_seed(4)
-    wide = {n: t.double() for n, t in spec.expand(some_theta(spec)).items()}
-    seen = {n: torch.ones_like(t) for n, t in wide.items()}
-    if "attention" in wide:
-        seen["attention"] = seen["attention"].tril(spec.prompt - 1)
-    noise = {n: 0.1 * torch.randn(t.shape, generator=draw, dtype=torch.float64) for n, t in wide.items()}
-    return {n: ((t + noise[n]) * seen[n]).requires_grad_() for n, t in wide.items()}, seen

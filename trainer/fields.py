@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from model.layout import Layout
 
 PAPER = "57p paper, sections 3.2 to 3.5"
+WARLOCKEE = "warlockee/AdderBoard, train.py"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

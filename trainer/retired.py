@@ -8,19 +8,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-MEASURED, UNUSED = "e95297c", "72778fb"
+MEASURED, UNUSED, UNPLANNED = "e95297c", "72778fb", "43e0414"
 RETIRED: dict[str, tuple[Any, str]] = {
     "best_by": ("", UNUSED),
     "best_of": (1, UNUSED),
+    "chain_beta": (0.0, UNPLANNED),
     "damping": (0.01, MEASURED),
     "damping_by": (2.0, MEASURED),
+    "focal_gamma": (0.0, UNPLANNED),
     "fold_step": (0, UNUSED),
+    "hardest": (1.0, UNPLANNED),
     "jiggle_candidates": (2, MEASURED),
     "jiggle_every": (0, MEASURED),
     "jiggle_settle": (2_000, MEASURED),
     "jiggle_strength": (3.0, MEASURED),
+    "label_smoothing": (0.0, UNPLANNED),
     "lookahead_alpha": (0.5, MEASURED),
     "lookahead_k": (0, MEASURED),
+    "lr_cycle": (10_000, UNPLANNED),
+    "lr_cycle_growth": (1, UNPLANNED),
+    "lr_decay": (0.1, UNPLANNED),
+    "lr_schedule": ("cosine", UNPLANNED),
     "noise_eta": (0.0, MEASURED),
     "noise_gamma": (0.55, MEASURED),
     "root_damping": (0.001, MEASURED),

@@ -62,40 +62,26 @@ INLINE const Token* block_of(const Token* first, int block) { return first + (si
 struct Aim {
     V share;  // of an answer in the mean; 0 where a lane is empty
 #if LOSS
-    V weight;  // of a problem
     const Goal* goal;
-    const float* theirs;  // the block's of the teacher's logits, or none
+    const float* theirs;  // the block's of the teacher's logits
 #endif
 };
 
 INLINE Aim aim_of(const Goal* goal, int block, I counted, int problems, int answers, int vocabulary) {
     Aim aim = {select(counted, one(1.0f / ((float)answers * problems)), one(0))};
 #if LOSS
-    aim.goal = goal, aim.theirs = nullptr, aim.weight = one(1);
-    if (!goal) return aim;
-    if (goal->weights) aim.weight = load<LANES>(goal->weights + block * LANES);
-    if (goal->teacher) aim.theirs = goal->teacher + (size_t)block * answers * vocabulary * LANES;
-    aim.share = aim.share * aim.weight;
+    aim.goal = goal;
+    if (goal) aim.theirs = goal->teacher + (size_t)block * answers * vocabulary * LANES;
 #endif
     return aim;
-}
-
-INLINE V weighed(const Aim& aim, V loss) {
-#if LOSS
-    return aim.weight * loss;
-#else
-    return loss;
-#endif
 }
 
 INLINE void see(const Seen* seen, int answer, int vocabulary, const V* logits) {
     if (!seen || !seen->logits) return;
     EACH(v, vocabulary) store<LANES>(seen->logits + ((size_t)answer * vocabulary + v) * LANES, logits[v]);
 }
-INLINE void see_block(const Seen* seen, int block, int answers, V loss, I right) {
-    if (!seen) return;
-    if (seen->losses) store<LANES>(seen->losses + block * LANES, loss * one(1.0f / answers));
-    if (seen->right) store<LANES>(seen->right + block * LANES, right);
+INLINE void see_block(const Seen* seen, int block, I right) {
+    if (seen && seen->right) store<LANES>(seen->right + block * LANES, right);
 }
 
 // Logits against what is right: the largest logit wins, and of equal ones the first.

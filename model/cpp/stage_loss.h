@@ -1,4 +1,4 @@
-// The loss of a stage's answers: cross-entropy, or the goal's. For families whose answers' logits are vectors of lanes.
+// The loss of a stage's answers: cross-entropy, or with a teacher. For families whose answers' logits are vectors of lanes.
 #pragma once
 
 // The loss of the answers from `first` on, and with TRAIN the gradient of logits.

@@ -26,13 +26,13 @@ ROUTINE V run(const Wide& w, const Source& source, int problems, Measures* m, Ro
                 m->right += count(right);
             }
         }
-        block_loss = select(counted, weighed(aim, block_loss), one(0));
+        block_loss = select(counted, block_loss, one(0));
         loss += block_loss;
         if (TRAIN) {
             room.inputs.add(block, room.dstream, room.dqueries, room.attention.dreads);
         } else {
             m->exact += count(exact), m->loss += total(block_loss) / ANSWERS;
-            see_block(seen, b, ANSWERS, block_loss, exact);
+            see_block(seen, b, exact);
         }
     }
     if (TRAIN) room.inputs.finish(w, g, gradient);

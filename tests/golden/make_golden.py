@@ -233,13 +233,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "l1": ("57p", {**SHORT, "l1_lambda": 0.1, "l1_entries": ("fc1",), "l1_start": 10, "l1_rise": 20}),
     "freeze": ("57p", {**SHORT, "freeze": ((30, "arc", "norm[0,1]"),)}),
     "factors": ("57p", {**SHORT, "lr_factors": (("arc", 0.5),), "wd_factors": (("norm", 3.0),)}),
-    # problems and losses
+    # problems
     "problems": ("57p", {
         **SHORT, "mixed_lengths": 0.3, "swapped": 0.5, "targeted": 0.5, "carry_lengths": ((0, 1, 3),),
         "carry_shares": ((0, 0.2, 0.1, 0.2, 0.1), (70, 0.1, 0.1, 0, 0)),
-    }),
-    "losses": ("57p", {
-        **SHORT, "label_smoothing": 0.1, "focal_gamma": 1.0, "chain_beta": 2.0, "hardest": 0.5,
     }),
     "starts": ("57p", {
         **SHORT, "init": (("equals", "at", 2.8, -2.0, -0.1),), "recycle_every": 20, "recycle_from": 20,

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
 
 from tests.banks import SPEC
 from tests.contract.test_optimisers import CONSTANT
@@ -18,7 +17,6 @@ POINTS = {"carry_shares": ((0, 0.2), (3_000, 0.2), (6_000, 0.5), (20_000, 0.0))}
 KINDS = {"carry_shares": ((100, 0.1, 0.2, 0.3, 0.0), (300, 0.3, 0.0, 0.1, 0.4))}
 LENGTHS = {"carry_lengths": ((0, 1, 2), (1_000, 4, 10)), "curriculum": ((3, 600),)}
 LATE = {"carry_lengths": ((0, 7, 9),), "curriculum": ((3, 10),)}
-WSD = {"warmup": 10, "lr": 0.5, "lr_floor": 0.1, "steps": 1_000, "lr_schedule": "wsd", "lr_decay": 0.2}
 RAMPED = {"steps": 24, "eval_every": 4, "warmup": 2, "fade_start": 4, "fade_end": 8}
 L1 = {"l1_lambda": 0.4, "l1_entries": ("fc1",)}
 
@@ -49,9 +47,6 @@ VALUES = {
     "a cosine between": (learning_rate, {}, {at: cosine(at) for at in (7_000, 30_500, 52_345)}),
     "a short budget only warms up": (
         learning_rate, {"steps": 500, "eval_every": 100}, {0: 2e-5, 499: 0.01}
-    ),
-    "wsd warms up, stays and decays": (
-        learning_rate, WSD, {0: 0.05, 9: 0.5, 10: 0.5, 799: 0.5, 899: 0.05 + 0.45 / 2, 999: 0.05}
     ),
     "carry problems fade": (
         schedule.carry_mix, {}, {0: 0.8, 15_000: 0.8, 22_500: 0.6, 30_000: 0.4, 44_999: 0.8 / 30_000, 45_000: 0}
@@ -118,20 +113,6 @@ def test_each_slot_follows_its_own_recipe():
             function(torch.tensor([s]), hyper_of([r])).item() for s, r in zip((5, 6, 7), recipes, strict=True)
         ]
         assert together == alone and len(set(together)) > 1
-
-
-@pytest.mark.parametrize("growth", [1, 3])
-def test_restarts_are_torchs(growth):
-    how = {"lr_schedule": "restarts", "lr_cycle": 70, "lr_cycle_growth": growth}
-    recipe = Recipe(warmup=0, lr=0.5, lr_floor=0.1, steps=1_000, **how)
-    optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
-    rates = CosineAnnealingWarmRestarts(optimiser, 70, growth, eta_min=0.05)
-    expected = []
-    for _ in range(1_000):
-        expected.append(optimiser.param_groups[0]["lr"])
-        optimiser.step(), rates.step()
-    got = learning_rate(torch.arange(1_000), hyper_of([recipe] * 1_000)).tolist()
-    assert got == pytest.approx(expected, rel=1e-4)
 
 
 def test_smooth_decay_falls_from_the_first_threshold_on_to_its_floor():

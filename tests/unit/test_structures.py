@@ -35,9 +35,9 @@ def test_a_struct_that_differs_is_named(monkeypatch, fields, complaint):
 
 @needs_compiler
 def test_the_library_is_compared_when_it_is_loaded(monkeypatch):
-    monkeypatch.setitem(structures.STRUCTS, "Seen", other("Seen", [("losses", ctypes.c_void_p)]))
+    monkeypatch.setitem(structures.STRUCTS, "Seen", other("Seen", [("right", ctypes.c_void_p)]))
     native._engine.cache_clear()
-    with pytest.raises(AssertionError, match=r"Seen\.losses is at byte 8 there, 0 here"):
+    with pytest.raises(AssertionError, match=r"Seen\.right is at byte 8 there, 0 here"):
         native.engine()
 
 

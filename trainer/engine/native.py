@@ -50,8 +50,8 @@ from trainer.step import schedule, step
 from trainer.step.schedule import Hyper, hyper_of
 from trainer.step.step import State
 
-FULL = {"LOSS": 1}
-"""Macros of a kernel with more than cross-entropy."""
+TAUGHT = {"LOSS": 1}
+"""Macros of a kernel whose loss has a teacher."""
 LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
 Shapes = dict[str, tuple[int, ...]]
 
@@ -184,8 +184,10 @@ class EngineBackend:
         right, marks = np.zeros((-(-count // LANES), LANES), np.int32), []
         for row, tokens_TN in zip(self._theta_rows(theta_SP), tokens_STN, strict=True):
             wide, problems = run(self.tapes[1], row), blocks(tokens_TN[None])
-            seen = Seen(logits=None, losses=None, right=right.ctypes.data)
-            self.kernel.kernel_look(pointer(wide), pointer(problems), count, ctypes.byref(seen))
+            seen = Seen(logits=None, right=right.ctypes.data)
+            self.kernel.kernel_evaluate(
+                pointer(wide), pointer(problems), count, ctypes.byref(Measures()), ctypes.byref(seen)
+            )
             marks.append(torch.from_numpy(right.flatten()[:count] == 0))
         return torch.stack(marks)
 
@@ -240,30 +242,9 @@ class EngineBackend:
         return [new[name] for name in self._updated_names()]
 
     def _learning(self, recipe: Recipe) -> Learning:
-        """Return the loss and the places of its numbers in a row."""
-
-        def place(name: str) -> int:
-            return self.places[name].start if name in recipe.losses else -1
-
-        teacher, wide = self._teacher(recipe)
-        return Learning(
-            on=bool(recipe.losses),
-            smoothing=place("label_smoothing"),
-            gamma=place("focal_gamma"),
-            chains=place("chain_beta"),
-            hardest=place("hardest"),
-            alpha=place("distill_alpha"),
-            temperature=self.places["distill_temperature"].start,
-            logits=self.spec.answers * self.spec.vocabulary * LANES,
-            look=ctypes.cast(self.kernel.kernel_look, ctypes.c_void_p) if recipe.losses else None,
-            teacher=teacher,
-            teachers=wide,
-        )
-
-    def _teacher(self, recipe: Recipe) -> tuple[Any, Any]:
-        """A teacher's kernel and wide tensors, by the engine's arithmetic; none where there is no teacher."""
+        """Return a teacher's kernel and wide tensors, by the engine's arithmetic; none where there is no teacher."""
         if not recipe.teacher:
-            return None, None
+            return Learning()
         teacher = teacher_of(recipe.teacher)
         kernel, spec = teacher.spec.kernel(), teacher.spec
         if kernel is None:
@@ -272,7 +253,13 @@ class EngineBackend:
             lambda given: list(spec.expand(given["theta"]).values()), {"theta": (spec.params,)}, constant_fold
         )
         self._wide = run(tape, np.array(teacher.theta, np.float32))
-        return ctypes.cast(built(kernel, recipe).kernel_look, ctypes.c_void_p), self._wide.ctypes.data
+        return Learning(
+            teacher=ctypes.cast(built(kernel, recipe).kernel_evaluate, ctypes.c_void_p),
+            wide=self._wide.ctypes.data,
+            alpha=self.places["distill_alpha"].start,
+            temperature=self.places["distill_temperature"].start,
+            logits=self.spec.answers * self.spec.vocabulary * LANES,
+        )
 
     def _program(self, recipe: Recipe) -> tuple[Program, Any]:
         """The program, and the arrays to which it points."""
@@ -314,7 +301,7 @@ class EngineBackend:
 
 
 def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
-    """Load a kernel for a recipe's loss; more than cross-entropy has its own build. Raise BuildError."""
+    """Load a kernel for a recipe's loss; one with a teacher has its own build. Raise BuildError."""
     return library(kernel.source, _macros(kernel, recipe))
 
 
@@ -324,7 +311,7 @@ def missing_to_train(kernel: Kernel, recipe: Recipe) -> str | None:
 
 
 def _macros(kernel: Kernel, recipe: Recipe) -> dict[str, int]:
-    return {**kernel.shape, **FULL} if recipe.losses else kernel.shape
+    return {**kernel.shape, **TAUGHT} if recipe.teacher else kernel.shape
 
 
 def engine() -> ctypes.CDLL:

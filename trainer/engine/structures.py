@@ -30,7 +30,7 @@ class Measures(Struct):
 class Seen(Struct):
     """Where a kernel writes what it sees: `Seen` of model/cpp/goal.h."""
 
-    _fields_ = (("logits", c_void_p), ("losses", c_void_p), ("right", c_void_p))
+    _fields_ = (("logits", c_void_p), ("right", c_void_p))
 
 
 class CTape(Struct):
@@ -104,20 +104,14 @@ class Lesson(Struct):
 
 
 class Learning(Struct):
-    """Places in a seed's row of what a loss is made of; below 0: off. `Learning` of trainer/engine/cpp/aims.h."""
+    """A teacher, or none: `Learning` of trainer/engine/cpp/engine.cpp."""
 
     _fields_ = (
-        ("on", c_int32),
-        ("smoothing", c_int32),
-        ("gamma", c_int32),
-        ("chains", c_int32),
-        ("hardest", c_int32),
+        ("teacher", c_void_p),
+        ("wide", c_void_p),
         ("alpha", c_int32),
         ("temperature", c_int32),
         ("logits", c_int32),
-        ("look", c_void_p),
-        ("teacher", c_void_p),
-        ("teachers", c_void_p),
     )
 
 

@@ -42,7 +42,7 @@ class TorchBackend:
         self.optimiser = optimiser_of(recipe)
         self.block = block_of(recipe.eval_every)
         self._draw = partial(step.draw, batch=recipe.batch, block=self.block, which=BatchParts.of(recipe))
-        self._train = partial(step.train_step, spec, self.optimiser, objective=Objective.of(spec, recipe))
+        self._train = partial(step.train_step, spec, self.optimiser, objective=Objective.of(recipe))
         self.problems = step.tokens_of(spec, *selection()).to(device)
 
     def make_block(self, state: State, hyper: Hyper) -> Tensor:

@@ -6,8 +6,7 @@ import dataclasses
 from typing import Any
 
 from model.fields import LARGEST, option
-from trainer.fields import PAPER, Group
-from trainer.recipe.losses import WARLOCKEE
+from trainer.fields import PAPER, WARLOCKEE, Group
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ from trainer.recipe.budget import Budget
 from trainer.recipe.carry import CarrySchedule
 from trainer.recipe.curriculum import Augmentation, Curriculum
 from trainer.recipe.learning_rate import LearningRate
-from trainer.recipe.losses import Losses
 from trainer.recipe.ramp import Ramp
 from trainer.recipe.restarts import Recycle, Restarts
 from trainer.recipe.starts import Starts
+from trainer.recipe.teacher import Distillation
 from trainer.recipe.weight_decay import WeightDecay
 from trainer.retired import without_retired
 
@@ -25,7 +25,7 @@ class Recipe(
     Recycle,
     Starts,
     Augmentation,
-    Losses,
+    Distillation,
     CarrySchedule,
     Ramp,
     Curriculum,

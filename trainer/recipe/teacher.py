@@ -1,4 +1,6 @@
-"""A teacher: another model's θ, whose answers a seed learns beside the right ones (trainer/recipe/losses.py).
+"""A teacher: another model's θ, whose answers a seed learns beside the right ones: distillation.
+
+The arithmetic is in trainer/step/objective.py, and for the engine in model/cpp/loss.h.
 
 A recipe has its teacher whole, as one word: so a recipe depends on the teacher's numbers and not on their
 path, and a worker or a checkpoint's provenance needs no file.
@@ -15,14 +17,40 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from model.fields import ON, option
 from model.presets import preset_name
 from model.spec import Spec, make_spec
+from trainer.fields import WARLOCKEE, Group, dependent_option
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 FORM = "a checkpoint's folder, or the word that a study has for what was read there"
 LONGEST = 1 << 20  # characters of a word
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distillation(Group):
+    """Evaluations measure plain cross-entropy as ever."""
+
+    distill_alpha: float = option(
+        0.0, "distillation: share of T² KL(teacher, seed), at a temperature T, in the loss; 0 is off",
+        unit="fraction", ge=0, le=1, switch=True, off=0.0, needs={"teacher": ON},
+        source=f"Hinton, Vinyals and Dean, arXiv 1503.02531, section 2; Reflection 7; {WARLOCKEE}: 0.5",
+    )  # fmt: skip
+    distill_temperature: float = dependent_option(
+        "distill_alpha", 2.0, "that temperature T", unit="factor", ge=0.1, le=100, source=WARLOCKEE
+    )
+    teacher: str = dependent_option(
+        "distill_alpha", "", "a checkpoint's folder, of any family with the same sequence, that has grokked; "
+        "a recipe has what was read there, so its key does not depend on the path", unit="folder",
+        shapes=True, source="Reflection 7",
+    )  # fmt: skip
+
+    @staticmethod
+    def validate(recipe: Any) -> None:
+        if recipe.teacher:
+            teacher_of(recipe.teacher)
 
 
 @dataclass(frozen=True)

@@ -169,13 +169,13 @@ ROUTINE V run(const Wide& __restrict w, const Source& source, int problems, Meas
                 m->right += count(right);
             }
         }
-        block_loss = select(counted, weighed(aim, block_loss), one(0));
+        block_loss = select(counted, block_loss, one(0));
         loss += block_loss;
         if (TRAIN) {
             attention.backward(w, tables, block, b, (b + 1) * LANES >= problems, far, gradient);
         } else {
             m->exact += count(exact), m->loss += total(block_loss) / ANSWERS;
-            see_block(seen, b, ANSWERS, block_loss, exact);
+            see_block(seen, b, exact);
         }
     }
     return loss;

@@ -6,11 +6,21 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
-#include "aims.h"
 #include "flush.h"
+#include "goal.h"
 #include "problems.h"
 #include "tape.h"
+
+typedef void (*Evaluate)(const float* wide, const int32_t* tokens, int problems, Measures* sums, const Seen* seen);
+
+// A teacher's kernel and wide tensors, or none; `alpha` and `temperature` are places in a seed's row.
+struct Learning {
+    Evaluate teacher;
+    const float* wide;
+    int32_t alpha, temperature, logits;  // logits: numbers of a block's
+};
 
 // A seed is a row of numbers, which all three tapes take as their inputs: trainer/engine/native.py says which is which.
 struct Program {
@@ -19,7 +29,7 @@ struct Program {
     int32_t batch, row, theta, step, gradient, parameters;
     const int32_t* updated;  // the places in the row of what `take` makes
     float (*train)(const float* wide, const int32_t* tokens, int problems, float* gradient, const Goal* goal);
-    void (*evaluate)(const float* wide, const int32_t* tokens, int problems, Measures* sums);
+    Evaluate evaluate;
     Learning learning;
     int32_t swapped, targeted;  // places of shares of problems; -1: off
 };
@@ -40,14 +50,15 @@ template <int L> struct Group {
     const int stride;  // of a seed's wide tensors, and of the gradient towards them, where each seed has its own
     std::vector<float> seed_wide, seed_pull;
     const int32_t* ties = nullptr;  // [seeds][parameters], or none
-    Aims aims;
+    std::vector<float> taught;
     Errors errors = {nullptr, nullptr, 0};
 
     explicit Group(const Program& program)
         : p(program), row(p.row), wide(p.expand.outputs), pull(p.expand.outputs), stride((p.expand.outputs + 3) / 4 * 4),
           seed_wide(stride * L), seed_pull(stride * L) {
         lesson.fit(p.lesson), expand.fit(p.expand), probe.fit(p.probe), take.fit(p.take);
-        made.resize(p.row), aims.fit(p.learning, blocks(), PER_BLOCK);
+        made.resize(p.row);
+        if (p.learning.teacher) taught.resize((size_t)blocks() * p.learning.logits);
     }
 
     int blocks() const { return (p.batch + PER_BLOCK - 1) / PER_BLOCK; }
@@ -104,10 +115,13 @@ template <int L> struct Group {
                 its.targeted = lane(row[p.targeted], l), its.errors = errors.count[l];
                 its.error_a = errors.operands + (size_t)l * 2 * errors.kept, its.error_b = its.error_a + errors.kept;
             }
-            problems(its, p.sequence, p.batch, tokens, aims.chains(p.learning));
-            const auto number = [&](int n) { return lane(row[n], l); };
-            const Goal* goal = aims.of(p.learning, number, numbers, tokens, p.batch);
-            losses[l] += p.train(numbers, tokens, p.batch, &seed_pull[l * stride], goal);
+            problems(its, p.sequence, p.batch, tokens);
+            const Learning& from = p.learning;
+            const Goal goal = {lane(row[from.alpha], l), lane(row[from.temperature], l), taught.data()};
+            const Seen seen = {taught.data(), nullptr};
+            Measures unread;
+            if (from.teacher) from.teacher(from.wide, tokens, p.batch, &unread, &seen);
+            losses[l] += p.train(numbers, tokens, p.batch, &seed_pull[l * stride], from.teacher ? &goal : nullptr);
         }
         from_rows<L>(seed_pull.data(), stride, pull.data(), pull.size());
         Floats<L>* gradient = expand.back(p.expand, pull.data()) + p.theta;
@@ -149,7 +163,7 @@ template <int L> struct Group {
         read(rows, seeds);
         expand.run(p.expand, row.data(), wide.data());
         to_rows<L>(wide.data(), wide.size(), seed_wide.data(), stride);
-        for (int l = 0; l < seeds; l++) p.evaluate(&seed_wide[l * stride], tokens, problems, sums + l);
+        for (int l = 0; l < seeds; l++) p.evaluate(&seed_wide[l * stride], tokens, problems, sums + l, nullptr);
     }
 };
 

@@ -167,18 +167,15 @@ INLINE void columns_of(const Each<double>& number, const Lanes& single, Column* 
     digits_of(lanes_of(high), bases, scales, to + HALF);
 }
 
-// The sum's eleven digits. Returns the most columns in a row that carry.
-INLINE Column add(const Column* x, const Column* y, Column* z) {
-    Column over = all<PER_BLOCK>(0), run = over, most = over;  // over: -1 where a column carries
+// The sum's eleven digits.
+INLINE void add(const Column* x, const Column* y, Column* z) {
+    Column over = all<PER_BLOCK>(0);  // -1 where a column carries
     EACH(c, DIGITS) {
         const Column sum = x[c] + y[c] - over;
         over = all<PER_BLOCK>(9) < sum;
         z[c] = sum - (over & all<PER_BLOCK>(10));
-        run = over & (run + all<PER_BLOCK>(1));
-        most = select(most < run, run, most);
     }
     z[DIGITS] = all<PER_BLOCK>(0) - over;
-    return most;
 }
 
 // Where a sequence's tokens come from: a column (x's ten digits, y's, then eleven of z, units first), or, below 0,
@@ -224,8 +221,8 @@ struct Problems {
         EACH_LANE(i) drawn.row[i] = l.digits;
     }
 
-    // The tokens of the block whose first problem's number is this. Returns the longest run of carries of each.
-    INLINE_MEMBER Column block(int first, Token* tokens) {
+    // The tokens of the block whose first problem's number is this.
+    INLINE_MEMBER void block(int first, Token* tokens) {
         const Lesson& l = lesson;
         const uint64_t counter = key + (uint64_t)first * (4 * GOLDEN);
         if (varied) drawn.choose(l, counter);
@@ -236,23 +233,18 @@ struct Problems {
         columns_of(drawn.a, drawn.single, x), columns_of(drawn.b, drawn.single, y);
         if (varied) drawn.alter(x, y);
         if (l.swapped > 0) exchange(l, drawn.wa, x, y);
-        const Column most = add(x, y, z);
+        add(x, y, z);
         EACH(t, sequence.length) {
             const int from = sequence.from(t);
             write_tokens(tokens, t, from < 0 ? all<PER_BLOCK>((int32_t)(-1 - from)) : column[from < 0 ? 0 : from]);
         }
-        return most;
     }
 };
 
 #if !THREADS
-// The tokens [blocks][length][16] of a step's problems; the lanes after the last problem get its like. `chains`: where
-// wanted, the longest run of carries of each.
-inline void problems(const Lesson& l, const Sequence& sequence, int batch, int32_t* tokens, int32_t* chains = nullptr) {
+// The tokens [blocks][length][16] of a step's problems; the lanes after the last problem get its like.
+inline void problems(const Lesson& l, const Sequence& sequence, int batch, int32_t* tokens) {
     Problems its(l, sequence);
-    for (int first = 0; first < batch; first += PER_BLOCK, tokens += tokens_in(sequence.length)) {
-        const Column most = its.block(first, tokens);
-        if (chains) store<PER_BLOCK>(chains + first, most);
-    }
+    for (int first = 0; first < batch; first += PER_BLOCK, tokens += tokens_in(sequence.length)) its.block(first, tokens);
 }
 #endif

@@ -21,18 +21,12 @@ from model.spec import Kernel, Spec
 from trainer.data.hard_examples import CAPACITY
 from trainer.engine.cuda.machine import TEAMS, Machine, Memory
 from trainer.engine.cuda.schedule import PARKED_AT_ONCE, PARTS, schedule
-from trainer.engine.cuda.structures import Exam, Learning, Part, Program, Seeds
+from trainer.engine.cuda.structures import Exam, Part, Program, Seeds
 from trainer.engine.cuda.structures import Schedule as CSchedule
 from trainer.engine.native import LANES, EngineBackend, Measures, Slots, blocks, sources
 from trainer.engine.tape_graph import Array
 from trainer.recipe import Recipe
 
-LOSSES = {
-    "smoothing": "label_smoothing",
-    "gamma": "focal_gamma",
-    "chains": "chain_beta",
-    "hardest": "hardest",
-}
 CHUNK = 16  # blocks of problems that a circle's kernel has the channels of (model/families/split_subspace)
 BANKS = 32  # of a GPU's shared memory
 
@@ -109,16 +103,14 @@ class CudaBackend(EngineBackend):
 
     def _cuda_program(self, recipe: Recipe) -> Program:
         """Return the program, with its arrays on the machine."""
-        named = {field: self.places[name].start for field, name in LOSSES.items() if name in recipe.losses}
         shares = {name: self.places[name].start for name in ("swapped", "targeted") if getattr(recipe, name)}
-        made = schedule(self.tapes, self.places, [*named.values(), *shares.values()])
+        made = schedule(self.tapes, self.places, [*shares.values()])
         sizes, put = self.module.sizes, self.memory.put
         if sizes.wide != 4 * len(self.tapes[1].outputs):
             raise AssertionError(
                 f"{self.spec.family}: kernel_body.h reads {sizes.wide} bytes of wide tensors"
             )
         words = max(made.slots, made.at["room"] + sizes.shared // 4)
-        problems = -(-recipe.batch // LANES) * LANES * bool(recipe.losses)
 
         def slot(place: int | None) -> int:
             return -1 if place is None else made.slot_of[place]
@@ -142,8 +134,7 @@ class CudaBackend(EngineBackend):
             },
             team_words=words
             + (BANKS // TEAMS - words) % BANKS,  # so that the teams of a warp meet no bank twice
-            yard_words=len(made.parked) + self.spec.params + 3 * problems + sizes.far // 4,
-            learning=Learning(**{field: slot(named.get(field)) for field in LOSSES}),
+            yard_words=len(made.parked) + self.spec.params + sizes.far // 4,
             **{name: slot(shares.get(name)) for name in ("swapped", "targeted")},
         )
 
@@ -154,7 +145,6 @@ def macros_of(spec: Spec, kernel: Kernel, recipe: Recipe) -> dict[str, int | str
     source = ",".join(map(str, sources(spec)))
     return {
         **kernel.shape,
-        "LOSS": int(bool(recipe.losses)),
         "SUMS_OF_CHUNK": int(one_chunk),
         "SOURCE": source,
         "PARKED_AT_ONCE": PARKED_AT_ONCE,

@@ -1,8 +1,8 @@
 // Whole steps of a bank's seeds on a GPU, a team of threads a seed, from evaluation to evaluation in one launch: what
 // trainer/engine/cpp/engine.cpp does on a CPU, in the same order, with the same bits. No team waits for another.
 //
-// Compiled for a family's shape with SOURCE (trainer/engine/cpp/problems.h), LOSS, SUMS_OF_CHUNK and PARKED_AT_ONCE
-// (schedule.py), by NVRTC, or with FIBRES by g++ (emulator.cpp).
+// Compiled for a family's shape with SOURCE (trainer/engine/cpp/problems.h), SUMS_OF_CHUNK and PARKED_AT_ONCE (schedule.py),
+// by NVRTC, or with FIBRES by g++ (emulator.cpp).
 #pragma once
 
 #include "kernel_body.h"
@@ -10,11 +10,6 @@
 #include "steps.h"
 
 constexpr bool FAR_IS_SMALL = sizeof(Far) <= 4096;
-
-// Slots in which numbers of a loss are; below 0 what is off.
-struct Learning {
-    int32_t smoothing, gamma, chains, hardest;
-};
 
 struct Program {
     Schedule schedule;
@@ -25,7 +20,6 @@ struct Program {
     int32_t row, updated, parameters, batch;  // numbers of a row, those that a step updates, of which the next is the step
     int32_t constants_at, asked_at, gradient_at, there_at, wide_at, pull_at, room_at;  // slots
     int32_t team_words, yard_words;  // numbers of a team in the memory that it shares, and in global memory
-    Learning learning;
     int32_t swapped, targeted;  // slots of shares of problems; -1: off
 };
 
@@ -55,16 +49,15 @@ struct Trained {
     const int seed, slots;  // slots: number in the team's memory
     float* const slot;
     Shared& shared;
-    float *const parked, *const free, *const weights, *const losses, *const chains;
+    float *const parked, *const free;
     Far& far;
     float summed = 0;
 
     INLINE_MEMBER Trained(const Program& program, const Seeds& all, int seed, int slots, float* yard)
         : p(program), seeds(all), seed(seed), slots(slots), slot(team_memory(slots)), shared(*(Shared*)(slot + p.room_at)),
-          parked(yard), free(parked + p.parked_count), weights(free + p.parameters), losses(weights + problems()),
-          chains(losses + problems()), far(*(Far*)(FAR_IS_SMALL ? (float*)shared.far : chains + problems())) {}
+          parked(yard), free(parked + p.parked_count),
+          far(*(Far*)(FAR_IS_SMALL ? (float*)shared.far : free + p.parameters)) {}
 
-    INLINE_MEMBER int problems() const { return LOSS ? (p.batch + LANES - 1) / LANES * LANES : 0; }
     INLINE_MEMBER void run(Part part) const { run_part(p.schedule, part, slots); }
 
     INLINE_MEMBER void begin(const float* row) {
@@ -146,52 +139,7 @@ struct Trained {
             return (const Token*)tokens[b % BLOCKS_KEPT];
         };
         const Wide& wide = *(const Wide*)(slot + p.wide_at);
-        const Goal* goal = nullptr;
-#if LOSS
-        const auto given = [&](int place) { return place < 0 ? 0.0f : slot[place]; };
-        const Learning& places = p.learning;
-        Goal what = {given(places.smoothing), given(places.gamma), 0, 1, nullptr, nullptr};
-        if (places.chains >= 0 || places.hardest >= 0) {
-            weigh(problems, source, wide, given(places.chains), given(places.hardest));
-            what.weights = weights;
-        }
-        goal = &what;
-#endif
-        return train(wide, source, p.batch, *(Wide*)(slot + p.pull_at), shared.room, far, goal);
-    }
-
-    // What each problem counts: `weigh` of trainer/engine/cpp/aims.h. The hardest are those than which few are harder.
-    template <class Source>
-    INLINE_MEMBER void weigh(Problems& problems, const Source& source, const Wide& wide, float beta, float share) {
-        const bool by_chain = p.learning.chains >= 0, by_rank = p.learning.hardest >= 0;
-        const int blocks = this->problems() / LANES;
-#pragma unroll 1
-        for (int b = 0; by_chain && b < blocks; b++)
-            store<LANES>(chains + b * LANES, real(problems.block(b * LANES, shared.tokens[0])));
-        int count = p.batch;
-        if (by_rank) {
-            const Seen seen = {nullptr, losses, nullptr};
-            Measures unread;
-            evaluate(wide, source, p.batch, &unread, shared.room, &seen);
-            count = (int)((double)share * p.batch + 0.5);
-            count = count < 1 ? 1 : count;
-            EACH_SHARED(n, p.batch) losses[n] = losses[n] == losses[n] ? losses[n] : 3e38f;
-        }
-        meet();
-        float length = 0;
-        EACH_SHARED(n, this->problems()) {
-            int harder = 0;
-            for (int i = 0; by_rank && i < p.batch; i++)
-                harder += losses[i] > losses[n] || (losses[i] == losses[n] && i < n);
-            weights[n] = n < p.batch && harder < count;
-            if (by_chain && weights[n] != 0) length += chains[n];
-        }
-        const double whole = count + (double)beta * (double)total(V{length}) / 10;
-        EACH_SHARED(n, p.batch) {
-            const double count_of_one = 1 + (by_chain ? (double)beta * (double)chains[n] / 10 : 0);
-            if (weights[n] != 0) weights[n] = (float)(count_of_one * p.batch / whole);
-        }
-        meet();
+        return train(wide, source, p.batch, *(Wide*)(slot + p.pull_at), shared.room, far, nullptr);
     }
 
     INLINE_MEMBER void step() {
@@ -246,7 +194,7 @@ INLINE void evaluate_seed(const Program& p, const Seeds& seeds, const Exam& exam
     its.run(p.expand);
     const int blocks = (exam.problems + LANES - 1) / LANES, first = exam.each ? seed * blocks : 0;
     const auto source = [&](int b) { return block_of(exam.tokens, first + b); };
-    const Seen seen = {nullptr, nullptr, writes && exam.marks ? exam.marks + (int64_t)seed * blocks * LANES : nullptr};
+    const Seen seen = {nullptr, writes && exam.marks ? exam.marks + (int64_t)seed * blocks * LANES : nullptr};
     Measures sums;
     evaluate(*(const Wide*)(its.slot + p.wide_at), source, exam.problems, &sums, its.shared.room, &seen);
     if (writes) EACH_SHARED(once, 1) exam.measures[seed] = sums;

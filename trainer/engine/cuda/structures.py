@@ -20,12 +20,6 @@ class Part(Struct):
     _fields_ = (("first", c_int32), ("last", c_int32))
 
 
-class Learning(Struct):
-    """`Learning` of engine.h: slots, or -1."""
-
-    _fields_ = tuple((name, c_int32) for name in ("smoothing", "gamma", "chains", "hardest"))
-
-
 class Program(Struct):
     """`Program` of engine.h."""
 
@@ -40,7 +34,6 @@ class Program(Struct):
             for name in ("constants", "asked", "gradient", "there", "wide", "pull", "room")
         ),
         *((name, c_int32) for name in ("team_words", "yard_words")),
-        ("learning", Learning),
         *((name, c_int32) for name in ("swapped", "targeted")),
     )
 
