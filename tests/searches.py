@@ -16,8 +16,7 @@ from trainer import Outcome
 
 SPACE = """
 space:
-  recipe.wd_drop_exact: {float: [0.1, 0.5], step: 0.1, when: {recipe.wd_drop: 0.1}}
-  recipe.wd_drop: {choice: [1.0, 0.1]}
+  recipe.mixed_lengths: {float: [0.1, 0.6], step: 0.1}
   recipe.fade_end: {int: [1000, 9000], after: recipe.fade_start, step: 4000}
   recipe.curriculum: {choice: [[], [[3, 2000], [6, 5000]]]}
   model.qk_dim: {choice: [3, 4]}

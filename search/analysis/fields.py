@@ -11,7 +11,7 @@ import pandas as pd
 from model.spec import FAMILIES
 from search.study.described import describe, shown
 from search.study.schema import Study
-from search.study.space import Distribution, Space, allowed_values
+from search.study.space import Distribution, Space
 from trainer import Recipe
 
 MOST_CATEGORIES = 6  # up to as many different numbers, where no space says what they are, are categories
@@ -30,8 +30,6 @@ class Field:
     """Its distribution in words; empty if it was not searched."""
     values: pd.Series
     """Its value in each configuration."""
-    holds: np.ndarray
-    """True where it had a say: its conditions held, and the family has it."""
     log: bool
     categories: tuple[str, ...]
     """Its labels in order; empty if it is a number."""
@@ -48,6 +46,11 @@ class Field:
         return [float(value) for value in self.values]
 
     @property
+    def holds(self) -> np.ndarray:
+        """True where the family has it."""
+        return self.values.notna().to_numpy()
+
+    @property
     def varies(self) -> bool:
         return len(set(self.values[self.holds].map(shown))) > 1
 
@@ -62,7 +65,7 @@ class Field:
         return "; ".join(self.categories)
 
     def positions(self) -> np.ndarray:
-        """Return the configurations' places along an axis; NaN where the field had no say."""
+        """Return the configurations' places along an axis; NaN where the family lacks it."""
         if self.categories:
             places = {label: float(i) for i, label in enumerate(self.categories)}
             x = np.array([places.get(label, np.nan) for label in self.labels()])
@@ -96,21 +99,9 @@ def _field(path: str, space: Space, configurations: pd.DataFrame) -> Field:
         *meaning(path),
         allowed=describe(distribution) if distribution else "",
         values=values,
-        holds=_holds(path, space, configurations) & values.notna().to_numpy(),
         log=not categories and (distribution.log if distribution else _is_wide(known)),
         categories=categories,
     )
-
-
-def _holds(path: str, space: Space, configurations: pd.DataFrame) -> np.ndarray:
-    """Return where a field was searched: its conditions hold, on fields that were searched there themselves."""
-    holds = np.ones(len(configurations), dtype=bool)
-    for condition, value in space[path].when.items() if path in space else ():
-        if condition in space:
-            allowed = set(map(shown, allowed_values(value)))
-            holds &= configurations[condition].map(shown).isin(allowed).to_numpy()
-            holds &= _holds(condition, space, configurations)
-    return holds
 
 
 def _categories(values: pd.Series, distribution: Distribution | None) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from search.store.study_records import StudyRecords
 from search.study.file import with_earlier_defaults
 from search.study.sampler import Sampler
 from search.study.schema import Study
-from search.study.space import Distribution, Numbers, exists, fixed, order, stored
+from search.study.space import Distribution, Numbers, fixed, order, stored
 from search.study.trial import Configuration
 from trainer import Seed
 
@@ -102,8 +102,6 @@ def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any
     space, value = study.space, fixed(configuration.spec, configuration.recipe)
     numbers: Numbers = {}
     for path in order(space):
-        if not exists(space, path, numbers):
-            continue
         if keep and path in drawn and _has_number(space[path], drawn[path]):
             numbers[path] = drawn[path]
             continue

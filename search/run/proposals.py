@@ -26,7 +26,7 @@ from search.store.study_records import StudyRecords
 from search.study.naming import names_of
 from search.study.sampler import PARAMS
 from search.study.schema import Study
-from search.study.space import Numbers, draw
+from search.study.space import Numbers, order
 from search.study.trial import Configuration
 from trainer import Outcome, Recipe
 
@@ -104,7 +104,7 @@ class Proposals:
 
     def _draw(self, trial: optuna.Trial) -> Numbers:
         space = self.study.space
-        return draw(space, lambda path: suggest(trial, path, space[path]))
+        return {path: suggest(trial, path, space[path]) for path in order(space)}
 
     def _configuration(self, numbers: Numbers) -> Configuration | None:
         """Return None for an impossible combination of possible values."""

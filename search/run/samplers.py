@@ -36,8 +36,7 @@ def sampler_of(study: Study, drawn: int) -> BaseSampler:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         if name == "tpe":
-            conditions = any(d.when for d in space.values())
-            return TPESampler(seed=seed + drawn, multivariate=True, group=conditions)
+            return TPESampler(seed=seed + drawn, multivariate=True)
         if name == "nsga2":
             # Small generations: with Optuna's 50 most searches here would end in the first, which is chance.
             population = min(max(4, study.planned // 15), 50)
@@ -70,10 +69,7 @@ class NSGAII(NSGAIISampler):
 
 
 class _Sequence(QMCSampler):
-    """Sobol's sequence over the whole space; a field that does not exist leaves its coordinate unused.
-
-    Optuna's own takes the space from what was proposed first, by chance without some conditional fields.
-    """
+    """Sobol's sequence over the whole space. Optuna's own takes the space from what was proposed first."""
 
     def __init__(self, distributions: dict[str, BaseDistribution], seed: int):
         super().__init__(scramble=True, seed=seed)
@@ -90,9 +86,8 @@ class _Sequence(QMCSampler):
 
 
 class _Grid(BaseSampler):
-    """Every point once, in an order that spreads what is proposed first.
-
-    Optuna's own knows no conditions: it would propose points twice that differ only in what does not exist.
+    """Every point once, in an order that spreads what is proposed first. Optuna's own reads what is used off
+    attributes that it gave the trials itself.
     """
 
     def __init__(self, distributions: dict[str, BaseDistribution], space: Space, seed: int):

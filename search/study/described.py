@@ -8,7 +8,7 @@ from typing import Any
 
 from search.stats.counting import describe_screen
 from search.study.schema import Study
-from search.study.space import Distribution, allowed_values
+from search.study.space import Distribution
 from search.study.stopping import BY_PAIR, BY_SEED
 
 
@@ -59,7 +59,7 @@ def shown(value: Any) -> str:
 
 
 def describe(distribution: Distribution) -> str:
-    """Return in words which values a searched field may have, and where."""
+    """Return in words which values a searched field may have."""
     if distribution.choice is not None:
         text = "one of " + "; ".join(map(shown, distribution.choice))
     else:
@@ -69,6 +69,4 @@ def describe(distribution: Distribution) -> str:
         text = f"{'whole numbers ' if distribution.int_ else ''}{low} to {high}{step}{log}"
     if distribution.after:
         text += f", beyond {distribution.after}"
-    for condition, value in distribution.when.items():
-        text += f", where {condition} is {' or '.join(map(shown, allowed_values(value)))}"
     return text

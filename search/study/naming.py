@@ -10,7 +10,6 @@ from typing import Any
 
 from model import preset_name
 from search.study.schema import Study
-from search.study.space import allowed_values
 from search.study.trial import Configuration
 
 MOST_FIELDS = 5
@@ -29,7 +28,7 @@ class Names:
         if study.compress or study.start:
             return configuration.title
         if study.space:
-            return describe_values(configuration, [p for p in study.space if self._holds(p, configuration)])
+            return describe_values(configuration, study.space)
         if name := self._entries.get(configuration.key):
             return name
         if study.combine:
@@ -57,14 +56,6 @@ class Names:
         """Names that the file gives, by key."""
         entries = zip(self.study.configurations, self.study.spelled_out, strict=False)
         return {Configuration(*pair).key: entry.name for entry, pair in entries if entry.name}
-
-    def _holds(self, path: str, configuration: Configuration) -> bool:
-        """True if the conditions of a searched field hold."""
-        conditions = ((p, v) for p, v in self.study.space[path].when.items() if p in self.study.space)
-        value = _values(configuration)
-        return all(
-            _at(value, p) in allowed_values(v) and self._holds(p, configuration) for p, v in conditions
-        )
 
 
 def names_of(study: Study | None, configurations: Iterable[Configuration]) -> dict[str, str]:

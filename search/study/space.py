@@ -1,7 +1,7 @@
 """The `space` of a study: searched fields and their distributions.
 
-A proposal is a number for each field that exists in it, as Optuna stores it: for a choice that is a list its
-JSON, for a field with `after` the length that is added. `resolve` turns numbers into values of the fields.
+A proposal is a number for each field, as Optuna stores it: for a choice that is a list its JSON, for a field with
+`after` the length that is added. `resolve` turns numbers into values of the fields.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -36,7 +36,7 @@ class Strict(BaseModel):
 
 
 class Distribution(Strict):
-    """The distribution of a searched field: exactly one of float, int and choice, with its conditions."""
+    """The distribution of a searched field: exactly one of float, int and choice."""
 
     float_: tuple[float, float] | None = Field(None, alias="float", strict=False, description="low and high")
     int_: tuple[int, int] | None = Field(None, alias="int", strict=False, description="low and high")
@@ -46,9 +46,6 @@ class Distribution(Strict):
     log: bool = Field(False, description="sample the logarithm")
     step: float | None = Field(None, gt=0, description="distance of the values of a float or int")
     after: str | None = Field(None, description="key path of a field whose value is added to the number")
-    when: dict[str, Any] = Field(
-        default_factory=dict, description="key paths and values (or lists of them) that the field needs"
-    )
 
     @model_validator(mode="after")
     def _meaningful(self) -> Distribution:
@@ -142,75 +139,40 @@ Space = Mapping[str, Distribution]
 
 
 def order(space: Space) -> list[str]:
-    """Return the fields in the file's order, each behind those that it depends on.
+    """Return the fields in the file's order, each behind the one that its number is added to.
 
     Raise ValueError at the key path of a field that depends on itself.
     """
     placed: list[str] = []
     while waiting := [path for path in space if path not in placed]:
-        ready = (path for path in waiting if not any(p in waiting for p, _ in _needs(space, path)))
+        ready = (path for path in waiting if space[path].after not in waiting)
         if (path := next(ready, None)) is None:
-            raise _cycle(space, waiting)
+            raise _cycle(space, waiting[0])
         placed.append(path)
     return placed
 
 
-def _needs(space: Space, path: str) -> list[tuple[str, str]]:
-    """Return the fields that `path` depends on, searched or not, each with the key that names it."""
-    field = space[path]
-    return [(p, "when") for p in field.when] + ([(field.after, "after")] if field.after else [])
-
-
-def _cycle(space: Space, unplaced: Sequence[str]) -> ValueError:
+def _cycle(space: Space, path: str) -> ValueError:
     """Return the error for fields that wait for one another, at the first that comes round to itself."""
-    trail = [unplaced[0]]
+    trail = [path]
     while trail.count(trail[-1]) == 1:
-        trail.append(next(p for p, _ in _needs(space, trail[-1]) if p in unplaced))
+        trail.append(str(space[trail[-1]].after))
     circle = trail[trail.index(trail[-1]) :]
-    key = dict(_needs(space, circle[0]))[circle[1]]
-    return error_at(f"space.{circle[0]}.{key}", f"depends on itself ({' -> '.join(circle)})")
-
-
-def exists(space: Space, path: str, numbers: Mapping[str, Any]) -> bool:
-    """True if a field exists in a proposal with these `numbers` of the fields before it.
-
-    A condition on a field that does not exist does not hold; conditions on fixed fields always do.
-    """
-    conditions = ((p, wanted) for p, wanted in space[path].when.items() if p in space)
-    return all(
-        p in numbers and space[p].decoded(numbers[p]) in allowed_values(wanted) for p, wanted in conditions
-    )
-
-
-def allowed_values(wanted: Any) -> list[Any]:
-    """Return the values that a condition allows: one, or a list of them."""
-    return wanted if isinstance(wanted, list) else [wanted]
-
-
-def draw(space: Space, number: Callable[[str], Any]) -> Numbers:
-    """Return a proposal: `number` of each field that exists, those that it depends on first."""
-    numbers: Numbers = {}
-    for path in order(space):
-        if exists(space, path, numbers):
-            numbers[path] = number(path)
-    return numbers
+    return error_at(f"space.{circle[0]}.after", f"depends on itself ({' -> '.join(circle)})")
 
 
 def resolve(space: Space, numbers: Mapping[str, Any], base: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the values of the fields that exist in a proposal, by key path; `base` has all others.
+    """Return the values of a proposal's fields, by key path; `base` has all others.
 
     Raise ValueError if the numbers are not those that the space asks for.
     """
+    refuse((numbers.keys() != space.keys(), f"numbers of {sorted(numbers)}, not of {sorted(space)}"))
     values: dict[str, Any] = {}
     for path in order(space):
-        if exists(space, path, numbers) != (path in numbers):
-            raise ValueError(f"{path}: has a number and does not exist, or has none")
-        if path in numbers:
-            field = space[path]
-            value = field.decoded(numbers[path])
-            if field.after:
-                value += values[field.after] if field.after in values else base(field.after)
-            values[path] = value
+        field = space[path]
+        values[path] = field.decoded(numbers[path])
+        if field.after:
+            values[path] += values[field.after] if field.after in values else base(field.after)
     return values
 
 
@@ -228,34 +190,22 @@ def points(space: Space) -> list[Numbers]:
 
 def grid_size(space: Space) -> int:
     """Return the number of points of a grid. Raise ValueError for too many."""
-    if any(d.when for d in space.values()):
-        proposals = _combinations(space, {path: d.values() for path, d in space.items()})
-        size = sum(1 for _ in islice(proposals, MOST_POINTS + 1))
-    else:
-        size = math.prod(len(d.values()) for d in space.values())
+    size = math.prod(len(d.values()) for d in space.values())
     if size > MOST_POINTS:
         raise error_at("space", f"a grid has at most {MOST_POINTS} points, this one more")
     return size
 
 
 def _combinations(space: Space, candidates: Mapping[str, Sequence[Any]]) -> Iterator[Numbers]:
-    """Yield every proposal of the candidates of each field, as far as the field exists."""
-
-    def rest(paths: Sequence[str], numbers: Numbers) -> Iterator[Numbers]:
-        if not paths:
-            yield numbers
-        elif exists(space, paths[0], numbers):
-            for value in candidates[paths[0]]:
-                yield from rest(paths[1:], {**numbers, paths[0]: stored(value)})
-        else:
-            yield from rest(paths[1:], numbers)
-
-    return rest(order(space), {})
+    """Yield every proposal of the candidates of each field."""
+    paths = order(space)
+    for values in product(*(candidates[path] for path in paths)):
+        yield dict(zip(paths, map(stored, values), strict=True))
 
 
 def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tuple[Spec, Recipe]]) -> None:
-    """Raise ValueError at the key path of a field that spec and recipe lack, of a condition that never
-    holds, or of a value that no values of the other searched fields make possible.
+    """Raise ValueError at the key path of a field that spec and recipe lack, or of a value that no values of the
+    other searched fields make possible.
 
     build: makes a configuration from values by key path.
     """
@@ -264,14 +214,14 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
     names += [f"recipe.{f.name}" for f in dataclasses.fields(Recipe)]
     for path, field in space.items():
         _check_path(path, names)
-        for name, key in _needs(space, path):
-            where = f"space.{path}.{key}"
-            if name not in names and base(name) is None:
-                raise error_at(where, f"unknown field {name!r}; {did_you_mean(name, names)}")
-            if key == "after" and type(base(name)) not in (int, float):
-                raise error_at(where, f"{name} is not a number")
-            if key == "when":
-                _check_condition(space, name, allowed_values(field.when[name]), base, where)
+        if not field.after:
+            continue
+        if field.after not in names and base(field.after) is None:
+            raise error_at(
+                f"space.{path}.after", f"unknown field {field.after!r}; {did_you_mean(field.after, names)}"
+            )
+        if type(base(field.after)) not in (int, float):
+            raise error_at(f"space.{path}.after", f"{field.after} is not a number")
     order(space)
     _check_fields(space, lambda some, numbers: build(resolve(some, numbers, base)))
 
@@ -284,20 +234,6 @@ def _check_path(path: str, names: Sequence[str]) -> None:
         raise error_at(f"space.{path}", f"unknown field; {did_you_mean(path, names)}")
 
 
-def _check_condition(
-    space: Space, name: str, wanted: Sequence[Any], base: Callable[[str], Any], where: str
-) -> None:
-    """Raise ValueError for a condition on a field that never has a wanted value."""
-    if name not in space:
-        refuse((base(name) not in wanted, f"{where}: never holds, {name} is {base(name)}"))
-        return
-    field, right = space[name], "a choice, or an int or float with a step, and have no after"
-    refuse(
-        (not field.values() or field.after, f"{where}: {name} must be {right}"),
-        (not any(map(field.has, wanted)), f"{where}: never holds, {name} is searched elsewhere"),
-    )
-
-
 def _check_fields(space: Space, build: Callable[[Space, Numbers], object]) -> None:
     """Raise ValueError for an end point that nothing makes possible, at a field that is to blame: if others have such
     end points without it too, one of theirs is why.
@@ -306,13 +242,13 @@ def _check_fields(space: Space, build: Callable[[Space, Numbers], object]) -> No
         try:
             _check_values(space, path, partial(build, space))
         except ValueError:
-            _check_fields({p: d for p, d in space.items() if p != path and path not in d.when}, build)
+            _check_fields({p: d for p, d in space.items() if p != path}, build)
             raise
 
 
 def _check_values(space: Space, path: str, build: Callable[[Numbers], object]) -> None:
     """Raise ValueError for an end point that no values of the other searched fields make possible."""
-    candidates = _candidates(space, path)
+    candidates = {p: d.ends() for p, d in space.items()}
     for value in space[path].ends():
         problem = None
         for numbers in islice(_combinations(space, {**candidates, path: [value]}), MOST_TRIED):
@@ -322,28 +258,7 @@ def _check_values(space: Space, path: str, build: Callable[[Numbers], object]) -
             except ValueError as error:
                 problem = problem or error
         else:
-            if problem is None:
-                raise error_at(f"space.{path}.when", "never holds, its conditions exclude one another")
             raise error_at(f"space.{path}", str(problem).removeprefix(f"{path}: "))
-
-
-def _candidates(space: Space, target: str) -> dict[str, list[Any]]:
-    """Return the values to check of each field: its ends, and those that conditions name.
-
-    Of fields that `target` depends on, only values that its conditions allow.
-    """
-    candidates = {path: list(d.ends()) for path, d in space.items()}
-    for field in space.values():
-        for path in field.when.keys() & space.keys():
-            wanted = [v for v in allowed_values(field.when[path]) if space[path].has(v)]
-            candidates[path] += [v for v in wanted if v not in candidates[path]]
-    needed = [target]
-    for path in needed:  # grows by the conditions of conditions
-        for name, wanted in space[path].when.items():
-            if name in space:
-                candidates[name] = [v for v in candidates[name] if v in allowed_values(wanted)]
-                needed.append(name)
-    return candidates
 
 
 def refuse(*rules: tuple[object, str]) -> None:

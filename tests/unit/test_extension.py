@@ -1,6 +1,5 @@
 """A search whose file has changed: what goes on, with which numbers, and what is refused."""
 
-import copy
 import re
 
 import pytest
@@ -65,13 +64,10 @@ def test_impossible_numbers_count_where_they_are_points_still():
     space = "space: {recipe.steps: {choice: [3000, 4000]}, recipe.eval_every: {choice: [1000, 750]}}\n"
     first = proposals_of(ledger, "grid", None, space)
     assert len(asked(first)) == 3 and first.exhausted and states(first).count(TrialState.FAIL) == 1
-    same, wider = space.replace("4000", "4000, 6000"), space.replace("4000", "4000, 6000")
-    wider = wider.replace("750]", "750], when: {recipe.steps: [3000, 6000]}")
-    for changed, left in ((same, 2), (wider, 2)):
-        again = proposals_of(copy.deepcopy(ledger), "grid", None, changed)
-        assert len(asked(again)) == left
-        every = {frozenset(p.items()) for p in points(again.study.space)}
-        assert {frozenset(n.items()) for n in numbers(again) if n} == every
+    again = proposals_of(ledger, "grid", None, space.replace("4000", "4000, 6000"))
+    assert len(asked(again)) == 2
+    every = {frozenset(p.items()) for p in points(again.study.space)}
+    assert {frozenset(n.items()) for n in numbers(again) if n} == every
 
 
 @pytest.mark.parametrize(

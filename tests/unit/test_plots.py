@@ -21,7 +21,6 @@ SPACE = {
     "recipe.fade_start": {"int": [0, 20_000]},
     "recipe.fade_end": {"int": [1_000, 30_000], "after": "recipe.fade_start"},
     "recipe.wd_drop": {"choice": [1.0, 0.1]},
-    "recipe.wd_drop_exact": {"float": [0.01, 0.1], "when": {"recipe.wd_drop": 0.1}},
     "recipe.curriculum": {"choice": [[], [[3, 2_000], [6, 5_000]]]},
 }
 
@@ -94,8 +93,6 @@ def searched(count=12, confirmed=0, seeds=8):
         values = {"recipe.lr": 0.001 * 100 ** (i / count), "recipe.fade_start": start,
                   "recipe.fade_end": start + 2_000 + 500 * (i * 7 % count), "recipe.wd_drop": drops[i % 2],
                   "recipe.curriculum": curricula[i // 2 % 2]}  # fmt: skip
-        if i % 2:
-            values["recipe.wd_drop_exact"] = 0.01 + 0.002 * i
         configuration = Configuration(*study.configuration(values))
         won = round(seeds * i / (count + 1))
         rows = [seed_row(configuration, n, "grokked", 30_000 + 1_000 * n) for n in range(won)]
@@ -156,7 +153,7 @@ def test_pictures_of_a_search():
     bar = next(axis for axis in parallel.axes if axis.get_ylabel() == "grok rate").get_tightbbox()
     assert 0.96 < bar.x1 / parallel.bbox.width < 1
     labels = [text.get_text() for axis in parallel.axes for text in axis.get_xticklabels()]
-    assert labels[0] == "grok rate" and "lr" in labels and "wd_drop_exact" in labels
+    assert labels[0] == "grok rate" and "lr" in labels
     assert size(png(small_multiples([("a $title$", curves, {(0, 0)}), ("b", curves, set())])))
 
 

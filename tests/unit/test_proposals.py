@@ -40,19 +40,18 @@ def facts_of(proposals):
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_every_sampler_knows_lists_lengths_and_conditions(name):
+def test_every_sampler_knows_lists_and_lengths(name):
     proposals = proposals_of(Memory(), name)
     found = asked(proposals)
     assert len(found) == 24 and proposals.exhausted and proposals.ask() is None
     assert set(states(proposals)) == {TrialState.COMPLETE}
     for configuration, sampled in zip(found, numbers(proposals), strict=True):
         recipe = configuration.recipe
-        assert ("recipe.wd_drop_exact" in sampled) == (recipe.wd_drop == 0.1)
-        assert recipe.wd_drop_exact in ((0.1, 0.2, 0.3, 0.4, 0.5) if recipe.wd_drop == 0.1 else (0.02,))
+        assert recipe.mixed_lengths in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
         assert recipe.fade_end == 15_000 + sampled["recipe.fade_end"] and recipe.fade_end % 4_000 == 0
         assert sampled["recipe.curriculum"] == str([list(stage) for stage in recipe.curriculum])
     assert {c.recipe.curriculum for c in found} == {(), ((3, 2000), (6, 5000))}
-    assert len({c.recipe.wd_drop_exact for c in found}) > 2
+    assert len({c.recipe.mixed_lengths for c in found}) > 2
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
