@@ -1,33 +1,26 @@
-"""Pictures of a study's descents: every set that was tried, and how the smallest came to be."""
+"""A picture of a study's descents: every set that was tried."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from model import Spec
 from search.analysis.lineage import lineages, tree
-from search.analysis.plots import COLOURS, GREY, INK, SOFT, WIDEST, new_figure, png, quiet
+from search.analysis.plots import COLOURS, GREY, INK, WIDEST, new_figure, png, quiet
 from search.stats.counting import PooledRate, seed_of
-from search.store.candidates import DatabaseCandidates, TieCandidate, front, lineage_of, smallest
+from search.store.candidates import DatabaseCandidates, TieCandidate, front, smallest
 from search.store.study_records import StudyRecords
-from search.study.start import ANY
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 
 TREE = "lineage.txt"
 ALL_RIGHT = 1e-4
 """Where on the logarithmic axis nothing is wrong: one problem of 5,000 is at 2e-4."""
-DARK = 0.65  # of its tensor's largest: on such an entry one writes in white
-MOST_WRITTEN = 80  # entries whose numbers are written into the strip
 
 
 def log_descents(records: StudyRecords, tracker: Tracker, cache: ArtifactCache) -> None:
@@ -56,13 +49,7 @@ def log_descents(records: StudyRecords, tracker: Tracker, cache: ArtifactCache) 
 def pictures(candidates: Sequence[TieCandidate]) -> dict[str, Figure]:
     """Draw what there is to be drawn, by name."""
     judged = [c for c in candidates if c.reached is not None]
-    if len(judged) < 2:
-        return {}
-    figures = {"sets-tried": sets_figure(judged)}
-    best = smallest(candidates)
-    if best and best.parent is not None:
-        figures["descent"] = strip_figure(lineage_of(candidates, best.number))
-    return figures
+    return {"sets-tried": sets_figure(judged)} if len(judged) > 1 else {}
 
 
 def sets_figure(judged: Sequence[TieCandidate]) -> Figure:
@@ -107,74 +94,3 @@ def sets_figure(judged: Sequence[TieCandidate]) -> Figure:
 
 def _errors(candidate: TieCandidate) -> float:
     return max(1.0 - (candidate.reached or 0.0), ALL_RIGHT)
-
-
-def strip_figure(line: Sequence[TieCandidate]) -> Figure:
-    """Draw a column a step of the descent, a row an entry of θ.
-
-    Colour is the entry's value as a share of its tensor's largest; the text in it the number that it reads.
-    Entries that a step tied or loosened are framed.
-    """
-    assert line[0].start
-    base = line[0].start.spec
-    theta = np.array([t.start.thetas[ANY] for t in line if t.start]).T
-    names, sizes = base.layout.entries(), list(base.layout.budget().values())
-    figure = new_figure(2.2 + 0.62 * len(line), 1.1 + max(0.2 * len(names), 3.0) * min(1.0, 110 / len(names)))
-    axis = figure.subplots()
-    scale = np.repeat([_largest(theta[a:b]) for a, b in _spans(sizes)], sizes)
-    axis.imshow(theta / scale[:, None], cmap="RdBu", vmin=-1.15, vmax=1.15, aspect="auto")
-    for column, candidate in enumerate(line):
-        before = line[column - 1].ties if column else candidate.ties
-        _write(axis, column, candidate.ties, before, np.abs(theta[:, column] / scale) > DARK)
-    for _, end in _spans(sizes)[:-1]:
-        axis.axhline(end - 0.5, color=INK, lw=0.8)
-    axis.set_xticks(range(len(line)), [str(t.numbers) for t in line])
-    axis.xaxis.tick_top()
-    axis.set_xlabel("numbers left", labelpad=8)
-    axis.xaxis.set_label_position("top")
-    _name_entries(axis, base, names, sizes)
-    axis.tick_params(length=0)
-    axis.spines[:].set_visible(False)
-    return figure
-
-
-def _spans(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    ends = list(accumulate(sizes))
-    return list(zip([0, *ends[:-1]], ends, strict=True))
-
-
-def _largest(theta: np.ndarray) -> float:
-    return float(np.abs(theta).max()) or 1.0
-
-
-def _write(
-    axis: Axes, column: int, ties: Sequence[int], before: Sequence[int], is_dark: Sequence[bool]
-) -> None:
-    """Write the numbers that entries read, where they share one or it is zero; frame what changed."""
-    shared = {abs(k) for k in ties if sum(abs(k) == abs(n) for n in ties) > 1}
-    for row, k in enumerate(ties):
-        if len(ties) <= MOST_WRITTEN and (k == 0 or abs(k) in shared):
-            text = "0" if k == 0 else str(k).replace("-", "−")
-            axis.text(column, row, text, ha="center", va="center", fontsize=6.5,
-                      color="white" if is_dark[row] else INK)  # fmt: skip
-        if _group(ties, row) != _group(before, row):
-            axis.add_patch(_frame(column, row))
-
-
-def _group(ties: Sequence[int], row: int) -> tuple[int, ...] | None:
-    """Return the entries that read the same number as one does, None for zero."""
-    k = ties[row]
-    return tuple(p if n == k else -1 - p for p, n in enumerate(ties) if abs(n) == abs(k)) if k else None
-
-
-def _frame(column: int, row: int) -> Rectangle:
-    return Rectangle((column - 0.47, row - 0.44), 0.94, 0.88, fill=False, lw=0.9, ec=COLOURS[4])
-
-
-def _name_entries(axis: Axes, base: Spec, names: Sequence[str], sizes: Sequence[int]) -> None:
-    """Label each row; of many rows each tensor."""
-    if len(names) <= MOST_WRITTEN:
-        axis.set_yticks(range(len(names)), names, fontsize=6.5, color=SOFT)
-        return
-    middles = [(a + b - 1) / 2 for a, b in _spans(sizes)]
-    axis.set_yticks(middles, list(base.layout.budget()), fontsize=8, color=SOFT)

@@ -217,7 +217,7 @@ def test_what_is_shown_of_a_descent(here):
     with ArtifactCache(client, records) as cache:
         log_descents(records, tracker, cache)
     paths = {i.path for i in client.list_artifacts(tracker.study_run(), "pictures")}
-    assert paths == {"pictures/sets-tried.png", "pictures/descent.png"}
+    assert paths == {"pictures/sets-tried.png"}
     assert TREE in {i.path for i in client.list_artifacts(tracker.study_run())}
     (row,) = (r for r in rows_of(here / "home", "small") if r["verified"] is not None)
     assert row["configuration"] == best.configuration and row["verify_calls"] == 1, "the smallest alone"
