@@ -1,8 +1,7 @@
-"""Pictures of a search: grok rate against each field, importance, parallel coordinates; and of probes."""
+"""Pictures of a search: grok rate against each field, importance; and of probes."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill, shorten
@@ -19,7 +18,6 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from search.analysis.fields import Field, shown
 from search.analysis.plots import (
     COLOURS,
-    DPI,
     GREY,
     INK,
     SEED,
@@ -117,7 +115,7 @@ def pooled(
     return points
 
 
-# Optuna's importance and parallel coordinates, of a study in memory
+# Optuna's importance, of a study in memory
 
 
 @dataclass(frozen=True)
@@ -151,34 +149,17 @@ def importances(
 
 
 def _shares(fields: Sequence[Field], objective: np.ndarray) -> dict[str, float]:
-    study = _study({f.path: (f, _filled(f), None) for f in fields}, objective)
-    forest = optuna.importance.FanovaImportanceEvaluator(n_trees=32, max_depth=8, seed=0)
-    return dict(optuna.importance.get_param_importances(study, evaluator=forest))
-
-
-def _study(columns: dict[str, tuple[Field, list[Any], Any]], objective: np.ndarray) -> optuna.Study:
-    """Return a study of the configurations: name -> field, its values, and where they hold (None: everywhere)."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(direction="maximize")
-    distributions = {name: _distribution(field) for name, (field, *_) in columns.items()}
-    for i, value in enumerate(objective):
-        params = {n: values[i] for n, (_, values, holds) in columns.items() if holds is None or holds[i]}
-        of_trial = {name: distributions[name] for name in params}
-        study.add_trial(optuna.trial.create_trial(params=params, distributions=of_trial, value=float(value)))
-    return study
-
-
-def _values(field: Field) -> list[Any]:
-    return field.labels() if field.categories else field.numbers()
-
-
-def _filled(field: Field) -> list[Any]:
-    """Return the values; where the field had no say, some of the others, not to stand for its condition."""
-    values = np.array(_values(field), dtype=object)
-    if field.holds.any():
-        drawn = np.random.default_rng(0).choice(values[field.holds], len(values))
-        values = np.where(field.holds, values, drawn)
-    return values.tolist()
+    distributions = {field.path: _distribution(field) for field in fields}
+    columns = [field.labels() if field.categories else field.numbers() for field in fields]
+    for value, *numbers in zip(objective, *columns, strict=True):
+        params = dict(zip(distributions, numbers, strict=True))
+        study.add_trial(
+            optuna.trial.create_trial(params=params, distributions=distributions, value=float(value))
+        )
+    forest = optuna.importance.FanovaImportanceEvaluator(n_trees=32, max_depth=8, seed=0)
+    return dict(optuna.importance.get_param_importances(study, evaluator=forest))
 
 
 def _distribution(field: Field) -> BaseDistribution:
@@ -206,25 +187,6 @@ def importance_figure(importance: Importances) -> Figure:
     axis.set_xlim(0, max(1.05 * max(shares), 1.7 * importance.chance))
     axis.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
     quiet(axis, grid="x")
-    return figure
-
-
-def parallel_figure(fields: Sequence[Field], configurations: pd.DataFrame) -> Figure:
-    """Draw Optuna's parallel coordinates: a line a configuration, the darker the higher its grok rate."""
-    from matplotlib import pyplot
-
-    pyplot.switch_backend("agg")
-    columns = {f.name: (f, _values(f), f.holds) for f in fields[:MOST_AXES]}
-    study = _study(columns, configurations["grok_rate"].to_numpy(dtype=float))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        plot = optuna.visualization.matplotlib.plot_parallel_coordinate
-        axis = plot(study, params=list(columns), target_name="grok rate")
-    axis.set_title("")
-    figure: Figure = axis.figure
-    figure.set(figwidth=WIDEST, figheight=4.8, dpi=DPI)
-    figure.subplots_adjust(left=0.05, right=1.09, bottom=0.25, top=0.96)  # its bar
-    pyplot.close(figure)
     return figure
 
 

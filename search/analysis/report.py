@@ -15,7 +15,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from search.analysis.fields import Field, columns, fields_of, meaning, shown
+from search.analysis.fields import columns, fields_of, meaning, shown
 from search.analysis.flags import MOST_GRIDS, NOTES, Grid, flag_grids
 from search.analysis.pareto import rates_of
 from search.analysis.plots import (
@@ -33,7 +33,6 @@ from search.analysis.plots_search import (
     Importances,
     importance_figure,
     importances,
-    parallel_figure,
     probes_figure,
     probes_of,
     rate_against_fields,
@@ -340,14 +339,13 @@ class _Page:
         if len(self.seeds):
             figures["time-to-grok"] = time_figure(self._groups())
         if self.several and self.fields and len(self.counted):
-            some = self.fields if len(self.fields) <= MOST_AXES else self._axes()[:MOST_AXES]
+            fields = [f for f, _ in self.importances.shares] if self.importances else self.fields
+            some = self.fields if len(self.fields) <= MOST_AXES else fields[:MOST_AXES]
             figures["rate-against-fields"] = rate_against_fields(some, self.configurations, self.counted)
         if self.configurations["params"].nunique() > 1 and len(self.counted):
             figures["pareto-front"] = front_figure(self.configurations)
         if self.importances:
             figures["importance"] = importance_figure(self.importances)
-        if len(self.configurations) > FEW and len(self.fields) > 1:
-            figures["parallel-coordinates"] = parallel_figure(self._axes(), self.configurations)
         return figures
 
     def _curves_figure(self) -> Figure:
@@ -425,12 +423,6 @@ class _Page:
         if len(self.configurations) < FEWEST_FOR_IMPORTANCE:
             return f"Parameter importance takes {FEWEST_FOR_IMPORTANCE} configurations or more."
         return "All configurations did equally well: no parameter importance."
-
-    def _axes(self) -> list[Field]:
-        """Return the fields, the most important first, or else those that all configurations have."""
-        if self.importances:
-            return [f for f, _ in self.importances.shares]
-        return sorted(self.fields, key=lambda f: -int(f.holds.sum()))
 
 
 def shrunk(configurations: pd.DataFrame, seeds: pd.DataFrame, weights: pd.Series | None = None) -> np.ndarray:

@@ -9,7 +9,7 @@ import pytest
 
 from search.analysis.fields import fields_of
 from search.analysis.plots import curves_figure, png, small_multiples, time_figure, time_to_grok
-from search.analysis.plots_search import parallel_figure, rate_against_fields
+from search.analysis.plots_search import rate_against_fields
 from search.stats.counting import Cost, GrokRate
 from search.stats.intervals import Z_95
 from search.study.schema import Study
@@ -148,12 +148,6 @@ def test_pictures_of_a_search():
     fields = fields_of(study, configurations)
     rates = rate_against_fields(fields, configurations, seeds)
     assert size(png(rates))[0] > 1_200 and sum(axis.get_visible() for axis in rates.axes) == len(fields)
-    parallel = parallel_figure(fields, configurations)
-    assert size(png(parallel))
-    bar = next(axis for axis in parallel.axes if axis.get_ylabel() == "grok rate").get_tightbbox()
-    assert 0.96 < bar.x1 / parallel.bbox.width < 1
-    labels = [text.get_text() for axis in parallel.axes for text in axis.get_xticklabels()]
-    assert labels[0] == "grok rate" and "lr" in labels
     assert size(png(small_multiples([("a $title$", curves, {(0, 0)}), ("b", curves, set())])))
 
 

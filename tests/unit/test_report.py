@@ -50,7 +50,7 @@ def test_a_screened_study_says_what_its_screen_did_and_what_probes_read():
 def test_it_needs_nothing_else():
     text = report(*searched(8))
     page = Page(text)
-    assert text.count("data:image/svg+xml;base64,") == 5
+    assert text.count("data:image/svg+xml;base64,") == 4
     assert all(r.startswith("data:") for r in page.resources)
     assert "http:" not in text and "https:" not in text and "//cdn" not in text
     assert page.scripts == 1 and "default-src 'none'" in text
