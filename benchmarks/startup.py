@@ -60,7 +60,7 @@ def record(home: Home, seeds: int) -> str:
     home.create()
     records = StudyRecords(Ledger(home), study.name)
     records.lease.acquire()
-    records.update_study(study.model_dump(mode="json", by_alias=True), None)
+    records.update_study(study.model_dump(mode="json", by_alias=True))
     for configuration in listed:
         work = tuple((configuration, Seed.of(n)) for n in range(1, 1 + seeds // len(listed)))
         trial = Trial(study.name, work, 16, study.resources, study.stop)

@@ -97,14 +97,6 @@ def _secret_parts(address: str) -> set[str]:
     return parts | {quote(part) for part in parts} | {unquote(part) for part in parts}
 
 
-def has_secret(uri: str) -> bool:
-    """True if a store's address has a password or token in it: before an @, or behind ? or #."""
-    scheme, mark, rest = uri.partition("://")
-    who, at_sign, _ = (rest if mark else uri).rpartition("@")
-    has_user = bool(at_sign) and (":" in who or scheme.startswith("http"))
-    return has_user or not set("?#").isdisjoint(uri)
-
-
 @contextmanager
 def reraise_as(
     where: object = "",

@@ -40,8 +40,6 @@ LINES = {  # what is added to GOOD
     # Seeds and when they end
     "resources: {seeds_per_trial: 010}": "*: not valid YAML (no int: 010)",
     "until: {grokked: 1}": "until: grokked needs max_seeds: up to how many seeds to go on",
-    "tracking_uri: http://me:secret@localhost:5000":
-        "tracking_uri: leave the password or token out, and set MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN",
     "stop: {screen: {att: 5000, keep: {}}}":
         "stop.screen.at: missing\nstop.screen.att: unknown key; did you mean at?",
     "stop: {screen: {at: 5000, keep: {tokn: 0.35}}}":

@@ -117,11 +117,11 @@ class Recorder:
 
     def __init__(self, home: Home, study):
         self.home, self.study, self.records = home, study, records_of(home, study.name)
-        self.tracker = Tracker(connect(home, tracking_uri(home, study.tracking_uri)), home, study)
+        self.tracker = Tracker(connect(home, tracking_uri(home)), home, study)
         self.shelf = ArtifactCache(self.tracker.client, self.records)
         definition = study.model_dump(mode="json", by_alias=True)
         self.records.lease.acquire()
-        self.records.update_study(definition, study.tracking_uri)
+        self.records.update_study(definition)
         self.tracker.log_study()
 
     @property
@@ -214,7 +214,7 @@ def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] =
     """
     records, client = records_of(home, study.name), client or connect(home, tracking_uri(home))
     with records.lease, Driver.open(study, records, client, Silent()) as driver:
-        records.update_study(study.model_dump(mode="json", by_alias=True), None)
+        records.update_study(study.model_dump(mode="json", by_alias=True))
         driver.run(MadeUpExecutor(home, grokked, lambda: seen(driver)))
 
 

@@ -66,7 +66,6 @@ def records(
     of: Of = "seeds",
     *,
     home: str | Path | None = None,
-    trust_store: bool = False,
 ) -> pd.DataFrame:
     """Return the records of one study or several: a row a seed, a configuration, or a point of a curve.
 
@@ -80,7 +79,6 @@ def records(
     the confirmation's share of the counts, and a column for every field of spec and recipe (`model.tie_vo`,
     `recipe.lr`). curves: configuration, init_seed, data_seed, step, the measures at that step, and the spec's
     probes (docs/glossary.md).
-    trust_store: read curves from the MLflow server that the study names, though it is not MLFLOW_TRACKING_URI.
 
     Raises UserError for an unknown study, ValueError for another `of`.
     """
@@ -90,7 +88,7 @@ def records(
     if of not in readers:
         raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
     names = [study] if isinstance(study, str) else list(study)
-    frames = [readers[of](each) for each in open_several(Home(home, trust_store), names)] if names else []
+    frames = [readers[of](each) for each in open_several(Home(home), names)] if names else []
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 

@@ -21,7 +21,6 @@ from search.cli.options import (
     save_checkpoint,
     show,
     target_option,
-    trust_option,
     write_text,
     writing,
 )
@@ -47,7 +46,6 @@ METHODS = ("train", "levenberg_marquardt", "targeted", "lbfgs", "cma_es", "margi
 @click.option("--configuration", metavar="KEY", help="Of this configuration only; its key, or how it begins.")
 @target_option("Folder to write [STUDY-seed].")
 @home_option
-@trust_option
 def pull(
     study: str,
     best: bool,
@@ -112,7 +110,6 @@ def _best_configuration(records: StudyRecords, model: str | None) -> tuple[str |
 @click.option("--qualified", is_flag=True, help="Exit with 0 from 99 % on.")
 @click.option("--extended", is_flag=True, help="Add ten further sets of 10,000 and carry-stratified sets.")
 @home_option
-@trust_option
 @json_option
 def verify(checkpoint: Path, qualified: bool, extended: bool, home: Home, as_json: bool) -> None:
     """Check a CHECKPOINT on AdderBoard's 10,010 additions. Exit code 0 only if all are right."""

@@ -15,7 +15,6 @@ from search.cli.options import (
     refuse_folder,
     show,
     target_option,
-    trust_option,
     write_file,
     write_text,
 )
@@ -172,7 +171,6 @@ def _deliver(
 @click.argument("study")
 @target_option("File to write, such as report.html.", required=True)
 @home_option
-@trust_option
 def report(study: str, target: Path, home: Home) -> None:
     """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
     from search.analysis.frames import configurations_frame, recorded_curves, seeds_frame, study_of
@@ -202,7 +200,6 @@ def report(study: str, target: Path, home: Home) -> None:
 @target_option("File to write.", required=True)
 @click.option("--of", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="The kind of row.")
 @home_option
-@trust_option
 def records(study: str, target: Path, of: Literal["seeds", "configurations", "curves"], home: Home) -> None:
     """Write a STUDY's records to a .parquet, .csv or .json file; a search to a .db file, for optuna-dashboard.
 
@@ -217,7 +214,7 @@ def records(study: str, target: Path, of: Literal["seeds", "configurations", "cu
     from search.analysis.frames import as_columns
     from search.analysis.frames import records as read
 
-    frame = read(study, of, home=home.path, trust_store=home.trust_store)
+    frame = read(study, of, home=home.path)
     write_file(target, lambda path: write(as_columns(frame), path))
     rows = "row" if len(frame) == 1 else "rows"
     click.echo(f"{target}: {len(frame):,} {rows} of {len(frame.columns)} columns, the {of} of {study}")

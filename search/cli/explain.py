@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import PATH, home_option, load_checkpoint, target_option, trust_option, write_text
+from search.cli.options import PATH, home_option, load_checkpoint, target_option, write_text
 from search.errors import Failure, UserError, reraise_as
 from search.plugins import part
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 @click.option("--landscape", is_flag=True, help="Add the loss around the first one's numbers, on planes.")
 @click.option("--carries", is_flag=True, help="Train seeds again: when was each length of carry learned?")
 @home_option
-@trust_option
 def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carries: bool, home: Home) -> None:
     """Write a page in which a CHECKPOINT adds any two numbers, digit by digit; up to three side by side.
 

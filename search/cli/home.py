@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import home_option, json_option, show, trust_option
+from search.cli.options import home_option, json_option, show
 from search.errors import UserError
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ def _of_one(records: StudyRecords, seeds: list[SeedRecord]) -> tuple[dict[str, s
 @click.option("--dry-run", is_flag=True, help="Show what would be freed and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @home_option
-@trust_option
 def delete(study: str, home: Home, yes: bool, dry_run: bool) -> None:
     """Delete a STUDY: its seeds, MLflow runs, artifacts, saved banks and proposals.
 

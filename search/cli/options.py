@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 PATH = click.Path(path_type=Path)
 
 
-def _open_home(context: click.Context, _: click.Parameter, folder: str | None) -> Home:
+def _open_home(_: click.Context, __: click.Parameter, folder: str | None) -> Home:
     from search.store.home import Home
 
-    return Home(folder, context.params.pop("trust_store", False))
+    return Home(folder)
 
 
 home_option = click.option(
@@ -35,13 +35,7 @@ home_option = click.option(
     callback=_open_home,
     help="Where everything is kept [ADDER_SEARCH_HOME, ./adder-runs].",
 )
-"""Gives the command a Home, which knows of --trust-store."""
-trust_option = click.option(
-    "--trust-store",
-    is_flag=True,
-    is_eager=True,  # before --home, which takes it
-    help="Use the MLflow server that the study names, and tell it MLFLOW_TRACKING_PASSWORD.",
-)
+"""Gives the command a Home."""
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 checkpoint_argument = click.argument("checkpoint", type=PATH)
 

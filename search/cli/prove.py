@@ -21,7 +21,6 @@ from search.cli.options import (
     said_of,
     show,
     target_option,
-    trust_option,
     write_text,
 )
 from search.errors import UserError, reraise_as
@@ -51,7 +50,6 @@ SAMPLED, SAMPLE_SEED = 20_000, 20
 @click.option("--count", "counts", is_flag=True, help="Count the wrong pairs, where there are any.")
 @target_option("File to write the proof to, for check.py.")
 @home_option
-@trust_option
 @json_option
 def prove(
     checkpoint: Path | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import PATH, home_option, json_option, load_checkpoint, show, trust_option
+from search.cli.options import PATH, home_option, json_option, load_checkpoint, show
 
 if TYPE_CHECKING:
     from search.store.home import Home
@@ -21,7 +21,6 @@ NAME = "adders"
 @click.option("--name", default=NAME, show_default=True, help="Of the registered model.")
 @click.option("--alias", "aliases", multiple=True, help="Of the version, such as best; again for more.")
 @home_option
-@trust_option
 @json_option
 def register(
     checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...], home: Home, as_json: bool

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import home_option, trust_option
+from search.cli.options import home_option
 from search.errors import Failure, UserError, reraise_as
 from search.store.home import Home, home_flag
 
@@ -38,7 +38,6 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     hours = click.FloatRange(min=0, min_open=True)
     for option in (
         home_option,
-        trust_option,
         click.option("--max-hours", type=hours, help="Stop cleanly after so long."),
         click.option("--detach", is_flag=True, help="Run in the background; it prints into the home."),
         click.argument("study"),
@@ -102,9 +101,7 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
     from search.run.extension import as_begun, check_extension, check_proposals
     from search.store.ledger import Ledger
     from search.store.study_records import StudyRecords
-    from search.tracking.address import tracking_uri
 
-    tracking_uri(home, study.tracking_uri)
     home.depot.check()
     rows: list[SeedRecord] = []
     if fresh:
@@ -155,8 +152,8 @@ def open_and_run(
     with reraise_as(source, UserError):
         if remark := check_resources(study.resources):
             click.echo(f"{source}: {remark}", err=True)
-        uri = tracking_uri(home, study.tracking_uri)
         home.depot.check()
+    uri = tracking_uri(home)
     if not is_local(uri):
         connect(home, uri)  # a server that is away is noticed before anything is written
     home.create()
@@ -215,7 +212,7 @@ def _run(
                 Display(console) as display,
                 Driver.open(study, records, client, display, max_hours) as driver,
             ):
-                records.update_study(study.model_dump(mode="json", by_alias=True), study.tracking_uri)
+                records.update_study(study.model_dump(mode="json", by_alias=True))
                 ended = driver.run(ray_executor.RayExecutor(study, records.home.ray, display.say_if_due))
     click.echo(render.summary(study, source, records, ended))
     if ended.interrupted or ended.failed_trials:
@@ -241,7 +238,6 @@ def _detach(study: Study, records: StudyRecords, max_hours: float | None) -> Non
     file.write_text(study.model_dump_json(by_alias=True, indent=2))  # as it is now; JSON is YAML
     words = ["run", str(file), "--home", str(home.path)]
     words += ["--max-hours", str(max_hours)] if max_hours else []
-    words += ["--trust-store"] if home.trust_store else []
     with log.open("w") as out:
         # -P: a folder called search/ where the command was typed must not be taken for ours
         process = subprocess.Popen(

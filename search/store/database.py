@@ -74,7 +74,7 @@ STUDIES = sa.Table(
     "ledger_studies",
     metadata,
     sa.Column("study", sa.String(64), primary_key=True),
-    sa.Column("tracking_uri", sa.Text),
+    sa.Column("tracking_uri", sa.Text),  # of earlier versions
     sa.Column("definition", sa.JSON),  # the study as it was last run
     sa.Column("owner", sa.String(128)),
     sa.Column("lease_until", sa.Float),

@@ -25,13 +25,10 @@ class Home:
     the folder. The machines of a cluster share it, unless ADDER_SEARCH_DEPOT names a store that trials' files
     go through (search/store/depot.py): then it is the driver's alone. A home can be moved: nothing in it names
     its own path, and MLflow's store is corrected when it is next opened.
-
-    `trust_store`: True if the user trusts the MLflow store that a study names (search/tracking/tracking.py).
     """
 
-    def __init__(self, folder: str | Path | None = None, trust_store: bool = False):
+    def __init__(self, folder: str | Path | None = None):
         self.path = Path(folder or os.environ.get("ADDER_SEARCH_HOME") or DEFAULT).absolute()
-        self.trust_store = trust_store
 
     @property
     def mlflow_db(self) -> Path:

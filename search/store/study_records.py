@@ -93,7 +93,7 @@ class StudyRecords:
 
     @retry_while_unavailable
     def get_study(self) -> Values | None:
-        """Return what is known of the study as a whole: definition, tracking_uri, owner (None: nobody runs it)."""
+        """Return what is known of the study as a whole: definition, owner (None: nobody runs it)."""
         rows = self.database.read(sa.select(STUDIES).where(STUDIES.c.study == self.study))
         with self.database.begin() as db:
             now = self.database.now(db)
@@ -108,11 +108,10 @@ class StudyRecords:
             raise NotFound(f"study {self.study!r} has no records in {self.home.path}; {nearby}")
 
     @retry_while_unavailable
-    def update_study(self, definition: Values, tracking_uri: str | None) -> None:
-        """Keep this owner's study as its file is now, and where the file has it tracked."""
+    def update_study(self, definition: Values) -> None:
+        """Keep this owner's study as its file is now."""
         with self.writing() as db:
-            values = {"definition": definition, "tracking_uri": tracking_uri}
-            db.execute(sa.update(STUDIES).where(self.lease.is_owned).values(**values))
+            db.execute(sa.update(STUDIES).where(self.lease.is_owned).values(definition=definition))
 
     @retry_while_unavailable
     def request_stop(self) -> None:

@@ -227,7 +227,7 @@ def _without_gone(definition: Mapping[str, Any]) -> dict[str, Any]:
             return values
         return {k: v for k, v in values.items() if k not in off or v not in (None, off[k])}
 
-    fields = without(dict(definition), stages=[])
+    fields = without(dict(definition), stages=[], tracking_uri=None)
     fields |= {name: without(fields[name], **off) for name, off in GONE.items() if name in fields}
     if screens := (fields.get("stop") or {}).get("screen"):
         fields["stop"] = fields["stop"] | {"screen": [without(screen, by=None) for screen in screens]}

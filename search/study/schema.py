@@ -11,7 +11,6 @@ from pydantic import Field, field_validator, model_validator
 
 from model import Spec
 from model.tied import Tied
-from search.errors import has_secret
 from search.study.combinations import MOST_COMBINED, combinations
 from search.study.compress import Compress
 from search.study.resources import CPU_SLOTS, Faults, Resources
@@ -115,7 +114,6 @@ class Study(Strict):
     )
     sampler: Sampler = Field(default=Sampler())
     resources: Resources = Field(default=Resources())
-    tracking_uri: str | None = Field(None, description="MLflow server to use instead of the home's store")
 
     @field_validator("name")
     @classmethod
@@ -133,9 +131,6 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _meaningful(self) -> Study:
-        if has_secret(self.tracking_uri or ""):  # it is recorded, in MLflow too
-            out = "leave the password or token out, and set MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN"
-            raise error_at("tracking_uri", out)
         listed, constraints = self.configurations or self.scales, self.toggle or self.constraints
         if (count := (len(listed) or 1) * (1 + len(constraints))) > MOST_CONFIGURATIONS:
             raise error_at(

@@ -70,7 +70,7 @@ class Contents:
 def contents(records: StudyRecords) -> Contents:
     """Look up what a home has of a study."""
     home, study = records.home, records.study
-    uri = tracking_uri(home, (records.get_study() or {}).get("tracking_uri"))
+    uri = tracking_uri(home)
     file = file_of(uri)
     client = connect(home, uri) if file is None or file.exists() else None
     with answered(uri):

@@ -139,8 +139,7 @@ def answered(store: str) -> Iterator[None]:
 
 def reach(records: StudyRecords) -> MlflowClient:
     """Return a client of the store that has a study's runs."""
-    uri = (records.get_study() or {}).get("tracking_uri")
-    return connect(records.home, tracking_uri(records.home, uri))
+    return connect(records.home, tracking_uri(records.home))
 
 
 ELSEWHERE = ("", "file", "http", "https", "ftp", "sftp")

@@ -323,15 +323,14 @@ def test_rows_that_count_for_the_same_are_counted_as_they_are(records):
 
 def test_a_study_is_as_it_was_last_run(records, other):
     assert records.get_study() is None
-    for uri in ("http://one", "http://two"):
+    for seed in (1, 2):
         records.lease.acquire()
-        records.update_study({"name": "study", "seeds": [1]}, uri)
-    other.update_study({"a": 2}, "http://other")  # it has not got the lease
+        records.update_study({"name": "study", "seeds": [seed]})
+    other.update_study({"a": 2})  # it has not got the lease
+    assert records.get_study()["definition"] == {"name": "study", "seeds": [2]}
+    records.update_study({"a": 3})
     row = records.get_study()
-    assert (row["tracking_uri"], row["definition"]) == ("http://two", {"name": "study", "seeds": [1]})
-    records.update_study({"a": 3}, "http://three")
-    row = records.get_study()
-    assert (row["tracking_uri"], row["definition"], row["owner"]) == ("http://three", {"a": 3}, records.owner)
+    assert (row["definition"], row["owner"]) == ({"a": 3}, records.owner)
     records.lease.release()
     assert records.get_study() == row | {"owner": None, "lease_until": None}
 
@@ -381,7 +380,7 @@ WRITES = {
     "delete_unstarted": lambda records: records.delete_unstarted(trial_of(*SEEDS)),
     "reopen": lambda records: records.reopen(trial_of(*SEEDS).key, "lost"),
     "publish": lambda records: records.publish(trial_of(*SEEDS), CONFIGURATION, "1", "run"),
-    "update_study": lambda records: records.update_study({"a": 2}, None),
+    "update_study": lambda records: records.update_study({"a": 2}),
     "create_configurations": lambda records: records.create_configurations([CONFIGURATION]),
     "create_proposal": lambda records: records.create_proposal(0, CONFIGURATION, {}),
     "adopt": lambda records: records.adopt(

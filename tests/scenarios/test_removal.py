@@ -162,16 +162,17 @@ def test_whichever_call_of_a_deletion_fails_the_same_completes_it(here):
 
 
 @pytest.mark.parametrize("path", ["other/mlflow.db", "link/mlflow.db"])
-def test_another_homes_experiment_stays_as_it_is(path, here):
+def test_another_homes_experiment_stays_as_it_is(path, here, monkeypatch):
     recorded("other", (1, 2), grokked=(2,))
     (here / "link").symlink_to("other")
-    asked = study_of(tracking_uri=f"sqlite:///{here / path}")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here / path}")
+    asked = study_of()
     records = records_of(empty_home("runs"))
     with records.lease:
-        records.update_study(asked.model_dump(mode="json", by_alias=True), asked.tracking_uri)
+        records.update_study(asked.model_dump(mode="json", by_alias=True))
         records.claim(trial_of(asked, (Configuration(*asked.listed[0]), 1)))
     before = frames("other"), thetas("other")
-    said = done("delete", "sweep", "--home", "runs", "--yes", "--trust-store")
+    said = done("delete", "sweep", "--home", "runs", "--yes")
     where = f"{here / 'other/mlflow.db'}, another home's, "
     assert f"  MLflow     3 runs in {where}where they stay\n" in said
     assert f"sweep is deleted; its runs are in {where}and stay there\n" in said

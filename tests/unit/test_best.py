@@ -99,9 +99,7 @@ def test_records_are_written_in_the_format_of_the_files_name(suffix, recorded):
     assert result.stdout == (
         f"found.{suffix}: 5 rows of {len(FRAME.columns)} columns, the configurations of s\n"
     )
-    assert recorded == [
-        (("s", "configurations"), {"home": Path("adder-runs").absolute(), "trust_store": False})
-    ]
+    assert recorded == [(("s", "configurations"), {"home": Path("adder-runs").absolute()})]
     found = READERS[suffix](f"found.{suffix}")
     assert list(found.columns) == list(FRAME.columns)
     assert found["grok_rate"].tolist() == FRAME["grok_rate"].tolist()

@@ -17,7 +17,6 @@ import yaml
 
 from model import PRESETS
 from search.errors import Failure, UserError
-from search.store.database import STUDIES
 from search.store.home import Home, below
 from search.study.trial import Configuration
 from search.tracking.address import tracking_uri
@@ -83,65 +82,17 @@ def test_a_server_that_is_not_there_is_said_at_once(words, monkeypatch):
 # ---- which store is told the password
 
 
-def test_a_study_files_store_is_not_even_asked(server):
-    Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"tracking_uri": server.uri}))
-    line = fails_with_one(2, "run", "own.yaml")
-    assert line.startswith(f"own.yaml: tracking_uri: {server.uri} is not the store of your environment")
-    assert "MLFLOW_TRACKING_URI" in line and "--trust-store" in line
-    assert server.asked == []
-
-
-@pytest.mark.parametrize("how", ["flag", "environment"])
-def test_a_store_that_the_user_named_gets_it(how, server, monkeypatch):
-    Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"tracking_uri": server.uri}))
-    if how == "environment":
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri + "/")
-    flags = ["--trust-store"] if how == "flag" else []
-    assert "MLflow store" in fails_with_one(1, "run", "own.yaml", *flags)
+def test_the_environments_store_gets_it(server, monkeypatch):
+    Path("own.yaml").write_text(yaml.safe_dump(SMALL))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri + "/")
+    assert "MLflow store" in fails_with_one(1, "run", "own.yaml")
     assert set(server.asked) == {ME}
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["pull", "sweep"], ["report", "sweep", "-o", "x.html"], ["delete", "sweep", "--yes"], ["run", "sweep"],
-     ["records", "sweep", "-o", "x.csv", "--of", "curves"], ["resume", "sweep", "--detach"]],
-    ids=lambda words: words[0],
-)  # fmt: skip
-def test_nor_is_one_that_a_home_from_elsewhere_names(words, server):
-    name_a_store(Home(two_studies()), server.uri)
-    assert f"tracking_uri: {server.uri} is not" in fails_with_one(2, *words, "--home", "runs")
+def test_a_study_names_no_store(server):
+    Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"tracking_uri": server.uri}))
+    assert fails_with_one(2, "run", "own.yaml").startswith("own.yaml: tracking_uri: unknown key")
     assert server.asked == []
-    assert "MLflow store" in fails_with_one(1, *words, "--home", "runs", "--trust-store")
-    assert set(server.asked) == {ME}
-
-
-def name_a_store(home, uri):
-    """Have a home's study `sweep` say that it is tracked there."""
-    with closing(sa.create_engine(home.ledger_url).connect()) as db:
-        kept = db.scalar(sa.select(STUDIES.c.definition).where(STUDIES.c.study == "sweep"))
-        values = {"tracking_uri": uri, "definition": kept | {"tracking_uri": uri}}
-        db.execute(sa.update(STUDIES).where(STUDIES.c.study == "sweep").values(**values))
-        db.commit()
-
-
-def test_nor_is_it_to_note_a_verification(server):
-    home = Home(two_studies())
-    assert call("pull", "sweep", "-o", "pulled", "--home", "runs").exit_code == 0
-    name_a_store(home, server.uri)
-    refused = f"this call could not be recorded: tracking_uri: {server.uri} is not"
-    assert call("verify", "pulled", "--home", "runs").stderr.startswith(refused) and server.asked == []
-    said = call("verify", "pulled", "--home", "runs", "--trust-store")
-    assert "could not be recorded: MLflow store" in said.stderr and set(server.asked) == {ME}
-
-
-def test_the_homes_own_store_needs_no_trust():
-    home = Home("home")
-    own = f"sqlite:///{home.mlflow_db}"
-    assert tracking_uri(home, own) == tracking_uri(home) == own
-    for other in ("sqlite:////elsewhere/mlflow.db", "file:///elsewhere", "postgresql://host/db"):
-        with pytest.raises(UserError, match="tracking_uri"):
-            tracking_uri(home, other)
-        assert tracking_uri(Home("home", trust_store=True), other) == other
 
 
 # ---- a token in an address is a password
@@ -150,16 +101,6 @@ SECRETS = (
     "http://me:dont-tell@host", "https://dont-tell@host/path", "http://host/?token=dont-tell",
     "postgresql://host/db?password=dont-tell", "http://me:p@dont-tell@host", "http://host/#dont-tell",
 )  # fmt: skip
-
-
-@pytest.mark.parametrize("uri", SECRETS)
-def test_a_study_has_no_secret_in_it(uri):
-    Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"tracking_uri": uri}))
-    line = fails_with_one(2, "run", "own.yaml", "--trust-store")
-    assert line == (
-        "own.yaml: tracking_uri: leave the password or token out, and set MLFLOW_TRACKING_PASSWORD or "
-        "MLFLOW_TRACKING_TOKEN"
-    )
 
 
 @pytest.mark.parametrize("uri", [uri for uri in SECRETS if uri.startswith("http:")])
