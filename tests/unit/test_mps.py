@@ -11,7 +11,7 @@ from search.run import mps
 from search.run.packing import check_resources
 from search.run.ray_session import private_session
 from search.study.resources import Resources
-from tests.processes import short_folder
+from tests.processes import short_folder, wait_until
 from tests.standin import standin_folder, standin_mps
 from trainer.engine.cuda import driver
 
@@ -49,6 +49,11 @@ def is_alive(pid):
         return False
 
 
+def check_ended(pid):
+    """The stand-in kills its daemon, which takes a moment."""
+    wait_until(lambda: not is_alive(pid), "the daemon lives")
+
+
 @pytest.mark.parametrize("ends_by", [None, RuntimeError, KeyboardInterrupt])
 def test_it_is_started_once_and_ended(ends_by, machine, tmp_path, caplog):
     try:
@@ -62,7 +67,8 @@ def test_it_is_started_once_and_ended(ends_by, machine, tmp_path, caplog):
                 raise ends_by
     except (RuntimeError, KeyboardInterrupt):
         pass
-    assert machine() == ["start", "quit -t 5"] and not is_alive(pid)
+    assert machine() == ["start", "quit -t 5"]
+    check_ended(pid)
     assert [r.getMessage() for r in caplog.records] == [BY_MPS]
 
 
@@ -117,4 +123,5 @@ def test_that_of_a_killed_run_is_ended_by_the_next(machine, monkeypatch):
         os.utime(dead, (0, 0))
         assert is_alive(pid)
         with private_session():
-            assert not is_alive(pid) and not dead.exists()
+            assert not dead.exists()
+            check_ended(pid)
