@@ -2,7 +2,6 @@
 
 import json
 
-import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
@@ -55,18 +54,6 @@ def test_the_studys_pictures_are_in_mlflow(smoke):
     assert names == {"study.json", "pictures"}, "no table: nothing was trained with and without a constraint"
     pictures = {item.path for item in client.list_artifacts(own.info.run_id, "pictures")}
     assert {"pictures/grokking-curves.png", "pictures/time-to-grok.png"} <= pictures
-
-
-def test_commands_read_them(smoke, tmp_path):
-    home = ("--home", smoke.home)
-    page, frame = tmp_path / "report.html", tmp_path / "smoke.parquet"
-    assert call("report", "smoke", "-o", page, *home).exit_code == 0
-    assert "too short to grok" in page.read_text()
-    assert call("records", "smoke", "-o", frame, *home).exit_code == 0
-    assert pd.read_parquet(frame)["rung"].tolist() == ["57p"]
-    assert "adder-search run constraints" in fails_with_one(2, "table", "smoke", *home)
-    assert call("best", "smoke", *home).exit_code == 0
-    assert "did you mean" in fails_with_one(2, "report", "smke", "-o", page, *home)
 
 
 def test_pull_by_configuration(smoke, tmp_path):

@@ -2,17 +2,13 @@
 interrupted and killed. What needs no Ray of its own is in test_driver.py.
 """
 
-import json
 import os
-import shutil
 import signal
 import sys
 import time
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
-from safetensors.torch import load_file
 
 from search.study.file import load_study
 from search.tracking.tracking import KEY_TAG
@@ -43,11 +39,6 @@ def smoke(tmp_path_factory):
         (folder / name).write_text(decoy)
     said = adder_search("run", "smoke", cwd=folder)
     return SimpleNamespace(folder=folder, home=folder / "adder-runs", said=said, marker=marker)
-
-
-def trials_of(home):
-    """How many trials smoke's seeds were packed into: two of two, or on many cores one a seed."""
-    return len({r["trial"] for r in rows_of(home, "smoke")})
 
 
 def runs_of(home, study):
@@ -82,41 +73,6 @@ def test_nothing_is_imported_from_the_folder_that_the_command_is_called_in(smoke
 def test_records_are_those_of_training_without_ray(smoke, tmp_path):
     """To the bit, and each once: ledger, artifacts, MLflow's runs."""
     check_whole(smoke.home, SMOKE, tmp_path, expected(SMOKE))
-
-
-def test_mlflow_has_every_seeds_weights_curves_and_a_picture(smoke):
-    (run,) = runs_of(smoke.home, "smoke")
-    root = smoke.home / "artifacts" / "smoke" / run.info.run_id / "artifacts"
-    trials, seeds = sorted((root / "trials").iterdir()), 0
-    assert len(trials) == trials_of(smoke.home)
-    for trial in trials:
-        names = {f.name for f in trial.iterdir()}
-        assert names == {"theta.safetensors", "curves.parquet", "results.json", "trial.json"}
-        count, params = load_file(trial / "theta.safetensors")["theta"].shape
-        assert params == 57 and 1 <= count <= 2
-        seeds += count
-        curves = pd.read_parquet(trial / "curves.parquet")
-        assert sorted(curves["step"].unique()) == [20, 40, 60]
-        assert curves[["exact", "token", "loss", "train_loss"]].notna().all(axis=None)
-    assert seeds == 4
-    assert (root / "curves.png").read_bytes().startswith(b"\x89PNG")
-    about = json.loads((root / "best" / "checkpoint.json").read_text())
-    assert (about["params"], about["provenance"]["study"]) == (57, "smoke")
-
-
-# ---- again
-
-
-def test_a_run_that_died_before_its_summary_gets_it_from_the_next(smoke, here, no_ray):
-    """In a copy of the home: one that was moved goes on like any other."""
-    home = shutil.copytree(smoke.home, here / "moved")
-    (run,) = runs_of(home, "smoke")
-    picture = home / "artifacts" / "smoke" / run.info.run_id / "artifacts" / "curves.png"
-    client_of(home).update_run(run.info.run_id, status="RUNNING")
-    picture.unlink()
-    assert call("run", "smoke", "--home", home).exit_code == 0
-    assert [r.info.status for r in runs_of(home, "smoke")] == ["FINISHED"]
-    assert picture.is_file()
 
 
 # ---- interruption

@@ -6,7 +6,6 @@ Checkpoints, what `verify` and `export` say of them, are in test_cli_checkpoints
 import json
 import pkgutil
 import sqlite3
-import time
 from contextlib import closing
 from importlib import import_module
 from importlib.metadata import EntryPoint
@@ -176,12 +175,3 @@ def test_a_store_that_is_no_database_or_of_another_version(home):
     assert line.startswith(f"{home.ledger_db}: written by a newer version of adder-search; ")
     home.ledger_db.write_bytes(b"no database at all " * 500)
     assert fails_with_one(1, "status", "--home", "home") == f"{home.ledger_db}: file is not a database"
-
-
-def test_a_tracking_server_that_is_away(home, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    start = time.monotonic()
-    line = fails_with_one(1, "run", "smoke", "--home", "home")
-    assert line.startswith("MLflow store http://127.0.0.1:9: ")
-    assert time.monotonic() - start < 15
-    assert "nothing has run yet" in call("status", "--home", "home").stdout

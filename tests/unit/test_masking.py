@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from search.errors import masked
 from search.store.home import DATABASE
-from tests.commands import fails_with_one
 from tests.reference import environment
 
 SECRET = "5ecret-canary"
@@ -75,10 +74,3 @@ def test_a_secret_of_the_environment_is_taken_out_wherever_it_is(name):
         assert masked(f"401: user me, password '{SECRET}'") == "401: user me, password '***'"
     with environment({name: "me"}):
         assert masked("401: some message") == "401: some message", "too short to be looked for"
-
-
-@pytest.mark.parametrize("query", ["password", "sslpassword"])
-def test_a_database_address_with_a_password_is_refused_and_not_printed(query, here, monkeypatch):
-    monkeypatch.setenv(DATABASE, f"postgresql+psycopg://me@127.0.0.1:9/x?{query}={SECRET}")
-    line = fails_with_one(2, "status")
-    assert line.startswith(f"{DATABASE}: leave the password out") and SECRET not in line

@@ -3,7 +3,7 @@
 import pytest
 
 from search.run import estimate
-from search.study.file import load_study, parse_study
+from search.study.file import parse_study
 from search.study.naming import Names
 from search.study.trial import Configuration
 from tests.planners import drain, finish, planner_of, rows_of
@@ -77,27 +77,6 @@ def test_an_edited_file_asks_for_exactly_what_is_missing(before, after, expected
     study = parse_study(edited, "")
     to_train = estimate._seeds_to_train(study, [Configuration(*c) for c in study.listed], rows)
     assert sorted(filter(None, to_train.values())) == sorted(map(len, expected))
-
-
-def test_a_dry_run_shows_hours_and_power(home):
-    """Two cells share a base; a quarter of the rate is no power; what two scales train is counted once."""
-    lines = [" ".join(line.split()) for line in estimate.estimate(parse_study(TABLE, ""), home).splitlines()]
-    start = next(i for i, line in enumerate(lines) if line.startswith("scale base"))
-    hours = {n: f"{n * 2000 / 8000 / 3600:.2f}" for n in (10, 15, 6, 12, 43)}
-    assert lines[start : start + 6] == [
-        "scale base cells arms seeds each to train core-hours rate fatal halves",
-        f"57p 2 3 5 15 {hours[15]} 0.5 0% (0%) 0% (0%)",
-        f"57p free: tie_vo 1 2 5 10 {hours[10]} 0.25 0% (0%) 0% (0%)",
-        f"67p 3 2 3 6 {hours[6]} 0.6 0% (0%) 0% (0%)",
-        f"170p 2 3 4 12 {hours[12]} 0.4 0% (0%) 0% (0%)",
-        f"all 8 10 43 {hours[43]}",
-    ]
-    assert "qk_dim=4 is not toggled at 170p: it would take no parameter away" in lines[start:]
-    assert lines[-1].startswith(
-        "power against halves below 80% by Holm: 57p qk_dim=4, tie_fc2_head: 0%; 57p tie_vo"
-    )
-    enough = estimate.estimate(load_study("constraints"), home)
-    assert "100% (100%)  81% (95%)" in enough and "below 80%" not in enough
 
 
 def test_an_arm_is_named_by_what_its_scale_varies():

@@ -77,6 +77,7 @@ def test_a_server_that_is_not_there_is_said_at_once(words, monkeypatch):
     start = time.monotonic()
     assert fails_with_one(1, *words) == f"MLflow store {uri}: is away (Connection refused)"
     assert time.monotonic() - start < 5 and not Path("adder-runs/mlflow.db").exists()
+    assert "nothing has run yet" in call("status").stdout
 
 
 # ---- which store is told the password
