@@ -8,22 +8,12 @@ import pytest
 import torch
 
 from model import preset
-from tests.banks import EVERY, SMALL, assert_all_same, assert_same, finish, make, pair, results
-from trainer import Bank, Outcome, Pair, Recipe, Seed
+from tests.banks import EVERY, assert_all_same, assert_same, finish, make, pair, results
+from trainer import Bank, Outcome
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
 # Slots
-
-
-def test_init_and_data_seed_are_apart():
-    recipe = Recipe(**SMALL)
-    seeds = [Seed(1, 1), Seed(1, 2), Seed(2, 1)]
-    fresh = make([Pair(recipe, s) for s in seeds], compiled=False)
-    theta = fresh.state["theta"]
-    assert torch.equal(theta[0], theta[1]) and not torch.equal(theta[0], theta[2])
-    tokens = fresh.programs.make_block(fresh.state, fresh.hyper)
-    assert torch.equal(tokens[:, 0], tokens[:, 2]) and not torch.equal(tokens[:, 0], tokens[:, 1])
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["engine", "eager"])

@@ -132,19 +132,6 @@ def test_all_counted_seeds_pay_for_those_that_grok():
     assert Cost.of([]).per_million == 0.0
 
 
-# Summaries
-
-
-def test_metrics_of_a_configuration_tell_the_confirmation_from_the_search():
-    searched = rows(FAILED, GROKKED, GIVEN_UP, GIVEN_UP, CENSORED)
-    metrics = counting.final_metrics(searched + rows(GROKKED, GIVEN_UP, first=11, confirmation=True))
-    counts = {k: metrics[k] for k in ("seeds", "grokked", "failed", "given_up", "censored")}
-    assert counts == {"seeds": 6, "grokked": 2, "failed": 1, "given_up": 3, "censored": 1}
-    assert [metrics[f"confirmation_{k}"] for k in ("grokked", "seeds", "given_up")] == [1, 2, 1]
-    assert metrics["median_grok_step"] == 400 and metrics["core_s_per_grokked"] == 1.5
-    assert "median_grok_step" not in counting.final_metrics(rows(FAILED))
-
-
 # The Pareto front
 
 

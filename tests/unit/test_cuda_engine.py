@@ -21,7 +21,7 @@ from trainer import Bank, Pair, Recipe, Seed
 from trainer.data.hard_examples import COUNT, OPERANDS
 from trainer.engine.cuda import backend as cuda_backend
 from trainer.engine.cuda import comparison, guard
-from trainer.engine.cuda.backend import CudaBackend, links_of, packed
+from trainer.engine.cuda.backend import CudaBackend
 from trainer.engine.cuda.driver import CudaError
 from trainer.engine.cuda.emulator import Emulator
 from trainer.engine.cuda.schedule import schedule
@@ -198,16 +198,6 @@ def test_every_seed_is_trained_again_by_the_cpu_in_turn(monkeypatch):
         state, _ = checked.train(state, bank.hyper, 1)
         checked.evaluate(state["theta"])
     assert sorted(again) == sorted(bank.state["data_seed"].tolist())
-
-
-def test_links_walk_every_entry_of_a_number():
-    links = links_of(np.array([[1, 0, -2, 1, 2, 2]]))
-    assert links[0].tolist() == [[1, 0, -3, 1, 3, 3], [4, 0, 5, 0, 6, 0]]
-
-
-def test_two_tokens_are_a_byte():
-    tokens = np.arange(15, dtype=np.int32).reshape(1, 3, 5) % 14
-    assert packed(tokens)[0].tolist() == [[n | n + 5 << 4 for n in range(5)], [10, 11, 12, 13, 0]]
 
 
 def test_threads_that_part_are_noticed():

@@ -101,20 +101,6 @@ def test_its_value_at_a_step(name):
     assert got == pytest.approx(list(values.values()), rel=1e-4, abs=1e-9)
 
 
-def test_each_slot_follows_its_own_recipe():
-    recipes = (
-        Recipe(lr=0.1, warmup=0, carry_mix=0.5, curriculum=()),
-        Recipe(lr=0.2, warmup=10, carry_mix=0.0, curriculum=((4, 100),)),
-        Recipe(lr=0.3, warmup=100, steps=1_000, fade_start=0, fade_end=10),
-    )
-    for function in (learning_rate, schedule.carry_mix, schedule.digits):
-        together = function(torch.tensor([5, 6, 7]), hyper_of(recipes)).tolist()
-        alone = [
-            function(torch.tensor([s]), hyper_of([r])).item() for s, r in zip((5, 6, 7), recipes, strict=True)
-        ]
-        assert together == alone and len(set(together)) > 1
-
-
 def test_smooth_decay_falls_from_the_first_threshold_on_to_its_floor():
     """MicroAdder's: base · exp(−α (step − onset)), not below base · drop², never up again."""
     recipe = Recipe(wd_schedule="smooth", wd_alpha=0.0005, wd_drop=0.5, wd_drop_exact=0.1, wd_drop_token=0.6)

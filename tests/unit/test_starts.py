@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from tests.banks import SPEC, finish, make, pair
-from trainer import Pair, Recipe
+from tests.banks import SPEC
+from trainer import Recipe
 from trainer.recipe.starts import initial_theta
 
 MANY = range(200)
@@ -47,15 +47,3 @@ def test_distributions_are_as_named(tensor, how, number, bound, spread):
     values = entries(tensor, init=[[tensor, how, number]])
     assert float(values.std()) == pytest.approx(spread, rel=0.05) and abs(float(values.mean())) < 0.05
     assert bound is None or 0.95 * bound < float(values.abs().max()) <= bound + 1e-6
-
-
-def test_a_bank_starts_from_it():
-    rows = [["fc1", "normal", 0.5]]
-    recipe = {"init": rows, "steps": 5, "eval_every": 5}
-    bank = make([pair(3, **recipe)])
-    assert torch.equal(bank.state["theta"][0], initial_theta(SPEC, Recipe(init=rows), 3))
-    given = tuple(initial_theta(SPEC, Recipe(init=rows), 3).tolist())
-    plain = pair(3, steps=5, eval_every=5)
-    like = finish(make([Pair(plain.recipe, plain.seed, start=given)])).result(0)
-    mine = finish(bank).result(0)
-    assert torch.equal(mine.theta_P, like.theta_P) and torch.equal(mine.curve_EM, like.curve_EM)
