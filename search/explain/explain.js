@@ -4,7 +4,7 @@ const NETS = MODEL.nets.map(net => ({ ...net, run: new Net(net.program) }));
 const LARGEST = 9_999_999_999;
 const state = { k: 0, pair: MODEL.example };
 const colour = token => token > 9 ? "var(--soft)" : `oklch(62% .14 ${token * 36 + 20})`;
-const named = token => token > 9 ? ["+", "=", "end", "end"][token - 10] : String(token);
+const named = token => token > 9 ? ["+", "=", "end", "pad"][token - 10] : String(token);
 const escaped = text => text.replace(/[&<>"]/g, c => `&#${c.charCodeAt(0)};`);
 
 /** Digit k of the sum, the column's digits and its carry: what step k is asked for. */

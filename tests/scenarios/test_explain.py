@@ -56,6 +56,26 @@ def element(browser, selector):
     return browser.find_element("css selector", selector)
 
 
+def farthest_logit(browser, index, spec, theta_P, pairs):
+    """The largest difference of a page's logits from Python's, over all digits of some pairs."""
+    x, y, z = (
+        [torch.tensor([n // 10**j % 10 for n in numbers]) for j in range(11)]
+        for numbers in (*zip(*pairs, strict=True), [a + b for a, b in pairs])
+    )
+    tokens_TB = torch.stack(spec.sequence(x[:10], y[:10], z))[: spec.prompt + spec.decoded - 1]
+    logits = spec.forward(theta_P.double()[None], tokens_TB[None], first=spec.prompt - 1)
+    ours_VAB = torch.stack([v[0] for v in logits])
+    theirs_BAV = browser.execute_script(
+        "const run = NETS[arguments[0]].run, [pairs] = [arguments[1]];"
+        "return pairs.map(([a, b]) => [...Array(run.steps).keys()].map(k =>"
+        "  run.logits(run.tokens(a, b, [...digits(a + b), (a + b) / 1e10 | 0].slice(0, k)), k)))",
+        index, pairs,
+    )  # fmt: skip
+    theirs_VAB = torch.tensor(theirs_BAV, dtype=torch.float64).permute(2, 1, 0)
+    assert theirs_VAB.shape == ours_VAB.shape
+    return float((theirs_VAB - ours_VAB).abs().max())
+
+
 def test_the_nets_are_pythons(browser, tmp_path):
     """Of every family and kind of attention, with numbers moved away from where they start."""
     generator = torch.Generator().manual_seed(3)
@@ -76,23 +96,8 @@ def test_the_nets_are_pythons(browser, tmp_path):
     ]
     (tmp_path / "page.html").write_text(page(HERE / "explain.html", {"example": EXAMPLE, "nets": shown}))
     browser.get((tmp_path / "page.html").as_uri())
-    x, y, z = (
-        [torch.tensor([n // 10**j % 10 for n in numbers]) for j in range(11)]
-        for numbers in (*zip(*PAIRS, strict=True), [a + b for a, b in PAIRS])
-    )
     for index, (name, (spec, theta_P)) in enumerate(nets.items()):
-        tokens_TB = torch.stack(spec.sequence(x[:10], y[:10], z))[: spec.prompt + spec.decoded - 1]
-        logits = spec.forward(theta_P.double()[None], tokens_TB[None], first=spec.prompt - 1)
-        ours_VAB = torch.stack([v[0] for v in logits])
-        theirs_BAV = browser.execute_script(
-            "const run = NETS[arguments[0]].run, [pairs] = [arguments[1]];"
-            "return pairs.map(([a, b]) => [...Array(run.steps).keys()].map(k =>"
-            "  run.logits(run.tokens(a, b, [...digits(a + b), (a + b) / 1e10 | 0].slice(0, k)), k)))",
-            index, PAIRS,
-        )  # fmt: skip
-        theirs_VAB = torch.tensor(theirs_BAV, dtype=torch.float64).permute(2, 1, 0)
-        assert theirs_VAB.shape == ours_VAB.shape
-        assert float((theirs_VAB - ours_VAB).abs().max()) < 1e-4, name
+        assert farthest_logit(browser, index, spec, theta_P, PAIRS) < 1e-4, name
 
 
 def test_bands_are_the_provers(opened):
@@ -152,6 +157,15 @@ def test_sliders_break_the_answer_and_reset_mends_it(opened):
     same = browser.find_elements("css selector", "[data-net='1'] .tied")
     same[0].find_element("css selector", "input").send_keys(Keys.ARROW_RIGHT)
     assert len({c.find_element("css selector", "span").text for c in same}) == 1 and len(same) == 2
+
+
+@pytest.mark.full
+def test_two_nets_fit_a_narrow_screen(opened):
+    browser = opened(**{f"adder {n}": (preset("57p"), ADDER_P) for n in range(2)})
+    size = {"width": 400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 @pytest.mark.full
