@@ -108,7 +108,7 @@ def origin(checkpoint: Checkpoint) -> str:
     if "moved_from" in provenance:
         return "rewritten with a constraint that a person saw"
     if "finished_from" in provenance:
-        return "from scratch, trained on"
+        return f"from scratch, finished by {provenance['finished_by']}"
     return f"from scratch ({provenance['study']})"
 
 

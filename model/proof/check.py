@@ -7,14 +7,15 @@ with an output of rank 1 and greedy decoding in float32:
     k, token t and sum s of column k with its carry, a lies between the first and the last end of the row (k, t, s),
     whatever the other digits are and however float32 rounds: no path through the ten columns, with the carry as state,
     has a positive sum of e (1 + η) (u - a) over positions (nor, for the other side, a negative one).
-(2) Between two neighbouring ends of a row the logit of digit s mod 10 (of s, for k = 10) beats the nine others by more
-    than float32 can take from it (mean value theorem, in a and in every rounding at once).
+(2) Between two neighbouring ends of a row the logit of digit s mod 10 (of s, for k = 10) beats the nine others.
 (3) No row is missing that can occur. By induction over k all digits are right.
 
+There is one mechanism, affine arithmetic: the net is run as it is written, on numbers that are a value and slopes along
+unknowns. Each rounding is an unknown of its own, and so is where a is between two ends; what numbers share cancels.
+
 Assumed of float32: + - * / sqrt are rounded to nearest or fused, sums are taken in any order, and elementary functions
-are as good as BOUNDS says (docs/proof.md). Assumed of this Python: float64, whose + - * / sqrt are rounded to nearest
-and widened here by a last place, and whose exp, sin, cos and erf are right to 2^-46. Bounds of errors are positive
-numbers with room to spare.
+are as good as BOUNDS says (docs/proof.md). Assumed of this Python: float64 rounds + - * / sqrt to nearest, and its exp,
+sin, cos and erf are right to 2^-46; SLACK has room for both.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ import json
 import math
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from math import inf, nextafter, pi, prod, sqrt
+from itertools import count
+from math import cos, erf, exp, inf, pi, prod, sin, sqrt
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -34,14 +37,12 @@ from typing import Any
 EXP, SHIFT, RSQRT, GELU_ARGUMENT, GELU, TRIG = 32, 2, 4, 10, 6, 4
 BOUNDS = {"name": "any", "exp": EXP, "shift": SHIFT, "rsqrt": RSQRT, "trig": TRIG}
 BOUNDS |= {"gelu_argument": GELU_ARGUMENT, "gelu": GELU}
-U, TINY = 2.0**-24, 2.0**-126
+U, TINY, EPS = 2.0**-24, 2.0**-126, 1e-5
+SLACK = 2.0**-45
+"""Relative error of one step of this program, in float64."""
 ROOM = 1 + 2.0**-17
 """Roundings of roundings."""
-NEAR = 2.0**-46
-"""Error of float64's exp, sin, cos and erf."""
-EPS = 1e-5
-CURVED = 1e-4
-"""How much a score's slope along a position can change within the position's error."""
+UNKNOWNS = count()
 Floats = list[float]
 pairs: Any = partial(zip, strict=True)
 
@@ -51,79 +52,122 @@ def require(condition: object, text: str) -> None:
         sys.exit(f"NOT CHECKED: {text}")
 
 
-# -- real numbers
+# -- affine arithmetic
 
 
-class Interval:
-    """The real numbers from one float64 to another."""
+class Form:
+    """What float32 has of a number: value + Σ slope · e, each e an unknown from -1 to 1 that other forms may share."""
 
-    __slots__ = ("hi", "lo")
+    __slots__ = ("radius", "size", "slopes", "value")
 
-    def __init__(self, lo: float, hi: float):
-        self.lo, self.hi = lo, hi
-
-    def __add__(self, o: Interval) -> Interval:
-        return Interval(nextafter(self.lo + o.lo, -inf), nextafter(self.hi + o.hi, inf))
-
-    def __sub__(self, o: Interval) -> Interval:
-        return Interval(nextafter(self.lo - o.hi, -inf), nextafter(self.hi - o.lo, inf))
-
-    def __mul__(self, o: Interval) -> Interval:
-        a, b, c, d = self.lo * o.lo, self.lo * o.hi, self.hi * o.lo, self.hi * o.hi
-        return Interval(nextafter(min(a, b, c, d), -inf), nextafter(max(a, b, c, d), inf))
-
-    def over(self, n: float) -> Interval:
-        return Interval(nextafter(self.lo / n, -inf), nextafter(self.hi / n, inf))
-
-    def wider(self, error: float) -> Interval:
-        return Interval(nextafter(self.lo - error, -inf), nextafter(self.hi + error, inf))
+    def __init__(self, value: float, slopes: dict[int, float] | None = None, error: float = 0.0):
+        self.value, self.slopes = value, dict(slopes or {})
+        if error:
+            self.slopes[next(UNKNOWNS)] = error
+        self.radius = sum(map(abs, self.slopes.values()))
+        self.size = abs(value) + self.radius
 
     @property
-    def size(self) -> float:
-        """The largest absolute value."""
-        return max(-self.lo, self.hi)
+    def is_factor(self) -> bool:
+        """True of 0 and powers of two: products with them are exact."""
+        return not self.slopes and abs(math.frexp(self.value)[0]) in (0, 0.5)
 
-    @property
-    def middle(self) -> float:
-        return (self.lo + self.hi) / 2
+    def __add__(self, o: Form) -> Form:
+        return rounded(combined([(1.0, self), (1.0, o)]))
 
+    def __sub__(self, o: Form) -> Form:
+        """The difference itself, not rounded."""
+        return combined([(1.0, self), (-1.0, o)])
 
-def exact(x: float) -> Interval:
-    return Interval(x, x)
-
-
-def total(terms: Iterable[Interval]) -> Interval:
-    numbers = list(terms)
-    room = len(numbers) * 2.0**-52 * sum(x.size for x in numbers)
-    return Interval(sum(x.lo for x in numbers) - room, sum(x.hi for x in numbers) + room)
+    def __mul__(self, o: Form) -> Form:
+        return dot([self], [o])
 
 
-def dot(a: Iterable[Interval], b: Iterable[Interval]) -> Interval:
-    return total(x * y for x, y in pairs(a, b))
+Row = list[Form]
+Rounding = Callable[[float], float]
+"""The largest error of one rounding of numbers up to a size."""
 
 
-def inverse_root(x: Interval) -> Interval:
-    """1 / sqrt(x) of positive numbers."""
-    return Interval(1 / sqrt(x.hi) * (1 - 2.0**-50), 1 / sqrt(x.lo) * (1 + 2.0**-50))
+def half(size: float) -> float:
+    """Half of the last place."""
+    return (math.ldexp(ROOM, math.frexp(size)[1] - 25) if size else 0.0) + TINY
 
 
-def exp(x: Interval) -> Interval:
-    return Interval(math.exp(x.lo) * (1 - NEAR), math.exp(x.hi) * (1 + NEAR) + TINY**4)
+def relative(size: float) -> float:
+    """Of numbers that stand for themselves times a positive number, 2^-63 or more."""
+    return U * ROOM * size + TINY**0.5
 
 
-def gelu(x: Interval) -> tuple[Interval, Interval]:
-    """The ranges of GELU, which is least at the first turn, and of its slope, which turns at the others."""
-    turns = (-0.7517915246935645, sqrt(2), -sqrt(2))
-    values, slopes = [], []
-    for n in (x.lo, x.hi, *(t for t in turns if x.lo - 1e-12 < t < x.hi + 1e-12)):
-        integral, density = (1 + math.erf(n / sqrt(2))) / 2, math.exp(-n * n / 2) / sqrt(2 * pi)
-        values.append(n * integral)
-        slopes.append(integral + n * density)
-    room = NEAR * 8 * (1 + x.size)
-    return Interval(min(values), max(values)).wider(room), Interval(min(slopes), max(slopes)).wider(room)
+def combined(terms: Iterable[tuple[float, Form]], constant: float = 0.0, error: float = 0.0) -> Form:
+    """A sum of factors times forms, itself or off by an error."""
+    value, size, slopes = constant, abs(constant), defaultdict[int, float](float)
+    for factor, x in terms:
+        value += factor * x.value
+        size += abs(factor) * x.size
+        for unknown, slope in x.slopes.items():
+            slopes[unknown] += factor * slope
+    return Form(value, slopes, error + SLACK * size)
 
 
-# -- float32
+def rounded(x: Form, error: float | None = None) -> Form:
+    return Form(x.value, x.slopes, half(x.size) if error is None else error)
+
+
+def bent(x: Form, value: float, slopes: Iterable[float]) -> Form:
+    """A function of x: its value in the middle, and slopes between two of which all others lie."""
+    low, high = min(ends := list(slopes)), max(ends)
+    middle, spread = (low + high) / 2, (high - low) / 2 + SLACK * max(abs(low), abs(high))
+    return combined([(middle, x)], value - middle * x.value, spread * x.radius)
+
+
+def lost(xs: Row, ws: Row, rounding: Rounding, more: int = 0) -> float:
+    """What float32 loses in a dot product, in any order, with `more` factors beside."""
+    sizes = [x.size * w.size for x, w in pairs(xs, ws)]
+    roundings = [more + (not (x.is_factor or w.is_factor)) for x, w in pairs(xs, ws)]
+    sums = max(sum(w.size > 0 for w in ws) - 1 + more, 0)
+    return sum(n * rounding(s) for n, s in pairs(roundings, sizes)) + sums * rounding(sum(sizes) * ROOM)
+
+
+def dot(xs: Row, ws: Row, rounding: Rounding = half, more: int = 0) -> Form:
+    both = list(pairs(xs, ws))
+    terms = [term for x, w in both for term in ((w.value, x), (x.value, w))]
+    error = lost(xs, ws, rounding, more) + sum(x.radius * w.radius for x, w in both)
+    return combined(terms, -sum(x.value * w.value for x, w in both), error)
+
+
+def product(matrix: list[Row], xs: Row) -> Row:
+    return [dot(xs, row) for row in matrix]
+
+
+def norm(xs: Row, weights: Row) -> Row:
+    """x / sqrt(mean(x²) + EPS) · w."""
+    n = len(xs)
+    square = combined([(1 / n, x * x) for x in xs], EPS)
+    error = (n - 1) / n * half(n * square.size * ROOM) + 2 * half(square.size * ROOM)
+    error += abs(single(1 / n) * n - 1) * square.size + abs(single(EPS) - EPS)
+    square = rounded(square, error)
+    ends = max(square.value - square.radius, EPS / 2), square.value + square.radius
+    root = bent(square, square.value**-0.5, [-0.5 * end**-1.5 for end in ends])
+    root = rounded(root, RSQRT * half(root.size))
+    return [x * root * w for x, w in pairs(xs, weights)]
+
+
+def gelu(x: Form) -> Form:
+    def at(n: float) -> tuple[float, float]:
+        integral, density = (1 + erf(n / sqrt(2))) / 2, exp(-n * n / 2) / sqrt(2 * pi)
+        return n * integral, integral + n * density
+
+    low, high = x.value - x.radius, x.value + x.radius
+    turns = [t for t in (-sqrt(2), sqrt(2)) if low < t < high]
+    y = bent(x, at(x.value)[0], [at(n)[1] for n in (low, high, *turns)])
+    return rounded(y, U * (GELU_ARGUMENT * x.size + GELU * y.size) + SLACK * x.size)
+
+
+def waves(angle: Form) -> Row:
+    """Cosine and sine, whose slopes change by no more than the angle."""
+    x, r = angle.value, angle.radius
+    both = [bent(angle, v, (slope - r, slope + r)) for v, slope in ((cos(x), -sin(x)), (sin(x), cos(x)))]
+    return [rounded(y, TRIG * half(y.size)) for y in both]
 
 
 def single(x: float) -> float:
@@ -131,132 +175,48 @@ def single(x: float) -> float:
     return float(nearest)
 
 
-def half(size: float) -> float:
-    """The largest error of one rounding of numbers up to size."""
-    return (math.ldexp(1.0, math.frexp(size)[1] - 25) if size else 0.0) + TINY
-
-
-class Number:
-    """A real number, and a bound of float32's error in it."""
-
-    __slots__ = ("error", "is_power", "value")
-
-    def __init__(self, value: Interval, error: float = 0.0):
-        self.value, self.error = value, error
-        is_exact = not error and value.lo == value.hi
-        self.is_power = is_exact and abs(math.frexp(value.lo)[0]) in (0, 0.5)  # exact as a factor
-
-    @property
-    def size(self) -> float:
-        return self.value.size + self.error
-
-    def __add__(self, o: Number) -> Number:
-        value, error = self.value + o.value, self.error + o.error
-        return Number(value, error + half((value.size + error) * ROOM))
-
-    def __mul__(self, o: Number) -> Number:
-        value, error = self.value * o.value, self.size * o.error + o.value.size * self.error
-        rounding = 0.0 if self.is_power or o.is_power else half((value.size + error) * ROOM)
-        return Number(value, error + rounding)
-
-
-Row = list[Number]
-
-
-def numbers(values: Iterable[float]) -> Row:
-    return [Number(exact(float(x))) for x in values]
-
-
-def one_of(a: float, b: float) -> Number:
+def one_of(a: float, b: float) -> Form:
     """What float32 computes as a or as b."""
-    return Number(exact((a + b) / 2), abs(a - b) / 2 + 1e-15 * abs(a))
+    return Form((a + b) / 2, error=abs(a - b) / 2 + SLACK * abs(a))
 
 
-def waves(angle: Number) -> Row:
-    """Sine and cosine."""
-    x = angle.value.middle
-    values = [exact(f(x)).wider(NEAR + angle.value.hi - angle.value.lo) for f in (math.sin, math.cos)]
-    return [Number(v, angle.error + TRIG * half(v.size + angle.error)) for v in values]
+def shared_by(xs: Row) -> Form:
+    """The first of these, as far as its unknowns are in all of them."""
+    first, *others = xs
+    return Form(first.value, {n: e for n, e in first.slopes.items() if all(n in x.slopes for x in others)})
 
 
-def real(row: Row) -> list[Interval]:
-    return [x.value for x in row]
+def mean(xs: Row) -> Form:
+    """The mean of some, as far as they share unknowns."""
+    return shared_by([combined([(1 / len(xs), x) for x in xs]), *xs])
 
 
-def lost(sizes: Floats, row: Row) -> float:
-    """What float32 loses in a dot product of a row with numbers up to sizes, in any order."""
-    terms = [s * w.size for s, w in pairs(sizes, row)]
-    products = sum(half(t) for t, w in pairs(terms, row) if not w.is_power)
-    sums = max(sum(w.size > 0 for w in row) - 1, 0) * half(sum(terms) * ROOM)
-    return (products + sums + along(sizes, [w.error for w in row])) * ROOM
-
-
-def along(slope: Iterable[float], errors: Iterable[float]) -> float:
-    """What errors do along a slope."""
-    return sum(abs(s) * e for s, e in pairs(slope, errors))
-
-
-def product(matrix: list[Row], x: Row) -> Row:
-    sizes = [n.size for n in x]
-    return [
-        Number(
-            dot(real(row), real(x)),
-            along((w.value.size for w in row), (n.error for n in x)) + lost(sizes, row),
-        )
-        for row in matrix
-    ]
+def forms(values: Iterable[float]) -> Row:
+    return [Form(float(x)) for x in values]
 
 
 def transposed(matrix: Iterable[Iterable[Any]]) -> list[list[Any]]:
     return [list(column) for column in pairs(*matrix)]
 
 
-def norm(x: Row, weights: Row, errors: Floats) -> tuple[list[Interval], Interval, float, Floats]:
-    """Numbers normed: their values, 1 / root mean square, float32's relative error in that, and the other errors.
-
-    errors: of x, so far as they are to be counted.
-    """
-    count = len(x)
-    squares = [n.value * n.value for n in x]
-    mean = total(Interval(max(s.lo, 0.0), s.hi) for s in squares).over(count) + exact(EPS)
-    root, low = inverse_root(mean), mean.lo
-    off = sum((2 * n.value.size + e) * e for n, e in pairs(x, errors)) / count
-    require(0 <= off <= 1e-3 * low, "a norm is lost in rounding")
-    m = (mean.size + off) * ROOM
-    off += (sum(half(n.size**2) for n in x) + (count - 1) * half(m * count)) / count + 2 * half(m)
-    off += abs(single(1 / count) * count - 1) * m + 1e-14 * m
-    scale = 0.5 * off / low * (1 + 2 * off / low) + 1e-14
-    scale += RSQRT * half(root.size * (1 + scale)) / root.lo
-    values, rest = [n.value * root * w.value for n, w in pairs(x, weights)], []
-    for n, w, value, e in pairs(x, weights, values, errors):
-        local = half(n.value.size * root.size * (1 + 2 * scale)) * w.value.size + 1e-14 * value.size
-        local += 0.0 if w.is_power and abs(w.value.lo) == 1 else half(value.size * (1 + 2 * scale))
-        rest.append((local + (e * w.value.size + n.size * w.error) * root.size) * (1 + 2 * scale))
-    return values, root, scale, rest
-
-
 # -- the net
 
-DEFAULTS = {"tok_dim": 3, "pos_dim": 3, "heads": 2, "vocabulary": 14, "spiral_amp": 3.5, "spiral_slope": 0.15}
-DEFAULTS |= {"equals_index": 9.5}
-
-
-class Fields(dict[str, Any]):
-    """The fields of a spec; one that is not there is off."""
-
-    def __missing__(self, name: str) -> bool:
-        return False
+DEFAULTS = {
+    "tok_dim": 3, "pos_dim": 3, "heads": 2, "vocabulary": 14, "spiral_amp": 3.5, "spiral_slope": 0.15,
+    "equals_index": 9.5,
+}  # fmt: skip
+PLUS, EQUALS = 10, 11
+"""Places behind the ten columns, whose x, y and z have one position."""
 
 
 def shapes(s: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...], bool]]:
     """The tensors that a net may have, in order: name, shape, True if it has it."""
-    tok, pos = s["tok_dim"], s["pos_dim"]
-    width, direct = tok + pos, s["direct_forms"]
+    tok, pos, direct = s["tok_dim"], s["pos_dim"], s["direct_forms"]
+    width = tok + pos
     size = s["qk_dim"] or width
     row = (tok if s["token_out"] else width) - s["unit_out"] - s["opposite_out"]
-    units = 1 if s["one_unit"] else 2
     count = 3 if s["structured_norm3"] else 2 if s["structured_norm2"] else 1
-    single_norm = count > 1 or s["structured_norm1"] or s["scalar_norm"]
+    is_flat = count > 1 or s["structured_norm1"] or s["scalar_norm"]
     yield "arc", (3 if s["circular"] else 4,), s["arc"]
     yield "tokens", (10, tok), not s["arc"]
     yield "digits", (10, pos), not s["spiral"]
@@ -273,419 +233,237 @@ def shapes(s: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...], bool]]:
     yield "v_proj", (width, tok), not direct and not s["tie_vo"]
     yield "out_A", (tok if direct else width, 1), True
     yield "out_B", (1, row), row and not s["onehot_out"]
-    yield "fc1", (units, width), True
-    yield "fc2", (width, units), not s["tie_fc2_head"]
+    yield "fc1", (1 if s["one_unit"] else 2, width), True
+    yield "fc2", (width, 1 if s["one_unit"] else 2), not s["tie_fc2_head"]
     yield "head", (tok, width), True
-    yield (
-        "norm",
-        (count,) if single_norm else (1 if s["shared_norm"] else 3, width),
-        not s["parameterless_norm"],
-    )
+    yield "norm", (count,) if is_flat else (1 if s["shared_norm"] else 3, width), not s["parameterless_norm"]
 
 
 def tensors(spec: dict[str, Any], theta: Floats) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A spec with its defaults, and its tensors as nested lists; a tied spec's are untied."""
+    """A spec, whose fields are off by default, and its tensors as lists of rows, or as one row; ties are undone."""
     base = spec["base"] if spec["family"] == "tied" else spec
-    s = Fields(DEFAULTS | base)
-    require(
-        s["family"] == "split_subspace" and s["vocabulary"] == 10, "another family, or a vocabulary of 14"
-    )
+    s: dict[str, Any] = defaultdict(bool, DEFAULTS | base)
+    is_known = s["family"] == "split_subspace" and s["vocabulary"] == 10
+    require(is_known, "another family, or a vocabulary of 14")
     require(s["heads"] == 1 and s["rank1_out"] and s["no_ffn_bias"], "several heads or channels, or biases")
     require(not (s["toeplitz_q"] or s["circulant_q"] or s["rank1_q"]), "a projection in another form")
-    entries, w = list(theta), {}
-    for name, shape, present in shapes(s):
-        if not present:
-            continue
+    entries, w = list(theta), dict[str, Any]()
+    for name, shape in [(name, shape) for name, shape, present in shapes(s) if present]:
         if base is spec:
             flat, entries = entries[: prod(shape)], entries[prod(shape) :]
         else:
             flat = [theta[abs(k) - 1] * ((k > 0) - (k < 0)) if k else 0.0 for k in spec["ties"][name]]
         require(len(flat) == prod(shape), f"{name} has another size")
-        w[name] = flat if len(shape) == 1 else [flat[i : i + shape[1]] for i in range(0, len(flat), shape[1])]
+        row = forms(flat)
+        w[name] = row if len(shape) == 1 else [row[i : i + shape[1]] for i in range(0, len(row), shape[1])]
     require(base is not spec or not entries, "θ is too long")
     return s, w
-
-
-def spiral(s: dict[str, Any], w: dict[str, Any], index: float) -> Row:
-    """A position on the spiral."""
-    amp, phase, slope, offset = single(s["spiral_amp"]), 0.0, single(s["spiral_slope"]), 0.0
-    if not s["frozen_spiral"]:
-        amp, phase, *rise, offset = w["spiral"]
-        slope = rise[0] if rise else 0.0
-    slope, index = 0.0 if s["flat_spiral"] else slope, single(index)
-    turns = single(single(2 * pi) * index)
-    angle, height = one_of(single(turns / 10), single(turns * single(0.1))), *numbers([single(slope * index)])
-    radius, phase_, slope_, index_, offset_ = numbers([amp, phase, slope, index, offset])
-    if not s["frozen_spiral"]:
-        angle, height = angle + phase_, slope_ * index_ + offset_
-    sine, cosine = waves(angle)
-    return [radius * cosine, radius * sine, height, *numbers([0.0] * (s["pos_dim"] - 3))]
-
-
-Place = int | str
-"""A column 0 to 9, whose x, y and z have one position, or "plus" or "equals"."""
 
 
 class Net:
     """Everything of a net that does not depend on the problem. Matrices are lists of what an output reads."""
 
     def __init__(self, spec: dict[str, Any], theta: Floats):
-        s, w = tensors(spec, theta)
+        s, w = self.spec, self.w = tensors(spec, theta)
         self.tok, self.width = s["tok_dim"], s["tok_dim"] + s["pos_dim"]
-        self.table = [numbers(row) for row in w.get("tokens", [])] or self.arc(w["arc"])
-        self.places: dict[Place, Row] = {n: self.digit(s, w, n) for n in range(10)}
-        for name in ("plus", "equals"):
-            self.places[name] = numbers(w.get(name, [0.0] * s["pos_dim"]))
-        if s["equals_on_ring"]:
-            self.places["equals"] = spiral(s, w, s["equals_index"])
-        self.norms = self.norm_weights(s, w)
-        row = [0.0, 1.0] if s["onehot_out"] else [1.0] * s["unit_out"] + w.get("out_B", [[]])[0]
-        row = [row[0], -row[0], *row[1:]] if s["opposite_out"] else row
-        self.row = numbers(row + [0.0] * (self.width - len(row)))
-        self.out = numbers(a[0] for a in w["out_A"])
-        self.writes = [[a * b for a in self.out] for b in self.row]
-        matrix = {name: [numbers(row) for row in w[name]] for name in w if isinstance(w[name][0], list)}
-        self.scale, self.scaled = exact(1.0), int(not s["direct_forms"])
-        if s["direct_forms"]:
-            self.queries, self.key, self.values = [eye(s["pos_dim"])], matrix["form"], eye(self.tok)
+        nowhere = forms([0.0] * s["pos_dim"])
+        equals = self.spiral(s["equals_index"]) if s["equals_on_ring"] else w["equals"]
+        self.places: list[Row] = [*map(self.digit, range(10)), w.get("plus", nowhere), equals]
+        self.table: list[Row] = self.arc() if s["arc"] else w["tokens"]
+        self.norms = self.norm_weights()
+        row = forms([0.0, 1.0] if s["onehot_out"] else [1.0] * s["unit_out"]) + w.get("out_B", [[]])[0]
+        row = [row[0], Form(-row[0].value), *row[1:]] if s["opposite_out"] else row
+        self.row = row + forms([0.0] * (self.width - len(row)))
+        self.out = [a for (a,) in w["out_A"]]
+        if s["tie_fc2_head"]:
+            w["fc2"] = transposed(w["head"])
+        if s["tie_vo"]:
+            w["v_proj"] = transposed(w["head"])
+
+    def arc(self) -> list[Row]:
+        *radii, start, stride = self.w["arc"]
+        first, step = start.value, stride.value
+        angles = [one_of(single(first + single(step * v)), single(first + step * v)) for v in range(10)]
+        return [[x * r for x, r in pairs(waves(angle), (radii[0], radii[-1]))] for angle in angles]
+
+    def spiral(self, index: float) -> Row:
+        """A position on the spiral."""
+        s, index = self.spec, single(index)
+        turns = single(single(2 * pi) * index)
+        angle = one_of(single(turns / 10), single(turns * single(0.1)))
+        if s["frozen_spiral"]:
+            slope = 0.0 if s["flat_spiral"] else single(s["spiral_slope"])
+            amp, height = Form(single(s["spiral_amp"])), Form(single(slope * index))
         else:
-            self.queries = [
-                matrix["q_proj"],
-                *([turn(w["phase"][0], len(w["q_proj"]))] if "phase" in w else []),
-            ]
-            self.key = matrix["q_proj" if s["tie_qk"] else "k_proj"]
-            self.values = transposed(matrix["head"]) if s["tie_vo"] else matrix["v_proj"]
-            self.scale = inverse_root(exact(float(len(self.key))))
-        self.fc1, self.head = matrix["fc1"], matrix["head"]
-        self.fc2 = transposed(matrix["head"]) if s["tie_fc2_head"] else matrix["fc2"]
+            amp, phase, *slopes, offset = self.w["spiral"]
+            angle, height = angle + phase, sum((x * Form(index) for x in slopes), Form(0.0)) + offset
+        return [amp * x for x in waves(angle)] + [height] + forms([0.0] * (s["pos_dim"] - 3))
 
-    @staticmethod
-    def arc(arc: Floats) -> list[Row]:
-        *radii, start, stride = arc
-        first, last, table = *numbers([radii[0], radii[-1]]), []
-        for v in range(10):
-            sine, cosine = waves(one_of(single(start + single(stride * v)), single(start + stride * v)))
-            table.append([cosine * first, sine * last])
-        return table
-
-    @staticmethod
-    def digit(s: dict[str, Any], w: dict[str, Any], n: int) -> Row:
+    def digit(self, n: int) -> Row:
         """The position of a column."""
-        place = spiral(s, w, n) if s["spiral"] else numbers(w["digits"][n])
-        if "correction" not in w:
+        place = self.spiral(n) if self.spec["spiral"] else self.w["digits"][n]
+        if "correction" not in self.w:
             return place
-        unit, slope, *rest = numbers([1.0, *w["correction"]])
-        factor = (
-            unit + rest[0] + slope * numbers([n])[0] if s["linear_correction"] else unit + [slope, *rest][n]
-        )
+        slope, rest = self.w["correction"][0], self.w["correction"]
+        factor = Form(1.0) + (rest[1] if self.spec["linear_correction"] else rest[n])
+        if self.spec["linear_correction"]:
+            factor += slope * Form(n)
         return [x * factor for x in place]
 
-    def norm_weights(self, s: dict[str, Any], w: dict[str, Any]) -> list[Row]:
-        if s["parameterless_norm"]:
-            return [numbers([1.0] * self.width)] * 3
-        norm = w["norm"]
+    def norm_weights(self) -> list[Row]:
+        s, norm = self.spec, self.w.get("norm", forms([1.0]))
         if isinstance(norm[0], list):
-            return [numbers(norm[i % len(norm)]) for i in range(3)]
-        base, *_, last = numbers([1.0 if s["structured_norm1"] else norm[0], *norm])
+            return [norm[i % len(norm)] for i in range(3)]
+        base = Form(1.0) if s["structured_norm1"] else norm[0]
         weights = [base] * self.width
         if s["structured_norm3"]:
-            weights[1] = base + numbers(norm)[1]
-        if not s["scalar_norm"]:
-            weights[-1] = base + last
+            weights[1] = base + norm[1]
+        if s["structured_norm1"] or s["structured_norm2"] or s["structured_norm3"]:
+            weights[-1] = base + norm[-1]
         return [weights] * 3
 
-
-def eye(size: int) -> list[Row]:
-    return [numbers(float(i == j) for j in range(size)) for i in range(size)]
-
-
-def turn(phase: float, size: int) -> list[Row]:
-    """The matrix that turns pairs of queries."""
-    sine, cosine = waves(*numbers([phase]))
-    matrix, minus = eye(size), Number(exact(0.0) - sine.value, sine.error)
-    for i in range(0, size // 2 * 2, 2):
-        matrix[i][i : i + 2], matrix[i + 1][i : i + 2] = [cosine, minus], [sine, cosine]
-    return matrix
+    def turned(self, query: Row) -> Row:
+        """A query, its pairs turned by the phase, and scaled."""
+        if "phase" in self.w:
+            cosine, sine = waves(self.w["phase"][0])
+            for i in range(0, len(query) // 2 * 2, 2):
+                a, b = query[i : i + 2]
+                query[i : i + 2] = dot([a, b], [cosine, Form(0.0) - sine]), dot([a, b], [sine, cosine])
+        scaled = [combined([(len(query) ** -0.5, q)]) for q in query]
+        return [rounded(q, 5.01 * U * q.size) for q in scaled]
 
 
 # -- attention
 
 
 class Token:
-    """What a token at a place gives to attention: its key, its value u, and how wrong float32 has them."""
+    """A token at a place: what it asks for, and what it gives to attention."""
 
-    def __init__(self, net: Net, place: Place, v: int):
-        tok, weights = net.tok, net.norms[0]
-        self.x = net.table[v] + net.places[place]
-        errors = [n.error for n in self.x]
-        self.common = (
-            errors[tok:] if isinstance(place, int) else [0.0] * (net.width - tok)
-        )  # with its column's others
-        private = errors[:tok] + [e - c for e, c in pairs(errors[tok:], self.common)]
-        values, self.root, self.scale, self.rest = norm(self.x, weights, errors)
-        _, _, self.private_scale, self.private_rest = norm(self.x, weights, private)
-        normed = [Number(n, r + self.scale * n.size) for n, r in pairs(values, self.rest)]
-        self.where, content, sizes = normed[tok:], normed[:tok], [n.size for n in normed]
-        self.key = product(net.key, self.where)
-        self.key_lost = [lost(sizes[tok:], row) for row in net.key]
-        seen, out = product(net.values, content), real(net.out)
-        self.seen, self.u = [n.size for n in seen], dot(out, real(seen))
-        slope = [dot(out, real(column)).size for column in transposed(net.values)]
-        self.error = along((a.size for a in out), (lost(sizes[:tok], row) for row in net.values))
-        self.error += along(slope, self.rest[:tok]) + self.u.size * self.scale
+    def __init__(self, net: Net, place: int, v: int):
+        s, w = net.spec, net.w
+        row = [Form(x.value, error=x.radius) for x in net.table[v]]  # as if its errors were no other token's
+        self.x = row + net.places[place]
+        normed = norm(self.x, net.norms[0])
+        content, where = normed[: net.tok], normed[net.tok :]
+        if s["direct_forms"]:
+            self.query, self.key, self.seen = where, product(w["form"], where), content
+        else:
+            query = product(w["q_proj"], where)
+            self.key = query if s["tie_qk"] else product(w["k_proj"], where)
+            self.query, self.seen = net.turned(list(query)), product(w["v_proj"], content)
+        self.u = combined((a.value, x) for a, x in pairs(net.out, self.seen))
 
 
 class Query:
-    """Sums over positions when digit k is asked for at token t."""
+    """What is asked for as digit k at token t."""
 
-    def __init__(self, net: Net, tokens: dict[tuple[Place, int], Token], k: int, t: int):
-        self.k, self.t, self.reader = k, t, tokens["equals" if k == 0 else k - 1, t]
-        self.tokens: dict[Place, list[Token]] = {c: [tokens[c, v] for v in range(10)] for c in range(10)}
-        self.tokens |= {c: [tokens[c, 0]] for c in ("plus", "equals")}
-        scores, errors, self.shared = self.score(net)
-        top = exact(max(s.hi for row in scores.values() for s in row))
-        self.weights: dict[Place, list[Interval]] = {}
-        weights, least = [], 0.0
-        for c, row in scores.items():
-            e = [exp(s - top) for s in row]
-            far, error = max((top - s).size for s in row), errors[c]
-            moved = error + SHIFT * U * (far + 2 * error) + 1e-14 * (1 + far)
-            require(moved < 0.1, "scores are lost in rounding")
-            spread = (moved * (1 + 0.51 * moved) + EXP * U * (1 + 1e-5) * (1 + 2 * moved)) * (1 + 1e-9)
-            self.weights[c] = [x * Interval(1 - spread, 1 + spread) for x in e]
-            copies = 1 if isinstance(c, str) else 3 if c < k else 2
-            weights += [max(x.hi for x in e)] * copies
-            least += min(x.lo for x in e) * copies
-        every = [t for row in self.tokens.values() for t in row]
-        sizes = [max(column) for column in transposed(t.seen for t in every)]
+    def __init__(self, net: Net, tokens: list[list[Token]], k: int, t: int):
+        self.net, self.tokens, self.k, self.t = net, tokens, k, t
+        self.reader = Token(net, k - 1 if k else EQUALS, t)  # its roundings are no other token's
+        self.weigh()
+        length, heaviest, least = 22 + k, Floats(), 0.0
+        for c, row in enumerate(self.weights):
+            copies = 1 if c >= PLUS else 3 if c < k else 2
+            heaviest += [max(high for _, high in row)] * copies
+            least += min(low for low, _ in row) * copies
+        every = [token for row in tokens for token in row]
+        sizes = [max(x.size for x in column) for column in transposed(token.seen for token in every)]
         # an addition of weights loses a rounding at most, and no more than its smaller summand; then quotients
-        count = 2 + sum(min(1.0, 2 * (22 + k) * w / least / U) for w in sorted(weights)[:-1])
-        written = along((a.size for a in net.out), sizes)
-        loss = (max(t.u.size for t in every) + written) * count * U * 1.0011 + (22 + k) * 8 * TINY * (
-            1 + written
-        )
-        self.loss = loss
-        seen = [s * (1 + (52 + 2 * k) * U * 1.01) for s in sizes]
-        self.first_error = [n.error + lost(seen, row) + TINY for n, row in pairs(self.reader.x, net.writes)]
+        roundings = 2 + sum(min(1.0, 2 * length * w / least / U) for w in sorted(heaviest)[:-1])
+        written = sum(a.size * s for a, s in pairs(net.out, sizes))
+        self.loss = (max(token.u.size for token in every) + written) * roundings * U * 1.0011
+        self.loss += length * 8 * TINY * (1 + written)
+        seen = [Form(0.0, error=s * (1 + (2 * length + 8) * U * 1.01)) for s in sizes]
+        writes = [[a * b for a in net.out] for b in net.row]
+        off = [sum(x.size * w.radius for x, w in pairs(seen, row)) for row in writes]
+        self.errors = [lost(seen, row, half) + o + TINY for row, o in pairs(writes, off)]
 
-    def score(self, net: Net) -> tuple[dict[Place, list[Interval]], dict[Place, float], Floats]:
-        """Scores by place and token, their errors by place, and errors that a column's scores have in common.
+    def weigh(self) -> None:
+        """Find the weights e (1 + η) of each place's tokens, from and to, and the relative error that a column shares.
 
-        Errors count beyond one shift of all scores: those of the query by how far a key is from the likeliest one.
+        A place's scores are their mean, as far as they share unknowns, and what each has beyond. A shift of all scores
+        changes nothing: it is what the largest mean has of the unknowns that all means share.
         """
-        reader, tok, scale, scaled = self.reader, net.tok, net.scale.size, net.scaled
-        query = reader.where
-        rest = [Number(n.value, r) for n, r in pairs(query, reader.rest[tok:])]
-        for matrix in net.queries:
-            query, rest = product(matrix, query), product(matrix, rest)
-        turned = [scale * q.value.middle for q in query]
-        off = [
-            scale * (r.error * (1 + reader.scale) + scaled * 5.01 * U * q.size) for r, q in pairs(rest, query)
-        ]
-
-        def turning(a: Floats, b: Floats) -> float:
-            """What the query's error does to the difference of the scores of two keys."""
-            shift = [x - y for x, y in pairs(a, b)]
-            room = 1e-12 * (along(a, map(abs, turned)) + along(b, map(abs, turned)))
-            turned_alike = abs(sum(x * t for x, t in pairs(shift, turned))) + room
-            return turned_alike * reader.scale + along(shift, off) + room
-
-        slope = [net.scale * q.value for q in query]
-        scores = {c: [dot(slope, real(t.key)) for t in row] for c, row in self.tokens.items()}
-        keys = {c: [[n.value.middle for n in t.key] for t in row] for c, row in self.tokens.items()}
-        likeliest = max((s.hi, key) for c, row in scores.items() for s, key in pairs(row, keys[c]))[1]
-        means = {c: [sum(column) / len(rows) for column in transposed(rows)] for c, rows in keys.items()}
-        into = [dot(slope, real(column)).middle for column in transposed(net.key)]
-        errors, shared = {}, [0.0] * 10
-        for c, row in self.tokens.items():
-            is_column = isinstance(c, int)
-            slopes = [self.slope(net, t, into, s.middle) for t, s in pairs(row, scores[c])]
-            mean = [
-                sum(column) / len(row) for column in transposed([d - p for d, p in parts] for parts in slopes)
-            ]
-            worst = []
-            for t, s, parts, key in pairs(row, scores[c], slopes, keys[c]):
-                terms = [scale * q.size * n.size for q, n in pairs(query, t.key)]
-                sums = (1 + scaled) * sum(map(half, terms)) + (len(terms) - 1 + scaled) * half(
-                    sum(terms) * ROOM
-                )
-                error = sums * ROOM + scale * sum(q.error * n.error for q, n in pairs(query, t.key))
-                error += along((q.middle for q in slope), t.key_lost) + along(into, t.private_rest[tok:])
-                error += s.size * t.private_scale
-                bends = [abs(d - p - m) + CURVED * (abs(d) + abs(p)) for (d, p), m in pairs(parts, mean)]
-                worst.append(
-                    error + along(bends, t.common) + turning(key, means[c] if is_column else likeliest)
-                )
-            errors[c] = max(worst) * (1 + 1e-9)
-            if isinstance(c, int):
-                common = (along(mean, row[0].common) + turning(means[c], likeliest)) * (1 + 1e-9)
-                shared[c] = common * (1 + common)
-        return scores, errors, shared
-
-    @staticmethod
-    def slope(net: Net, t: Token, into: Floats, score: float) -> list[tuple[float, float]]:
-        """The slope of a score along the position: by what is normed, and by how long that is."""
-        root, weights = t.root.middle, real(net.norms[0][net.tok :])
-        direct = [root * a * w.middle for a, w in pairs(into, weights)]
-        return [(d, score * root**2 * x.value.middle / net.width) for d, x in pairs(direct, t.x[net.tok :])]
+        query, more = self.reader.query, int(not self.net.spec["direct_forms"])
+        scores = [[dot(query, token.key, half, more) for token in row] for row in self.tokens]
+        means = [mean(row) for row in scores]
+        shift = shared_by([max(means, key=lambda m: m.value), *means])
+        top = max(s.value for row in scores for s in row)
+        self.weights, self.shared = list[list[tuple[float, float]]](), Floats()
+        for row, middle in pairs(scores, means):
+            common, weights = (middle - shift).radius, []
+            for s in row:
+                error, far = (s - middle).radius, top - s.value
+                moved = error + SHIFT * U * (far + 2 * (error + common)) + SLACK * (1 + s.size + abs(top))
+                require(moved < 0.1 > common, "scores are lost in rounding")
+                spread = moved * (1 + 0.51 * moved) + EXP * U * (1 + 1e-5) * (1 + 2 * moved) + SLACK
+                weights.append((exp(-far) * (1 - spread), exp(-far) * (1 + spread) + TINY**4))
+            self.weights.append(weights)
+            self.shared.append(common * (1 + common))
 
     def longest(self, end: float, side: int, digits: int) -> dict[int, float]:
         """The largest sum of e (1 + η) (u - end) over all inputs, by the sum of column k with its carry.
 
         side -1: of its negative. digits: columns that are not always 0 + 0.
         """
-        k, cost = self.k, dict[Place, Floats]()
-        for c, row in self.tokens.items():
-            cost[c] = []
-            for t, e in pairs(row, self.weights[c]):
-                distance = t.u.hi - end if side > 0 else end - t.u.lo
-                over = e.hi * (t.error + 1e-13 * (t.u.size + abs(end)))  # and the rounding of all these sums
-                cost[c].append((e.hi if distance >= 0 else e.lo) * distance + over)
-        paths = {0: 0.0}
-        for j in range(10):
-            x, longer = cost[j], dict[int, float]()
-            sums = range(19 if j < digits else 1)
+        costs, k = list[Floats](), self.k
+        for row, weights in pairs(self.tokens, self.weights):
+            gains = [side * (token.u.value - end) for token in row]
+            errors = [
+                token.u.radius + 1e-13 * (token.u.size + abs(end)) for token in row
+            ]  # and of these sums
+            costs.append(
+                [e[gain >= 0] * gain + e[1] * error for gain, error, e in pairs(gains, errors, weights)]
+            )
+        fixed = sum(costs[c][0] + abs(costs[c][0]) * self.shared[c] for c in (PLUS, EQUALS))
+        paths = {0: fixed}
+        for j, x in enumerate(costs[:10]):
+            longer, sums = defaultdict[int, float](lambda: -inf), range(19 if j < digits else 1)
             both = [max(map(add, x[max(0, w - 9) : w // 2 + 1], x[w - w // 2 : w + 1][::-1])) for w in sums]
-            highest = max(both)
-            for state, n in paths.items():
-                for key, gain in self.steps(j, state, x, both) if j <= k else ((state, highest),):
-                    longer[key] = max(longer.get(key, -inf), n + gain + abs(gain) * self.shared[j])
+            for state, n in paths.items():  # the carry, and from column k on its sum
+                for w, gain in enumerate(both if j <= k else [max(both)]):
+                    z, key = (w + state) % 10, state if j > k else w + state if j == k else (w + state) // 10
+                    if j != k - 1 or z == self.t:
+                        gain += x[z] if j < k else 0.0
+                        longer[key] = max(longer[key], n + gain + abs(gain) * self.shared[j])
             paths = longer
-        return {s: n + cost["plus"][0] + cost["equals"][0] for s, n in paths.items()}
+        return paths
 
-    def steps(self, j: int, state: int, x: Floats, both: Floats) -> list[tuple[int, float]]:
-        """What column j can add, from a carry, and where that leads: to a carry, or to the sum of column k.
+    def wins(self, right: int, low: float, high: float) -> bool:
+        """True if the logit of `right` beats the others wherever a is from low to high.
 
-        x: what each digit of the answer adds; both: what two digits add, by their sum.
+        Logits are taken before the last norm's positive scale.
         """
-        if j == self.k:
-            return [(w + state, gain) for w, gain in enumerate(both)]
-        if j == self.k - 1:
-            of_carry = [(c, self.t - state + 10 * c) for c in (0, 1)]
-            return [(c, both[w] + x[self.t]) for c, w in of_carry if 0 <= w < len(both)]
-        by_carry = map(add, both[: 10 - state], x[state:]), map(add, both[10 - state :], x)
-        return [(carry, max(gains)) for carry, gains in enumerate(map(list, by_carry)) if gains]
-
-
-# -- what follows attention
-
-
-class Gaps:
-    """Differences of logits, before the last norm's scale, as functions of a for one query."""
-
-    def __init__(self, net: Net, query: Query):
-        self.net, self.query = net, query
-        self.read = [[h.value * w.value for h, w in pairs(row, net.norms[2])] for row in net.head]
-        self.fc1, self.fc2 = [real(r) for r in net.fc1], [real(r) for r in net.fc2]
-
-    def outputs(self, a: Interval) -> list[Interval]:
-        """The real numbers that the token table reads."""
-        net = self.net
-        first = [x.value + w.value * a for x, w in pairs(self.query.reader.x, net.row)]
-        normed, *_ = norm([Number(x) for x in first], net.norms[1], [0.0] * net.width)
-        gate = [gelu(dot(row, normed))[0] for row in self.fc1]
-        second = [x + dot(row, gate) for x, row in pairs(first, self.fc2)]
-        return [dot(row, second) for row in self.read]
-
-    def hold(self, low: float, high: float, right: int) -> bool:
-        """True if the logit of `right` wins wherever a is from low to high, whatever float32 does.
-
-        Every step has the range that float32 can reach, the error that it adds, and the outputs' slopes along it.
-        """
-        net, a = self.net, Interval(low, high)
-        first = [x.value + w.value * a for x, w in pairs(self.query.reader.x, net.row)]
-        first_error = [e + half((x.size + e) * ROOM) for x, e in pairs(first, self.query.first_error)]
-        first = [x.wider(e) for x, e in pairs(first, first_error)]
-        normed, root, scale, normed_error = norm([Number(x) for x in first], net.norms[1], [0.0] * net.width)
-        root = root.wider(root.size * scale)
-        normed = [x.wider(e + x.size * scale) for x, e in pairs(normed, normed_error)]
-        sizes = [x.size for x in normed]
-        hidden_error = [lost(sizes, row) for row in net.fc1]
-        hidden = [dot(row, normed).wider(e) for row, e in pairs(self.fc1, hidden_error)]
-        bent, bends = pairs(*map(gelu, hidden))
-        gate_error = [U * (GELU_ARGUMENT * h.size + GELU * g.size) for h, g in pairs(hidden, bent)]
-        gate = [g.wider(e) for g, e in pairs(bent, gate_error)]
-        sizes = [x.size for x in gate]
-        written_error = [lost(sizes, row) for row in net.fc2]
-        written = [dot(row, gate).wider(e) for row, e in pairs(self.fc2, written_error)]
-        second = [x + y for x, y in pairs(first, written)]
-        second_error = [e + half((x.size + e) * ROOM) for x, e in pairs(second, written_error)]
-        second = [x.wider(e) for x, e in pairs(second, second_error)]
-        errors = [*first_error, scale, *normed_error, *hidden_error, *gate_error, *second_error]
-        middle = (low + high) / 2
-        errors.append(max(high - middle, middle - low) * (1 + 1e-15))
-        slopes = [self.slopes(row, first, root, hidden, list(bends)) for row in self.read]
-        outputs = self.outputs(exact(middle))
-        return all(v == right or self.beats(right, v, outputs, slopes, errors, second) for v in range(10))
-
-    def slopes(
-        self,
-        read: list[Interval],
-        first: list[Interval],
-        root: Interval,
-        hidden: list[Interval],
-        bends: list[Interval],
-    ) -> list[Interval]:
-        """An output's slopes along what each step computes, in the order of the errors."""
-        net = self.net
-        gate = [dot(read, column) for column in transposed(self.fc2)]
-        inner = [g * b for g, b in pairs(gate, bends)]
-        normed = [dot(inner, column) for column in transposed(self.fc1)]
-        scale = dot(inner, hidden)  # along the logarithm of 1 / root mean square
-        pull = scale * root * root
-        outer = [
-            r + n * w.value * root - (pull * x).over(net.width)
-            for r, n, w, x in pairs(read, normed, net.norms[1], first)
-        ]
-        return [*outer, scale, *normed, *inner, *gate, *read, dot(outer, real(net.row))]
-
-    def beats(
-        self,
-        right: int,
-        v: int,
-        outputs: list[Interval],
-        slopes: list[list[Interval]],
-        errors: Floats,
-        second: list[Interval],
-    ) -> bool:
-        """True if the gap of `right` to v in the middle is larger than what its slopes make of the errors."""
-        net, here, there = self.net, self.net.table[right], self.net.table[v]
-        difference = [x.value - y.value for x, y in pairs(here, there)]
-        moved = [dot(difference, column).size for column in transposed(slopes)]
-        loss = along(moved, errors)
-        weights = net.norms[2]
-        sizes = [x.size * w.size for x, w in pairs(second, weights)]
-        rest = [2.001 * U * s + x.size * w.error + TINY for s, x, w in pairs(sizes, second, weights)]
-        sizes = [s + e for s, e in pairs(sizes, rest)]
-        for d, x, y, row in pairs(difference, here, there, net.head):
-            ending = along((h.size for h in row), rest) + lost(sizes, row)
-            output = along((h.size for h in row), sizes) + ending
-            loss += (d.size + x.error + y.error) * ending + (x.error + y.error) * output
-            loss += (x.size + y.size) * output * net.tok * U * 1.001
-        return dot(difference, outputs).lo > loss * (1 + 1e-6)
+        net, w, middle = self.net, self.net.w, (low + high) / 2
+        a = Form(middle, error=max(high - middle, middle - low) * (1 + SLACK))
+        rows = pairs(self.reader.x, net.row, self.errors)
+        first = [rounded(combined([(1.0, x), (b.value, a)], error=e)) for x, b, e in rows]
+        gate = [gelu(h) for h in product(w["fc1"], norm(first, net.norms[1]))]
+        second = [x + y for x, y in pairs(first, product(w["fc2"], gate))]
+        scaled = [rounded(x, relative(x.size)) for x in second]
+        normed = [dot([x], [b], relative) for x, b in pairs(scaled, net.norms[2])]
+        read = [dot(normed, row, relative) for row in w["head"]]
+        logits = [dot(read, row, relative) for row in net.table]
+        gaps = [logits[right] - logits[v] for v in range(10) if v != right]
+        return all(gap.value > gap.radius * ROOM for gap in gaps)
 
 
 # -- the proof
 
 
 def check(proof: dict[str, Any], spec: dict[str, Any], theta: Floats) -> int:
-    """Check a proof of a net. Returns the number of boxes."""
+    """Check a proof of a net. Returns the number of intervals."""
     digits = proof["digits"]
     require(proof["format"] == 1 and proof["level"] == "any", "another format or level")
     require(proof["bounds"] == BOUNDS, "other bounds of elementary functions")
     require(type(digits) is int and 1 <= digits <= 10, "digits must be from 1 to 10")
     rows = {(k, t, s): list(map(float, ends)) for k, t, s, *ends in proof["rows"]}
-    require(
-        all(len(ends) > 1 and sorted(ends) == ends for ends in rows.values()),
-        "a row has no ends, or in disorder",
-    )
+    in_order = all(len(ends) > 1 and sorted(ends) == ends for ends in rows.values())
+    require(in_order, "a row has no ends, or in disorder")
     net, boxes = Net(spec, theta), 0
-    tokens = {
-        (c, v): Token(net, c, v) for c in net.places for v in (range(10) if isinstance(c, int) else (0,))
-    }
+    tokens = [[Token(net, c, v) for v in range(10 if c < PLUS else 1)] for c in range(12)]
     for k, t in [(0, 0), *((k, t) for k in range(1, 11) for t in range(10))]:
         query = Query(net, tokens, k, t)
-        gaps = Gaps(net, query)
         for s in query.longest(0, 1, digits):
             name = f"digit {k} at token {t}, sum {s}"
             require((k, t, s) in rows, f"{name}: a row is missing")
@@ -694,8 +472,8 @@ def check(proof: dict[str, Any], spec: dict[str, Any], theta: Floats) -> int:
                 beyond = query.longest(end - side * query.loss, side, digits)[s]
                 require(beyond < 0, f"{name}: a may lie beyond {end}")
             for low, high in pairs(ends[:-1], ends[1:]):
-                won = gaps.hold(low, high, s % 10)
-                require(won, f"{name}: another digit may win between {low} and {high}")
+                is_won = query.wins(s % 10, low, high)
+                require(is_won, f"{name}: another digit may win between {low} and {high}")
                 boxes += 1
     return boxes
 
@@ -715,9 +493,8 @@ def main(proof_path: str, checkpoint_path: str) -> None:
     spec, theta = read(Path(checkpoint_path))
     require(proof["theta_sha256"] == hashlib.sha256(theta).hexdigest(), "it is a proof of another θ")
     boxes = check(proof, spec, list(struct.unpack(f"<{len(theta) // 4}f", theta)))
-    print(
-        f"CHECKED: right on all 10^{2 * proof['digits']} pairs, by {len(proof['rows'])} intervals and {boxes} boxes"
-    )
+    asked = f"all 10^{2 * proof['digits']} pairs"
+    print(f"CHECKED: right on {asked}, by {len(proof['rows'])} intervals and {boxes} boxes")
 
 
 if __name__ == "__main__":

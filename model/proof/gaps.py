@@ -224,8 +224,10 @@ class Gaps:
             # the bias counts by the inverse of the scale, which float32 has otherwise
             lost = lost + np.abs(self.bias) * values.scale.high[:, None] * (self.scaling * 1.01)
         lost = lost + error @ np.abs(self.head)
-        if net.head is not None:
-            lost = lost + net.head(Approx(scaled + error)).error
+        if (
+            net.head is not None
+        ):  # float32 has these numbers times the scale, so a rounding may be twice as large
+            lost = lost + 2 * net.head(Approx(scaled + error)).error
         read = read + lost
         sums = gamma(table.shape[-1]) + SLACK
         errors = net.table.error[right][:, None] + net.table.error[None]

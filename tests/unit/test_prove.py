@@ -313,11 +313,42 @@ def test_the_checker_refuses_another_proof(proof_of):
     k, t, s, *ends = rows[25]
     moved = [k, t, s, *(x + 0.02 * (ends[-1] - ends[0]) for x in ends)]
     wide = [k, t, s, ends[0], ends[-1] + 9.0]
-    assert "a may lie beyond" in refusal(proof | {"rows": [*rows[:25], moved, *rows[26:]]}, checkpoint)
-    assert "another digit may win" in refusal(proof | {"rows": [*rows[:25], wide, *rows[26:]]}, checkpoint)
+    less = 1e-3 * (ends[-1] - ends[0])
+    for beyond in (moved, [k, t, s, ends[0] + less, *ends[1:]], [k, t, s, *ends[:-1], ends[-1] - less]):
+        assert "a may lie beyond" in refusal(proof | {"rows": [*rows[:25], beyond, *rows[26:]]}, checkpoint)
+    for lost in (wide, [k, t, s, ends[0], float("inf")], [k, t, s, float("nan"), ends[-1]]):
+        said = refusal(proof | {"rows": [*rows[:25], lost, *rows[26:]]}, checkpoint)
+        assert "another digit may win" in said
     assert "a row is missing" in refusal(proof | {"rows": rows[:25] + rows[26:]}, checkpoint)
     assert "other bounds" in refusal(proof | {"bounds": proof["bounds"] | {"exp": 8}}, checkpoint)
     assert "a may lie beyond" in refusal(proof, checkpoint, scaled(checkpoint, 0, 1.002).theta_P)
+
+
+def test_the_checkers_arithmetic_holds_what_float32_computes():
+    """The net's steps on random numbers, one of them anywhere in a range: no result is outside, and bounds are near."""
+    draws, used = np.random.default_rng(1), []
+    for _ in range(100):
+        xs, ws, matrix = (draws.normal(0, 3, shape).astype(np.float32) for shape in (5, 5, (2, 5)))
+        half_width = float(10 ** draws.uniform(-6, -1))
+        forms = check.forms(xs)
+        forms[0] = check.Form(float(xs[0]), error=half_width)
+        xs[0] = np.float32(xs[0] + draws.uniform(-0.99, 0.99) * half_width)
+        normed = check.norm(forms, check.forms(ws))
+        hidden = check.product([check.forms(row) for row in matrix], normed)
+        bounds = [*normed, *hidden, *map(check.gelu, hidden), hidden[0] - hidden[1]]
+        normed = xs * (1 / np.sqrt((xs * xs).mean(dtype=np.float32) + np.float32(1e-5))) * ws
+        hidden = matrix @ normed
+        gelu = torch.nn.functional.gelu(torch.from_numpy(hidden)).numpy()
+        computed = [*normed, *hidden, *gelu, float(hidden[0]) - float(hidden[1])]
+        used += [abs(float(c) - b.value) / b.radius for c, b in zip(computed, bounds, strict=True)]
+        powers = np.ldexp(np.float32(1), draws.integers(-3, 3, 5))  # products are exact, and sums alone round
+        inner = check.dot(check.forms(matrix[0]), check.forms(powers))
+        used.append(abs(float((matrix[0] * powers).cumsum()[-1]) - inner.value) / inner.radius)
+        middle, radius = draws.normal(0, 1), draws.uniform(0, 2)
+        bend = check.gelu(check.Form(middle, error=radius))
+        ends = torch.tensor([middle - radius, middle + radius], dtype=torch.float64)
+        used += [abs(y - bend.value) / bend.radius for y in torch.nn.functional.gelu(ends).tolist()]
+    assert 0.5 < max(used) <= 1
 
 
 def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
