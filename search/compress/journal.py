@@ -13,15 +13,14 @@ from typing import Any
 
 from model.spec import Spec
 from search.errors import UserError
-from search.store.candidates import Progress, TieCandidate, digest
+from search.store.candidates import Progress, TieCandidate
 from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
 from trainer.files import durable
 
-FILE, FORMAT = "descent.json", 2
+FILE, FORMAT = "descent.json", 3
 COSTS = ("seconds", "core_seconds", "seed_steps")
-LATER_FIELDS: dict[str, Any] = {"beside": [], "empty": False, "finished": False}
-"""Fields of a set that the oldest files of this format do not have."""
+FACTS = ("reached", "wrong", "loss", "data_seed", "is_finished")
 
 
 class Journal:
@@ -53,32 +52,19 @@ class Journal:
         if about["format"] != FORMAT:
             raise ValueError
         for name in ("origin", "settings", *COSTS):
-            setattr(self, name, about.get(name, 0))
-        rows = [LATER_FIELDS | row for row in about["kept"]]
-        self.candidates = [self._candidate(n, row, about["tried"]) for n, row in enumerate(rows)]
-        self.counters = Progress(
-            rounds=about["rounds"],
-            last_gain=about["shrunk"],
-            batch_size=about["several"],
-            expansions=Counter({n: row["visits"] for n, row in enumerate(rows)}),
-            exhausted={n for n, row in enumerate(rows) if row["empty"]},
-            tried=about["tried"],
-        )
+            setattr(self, name, about[name])
+        self.candidates = [self._candidate(n, **row) for n, row in enumerate(about["accepted"])]
+        progress = about["progress"]
+        sets = {"expansions": Counter(dict(progress["expansions"])), "exhausted": set(progress["exhausted"])}
+        self.counters = Progress(**progress | sets)
 
-    def _candidate(self, number: int, row: dict[str, Any], reached: Mapping[str, float]) -> TieCandidate:
-        ties = tuple(row["ties"])
-        return TieCandidate(
-            number,
-            round=0,  # one of those that are counted
-            ties=ties,
-            parent=row["parent"],
-            reached=reached.get(digest(ties), 1.0),
-            loss=row["loss"],
-            start=InitialTheta(self.base, {ANY: tuple(row["theta"])}),
-            companions=tuple(map(tuple, row["beside"])),
-            data_seed=row["seed"],
-            is_finished=row["finished"],
-        )
+    def _candidate(
+        self, number: int, ties: list[int], thetas: list[list[float]], **facts: Any
+    ) -> TieCandidate:
+        first, *others = map(tuple, thetas)
+        start = InitialTheta(self.base, {ANY: first})
+        # its round is one of those that are counted
+        return TieCandidate(number, 0, tuple(ties), start=start, companions=tuple(others), **facts)
 
     def read(self) -> list[TieCandidate]:
         return list(self.candidates)
@@ -102,25 +88,20 @@ class Journal:
             "format": FORMAT,
             "origin": self.origin,
             "settings": self.settings,
-            "kept": [
+            "accepted": [
                 {
                     "ties": c.ties,
-                    "theta": c.thetas[0],
-                    "numbers": c.numbers,
-                    "loss": c.loss,
+                    "thetas": c.thetas,
                     "parent": None if c.parent is None else place[c.parent],
-                    "seed": c.data_seed,
-                    "visits": progress.expansions[c.number],
-                    "beside": c.companions,
-                    "empty": c.number in progress.exhausted,
-                    "finished": c.is_finished,
+                    **{name: getattr(c, name) for name in FACTS},
                 }
                 for c in accepted
             ],
-            "tried": progress.tried,
-            "rounds": progress.rounds,
-            "shrunk": progress.last_gain,
-            "several": progress.batch_size,
+            "progress": {
+                **vars(progress),
+                "expansions": [[place[n], count] for n, count in progress.expansions.items()],
+                "exhausted": [place[n] for n in progress.exhausted],
+            },
             **{name: getattr(self, name) for name in COSTS},
         }
         durable.write(self.folder / FILE, (json.dumps(about) + "\n").encode())

@@ -153,10 +153,24 @@ def local_descent(parent: str) -> dict[str, Any]:
         done = call("compress", CERTIFICATES / parent, "-o", Path(folder) / "small", *LOCAL)
         assert done.exit_code == 0, done.output
         journal = json.loads((Path(folder) / "small/descent.json").read_text())
-    names = ("numbers", "parent", "seed", "visits", "empty", "finished")
-    accepted = [[digest(tuple(k["ties"])), *(k[name] for name in names)] for k in journal["kept"]]
-    counters = {name: journal[name] for name in ("rounds", "shrunk", "several", "seed_steps")}
-    return {"banks": trace, "accepted": accepted, "tried": journal["tried"], **counters}
+    progress, accepted = journal["progress"], []
+    visits = dict(progress["expansions"])
+    for n, row in enumerate(journal["accepted"]):
+        facts = [
+            row["parent"],
+            row["data_seed"],
+            visits.get(n, 0),
+            n in progress["exhausted"],
+            row["is_finished"],
+        ]
+        accepted.append([digest(tuple(row["ties"])), max(map(abs, row["ties"])), *facts])
+    counters = {
+        "rounds": progress["rounds"],
+        "shrunk": progress["last_gain"],
+        "several": progress["batch_size"],
+    }
+    counters["seed_steps"] = journal["seed_steps"]
+    return {"banks": trace, "accepted": accepted, "tried": progress["tried"], **counters}
 
 
 def study_descent(parent: str) -> list[list[Any]]:
