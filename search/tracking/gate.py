@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
-REFUSAL = b"""This page wants a token. Open the first address that adder-search ui has printed, then this one.
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+REFUSAL = """This page wants a token. Open the first address that adder-search ui has printed, then this one.
 MLflow's clients find the token in MLFLOW_TRACKING_TOKEN.
 """
 OPEN = ("/health",)
 """Paths that need no token: they say that the server is up."""
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 def make_token() -> str:
@@ -33,47 +32,39 @@ class TokenGate:
     and sent nowhere else. entered: called when that happens.
     """
 
-    app: App
+    app: ASGIApp
     token: str
     cookie: str
     """Name of the cookie: browsers send a host's cookies to all its ports."""
     entered: Callable[[], object] = lambda: None
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or scope.get("path") in OPEN or self._is_known(scope):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or scope["path"] in OPEN or self._is_known(HTTPConnection(scope)):
             await self.app(scope, receive, send)
         elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
-        elif self._is_token(dict(_query(scope)).get("token", "")):
-            self.entered()
-            rest = urlencode([(name, value) for name, value in _query(scope) if name != "token"])
-            cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Lax"
-            headers = {"location": scope["path"] + (f"?{rest}" if rest else ""), "set-cookie": cookie}
-            await _answer(send, 302, headers | {"referrer-policy": "no-referrer"})
         else:
-            headers = {"www-authenticate": "Bearer", "content-type": "text/plain"}
-            await _answer(send, 401, headers, REFUSAL)
+            await self._answer(HTTPConnection(scope))(scope, receive, send)
 
-    def _is_known(self, scope: Message) -> bool:
+    def _answer(self, request: HTTPConnection) -> Response:
+        """Return the answer to what brings neither cookie nor bearer."""
+        if not self._is_token(request.query_params.get("token", "")):
+            return PlainTextResponse(REFUSAL, 401, {"www-authenticate": "Bearer"})
+        self.entered()
+        rest = urlencode([(n, value) for n, value in request.query_params.multi_items() if n != "token"])
+        address = request.scope["path"] + (f"?{rest}" if rest else "")
+        answer = RedirectResponse(address, 302, {"referrer-policy": "no-referrer"})
+        answer.set_cookie(self.cookie, self.token, httponly=True, samesite="lax")
+        return answer
+
+    def _is_known(self, request: HTTPConnection) -> bool:
         """True if a request brings the cookie or the bearer."""
-        headers = [(name, value.decode("latin-1")) for name, value in scope["headers"]]
-        cookies = (part.strip() for name, value in headers if name == b"cookie" for part in value.split(";"))
-        bearers = (value for name, value in headers if name == b"authorization")
-        pairs = [*(c.partition("=") for c in cookies), *(b.partition(" ") for b in bearers)]
-        return any(kind in (self.cookie, "Bearer") and self._is_token(value) for kind, _, value in pairs)
+        kind, _, bearer = request.headers.get("authorization", "").partition(" ")
+        has_bearer = kind == "Bearer" and self._is_token(bearer)
+        return has_bearer or self._is_token(request.cookies.get(self.cookie, ""))
 
     def _is_token(self, text: str) -> bool:
         return secrets.compare_digest(text.encode(), self.token.encode())
-
-
-def _query(scope: Message) -> list[tuple[str, str]]:
-    return parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-
-
-async def _answer(send: Send, status: int, headers: dict[str, str], body: bytes = b"") -> None:
-    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})
 
 
 def confine_artifacts(root: Path) -> None:
