@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import sys
 
+from benchmarks.emulator import Emulator
 from model import preset
 from trainer import Recipe
 from trainer.engine.cuda import nvrtc
 from trainer.engine.cuda.backend import CudaBackend, macros_of
-from trainer.engine.cuda.emulator import Emulator
 from trainer.engine.cuda.machine import source_of
 
 ARCHITECTURE = "sm_90"

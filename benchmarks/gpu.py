@@ -42,8 +42,9 @@ from benchmarks.throughput import commit, processor
 from model import preset
 from trainer import Recipe
 from trainer.engine.cuda.backend import CudaBackend
-from trainer.engine.cuda.card import Card
+from trainer.engine.cuda.card import WARP, Card, CardModule
 from trainer.engine.cuda.comparison import LATE, compare, examples
+from trainer.engine.cuda.machine import TEAMS
 from trainer.engine.native import EngineBackend
 
 LIMITS_S = {
@@ -63,7 +64,18 @@ def engines(name: str = "57p", small: bool = False) -> tuple[CudaBackend, Engine
 
 
 def wave_of(cuda: CudaBackend) -> int:
-    return cuda.module.wave(cuda.cuda_program)
+    """Return how many seeds run at once, as the driver says."""
+    module, program, blocks = cuda.module, cuda.cuda_program, ctypes.c_int()
+    assert isinstance(module, CardModule)
+    size = TEAMS * 4 * int(program.team_words)
+    module._allow(size)
+    asked = (
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+        ctypes.byref(blocks),
+        module.functions["engine_train"],
+    )
+    module.card._call(*asked, WARP, ctypes.c_size_t(size))
+    return blocks.value * module.card.gpu.processors * TEAMS
 
 
 def card(small: bool) -> Numbers:

@@ -50,7 +50,7 @@ def without_ray() -> Iterator[None]:
 
 
 def _fits(study: Any) -> Capacity:
-    return replace(FITS, on_gpu=FITS.on_gpu or study.resources.gpu not in (0, "auto"))
+    return replace(FITS, gpu=FITS.gpu or float(study.resources.gpu not in (0, "auto")))
 
 
 # ---- as a process of its own

@@ -9,10 +9,10 @@ import re
 
 import numpy as np
 
+from benchmarks.emulator import Emulator
 from trainer.engine.build import denormals, library
 from trainer.engine.cuda import nvrtc
 from trainer.engine.cuda.driver import CudaError
-from trainer.engine.cuda.emulator import Emulator
 from trainer.engine.cuda.machine import SOURCES, TEAMS, address_of, checked_sizes, source_of
 
 TYPES = {f"{kind}{bits}": f"{prefix}{bits}_t" for bits in (8, 16, 32, 64)

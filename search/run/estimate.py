@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import fields
 from statistics import median
 
+from model import Spec
+from search.run import mps
 from search.run.design import describe_design
-from search.run.gpu_cost import fewest_for_gpu, gpu_rate
+from search.run.gpu_cost import BATCH, speed_of
 from search.run.packing import (
+    Capacity,
     TrialShapes,
     check_resources,
     local_resources,
@@ -30,8 +33,8 @@ from trainer.bank.futility import MEASURED
 
 USELESS = 0.05  # what rules may add to the upper end of an interval before the plan advises against them
 MOST_SIZES = 24  # numbers of parameters that are listed each
-GUESSED_RATE = {True: 8_000, False: 100}
-"""Seed-steps/s of a core at batch 256, by the engine and eager, where this home has measured nothing yet."""
+EAGER = 100
+"""Seed-steps/s of a core at batch 256 without the engine: a guess."""
 
 
 def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
@@ -41,15 +44,16 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
     """
     listed = [Configuration(*c) for c in study.listed]
     remark, here = check_resources(study.resources), local_resources()
-    share, fits = placement_of(study, here)
-    rate, source = _expected_rate(study, listed, rows, fits.on_gpu)
+    by_mps = mps.is_available()
+    share, fits = placement_of(study, here, by_mps=by_mps)
+    rates, rate, source = _expected_rates(study, listed, rows, fits, by_mps)
     if study.compress:
         asked = _rounds(study, study.compress, len(rows))
         round_steps = study.compress.proposals * len(study.first_seeds) * study.base_recipe.steps
         time = f"{duration(round_steps / (rate * fits.concurrent))} a round"
     else:
         to_train = _seeds_to_train(study, listed, rows)
-        seconds = _trial_seconds(to_train, rows, rate)
+        seconds = {c: count * c.recipe.steps / rates.get(c.key, rate) for c, count in to_train.items()}
         asked = _configurations(study, listed, sum(to_train.values()))
         trials, size, slots = TrialShapes(study).count(to_train, fits)
         side = f"up to {fits.concurrent} side by side"
@@ -67,7 +71,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         *_search(study),
         *(f"  {name.lower():15} {words}" for name, words in rules(study, [c.key for c in listed])),
         f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each bank",
-        *([f"  where           {_where(fits.on_gpu, here['CPU'])}"] if here["GPU"] else []),
+        *([f"  where           {_where(study, fits, here['CPU'], by_mps)}"] if here["GPU"] else []),
         f"  home            {home.path}",
         f"  estimated time  {time} at {rate:,.0f} seed-steps/s a bank ({source})",
     ]
@@ -80,14 +84,14 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
     return "\n".join([*lines, *_later(study, len(listed) > 1), *([remark] if remark else [])])
 
 
-def _where(on_gpu: bool, cores: float) -> str:
+def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
     """Return where trials go on a machine that has a GPU."""
-    fewest = fewest_for_gpu(cores)
-    if on_gpu:
-        return f"on the GPU, by a model of its speed; below {fewest} seeds {cores:g} cores are faster"
-    return (
-        f"on {cores:g} cores; by a model of its speed a GPU is faster from {fewest} seeds of one program on"
-    )
+    if 0 < fits.gpu < 1:
+        return f"on the GPU, {int(1 / fits.gpu)} banks {'side by side by MPS' if by_mps else 'in turns'}"
+    fewest = f"{speed_of(TrialShapes(study).base).fewest_for_gpu(cores)} seeds of one program"
+    if fits.on_gpu:
+        return f"on the GPU, by a model of its speed; below {fewest} {cores:g} cores are faster"
+    return f"on {cores:g} cores; by a model of its speed a GPU is faster from {fewest} on"
 
 
 def _configurations(study: Study, listed: Sequence[Configuration], remaining: int) -> list[str]:
@@ -211,30 +215,30 @@ def _seeds_to_train(
     return {c: missing(c) for c in listed}
 
 
-def _trial_seconds(
-    to_train: dict[Configuration, int], rows: Sequence[Row], rate: float
-) -> dict[Configuration, float]:
-    """Return the seconds that trials spend on each configuration at most: every seed trains its whole budget.
-
-    rate: seed-steps/s of a trial, for configurations of which nothing is recorded.
-    """
+def _expected_rates(
+    study: Study, listed: Sequence[Configuration], rows: Sequence[Row], fits: Capacity, by_mps: bool
+) -> tuple[dict[str, float], float, str]:
+    """Return seed-steps/s of a trial: by configuration's key, of any, and where they are from: rows, or a model."""
     measured: dict[str, list[float]] = {}
     for row in rows:
         if row["seed_steps_per_s"]:
             measured.setdefault(row["configuration"], []).append(row["seed_steps_per_s"])
-    rates = {key: median(values) for key, values in measured.items()}
-    return {c: count * c.recipe.steps / rates.get(c.key, rate) for c, count in to_train.items()}
-
-
-def _expected_rate(
-    study: Study, listed: list[Configuration], rows: Sequence[Row], on_gpu: bool
-) -> tuple[float, str]:
-    """Return seed-steps/s of one trial, and where it is from: the median recorded here, a model, or a guess."""
-    if measured := [r["seed_steps_per_s"] for r in rows if r["seed_steps_per_s"]]:
-        return median(measured), "measured here"
-    batch = max(r.batch for r in [c.recipe for c in listed] or [study.base_recipe])
-    if on_gpu and study.resources.compiled:
-        slots, _ = study.resources.room(on_gpu)
-        return gpu_rate(slots, slots, batch), "as measured of 57p on an H200"
-    rate = GUESSED_RATE[study.resources.compiled] * study.resources.cpu * 256 / batch
-    return rate, "a guess until this study has run here"
+    if measured:
+        overall = median(rate for rates in measured.values() for rate in rates)
+        return {key: median(rates) for key, rates in measured.items()}, overall, "measured here"
+    shapes = TrialShapes(study)
+    programs: dict[str, tuple[Spec | None, Recipe, int]]
+    programs = {c.key: (c.trained, c.recipe, shapes.of(c.program, fits).slots) for c in listed}
+    programs = programs or {"": (shapes.base, study.base_recipe, shapes.most_slots(fits))}
+    rates = {
+        key: EAGER * study.resources.cpu * BATCH / recipe.batch for key, (_, recipe, _) in programs.items()
+    }
+    if not study.resources.compiled:
+        return rates, median(rates.values()), "a guess until this study has run here"
+    for key, (spec, recipe, slots) in programs.items():
+        speed = speed_of(spec)
+        on_gpu = speed.gpu_rate(slots, fits.gpu, by_mps)
+        rates[key] = (on_gpu if fits.on_gpu else speed.core * study.resources.cpu) * BATCH / recipe.batch
+    presets = " and ".join(dict.fromkeys(speed_of(spec).preset for spec, *_ in programs.values()))
+    where = "an H100" if fits.on_gpu else "a core of a Xeon"
+    return rates, median(rates.values()), f"as measured of {presets} on {where}"

@@ -1,33 +1,105 @@
-"""A model of what a GPU is good for, by what was measured of 57p on an H200 (docs/performance.md).
+"""A model of what GPUs and cores are good for, by what was measured of presets (lab/2026-11-26-gpu).
 
 A GPU trains a wave of seeds at once, in the time that one alone takes. So few seeds train faster on a CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
 
-from search.study.resources import Resources
+from model import Spec, preset
+from model.tied import Tied
+from trainer.engine.cuda.driver import Gpu, gpus
 
-STEP_S = 277e-6
-"""Seconds of a step of 57p at batch 256, for any number of seeds up to a wave."""
-CORE_RATE = 20_000
-"""Seed-steps/s of 57p at batch 256 on a CPU's core."""
 BATCH = 256
+H100 = Gpu("H100", "sm_90", 132, 227 << 10, "")
+"""What a plan goes by on a machine without a GPU."""
+BY_MPS = 0.58
+"""Speed of four banks with a quarter of a wave each by MPS, as a share of one bank's with the wave."""
+MOST_BANKS = 32
+"""Banks on a GPU at once; MPS serves 48 processes."""
 
 
-def gpu_rate(seeds: int, wave: int, batch: int = BATCH) -> float:
-    """Return expected seed-steps/s of so many seeds at once, in waves."""
-    return seeds / (-(-seeds // wave) * STEP_S * batch / BATCH)
+class Speed(NamedTuple):
+    """What was measured of a preset, at batch 256."""
+
+    preset: str
+    block: int
+    """Bytes of shared memory of a block of two seeds, with the kilobyte that each block costs."""
+    step_us: float
+    """Microseconds of a step on an H100, for any number of seeds up to a wave."""
+    core: float
+    """Seed-steps/s of one core of a Xeon with AVX-512 whose other cores are busy."""
+
+    @property
+    def wave(self) -> int:
+        """Number of seeds that the GPU here trains at once."""
+        return ((*gpus()[0], H100)[0]).wave(self.block)
+
+    def slots(self, share: float) -> int:
+        """Return how many seeds a share of a GPU trains at once."""
+        return max(1, round(self.wave * min(share, 1)))
+
+    def step_s(self, seeds: int) -> float:
+        """Return the seconds of a step of so many seeds on a GPU."""
+        return -(-seeds // self.wave) * self.step_us / 1e6
+
+    def gpu_rate(self, seeds: int, share: float = 1, by_mps: bool = False) -> float:
+        """Return expected seed-steps/s of a bank of so many seeds beside others with such a share of a GPU."""
+        return seeds / self.step_s(seeds) * (1 if share >= 1 else BY_MPS if by_mps else share)
+
+    def fewest_for_gpu(self, cores: float) -> int:
+        """Return the number of seeds from which on a GPU is faster than so many cores."""
+        return int(cores * self.core * self.step_s(1)) + 1
 
 
-def fewest_for_gpu(cores: float) -> int:
-    """Return the number of seeds from which on a GPU is faster than so many cores."""
-    return int(cores * CORE_RATE * STEP_S) + 1
+SPEEDS = (
+    Speed("57p", 52_608, 277.0, 17_334),
+    Speed("54p", 49_280, 265.9, 18_433),
+    Speed("100p", 50_816, 1_745.8, 8_320),
+    Speed("170p", 94_336, 2_991.5, 5_681),
+    Speed("242p", 126_592, 2_351.1, 4_203),
+    Speed("262p", 111_744, 1_682.2, 6_875),
+    Speed("62p", 120_448, 1_604.7, 7_933),
+)
 
 
-def resources_for(resources: Resources, seeds: int, *nodes: Mapping[str, float]) -> Resources:
-    """Decide `gpu: auto`: none where a bank of so many seeds trains faster on the CPUs."""
-    cores = max((node.get("CPU", 0) for node in nodes), default=0)
-    is_small = resources.gpu == "auto" and seeds < fewest_for_gpu(cores)
-    return resources.model_copy(update={"gpu": 0.0}) if is_small else resources
+@cache
+def speed_of(spec: Spec | None) -> Speed:
+    """Return the speed of the measured preset that is most like a spec; of 57p where none is known."""
+    if spec is None:
+        return SPEEDS[0]
+    base = spec.base if isinstance(spec, Tied) else spec
+
+    def distance(speed: Speed) -> tuple[bool, bool, int]:  # family and circle decide which loops a kernel has
+        other = preset(speed.preset)
+        is_circle = getattr(other, "circular", None) == getattr(base, "circular", None)
+        return other.family != base.family, not is_circle, abs(other.params - base.params)
+
+    return min(SPEEDS, key=distance)
+
+
+def fastest_share(
+    programs: Sequence[tuple[Spec | None, int]], cpu: int, nodes: Sequence[Mapping[str, float]], by_mps: bool
+) -> float:
+    """Return the share of a GPU for each bank of a study with which it is expected to end first; 0: none.
+
+    programs: each program's spec and first seeds. by_mps: banks with shares of a GPU train side by side.
+    """
+    cores, cards = (max((node.get(name, 0) for node in nodes), default=0) for name in ("CPU", "GPU"))
+    speeds = [(speed_of(spec), seeds) for spec, seeds in programs if seeds]
+    if not speeds or not cards:
+        return float(cards > 0)
+    steps = [speed.step_s(seeds) for speed, seeds in speeds]
+    room = min(speed.wave // min(seeds, speed.wave) for speed, seeds in speeds)
+    side = int(min(-(-len(speeds) // cards), cores // (cpu * cards), room, MOST_BANKS)) if by_mps else 1
+    seconds = {  # for a step of every seed
+        0.0: sum(seeds / speed.core for speed, seeds in speeds) / max(cores, 1),
+        1.0: max(sum(steps) / cards, *steps),
+    }
+    if side > 1:
+        share = int(1e4 / side) / 1e4  # as finely as Ray counts, and so many fit
+        seconds[share] = max(sum(steps) / cards / side, *steps) / BY_MPS
+    return min(seconds, key=lambda share: seconds[share])

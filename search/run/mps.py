@@ -35,8 +35,10 @@ def is_available() -> bool:
     return is_running() or shutil.which(PROGRAM) is not None
 
 
-def turns(share: float, why: str = "") -> str:
-    """Return what shares of a GPU cost without MPS."""
+def without(share: float, why: str = "", is_auto: bool = False) -> str:
+    """Return what becomes of banks with shares of a GPU without MPS."""
+    if is_auto:
+        return f"gpu: auto without MPS ({why}): no banks side by side on a GPU"
     count = int(1 / share)
     return (
         f"gpu: {share:g} without MPS{why and f' ({why})'}: {count} trials take turns on the GPU, at 1/{count} of its "
@@ -45,10 +47,11 @@ def turns(share: float, why: str = "") -> str:
 
 
 @contextmanager
-def own_mps(session: Path, share: float) -> Iterator[dict[str, str]]:
+def own_mps(session: Path, share: float, is_auto: bool = False) -> Iterator[dict[str, str]]:
     """Run a daemon for workers with such a share of a GPU, in a session's folder, where one is wanted and can be had.
 
     Yield the variables by which workers reach it; none where there is none. One line says which.
+    is_auto: the share was not asked for, and without a daemon it is another.
     """
     if not 0 < share < 1 or is_running() or not shutil.which(PROGRAM) or not gpus()[0]:
         yield {}
@@ -59,7 +62,7 @@ def own_mps(session: Path, share: float) -> Iterator[dict[str, str]]:
     try:
         if why := _start(variables):
             end(folder)
-            log.warning("%s", turns(share, why))
+            log.warning("%s", without(share, why, is_auto))
         else:
             log.warning(
                 "gpu: %g: %d trials side by side on a GPU, by an MPS of this run", share, int(1 / share)

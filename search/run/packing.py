@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from model import Spec
 from search.errors import UserError, reraise_as
 from search.run import mps
-from search.run.gpu_cost import resources_for
+from search.run.gpu_cost import fastest_share, speed_of
 from search.stats.counting import Row, seed_of
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
@@ -25,10 +26,14 @@ from trainer.files.installed import SHIPPED, cache_folder, missing_for_compilati
 
 @dataclass(frozen=True)
 class Capacity:
-    """Number of trials that a machine or cluster has room for at once, and if they are on GPUs."""
+    """Number of trials that a machine or cluster has room for at once, and each one's share of a GPU."""
 
     concurrent: int = 1
-    on_gpu: bool = False
+    gpu: float = 0.0
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.gpu > 0
 
 
 class TrialShape(NamedTuple):
@@ -63,12 +68,22 @@ class TrialShapes:
         for configuration, program in self.programs.items():
             self._seeds[program] += len(study.seeds_of(configuration)) * (start.count if start else 1)
         self._shapes: dict[tuple[Program, Capacity], TrialShape] = {}
+        self.base = study.listed[0][0] if study.listed else study.base_spec if study.model else None
+        """The first spec; None if a checkpoint that is not read yet has it."""
 
-    def seeds_of_programs(self) -> list[int]:
-        """Return the first seeds of each program; of a search, all that it plans."""
+    def seeds_of_programs(self) -> list[tuple[Spec | None, int]]:
+        """Return the spec and the first seeds of each program; of a search, its base and all seeds that it plans."""
         if self.study.proposes:
-            return [self.study.planned * len(self.study.first_seeds)]
-        return list(self._seeds.values())
+            return [(self.base, self.study.planned * len(self.study.first_seeds))]
+        return [(program[0], seeds) for program, seeds in self._seeds.items()]
+
+    def most_slots(self, fits: Capacity) -> int:
+        """Return the slots of the largest bank."""
+        return max((self._room(spec, fits)[0] for spec, _ in self.seeds_of_programs()), default=1)
+
+    def _room(self, spec: Spec | None, fits: Capacity) -> tuple[int, int]:
+        resources = self.study.resources
+        return resources.room(speed_of(spec).slots(fits.gpu)) if fits.on_gpu else resources.room()
 
     def of(self, program: Program, fits: Capacity) -> TrialShape:
         """Return the shape of a program's trials."""
@@ -77,7 +92,7 @@ class TrialShapes:
         return self._shapes[program, fits]
 
     def _shape(self, program: Program, fits: Capacity) -> TrialShape:
-        study, (slots, limit) = self.study, self.study.resources.room(fits.on_gpu)
+        study, (slots, limit) = self.study, self._room(program[0], fits)
         if study.until.grokked and not (study.resources.slots or fits.on_gpu):
             slots = min(slots, UNTIL_SLOTS)
         programs, seeds = len(self._seeds), self._seeds[program]
@@ -116,10 +131,18 @@ def can_follow(trial: Trial, before: Trial) -> bool:
     return trial.slots == before.slots and trial.work[0][0].program == before.work[0][0].program
 
 
-def placement_of(study: Study, *nodes: Mapping[str, float]) -> tuple[dict[str, float], Capacity]:
-    """Return `placement` of a study's trials: with `gpu: auto`, too few seeds for a GPU are trained on CPUs."""
-    seeds = max(TrialShapes(study).seeds_of_programs(), default=0)
-    return placement(resources_for(study.resources, seeds, *nodes), *nodes)
+def placement_of(
+    study: Study, *nodes: Mapping[str, float], by_mps: bool = False
+) -> tuple[dict[str, float], Capacity]:
+    """Return `placement` of a study's trials, with `gpu: auto` as is expected to be fastest.
+
+    by_mps: trials with shares of a GPU train side by side there.
+    """
+    resources = study.resources
+    if resources.gpu == "auto":
+        share = fastest_share(TrialShapes(study).seeds_of_programs(), resources.cpu, nodes, by_mps)
+        resources = resources.model_copy(update={"gpu": share})
+    return placement(resources, *nodes)
 
 
 def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[str, float], Capacity]:
@@ -127,18 +150,14 @@ def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[s
 
     A trial is on one node. nodes: the resources of each, by Ray's names.
     """
-    share = share_of(resources, *nodes)
+    gpu = float(any(n.get("GPU", 0) for n in nodes)) if resources.gpu == "auto" else float(resources.gpu)
+    # a little of a node's accelerator stands for its kind, as Ray has it
+    kind = {f"{ACCELERATOR}{resources.accelerator_type}": 0.001} if resources.accelerator_type else {}
+    share = {"cpu": resources.cpu, "gpu": gpu, **kind}
     fits = sum(_room(share, node) for node in nodes)
     if not fits:
         raise UserError(_missing(share, nodes))
-    return share, Capacity(fits, share["gpu"] > 0)
-
-
-def share_of(resources: Resources, *nodes: Mapping[str, float]) -> dict[str, float]:
-    """Return what Ray reserves for a trial. A little of a node's accelerator stands for its kind, as Ray has it."""
-    gpu = float(any(n.get("GPU", 0) for n in nodes)) if resources.gpu == "auto" else float(resources.gpu)
-    kind = {f"{ACCELERATOR}{resources.accelerator_type}": 0.001} if resources.accelerator_type else {}
-    return {"cpu": resources.cpu, "gpu": gpu, **kind}
+    return share, Capacity(fits, share["gpu"])
 
 
 def _room(share: Mapping[str, float], node: Mapping[str, float]) -> int:
@@ -179,7 +198,7 @@ def check_resources(resources: Resources) -> str | None:
         return f"without {missing} training is a hundred times slower (apt-get install g++)"
     visible, why = gpus() if resources.gpu else ((), "")
     if visible and resources.gpu != "auto" and resources.gpu < 1 and not mps.is_available():
-        return mps.turns(resources.gpu)
+        return mps.without(resources.gpu)
     return f"{why}; training by the CPU engine" if why else None
 
 

@@ -175,7 +175,7 @@ class Planner:
 
     def _is_full(self) -> bool:
         """True if two seeds are planned for each slot of the machine."""
-        slots, _ = self.study.resources.room(self.capacity.on_gpu)
+        slots = self.shapes.most_slots(self.capacity)
         return self._open_seeds() >= 2 * slots * self.capacity.concurrent
 
     def _enqueue(self, following: Round) -> None:

@@ -26,10 +26,9 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.search import Searcher
 
 from search.errors import Failure, UserError
-from search.run import worker
+from search.run import mps, worker
 from search.run.executor import DIED, Event, Finished, Lost, Reported
 from search.run.metrics import Metrics, Values
-from search.run.mps import own_mps
 from search.run.packing import Capacity, local_resources, placement_of
 from search.run.ray_private import (
     OUT_OF_MEMORY,
@@ -81,6 +80,8 @@ class RayExecutor:
         self.metrics = Metrics(study.name)
         self.share: dict[str, float] = {}
         """What Ray reserves for a trial: decided when there is room for the first time."""
+        self.by_mps = False
+        """True if workers with shares of a GPU train side by side there."""
         self._capacity, self._refreshed = Capacity(0), float("-inf")
         self._handover = Handover()
         self._starting: deque[tuple[str, Mapping[str, Any]]] = deque()
@@ -95,8 +96,10 @@ class RayExecutor:
             if not cluster_address():
                 folder, token = undo.enter_context(private_session())
                 shield(token)
-                share, _ = placement_of(self.study, local_resources())
-                variables = undo.enter_context(own_mps(folder.parent, share["gpu"]))
+                share, _ = placement_of(self.study, local_resources(), by_mps=mps.is_available())
+                is_auto = self.study.resources.gpu == "auto"
+                variables = undo.enter_context(mps.own_mps(folder.parent, share["gpu"], is_auto))
+                self.by_mps = bool(variables) or mps.is_running()
             undo.callback(ray.shutdown)
             start_ray(folder, variables)
             self._undo = undo.pop_all()
@@ -119,11 +122,11 @@ class RayExecutor:
 
     def _refresh(self) -> None:
         try:
-            share, self._capacity = placement_of(self.study, *nodes())
+            share, self._capacity = placement_of(self.study, *nodes(), by_mps=self.by_mps)
         except UserError as no_room:
             if not cluster_address():
                 raise
-            self._capacity = Capacity(0, self._capacity.on_gpu)
+            self._capacity = Capacity(0, self._capacity.gpu)
             self.say(f"waiting for a node that has room ({no_room})")
             return
         self.share = self.share or share

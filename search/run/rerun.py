@@ -153,7 +153,7 @@ def read_request(loaded: Checkpoint) -> Request:
     if start:
         configuration.pair(seed).check(configuration.trained)
     work, like = ((configuration, seed),), _resources(loaded, recipe)
-    return Request(Trial("rerun", work, like.room(on_gpu=False)[0], like, Stop()), loaded.step, stages)
+    return Request(Trial("rerun", work, like.room()[0], like, Stop()), loaded.step, stages)
 
 
 def _start(loaded: Checkpoint) -> InitialTheta | None:

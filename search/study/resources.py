@@ -7,11 +7,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from search.study.space import Strict
-from trainer.engine.cuda.driver import gpus
 
 CPU_SLOTS, MOST_CORES = 16, 1_024
-WAVE = 1_056
-"""Seeds that an H100 or H200 trains at once: 8 on each of 132 multiprocessors."""
 ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 
 
@@ -29,7 +26,7 @@ class Resources(Strict):
 
     cpu: int = Field(1, ge=1, le=MOST_CORES, description="cores of a trial, and its threads; unit: cores")
     gpu: float | Literal["auto"] = Field(
-        "auto", description="share of a GPU; auto: one where there is one, else none; unit: GPUs"
+        "auto", description="share of a GPU; auto: what a model says is fastest; unit: GPUs"
     )
     accelerator_type: str | None = Field(
         None, pattern=ACCELERATOR, description="only nodes that Ray knows to have it: H200, A100-80G, TPU-V4"
@@ -54,16 +51,10 @@ class Resources(Strict):
         """What a bank is built from, without the place where it trains."""
         return self.model_dump(exclude={"cpu", "gpu", "accelerator_type"})
 
-    def room(self, on_gpu: bool) -> tuple[int, int]:
-        """Return the greatest numbers of slots and of pairs of a trial."""
-        slots = self.slots or (self._wave() if on_gpu else CPU_SLOTS)
+    def room(self, at_once: int = CPU_SLOTS) -> tuple[int, int]:
+        """Return the greatest numbers of slots and of pairs of a trial. at_once: its place's seeds."""
+        slots = self.slots or at_once
         return slots, self.seeds_per_trial or 4 * slots
-
-    def _wave(self) -> int:
-        """Return the seeds that this share of a GPU trains at once: of the one that is here, or of an H100."""
-        visible, _ = gpus()
-        wave = visible[0].wave if visible else WAVE
-        return wave if self.gpu == "auto" or self.gpu >= 1 else max(1, int(wave * self.gpu))
 
     @field_validator("gpu")
     @classmethod

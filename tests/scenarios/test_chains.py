@@ -67,7 +67,7 @@ def test_a_worker_goes_on_with_the_next_spec(reports, here):
 
 def test_on_a_gpu_another_spec_has_a_worker_of_its_own(reports, here, monkeypatch):
     """Its programs are compiled, and a process keeps what it has of a GPU."""
-    monkeypatch.setattr(in_process, "FITS", Capacity(2, on_gpu=True))
+    monkeypatch.setattr(in_process, "FITS", Capacity(2, gpu=1.0))
     assert run(SPECS, here).exit_code == 0
     assert len(workers(reports)) == 5
 

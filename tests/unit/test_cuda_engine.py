@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.emulator import Emulator
 from model import PRESETS, preset
 from model.tied import Tied, constrained
 from tests import needs_compiler
@@ -23,7 +24,6 @@ from trainer.engine.cuda import backend as cuda_backend
 from trainer.engine.cuda import comparison, guard
 from trainer.engine.cuda.backend import CudaBackend
 from trainer.engine.cuda.driver import CudaError
-from trainer.engine.cuda.emulator import Emulator
 from trainer.engine.cuda.schedule import schedule
 from trainer.engine.native import EngineBackend
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from benchmarks.gpu import wave_of
 from tests import needs_compiler
 from tests.banks import SPEC, assert_all_same, finish, pair, results
 from tests.standin import standin_folder
@@ -63,7 +64,7 @@ def test_a_gpu_trains_what_a_cpu_would(gpu, caplog, monkeypatch):
     programs, said = trained(caplog)
     assert (programs.name, said) == ("cuda", [])
     assert programs.about == {"device": "Stand-in", "driver": "CUDA 13.0", "nvrtc": "13.0"}
-    assert programs.cuda.module.wave(programs.cuda.cuda_program) == 4, "two blocks of two teams"
+    assert wave_of(programs.cuda) == 4, "two blocks of two teams"
     monkeypatch.setattr(check, "_tested", None)  # the verdict is kept
     assert isinstance(bank_of().programs, CheckedBackend)
 

@@ -1,10 +1,16 @@
 """Rounds are cut into trials; those that can share a bank together; and what was interrupted goes on."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from model import preset
 from search.errors import UserError
-from search.run.gpu_cost import fewest_for_gpu, gpu_rate
+from search.run.estimate import estimate
+from search.run.gpu_cost import BY_MPS, SPEEDS, speed_of
 from search.run.packing import Capacity, TrialShapes, placement, placement_of
+from search.store.home import Home
 from search.study.file import parse_study
 from search.study.resources import Resources
 from search.study.trial import Configuration
@@ -13,10 +19,11 @@ from trainer import Outcome
 from trainer.engine.cuda.driver import Gpu
 
 
-def shape(study, concurrent, on_gpu=False):
-    return TrialShapes(study).of(Configuration(*study.listed[0]).program, Capacity(concurrent, on_gpu))
+def shape(study, concurrent, gpu=0.0):
+    return TrialShapes(study).of(Configuration(*study.listed[0]).program, Capacity(concurrent, gpu))
 
 
+EXPERIMENT = Path(__file__).parents[2] / "lab" / "2026-11-26-gpu"
 A100 = Gpu("A100", "sm_80", 108, 163 << 10, "")
 MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_trial: 2}\n", "")
 
@@ -33,23 +40,23 @@ def test_a_round_is_spread_over_the_trials_that_fit(seeds, concurrent, size):
 def test_a_gpus_trial_has_a_wave_of_slots(monkeypatch):
     text = MANY.replace("count: 70", "count: 10000")
     study = parse_study(text, "test")
-    assert shape(study, 1, on_gpu=True) == (4_224, 1_056)
-    assert shape(study, 4, on_gpu=True) == (2_500, 1_056)
-    quarters = parse_study(text + "resources: {gpu: 0.25}\n", "test")
-    assert shape(quarters, 4, on_gpu=True) == (1_056, 264)
-    monkeypatch.setattr("search.study.resources.gpus", lambda: ((A100,), ""))
-    assert shape(study, 1, on_gpu=True) == (2_592, 648)
+    assert shape(study, 1, gpu=1) == (4_224, 1_056)
+    assert shape(study, 4, gpu=1) == (2_500, 1_056)
+    assert shape(study, 4, gpu=0.25) == (1_056, 264)
+    assert shape(parse_study(text.replace("57p", "170p"), "test"), 1, gpu=1) == (2_112, 528)
+    monkeypatch.setattr("search.run.gpu_cost.gpus", lambda: ((A100,), ""))
+    assert shape(study, 1, gpu=1) == (2_592, 648)
     asked = parse_study(text + "resources: {slots: 32}\n", "test")
-    assert shape(asked, 1, on_gpu=True) == (128, 32)
+    assert shape(asked, 1, gpu=1) == (128, 32)
 
 
 @pytest.mark.parametrize(
     ("asked", "there", "share", "fits"),
     [
-        ({"cpu": 1, "gpu": 0.25}, {"CPU": 8.0, "GPU": 1.0}, {"cpu": 1, "gpu": 0.25}, Capacity(4, True)),
-        ({"cpu": 1, "gpu": 0.25}, {"CPU": 3.0, "GPU": 1.0}, {"cpu": 1, "gpu": 0.25}, Capacity(3, True)),
+        ({"cpu": 1, "gpu": 0.25}, {"CPU": 8.0, "GPU": 1.0}, {"cpu": 1, "gpu": 0.25}, Capacity(4, 0.25)),
+        ({"cpu": 1, "gpu": 0.25}, {"CPU": 3.0, "GPU": 1.0}, {"cpu": 1, "gpu": 0.25}, Capacity(3, 0.25)),
         ({"cpu": 2, "gpu": 0}, {"CPU": 5.0, "GPU": 1.0}, {"cpu": 2, "gpu": 0.0}, Capacity(2)),
-        ({"cpu": 1}, {"CPU": 4.0, "GPU": 2.0}, {"cpu": 1, "gpu": 1.0}, Capacity(2, True)),
+        ({"cpu": 1}, {"CPU": 4.0, "GPU": 2.0}, {"cpu": 1, "gpu": 1.0}, Capacity(2, 1.0)),
         ({"cpu": 1}, {"CPU": 4.0}, {"cpu": 1, "gpu": 0.0}, Capacity(4)),
     ],
 )
@@ -65,20 +72,76 @@ def test_few_seeds_are_trained_on_cpus(seeds, cores, on_gpu):
     assert placement_of(parse_study(text + "resources: {gpu: 1}\n", "test"), node)[1].on_gpu
 
 
-def test_the_model_of_a_gpus_speed():
-    assert (fewest_for_gpu(8), round(gpu_rate(1_056, 1_056) / 1e6, 2)) == (45, 3.81)
-    assert gpu_rate(1_057, 1_056) < 0.51 * gpu_rate(1_056, 1_056), "two waves for one seed more"
+WAVES = {"57p": 1_056, "54p": 1_056, "100p": 1_056, "170p": 528, "242p": 264, "262p": 528, "62p": 264}
+
+
+def test_the_model_of_speed_is_what_was_measured():
+    measured = json.loads((EXPERIMENT / "gpu-h100.json").read_text())
+    rates = {"57p": measured["speed"]["seed_steps_per_s"]["1056"]}
+    rates |= {name: part["seed_steps_per_s"] for name, part in measured["shapes"].items() if name in WAVES}
+    cores = json.loads((EXPERIMENT / "cores.json").read_text())
+    for speed in SPEEDS:
+        assert speed.wave == WAVES[speed.preset] and speed.core == cores[speed.preset]
+        assert speed.gpu_rate(speed.wave) == pytest.approx(rates[speed.preset], rel=0.001)
+    quarters, whole = (measured["quarters"][n] for n in ("four_processes_by_mps", "one_process"))
+    assert pytest.approx(quarters / whole, abs=0.01) == BY_MPS
+    speed = speed_of(preset("57p"))
+    assert speed.gpu_rate(1_057) < 0.51 * speed.gpu_rate(1_056), "two waves for one seed more"
+
+
+@pytest.mark.parametrize(
+    ("name", "alike"),
+    [("46p", "54p"), ("67p", "57p"), ("187p", "170p"), ("456p", "262p"), ("122p", "62p")],
+)
+def test_a_spec_is_as_fast_as_the_measured_one_most_like_it(name, alike):
+    assert speed_of(preset(name)).preset == alike
+
+
+def test_few_means_more_of_what_a_gpu_is_slow_at():
+    assert [speed_of(preset(name)).fewest_for_gpu(8) for name in ("57p", "170p")] == [39, 136]
+
+
+ATLAS = """
+name: atlas
+model: 57p
+combine: [shared_norm, rank1_out, no_ffn_bias, tie_vo, frozen_spiral, qk_dim=4, tie_fc2_head, no_eos, direct_forms]
+seeds: {first: 1, count: 32}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "node", "by_mps", "gpu", "side"),
+    [
+        (ATLAS, (16, 1), True, 0.0625, 16),  # a bank a core
+        (ATLAS, (12, 1), True, 0.0833, 12),
+        (ATLAS, (64, 1), True, 0.0312, 32),  # MPS serves 48
+        (ATLAS, (16, 4), True, 0.25, 16),
+        (ATLAS, (16, 1), False, 0.0, 16),  # one after another would be slower than 16 cores
+        (ATLAS, (2, 1), False, 1.0, 1),
+        (ATLAS.replace("count: 32", "count: 300"), (16, 1), True, 0.3333, 3),  # so many waves
+        (ATLAS.replace("count: 32", "count: 600"), (16, 1), True, 1.0, 1),
+        (ATLAS.replace("count: 32", "count: 8"), (16, 1), True, 0.0, 16),
+        (MANY, (8, 1), True, 1.0, 1),  # one program
+    ],
+)
+def test_banks_of_few_seeds_share_a_gpu_where_they_train_side_by_side(text, node, by_mps, gpu, side):
+    study, node = parse_study(text, "test"), {"CPU": float(node[0]), "GPU": float(node[1])}
+    share, fits = placement_of(study, node, by_mps=by_mps)
+    assert (share["gpu"], fits) == (gpu, Capacity(side, gpu))
+    if 0 < gpu < 1:
+        size, slots = shape(study, side, gpu)
+        assert size == slots == study.seeds.count, "a bank has all seeds of its program at once"
 
 
 @pytest.mark.parametrize(
     ("asked", "nodes", "fits"),
     [
         ({"cpu": 2, "gpu": 0}, [{"CPU": 3.0}, {"CPU": 3.0}], Capacity(2)),  # and not six halves
-        ({"cpu": 1}, [{"CPU": 0.0}, {"CPU": 4.0}, {"CPU": 8.0, "GPU": 2.0}], Capacity(2, True)),
+        ({"cpu": 1}, [{"CPU": 0.0}, {"CPU": 4.0}, {"CPU": 8.0, "GPU": 2.0}], Capacity(2, 1.0)),
         (
             {"gpu": 0.5, "accelerator_type": "H200"},
             [{"CPU": 8.0, "GPU": 1.0, "accelerator_type:H200": 1.0}, {"CPU": 8.0, "GPU": 4.0}],
-            Capacity(2, True),
+            Capacity(2, 0.5),
         ),
     ],
 )
@@ -194,3 +257,43 @@ def test_what_was_begun_on_a_gpu_goes_on_without_one(home):
         after = drain(planner_of(text, home, rows, ahead=4))[0]
         assert (after.key, after.work, after.slots) == (trial.key, trial.work, trial.slots)
         assert after.resources == parse_study(text, "test").resources
+
+
+WIDE = MANY.replace("57p", "170p")
+
+
+@pytest.mark.parametrize(
+    ("text", "resources", "there", "says"),
+    [
+        (
+            ATLAS,
+            "{}",
+            True,
+            ["on the GPU, 16 banks side by side by MPS", "as measured of 57p and 54p on an H100"],
+        ),
+        (ATLAS, "{}", False, ["a GPU is faster from 77 seeds of one program on", "on a core of a Xeon"]),
+        (ATLAS, "{gpu: 0.25}", False, ["on the GPU, 4 banks in turns"]),
+        (
+            WIDE,
+            "{gpu: 1}",
+            True,
+            ["below 272 seeds of one program 16 cores", "as measured of 170p on an H100"],
+        ),
+        (WIDE, "{gpu: 0}", True, ["at 5,681 seed-steps/s a bank (as measured of 170p on a core of a Xeon)"]),
+        (MANY, "{gpu: 0, compiled: false}", True, ["at 100 seed-steps/s a bank (a guess until"]),
+    ],
+)
+def test_a_plan_says_what_it_went_by(text, resources, there, says, monkeypatch, tmp_path):
+    monkeypatch.setattr("search.run.mps.is_available", lambda: there)
+    for module in ("packing", "estimate"):
+        monkeypatch.setattr(f"search.run.{module}.local_resources", lambda: {"CPU": 16.0, "GPU": 1.0})
+    plan = estimate(parse_study(f"{text}resources: {resources}\n", "test"), Home(tmp_path / "runs"))
+    assert [words for words in says if words not in plan] == [], plan
+
+
+def test_a_plan_of_unlike_programs_goes_by_each_ones_speed(monkeypatch, tmp_path):
+    text = "name: x\nconfigurations: [{model: 57p}, {model: 170p}]\nseeds: {first: 1, count: 16}\nresources: {gpu: 0}\n"
+    monkeypatch.setattr("search.run.estimate.local_resources", lambda: {"CPU": 1.0, "GPU": 0.0})
+    monkeypatch.setattr("search.run.packing.local_resources", lambda: {"CPU": 1.0, "GPU": 0.0})
+    plan = estimate(parse_study(text, "test"), Home(tmp_path / "runs"))
+    assert "at 8,557 seed-steps/s a bank (as measured of 57p and 170p on a core of a Xeon)" in plan

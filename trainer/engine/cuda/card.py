@@ -80,15 +80,6 @@ class CardModule:
         card.free(address)
         self.sizes = checked_sizes(numbers)
 
-    def wave(self, program: Program) -> int:
-        blocks, size = c_int(), _shared(program)
-        self._allow(size)
-        self.card._call(
-            *("cuOccupancyMaxActiveBlocksPerMultiprocessor", byref(blocks), self.functions["engine_train"]),
-            *(WARP, ctypes.c_size_t(size)),
-        )
-        return blocks.value * self.card.gpu.processors * TEAMS
-
     def train(self, program: Program, seeds: Seeds, steps: int) -> None:
         self._run("engine_train", program, seeds, c_int(steps))
 

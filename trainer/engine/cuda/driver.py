@@ -22,8 +22,8 @@ DEVICES, DEVICE_FILES = Path("/dev"), ("nvidia[0-9]*", "dxg")
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 ANSWER_S = 30.0
 """Seconds that a driver gets to say what GPUs are there."""
-TEAMS, BLOCK_BYTES = 2, 52_608
-"""Seeds of a block of threads; its shared memory for 57p, with the kilobyte that each block costs."""
+TEAMS = 2
+"""Seeds of a block of threads."""
 PROCESSORS, MAJOR, MINOR, MOST_SHARED = 16, 75, 76, 97
 """Numbers of a device's attributes: its multiprocessors, its architecture, shared memory of a block."""
 
@@ -45,10 +45,9 @@ class Gpu:
     shared: int
     driver: str
 
-    @property
-    def wave(self) -> int:
-        """Number of seeds of 57p that it trains at once. Other shapes take more room, and fewer find theirs."""
-        return self.processors * TEAMS * max(1, self.shared // BLOCK_BYTES)
+    def wave(self, block: int) -> int:
+        """Return the number of seeds that it trains at once whose blocks take so many bytes of shared memory."""
+        return self.processors * TEAMS * max(1, self.shared // block)
 
 
 def folder_of_libraries() -> Path | None:

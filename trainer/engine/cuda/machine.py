@@ -1,4 +1,4 @@
-"""What runs the CUDA engine: a GPU (card.py), or its emulator (emulator.py)."""
+"""What runs the CUDA engine: a GPU (card.py), or benchmarks/emulator.py in its place."""
 
 from __future__ import annotations
 
@@ -22,10 +22,6 @@ class Module(Protocol):
     """An engine compiled for a kernel and its macros."""
 
     sizes: Sizes
-
-    def wave(self, program: Program) -> int:
-        """Return how many seeds run at once."""
-        ...
 
     def train(self, program: Program, seeds: Seeds, steps: int) -> None: ...
 

@@ -25,9 +25,6 @@ class EmulatedModule:
         self.library.emulated_sizes(ctypes.c_void_p(address_of(numbers)))
         self.sizes = checked_sizes(numbers)
 
-    def wave(self, program: Program) -> int:
-        return 1
-
     def train(self, program: Program, seeds: Seeds, steps: int) -> None:
         self._check(self.library.emulated_train(ctypes.byref(program), ctypes.byref(seeds), steps))
 
