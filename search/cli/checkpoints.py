@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 """Number of wrong answers that `verify` names one by one."""
-METHODS = ("train", "levenberg_marquardt", "targeted", "lbfgs", "cma_es", "margin")
+METHODS = ("margin", "train", "levenberg_marquardt", "targeted", "lbfgs", "cma_es")
 
 
 @click.command()

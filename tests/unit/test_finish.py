@@ -148,6 +148,9 @@ def test_turns_go_on_while_they_help_from_the_best_so_far(monkeypatch):
     assert log == [("worse", 0, 0.0), ("better", 1, 0.0), ("better", 2, 1.0), ("better", 3, 2.0)]
     assert (its.before, its.wrong, its.by, float(its.theta_P[0])) == (4, 1, "better", 3.0)
     assert [t.wrong for t in its.turns] == [5, 3, 2, 1] and {t.problems for t in its.turns} == {10}
+    monkeypatch.setitem(METHODS, "best", counting(log, "best", 2.0))
+    its = finish(SPEC, theta_P, lambda t: 4 - int(t[0]), ["better", "worse", "best"], turns=1)
+    assert (its.wrong, its.by) == (1, "better, best")
     log.clear()
     its = finish(SPEC, theta_P, lambda t: 2 - int(t[0]), ["better", "worse"], turns=9)
     assert len(log) == 2 and its.wrong == 0, "nothing is left to do"

@@ -24,14 +24,14 @@ from trainer.recipe import Recipe
 
 MARGIN = "margin"
 METHODS: dict[str, Callable[[Task, Tensor], Tensor]] = {
+    MARGIN: margin,
     "train": train,
     "levenberg_marquardt": levenberg_marquardt,
     "targeted": targeted,
     "lbfgs": lbfgs,
     "cma_es": cma_es,
-    MARGIN: margin,
 }
-"""In their default order."""
+"""In their default order; "margin" goes first by lab/2026-11-26-margin-finish."""
 Wrong = Callable[[Tensor], int]
 
 
@@ -49,7 +49,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Finished:
-    """The best θ [P] after all turns. `by`: the method that made it; None if no turn was a gain."""
+    """The best θ [P] after all turns. `by`: the methods whose turns were gains; None if none was."""
 
     theta_P: Tensor
     before: int
@@ -81,7 +81,7 @@ def finish(
         return wrong(theta_P), float(programs.evaluate(theta_P[None])["loss"])
 
     first = least = judged(theta_P)
-    best_P, by, log = theta_P, None, list[Turn]()
+    best_P, by, log = theta_P, list[str](), list[Turn]()
     is_alone = set(methods) == {MARGIN}
     for method in methods:
         gained, remaining = True, turns
@@ -95,8 +95,9 @@ def finish(
             if method == MARGIN:  # it may raise the loss: what it raises is the smallest margin of all pairs
                 gained = verdict[0] <= least[0] and not torch.equal(new_P, best_P)
             if gained:
-                best_P, least, by = new_P, verdict, method
-    return Finished(best_P, first[0], *least, by, tuple(log))
+                best_P, least = new_P, verdict
+                by.append(method)
+    return Finished(best_P, first[0], *least, ", ".join(dict.fromkeys(by)) or None, tuple(log))
 
 
 def finished(parent: Checkpoint, result: Finished) -> Checkpoint:
