@@ -277,21 +277,26 @@ class _Plan:
         """Return the coefficients of what can be estimated.
 
         Of columns that can be told apart as a group alone as many are in the model as are independent, so that
-        they do not bias the others. Where no pair can be estimated, the effects alone are in it.
+        they do not bias the others. An effect among them is of a model without the pairs among them.
         """
-        import numpy as np
-
         if not self.columns or outcomes_CS.shape[1] < FEWEST:
             return {}
+        plain = [t for t in self.columns if len(t) < 2 or t not in self.mixed]
+        with_all, without = (self._fit(terms, outcomes_CS) for terms in (list(self.columns), plain))
+        estimated = {**with_all, **{t: c for t, c in without.items() if t in self.mixed}}
+        return {t: c for t, c in estimated.items() if t and t not in self.reasons}
+
+    def _fit(self, candidates: Sequence[Term], outcomes_CS: np.ndarray) -> dict[Term, Coefficient]:
+        """Return the coefficients of as many terms as are independent, effects and terms of their own first."""
+        import numpy as np
+
         terms: list[Term] = []
-        has_pairs = any(len(t) == 2 and t not in self.reasons for t in self.columns)
-        columns = (t for t in self.columns if has_pairs or len(t) < 2)
-        for term in sorted(columns, key=lambda t: (len(t), t in self.mixed)):
+        for term in sorted(candidates, key=lambda t: (len(t), t in self.mixed)):
             matrix = np.column_stack([self.columns[t] for t in (*terms, term)])
             if np.linalg.matrix_rank(matrix) > len(terms):
                 terms.append(term)
         fitted = fit(np.column_stack([self.columns[t] for t in terms]), outcomes_CS)
-        return {t: c for t, c in zip(terms, fitted, strict=True) if t and t not in self.reasons}
+        return dict(zip(terms, fitted, strict=True))
 
 
 def _one_sided(lattice: Lattice, outcomes_CS: np.ndarray, term: Term) -> str:

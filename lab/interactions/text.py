@@ -13,10 +13,10 @@ NOTES = (
     "odds ×: the ratio of the odds to grok with the constraint to those without it, the others being on as often as "
     "off; of a pair the ratio of the odds with both to what the two would make of them by themselves. 1 is the sum: "
     "worse than the sum is below it",
-    "intervals of 95 % and p: of a logistic model of all effects and pairs (where no pair can be estimated, of the "
-    "effects alone), penalised (Firth), because some combinations have no grokked seed; standard errors clustered by "
-    "seed, as the same seeds are in all combinations, and never smaller than for "
-    "independent seeds; t with as many degrees of freedom as seeds less one",
+    "intervals of 95 % and p: of a logistic model of all effects and pairs (an effect that pairs are mixed with: of "
+    "one without these pairs), penalised (Firth), because some combinations have no grokked seed; standard errors "
+    "clustered by seed, as the same seeds are in all combinations, and never smaller than for independent seeds; t "
+    "with as many degrees of freedom as seeds less one",
     "a verdict is what is left at a false discovery rate of 5 % (Benjamini and Hochberg), among the effects and "
     "among the pairs; else it is open, which does not mean that there is nothing",
     "the sum is of log odds: where few grok, a pair can lose fewer points than both alone and still be worse than it",
