@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 from mlflow import MlflowClient
+from mlflow.artifacts import load_dict
 
 from search.run.spared import spared_of
 from search.stats.counting import Row
@@ -171,9 +172,13 @@ def check_whole(home: Path, study: Mapping[str, Any], scratch: Path, wanted: Map
 
 
 def check_run(home: Path, run: Any, wanted: Mapping[Key, Facts]) -> None:
-    """A configuration's counts are those of its seeds."""
+    """A configuration's counts are those of its seeds, and each step's metrics are there once."""
     mine = [facts for (key, _, _), facts in wanted.items() if key == run.data.tags[KEY_TAG]]
     counts = Counter(outcome for _, _, _, outcome in mine)
     for outcome in Outcome:
         if outcome not in (Outcome.QUEUED, Outcome.RUNNING):
             assert run.data.metrics.get(f"final.{outcome.value}", 0) == counts[outcome.value], outcome
+    every = load_dict(f"{run.info.artifact_uri}/configuration.json")["recipe.eval_every"]
+    longest = max(steps for _, _, steps, _ in mine)
+    history = client_of(home).get_metric_history(run.info.run_id, "median_token")
+    assert sorted(m.step for m in history) == list(range(every, longest + 1, every))

@@ -21,6 +21,7 @@ from search.stats.counting import (
     proof_counts,
     rank,
     seed_of,
+    step_metrics,
 )
 from search.store.record import SeedRecord, is_final
 from search.store.results import PARTS, curve_table
@@ -28,7 +29,7 @@ from search.store.study_records import StudyRecords
 from search.study.trial import Configuration, Trial
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.models import BEST as BEST_ALIAS
-from search.tracking.tracker import Tracker
+from search.tracking.tracker import Tracker, readings
 from search.tracking.tracking import BEST, BEST_TAG, CURVES_PNG, FINISHED
 from trainer import Outcome
 
@@ -102,6 +103,7 @@ def _write_best(
     best = artifacts.seed(final[0])
     tracker.log_checkpoint(run, BEST, best)
     tracker.client.set_tag(run, BEST_TAG, str(best.result.pair.seed))
+    _write_curves(tracker, artifacts, configuration, final)
     for row in grokked[:BEST_CHILDREN]:
         tracker.log_seed(artifacts.seed(row))
 
@@ -131,6 +133,24 @@ def select_drawn(final: Sequence[Row]) -> list[Row]:
     winners = [r for r in ordered if r["outcome"] == Outcome.GROKKED][: MOST_DRAWN // 2]
     losers = [r for r in ordered if r["outcome"] != Outcome.GROKKED]
     return winners + losers[: MOST_DRAWN - len(winners)]
+
+
+def _write_curves(
+    tracker: Tracker, artifacts: ArtifactCache, configuration: Configuration, final: Sequence[Row]
+) -> None:
+    """Write metrics of the first seeds over steps, which MLflow's charts show."""
+    watched = set(tracker.study.watched)
+    rows = [r for r in final if seed_of(r) in watched]
+    grokked, enough = sum(r["outcome"] == Outcome.GROKKED for r in final), tracker.study.until.grokked
+    if not rows or (len(rows) < len(watched) and not (enough and grokked >= enough)):
+        return
+    results = [artifacts.seed(r).result for r in rows]
+    curves = [(readings(r, configuration.spec), {"grok_step": r.grok_step}) for r in results]
+    steps = {}
+    for i in range(max(len(curve) for curve, _ in curves)):
+        step = (i + 1) * configuration.recipe.eval_every
+        steps[step] = step_metrics(step, [curve[min(i, len(curve) - 1)] | grok for curve, grok in curves])
+    tracker.log_steps(configuration, steps)
 
 
 def log_evidence(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache) -> None:

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
-from statistics import median
+from math import isfinite, nan
+from statistics import fmean, median
 from typing import Any, TypeVar
 
 from model.proof import is_right
 from search.stats.intervals import LEVEL, Interval, clustered, exact_high, mid_p, stopped
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 from trainer.bank.futility import MEASURED, MEASURED_SCREENS
-from trainer.recipe.screen import Rung
+from trainer.recipe.screen import PROBE, Rung
 
 Row = Mapping[str, Any]
 """A record of a seed, or what is counted of several; a function takes any that has its columns."""
@@ -501,6 +501,25 @@ def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
         "core_s_per_grokked": cost.each,
         "verify_calls": sum(r["verify_calls"] for r in rows),
         "unended": unended_warning(rows),
+    }
+
+
+def step_metrics(step: int, rows: Sequence[Row]) -> dict[str, float]:
+    """Return a configuration's metrics at a training step.
+
+    rows: exact, token, loss, grok_step and probes of its seeds. A probe's metric is its mean over seeds.
+    """
+    finite = [r for r in rows if isfinite(r["loss"])] or rows  # a diverged seed has no median
+    grokked = [r["grok_step"] is not None and r["grok_step"] <= step for r in rows]
+    probes = [name for name in rows[0] if name.startswith(PROBE)]
+    readings = {name: [r[name] for r in rows if isfinite(r.get(name, nan))] for name in probes}
+    return {
+        "grok_rate": sum(grokked) / len(rows),
+        "best_exact": max(r["exact"] for r in finite),
+        "median_exact": median(r["exact"] for r in finite),
+        "median_token": median(r["token"] for r in finite),
+        "loss": median(r["loss"] for r in finite),
+        **{name: fmean(values) for name, values in readings.items() if values},
     }
 
 

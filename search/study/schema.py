@@ -13,7 +13,7 @@ from model import Spec
 from model.tied import Tied
 from search.study.combinations import MOST_COMBINED, combinations
 from search.study.compress import Compress
-from search.study.resources import Faults, Resources
+from search.study.resources import CPU_SLOTS, Faults, Resources
 from search.study.sampler import Sampler
 from search.study.scales import Design, Pair, Scale, check_scales, design_of
 from search.study.seeds import (
@@ -42,6 +42,7 @@ from search.study.stopping import BY_PAIR, BY_SEED, Stop
 from trainer import Recipe, Seed
 from trainer.recipe.ramp import tie_ramp_defaults
 
+MOST_WATCHED = 64
 MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
@@ -324,6 +325,14 @@ class Study(Strict):
     def confirm_seeds(self) -> list[Seed]:
         """The seeds that confirm the best configurations, if any do."""
         return seed_list(self.confirm.seeds) if self.confirm else []
+
+    @property
+    def watched(self) -> list[Seed]:
+        """The seeds whose metrics over steps MLflow shows: the first that have a slot from the start.
+
+        They depend on the study file alone, not on the machine or on interruptions.
+        """
+        return self.first_seeds[: min(self.resources.slots or CPU_SLOTS, MOST_WATCHED)]
 
     @cached_property
     def rounds(self) -> list[list[Seed]]:

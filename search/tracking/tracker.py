@@ -113,6 +113,8 @@ class Tracker:
         """Runs of configurations that an earlier driver left, once the store was asked."""
         self.open: dict[str, bool] = {}
         """By run: True if it counts as running, as far as is known."""
+        self.steps: dict[str, tuple[int, set[int] | None]] = {}
+        """By run: when it began, in ms since 1970, and the steps whose metrics it has."""
         self.places: dict[str, Path | None] = {}
         self.rooted: set[str] = set()
         """Runs whose folder of artifacts has its name on disk, or which name their depot."""
@@ -321,6 +323,29 @@ class Tracker:
 
     # Metrics
 
+    def log_steps(self, configuration: Configuration, steps: Mapping[int, dict[str, float]]) -> None:
+        """Write metrics of a configuration by training step. Steps that are there stay as they are."""
+        self._log_once(self.run_of(configuration), "grok_rate", steps)
+
+    def _log_once(self, run: str, mark: str, steps: Mapping[int, dict[str, float]]) -> None:
+        """Write metrics by step, those of a step together and once: MLflow keeps every value of a step.
+
+        `mark`: the metric whose values say which steps are there. All have the time at which the run began: what
+        a driver that was paused in this call writes again is the same to MLflow, which drops it.
+        """
+        start, written = self.steps.pop(
+            run, (0, None)
+        )  # put back when all is written: else the server is asked
+        if written is None:
+            start = self.client.get_run(run).info.start_time
+            written = {m.step for m in self.client.get_metric_history(run, mark)}
+        new = [step for step in steps if step not in written]
+        for i in range(0, len(new), STEPS_AT_ONCE):
+            batch = new[i : i + STEPS_AT_ONCE]
+            metrics = [Metric(k, v, start, step) for step in batch for k, v in steps[step].items()]
+            self.client.log_batch(run, metrics=metrics)
+        self.steps[run] = start, written.union(new)
+
     def is_count_due(self, configuration: Configuration, new: int) -> bool:
         """True if a configuration has an eighth more rows than when it was counted, with `new` ones.
 
@@ -422,23 +447,6 @@ class Tracker:
         if not self.is_watching:
             self.client.set_terminated(run, end_time=now)
 
-    def _log_curve(self, run: Run, curve: Mapping[int, dict[str, float]]) -> None:
-        """Write metrics by step, those of a step together and once: MLflow keeps every value of a step.
-
-        All have the time at which the run began: what a driver that was paused in this call writes again is the
-        same to MLflow, which drops it.
-        """
-        start, ident = run.info.start_time, run.info.run_id
-        written = {m.step for m in self.client.get_metric_history(ident, MEASURES[0])}
-        new = [step for step in curve if step not in written]
-        for i in range(0, len(new), STEPS_AT_ONCE):
-            metrics = [
-                Metric(k, v, start, step)
-                for step in new[i : i + STEPS_AT_ONCE]
-                for k, v in curve[step].items()
-            ]
-            self.client.log_batch(ident, metrics=metrics)
-
     def log_seed(self, seed: RecordedSeed) -> None:
         """Write the run of one grokked seed: curve as metrics, checkpoint as artifacts, additions decoded."""
         result, spec, eval_every = seed.result, seed.configuration.spec, seed.configuration.recipe.eval_every
@@ -447,9 +455,8 @@ class Tracker:
         if seed_run.info.status == FINISHED:
             return
         run = seed_run.info.run_id
-        self._log_curve(
-            seed_run, {i * eval_every: row for i, row in enumerate(readings(result, spec), start=1)}
-        )
+        curve = enumerate(readings(result, spec), start=1)
+        self._log_once(run, MEASURES[0], {i * eval_every: row for i, row in curve})
         params = {"seed": name, "grok_step": result.grok_step, "held": result.held, "params": spec.params}
         self.client.log_batch(run, params=[Param(k, str(v)) for k, v in params.items()])
         self.log_checkpoint(run, CHECKPOINT, seed)

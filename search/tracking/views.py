@@ -45,6 +45,7 @@ RATE = "final.grok_rate"
 ANSWER = (RATE, "final.grok_rate_low", "final.grok_rate_high", "final.seeds")
 CONFIRMED = ("final.confirmation_grokked", "final.confirmation_seeds")
 MORE = ("final.grokked_per_million", "final.best_exact", "final.held", "final.verified", "final.proved")
+CURVES = ("grok_rate", "best_exact", "median_exact", "loss")
 ROLE, RATIO = ("scale", "constraint", "toggled"), ("ratio", "ratio_low", "ratio_high", "pairs")
 SIDES = {"xaxis": "without", "yaxis": "with"}
 MOST_AXES = 10
@@ -81,14 +82,16 @@ def table_view(study: Study) -> View:
 
 
 def charts_view(study: Study) -> View:
-    """Return charts: what was searched against the grok rate, then the twenty highest rates."""
+    """Return charts: what was searched against the grok rate, then rates and curves of the twenty highest."""
     fields = searched(study)[:MOST_AXES]
     axes = {"selectedParams": fields, "selectedMetrics": [RATE], "showAllRuns": True}
     charts = [_chart("searched", "searched", "PARALLEL", **axes)] if fields else []
-    charts.append(_chart("rate", "rates", "BAR", metricKey=RATE))
+    charts.append(_chart("rate", "curves", "BAR", metricKey=RATE))
+    plain = {"lineSmoothness": 0, "useGlobalLineSmoothing": False}
+    charts += [_chart(c, "curves", "LINE", metricKey=c, selectedMetricKeys=[c], **plain) for c in CURVES]
     sections = [
         _section("searched", "What was searched, and the grok rate", columns=1, cardHeight=320),
-        _section("rates", "Grok rates", columns=1, cardHeight=300),
+        _section("curves", "Grok rates, and the first seeds over steps", columns=3, cardHeight=300),
         _section("rest", "Model metrics", display=False),
     ]
     state = _sorted_by() | _charts(charts, sections if fields else sections[1:], "FIRST_20_RUNS")

@@ -32,6 +32,7 @@ space:
   recipe.lr: {{float: [0.005, 0.08], log: true}}
 seeds: {{first: 770, count: {SEEDS}}}
 """
+CURVES = ".js-plotly-plot .scatterlayer path.js-line"
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,8 @@ def test_the_views_open_on_the_rates_and_on_drawn_charts(ui, tmp_path):
         assert [float(rate) for rate in rates()] == sorted((g / SEEDS for g in GROKKED), reverse=True)
 
         browser.get(page_of(ui, "recipes", "charts"))
-        visible(browser, "What was searched", "Parallel Coordinates", "final.grok_rate")
+        visible(browser, "What was searched", "Parallel Coordinates", "final.grok_rate", "best_exact")
+        wait_until(lambda: browser.find_elements("css selector", CURVES), "a curve")
         wait_until(lambda: browser.find_elements("css selector", ".parcoords svg .axis"), "the axes")
 
 
