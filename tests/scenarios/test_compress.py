@@ -229,7 +229,6 @@ def test_what_is_shown_of_a_descent(here):
     lineages = json.loads(call("best", "small", "--lineage", "--json", "--home", "home").stdout)["lineages"]
     assert lineages[-1][-1]["params"] == best.numbers and lineages[-1][-1]["tied"]
     assert call("report", "small", "-o", "page.html", "--home", "home").exit_code == 0
-    assert "The descent to the smallest kept set" in Path("page.html").read_text()
     assert call("status", "small", "--home", "home").exit_code == 0
 
 
