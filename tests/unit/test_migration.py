@@ -72,6 +72,13 @@ def test_a_stored_home_is_read_and_its_study_goes_on(stored):
 
 
 @pytest.mark.usefixtures("next_version")
+def test_the_next_schema_takes_it_over(stored):
+    before = outcomes(stored)
+    assert outcomes(stored) == before
+    assert version(stored) == ([(database.SCHEMA,)], True)
+
+
+@pytest.mark.usefixtures("next_version")
 def test_a_migration_is_whole_or_not_at_all(stored, monkeypatch):
     broken = {database.SCHEMA - 1: (*NEXT[database.SCHEMA - 1], "UPDATE nowhere SET x = 1")}
     with monkeypatch.context() as patch:

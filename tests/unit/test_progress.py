@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from search.run.progress import Display, Progress
-from search.run.snapshot import describe
+from search.run.snapshot import Snapshot, describe
 from search.run.tally import TrialReport
 from search.run.workers import Workers
 from tests.planners import drain, planner_of
@@ -59,6 +59,21 @@ def test_a_snapshot_counts_seeds_and_time(run):
     assert now.seconds_left == pytest.approx((at_250 + 500) / 10.0, abs=2), "of those that have not ended"
     key = next(iter(run.planner.run.states))
     assert run.steps() == {(key, 1, 1): 250, (key, 2, 2): 250, (key, 3, 3): 500, (key, 4, 4): 500}
+
+
+SNAPSHOT = Snapshot(
+    configurations=(8, 26), seeds=(40, 208), running=16, grokked=5, not_grokked=35,
+    best="fade 5,000, decay 0.014: 3 of 8", best_exact=1.0, seed_steps_per_s=9_000.0,
+    seconds_left=3_720.0, compiling=False, elapsed_s=65.0,
+)  # fmt: skip
+
+
+def test_a_display_names_the_best_configuration_and_what_is_left():
+    assert describe(SNAPSHOT) == [
+        "configurations 8 of 26, runs 40 of 208, 16 training, 5 grokked, 35 not grokked",
+        "best: fade 5,000, decay 0.014: 3 of 8 grokked",
+        "1:05, 9,000 seed-steps/s, about 1:02:00 left",
+    ]
 
 
 def test_a_seed_that_is_to_hold_is_shown_if_nothing_else_is_needed(run, tmp_path):
