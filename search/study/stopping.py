@@ -66,7 +66,9 @@ class Stop(Strict):
     @classmethod
     def recorded(cls, fields: dict[str, Any]) -> Self:
         """Return recorded rules. Those of before drew the spared seeds by hash, and could rank groups of them."""
-        return cls(**{"spare": BY_HASH} | {name: value for name, value in fields.items() if name != "group"})
+        kept = {name: value for name, value in fields.items() if name != "group"}
+        screen = [{k: v for k, v in rung.items() if v is not None} for rung in kept.pop("screen", [])]
+        return cls(**{"spare": BY_HASH, "screen": screen} | kept)
 
     @field_validator("screen", mode="before")
     @classmethod
