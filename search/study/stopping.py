@@ -67,8 +67,7 @@ class Stop(Strict):
     def recorded(cls, fields: dict[str, Any]) -> Self:
         """Return recorded rules. Those of before drew the spared seeds by hash, and could rank groups of them."""
         kept = {name: value for name, value in fields.items() if name != "group"}
-        screen = [{k: v for k, v in rung.items() if v is not None} for rung in kept.pop("screen", [])]
-        return cls(**{"spare": BY_HASH, "screen": screen} | kept)
+        return cls(**{"spare": BY_HASH} | kept | {"screen": recorded_screen(fields.get("screen", []))})
 
     @field_validator("screen", mode="before")
     @classmethod
@@ -94,6 +93,13 @@ class Stop(Strict):
             late = f"must be at most the evaluation before the last ({last}), got {screen.at}"
             refuse((screen.at > last, f"{here}.at: {late}"))
             check_names(spec, screen.keep, f"{here}.keep")
+
+
+def recorded_screen(rungs: Iterable[Any]) -> list[Any]:
+    """Return recorded rungs without fields of earlier versions that were unset; what is none as it is."""
+    return [
+        {k: v for k, v in rung.items() if v is not None} if isinstance(rung, dict) else rung for rung in rungs
+    ]
 
 
 def paired(value: Any) -> Any:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from search.errors import UserError
 from search.run.extension import as_begun
 from search.run.spared import spared_of
 from search.study.file import parse_study, recorded_study
@@ -84,3 +85,13 @@ def test_recorded_rules_are_read_whatever_fields_they_left_unset():
     assert Stop.recorded(before) == Stop(hopeless=False, screen=[rung], spare="hash")
     with pytest.raises(ValueError, match=r"screen\.0\.by"):
         Stop.recorded({"screen": [rung | {"by": "loss"}]})
+
+
+def test_a_recorded_search_is_read_whose_fields_could_have_conditions():
+    study = parse_study(SEARCH, "test")
+    before = study.model_dump(mode="json", by_alias=True) | {"tracking_uri": None}
+    before["space"] = {path: field | {"when": {}} for path, field in before["space"].items()}
+    assert recorded_study(json.dumps(before), "test") == study
+    before["space"]["recipe.lr"]["when"] = {"model.qk_dim": 3}
+    with pytest.raises(UserError, match=r"space\.recipe\.lr\.when: unknown key"):
+        recorded_study(json.dumps(before), "test")
