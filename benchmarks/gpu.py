@@ -42,7 +42,7 @@ from benchmarks.throughput import commit, processor
 from model import preset
 from trainer import Recipe
 from trainer.engine.cuda.backend import CudaBackend
-from trainer.engine.cuda.card import WARP, Card, CardModule
+from trainer.engine.cuda.card import WARP, Card, CardModule, shared_bytes
 from trainer.engine.cuda.comparison import LATE, compare, examples
 from trainer.engine.cuda.machine import TEAMS
 from trainer.engine.native import EngineBackend
@@ -67,7 +67,7 @@ def wave_of(cuda: CudaBackend) -> int:
     """Return how many seeds run at once, as the driver says."""
     module, program, blocks = cuda.module, cuda.cuda_program, ctypes.c_int()
     assert isinstance(module, CardModule)
-    size = TEAMS * 4 * int(program.team_words)
+    size = shared_bytes(program)
     module._allow(size)
     asked = (
         "cuOccupancyMaxActiveBlocksPerMultiprocessor",

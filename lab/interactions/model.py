@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 FEWEST = 2  # constraints and seeds of a lattice
-MOST_NAMES = 2
+MOST_NAMES = 2  # that a list shows before it counts the others
 TINY = 1e-9  # of a difference of levels
 WORDS = {1: ("costs", "helps"), 2: ("worse than the sum", "better than the sum")}
 OPEN, NOT_ESTIMABLE = "open", "not estimable"

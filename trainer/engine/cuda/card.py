@@ -87,7 +87,7 @@ class CardModule:
         self._run("engine_evaluate", program, seeds, exam)
 
     def _run(self, name: str, program: Program, seeds: Seeds, last: ctypes.Structure | c_int) -> None:
-        size = _shared(program)
+        size = shared_bytes(program)
         self._allow(size)
         self._launch(name, -(-seeds.count // TEAMS), size, program, seeds, last)
 
@@ -116,7 +116,7 @@ class CardModule:
         self.card._call("cuCtxSynchronize")
 
 
-def _shared(program: Program) -> int:
+def shared_bytes(program: Program) -> int:
     """Return the bytes of shared memory of a block."""
     return TEAMS * 4 * int(program.team_words)
 
