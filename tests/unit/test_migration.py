@@ -1,5 +1,7 @@
 """A home that schema 6 wrote (tests/golden/data/home-6.txz): read and gone on with by every version from here on."""
 
+import json
+import lzma
 import os
 import sqlite3
 import subprocess
@@ -11,16 +13,22 @@ import pytest
 import sqlalchemy as sa
 
 from search.errors import Failure
+from search.run.driver import plan
+from search.run.packing import Capacity
 from search.store import database
 from search.store.database import Database
 from search.store.home import Home
+from search.study.file import recorded_study
 from search.study.trial import Configuration
+from search.tracking.artifacts import ArtifactCache
+from tests.commands import call
 from tests.homes import drive, records_of, study_of, trial_of
 from tests.processes import LOOPBACK
 from tests.services import postgres
 from trainer import Outcome
 
 STORED = Path(__file__).parents[1] / "golden" / "data" / "home-6.txz"
+SEARCHES = STORED.with_name("searches-6.sql.xz")
 NEXT = {database.SCHEMA: ("ALTER TABLE ledger ADD COLUMN mood FLOAT", "UPDATE ledger SET mood = 0.5")}
 
 
@@ -69,6 +77,23 @@ def test_a_stored_home_is_read_and_its_study_goes_on(stored):
     }  # fmt: skip
     drive(stored, study_of(), grokked=(3,))
     assert [outcomes(stored)[n] for n in (3, 4)] == [Outcome.GROKKED, Outcome.FAILED]
+
+
+@pytest.mark.parametrize("name", ["search", "search-2"])
+def test_a_stored_search_is_planned_on(name, home):
+    """A ledger of two interrupted searches: by the first version with schema 6, and of 2026-11-26."""
+    with closing(sqlite3.connect(home.ledger_db)) as db, lzma.open(SEARCHES, "rt") as dump:
+        db.executescript(dump.read())
+    shown = call("run", name, "--dry-run", "--home", home.path)
+    assert shown.exit_code == 0 and "; 4 recorded, 4 to train" in shown.output, shown.output
+    records = records_of(home, name)
+    study = recorded_study(json.dumps(records.get_study()["definition"]), name)
+    known = records.list_configurations().keys()
+    planner = plan(study, records, ArtifactCache(None, records))
+    planner.capacity = Capacity(2)
+    planned = [planner.next().configurations[0].key for _ in range(2)]
+    assert planned[0] == "05b3a3bd263a" and planned[1] not in known
+    assert len(records.list_proposals()) == 4
 
 
 @pytest.mark.usefixtures("next_version")
