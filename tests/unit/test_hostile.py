@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 import time
 from contextlib import closing
@@ -17,7 +18,7 @@ from search.store.ledger import Ledger
 from search.tracking.tracking import connect
 from tests.commands import call, fails_with_one
 from tests.homes import two_studies
-from trainer.checkpoints.checkpoint import JSON_FILE, Checkpoint
+from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
 EVIL = "../../x"
@@ -138,6 +139,25 @@ def test_a_large_model_that_gets_everything_wrong_is_folded_in_seconds(sizes):
     path, begun = checkpoint("wrong", make_spec(**sizes)), time.process_time()
     result = call("fold", path, "-o", "small")
     assert result.exit_code == 0 and " 0 of 250 right, 0 answered differently" in result.output
+    assert time.process_time() - begun < 10
+
+
+def write_huge(part):
+    """A checkpoint with a part of a terabyte without blocks, or one whose JSON is as long as it may be."""
+    path = Path(checkpoint("huge", PRESETS["57p"])) / part
+    if part == "keys":
+        Path("huge", JSON_FILE).write_text(json.dumps(dict.fromkeys(map(str, range(1_000_000)))))
+        return "huge"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    return path if part == "theirs.pt" else "huge"
+
+
+@pytest.mark.parametrize("words", [["diagnose"], ["fold", "-o", "small"]], ids=["diagnose", "fold"])
+@pytest.mark.parametrize("part", [JSON_FILE, THETA_FILE, "theirs.pt", "keys"])
+def test_a_huge_checkpoint_is_refused_in_seconds(part, words):
+    path, begun = write_huge(part), time.process_time()
+    assert re.search("larger than any|not a checkpoint", refused(*words, path))
     assert time.process_time() - begun < 10
 
 
