@@ -15,6 +15,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ import ray  # noqa: F401
 import psutil  # of those that Ray brings: found once it is imported  # isort: skip
 
 from tests.commands import Running, running
-from tests.processes import wait_until
+from tests.processes import Process, short_folder, wait_until
 from tests.reference import QUICK, check_whole, client_of, environment, expected, rows_of, write_study
 from tests.scenarios.test_full_disk import fill, small_disk
 from tests.services import MlflowServer, Postgres, RayCluster, mlflow_server, postgres, ray_cluster
@@ -37,7 +38,8 @@ EVERY_S, AWAY_S = 20.0, 8.0
 NODES = 3
 TRIALS_MB = 8
 STUDY = QUICK | {
-    "recipe": QUICK["recipe"] | {"steps": 1_500, "eval_every": 50},
+    "recipe": QUICK["recipe"] | {"steps": 40_000, "eval_every": 2_000},
+    "resources": QUICK["resources"] | {"compiled": True, "seeds_per_trial": 4},
     "faults": {"max_failures": 1_000},
 }
 
@@ -72,7 +74,8 @@ class Stack:
     def environment(self) -> dict[str, str]:
         values = self.database.environment() | self.mlflow.environment() | self.ray.environment()
         return values | {
-            "ADDER_SEARCH_DATABASE": self.database.url("optuna"), "TMPDIR": str(self.temporary)
+            "ADDER_SEARCH_DATABASE": self.database.url("optuna"), "TMPDIR": str(self.temporary),
+            "MLFLOW_HTTP_REQUEST_TIMEOUT": "100",  # seconds; a busy machine's server may take more than our 10
         }  # fmt: skip
 
     # ---- faults; each leaves the services as they were
@@ -86,8 +89,8 @@ class Stack:
         driver.process.send_signal(signal.SIGCONT)
 
     def lose_a_worker(self, driver: Running) -> None:
-        trains = [p for p in self._processes() if p.name().startswith("ray::") and "Agent" not in p.name()]
-        for process in trains[:1]:
+        names = {p: p.info["name"] for p in self._processes(*self.ray.nodes)}
+        for process in [p for p, name in names.items() if name.startswith("ray::Impl")][:1]:
             process.kill()
 
     def lose_a_node(self, driver: Running) -> None:
@@ -132,17 +135,24 @@ class Stack:
         with environment(self.database.environment()), psycopg.connect(address) as db:
             return db.execute(query).fetchone()[0]  # type: ignore[index, arg-type]
 
-    def _processes(self) -> list[psutil.Process]:
-        pids = [pid for node in (self.ray.head, *self.ray.nodes) if node for pid in node.processes()]
-        return [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+    def _processes(self, *services: Process | None) -> list[psutil.Process]:
+        """Of services, or of all of them."""
+        every = services or (self.ray.head, *self.ray.nodes, self.mlflow.process, self.database.process)
+        pids = {pid for service in every if service for pid in service.processes()}
+        return [process for process in psutil.process_iter(["name", "memory_info"]) if process.pid in pids]
+
+    def _megabytes(self, service: Process | None) -> float:
+        return sum(p.info["memory_info"].rss for p in self._processes(service)) / 1e6
 
     def measure(self, driver: Running | None = None) -> dict[str, float]:
         """Memory in MB, files, ports, folders, sizes: of the driver, and of all that stays."""
-        head = psutil.Process(self.ray.head.popen.pid) if self.ray.head else None
+        pids = {p.pid for p in self._processes()}
+        ports = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.pid in pids]
         values: dict[str, float] = {
-            "head_mb": sum(p.memory_info().rss for p in [head, *head.children(True)]) / 1e6 if head else 0,
-            "processes": len(self._processes()),
-            "ports": sum(c.status == psutil.CONN_LISTEN for c in psutil.net_connections("tcp")),
+            "head_mb": self._megabytes(self.ray.head),
+            "mlflow_mb": self._megabytes(self.mlflow.process),
+            "processes": len(pids),
+            "ports": len(ports),
             "temporary": len(list(self.temporary.iterdir())),
             "trials": len(list((self.home / "trials").glob("*/*"))),
             "database_mb": self.ask("SELECT sum(pg_database_size(datname)) / 1e6 FROM pg_database"),
@@ -162,15 +172,15 @@ FAULTS = (
 
 @contextlib.contextmanager
 def stack(folder: Path) -> Iterator[Stack]:
-    home, temporary = folder / "home", Path(tempfile.mkdtemp(prefix="soak-"))
+    home = folder / "home"
     with (
         small_disk(home / "trials", TRIALS_MB) as disk,
+        short_folder() as temporary,
         postgres() as database,
         mlflow_server(database) as mlflow,
         ray_cluster(workers=NODES) as cluster,
     ):
         yield Stack(database, mlflow, cluster, home, temporary, disk)
-    temporary.rmdir()
 
 
 def disturb(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) -> dict[str, Any]:
@@ -179,17 +189,18 @@ def disturb(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) 
     study = STUDY | {"name": f"soak-{entry.number}", "seeds": {"first": 1_000 * entry.number, "count": seeds}}
     words = ("run", write_study(folder, study), "--home", str(stack.home))
     is_done, begun = False, time.monotonic()
+    due = begun + EVERY_S
     while not is_done:
         with running(*words, cwd=folder, environment=stack.environment()) as driver:
             entry.starts += 1
-            while driver.process.poll() is None and time.monotonic() < until:
-                with contextlib.suppress(Exception):
-                    driver.process.wait(EVERY_S)
-                if driver.process.poll() is not None:
+            while time.monotonic() < until:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    driver.process.wait(max(0.0, due - time.monotonic()))
                     break
+                due = max(due, time.monotonic()) + EVERY_S
                 fault = draw.choice(FAULTS)
                 at = round(time.monotonic() - begun, 1)
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
                     fault(stack, driver)
                 entry.faults.append({"s": at, "fault": fault.__name__, **stack.measure(driver)})
                 print(json.dumps(entry.faults[-1]), flush=True)
@@ -204,7 +215,8 @@ def disturb(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) 
 def run_round(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) -> None:
     study = disturb(stack, folder, entry, seeds, until)
     with environment(stack.environment()), tempfile.TemporaryDirectory() as scratch:
-        check_whole(stack.home, study, Path(scratch), expected(study))
+        side_by_side = study | {"resources": study["resources"] | {"slots": seeds}}
+        check_whole(stack.home, study, Path(scratch), expected(side_by_side))
         assert all(row["outcome"] == "failed" for row in rows_of(stack.home, study["name"]))
         client = client_of(stack.home)
         experiments = [e.experiment_id for e in client.search_experiments() if e.name == study["name"]]
@@ -253,9 +265,12 @@ def report(rounds: list[dict[str, Any]]) -> None:
         assert last[name] <= first[name], f"{name} grows: {first[name]} to {last[name]}"
     for name in ("ports", "processes"):
         assert last[name] <= first[name] + 10, f"{name} grows: {first[name]} to {last[name]}"
-    assert last["head_mb"] < 1.5 * first["head_mb"] + 200, "Ray's head grows"
+    for name in ("head_mb", "mlflow_mb"):
+        assert last[name] < 1.5 * first[name] + 200, f"{name} grows: {first[name]} to {last[name]}"
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("ADDER_SEARCH_SERVICES", "required")
+    os.environ |= {"ADDER_SEARCH_SERVICES": "required", "RAY_worker_niceness": "0"}  # Ray's 15 starves
+    for number in (signal.SIGINT, signal.SIGTERM):  # also from the background: the services end with it
+        signal.signal(number, signal.default_int_handler)
     main()
