@@ -348,9 +348,10 @@ class RayCluster:
         wanted = {node.name for node in nodes}
 
         def are_there() -> bool:
+            are_alive = wanted <= self.alive()
             for node in nodes:
-                node.start_again_if_late()
-            return wanted <= self.alive()
+                node.start_again_if_late()  # after the question, which takes seconds: who waits sees an end at once
+            return are_alive
 
         nodes[-1].wait_until(are_there)
 

@@ -129,7 +129,7 @@ class Tracker:
             if existing is None and is_published:
                 raise UserError(
                     f"study {study.name}: this MLflow store has none of its records; name the store "
-                    "that has them (MLFLOW_TRACKING_URI, tracking_uri), or run it with --fresh"
+                    "that has them (MLFLOW_TRACKING_URI), or run it with --fresh"
                 )
             if existing and existing.lifecycle_stage != "active":
                 raise Failure(f"experiment {study.name} was deleted in MLflow: restore or rename it")
