@@ -1,0 +1,48 @@
+"""Keep the accepted set of candidates.csv with the fewest numbers as a certificate, its smallest margin raised.
+
+    PYTHONPATH=. python lab/2026-11-26-five-and-eleven/keep.py PARENT NAME
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+
+import pandas as pd
+import torch
+from search_sets import CERTIFICATES, TABLE, parent_of
+from judge import spec_of
+
+from model.proof.prover import PROVED, prove
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.curvature.minimise import Task
+from trainer.curvature.pool import Cost
+from trainer.files.installed import code_version
+from trainer.finishing.margin import margin
+
+
+def main(parent: str, name: str) -> None:
+    torch.set_num_threads(1)
+    rows = pd.read_csv(TABLE)
+    rows = rows[rows["parent"] == parent]
+    chosen = rows[rows["verdict"] == PROVED].sort_values(["numbers", "margin"]).iloc[0]
+    spec, _ = spec_of(parent_of(parent)[0], tuple(json.loads(chosen["labels"])))
+    start_P = torch.tensor(json.loads(chosen["theta"]), dtype=torch.float64)
+    theta_P = margin(Task(spec, None, 1, 0, Cost()), start_P).float()
+    proof = prove(spec, theta_P)
+    print(proof.verdict, proof.level, proof.margin, proof.pair, theta_P.tolist(), flush=True)
+    assert proof.verdict == PROVED
+    origin = Checkpoint.load(CERTIFICATES / parent)
+    provenance = {
+        "trained": "from a parent", "moved_from": origin.as_origin(), "constraints_added": [chosen["ties_added"]],
+        "sets_tried": len(rows), "finished_by": "margin", "script": "lab/2026-11-26-five-and-eleven",
+    }  # fmt: skip
+    metrics = {"own_problems_wrong": 0}
+    replace(
+        origin, spec=spec, theta_P=theta_P, metrics=metrics, provenance=provenance, code=code_version()
+    ).save(CERTIFICATES / name)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
