@@ -1,7 +1,7 @@
 """Sets of ties with one number fewer than a parent's, those first that its worst margins would bear best.
 
-A set is a row of labels [P]: an entry of the base's θ reads 0, or ± a number of the parent by its label; a group that is
-split off reads a label of its own.
+A set is a row of labels [P]: an entry of the base's θ reads 0, or ± a number of the parent by its label; a group that
+is split off reads a label of its own.
 
 Axes: P entries of the base, N pair, K label, C candidate.
 """
@@ -41,7 +41,9 @@ class Model:
         parts = [self._part(np.array(sets[i : i + 2_000]), values) for i in range(0, len(sets), 2_000)]
         return np.concatenate([cost for cost, _ in parts]), [v for _, found in parts for v in found]
 
-    def _part(self, sets_CP: NDArray[np.int64], values: dict[int, float]) -> tuple[Array, list[dict[int, float]]]:
+    def _part(
+        self, sets_CP: NDArray[np.int64], values: dict[int, float]
+    ) -> tuple[Array, list[dict[int, float]]]:
         labels, size = sorted(values), len(sets_CP)
         value_K = np.array([values[k] for k in labels])
         which_CPK = np.abs(sets_CP)[..., None] == np.array(labels)
@@ -88,7 +90,9 @@ class Sets:
 
     def targets(self, labels: Labels, tensors: set[str]) -> set[int]:
         """Return the labels that entries of these tensors may read."""
-        read = {abs(k) for k, name in zip(labels, self.tensor, strict=True) if self.across or {name} == tensors}
+        read = {
+            abs(k) for k, name in zip(labels, self.tensor, strict=True) if self.across or {name} == tensors
+        }
         return read - {0}
 
     def dropped(self, labels: Labels) -> Iterator[Labels]:
@@ -168,7 +172,9 @@ class Sets:
         """Whether a set has one number fewer, each in one tensor where ties are inside tensors."""
         return len({abs(k) for k in labels} - {0}) == len(self.values) - 1
 
-    def _ranked(self, kind: str, sets: list[Labels], values: dict[int, float] | None = None) -> list[Candidate]:
+    def _ranked(
+        self, kind: str, sets: list[Labels], values: dict[int, float] | None = None
+    ) -> list[Candidate]:
         if not sets:
             return []
         costs, found = self.model.costs(sets, values or self.values)

@@ -66,7 +66,9 @@ class Pool:
 
 
 @torch.no_grad()
-def relative_margins(spec: Spec, theta_SR: torch.Tensor, tokens_NT: torch.Tensor, digits_N: torch.Tensor) -> torch.Tensor:
+def relative_margins(
+    spec: Spec, theta_SR: torch.Tensor, tokens_NT: torch.Tensor, digits_N: torch.Tensor
+) -> torch.Tensor:
     """Return the margins of rows relative to the spread of their logits [S, N]: on a circle, with one channel.
 
     Relative to the largest logit, as `Margins` has it, all sets would be best where all digits are alike.
@@ -143,7 +145,9 @@ def lift(spec: Spec, x_R: Array, pool: Pool, end: float, looks: int = LOOKS, eno
             moved = False
             while radius > NARROWEST and not moved:
                 bounds = [(-radius, radius)] * len(x_R) + [(None, None)]
-                solution = linprog(np.r_[np.zeros(len(x_R)), -1.0], rows, values, bounds=bounds, method="highs")
+                solution = linprog(
+                    np.r_[np.zeros(len(x_R)), -1.0], rows, values, bounds=bounds, method="highs"
+                )
                 new_R = x_R + solution.x[:-1] * scale
                 smallest = pool.smallest(spec, new_R)
                 if smallest <= best:
@@ -171,7 +175,9 @@ def lift(spec: Spec, x_R: Array, pool: Pool, end: float, looks: int = LOOKS, eno
 
 def state(spec: Spec, x_R: Array, pool: Pool, over: str, looks: int) -> Lifted:
     margins = pool.margins(spec, x_R[None])[0]
-    return Lifted(x_R, float(margins.min()), over, looks, pool.rows[int(margins.argmin())], int((margins <= 0).sum()))
+    return Lifted(
+        x_R, float(margins.min()), over, looks, pool.rows[int(margins.argmin())], int((margins <= 0).sum())
+    )
 
 
 @dataclass
@@ -195,73 +201,84 @@ class Way:
         return cls(Tied(base=base, ties=ties), np.array([x[k] for k in order]), [goal[k] for k in order])
 
 
+class Programme:
+    """Moves of a way's numbers that lower their residuals: linear in moves, goals, slacks and the margin.
+
+    Axes beside: K goal, S number that is not at its goal.
+    """
+
+    def __init__(self, way: Way):
+        read = Counter(map(abs, way.goal))
+        self.apart = [r for r, k in enumerate(way.goal) if not k or read[abs(k)] > 1]
+        self.labels = sorted({abs(way.goal[r]) for r in self.apart} - {0})
+        self.first, self.count = scale_of(way.x_R), len(way.x_R)
+        ties_SK = np.zeros((len(self.apart), len(self.labels)))
+        for s, r in enumerate(self.apart):
+            if way.goal[r]:
+                ties_SK[s, self.labels.index(abs(way.goal[r]))] = np.sign(way.goal[r])
+        self.ties_SK = ties_SK / self.first[self.apart, None]
+
+    def solve(self, x_R: Array, slopes: Array, margins: Array, radius: float, most: float) -> Array | None:
+        """Return the solution with the largest margin where the residuals sum to `most` at most; without margins the
+        least residual.
+        """
+        (slacks, size), rows = self.ties_SK.shape, len(margins)
+        scale = self.scale(x_R)
+        near, none = np.diag(scale / self.first)[self.apart], np.zeros((slacks, 1))
+        total = np.r_[np.zeros(self.count + size), np.ones(slacks), 0.0]
+        upper = np.block(
+            [
+                [slopes / -scale_of(x_R) * scale, np.zeros((rows, size + slacks)), np.ones((rows, 1))],
+                [near, -self.ties_SK, -np.eye(slacks), none],
+                [-near, self.ties_SK, -np.eye(slacks), none],
+                [total[None]],
+            ]
+        )
+        off = (x_R / self.first)[self.apart]
+        free = [(None, None)] if rows else [(0, 0)]
+        bounds = [(-radius, radius)] * self.count + [(None, None)] * size + [(0, None)] * slacks + free
+        aim = np.r_[np.zeros(len(total) - 1), -1.0] if rows else total
+        if not np.isfinite(upper).all():
+            return None
+        limits = np.concatenate([margins, -off, off, [most]])
+        solution = linprog(aim, upper, limits, bounds=bounds, method="highs")
+        return solution.x if solution.status == 0 else None
+
+    def scale(self, x_R: Array) -> Array:
+        return np.maximum(scale_of(x_R), self.first)
+
+    def goals(self, solution: Array) -> dict[int, float]:
+        end = self.count + len(self.labels)
+        return dict(zip(self.labels, solution[self.count : end], strict=True))
+
+
 def continued(way: Way, pool: Pool, end: float) -> tuple[Array, dict[int, float], float]:
     """Lower the residual while the known margins stay above 0. Return numbers, goals, and the share that is left.
 
     Where they do not, go on to the goal with margins as large as they can be.
     """
-    x_R, first = way.x_R, scale_of(way.x_R)
-    read = Counter(map(abs, way.goal))
-    apart = [r for r, k in enumerate(way.goal) if not k or read[abs(k)] > 1]  # the others are where they should be
-    labels = sorted({abs(way.goal[r]) for r in apart} - {0})
-    count, size, slacks = len(x_R), len(labels), len(apart)
-    tie_rows = np.zeros((slacks, size))
-    for s, r in enumerate(apart):
-        if way.goal[r]:
-            tie_rows[s, labels.index(abs(way.goal[r]))] = np.sign(way.goal[r])
-    if not 0 < pool.smallest(way.spec, x_R):
+    programme, x_R = Programme(way), way.x_R
+    start = programme.solve(x_R, np.zeros((0, len(x_R))), np.zeros(0), 0.0, 1e9)
+    if start is None or pool.smallest(way.spec, x_R) <= 0:
         raise ValueError("the parent is not right")
-
-    def programme(x_R: Array, slopes: Array, margins: Array, radius: float, most: float) -> Array | None:
-        """Return moves, goals, slacks and the margin: the largest where the residuals sum to `most` at most."""
-        rows, column = len(margins), np.zeros((slacks, 1))
-        moves = np.diag(np.maximum(scale_of(x_R), first))
-        near, ties = (moves / first[:, None])[apart], tie_rows / first[apart, None]
-        upper = np.concatenate(
-            [
-                np.concatenate(
-                    [-slopes / scale_of(x_R) @ moves, np.zeros((rows, size + slacks)), np.ones((rows, 1))], 1
-                ),
-                np.concatenate([near, -ties, -np.eye(slacks), column], 1),
-                np.concatenate([-near, ties, -np.eye(slacks), column], 1),
-                np.r_[np.zeros(count + size), np.ones(slacks), 0.0][None],
-            ]
-        )
-        off = (x_R / first)[apart]
-        limits = np.concatenate([margins, -off, off, [most]])
-        bounds = [(-radius, radius)] * count + [(None, None)] * size + [(0, None)] * slacks + [(None, None)]
-        aim = np.r_[np.zeros(count + size + slacks), -1.0]
-        if not rows:  # the least residual where the numbers are
-            aim, bounds[-1] = np.r_[np.zeros(count + size), np.ones(slacks), 0.0], (0, 0)
-        if not np.isfinite(upper).all():
-            return None
-        solution = linprog(aim, upper, limits, bounds=bounds, method="highs")
-        return solution.x if solution.status == 0 else None
-
-    start = programme(x_R, np.zeros((0, count)), np.zeros(0), 0.0, 1e9)
-    assert start is not None
-    values = dict(zip(labels, start[count : count + size], strict=True))
-    whole = left = 1e-12 + float(start[count + size : -1].sum())
-    radius, lost, margin = RADIUS, 0.0, 1.0
+    values, whole = programme.goals(start), 1e-12 + float(start[-1 - len(programme.apart) : -1].sum())
+    left, radius, lost, margin = whole, RADIUS, 0.0, 1.0
     while left > 1e-9 and margin > GIVEN_UP and time.process_time() < end:
         if not lost and radius <= NARROWEST:
             lost, radius = left / whole, FORCED
+        target, new_R, corrections = max(0.0, left - radius / 2), x_R, 0
         margins, slopes = pool.slopes(way.spec, x_R)
-        target = max(0.0, left - radius / 2)
-        new_R, corrections = x_R, 0
-        while corrections <= CORRECTIONS:
-            solution = programme(new_R, slopes, margins, radius, target)
-            if solution is None:
-                break
-            new_R = new_R + solution[:count] * np.maximum(scale_of(new_R), first)
+        solution = programme.solve(x_R, slopes, margins, radius, target)
+        while solution is not None:
+            new_R = new_R + solution[: len(x_R)] * programme.scale(new_R)
             margins, slopes = pool.slopes(way.spec, new_R)
             if margins[0] > 0 or (lost and (corrections == CORRECTIONS or margins[0] > -1e-4)):
-                left, margin, values = target, float(margins[0]), dict(zip(labels, solution[count : count + size], strict=True))
+                left, margin, values = target, float(margins[0]), programme.goals(solution)
                 x_R, radius = new_R, radius if lost else min(WIDEST, 1.5 * radius)
                 break
             corrections += 1
-        else:
-            solution = None
+            tries = corrections <= CORRECTIONS
+            solution = programme.solve(new_R, slopes, margins, radius, target) if tries else None
         if solution is None:
             if lost:
                 break
@@ -292,7 +309,10 @@ def judge(
     for n, (name, found) in enumerate(starts):
         x_R = np.array([found.get(k, 0.0) * signs[k] for k in labels])
         lifted = lift(spec, x_R, pool, start + limit_s * (0.75 + 0.25 * n))
-        if best is None or (lifted.over == "all pairs", lifted.margin) > (best[2].over == "all pairs", best[0]):
+        if best is None or (lifted.over == "all pairs", lifted.margin) > (
+            best[2].over == "all pairs",
+            best[0],
+        ):
             best = (lifted.margin, name, lifted)
         if lifted.over == "all pairs":
             break

@@ -1,6 +1,6 @@
 """Keep the accepted set of candidates.csv with the fewest numbers as a certificate, its smallest margin raised.
 
-    PYTHONPATH=. python lab/2026-11-26-five-and-eleven/keep.py PARENT NAME
+PYTHONPATH=. python lab/2026-11-26-five-and-eleven/keep.py PARENT NAME
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pandas as pd
 import torch
-from search_sets import CERTIFICATES, TABLE, parent_of
 from judge import spec_of
+from search_sets import CERTIFICATES, TABLE, parent_of
 
 from model.proof.prover import PROVED, prove
 from trainer.checkpoints.checkpoint import Checkpoint

@@ -20,7 +20,9 @@ def kinds() -> str:
             (parent, kind, len(group), accepted.sum(), f"{left.min():.3f}, {left.median():.3f}",
              f"{group['cpu_s'].sum():.0f}")
         )  # fmt: skip
-    return markdown(("parent", "kind", "tried", "proved", "residual left: least, median", "core-seconds"), lines)
+    return markdown(
+        ("parent", "kind", "tried", "proved", "residual left: least, median", "core-seconds"), lines
+    )
 
 
 def closest() -> str:
@@ -29,5 +31,9 @@ def closest() -> str:
     for parent, group in rows().groupby("parent", sort=True):
         for row in group.head(CLOSEST).itertuples():
             found = f"{row.verdict} ({row.level})" if isinstance(row.verdict, str) else "no"
-            lines.append((parent, row.ties_added, f"{row.left:.3f}", found, f"Z{row.digit} of {row.a} + {row.b}"))
-    return markdown(("parent", "tie added", "residual left", "right on all pairs", "binding pair at the end"), lines)
+            lines.append(
+                (parent, row.ties_added, f"{row.left:.3f}", found, f"Z{row.digit} of {row.a} + {row.b}")
+            )
+    return markdown(
+        ("parent", "tie added", "residual left", "right on all pairs", "binding pair at the end"), lines
+    )

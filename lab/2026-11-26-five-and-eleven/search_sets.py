@@ -26,7 +26,7 @@ from candidates import Array, Candidate, Labels, Model, Sets  # noqa: E402
 from judge import FIRST, Pool, Verdict, judge, lift, look, scale_of, spec_of  # noqa: E402
 
 from model.families.split_subspace import SplitSubspace  # noqa: E402
-from model.proof.prover import PROVED, prove  # noqa: E402
+from model.proof.prover import prove  # noqa: E402
 from model.spec import Spec  # noqa: E402
 from model.tied import Tied, canonical, describe_change, tie  # noqa: E402
 from trainer.checkpoints.checkpoint import Checkpoint  # noqa: E402
@@ -97,7 +97,6 @@ def row(parent: str, base: Spec, before: Labels, candidate: Candidate, verdict: 
 
 def search(parent: str, kind: str, seconds: float, count: int = COUNT) -> None:
     base, theta_P, labels = parent_of(parent)
-    spec, _ = spec_of(base, labels)
     pool = Pool()
     pool.add(look(base_spec(base, labels), numbers(labels, theta_P))[:FIRST])
     sets = sets_of(base, theta_P, labels, pool)
@@ -158,12 +157,9 @@ def planted(seconds: float) -> None:
         sets = sets_of(base, moved_P, spec.ties, pool)
         stop = time.process_time() + PLANTED_S
         for rank, candidate in enumerate(sets.singles()):
-            if canonical(candidate.labels) != labels and time.process_time() < stop:
-                verdict = judge(base, moved_P, spec.ties, candidate, pool)
-            elif canonical(candidate.labels) == labels:
-                verdict = judge(base, moved_P, spec.ties, candidate, pool)
-            else:
+            if canonical(candidate.labels) != labels and time.process_time() > stop:
                 continue
+            verdict = judge(base, moved_P, spec.ties, candidate, pool)
             line = row(f"planted: {added(base, split, labels)}", base, spec.ties, candidate, verdict)
             write([line | {"rank": rank, "moved": round(moved, 4)}])
             print(line["parent"], rank, f"moved {moved:.3f}", *list(line.values())[3:9], flush=True)
