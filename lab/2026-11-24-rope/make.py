@@ -1,0 +1,39 @@
+"""The tables of README.md."""
+
+from __future__ import annotations
+
+from lab.tables import count, markdown, of_vectors, read, with_interval
+
+SIZES = {
+    "122p": "none",
+    "62p": "arc, K = V, O = Qᵀ",
+    "52p": "62p's, one norm, query/key norm shared",
+    "44p": "62p's, one norm, K = V = Q",
+    "36p": "44p's, but K = rotation of Q; query/key norm shared, down = rotation of upᵀ",
+}
+STUDIES = ("rope-five", "rope-six")
+
+
+def rates() -> str:
+    """Return grok rates by size: of each plan's runs, and of the second's initial vectors."""
+    rows = []
+    for size, ties in SIZES.items():
+        runs = [f"{study}.csv where arm == '{size}'" for study in STUDIES]
+        shown = [with_interval(*count(r)) if (read(f"{s}.csv")["arm"] == size).any() else "–"
+                 for r, s in zip(runs, STUDIES, strict=True)]  # fmt: skip
+        near = count(runs[1], "best_exact >= 0.98 and outcome != 'grokked'")[0] if shown[1] != "–" else "–"
+        rows.append([size, ties, *shown, of_vectors(runs[1]) if shown[1] != "–" else "–", near])
+    head = ["size", "ties", "rope-five: runs", "rope-six: runs", "its vectors", "others at 0.98 or more"]
+    return markdown(head, rows)
+
+
+def arms() -> str:
+    """Return grok rates of the lists of arms, in the order in which they were trained."""
+    rows = []
+    for name in ("rope-arms", "rope-arms-2", "rope-arms-3", "rope-arms-4"):
+        table = read(f"{name}.csv")
+        for arm in table["arm"].unique():
+            best = table[table["arm"] == arm]["best_exact"].nlargest(3)
+            rate = with_interval(*count(f"{name}.csv where arm == '{arm}'"))
+            rows.append([name, arm, rate, ", ".join(f"{x:.3f}" for x in best)])
+    return markdown(["list", "arm", "runs that grok", "best exact match"], rows)
