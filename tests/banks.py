@@ -1,16 +1,14 @@
 """Banks that are small enough for tests, what two of them must have in common, and a θ that adds."""
 
-import json
-
 import torch
 
 from model import preset
-from tests import ROOT
+from tests import CERTIFICATES
 from trainer import Bank, Pair, Recipe, Seed
+from trainer.checkpoints.checkpoint import Checkpoint
 
 SPEC = preset("57p")
-ADDER_P = torch.tensor(json.loads((ROOT / "tests/data/57p-seed777.json").read_text())["theta"])
-"""Seed 777 of the published 57p recipe, as our trainer left it."""
+ADDER_P = Checkpoint.load(CERTIFICATES / "57p").theta_P
 EVERY = 5
 SMALL = {
     "steps": 2 * EVERY, "batch": 32, "eval_every": EVERY, "hold": 0, "curriculum": ((3, 3), (6, 3)),

@@ -122,7 +122,7 @@ def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
                 (r["configuration"], r["init_seed"], r["data_seed"]): _facts(shelf.seed(r).result)
                 for r in rows
             }
-    for run in _runs(client, study):
+    for run in runs_of(client, study):
         if KEY_TAG not in run.data.tags:
             continue
         for place in client.list_artifacts(run.info.run_id, TRIALS):
@@ -136,7 +136,7 @@ def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
     return found
 
 
-def _runs(client: MlflowClient, study: str) -> list[Any]:
+def runs_of(client: MlflowClient, study: str) -> list[Any]:
     experiment = client.get_experiment_by_name(study)
     assert experiment is not None
     return list(client.search_runs([experiment.experiment_id], max_results=5_000))
@@ -153,7 +153,7 @@ def check_whole(home: Path, study: Mapping[str, Any], scratch: Path, wanted: Map
         k: (steps, outcome) for k, (_, _, steps, outcome) in wanted.items()
     }
     assert recorded(home, name, scratch) == wanted
-    runs = _runs(client_of(home), name)
+    runs = runs_of(client_of(home), name)
     assert {r.info.status for r in runs} == {"FINISHED"}
     assert sum(STUDY_TAG in r.data.tags for r in runs) == 1
     of = Counter(r.data.tags[KEY_TAG] for r in runs if KEY_TAG in r.data.tags)

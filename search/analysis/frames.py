@@ -25,10 +25,8 @@ from search.stats.counting import (
     seed_of,
 )
 from search.store.home import Home
-from search.store.ledger import open_ledger
 from search.store.record import SeedRecord, is_final
 from search.store.study_records import StudyRecords, open_several
-from search.study.file import recorded_study
 from search.study.naming import names_of
 from search.study.trial import Configuration
 from trainer import Outcome
@@ -36,7 +34,6 @@ from trainer import Outcome
 if TYPE_CHECKING:
     import pandas as pd
 
-    from search.study.schema import Study
     from search.tracking.artifacts import ArtifactCache
 
 Of = Literal["seeds", "configurations", "curves"]
@@ -90,25 +87,6 @@ def records(
     names = [study] if isinstance(study, str) else list(study)
     frames = [readers[of](each) for each in open_several(Home(home), names)] if names else []
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
-
-
-def studies(home: str | Path | None = None) -> list[str]:
-    """Return the names of the studies that have records."""
-    return open_ledger(Home(home)).list_studies()
-
-
-def study_of(records: StudyRecords) -> Study | None:
-    """Return a study as its file was when it last ran; None if it never got so far."""
-    row = records.get_study()
-    if row is None or row["definition"] is None:
-        return None
-    return recorded_study(json.dumps(row["definition"]), f"study {records.study} as it was recorded")
-
-
-def until_of(records: StudyRecords) -> Until | None:
-    """Return the number of grokked seeds at which a recorded study stops, and its seeds in order."""
-    recorded = study_of(records)
-    return recorded.stopping_rule if recorded else None
 
 
 def shipped_records() -> list[str]:
@@ -192,7 +170,7 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[Row] | None = None
     seeds: the ledger's rows of the study, if they have been read.
     """
     rows = group_by(records.list_seeds() if seeds is None else seeds, "configuration")
-    study, runs = study_of(records), records.list_runs()
+    study, runs = records.get_recorded_study(), records.list_runs()
     configurations, evidence = records.list_configurations(), evidence_of(chain(*rows.values()))
     names, until = names_of(study, configurations.values()), study.stopping_rule if study else None
     return [
@@ -249,7 +227,7 @@ def seed_rows(records: StudyRecords, seeds: Sequence[Row] | None = None) -> Iter
     seeds: the ledger's rows of the study, if they have been read, with environments if these are wanted.
     """
     configurations = records.list_configurations()
-    names = names_of(study_of(records), configurations.values())
+    names = names_of(records.get_recorded_study(), configurations.values())
     about = {
         key: (names[key], preset_name(c.spec), c.spec.params, c.recipe.steps)
         for key, c in configurations.items()

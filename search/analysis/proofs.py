@@ -8,7 +8,6 @@ from typing import Any
 from model.adderboard import ADDITIONS
 from model.proof import is_right
 from model.proof.file import decide
-from search.analysis.frames import study_of
 from search.analysis.publish import log_proofs
 from search.errors import Failure
 from search.stats.counting import rank
@@ -26,7 +25,7 @@ def prove_study(records: StudyRecords, limit_s: float) -> Iterator[tuple[SeedRec
     Each is recorded as it is decided; what was decided before is not asked again. MLflow has them at the end. The
     caller has the study's lease.
     """
-    study = study_of(records)
+    study = records.get_recorded_study()
     if study is None:
         raise Failure(f"study {records.study} has no record of its file; run it again first")
     client, rows = reach(records), records.list_seeds()

@@ -13,6 +13,7 @@ from search.cli.options import (
     PATH,
     checkpoint_argument,
     exit_unless,
+    grade,
     home_option,
     json_option,
     load_checkpoint,
@@ -144,14 +145,9 @@ def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> No
         click.echo(f"this call could not be recorded: {error}", err=True)
 
 
-def _grade(result: Verification) -> str:
-    grade = "VERIFIED" if result.verified else "QUALIFIED" if result.qualified else "NOT QUALIFIED"
-    return f"{result.correct}/{result.total} {grade}"
-
-
 def _verdict(spec: Spec, result: Verification) -> str:
     """Return one line: the model, its parameters, and the number of right official additions."""
-    return f"{name_of(spec)}: {_grade(result)}"
+    return f"{name_of(spec)}: {grade(result)}"
 
 
 @click.command()
@@ -348,6 +344,6 @@ def finish(
     by = f"by {result.by}" if result.by else "by nothing that was tried"
     changes = f"of {exam.size:,} problems of our own {result.before:,} were wrong and {result.wrong:,} are"
     paid = f"{cost['problems']:,} problems, {cost['cpu_s']:.1f} core-seconds"
-    text = [f"{target}: {_grade(verification)}", f"  {changes}, {by}; {paid}"]
+    text = [f"{target}: {grade(verification)}", f"  {changes}, {by}; {paid}"]
     show(as_json, counts | cost | details, text)
     exit_unless(verification.verified)

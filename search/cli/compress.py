@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import checkpoint_argument, json_option, load_checkpoint, writing
+from search.cli.options import PATH, checkpoint_argument, grade, json_option, load_checkpoint, writing
 from search.errors import UserError, reraise_as
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 KINDS = ("zero", "equal", "opposite", "rows", "columns", "empty", "rotation", "other")
 SCOPES = {"tensor": "tensor", "values": "global"}
-path_type = click.Path(path_type=Path)
 kinds_help = "Which constraints, with commas between them; other: a tie loosened for another."
 kinds_option = click.option("--kinds", default=",".join(KINDS), show_default=True, help=kinds_help)
 reach_option = click.option(
@@ -43,9 +42,9 @@ def number_option(
 
 @click.command()
 @checkpoint_argument
-@click.option("-o", "target", type=path_type, required=True, help="Folder to write.")
+@click.option("-o", "target", type=PATH, required=True, help="Folder to write.")
 @click.option(
-    "--beside", type=path_type, multiple=True,
+    "--beside", type=PATH, multiple=True,
     help="Another checkpoint of the same model, which must bear every set too; again for more.",
 )  # fmt: skip
 @kinds_option
@@ -201,13 +200,10 @@ def _round_text(local: LocalDescent, candidates: list[TieCandidate]) -> str:
 
 
 def _text(about: dict[str, Any], verification: Verification, target: Path) -> str:
-    qualified = "QUALIFIED" if verification.qualified else "NOT QUALIFIED"
-    verdict = "VERIFIED" if verification.verified else qualified
     counts = about["count"]
     return "\n".join(
         [
-            f"{target}: {about['start']} numbers tied to {about['params']}, "
-            f"{verification.correct}/{verification.total} {verdict}",
+            f"{target}: {about['start']} numbers tied to {about['params']}, {grade(verification)}",
             f"  {about['sets_tried']} sets tried in {about['rounds']} rounds, {about['seconds']:,.0f} s, "
             f"{about['core_seconds']:,.0f} core-seconds",
             f"  {counts['inside']} numbers with ties inside tensors, {counts['across']} with ties across"

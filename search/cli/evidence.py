@@ -173,7 +173,7 @@ def _deliver(
 @home_option
 def report(study: str, target: Path, home: Home) -> None:
     """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
-    from search.analysis.frames import configurations_frame, recorded_curves, seeds_frame, study_of
+    from search.analysis.frames import configurations_frame, recorded_curves, seeds_frame
     from search.analysis.lineage import lineages, tree
     from search.analysis.report import report as page
     from search.compress.pictures import pictures
@@ -189,7 +189,7 @@ def report(study: str, target: Path, home: Home) -> None:
         sets = DatabaseCandidates(recorded).read()
         descents = pictures(sets) if sets else {}
         lineage = tree(lineages(recorded, sets, ())) if sets else ""
-        text = page(study_of(recorded), configurations, seeds, curves, descents, lineage, say)
+        text = page(recorded.get_recorded_study(), configurations, seeds, curves, descents, lineage, say)
     write_text(target, text)
     plural = "s" * (len(configurations) != 1)
     click.echo(f"{target}: {len(configurations):,} configuration{plural}, {len(seeds):,} seeds")
@@ -222,12 +222,11 @@ def records(study: str, target: Path, of: Literal["seeds", "configurations", "cu
 
 def _write_search(study: str, target: Path, home: Home) -> None:
     """Write a search as a study of Optuna's."""
-    from search.analysis.frames import study_of
     from search.run.proposals import write_study
     from search.store.study_records import open_records
 
     records = open_records(home, study)
-    recorded = study_of(records)
+    recorded = records.get_recorded_study()
     if recorded is None or not recorded.space:
         raise UserError(f"study {study!r} is no search: Optuna proposed nothing")
     trials: list[int] = []

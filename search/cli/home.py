@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 @json_option
 def status(study: str | None, home: Home, as_json: bool) -> None:
     """Show the recorded studies, or one STUDY seed by seed, and how far it is while it runs."""
-    from search.analysis.frames import until_of
     from search.cli import render
     from search.stats.counting import overview
     from search.store.study_records import open_several
@@ -30,7 +29,8 @@ def status(study: str | None, home: Home, as_json: bool) -> None:
     opened = open_several(home, [study] if study else []) if study or home.exists() else []
     seeds_of = {r: r.list_seeds(environment=as_json and bool(study)) for r in opened}
     rows = [row for seeds in seeds_of.values() for row in seeds]
-    until = {records.study: until_of(records) for records, seeds in seeds_of.items() if seeds}
+    recorded = {r.study: r.get_recorded_study() for r, seeds in seeds_of.items() if seeds}
+    until = {name: as_run.stopping_rule for name, as_run in recorded.items() if as_run}
     studies, seeds = overview(rows, until), rows if study else []
     names, running = _of_one(opened[0], seeds) if seeds else ({}, None)
     text = render.status(studies, seeds, names, running) if rows else f"nothing has run yet in {home.path}"
@@ -40,7 +40,6 @@ def status(study: str | None, home: Home, as_json: bool) -> None:
 
 def _of_one(records: StudyRecords, seeds: list[SeedRecord]) -> tuple[dict[str, str], dict[str, Any] | None]:
     """Return names of a study's configurations, and what its driver left; the seeds get their last reported steps."""
-    from search.analysis.frames import study_of
     from search.store.running import read_progress
     from search.study.naming import names_of
     from trainer import Outcome
@@ -50,7 +49,7 @@ def _of_one(records: StudyRecords, seeds: list[SeedRecord]) -> tuple[dict[str, s
     for row in seeds:
         if row["outcome"] == Outcome.RUNNING:
             row["steps"] = steps.get((row["configuration"], row["init_seed"], row["data_seed"]), row["steps"])
-    return names_of(study_of(records), records.list_configurations().values()), running
+    return names_of(records.get_recorded_study(), records.list_configurations().values()), running
 
 
 @click.command()
@@ -69,7 +68,7 @@ def delete(study: str, home: Home, yes: bool, dry_run: bool) -> None:
 
     records = open_records(home, study)
     click.echo(removal.shown(removal.contents(records)))
-    if owner := (records.get_study() or {}).get("owner"):
+    if owner := records.get_driver():
         stop = f"adder-search stop {study}{home_flag(home)}"
         raise UserError(f"study {study} is being run by {owner}; stop it with {stop}")
     if dry_run or not _agreed(f"delete all of {study}?", yes):

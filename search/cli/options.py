@@ -16,7 +16,7 @@ import click
 from search.errors import Failure, UserError, reraise_as
 
 if TYPE_CHECKING:
-    from model import Spec
+    from model import Spec, Verification
     from search.store.home import Home
     from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -130,6 +130,12 @@ def said_of(proof: dict[str, Any]) -> str:
         return f"proved {right_on(proof['digits'], proof['level'])}"
     wrong = proof["wrong"][0]
     return f"wrong on {wrong['a']} + {wrong['b']}, decoded {wrong['answer']}"
+
+
+def grade(result: Verification) -> str:
+    """Return the right additions of AdderBoard's 10,010 and the grade in words."""
+    graded = "VERIFIED" if result.verified else "QUALIFIED" if result.qualified else "NOT QUALIFIED"
+    return f"{result.correct}/{result.total} {graded}"
 
 
 def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import click
 
 from search.cli.options import PATH, home_option, load_checkpoint, target_option, writing
 from search.errors import UserError
+from search.study.provenance import Step, lineage_of
 
 if TYPE_CHECKING:
     from model import Verification
@@ -174,7 +175,7 @@ def _card(
         exact=result.correct / result.total,
         architecture=metadata["architecture"],
         facts="\n".join(f"| {key} | {value} |" for key, value in facts.items()),
-        lineage="\n".join(_lineage(checkpoint)),
+        lineage="\n".join(map(_told, lineage_of(checkpoint))),
         program=PROGRAM,
         tensors="\n".join(
             f"| {tensor} | {size} |" for tensor, size in {**sizes, "together": spec.params}.items()
@@ -187,36 +188,19 @@ def _flat(values: Any) -> list[float]:
     return [n for each in values for n in _flat(each)] if isinstance(values, list) else [values]
 
 
-def _ancestors(provenance: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield what a checkpoint was derived from, each with how, the last one first."""
-    for key, parent in provenance.items():
-        if key.endswith("_from") and isinstance(parent, dict):
-            yield key.replace("_", " "), parent
-            yield from _ancestors(parent.get("provenance") or {})
-            return
+def _told(step: Step) -> str:
+    """Return a line on a step of a checkpoint's lineage."""
+    from search.analysis.lineage import describe
 
-
-def _first(checkpoint: Checkpoint) -> Mapping[str, Any]:
-    """Return the provenance of the oldest ancestor."""
-    parents = [parent.get("provenance") or {} for _, parent in _ancestors(checkpoint.provenance)]
-    return [checkpoint.provenance, *parents][-1]
-
-
-def _lineage(checkpoint: Checkpoint) -> Iterator[str]:
-    for how, parent in _ancestors(checkpoint.provenance):
-        counted = f"{parent.get('params', 'unknown')} numbers"
-        yield f"- {how} {parent.get('model', 'a model')}, {counted} (θ `{str(parent.get('theta_sha256'))[:12]}`)"
-    first = _first(checkpoint)
-    where = [f"{key} {first[key]}" for key in ("study", "configuration") if first.get(key)]
-    trained = str(first.get("trained", "from what is not known"))
-    yield f"- {', '.join(['trained ' * trained.startswith('from') + trained, *where])}"
+    trained, digest = step.get("trained"), step.get("theta_sha256")
+    return f"- {describe(step)}{f'; trained {trained}' if trained else ''}{f' (θ `{digest:.12}`)' if digest else ''}"
 
 
 def _rate(checkpoint: Checkpoint, home: Home) -> str:
     """Return how often the first ancestor's recipe works, by the home's records, else by those of the package."""
     from search.analysis.frames import RecordSet, shipped_records
 
-    key = _first(checkpoint).get("configuration")
+    key = lineage_of(checkpoint)[0].get("configuration")
     for names in [[], shipped_records()] if home.exists() else [shipped_records()]:
         rows = RecordSet(names, home.path).configurations()
         row = max((r for r in rows if r["configuration"] == key), key=lambda r: r["seeds"], default=None)
@@ -229,7 +213,7 @@ def _rate(checkpoint: Checkpoint, home: Home) -> str:
 
 def _write_dataset(study: str, folder: Path, home: Home) -> str:
     """Write a dataset's folder. Return a line about it."""
-    from search.analysis.frames import as_columns, configurations_frame, seeds_frame, study_of
+    from search.analysis.frames import as_columns, configurations_frame, seeds_frame
     from search.store.study_records import open_records
     from trainer.files import durable
 
@@ -240,7 +224,7 @@ def _write_dataset(study: str, folder: Path, home: Home) -> str:
     durable.make_folder(folder)
     for name, frame in (("seeds", seeds), ("configurations", configurations)):
         as_columns(frame).to_parquet(folder / f"{name}.parquet", index=False)
-    recorded = study_of(records)
+    recorded = records.get_recorded_study()
     counts = {"seeds": len(seeds), "configurations": len(configurations)}
     outcomes = ", ".join(f"{n:,} {outcome}" for outcome, n in seeds["outcome"].value_counts().items())
     about = f"{recorded.about}. " if recorded and recorded.about else ""

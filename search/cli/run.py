@@ -108,7 +108,7 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
         study = _renamed(study, Ledger(home).list_studies() if home.exists() else [])
     elif home.exists():
         records = StudyRecords(Ledger(home), study.name)
-        rows, definition = records.list_seeds(), (records.get_study() or {}).get("definition")
+        rows, definition = records.list_seeds(), records.get_definition()
         study = as_begun(study, definition)
         check_extension(study, definition, rows)
         if study.space and not study.start:
@@ -118,7 +118,7 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
 
 def _read_study(name: str, home: Home) -> Study:
     """Return a study by path or name; without a file, as it was last run in this home."""
-    from search.study.file import load_study, recorded_study
+    from search.study.file import load_study
 
     try:
         return load_study(name)
@@ -128,10 +128,10 @@ def _read_study(name: str, home: Home) -> Study:
 
         if not home.exists() or Path(name).name != name:
             raise
-        record = StudyRecords(Ledger(home), name).get_study()
-        if record is None or record["definition"] is None:
+        recorded = StudyRecords(Ledger(home), name).get_recorded_study()
+        if recorded is None:
             raise
-        return recorded_study(json.dumps(record["definition"]), f"study {name} as it was recorded")
+        return recorded
 
 
 def open_and_run(
@@ -198,7 +198,7 @@ def _run(
 
     console = Console(highlight=False)
     with reraise_as(source, UserError):
-        definition = (records.get_study() or {}).get("definition")
+        definition = records.get_definition()
         study = as_begun(study, definition)
         check_extension(study, definition, records.list_seeds())
         with records.lease:
@@ -246,7 +246,7 @@ def _detach(study: Study, records: StudyRecords, max_hours: float | None) -> Non
         )  # fmt: skip
 
     def has_begun_or_ended() -> bool:
-        owner = _owner(records) or "/"
+        owner = records.get_driver() or "/"
         return process.poll() is not None or owner.split("/")[1] == str(process.pid)
 
     is_in_time = _wait_until(has_begun_or_ended, STARTING_S)
@@ -258,11 +258,6 @@ def _detach(study: Study, records: StudyRecords, max_hours: float | None) -> Non
     flag = home_flag(home)
     click.echo(f"{study.name}: runs as process {process.pid}, its output goes to {log}")
     click.echo(f"  adder-search status {study.name}{flag}\n  adder-search stop {study.name}{flag}")
-
-
-def _owner(records: StudyRecords) -> str | None:
-    """Return the driver that runs a study: `host/process`, and what tells it from others of that number."""
-    return (records.get_study() or {}).get("owner")
 
 
 def _wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
@@ -282,9 +277,9 @@ def stop(study: str, home: Home) -> None:
 
     name = _read_study(study, home).name if Path(study).is_file() else study
     records = open_records(home, name)
-    if not (owner := _owner(records)):
+    if not (owner := records.get_driver()):
         raise UserError(f"study {name} is not running")
     records.request_stop()
-    if not _wait_until(lambda: not _owner(records), STOPPING_S):
+    if not _wait_until(lambda: not records.get_driver(), STOPPING_S):
         raise Failure(f"study {name} has not stopped in {STOPPING_S:.0f} s; {owner} runs it")
     click.echo(f"{name} has stopped. To go on:\n  adder-search run {study}{home_flag(home)}")

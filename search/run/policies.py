@@ -120,7 +120,8 @@ class Confirmation:
         self.run, self.search, self.seeds = run, search, run.study.confirm_seeds
 
     def next_round(self, capacity: Capacity) -> Round | None:
-        if self.search.has_more() or self.run.is_pending(confirmation=False):
+        is_searching = any(False in state.pending.values() for state in self.run.states.values())
+        if self.search.has_more() or is_searching:
             return None
         for state in self._candidates():
             state.is_confirming = True

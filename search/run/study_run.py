@@ -202,14 +202,6 @@ class StudyRun:
         """Number of seeds of running trials that have not ended, as far as reported."""
         return sum(self.reports[t.key].open if t.key in self.reports else len(t.work) for t in trials)
 
-    def is_pending(self, confirmation: bool | None = None) -> bool:
-        """True if seeds are planned or in training: any, or those of the search or of the confirmation."""
-        return any(
-            confirmation is None or confirmation in state.pending.values()
-            for state in self.states.values()
-            if state.pending
-        )
-
     def scores(self) -> dict[str, ConfigurationScore]:
         """Return what the search has shown of each configuration, by key."""
         sought = self.study.sampler.sought if self.study.space else GROK_RATE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -30,6 +31,7 @@ from search.store.home import Home
 from search.store.lease import LEASE_S, StudyLease, is_live
 from search.store.ledger import Ledger, open_ledger
 from search.store.record import MEASURED, SeedRecord, is_final
+from search.study.file import recorded_study
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Recipe, Seed
@@ -37,6 +39,7 @@ from trainer.retired import Retired
 
 if TYPE_CHECKING:
     from search.store.results import ConfigurationResults
+    from search.study.schema import Study
 
 DIED = "its driver died"
 KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
@@ -100,6 +103,19 @@ class StudyRecords:
         for row in rows:
             return row if is_live(row, now) else row | {"owner": None, "stop": False}
         return None
+
+    def get_definition(self) -> Values | None:
+        """Return the study's file as plain values, as it was when it last ran; None if it never got so far."""
+        return (self.get_study() or {}).get("definition")
+
+    def get_recorded_study(self) -> Study | None:
+        """Return the study as its file was when it last ran; None if it never got so far. Raises UserError."""
+        definition, source = self.get_definition(), f"study {self.study} as it was recorded"
+        return None if definition is None else recorded_study(json.dumps(definition), source)
+
+    def get_driver(self) -> str | None:
+        """Return the owner that runs the study: `host/process`, and what tells it from others of that number."""
+        return (self.get_study() or {}).get("owner")
 
     def require_study(self) -> None:
         """Raise NotFound, with the nearest names, if the study was never begun here."""

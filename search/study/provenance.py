@@ -1,8 +1,8 @@
 """The ancestors of a checkpoint, by its provenance: a step each, the oldest first, as plain values.
 
-A step: model, params, spec; study, configuration and seed where one is known; theta_sha256; exact, of the
-selection problems; tied, the ties that it has beyond its parent's; how, what else was done to the parent's θ
-on the way to it.
+A step: model, params, spec; study, configuration, seed and how it was trained, where known; theta_sha256; exact, of
+the selection problems; tied, the ties that it has beyond its parent's; how, what else was done to the parent's θ on
+the way to it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
 
 Step = dict[str, Any]
-SHAPE, PLACE = ("model", "params", "spec", "theta_sha256"), ("study", "configuration")
+SHAPE, PLACE = ("model", "params", "spec", "theta_sha256"), ("study", "configuration", "trained")
 
 
 def lineage_of(checkpoint: Checkpoint) -> list[Step]:
@@ -38,15 +38,16 @@ def _after_ancestors(step: Step, provenance: Mapping[str, Any]) -> list[Step]:
         steps = [dict(s) for s in lineage if isinstance(s, Mapping)]
         how = steps[-1].pop("then", []) if steps else []
         return [*steps, step | {"tied": _new_ties(step, steps), "how": how}]
-    if isinstance(origin := provenance.get("folded_from"), Mapping):
-        how = [f"folded: {fold}" for fold in _texts(provenance.get("folds"))]
-        return [*_origin(origin), step | {"tied": [], "how": how}]
-    if isinstance(origin := provenance.get("finished_from"), Mapping):
-        how = [f"finished by {provenance.get('finished_by')}"]
-        return [*_origin(origin), step | {"tied": [], "how": how}]
-    if isinstance(origin := provenance.get("compressed_from"), Mapping):
-        return [*_origin(origin), *_descent(step, provenance.get("descent"))]
-    return [step | {"tied": [], "how": []}]
+    key = next((k for k, v in provenance.items() if k.endswith("_from") and isinstance(v, Mapping)), None)
+    if key is None:
+        return [step | {"tied": [], "how": []}]
+    if key == "compressed_from":
+        return [*_origin(provenance[key]), *_descent(step, provenance.get("descent"))]
+    how = {
+        "folded_from": [f"folded: {fold}" for fold in _texts(provenance.get("folds"))],
+        "finished_from": [f"finished by {provenance.get('finished_by')}"],
+    }
+    return [*_origin(provenance[key]), step | {"tied": [], "how": how.get(key, [key.removesuffix("_from")])}]
 
 
 def _origin(origin: Mapping[str, Any]) -> list[Step]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import threading
@@ -22,7 +21,6 @@ from search.store.ledger import Ledger
 from search.store.record import SeedRecord, is_final
 from search.store.results import PARTS, ConfigurationResults, curve_table, read_curves
 from search.store.study_records import StudyRecords
-from search.study.file import recorded_study
 from search.study.naming import names_of
 from search.study.start import ANY
 from search.study.trial import Configuration
@@ -190,9 +188,7 @@ def _several(
     records: StudyRecords, seed: Seed, rows: Sequence[SeedRecord], configurations: Mapping[str, Configuration]
 ) -> UserError:
     """Return the error for a seed of several configurations: it lists them, the best first."""
-    definition = (records.get_study() or {}).get("definition")
-    study = recorded_study(json.dumps(definition), records.study) if definition else None
-    names = names_of(study, configurations.values())
+    names = names_of(records.get_recorded_study(), configurations.values())
     lines = [
         f"  --configuration {r['configuration'][:6]}  {names[r['configuration']]}: {r['outcome']}"
         for r in rows

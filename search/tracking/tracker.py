@@ -120,8 +120,6 @@ class Tracker:
         """Runs whose folder of artifacts has its name on disk, or which name their depot."""
         self.counted_names: dict[str, set[str]] = {}
         """By run: the counts that it has."""
-        self.count_steps: dict[str, int] = {}
-        """By run: the step of its counts."""
         self.counted: dict[str, tuple[int, int]] = {}
         """Rows of a configuration when it was counted, and how many came after."""
         with answered(study.name):
@@ -152,10 +150,7 @@ class Tracker:
             self._describe(run, configuration)
             self.runs[configuration.key] = run.info.run_id
             names = {name.removeprefix("final.") for name in run.data.metrics if name.startswith("final.")}
-            self.counted_names[run.info.run_id], self.count_steps[run.info.run_id] = names, 0
-            if names:  # of an earlier version, which gave counts a step; the newest step is what MLflow shows
-                history = self.client.get_metric_history(run.info.run_id, "final.seeds")
-                self.count_steps[run.info.run_id] = max((m.step for m in history), default=0)
+            self.counted_names[run.info.run_id] = names
             self.open[run.info.run_id] = run.info.status == RUNNING
         return self.runs[configuration.key]
 
@@ -371,7 +366,7 @@ class Tracker:
         values = final_metrics(rows, self.study.stopping_rule, evidence) | dict(more or {})
         kept = {k: v for k, v in values.items() if v or k not in MAY_BE_ZERO or k in self.counted_names[run]}
         self.counted_names[run] |= kept.keys()
-        metrics = [Metric(f"final.{k}", v, now, self.count_steps[run]) for k, v in kept.items()]
+        metrics = [Metric(f"final.{k}", v, now, 0) for k, v in kept.items()]
         self.client.log_batch(run, metrics=metrics)
         self.counted[configuration.key] = len(rows), 0  # what was not written is still due
 

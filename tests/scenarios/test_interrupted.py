@@ -1,7 +1,7 @@
 """A study whose driver ends anywhere is recorded as if nothing had happened: each seed once, to the bit.
 
 Whole runs by the command, with everything but Ray (tests/in_process.py) and pictures. With Ray, and killed for
-real: tests/slow/test_end_to_end.py and test_faults.py.
+real: tests/slow/test_signals.py and test_faults.py.
 """
 
 from contextlib import suppress
@@ -11,8 +11,9 @@ import pytest
 from search.run.driver import Driver
 from search.store.record import is_final
 from search.store.results import read_parts
+from search.tracking.tracking import KEY_TAG
 from tests.commands import call
-from tests.reference import check_whole, expected, rows_of
+from tests.reference import check_whole, client_of, expected, rows_of, runs_of
 from tests.scenarios.studies import GRID, MIXED, SCREENED, UNTIL, run
 from trainer import Outcome
 
@@ -101,6 +102,8 @@ def test_a_run_that_is_out_of_time_goes_on_by_name(here):
     assert said.exit_code == 130 and "To go on:\n  adder-search run" in said.stdout
     reasons = {(r["outcome"], r["reason"]) for r in rows_of(here / "home", "quick")}
     assert reasons == {(Outcome.CENSORED, "time limit")}
+    statuses = {r.info.status for r in runs_of(client_of(here / "home"), "quick") if KEY_TAG in r.data.tags}
+    assert statuses == {"KILLED"}
     (here / "quick.yaml").unlink()  # the ledger knows it
     assert call("resume", "quick", "--home", "home").exit_code == 0
     check_whole(here / "home", MIXED, here, expected(MIXED))

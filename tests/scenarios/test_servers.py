@@ -1,11 +1,9 @@
-"""Servers without Ray: a search whose records PostgreSQL has, strangers at its door, an MLflow that refuses.
+"""Servers without Ray: a search whose records PostgreSQL has, strangers at its door.
 
 MLflow's own server and Ray nodes: test_cluster.py.
 """
 
 import shutil
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +12,6 @@ import pytest
 from search.store.home import Home
 from search.tracking.tracking import artifact
 from tests.commands import call
-from tests.processes import LOOPBACK
 from tests.reference import check_whole, environment, expected, write_study
 from tests.scenarios.studies import GRID, SHORT
 from tests.services import postgres
@@ -56,44 +53,13 @@ def test_a_search_on_postgresql_has_its_records_there(database, here):
     ],
 )
 def test_a_run_without_the_password_is_one_line(changes, code, word, database, here):
-    secret = database.password
-    refused(known(database) | {k: v.format(secret=secret) for k, v in changes.items()}, code, word, secret)
-
-
-def refused(values, code, word, secret):
-    """A run in this environment is refused with one line, and begins nothing."""
-    file = write_study(Path(), SHORT)
-    with environment(values):
+    file, secret = write_study(Path(), SHORT), database.password
+    with environment(known(database) | {k: v.format(secret=secret) for k, v in changes.items()}):
         said = call("run", file, "--home", "home")
     assert said.exit_code == code, said.output
     assert said.stderr.startswith("error: ") and said.stderr.count("\n") == 1 and word in said.stderr
     assert secret not in said.output
     assert not list(Path().rglob("trial.json")), "something was begun"
-
-
-class Refusing(BaseHTTPRequestHandler):
-    """MLflow as a stranger finds it: 401 without the password, 403 for another host's name."""
-
-    def do_GET(self):
-        self.send_error(401 if self.headers["Host"].startswith(LOOPBACK) else 403)
-
-    do_POST = do_GET
-
-    def log_message(self, *_):
-        """Nothing."""
-
-
-@pytest.mark.parametrize("host", [LOOPBACK, "localhost"])
-def test_a_run_that_mlflow_refuses_is_one_line(host, here):
-    server = HTTPServer((LOOPBACK, 0), Refusing)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    values = {"MLFLOW_TRACKING_USERNAME": "admin", "MLFLOW_TRACKING_PASSWORD": "a secret"}
-    try:
-        values["MLFLOW_TRACKING_URI"] = f"http://{host}:{server.server_port}"
-        refused(values, 1, "MLflow", "a secret")
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 class Sending:

@@ -63,13 +63,21 @@ def same(found, expected):
     assert (found[-1] - initial(1)[0]).abs().max() > 1e-2, "it must have moved"
 
 
+ADAMW = {"lr": 0.03, "weight_decay": 0.3, "beta1": 0.8, "beta2": 0.95}
+
+
+def adamw(parameter):
+    return torch.optim.AdamW([parameter], lr=0.03, weight_decay=0.3, betas=(0.8, 0.95), eps=1e-8)
+
+
 # Optimisers
 
 
-@pytest.mark.parametrize("name", ["adam", "sgd"])
+@pytest.mark.parametrize("name", ["adamw", "adam", "sgd"])
 def test_it_is_torchs(name):
     recipe = Recipe(**LOOSE, optimiser=name, lr=0.03, weight_decay=0.3, beta1=0.8, beta2=0.95)
     makers = {
+        "adamw": adamw,
         "adam": lambda p: torch.optim.Adam([p], lr=0.03, weight_decay=0.3, betas=(0.8, 0.95), eps=1e-8),
         "sgd": lambda p: torch.optim.SGD([p], lr=0.03, weight_decay=0.3, momentum=0.8, nesterov=True),
     }
@@ -88,13 +96,6 @@ def test_lion_is_its_papers_program():
 
 
 # Wrappers
-
-
-ADAMW = {"lr": 0.03, "weight_decay": 0.3, "beta1": 0.8, "beta2": 0.95}
-
-
-def adamw(parameter):
-    return torch.optim.AdamW([parameter], lr=0.03, weight_decay=0.3, betas=(0.8, 0.95), eps=1e-8)
 
 
 def test_sam_takes_the_gradient_where_the_papers_algorithm_does():

@@ -63,7 +63,8 @@ def test_its_card_says_counts_rate_lineage_verification_and_proof(hub):
         "| fc1 | 10 |",
     ):
         assert said in text, text
-    assert "- folded from 57p, 57 numbers" in tied and "trained from scratch, study 57p" in tied
+    assert "- 57p [study 57p, configuration 0f1496e64208]; trained from scratch (θ `491ea10d7514`)\n" in tied
+    assert "- 46p [study 57p]: folded: only the end token's" in tied and "- 22 numbers: form[1,0] = -" in tied
     assert {file.name for file in (hub / "6p").iterdir()} == {
         "README.md", "checkpoint.json", "config.json", "model.safetensors", "modeling_adder.py", "proof.json",
     }  # fmt: skip

@@ -86,7 +86,8 @@ def test_a_server_that_is_not_there_is_said_at_once(words, monkeypatch):
 def test_the_environments_store_gets_it(server, monkeypatch):
     Path("own.yaml").write_text(yaml.safe_dump(SMALL))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri + "/")
-    assert "MLflow store" in fails_with_one(1, "run", "own.yaml")
+    line = fails_with_one(1, "run", "own.yaml")
+    assert "MLflow store" in line and SECRET not in line and not list(Path().rglob("trial.json"))
     assert set(server.asked) == {ME}
 
 

@@ -9,6 +9,11 @@ from typing import Any
 from trainer.engine.tape_graph import Tape
 
 
+def fields_of(kind: type, names: str) -> tuple[tuple[str, Any], ...]:
+    """Return fields of one type, by their names between spaces."""
+    return tuple((name, kind) for name in names.split())
+
+
 class Struct(ctypes.Structure):
     """A struct that is built from all its fields by name, or from none. Raises TypeError for other names."""
 
@@ -24,30 +29,21 @@ class Struct(ctypes.Structure):
 class Measures(Struct):
     """Sums over evaluated problems: `Measures` of model/cpp/goal.h."""
 
-    _fields_ = (("exact", c_int64), ("right", c_int64), ("loss", c_double))
+    _fields_ = (*fields_of(c_int64, "exact right"), ("loss", c_double))
 
 
 class Seen(Struct):
     """Where a kernel writes what it sees: `Seen` of model/cpp/goal.h."""
 
-    _fields_ = (("logits", c_void_p), ("right", c_void_p))
+    _fields_ = fields_of(c_void_p, "logits right")
 
 
 class CTape(Struct):
     """`Tape` of trainer/engine/cpp/tape.h."""
 
     _fields_ = (
-        ("inputs", c_int32),
-        ("constants", c_int32),
-        ("operations", c_int32),
-        ("blocks", c_int32),
-        ("outputs", c_int32),
-        ("constant", c_void_p),
-        ("block", c_void_p),
-        ("a", c_void_p),
-        ("b", c_void_p),
-        ("c", c_void_p),
-        ("output", c_void_p),
+        *fields_of(c_int32, "inputs constants operations blocks outputs"),
+        *fields_of(c_void_p, "constant block a b c output"),
     )
 
     @classmethod
@@ -79,81 +75,48 @@ class Lesson(Struct):
     """The numbers of a step: `Lesson` of trainer/engine/cpp/problems.h."""
 
     _fields_ = (
-        ("data_seed", c_int64),
-        ("step", c_int64),
-        ("carry_mix", c_double),
-        ("mixed_lengths", c_double),
-        ("single", c_double),
-        ("chain", c_double),
-        ("place", c_double),
-        ("digits", c_int32),
-        ("by_kind", c_int32),
-        ("fewest", c_int32),
-        ("most", c_int32),
-        ("swapped", c_double),
-        ("targeted", c_double),
+        *fields_of(c_int64, "data_seed step"),
+        *fields_of(c_double, "carry_mix mixed_lengths single chain place"),
+        *fields_of(c_int32, "digits by_kind fewest most"),
+        *fields_of(c_double, "swapped targeted"),
         ("errors", c_int64),
-        ("error_a", c_void_p),
-        ("error_b", c_void_p),
+        *fields_of(c_void_p, "error_a error_b"),
     )
 
     @classmethod
     def some(cls, **fields: Any) -> Lesson:
         """A lesson of which all fields that are not given are 0: shares and errors that are off."""
-        return cls(**{name: 0 if kind is not c_void_p else None for name, kind in cls._fields_} | fields)
+        return cls(**{name: 0 if kind is not c_void_p else None for name, kind, *_ in cls._fields_} | fields)
 
 
 class Learning(Struct):
     """A teacher, or none: `Learning` of trainer/engine/cpp/engine.cpp."""
 
-    _fields_ = (
-        ("teacher", c_void_p),
-        ("wide", c_void_p),
-        ("alpha", c_int32),
-        ("temperature", c_int32),
-        ("logits", c_int32),
-    )
+    _fields_ = (*fields_of(c_void_p, "teacher wide"), *fields_of(c_int32, "alpha temperature logits"))
 
 
 class Errors(Struct):
     """Problems that each seed gets wrong: `Errors` of trainer/engine/cpp/engine.cpp."""
 
-    _fields_ = (("operands", c_void_p), ("count", c_void_p), ("kept", c_int32))
+    _fields_ = (*fields_of(c_void_p, "operands count"), ("kept", c_int32))
 
 
 class Program(Struct):
     """A step of a seed: `Program` of trainer/engine/cpp/engine.cpp."""
 
     _fields_ = (
-        ("lesson", CTape),
-        ("expand", CTape),
-        ("probe", CTape),
-        ("take", CTape),
+        *fields_of(CTape, "lesson expand probe take"),
         ("sequence", Sequence),
-        ("batch", c_int32),
-        ("row", c_int32),
-        ("theta", c_int32),
-        ("step", c_int32),
-        ("gradient", c_int32),
-        ("parameters", c_int32),
-        ("updated", c_void_p),
-        ("train", c_void_p),
-        ("evaluate", c_void_p),
+        *fields_of(c_int32, "batch row theta step gradient parameters"),
+        *fields_of(c_void_p, "updated train evaluate"),
         ("learning", Learning),
-        ("swapped", c_int32),
-        ("targeted", c_int32),
+        *fields_of(c_int32, "swapped targeted"),
     )
 
 
 STRUCTS: dict[str, type[Struct]] = {
-    "Measures": Measures,
-    "Seen": Seen,
-    "Tape": CTape,
-    "Sequence": Sequence,
-    "Lesson": Lesson,
-    "Learning": Learning,
-    "Errors": Errors,
-    "Program": Program,
+    struct.__name__.removeprefix("C"): struct
+    for struct in (Measures, Seen, CTape, Sequence, Lesson, Learning, Errors, Program)
 }
 """By the name in C++."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from model.spec import Spec
 from trainer.recipe.recipe import Recipe
 from trainer.recipe.restarts import check_recycle, check_restarts
 from trainer.recipe.screen import Rung

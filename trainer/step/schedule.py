@@ -29,23 +29,21 @@ FOREVER = 1 << 62
 Hyper = dict[str, Tensor]
 
 
-def hyper_of(
-    recipes: Sequence[Recipe], layout: Layout | None = None, device: torch.device | str = "cpu"
-) -> Hyper:
+def hyper_of(recipes: Sequence[Recipe], layout: Layout | None = None) -> Hyper:
     """Return the recipes of a bank's slots as tensors [S] (float32; steps as int64).
 
     The name of a schedule that is switched on becomes its place among the valid ones; other names are left
     out. Factors of tensors, which need a layout of θ, are [S, P].
     """
     numbers = [f.name for f in dataclasses.fields(Recipe) if type(f.default) in (int, float)]
-    hyper = {name: torch.tensor([getattr(r, name) for r in recipes], device=device) for name in numbers}
+    hyper = {name: torch.tensor([getattr(r, name) for r in recipes]) for name in numbers}
     stages = [_stages(r) for r in recipes]
     for i, name in enumerate(("stage_digits", "stage_ends")):
-        hyper[name] = torch.tensor([s[i] for s in stages], dtype=torch.int64, device=device)
+        hyper[name] = torch.tensor([s[i] for s in stages], dtype=torch.int64)
     carries = [_carry(r) for r in recipes]
-    hyper |= {n: torch.tensor([c[n] for c in carries], device=device) for n in carries[0]}
+    hyper |= {n: torch.tensor([c[n] for c in carries]) for n in carries[0]}
     for name in recipes[0].switched_on():
-        hyper |= {key: torch.tensor(t, device=device) for key, t in _switched(name, recipes, layout).items()}
+        hyper |= {key: torch.tensor(t) for key, t in _switched(name, recipes, layout).items()}
     return hyper
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from ctypes import c_int32, c_void_p
 from typing import NamedTuple
 
-from trainer.engine.structures import Struct
+from trainer.engine.structures import Struct, fields_of
 
 
 class Schedule(Struct):
     """`Schedule` of steps.h."""
 
-    _fields_ = (("kinds", c_void_p), ("places", c_void_p))
+    _fields_ = fields_of(c_void_p, "kinds places")
 
 
 class Part(Struct):
     """`Part` of steps.h."""
 
-    _fields_ = (("first", c_int32), ("last", c_int32))
+    _fields_ = fields_of(c_int32, "first last")
 
 
 class Program(Struct):
@@ -25,16 +25,11 @@ class Program(Struct):
 
     _fields_ = (
         ("schedule", Schedule),
-        *((name, Part) for name in ("lesson", "expand", "back", "probe", "take")),
-        *((name, c_void_p) for name in ("constants", "inputs", "parked")),
-        *((name, c_int32) for name in ("input_count", "constant_count", "parked_count")),
-        *((name, c_int32) for name in ("row", "updated", "parameters", "batch")),
-        *(
-            (f"{name}_at", c_int32)
-            for name in ("constants", "asked", "gradient", "there", "wide", "pull", "room")
-        ),
-        *((name, c_int32) for name in ("team_words", "yard_words")),
-        *((name, c_int32) for name in ("swapped", "targeted")),
+        *fields_of(Part, "lesson expand back probe take"),
+        *fields_of(c_void_p, "constants inputs parked"),
+        *fields_of(c_int32, "input_count constant_count parked_count row updated parameters batch"),
+        *fields_of(c_int32, "constants_at asked_at gradient_at there_at wide_at pull_at room_at"),
+        *fields_of(c_int32, "team_words yard_words swapped targeted"),
     )
 
 
@@ -42,21 +37,15 @@ class Seeds(Struct):
     """`Seeds` of engine.h."""
 
     _fields_ = (
-        *(
-            (name, c_void_p)
-            for name in ("rows", "data_seeds", "ties", "errors", "error_count", "losses", "yard")
-        ),
-        *((name, c_int32) for name in ("kept", "count")),
+        *fields_of(c_void_p, "rows data_seeds ties errors error_count losses yard"),
+        *fields_of(c_int32, "kept count"),
     )
 
 
 class Exam(Struct):
     """`Exam` of engine.h."""
 
-    _fields_ = (
-        *((name, c_void_p) for name in ("tokens", "measures", "marks")),
-        *((name, c_int32) for name in ("problems", "each")),
-    )
+    _fields_ = (*fields_of(c_void_p, "tokens measures marks"), *fields_of(c_int32, "problems each"))
 
 
 class Sizes(NamedTuple):

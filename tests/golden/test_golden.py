@@ -1,0 +1,69 @@
+"""What is stored is made again: keys and fields of all studies, curves to the bit, descents, answers of commands.
+
+A key digests what differs from the defaults, so a changed default would keep a key and change its meaning. What is
+meant to differ is made anew (tests/golden/make_golden.py).
+"""
+
+import json
+
+import pytest
+
+from search.study.file import load_study
+from tests import needs_compiler
+from tests.golden import descents
+from tests.golden.make_golden import (
+    CASES,
+    configurations,
+    curve,
+    defaults,
+    lasting,
+    lengthened,
+    plain,
+    records,
+    stored,
+    study_files,
+)
+
+CURVES, DEFAULTS, KEYS, DESCENTS = (stored(name) for name in ("curves", "defaults", "keys", "descents"))
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_defaults_stay(kind):
+    assert json.loads(json.dumps(defaults()[kind])) == lasting(DEFAULTS[kind])
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_study_asks_for_the_same_configurations(name):
+    assert name in study_files(), "the study is in no file; if that is meant, take it out of keys.json"
+    expected = [{part: lengthened(v, DEFAULTS) for part, v in entry.items()} for entry in KEYS[name]]
+    for entry in expected:
+        entry["recipe"] = lasting(entry["recipe"])
+    assert configurations(load_study(str(study_files()[name]))) == expected
+
+
+def test_every_study_and_case_is_stored():
+    assert study_files().keys() <= KEYS.keys(), "python -m tests.golden.make_golden keys"
+    assert CURVES.keys() == CASES.keys()
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", CURVES)
+def test_the_curve_is_the_stored_one_on_every_kind_of_cpu(name):
+    assert curve(name) == CURVES[name]
+
+
+@needs_compiler
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    "parent", [pytest.param(p, marks=[] if p == "6p" else pytest.mark.full) for p in descents.PARENTS]
+)
+@pytest.mark.parametrize("kind", descents.RECORDERS)
+def test_a_descent_is_the_recorded_one(kind, parent):
+    assert json.loads(json.dumps(descents.RECORDERS[kind](parent))) == DESCENTS[kind][parent]
+
+
+def test_the_commands_say_the_same():
+    answers, expected = records(), stored("records")
+    assert answers.keys() == expected.keys()
+    for name, answer in answers.items():
+        assert answer == plain(expected[name]), name
