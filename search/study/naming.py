@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 from model import preset_name
 from search.study.schema import Study
+from search.study.space import fixed
 from search.study.trial import Configuration
 
 MOST_FIELDS = 5
@@ -84,10 +85,10 @@ def _differing(configurations: Sequence[Configuration]) -> list[str]:
 
 def describe_values(configuration: Configuration, paths: Iterable[str]) -> str:
     """Return fields with their values: `fade 5,000 to 12,000, decay 0.014, shared_norm off`."""
-    values = _values(configuration)
+    value_of = fixed(configuration.spec, configuration.recipe)
     texts: dict[str, str] = {}
     for path in paths:
-        name, text = path.partition(".")[2], spelt(_at(values, path))
+        name, text = path.partition(".")[2], spelt(value_of(path))
         stem, _, end = name.rpartition("_")
         if end == "end" and f"{stem}_start" in texts:
             texts[stem] = f"{texts.pop(f'{stem}_start')} to {text}"
@@ -107,12 +108,3 @@ def spelt(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "/".join(map(spelt, value)) or "none"
     return "none" if value in (None, "") else str(value)
-
-
-def _values(configuration: Configuration) -> Mapping[str, Any]:
-    return {"model": configuration.spec.as_dict(), "recipe": configuration.recipe.as_dict()}
-
-
-def _at(values: Mapping[str, Any], path: str) -> Any:
-    part, name = path.split(".")
-    return values[part].get(name)

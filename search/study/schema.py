@@ -154,7 +154,7 @@ class Study(Strict):
         if self.compress:
             self.compress.check(self)
         for configuration in self.listed if self.scales else self.spelled_out:
-            self._check_looks(*configuration)
+            self.stop.check(*configuration)
         self._check_seeds()
         return self
 
@@ -174,10 +174,6 @@ class Study(Strict):
         for i, (spec, recipe) in enumerate(self.spelled_out):
             path = f"configurations.{i}.recipe" if self.configurations else "recipe"
             refuse((recipe.ramp and not isinstance(spec, Tied), f"{path}.ramp: needs a model with ties"))
-
-    def _check_looks(self, spec: Spec, recipe: Recipe) -> None:
-        """Raise ValueError for a screen that reads what a configuration lacks."""
-        self.stop.check(spec, recipe)
 
     def _check_seeds(self) -> None:
         seeds, allocation = self.first_seeds, self.allocation
@@ -276,7 +272,7 @@ class Study(Strict):
         pair = validated_pair(
             self._changed_spec(split["model"]), self._changed_recipe(split["recipe"]), "recipe"
         )
-        self._check_looks(*pair)
+        self.stop.check(*pair)
         return pair
 
     @property

@@ -37,7 +37,7 @@ class Screen(Strict):
 
     @model_validator(mode="after")
     def _meaningful(self) -> Screen:
-        check_bounds(self.keep, "keep")
+        check_bounds(self.keep)
         return self
 
     @property
@@ -114,12 +114,12 @@ def keep_of(keep: dict[str, Bounds]) -> Keep:
     return tuple((name, *(v if isinstance(v, tuple) else (v, inf))) for name, v in keep.items())
 
 
-def check_bounds(keep: dict[str, Bounds], path: str) -> None:
+def check_bounds(keep: dict[str, Bounds]) -> None:
     """Raise ValueError for bounds that are empty, or outside of what a measure can be."""
     for name, low, high in keep_of(keep):
         refuse(
-            (low > high, f"{path}.{name} must rise, got {low:g} to {high:g}"),
-            (name in BEST and not 0 <= low <= 1, f"{path}.{name} must be from 0 to 1, got {low:g}"),
+            (low > high, f"keep.{name} must rise, got {low:g} to {high:g}"),
+            (name in BEST and not 0 <= low <= 1, f"keep.{name} must be from 0 to 1, got {low:g}"),
         )
 
 

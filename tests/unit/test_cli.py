@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
+from model import PRESETS
 from search import cli, plugins
 from search.cli import COMMANDS, GROUPS
 from search.errors import Failure, UserError
@@ -106,6 +107,15 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch):
     for text in ("57 parameters", "16, 60,000 steps each", banks, "/somewhere", "64 seeds in all"):
         assert text in result.stdout, text
     assert not list(Path().iterdir())
+
+
+def test_the_json_of_models_has_every_preset_with_its_budget():
+    presets = {r["name"]: r for r in json.loads(call("models", "--json").output)}
+    for name, spec in PRESETS.items():
+        assert (presets[name]["params"], presets[name]["family"]) == (spec.params, spec.family)
+        assert presets[name]["budget"] == spec.layout.budget()
+    assert presets["57p"]["constraints"]["qk_dim"] == {"value": 4, "saves": 3}
+    assert json.loads(call("models", "67p", "--json").output) == [presets["67p"]]
 
 
 def test_the_shipped_studies_are_listed():
