@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 Predicate = Callable[[Array, Array, Ints], Flags]
 """Of boxes from low to high [N, R] whose right tokens are known [N]."""
+Watch = Callable[[int, int], None]
 TIME = "time"
 HALVINGS = 16
 """Of a box of one channel; a box of several is halved less, for its cases are split."""
@@ -103,16 +104,18 @@ def prove(
     *,
     digits: int = COLUMNS,
     limit_s: float = 600,
+    watch: Watch = lambda done, total: None,
 ) -> Proof:
     """Decide all pairs of numbers of so many digits.
 
     machine: None: on any machine, and on this one where that leaves something to rounding. What is not decided after
-    `limit_s` seconds stays open. Raises ValueError where the family is not known.
+    `limit_s` seconds stays open. `watch` gets how many steps are done, and of how many. Raises ValueError where the
+    family is not known.
     """
-    proof = Prover(spec, theta_P, machine or ANY, digits, limit_s).run()
+    proof = Prover(spec, theta_P, machine or ANY, digits, limit_s).run(watch)
     has_time = not any(o.reason == TIME for o in proof.open)
     if machine is None and proof.verdict == UNDECIDED and has_time and ties_of(spec)[0].family != "rope":
-        return Prover(spec, theta_P, HERE, digits, limit_s).run()
+        return Prover(spec, theta_P, HERE, digits, limit_s).run(watch)
     return proof
 
 
@@ -147,14 +150,16 @@ class Prover:
         self.proof = Proof(machine.name, digits)
         self.candidates: list[tuple[float, tuple[int, int]]] = []
 
-    def run(self) -> Proof:
+    def run(self, watch: Watch) -> Proof:
         proof = self.proof
         queries = [QueryProver(self, q) for k in range(self.net.steps) for q in self.attention.ask(k)]
-        for query in queries:
+        for n, query in enumerate(queries):
             query.begin()
+            watch(n + 1, 2 * len(queries))
         self._run_candidates()
-        for query in queries if not proof.wrong else ():
+        for n, query in enumerate(queries if not proof.wrong else ()):
             query.decide()
+            watch(len(queries) + n + 1, 2 * len(queries))
         self._run_candidates()
         if proof.wrong:
             proof.verdict = COUNTEREXAMPLE

@@ -18,6 +18,7 @@ from search.cli.options import (
     json_option,
     load_checkpoint,
     name_of,
+    progress_bar,
     said_of,
     save_checkpoint,
     show,
@@ -255,18 +256,10 @@ def rerun(checkpoint: Path, as_json: bool) -> None:
 
 def _train_again(loaded: Checkpoint, request: Request) -> Rerun:
     """Train again, with a progress bar where there is a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from search.run.rerun import train_again
 
-    console = Console(stderr=True)
-    first = "building" if request.trial.resources.compiled else "training"
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(first, total=request.steps)
-        return train_again(
-            loaded, request, lambda step: progress.update(task, completed=step, description="training")
-        )
+    with progress_bar("building" if request.trial.resources.compiled else "training") as say:
+        return train_again(loaded, request, lambda step: say("training", step, request.steps))
 
 
 def _rerun_lines(checkpoint: Path, again: Rerun) -> Iterator[str]:
@@ -325,19 +318,20 @@ def finish(
     loaded = load_checkpoint(checkpoint)
     if target.exists() and target.resolve() == checkpoint.resolve():
         raise UserError(f"{target}: is the checkpoint itself; choose another folder with -o")
-    exam = AcceptanceSet(loaded.spec)
 
     def watch(turn: Turn) -> None:
         counts = f"{turn.wrong:,} wrong, {turn.problems:,} problems"
         if not as_json:
             click.echo(f"  {turn.method}: {counts}, {turn.cpu_s:.1f} core-seconds", err=True)
 
-    result = run_methods(
-        loaded.spec, loaded.theta_P, exam.errors, methods or METHODS, turns=turns, seed=seed, watch=watch
-    )
-    better = finished(loaded, result)
-    save_checkpoint(better, target)
-    verification = verify(better.spec, better.theta_P)
+    with progress_bar("finishing", quiet=as_json):
+        exam = AcceptanceSet(loaded.spec)
+        result = run_methods(
+            loaded.spec, loaded.theta_P, exam.errors, methods or METHODS, turns=turns, seed=seed, watch=watch
+        )
+        better = finished(loaded, result)
+        save_checkpoint(better, target)
+        verification = verify(better.spec, better.theta_P)
     counts = {"by": result.by, "wrong_before": result.before, "wrong": result.wrong}
     cost = {"problems": sum(t.problems for t in result.turns), "cpu_s": sum(t.cpu_s for t in result.turns)}
     details = {"turns": [asdict(turn) for turn in result.turns], "verification": verification.as_dict()}

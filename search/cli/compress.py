@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import PATH, checkpoint_argument, grade, json_option, load_checkpoint, writing
+from search.cli.options import (
+    PATH,
+    checkpoint_argument,
+    grade,
+    json_option,
+    load_checkpoint,
+    progress_bar,
+    writing,
+)
 from search.errors import UserError, reraise_as
 
 if TYPE_CHECKING:
@@ -91,12 +99,13 @@ def compress(
     """
     from model import verify
     from search.compress.checkpoint import summary, to_checkpoint
-    from search.compress.local import LocalDescent, Settings
+    from search.compress.local import LocalDescent, Settings, time_limit
     from trainer.checkpoints.folded import fold_checkpoint
 
+    began = time.monotonic()
     start, folds = fold_checkpoint(load_checkpoint(checkpoint))
     _refuse_other(target)
-    with reraise_as(checkpoint):
+    with reraise_as(checkpoint), progress_bar("building", quiet=as_json):
         half = options["steps"] // 2
         settings = Settings(
             kinds=_kinds(kinds),
@@ -109,10 +118,11 @@ def compress(
         use_cores(cores)
         thetas = [start.theta_P, *(_theta_beside(path, start) for path in beside)]
         local = LocalDescent(start.spec, thetas, settings, target)
-    with writing(target):
+    with writing(target), progress_bar("proposing sets", quiet=as_json) as say:
         target.mkdir(parents=True, exist_ok=True)
-        local.deadline = time.time() + 3600 * max_hours if max_hours else float("inf")
-        _show_rounds(local, lambda: to_checkpoint(local, start, folds).save(target), quiet=as_json)
+        with time_limit(began + 3600 * max_hours - time.monotonic() if max_hours else None):
+            _show_rounds(local, say, lambda: to_checkpoint(local, start, folds).save(target), quiet=as_json)
+        say("verifying")
         smallest = to_checkpoint(local, start, folds)
         verification = verify(smallest.spec, smallest.theta_P)
         smallest.save(target)
@@ -159,27 +169,18 @@ def use_cores(cores: int | None) -> None:
     torch.set_num_threads(cores or os.cpu_count() or 1)
 
 
-def _show_rounds(local: LocalDescent, save: Callable[[], None], quiet: bool) -> None:
-    """Go through the rounds with a bar on a terminal and a line each; save after every gain."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
-        task = progress.add_task("training", total=None)
-        smallest = local.descent.smallest
-
-        def show(done: int, total: int) -> None:
-            description = f"{smallest.numbers} numbers"
-            progress.update(task, completed=done, total=total, description=description)
-
-        local.on_progress = show
-        for candidates in local.rounds():
-            if not quiet:
-                click.echo(_round_text(local, candidates), err=True)
-            if local.descent.smallest != smallest:
-                smallest = local.descent.smallest
-                save()
+def _show_rounds(
+    local: LocalDescent, say: Callable[..., None], save: Callable[[], None], quiet: bool
+) -> None:
+    """Go through the rounds with a line each; save after every gain."""
+    smallest = local.descent.smallest
+    local.on_progress = lambda text, *done: say(f"{smallest.numbers} numbers, {text}", *done)
+    for candidates in local.rounds():
+        if not quiet:
+            click.echo(_round_text(local, candidates), err=True)
+        if local.descent.smallest != smallest:
+            smallest = local.descent.smallest
+            save()
 
 
 def _round_text(local: LocalDescent, candidates: list[TieCandidate]) -> str:
@@ -239,7 +240,7 @@ def diagnose(
     wanted = _kinds(kinds)
     use_cores(cores)
     loaded = load_checkpoint(checkpoint)
-    with reraise_as(checkpoint):
+    with reraise_as(checkpoint), progress_bar("measuring curvature", quiet=as_json):
         result = diagnosis.diagnose(
             loaded.spec, loaded.theta_P, wanted, SCOPES[reach], limit, problems, measure
         )

@@ -11,7 +11,7 @@ import click
 from search.cli.options import (
     home_option,
     json_option,
-    progress_line,
+    progress_bar,
     refuse_folder,
     show,
     target_option,
@@ -184,7 +184,7 @@ def report(study: str, target: Path, home: Home) -> None:
     configurations, seeds = configurations_frame(recorded), seeds_frame(recorded)
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
-    with progress_line(f"reading the curves of {len(seeds):,} seeds") as say:
+    with progress_bar(f"reading the curves of {len(seeds):,} seeds") as say:
         curves = recorded_curves(recorded)
         sets = DatabaseCandidates(recorded).read()
         descents = pictures(sets) if sets else {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import PATH, home_option, load_checkpoint, target_option, write_text
+from search.cli.options import PATH, home_option, load_checkpoint, progress_bar, target_option, write_text
 from search.errors import Failure, UserError, reraise_as
 from search.plugins import part
 
@@ -36,11 +36,16 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carrie
     if len(checkpoints) > MOST:
         raise UserError(f"give at most {MOST} checkpoints, not {len(checkpoints)}")
     names, loaded = [path.resolve().name for path in checkpoints], [load_checkpoint(p) for p in checkpoints]
-    recorded = [_recorded(home, checkpoint) for checkpoint in loaded]
-    trainings = [r.training() if r else None for r in recorded]
-    learned = [_carries(path, c) if carries else None for path, c in zip(checkpoints, loaded, strict=True)]
-    proofs = [proof_beside(path, c.theta_P) for path, c in zip(checkpoints, loaded, strict=True)]
-    html = page_of(list(map(Shown, names, loaded, trainings, learned, proofs)), landscape)
+    with progress_bar("reading records") as say:
+        recorded = [_recorded(home, checkpoint) for checkpoint in loaded]
+        trainings = [r.training() if r else None for r in recorded]
+        say("training again" if carries else "looking for the worst pairs")
+        learned = [
+            _carries(path, c) if carries else None for path, c in zip(checkpoints, loaded, strict=True)
+        ]
+        proofs = [proof_beside(path, c.theta_P) for path, c in zip(checkpoints, loaded, strict=True)]
+        say("measuring the loss around it" if landscape else "looking for the worst pairs")
+        html = page_of(list(map(Shown, names, loaded, trainings, learned, proofs)), landscape)
     write_text(target, html)
     click.echo(f"{target}: {' and '.join(names)}, in any browser")
     if len(recorded) == 1 and recorded[0] and recorded[0].log(html):

@@ -51,13 +51,28 @@ def show(as_json: bool, values: object, text: str | Sequence[str]) -> None:
 
 
 @contextmanager
-def progress_line(first: str) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what goes on; yields what changes it."""
+def progress_bar(first: str, quiet: bool = False) -> Iterator[Callable[..., None]]:
+    """Show on a terminal what goes on, with a bar and the time since it began.
+
+    Yields what takes the next text, and how much of it is done of how much, as far as that is known.
+    """
     from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    with console.status(first) as status:
-        yield status.update if console.is_terminal else lambda line: None
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        task = progress.add_task(first, total=None)
+
+        def say(text: str, done: float = 0, total: float | None = None) -> None:
+            nonlocal task
+            if text != progress.tasks[0].description:
+                progress.remove_task(task)
+                task = progress.add_task(text, total=total)
+            progress.update(task, completed=done, total=total)
+
+        yield say
 
 
 def exit_unless(passed: bool) -> None:

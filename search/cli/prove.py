@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from search.cli.options import (
     json_option,
     load_checkpoint,
     name_of,
+    progress_bar,
     right_on,
     said_of,
     show,
@@ -81,9 +83,10 @@ def prove(
     if record and (digits < DIGITS or not checkpoint.is_dir()):
         raise UserError(f"--record writes into a folder, and what holds for {DIGITS} digits")
     loaded = load_checkpoint(checkpoint)
-    with reraise_as(checkpoint):
+    with reraise_as(checkpoint), progress_bar("proving", quiet=as_json) as say:
         machine = MACHINES[level] if level else None
-        proof = decide(loaded.spec, loaded.theta_P, machine, digits=digits, limit_s=limit_s)
+        watch = partial(say, "proving")
+        proof = decide(loaded.spec, loaded.theta_P, machine, digits=digits, limit_s=limit_s, watch=watch)
     values, lines = verdict_of(loaded.spec, loaded.theta_P, proof), list(_lines(loaded.spec, proof))
     if counts and proof.verdict == COUNTEREXAMPLE:
         count = count_wrong(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
@@ -116,7 +119,7 @@ def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
     from search.store.study_records import open_records
 
     records = open_records(home, name)
-    with records.lease:
+    with records.lease, progress_bar("proving grokked seeds", quiet=as_json):
         for row, proof in prove_study(records, limit_s):
             if not as_json:
                 click.echo(f"seed {seed_of(row)} of {row['configuration'][:6]}: {said_of(proof)}")

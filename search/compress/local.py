@@ -7,11 +7,14 @@ loosened. Of those that do not hold the best are taken on by curvature (finishin
 from __future__ import annotations
 
 import hashlib
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
+from types import FrameType
 
 import torch
 from torch import Tensor
@@ -27,6 +30,7 @@ from trainer import Bank, Pair, Recipe, Result, Seed
 from trainer.recipe.ramp import tie_ramp_defaults
 
 SLOTS = 16
+OURS, AGAIN_S = ("model", "trainer", "search"), 0.01
 PREVIEW = 10  # the part of a candidate's steps after which it is seen whether it is one of the better
 LATE = 0.5  # of `accept`: candidates below it some way after the ramp are not trained on
 FINISHED = 48  # numbers of a candidate that is finished at most: a step costs as many passes
@@ -63,11 +67,38 @@ class Settings(Rules):
         return Recipe(**tie_ramp_defaults(times * self.steps) | fields | {"eval_every": eval_every})
 
 
+class OutOfTime(Exception):
+    """The time that a descent has is over."""
+
+
+@contextmanager
+def time_limit(seconds: float | None) -> Iterator[None]:
+    """End the block after so many seconds, as Ctrl-C would. None: let it end by itself.
+
+    It ends where code of ours is at work: an import of others that is cut off cannot be done again.
+    """
+
+    def ring(_: int, frame: FrameType | None) -> None:
+        if frame and frame.f_globals["__name__"].partition(".")[0] in OURS:
+            raise OutOfTime
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        with suppress(OutOfTime):
+            if seconds is not None:
+                signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 class LocalDescent:
     """A descent from one θ, or of several side by side, as far as its folder has it."""
 
-    on_progress: Callable[[int, int], None] = staticmethod(lambda done, total: None)
-    """Called while a bank trains, with seed-steps done and in all."""
+    on_progress: Callable[..., None] = staticmethod(lambda text, done=0, total=None: None)
+    """Called with what goes on, and while a bank trains with seed-steps done and in all."""
 
     def __init__(self, spec: Spec, thetas: Sequence[Tensor], settings: Settings, folder: Path):
         """Begin at θ [P] of the spec, or go on. Every candidate must hold from each of several thetas.
@@ -75,7 +106,7 @@ class LocalDescent:
         Raises ValueError where a θ does not get enough right, or the folder's descent is of another one.
         """
         self.base, ties = ties_of(spec)
-        self.settings, self.folder, self.deadline = settings, folder, float("inf")
+        self.settings, self.folder, self.is_late = settings, folder, False
         bits = b"".join(theta_P.numpy().tobytes() for theta_P in thetas)
         origin = hashlib.sha256(bits + repr((self.base.family, ties)).encode()).hexdigest()
         self.journal = Journal(folder, self.base, origin, asdict(settings))
@@ -84,38 +115,43 @@ class LocalDescent:
             self.descent.begin([(spec, thetas, ())])
 
     def rounds(self) -> Iterator[list[TieCandidate]]:
-        """Yield the judged candidates of each round, until patience, time or proposals have run out."""
-        while not self.descent.is_over and (candidates := self._round()):
+        """Yield the judged candidates of each round, until patience or proposals have run out.
+
+        Where `time_limit` ends a round before it is judged, nothing of it is written.
+        """
+        while not (self.is_late or self.descent.is_over) and (candidates := self._round()):
             yield candidates
 
-    @property
-    def _is_late(self) -> bool:
-        return time.time() > self.deadline
-
     def _round(self) -> list[TieCandidate]:
-        """Return none if time ran out, or nothing is left to propose. Nothing is written then."""
+        """Return none if nothing is left to propose. Nothing is written then."""
         descent, journal, settings = self.descent, self.journal, self.settings
         start, cpu_start = time.perf_counter(), time.process_time()
-        smallest = descent.smallest.numbers
-        proposals = [] if self._is_late else descent.propose(settings.preview * settings.proposals)
-        proposals, preview_steps = self._preview(proposals)
-        results = self._train(proposals) if proposals else None
-        if results is None:
+        self.on_progress("proposing sets")
+        proposals, preview_steps = self._preview(descent.propose(settings.preview * settings.proposals))
+        if not proposals:
             return []
+        results = self._train(proposals)
         candidates = descent.add(proposals)
-        best: dict[int, Training] = {}
-        for candidate, of_set in zip(candidates, results, strict=True):
-            trainings = [_training(of_seed) for of_seed in of_set]
-            best[candidate.number] = min(trainings, key=lambda t: (-t.exact, t.loss))
-            descent.judge(candidate, best[candidate.number].exact, trainings)
-        if descent.smallest.numbers == smallest:
-            self._finish_best(best)
+        try:
+            self._judge(candidates, results)
+        except OutOfTime:  # a set that is not judged then was not tried
+            self.is_late = True
         journal.seconds += time.perf_counter() - start
         journal.core_seconds += time.process_time() - cpu_start
         journal.seed_steps += preview_steps
         journal.seed_steps += sum(r.steps for of_set in results for of_seed in of_set for r in of_seed)
         descent.end_round()
         return descent.candidates[candidates[0].number :]
+
+    def _judge(self, candidates: list[TieCandidate], results: list[list[list[Result]]]) -> None:
+        """Judge a round by its results, and finish some of it if nothing has shrunk."""
+        descent, best, smallest = self.descent, dict[int, Training](), self.descent.smallest.numbers
+        for candidate, of_set in zip(candidates, results, strict=True):
+            trainings = [_training(of_seed) for of_seed in of_set]
+            best[candidate.number] = min(trainings, key=lambda t: (-t.exact, t.loss))
+            descent.judge(candidate, best[candidate.number].exact, trainings)
+        if descent.smallest.numbers == smallest:
+            self._finish_best(best)
 
     def _preview(self, proposals: list[TieCandidate]) -> tuple[list[TieCandidate], int]:
         """Return a round of those with the lowest loss after a brief training, and its seed-steps.
@@ -128,9 +164,7 @@ class LocalDescent:
         recipe, seed = self.settings.preview_recipe(), Seed(0, self.settings.first_seed + rounds)
         bank = self._bank(proposals, [seed], recipe)
         while bank.advance():
-            self.on_progress(bank.seed_steps, recipe.steps * len(bank.pairs))
-            if self._is_late:
-                return [], bank.seed_steps
+            self.on_progress("a first look", bank.seed_steps, recipe.steps * len(bank.pairs))
         by_size: dict[int, list[tuple[float, TieCandidate]]] = {}
         for candidate, (results,) in zip(proposals, self._results(bank, proposals, 1), strict=True):
             self.descent.progress.note(candidate.digest, min(r.best_exact for r in results))
@@ -141,19 +175,17 @@ class LocalDescent:
         turns = chain.from_iterable(zip_longest(*(by_size[size] for size in sorted(by_size))))
         return [row[1] for row in turns if row is not None][:count], bank.seed_steps
 
-    def _train(self, proposals: list[TieCandidate]) -> list[list[list[Result]]] | None:
+    def _train(self, proposals: list[TieCandidate]) -> list[list[list[Result]]]:
         """Train every candidate with every data seed in one bank, from every start.
 
-        Returns results by candidate, data seed and start; None where time ran out.
+        Returns results by candidate, data seed and start.
         """
         settings, progress = self.settings, self.descent.progress
         recipe = settings.recipe(min(LONGEST, 1 + (progress.rounds - progress.last_gain) // STUCK))
         first = settings.first_seed + progress.rounds * settings.seeds
         bank = self._bank(proposals, [Seed(0, first + n) for n in range(settings.seeds)], recipe)
         while bank.advance():
-            self.on_progress(bank.seed_steps, recipe.steps * len(bank.pairs))
-            if self._is_late:
-                return None
+            self.on_progress("training", bank.seed_steps, recipe.steps * len(bank.pairs))
             bank.end(self._lost(bank, recipe))
         return self._results(bank, proposals, settings.seeds)
 
@@ -188,9 +220,8 @@ class LocalDescent:
     def _finish_best(self, trainings: dict[int, Training]) -> None:
         """Finish some of the smaller candidates that did not hold by curvature. trainings: by their numbers."""
         descent, seed = self.descent, self.descent.progress.rounds
-        for candidate in self._to_finish(trainings)[: self.settings.finish]:
-            if self._is_late:
-                break
+        for n, candidate in enumerate(self._to_finish(trainings)[: self.settings.finish]):
+            self.on_progress("finishing", n, self.settings.finish)
             acceptance, parent = descent.acceptance_of(self.base), descent.parent_of(candidate)
             training = trainings[candidate.number]
             thetas = list(training.thetas)

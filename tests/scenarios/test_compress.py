@@ -1,6 +1,7 @@
 """`compress CHECKPOINT` and a study's `compress`: whole runs by the command, which nothing ends without trace."""
 
 import json
+import signal
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +39,23 @@ START = CERTIFICATES / "46p"
 # ---- a checkpoint
 
 SHORT = ("--proposals", 3, "--screen", 2, "--steps", 60, "--ramp", 30, "--cores", 1, "--patience", 1)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("phase", "rounds"), [("propose", 0), ("_train", 0), ("_judge", 1)])
+def test_time_that_is_up_ends_a_round_wherever_it_is(phase, rounds, here, monkeypatch):
+    """What is judged is kept."""
+
+    def without_end(self, *_):
+        signal.setitimer(signal.ITIMER_REAL, 0.01)  # the hour is up
+        while True:
+            getattr(self, "descent", self).parents()
+
+    monkeypatch.setattr(local.Descent if phase == "propose" else local.LocalDescent, phase, without_end)
+    said = call("compress", START, "-o", "small", *SHORT, "--max-hours", 1)
+    assert said.exit_code == 0 and "46 numbers tied to 46" in said.stdout, said.output
+    journal = Path("small/descent.json")
+    assert (json.loads(journal.read_text())["progress"]["rounds"] if journal.exists() else 0) == rounds
 
 
 def only(rounds, count):
