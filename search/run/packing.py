@@ -150,14 +150,19 @@ def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[s
 
     A trial is on one node. nodes: the resources of each, by Ray's names.
     """
-    gpu = float(any(n.get("GPU", 0) for n in nodes)) if resources.gpu == "auto" else float(resources.gpu)
-    # a little of a node's accelerator stands for its kind, as Ray has it
-    kind = {f"{ACCELERATOR}{resources.accelerator_type}": 0.001} if resources.accelerator_type else {}
-    share = {"cpu": resources.cpu, "gpu": gpu, **kind}
+    share = share_of(resources, *nodes)
     fits = sum(_room(share, node) for node in nodes)
     if not fits:
         raise UserError(_missing(share, nodes))
     return share, Capacity(fits, share["gpu"])
+
+
+def share_of(resources: Resources, *nodes: Mapping[str, float]) -> dict[str, float]:
+    """Return what Ray reserves for a trial, as far as that is known before there is room."""
+    gpu = float(any(n.get("GPU", 0) for n in nodes)) if resources.gpu == "auto" else float(resources.gpu)
+    # a little of a node's accelerator stands for its kind, as Ray has it
+    kind = {f"{ACCELERATOR}{resources.accelerator_type}": 0.001} if resources.accelerator_type else {}
+    return {"cpu": resources.cpu, "gpu": gpu, **kind}
 
 
 def _room(share: Mapping[str, float], node: Mapping[str, float]) -> int:

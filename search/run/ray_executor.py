@@ -16,12 +16,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
 import ray
 from ray import tune
+from ray.autoscaler.sdk import request_resources
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.search import Searcher
 
@@ -29,7 +30,7 @@ from search.errors import Failure, UserError
 from search.run import mps, worker
 from search.run.executor import DIED, Event, Finished, Lost, Reported
 from search.run.metrics import Metrics, Values
-from search.run.packing import Capacity, local_resources, placement_of
+from search.run.packing import RAY_NAMES, Capacity, local_resources, placement_of, share_of
 from search.run.ray_private import (
     OUT_OF_MEMORY,
     check_cluster,
@@ -82,7 +83,7 @@ class RayExecutor:
         """What Ray reserves for a trial: decided when there is room for the first time."""
         self.by_mps = False
         """True if workers with shares of a GPU train side by side there."""
-        self._capacity, self._refreshed = Capacity(0), float("-inf")
+        self._capacity, self._refreshed, self._working = Capacity(0), float("-inf"), 0
         self._handover = Handover()
         self._starting: deque[tuple[str, Mapping[str, Any]]] = deque()
         self._thread: threading.Thread | None = None
@@ -102,6 +103,7 @@ class RayExecutor:
                 self.by_mps = bool(variables) or mps.is_running()
             undo.callback(ray.shutdown)
             start_ray(folder, variables)
+            undo.callback(self._request, {}, 0)
             self._undo = undo.pop_all()
         return self
 
@@ -128,17 +130,28 @@ class RayExecutor:
                 raise
             self._capacity = Capacity(0, self._capacity.gpu)
             self.say(f"waiting for a node that has room ({no_room})")
+            self._request(self.share or share_of(self.study.resources), 1)
             return
         self.share = self.share or share
+        self._request(self.share, self._working + 1)
+
+    def _request(self, share: Mapping[str, float], workers: int) -> None:
+        """Ask a cluster's autoscaler for room for so many workers: one more than work is none too many."""
+        bundle = {RAY_NAMES.get(name, name): amount for name, amount in share.items() if amount}
+        if cluster_address():
+            with suppress(Exception):  # a hint: where it cannot be heard the run says what it waits for
+                request_resources(bundles=[bundle] * workers)
 
     def start(self, key: str, config: Mapping[str, Any]) -> None:
         self._starting.append((key, config))
+        self._working += 1
         if self._thread is None:
             self._thread = threading.Thread(target=self._run_tune, name="tune", daemon=True)
             self._thread.start()
 
     def poll(self, timeout_s: float) -> Sequence[Event]:
         event = self._handover.get(timeout_s)
+        self._working -= isinstance(event, Finished)
         if self._error is not None:
             raise self._error
         return [] if event is None else [event]

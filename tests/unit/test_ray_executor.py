@@ -13,7 +13,7 @@ from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError
 from ray.tune.experiment import Trial as TuneTrial
 
 from search.run import ray_executor, ray_private
-from search.run.executor import Lost
+from search.run.executor import Finished, Lost
 from search.run.packing import Capacity
 from search.run.ray_executor import Handover, RayExecutor, StallWatchdog
 from tests.homes import study_of
@@ -121,8 +121,9 @@ def test_a_worker_goes_on_once_the_driver_has_handled_its_report():
 
 @pytest.fixture
 def cluster(monkeypatch, clock):
-    """Nodes that come and go."""
-    found = SimpleNamespace(nodes=[], lines=[])
+    """Nodes that come and go, and how many workers' room an autoscaler was asked for."""
+    found = SimpleNamespace(nodes=[], lines=[], asked=[])
+    monkeypatch.setattr(ray_executor, "request_resources", lambda bundles: found.asked.append(bundles))
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")
     monkeypatch.setattr(ray_executor, "nodes", lambda: found.nodes)
     return found
@@ -144,6 +145,27 @@ def test_capacity_follows_the_nodes_of_a_cluster(cluster, clock, tmp_path):
     assert (
         capacity([2.0, 1.0]) == Capacity(3) and capacity([]) == Capacity(0) and capacity([1.0]) == Capacity(1)
     )
+
+
+def test_an_autoscaler_is_asked_for_one_worker_more_than_work(cluster, clock, tmp_path, monkeypatch):
+    """So a cluster grows until nothing waits, and shrinks at the end. Without a node a kind is asked for too."""
+    study = study_of(resources={"cpu": 2, "accelerator_type": "T4"})
+    executor = RayExecutor(study, tmp_path, cluster.lines.append)
+    monkeypatch.setattr(RayExecutor, "_run_tune", lambda self: None)
+    bundle = {"CPU": 2, "accelerator_type:T4": 0.001}
+    executor.capacity()
+    assert cluster.asked == [[bundle]]
+    cluster.nodes = [{"CPU": 4, "accelerator_type:T4": 1}]
+    for started in range(3):
+        clock.s += 10
+        assert executor.capacity() == Capacity(2)
+        assert cluster.asked[-1] == [bundle] * (1 + started)
+        executor.start(str(started), {})
+    executor._handover._events.put((Finished("0"), threading.Event()))
+    executor.poll(1)
+    clock.s += 10
+    executor.capacity()
+    assert cluster.asked[-1] == [bundle] * 3
 
 
 def test_a_machine_too_busy_to_start_ray_in_time_gets_a_second_try(monkeypatch):
