@@ -260,9 +260,11 @@ class RayCluster:
     """A head without CPUs and nodes that have some, on one machine, with token authentication."""
 
     def __init__(
-        self, folder: Path, workers: int, cpus: float, gpus: float, settings: Mapping[str, str] | None
-    ):
+        self, folder: Path, workers: int, cpus: float, gpus: float, settings: Mapping[str, str] | None,
+        grows_to: int,
+    ):  # fmt: skip
         self.workers, self.shares, self.settings = workers, (cpus, gpus), dict(settings or {})
+        self.grows_to = grows_to
         self.folder, self.port = folder, free_port()
         self.address, self.token = f"{LOOPBACK}:{self.port}", folder / "token"
         write_secret(self.token, secrets.token_hex(32))
@@ -285,11 +287,47 @@ class RayCluster:
         """Start the head, then the nodes, and wait until it knows them."""
         options = ["--head", "--port", str(self.port)]
         options += ["--num-cpus", "0", "--num-gpus", "0", "--include-dashboard", "false"]
+        if self.grows_to:
+            options += ["--autoscaling-config", str(self._autoscaler())]
         self.head = self._start("head", options)
         self.wait_for(self.head)
         for _ in range(self.workers):
             self.add(*self.shares)
         self.wait_for(self.head, *self.nodes)
+
+    def _autoscaler(self) -> Path:
+        """Write what Ray's fake autoscaler needs, which starts nodes as processes when they are asked for."""
+        self.settings |= {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
+        types = {"head": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}}
+        types["worker"] = {
+            "resources": {"CPU": self.shares[0]},
+            "node_config": {},
+            "max_workers": self.grows_to,
+        }
+        commands = (
+            "initialization",
+            "setup",
+            "head_setup",
+            "worker_setup",
+            "head_start_ray",
+            "worker_start_ray",
+        )
+        config = {
+            "cluster_name": "fake",
+            "provider": {"type": "fake_multinode", "gcs_address": self.address},
+            "max_workers": self.grows_to,
+            "available_node_types": types,
+            "head_node_type": "head",
+            "idle_timeout_minutes": 60,
+            "upscaling_speed": 1.0,
+            "auth": {},
+            "docker": {},
+            "file_mounts": {},
+            "cluster_synced_files": [],
+            **{f"{name}_commands": [] for name in commands},
+        }
+        (path := self.folder / "autoscaler.json").write_text(json.dumps(config))
+        return path
 
     def add(
         self, cpus: float = 1, gpus: float = 0, kind: str = "", hidden: Path | None = None,
@@ -361,9 +399,11 @@ class RayCluster:
 
 
 def ray_cluster(
-    workers: int = 2, cpus: float = 1, gpus: float = 0, settings: Mapping[str, str] | None = None
-) -> AbstractContextManager[RayCluster]:
+    workers: int = 2, cpus: float = 1, gpus: float = 0, settings: Mapping[str, str] | None = None,
+    grows_to: int = 0,
+) -> AbstractContextManager[RayCluster]:  # fmt: skip
     """A running cluster whose workers have so many CPUs and declared GPUs each. settings: of Ray, as its
-    environment names them.
+    environment names them. grows_to: nodes that an autoscaler starts at most.
     """
-    return _running(functools.partial(RayCluster, workers=workers, cpus=cpus, gpus=gpus, settings=settings))
+    made = functools.partial(RayCluster, workers=workers, cpus=cpus, gpus=gpus, settings=settings)
+    return _running(functools.partial(made, grows_to=grows_to))

@@ -3,6 +3,7 @@
 """
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,24 @@ def test_nodes_come_are_drained_and_go(tmp_path):
         check_whole(home, LONG, tmp_path, expected(LONG))
         reasons = {r["reason"] for r in rows_of(home, "elastic")}
     assert reasons == {None}
+
+
+def test_an_autoscaler_starts_the_nodes_that_a_run_needs(tmp_path):
+    """Of three that it may start a study of two trials needs two. None is there when the run begins."""
+    need_services()
+    study = LONG | {"name": "grows", "resources": QUICK["resources"] | {"seeds_per_trial": 2}}
+    home, most = tmp_path / "home", set()
+    with ray_cluster(workers=0, cpus=1, grows_to=3) as cluster:
+        around = cluster.environment() | {"ADDER_SEARCH_HOME": str(home)}
+        with running("run", write_study(tmp_path, study), cwd=tmp_path, environment=around) as command:
+            while command.process.poll() is None:
+                most |= {node["id"] for node in cluster.known() if node["has"].get("CPU")}
+                time.sleep(1)
+            ended = command.wait()
+    assert ended.code == 0 and "waiting for a node that has room" in ended.out, ended
+    assert len(most) == 2
+    with environment({}):
+        check_whole(home, study, tmp_path, expected(study))
 
 
 # ---- no folder in common
