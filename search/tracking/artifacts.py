@@ -7,7 +7,9 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,8 +87,8 @@ class RecordedSeed:
         return {"trained": "from a parent", "start": origin, "lineage": [*before, {**parent, **seed}]}
 
 
-class ArtifactCache:
-    """The parts of a study, each read once; a context manager.
+class ArtifactCache(AbstractContextManager["ArtifactCache"]):
+    """The parts of a study, each read once.
 
     A driver puts the parts that it has just recorded into it, so none is fetched back. `capacity`: parts in
     memory.
@@ -97,10 +99,11 @@ class ArtifactCache:
         self.parts: OrderedDict[tuple[str, str], ConfigurationResults] = OrderedDict()
         self.runs: dict[str, tuple[str, str]] = {}
         self.lock = threading.Lock()  # a driver puts while its outbox reads
-        self.scratch = tempfile.TemporaryDirectory(prefix="adder-search-")
 
-    def __enter__(self) -> ArtifactCache:
-        return self
+    @cached_property
+    def scratch(self) -> tempfile.TemporaryDirectory[str]:
+        """Created with the first download: a process that is killed leaves it."""
+        return tempfile.TemporaryDirectory(prefix="adder-search-")
 
     def __exit__(self, *_: object) -> None:
         self.close()

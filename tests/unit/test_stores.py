@@ -4,6 +4,7 @@ import base64
 import json
 import socket
 import sqlite3
+import tempfile
 import threading
 import time
 from contextlib import closing
@@ -20,6 +21,7 @@ from search.errors import Failure, UserError
 from search.store.home import Home, below
 from search.study.trial import Configuration
 from search.tracking.address import tracking_uri
+from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import artifact, check_place, connect
 from tests.commands import call, fails_with_one
@@ -213,3 +215,12 @@ def test_a_home_from_elsewhere_has_nothing_written_beside_it(tmp_path):
         with pytest.raises(Failure, match="no place of"):
             write()
     assert not (tmp_path / "outside").exists()
+
+
+def test_a_process_that_fetched_nothing_leaves_no_folder_when_it_is_killed(home, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cache = ArtifactCache(None, records_of(home))
+    assert not list(tmp_path.glob("adder-search-*"))
+    assert cache.scratch.name in map(str, tmp_path.glob("adder-search-*"))
+    cache.close()
+    assert not list(tmp_path.glob("adder-search-*"))
