@@ -34,7 +34,7 @@ from tests.scenarios.test_full_disk import fill, small_disk
 from tests.services import MlflowServer, Postgres, RayCluster, mlflow_server, postgres, ray_cluster
 from trainer.files import durable
 
-EVERY_S, AWAY_S = 20.0, 8.0
+AWAY_S = 8.0
 NODES = 3
 TRIALS_MB = 8
 STUDY = QUICK | {
@@ -50,6 +50,8 @@ class Round:
 
     number: int
     seed: int
+    every_s: float
+    """Seconds from one fault to the next."""
     faults: list[dict[str, Any]] = field(default_factory=list)
     starts: int = 0
     """How often its driver was started."""
@@ -189,7 +191,7 @@ def disturb(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) 
     study = STUDY | {"name": f"soak-{entry.number}", "seeds": {"first": 1_000 * entry.number, "count": seeds}}
     words = ("run", write_study(folder, study), "--home", str(stack.home))
     is_done, begun = False, time.monotonic()
-    due = begun + EVERY_S
+    due = begun + entry.every_s
     while not is_done:
         with running(*words, cwd=folder, environment=stack.environment()) as driver:
             entry.starts += 1
@@ -197,7 +199,7 @@ def disturb(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) 
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     driver.process.wait(max(0.0, due - time.monotonic()))
                     break
-                due = max(due, time.monotonic()) + EVERY_S
+                due = max(due, time.monotonic()) + entry.every_s
                 fault = draw.choice(FAULTS)
                 at = round(time.monotonic() - begun, 1)
                 with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
@@ -236,6 +238,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seeds", type=int, default=12, help="of a round")
+    parser.add_argument("--every", type=float, default=20, help="seconds; a busy machine needs more")
     parser.add_argument("--seed", type=int, default=20261124, help="of the faults")
     options = parser.parse_args()
     options.folder.mkdir(exist_ok=True)
@@ -244,7 +247,7 @@ def main() -> None:
     print(f"seed {options.seed}; {len(rounds)} rounds are done", flush=True)
     with tempfile.TemporaryDirectory(prefix="soak-home-") as scratch, stack(Path(scratch)) as services:
         while (spent := sum(r["seconds"] for r in rounds)) < 60 * options.minutes:
-            entry = Round(len(rounds), options.seed + len(rounds))
+            entry = Round(len(rounds), options.seed + len(rounds), options.every)
             until = time.monotonic() + 60 * options.minutes - spent
             run_round(services, Path(scratch), entry, options.seeds, until)
             rounds.append(asdict(entry))
