@@ -1,6 +1,7 @@
 """Make the pictures of the pages: `python -m lab.scripts.screenshots HOME STUDY FOLDER`; chromium must be installed.
 
-STUDY-report.png, -dark.png and -narrow.png are of its report, STUDY-ui.png of its table in MLflow's UI.
+STUDY-report.png, -dark.png and -narrow.png are of its report, STUDY-ui.png of its table in MLflow's UI. docs/tutorial.md's
+study `again` makes README's docs/tutorial-report.png and docs/tutorial-ui.png.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def reports(home: str, study: str, folder: Path) -> None:
         page = Path(scratch, "page.html")
         subprocess.run([*COMMAND, "report", study, "-o", str(page), "--home", home], check=True)
         for name, width, flags in (("report", 1300, ()), ("dark", 1300, (DARK,)), ("narrow", 500, ())):
-            picture(page.as_uri(), folder / f"{study}-{name}.png", width, 1500, *flags)
+            picture(page.as_uri(), folder / f"{study}-{name}.png", width, 1450, *flags)
 
 
 def interface(home: str, study: str, folder: Path) -> None:
@@ -55,7 +56,7 @@ def interface(home: str, study: str, folder: Path) -> None:
             next(line for line in lines if line.strip() == study)
             address = re.sub(r"^\s*\w+\s+", "", next(lines)).strip()
             _wait(f"http://127.0.0.1:{PORT}/health")
-            picture(address, folder / f"{study}-ui.png", 1500, 900, f"--virtual-time-budget={DRAWN_MS}")
+            picture(address, folder / f"{study}-ui.png", 1500, 470, f"--virtual-time-budget={DRAWN_MS}")
         finally:
             server.terminate()
 
