@@ -298,7 +298,7 @@ class RayCluster:
     def _autoscaler(self) -> Path:
         """Write what Ray's fake autoscaler needs, which starts nodes as processes when they are asked for."""
         self.settings |= {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
-        types = {"head": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}}
+        types = {"ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}}
         types["worker"] = {
             "resources": {"CPU": self.shares[0]},
             "node_config": {},
@@ -317,7 +317,7 @@ class RayCluster:
             "provider": {"type": "fake_multinode", "gcs_address": self.address},
             "max_workers": self.grows_to,
             "available_node_types": types,
-            "head_node_type": "head",
+            "head_node_type": "ray.head.default",
             "idle_timeout_minutes": 60,
             "upscaling_speed": 1.0,
             "auth": {},
