@@ -314,7 +314,12 @@ class RayCluster:
         )
         config = {
             "cluster_name": "fake",
-            "provider": {"type": "fake_multinode", "gcs_address": self.address},
+            "provider": {
+                "type": "fake_multinode",
+                "gcs_address": self.address,
+                "disable_node_updaters": True,
+                "disable_launch_config_check": True,
+            },
             "max_workers": self.grows_to,
             "available_node_types": types,
             "head_node_type": "ray.head.default",
