@@ -88,8 +88,9 @@ def threshold_of(checkpoint: Checkpoint) -> str:
 def is_helped(checkpoint: Checkpoint) -> bool:
     """True if a recipe of its run starts a tensor at given values, or resets units by what they do in columns."""
     provenance = checkpoint.provenance
-    stages = provenance.get("moved_from", {}).get("provenance", provenance).get("stages", ())
-    recipes = [*(stage["recipe"] for stage in stages), checkpoint.recipe]
+    while "moved_from" in provenance:
+        provenance = provenance["moved_from"]["provenance"]
+    recipes = [*(stage["recipe"] for stage in provenance.get("stages", ())), checkpoint.recipe]
     return any(r.get("recycle_every") or any(row[1] == "at" for row in r.get("init", ())) for r in recipes)
 
 

@@ -22,20 +22,28 @@ from trainer.files.installed import code_version
 from trainer.finishing.margin import margin
 
 
-def main(parent: str, name: str) -> None:
+def accepted(rows: pd.DataFrame) -> pd.Series:
+    return rows[rows["verdict"] == PROVED].sort_values(["numbers", "margin"]).iloc[0]
+
+
+def main(parent: str, name: str, *steps: str) -> None:
     torch.set_num_threads(1)
     rows = pd.read_csv(TABLE)
-    rows = rows[rows["parent"] == parent]
-    chosen = rows[rows["verdict"] == PROVED].sort_values(["numbers", "margin"]).iloc[0]
-    spec, _ = spec_of(parent_of(parent)[0], tuple(json.loads(chosen["labels"])))
-    start_P = torch.tensor(json.loads(chosen["theta"]), dtype=torch.float64)
+    rows = rows[rows["parent"].isin([parent, *steps]) & ~rows["kind"].str.startswith("descent")]
+    chosen = [accepted(rows[rows["parent"] == step]) for step in (parent, *steps)]
+    base = parent_of(parent)[0]
+    for row in chosen:
+        spec, _ = spec_of(base, tuple(json.loads(row["labels"])))
+        base = spec.base
+    start_P = torch.tensor(json.loads(row["theta"]), dtype=torch.float64)
     theta_P = margin(Task(spec, None, 1, 0, Cost()), start_P).float()
     proof = prove(spec, theta_P)
     print(proof.verdict, proof.level, proof.margin, proof.pair, theta_P.tolist(), flush=True)
     assert proof.verdict == PROVED
     origin = Checkpoint.load(CERTIFICATES / parent)
     provenance = {
-        "trained": "from a parent", "moved_from": origin.as_origin(), "constraints_added": [chosen["ties_added"]],
+        "trained": "from a parent", "moved_from": origin.as_origin(),
+        "constraints_added": [row["ties_added"] for row in chosen],
         "sets_tried": len(rows), "finished_by": "margin", "script": "lab/2026-11-26-five-and-eleven",
     }  # fmt: skip
     metrics = {"own_problems_wrong": 0}

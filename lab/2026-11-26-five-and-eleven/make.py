@@ -4,11 +4,12 @@ import pandas as pd
 
 from lab.tables import markdown, read
 
-CLOSEST = 6
+CLOSEST = 3
 
 
 def rows() -> pd.DataFrame:
-    return read("candidates.csv").sort_values(["left", "cpu_s"])
+    found = read("candidates.csv").sort_values(["left", "cpu_s"])
+    return found.assign(parent=found["parent"].str.replace(r"planted.*", "planted in 6p", regex=True))
 
 
 def kinds() -> str:
@@ -25,10 +26,22 @@ def kinds() -> str:
     )
 
 
+def wrong() -> str:
+    """Return a line a parent: the set with the largest smallest margin that was not accepted, and its wrong pairs."""
+    lines = []
+    for row in read("wrong.csv").itertuples():
+        share = [float(f"{float(count) / 1e20:.2g}") for count in (row.wrong, row.possible)]
+        lines.append((row.parent, row.ties_added, f"{row.margin:.2g}", f"{share[0]:g} to {share[1]:g}"))
+    return markdown(("parent", "ties added", "smallest margin, of the spread", "wrong, of all pairs"), lines)
+
+
 def closest() -> str:
     """Return the sets of each parent that came closest, with the pair that binds."""
     lines = []
-    for parent, group in rows().groupby("parent", sort=True):
+    planned = rows()[
+        lambda r: r["kind"].isin(["single", "regrouped", "split"]) & (r["parent"] != "planted in 6p")
+    ]
+    for parent, group in planned.groupby("parent", sort=True):
         for row in group.head(CLOSEST).itertuples():
             found = f"{row.verdict} ({row.level})" if isinstance(row.verdict, str) else "no"
             lines.append(

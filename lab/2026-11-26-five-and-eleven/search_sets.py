@@ -2,8 +2,8 @@
 
     PYTHONPATH=. python lab/2026-11-26-five-and-eleven/search_sets.py PARENT KIND SECONDS [COUNT]
 
-PARENT: a certificate's name, NAME+wide (norms and the FFN's second layer apart), or planted. KIND: single or others.
-SECONDS: of one core, that this call takes at most.
+PARENT: a certificate's name, NAME+wide (norms and the FFN's second layer apart), `11 of NAME`, or planted.
+KIND: single or others. SECONDS: of one core, that this call takes at most.
 """
 
 from __future__ import annotations
@@ -37,7 +37,16 @@ COUNT, PLANTED, PLANTED_S = 150, 8, 40
 
 
 def parent_of(name: str) -> tuple[SplitSubspace, Array, Labels]:
-    """Return a certificate's base, θ [P of the base] and labels; `+wide` over a base with more tensors."""
+    """Return a certificate's base, θ [P of the base] and labels; `+wide` over a base with more tensors; `11 of NAME`:
+    of the single constraint that was accepted from it.
+    """
+    if " of " in name:
+        certificate = name.partition(" of ")[2]
+        rows = pd.read_csv(TABLE).query("parent == @certificate and kind == 'single' and verdict == 'PROVED'")
+        spec, _ = spec_of(parent_of(certificate)[0], tuple(json.loads(rows.iloc[0]["labels"])))
+        theta_SR = torch.tensor([json.loads(rows.iloc[0]["theta"])], dtype=torch.float64)
+        assert isinstance(spec.base, SplitSubspace)
+        return spec.base, spec.untie(theta_SR)[0].numpy(), spec.ties
     name, _, wide = name.partition("+")
     checkpoint = Checkpoint.load(CERTIFICATES / name)
     spec = checkpoint.spec

@@ -106,7 +106,7 @@ def origin(checkpoint: Checkpoint) -> str:
             f"compress: {provenance['sets_tried']:,} sets, {provenance['seed_steps'] / 1e6:.1f} million steps"
         )
     if "sets_tried" in provenance:
-        return f"one tie more, by worst margins: {provenance['sets_tried']} sets"
+        return f"ties more, by worst margins: {provenance['sets_tried']} sets"
     if "moved_from" in provenance:
         return "rewritten with a constraint that a person saw"
     if "finished_from" in provenance:
