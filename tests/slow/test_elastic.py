@@ -55,11 +55,11 @@ def test_nodes_come_are_drained_and_go(tmp_path):
 
 
 def test_an_autoscaler_starts_the_nodes_that_a_run_needs(tmp_path):
-    """Of three that it may start a study of two trials needs two. None is there when the run begins."""
+    """None is there when the run begins. Of four that it may start two trials get two, and one more that waits."""
     need_services()
     study = LONG | {"name": "grows", "resources": QUICK["resources"] | {"seeds_per_trial": 2}}
     home, most = tmp_path / "home", set()
-    with ray_cluster(workers=0, cpus=1, grows_to=3) as cluster:
+    with ray_cluster(workers=0, cpus=1, grows_to=4) as cluster:
         around = cluster.environment() | {"ADDER_SEARCH_HOME": str(home)}
         with running("run", write_study(tmp_path, study), cwd=tmp_path, environment=around) as command:
             while command.process.poll() is None:
@@ -67,7 +67,7 @@ def test_an_autoscaler_starts_the_nodes_that_a_run_needs(tmp_path):
                 time.sleep(1)
             ended = command.wait()
     assert ended.code == 0 and "waiting for a node that has room" in ended.out, ended
-    assert len(most) == 2
+    assert 2 <= len(most) <= 3
     with environment({}):
         check_whole(home, study, tmp_path, expected(study))
 

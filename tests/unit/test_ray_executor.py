@@ -148,7 +148,7 @@ def test_capacity_follows_the_nodes_of_a_cluster(cluster, clock, tmp_path):
 
 
 def test_an_autoscaler_is_asked_for_one_worker_more_than_work(cluster, clock, tmp_path, monkeypatch):
-    """So a cluster grows until nothing waits, and shrinks at the end. Without a node a kind is asked for too."""
+    """So a cluster grows until nothing waits, and shrinks as trials end. Without a node a kind is asked for too."""
     study = study_of(resources={"cpu": 2, "accelerator_type": "T4"})
     executor = RayExecutor(study, tmp_path, cluster.lines.append)
     monkeypatch.setattr(RayExecutor, "_run_tune", lambda self: None)
