@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from tests.commands import running
+from tests.commands import adder_search, running
 from tests.processes import short_folder
-from tests.reference import QUICK, wait_for_progress, write_study
+from tests.reference import QUICK, check_whole, expected, wait_for_progress, write_study
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.full]
 LONG = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100_000}}
@@ -52,3 +52,18 @@ def test_a_terminal_that_is_closed(command, tmp_path):
     """It sends a SIGHUP to a run with all its processes."""
     wait_for_progress(command, tmp_path / "home")
     os.killpg(command.process.pid, signal.SIGHUP)
+
+
+def test_a_sigterm_to_all_of_its_processes(temporary, tmp_path):
+    """Ray's own may end first, which aborts the driver. What was saved stays, and the next run goes on."""
+    words = ("run", write_study(tmp_path, QUICK), "--home", "home")
+    environment = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
+    with running(*words, cwd=tmp_path, environment=environment) as command:
+        wait_for_progress(command, tmp_path / "home")
+        os.killpg(command.process.pid, signal.SIGTERM)
+        command.wait(120)
+        assert command.gone()
+    said = adder_search(*words, cwd=tmp_path, environment=environment)
+    assert said.code == 0 and "Traceback" not in said.err, said
+    check_whole(tmp_path / "home", QUICK, tmp_path, expected(QUICK))
+    assert list(temporary.iterdir()) == []
