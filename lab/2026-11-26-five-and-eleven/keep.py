@@ -1,6 +1,9 @@
 """Keep the accepted set of candidates.csv with the fewest numbers as a certificate, its smallest margin raised.
 
-PYTHONPATH=. python lab/2026-11-26-five-and-eleven/keep.py PARENT NAME
+    PYTHONPATH=. python lab/2026-11-26-five-and-eleven/keep.py 12p-inside 11p-inside
+    PYTHONPATH=. python lab/2026-11-26-five-and-eleven/keep.py 12p-one-run 10p-inside "11 of 12p-one-run"
+
+Parent, name, and the steps after the first. Where there are steps, the margin's programmes have 5 rounds.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.curvature.minimise import Task
 from trainer.curvature.pool import Cost
 from trainer.files.installed import code_version
-from trainer.finishing.margin import margin
+from trainer.finishing import margin as programmes
 
 
 def accepted(rows: pd.DataFrame) -> pd.Series:
@@ -36,7 +39,8 @@ def main(parent: str, name: str, *steps: str) -> None:
         spec, _ = spec_of(base, tuple(json.loads(row["labels"])))
         base = spec.base
     start_P = torch.tensor(json.loads(row["theta"]), dtype=torch.float64)
-    theta_P = margin(Task(spec, None, 1, 0, Cost()), start_P).float()
+    programmes.ROUNDS = 5 if steps else programmes.ROUNDS
+    theta_P = programmes.margin(Task(spec, None, 1, 0, Cost()), start_P).float()
     proof = prove(spec, theta_P)
     print(proof.verdict, proof.level, proof.margin, proof.pair, theta_P.tolist(), flush=True)
     assert proof.verdict == PROVED
