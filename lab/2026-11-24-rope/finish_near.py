@@ -1,4 +1,4 @@
-"""Finish rope-six's near misses by worst margins: a line each in finished.csv. Lines that are there stay.
+"""Finish rope-six's near misses by worst margins: a line each in rope-finished.csv. Lines that are there stay.
 
     PYTHONPATH=. python lab/2026-11-24-rope/finish_near.py KEPT_FOLDER [SIZE ...]
 
@@ -21,7 +21,7 @@ from search.compress.acceptance import AcceptanceSet
 from trainer.finishing.finish import finish
 
 HERE = Path(__file__).parent
-TABLE = HERE / "finished.csv"
+TABLE = HERE / "rope-finished.csv"
 LOW, TURNS, LIMIT_S = 0.98, 2, 120
 
 
