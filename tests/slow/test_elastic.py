@@ -55,7 +55,7 @@ def test_nodes_come_are_drained_and_go(tmp_path):
 
 
 def test_an_autoscaler_starts_the_nodes_that_a_run_needs(tmp_path):
-    """None is there when the run begins. Of four that it may start two trials get two, and one more that waits."""
+    """None is there when the run begins. Two trials get two or more of the four that it may start."""
     need_services()
     study = LONG | {"name": "grows", "resources": QUICK["resources"] | {"seeds_per_trial": 2}}
     home, most = tmp_path / "home", set()
@@ -67,7 +67,7 @@ def test_an_autoscaler_starts_the_nodes_that_a_run_needs(tmp_path):
                 time.sleep(1)
             ended = command.wait()
     assert ended.code == 0 and "waiting for a node that has room" in ended.out, ended
-    assert 2 <= len(most) <= 3
+    assert len(most) >= 2
     with environment({}):
         check_whole(home, study, tmp_path, expected(study))
 
