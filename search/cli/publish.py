@@ -175,7 +175,7 @@ def _card(
         exact=result.correct / result.total,
         architecture=metadata["architecture"],
         facts="\n".join(f"| {key} | {value} |" for key, value in facts.items()),
-        lineage="\n".join(map(_told, lineage_of(checkpoint))),
+        lineage="\n".join(map(_step_text, lineage_of(checkpoint))),
         program=PROGRAM,
         tensors="\n".join(
             f"| {tensor} | {size} |" for tensor, size in {**sizes, "together": spec.params}.items()
@@ -188,8 +188,8 @@ def _flat(values: Any) -> list[float]:
     return [n for each in values for n in _flat(each)] if isinstance(values, list) else [values]
 
 
-def _told(step: Step) -> str:
-    """Return a line on a step of a checkpoint's lineage."""
+def _step_text(step: Step) -> str:
+    """Return a line for a step of a checkpoint's lineage."""
     from search.analysis.lineage import describe
 
     trained, digest = step.get("trained"), step.get("theta_sha256")

@@ -133,10 +133,10 @@ class RayExecutor:
             self._request(self.share or share_of(self.study.resources), 1)
             return
         self.share = self.share or share
-        self._request(self.share, self._working + 1)
+        self._request(self.share, self._working + 1)  # with room for one more the next trial need not wait
 
     def _request(self, share: Mapping[str, float], workers: int) -> None:
-        """Ask a cluster's autoscaler for room for so many workers: one more than work is none too many."""
+        """Ask a cluster's autoscaler for room for so many workers."""
         bundle = {RAY_NAMES.get(name, name): amount for name, amount in share.items() if amount}
         if cluster_address():
             with suppress(Exception):  # a hint: where it cannot be heard the run says what it waits for

@@ -328,9 +328,8 @@ class Tracker:
         `mark`: the metric whose values say which steps are there. All have the time at which the run began: what
         a driver that was paused in this call writes again is the same to MLflow, which drops it.
         """
-        start, written = self.steps.pop(
-            run, (0, None)
-        )  # put back when all is written: else the server is asked
+        # put back when all is written: else the server is asked
+        start, written = self.steps.pop(run, (0, None))
         if written is None:
             start = self.client.get_run(run).info.start_time
             written = {m.step for m in self.client.get_metric_history(run, mark)}
