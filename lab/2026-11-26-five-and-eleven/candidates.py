@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,7 @@ class Model:
     def costs(self, sets: list[Labels], values: dict[int, float]) -> tuple[Array, list[dict[int, float]]]:
         """Return each set's cost [C] and the numbers at which it is reached. values: of labels in the parent."""
         parts = [self._part(np.array(sets[i : i + 2_000]), values) for i in range(0, len(sets), 2_000)]
-        return np.concatenate([cost for cost, _ in parts]), [v for _, found in parts for v in found]
+        return np.concatenate([cost for cost, _ in parts]), [v for _, optima in parts for v in optima]
 
     def _part(
         self, sets_CP: NDArray[np.int64], values: dict[int, float]
@@ -61,8 +60,8 @@ class Model:
         logs_CK = np.clip(-np.linalg.solve(normal_CKK, right_CK[..., None])[..., 0], -3, 3)
         moved_CP = offset_CP + (moves_CPK @ logs_CK[..., None])[..., 0]
         cost_C = np.einsum("cp,pq,cq->c", moved_CP, self.gram_PP, moved_CP, optimize=True)
-        found = [dict(zip(labels, value_K * np.exp(logs_CK[c]), strict=True)) for c in range(size)]
-        return cost_C, found
+        optima = [dict(zip(labels, value_K * np.exp(logs_CK[c]), strict=True)) for c in range(size)]
+        return cost_C, optima
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ class Sets:
         return chosen + sorted(split, key=lambda c: c.cost)[:count]
 
     def _is_smaller(self, labels: Labels) -> bool:
-        """Whether a set has one number fewer, each in one tensor where ties are inside tensors."""
+        """Return True if a set has one number fewer, each in one tensor where ties are inside tensors."""
         return len({abs(k) for k in labels} - {0}) == len(self.values) - 1
 
     def _ranked(
@@ -177,16 +176,6 @@ class Sets:
     ) -> list[Candidate]:
         if not sets:
             return []
-        costs, found = self.model.costs(sets, values or self.values)
-        listed = [Candidate(kind, *c) for c in zip(sets, costs.tolist(), found, strict=True)]
+        costs, optima = self.model.costs(sets, values or self.values)
+        listed = [Candidate(kind, *c) for c in zip(sets, costs.tolist(), optima, strict=True)]
         return sorted(listed, key=lambda c: c.cost)
-
-
-def pairs_of(labels: Labels) -> set[tuple[int, int, int]]:
-    """Return which entries are equal (1) or opposite (-1), and which are 0."""
-    zeros = {(p, p, 0) for p, k in enumerate(labels) if not k}
-    return zeros | {
-        (p, q, 1 if labels[p] == labels[q] else -1)
-        for p, q in combinations(range(len(labels)), 2)
-        if labels[p] and abs(labels[p]) == abs(labels[q])
-    }

@@ -306,8 +306,8 @@ def judge(
     _, values, left = continued(way, pool, start + limit_s * 2 / 3)
     starts = [("continued", values), ("predicted", candidate.values)]
     best: tuple[float, str, Lifted] | None = None
-    for n, (name, found) in enumerate(starts):
-        x_R = np.array([found.get(k, 0.0) * signs[k] for k in labels])
+    for n, (name, values) in enumerate(starts):
+        x_R = np.array([values.get(k, 0.0) * signs[k] for k in labels])
         lifted = lift(spec, x_R, pool, start + limit_s * (0.75 + 0.25 * n))
         if best is None or (lifted.over == "all pairs", lifted.margin) > (
             best[2].over == "all pairs",

@@ -8,8 +8,8 @@ CLOSEST = 3
 
 
 def rows() -> pd.DataFrame:
-    found = read("candidates.csv").sort_values(["left", "cpu_s"])
-    return found.assign(parent=found["parent"].str.replace(r"planted.*", "planted in 6p", regex=True))
+    table = read("candidates.csv").sort_values(["left", "cpu_s"])
+    return table.assign(parent=table["parent"].str.replace(r"planted.*", "planted in 6p", regex=True))
 
 
 def kinds() -> str:
@@ -43,9 +43,9 @@ def closest() -> str:
     ]
     for parent, group in planned.groupby("parent", sort=True):
         for row in group.head(CLOSEST).itertuples():
-            found = f"{row.verdict} ({row.level})" if isinstance(row.verdict, str) else "no"
+            verdict = f"{row.verdict} ({row.level})" if isinstance(row.verdict, str) else "no"
             lines.append(
-                (parent, row.ties_added, f"{row.left:.3f}", found, f"Z{row.digit} of {row.a} + {row.b}")
+                (parent, row.ties_added, f"{row.left:.3f}", verdict, f"Z{row.digit} of {row.a} + {row.b}")
             )
     return markdown(
         ("parent", "tie added", "residual left", "right on all pairs", "binding pair at the end"), lines
