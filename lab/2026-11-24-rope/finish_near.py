@@ -8,17 +8,15 @@ KEPT_FOLDER: of `lab/scripts/seeds_in_banks.py --kept`. A near miss has spent it
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 
-from model import preset, verify
-from model.proof.prover import prove
-from search.compress.acceptance import AcceptanceSet
-from trainer.finishing.finish import finish
+from lab.finished import finished_row
+from model import preset
+from trainer.finishing.finish import MARGIN
 
 HERE = Path(__file__).parent
 TABLE = HERE / "rope-finished.csv"
@@ -35,16 +33,9 @@ def main(kept: Path, sizes: list[str]) -> None:
             exact = float(np.nanmax(chunk["curve"][n][:, 0]))
             if (sizes and size not in sizes) or (size, seed) in there or not LOW <= exact < 1:
                 continue
-            spec, start = preset(size), time.process_time()
-            exam, theta_P = AcceptanceSet(spec), torch.from_numpy(chunk["best_theta"][n])
-            done = finish(spec, theta_P, exam.errors, ["margin"], turns=TURNS)
-            seconds, proof = time.process_time() - start, prove(spec, done.theta_P, limit_s=LIMIT_S)
-            lines.append({
-                "arm": size, "init_seed": seed, "exact": round(exact, 4), "wrong_before": done.before,
-                "wrong": done.wrong, "right": verify(spec, done.theta_P).correct, "verdict": proof.verdict,
-                "level": proof.level, "margin": f"{proof.margin:.4g}", "turns": len(done.turns),
-                "cpu_s": round(seconds, 1),
-            })  # fmt: skip
+            theta_P = torch.from_numpy(chunk["best_theta"][n])
+            about = {"arm": size, "init_seed": seed, "exact": round(exact, 4)}
+            lines.append(about | finished_row(preset(size), theta_P, MARGIN, TURNS, LIMIT_S))
             pd.DataFrame(lines).to_csv(TABLE, index=False)
             print(lines[-1], flush=True)
 

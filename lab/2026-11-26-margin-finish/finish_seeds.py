@@ -9,17 +9,14 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
 import torch
 
-from model import preset, verify
-from model.proof.prover import prove
-from search.compress.acceptance import AcceptanceSet
+from lab.finished import finished_row
+from model import preset
 from search.store.results import RESULTS, ConfigurationResults
-from trainer.finishing.finish import finish
 
 HERE = Path(__file__).parent
 PARENTS, TABLE = HERE / "parents.parquet", HERE / "finished.csv"
@@ -44,15 +41,10 @@ def choose(home: Path) -> None:
 
 def row(parent: pd.Series, method: str) -> dict[str, object]:
     spec, theta_P = preset(f"{parent.params}p"), torch.tensor(parent.theta.tolist())
-    exam, start = AcceptanceSet(spec), time.process_time()
-    done = finish(spec, theta_P, exam.errors, [method], turns=TURNS[method])
-    seconds, proof = time.process_time() - start, prove(spec, done.theta_P, limit_s=LIMIT_S)
-    return {
-        "init_seed": parent.init_seed, "params": parent.params, "exact": round(parent.exact, 4),
-        "method": method, "wrong_before": done.before, "wrong": done.wrong,
-        "right": verify(spec, done.theta_P).correct, "verdict": proof.verdict, "level": proof.level,
-        "margin": f"{proof.margin:.4g}", "turns": len(done.turns), "cpu_s": round(seconds, 1),
+    about = {
+        "init_seed": parent.init_seed, "params": parent.params, "exact": round(parent.exact, 4), "method": method,
     }  # fmt: skip
+    return about | finished_row(spec, theta_P, method, TURNS[method], LIMIT_S)
 
 
 def main(methods: list[str]) -> None:
