@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parent
 
 
 def main(plan: str, arm: str, kept: str, *seeds: str) -> None:
-    study = load_plan(Path(plan))
+    study = load_plan(plan)
     configuration = dict(arms(study))[arm]
     chunk = np.load(kept)
     for n, seed in enumerate(chunk["init_seed"].tolist()):
