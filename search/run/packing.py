@@ -167,7 +167,7 @@ def share_of(resources: Resources, *nodes: Mapping[str, float]) -> dict[str, flo
 
 def _room(share: Mapping[str, float], node: Mapping[str, float]) -> int:
     """Return the number of trials that a node has room for."""
-    return int(min(node.get(RAY_NAMES.get(k, k), 0) // v for k, v in share.items() if v))
+    return int(min(node.get(RAY_NAMES.get(k, k), 0) / v for k, v in share.items() if v) + 1e-6)  # ten tenths
 
 
 def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:

@@ -243,7 +243,7 @@ def _after_stages(request: Request, device: str, watch: Callable[[int], None]) -
     """Train the stages before the last. Return the request with the last one's start, and the steps of these."""
     trial, steps, start = request.trial, 0, None
     ((configuration, seed),) = trial.work
-    torch.set_num_threads(trial.resources.cpu)
+    torch.set_num_threads(trial.resources.threads)
     specs = [*(stage.base for stage in request.stages), configuration.trained]
     for stage, spec_after in zip(request.stages, specs[1:], strict=True):
         compiled, pair = trial.resources.compiled, stage.pair(seed, start)

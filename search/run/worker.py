@@ -166,7 +166,7 @@ class Remarks(logging.Handler):
 
 def bank_of(trial: Trial, device: str, futility: FutilityRule | None) -> Bank:
     """Return a bank of a trial's pairs before their first step. It computes in as many threads as the trial has."""
-    torch.set_num_threads(trial.resources.cpu)
+    torch.set_num_threads(trial.resources.threads)
     return Bank(
         trial.spec,
         trial.pairs,
@@ -371,7 +371,7 @@ def environment_of(trial: Trial, bank: Bank) -> dict[str, Any]:
         "python": platform.python_version(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "device": platform.machine(),
-        "threads": trial.resources.cpu,
+        "threads": trial.resources.threads,
         "slots": trial.slots,
         "engine": bank.programs.name,
         "denormals": denormals(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from search.study.space import Strict
 
@@ -24,7 +24,12 @@ class Faults(Strict):
 class Resources(Strict):
     """The machine's share of one trial, its seeds, and how many of them train at once."""
 
-    cpu: int = Field(1, ge=1, le=MOST_CORES, description="cores of a trial, and its threads; unit: cores")
+    cpu: int | float = Field(
+        1,
+        gt=0,
+        le=MOST_CORES,
+        description="cores of a trial, and its threads; below 1 where trials share a GPU; unit: cores",
+    )
     gpu: float | Literal["auto"] = Field(
         "auto", description="share of a GPU; auto: what a model says is fastest; unit: GPUs"
     )
@@ -47,6 +52,10 @@ class Resources(Strict):
     save_every: int = Field(5, ge=1, description="distance of saved bank states; unit: evaluations")
 
     @property
+    def threads(self) -> int:
+        return int(self.cpu) or 1
+
+    @property
     def bank(self) -> dict[str, Any]:
         """What a bank is built from, without the place where it trains."""
         return self.model_dump(exclude={"cpu", "gpu", "accelerator_type"})
@@ -56,9 +65,10 @@ class Resources(Strict):
         slots = self.slots or at_once
         return slots, self.seeds_per_trial or 4 * slots
 
-    @field_validator("gpu")
+    @field_validator("cpu", "gpu")
     @classmethod
-    def _share(cls, value: float | str) -> float | str:
+    def _share(cls, value: float | str, info: ValidationInfo) -> float | str:
         if not isinstance(value, str) and not (0 <= value <= 1 or (value > 1 and value % 1 == 0)):
-            raise ValueError(f"must be from 0 to 1, or a whole number, or auto, got {value}")
+            or_auto = ", or auto" * (info.field_name == "gpu")
+            raise ValueError(f"must be from 0 to 1, or a whole number{or_auto}, got {value}")
         return value

@@ -118,6 +118,7 @@ seeds: {first: 1, count: 32}
         (ATLAS, (16, 4), True, 0.25, 16),
         (ATLAS, (16, 1), False, 0.0, 16),  # one after another would be slower than 16 cores
         (ATLAS, (2, 1), False, 1.0, 1),
+        (ATLAS + "resources: {cpu: 0.25}\n", (2, 1), True, 0.125, 8),
         (ATLAS.replace("count: 32", "count: 300"), (16, 1), True, 0.3333, 3),  # so many waves
         (ATLAS.replace("count: 32", "count: 600"), (16, 1), True, 1.0, 1),
         (ATLAS.replace("count: 32", "count: 8"), (16, 1), True, 0.0, 16),
@@ -143,6 +144,8 @@ def test_banks_of_few_seeds_share_a_gpu_where_they_train_side_by_side(text, node
             [{"CPU": 8.0, "GPU": 1.0, "accelerator_type:H200": 1.0}, {"CPU": 8.0, "GPU": 4.0}],
             Capacity(2, 0.5),
         ),
+        ({"cpu": 0.1, "gpu": 0.1}, [{"CPU": 16.0, "GPU": 1.0}], Capacity(10, 0.1)),
+        ({"cpu": 0.25, "gpu": 0}, [{"CPU": 2.0}], Capacity(8)),
     ],
 )
 def test_a_trial_is_on_one_node_of_the_kind_that_is_asked_for(asked, nodes, fits):
