@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from io import StringIO
+from itertools import compress
 from math import inf
 from typing import Any
 
@@ -221,6 +222,13 @@ def notes(table: Table) -> list[str]:
     return [*lines, *(f"{cell.constraint} at {cell.scale}: {cell.also}" for cell in tried if cell.also)]
 
 
+def discovered(cells: Iterable[Cell]) -> list[list[Cell]]:
+    """Return the comparisons that are left at a false discovery rate of LEVEL, as `_by_arms` has them."""
+    compared = _by_arms(cells)
+    left = discoveries([cell.paired.p for cell, *_ in compared if cell.paired])
+    return list(compress(compared, left))
+
+
 def _by_arms(cells: Iterable[Cell]) -> list[list[Cell]]:
     """Return the paired cells, those that show the same two arms together."""
     by_arms: dict[tuple[str, str], list[Cell]] = {}
@@ -250,7 +258,7 @@ def _tests(cells: Sequence[Cell]) -> str:
         f"{len(ps)} comparison{'s' * (len(ps) > 1)}; those of a column share its base's seeds and are no independent "
         "evidence. "
         f"{sum(p < LEVEL for p in ps)} have p below 5 % (McNemar), by chance alone {LEVEL * len(ps):.1f} would; at a "
-        f"false discovery rate of 5 % (Benjamini and Hochberg) {sum(discoveries(ps))} are left"
+        f"false discovery rate of 5 % (Benjamini and Hochberg) {len(discovered(cells))} are left"
     )
 
 

@@ -82,7 +82,10 @@ def speed_of(spec: Spec | None) -> Speed:
 
 
 def fastest_share(
-    programs: Sequence[tuple[Spec | None, int]], cpu: float, nodes: Sequence[Mapping[str, float]], by_mps: bool
+    programs: Sequence[tuple[Spec | None, int]],
+    cpu: float,
+    nodes: Sequence[Mapping[str, float]],
+    by_mps: bool,
 ) -> float:
     """Return the share of a GPU for each bank of a study with which it is expected to end first; 0: none.
 

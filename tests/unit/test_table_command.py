@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 from model import preset
 from search.analysis.plots import INK, image_of
 from search.analysis.table_figure import table_figure
-from search.analysis.table_text import count, markdown, write_table
+from search.analysis.table_text import count, discovered, markdown, times, write_table
 from search.analysis.verdicts import published
 from search.stats.intervals import ratio_interval
 from tests.commands import call, fails_with_one
@@ -163,6 +163,25 @@ def test_a_picture_has_the_counts_of_every_cell(files, here):
     assert [patch.get_edgecolor()[:3] for patch in axes.patches].count(to_rgb(INK)) == 1
     assert call("table", *files, "-o", "table.png").exit_code == 0
     assert Path("table.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_picture_has_in_bold_what_is_left_at_the_false_discovery_rate():
+    """Of two ratios whose interval leaves out 1, one is left of the four that are compared."""
+    rows = [
+        arm("57p", 20, 40),
+        *(arm(without("57p", name), 20, 40) for name in ("shared_norm", "tie_vo")),
+        arm(without("57p", "no_ffn_bias"), 14, 40),
+        arm(without("57p", "frozen_spiral"), 2, 40),
+    ]
+    table = table_of(rows)
+    assert [cell.cost for cell in table.cells.values()].count("helps") == 2
+    left = discovered(table.cells.values())
+    assert [[cell.constraint for cell in same] for same in left] == [["frozen_spiral"]]
+    assert "false discovery rate of 5 % (Benjamini and Hochberg) 1 are left" in markdown(table)
+    figure = table_figure(table)
+    bold = [text.get_text() for text in figure.axes[0].texts if text.get_fontweight() == "bold"]
+    assert bold == [f"trains, {times(table.cells['frozen_spiral', '57p'])}"]
+    assert "Bold: left at a false discovery rate of 5 %" in " ".join(figure.get_supxlabel().split())
 
 
 SEEDS = "study,configuration,init_seed,data_seed,outcome,held,steps,budget,grok_step,hopeless_step,best_token"
