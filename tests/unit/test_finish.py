@@ -89,6 +89,16 @@ def test_a_pools_slope_and_curvature_are_those_of_training():
     assert cost.problems == pool.size * (2 + 1 + SPEC.params)
 
 
+@pytest.mark.parametrize("name", ["57p", "10p-qualified", "456p"])
+def test_a_kernel_finds_the_pairs_that_torch_finds(monkeypatch, name):
+    its, pairs = Checkpoint.load(CERTIFICATES / name), draw_problems(1, 0, 1_000)[:-3]
+    theta_P = its.theta_P.float() * (1 + 0.01 * torch.sin(torch.arange(its.spec.params)))
+    by_kernel = wrong_pairs(its.spec, theta_P, pairs, Cost())
+    monkeypatch.setattr("trainer.curvature.pool.has_kernel", lambda spec: False)
+    assert by_kernel == wrong_pairs(its.spec, theta_P, pairs, Cost())
+    assert 0 < len(by_kernel) < len(pairs)
+
+
 # Methods
 
 

@@ -19,7 +19,7 @@ from model.adderboard import Pairs, carry_pairs
 from model.spec import Spec
 from trainer.data.problems import DIGITS
 from trainer.engine.build import missing_to_build
-from trainer.engine.operator import flat, loss
+from trainer.engine.operator import flat, is_wrong, loss
 from trainer.step import step
 from trainer.step.step import tokens_of
 
@@ -53,13 +53,18 @@ def tokens_from(spec: Spec, pairs: Pairs) -> Tensor:
     return tokens_of(spec, *torch.tensor(pairs, dtype=torch.float64).T[:, None])
 
 
+def has_kernel(spec: Spec) -> bool:
+    """True if a spec's kernel is there or can be built."""
+    kernel = spec.kernel()
+    return kernel is not None and not missing_to_build(kernel.source, kernel.shape)
+
+
 class Pool:
     """The plain loss of a spec on some problems, for one θ [P]."""
 
     def __init__(self, spec: Spec, tokens_1TB: Tensor, cost: Cost):
         self.spec, self.tokens, self.cost = spec, tokens_1TB, cost
-        kernel = spec.kernel()
-        self.kernel = kernel is not None and not missing_to_build(kernel.source, kernel.shape)
+        self.kernel = has_kernel(spec)
 
     @property
     def size(self) -> int:
@@ -118,7 +123,10 @@ def wrong_pairs(spec: Spec, theta_P: Tensor, pairs: Pairs, cost: Cost) -> Pairs:
     tokens = tokens_from(spec, pairs)
     cost.problems += len(pairs)
     with torch.no_grad():
-        logits = spec.forward(theta_P[None], tokens[:, :-1], first=spec.prompt - 1)
-        choice_AB = torch.stack(list(torch.broadcast_tensors(*logits)))[:, 0].argmax(0)[: DIGITS + 1]
-    wrong_B = (choice_AB != tokens[0, spec.prompt :][: DIGITS + 1]).any(0)
+        if has_kernel(spec):
+            wrong_B = is_wrong(spec, flat(spec, theta_P).float(), tokens[0])
+        else:
+            logits = spec.forward(theta_P[None], tokens[:, :-1], first=spec.prompt - 1)
+            choice_AB = torch.stack(list(torch.broadcast_tensors(*logits)))[:, 0].argmax(0)[: DIGITS + 1]
+            wrong_B = (choice_AB != tokens[0, spec.prompt :][: DIGITS + 1]).any(0)
     return [pairs[n] for n in wrong_B.nonzero().flatten().tolist()]

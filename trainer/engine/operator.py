@@ -19,7 +19,8 @@ from torch import Tensor
 
 from model.spec import Spec
 from trainer.engine.build import library
-from trainer.engine.native import blocks, pointer
+from trainer.engine.native import LANES, blocks, pointer
+from trainer.engine.structures import Measures, Seen
 
 
 def flat(spec: Spec, theta_P: Tensor) -> Tensor:
@@ -37,6 +38,18 @@ def loss(spec: Spec, wide_N: Tensor, tokens_TB: Tensor) -> Tensor:
         raise ValueError(f"{spec.family} has no kernel")
     mean: Tensor = _kernel(wide_N, tokens_TB, str(kernel.source), json.dumps(kernel.shape))[0]
     return mean
+
+
+def is_wrong(spec: Spec, wide_N: Tensor, tokens_TB: Tensor) -> Tensor:
+    """Mark the problems with a wrong answer [B], by the spec's kernel. Same on every CPU for the same wide tensors."""
+    kernel, count = spec.kernel(), tokens_TB.shape[1]
+    assert kernel is not None
+    right = np.zeros((-(-count // LANES), LANES), np.int32)
+    library(kernel.source, kernel.shape).kernel_evaluate(
+        *(pointer(wide_N.numpy()), pointer(blocks(tokens_TB[None])), count),
+        *(ctypes.byref(Measures()), ctypes.byref(Seen(logits=None, right=right.ctypes.data))),
+    )
+    return torch.from_numpy(right.flatten()[:count] == 0)
 
 
 @torch.library.custom_op("adder_search::kernel", mutates_args=(), device_types="cpu")
