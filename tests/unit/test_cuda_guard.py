@@ -2,6 +2,7 @@
 
 import ctypes
 import logging
+import subprocess
 import threading
 
 import pytest
@@ -10,7 +11,7 @@ from benchmarks.gpu import wave_of
 from tests import needs_compiler
 from tests.banks import SPEC, assert_all_same, finish, pair, results
 from tests.standin import standin_folder
-from trainer import Bank
+from trainer import Bank, Recipe
 from trainer.engine.cuda import check, driver, guard, nvrtc
 from trainer.engine.cuda.guard import CheckedBackend
 
@@ -96,6 +97,13 @@ def test_a_gpu_that_fails_its_test_is_left_alone(how, limit_s, why, gpu, caplog,
     programs, said = trained(caplog)
     assert said == [f"{why}; training by the CPU engine"]
     assert (programs.name, programs.about) == ("native", {})
+
+
+def test_what_ended_a_test_is_said(monkeypatch):
+    ended = subprocess.CompletedProcess((), 1, b"", b"Traceback\nRuntimeError: can't start new thread\n")
+    monkeypatch.setattr(check.subprocess, "run", lambda *a, **k: ended)
+    why = "a test that ended its process (code 1): RuntimeError: can't start new thread"
+    assert check._tested(SPEC, Recipe()) == why
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict
 
 from model.spec import Spec
-from trainer.engine.build import BuildError, digest_of
+from trainer.engine.build import LONGEST_LINE, BuildError, digest_of
 from trainer.engine.cuda.backend import CudaBackend, macros_of
 from trainer.engine.cuda.card import Card, write
 from trainer.engine.cuda.comparison import failure
@@ -58,7 +58,8 @@ def _tested(spec: Spec, recipe: Recipe) -> str:
     except subprocess.TimeoutExpired:
         return f"no end of a test in {TEST_S:.0f} s"
     except (ValueError, IndexError):
-        return f"a test that ended its process (code {child.returncode})"
+        last = child.stderr.decode(errors="replace").strip().rpartition("\n")[2][:LONGEST_LINE]
+        return f"a test that ended its process (code {child.returncode}){last and f': {last}'}"
 
 
 def main() -> None:
