@@ -134,6 +134,7 @@ class LocalDescent:
         candidates = descent.add(proposals)
         try:
             self._judge(candidates, results)
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})  # what is judged is written
         except OutOfTime:  # a set that is not judged then was not tried
             self.is_late = True
         journal.seconds += time.perf_counter() - start
@@ -141,6 +142,7 @@ class LocalDescent:
         journal.seed_steps += preview_steps
         journal.seed_steps += sum(r.steps for of_set in results for of_seed in of_set for r in of_seed)
         descent.end_round()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
         return descent.candidates[candidates[0].number :]
 
     def _judge(self, candidates: list[TieCandidate], results: list[list[list[Result]]]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +57,23 @@ def test_time_that_is_up_ends_a_round_wherever_it_is(phase, rounds, here, monkey
     assert said.exit_code == 0 and "46 numbers tied to 46" in said.stdout, said.output
     journal = Path("small/descent.json")
     assert (json.loads(journal.read_text())["progress"]["rounds"] if journal.exists() else 0) == rounds
+
+
+@needs_compiler
+def test_time_that_is_up_while_a_round_is_written_ends_the_descent_after_it(here, monkeypatch):
+    def ends(self):
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        late = time.monotonic() + 0.2
+        while time.monotonic() < late:
+            self.parents()
+        end_round(self)
+
+    end_round = local.Descent.end_round
+    monkeypatch.setattr(local.Descent, "end_round", ends)
+    said = call("compress", START, "-o", "small", *SHORT, "--max-hours", 1)
+    journal = json.loads(Path("small/descent.json").read_text())
+    assert journal["progress"]["rounds"] == 1, said.output
+    assert Checkpoint.load(Path("small")).provenance["descent"][-1]["numbers"] < 46
 
 
 def only(rounds, count):
