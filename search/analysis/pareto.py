@@ -20,7 +20,7 @@ COLUMNS = (
 )  # fmt: skip
 PROOFS = ("proved", "prove_tried")
 """Columns that files of earlier versions lack."""
-OPTIONAL = ("confirmed", "proved")
+OPTIONAL = ("confirmed", "held", "proved")
 """Headings that are shown if a row has something below them."""
 
 
@@ -71,8 +71,11 @@ def front(configurations: Sequence[Mapping[str, Any]], max_params: int | None = 
 
 
 def best_of(configurations: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the configuration of the front whose rate has the highest lower end; None where nothing grokked."""
-    return max(front(configurations), key=_low, default=None)
+    """Return the configuration of the front whose rate has the highest lower end; None where nothing grokked.
+
+    A tie is of the same size, or the front would lack the larger one; it goes to the least training per grokked seed.
+    """
+    return max(front(configurations), key=lambda r: (_low(r), r["grokked_per_million"]), default=None)
 
 
 def _low(row: Mapping[str, Any]) -> float:
@@ -84,6 +87,7 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the table and JSON show. Search and confirmation have a rate each: nothing is pooled."""
     shown = {name: row[name] for name in COLUMNS} | {name: row.get(name, 0) for name in PROOFS}
     shown |= {"confirmation_low": None, "confirmation_high": None}
+    shown["held"] = shown["held"] if row.get("recipe.hold", 1) else None  # nothing is to hold
     _, fresh, search = rates_of(row)
     if not fresh.n:
         return shown
@@ -129,7 +133,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         confirmed,
         row["best_seed"],
         f"{row['median_grok_step']:,.0f}",
-        f"{row['held']} of {row['grokked'] + row['confirmation_grokked']}",
+        "" if row["held"] is None else f"{row['held']} of {row['grokked'] + row['confirmation_grokked']}",
         certificate(row),
         f"{row['proved']} of {row['prove_tried']}" if row["prove_tried"] else "",
     )

@@ -77,6 +77,14 @@ class Commands(click.Group):
             return command
         return load_plugin(added[cmd_name])
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            click.echo(f"error: {name} belongs behind the command: adder-search COMMAND ... {name}", err=True)
+            ctx.exit(UserError.code)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

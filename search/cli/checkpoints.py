@@ -59,11 +59,13 @@ def pull(
 ) -> None:
     """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow.
 
-    The best configuration is that of adder-search best whose grok rate's interval begins highest; of its seeds the
-    one that grokked first and held.
+    The best configuration is that of adder-search best whose grok rate's interval begins highest, a confirmed one by
+    its fresh seeds, before others of its size or larger; of equal ones that with most grokked seeds per million
+    seed-steps. Of its seeds the one that grokked first and held is taken.
     """
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
+    from search.stats.counting import grokking
     from search.store.candidates import DatabaseCandidates, smallest
     from search.store.study_records import open_records
     from search.tracking import artifacts
@@ -86,8 +88,7 @@ def pull(
     save_checkpoint(checkpoint, target, proof)
     click.echo(f"{target}: seed {number}{of}, {checkpoint.spec.params} parameters, step {checkpoint.step:,}")
     if metrics["outcome"] == Outcome.GROKKED:
-        stability = "held" if metrics["held"] else "did not hold"
-        click.echo(f"  grokked at step {metrics['grok_step']:,} and {stability}")
+        click.echo(f"  {grokking(metrics, checkpoint.recipe['hold'])}")
     else:
         click.echo(f"  did not grok ({metrics['outcome']}); best exact match {metrics['best_exact']:.4f}")
     if proof:

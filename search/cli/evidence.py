@@ -41,7 +41,9 @@ KINDS = ("configurations", "seeds", "curves")
 def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool, home: Home) -> None:
     """Show the best configurations of a STUDY, or of all: none has fewer parameters and groks as often.
 
-    Only what grokked at least once is shown, each with the command that fetches its best seed's checkpoint.
+    Only what grokked at least once is shown, each with the command that fetches its best seed's checkpoint. The best
+    of them has the rate whose interval begins highest, a confirmed one by its fresh seeds, before others of its size
+    or larger; of equal ones it is that with most grokked seeds per million seed-steps.
     """
     from search.analysis.frames import RecordSet
     from search.analysis.pareto import front, table

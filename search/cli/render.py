@@ -20,6 +20,7 @@ from search.stats.counting import (
     Row,
     StoppingCounts,
     evidence_of,
+    grokking,
     group_by,
     seed_of,
     unended_warning,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from search.run.driver import Ended
     from search.study.schema import Study
 
+FIRST = 10
+"""Grokked seeds that a summary lists."""
 GO_ON = "What has ended is recorded, the rest is saved. To go on:"
 
 
@@ -58,7 +61,9 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         lines.append(f"  ({remark})")
     if study.until.grokked:
         lines += ["  (it stops at a success, so its rate is biased upwards)", *_cut(study, rows)]
-    lines += [] if study.compress else _grokked(rows, names)
+    lines += (
+        [] if study.compress else _grokked(rows, names, {k: c.recipe.hold for k, c in configurations.items()})
+    )
     if ended.seed_steps_per_s:
         speed = f"{ended.seed_steps_per_s:,.0f} seed-steps/s, sampling and evaluation included"
         lines.append(f"  {speed}; compilation {ended.compile_s:.0f} s")
@@ -80,15 +85,15 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     return "\n".join(lines)
 
 
-def _grokked(rows: Sequence[Row], names: Mapping[str, str]) -> list[str]:
-    """Return lines on the ten seeds that grokked first."""
+def _grokked(rows: Sequence[Row], names: Mapping[str, str], holds: Mapping[str, int]) -> list[str]:
+    """Return lines on the FIRST seeds that grokked first. holds: steps to hold, by configuration."""
     lines, several = [], len({r["configuration"] for r in rows}) > 1
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
-    for row in sorted(grokked, key=lambda r: r["grok_step"] or 0)[:10]:
-        stability = "held" if row["held"] else "did not hold"
-        of = f" of {names.get(row['configuration'], row['configuration'])}" if several else ""
-        lines.append(f"  seed {seed_of(row)}{of} grokked at step {row['grok_step']:,} and {stability}")
-    return lines
+    for row in sorted(grokked, key=lambda r: r["grok_step"] or 0)[:FIRST]:
+        key = row["configuration"]
+        of = f" of {names.get(key, key)}" if several else ""
+        lines.append(f"  seed {seed_of(row)}{of} {grokking(row, holds.get(key, 0))}")
+    return [*lines, *([f"  and {len(grokked) - FIRST:,} more"] if len(grokked) > FIRST else [])]
 
 
 def _descent(records: StudyRecords) -> list[str]:
@@ -185,7 +190,7 @@ def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
     """Return lines on a run that goes on: who runs it, how far it is, and what trains."""
     since = time.strftime("%H:%M", time.localtime(running["began"]))
     host, process = running["owner"].split("/")[:2]
-    snapshot = Snapshot(**{f.name: running[f.name] for f in fields(Snapshot)})
+    snapshot = Snapshot(**{f.name: running[f.name] for f in fields(Snapshot) if f.name in running})
     lines = [f"runs since {since} as process {process} on {host}", *describe(snapshot)]
     for key, step, count in running["training"]:
         lines.append(

@@ -56,10 +56,14 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         seconds = {c: count * c.recipe.steps / rates.get(c.key, rate) for c, count in to_train.items()}
         asked = _configurations(study, listed, sum(to_train.values()))
         trials, size, slots = TrialShapes(study).count(to_train, fits)
-        side = f"up to {fits.concurrent} side by side"
-        if not (study.proposes or study.until.grokked or study.allocation):  # cut to end together
+        if is_all := not (study.proposes or study.until.grokked or study.allocation):  # cut to end together
             trials = max(trials, min(fits.concurrent, sum(to_train.values())))
-        asked.append(f"  banks           {trials} of up to {size} seeds in {slots} slots, {side}")
+        at_once = min(trials, fits.concurrent)
+        following = f"; {trials} or more in all" if is_all and trials > at_once else ""
+        following = following if is_all and not study.confirm else "; others follow"
+        asked.append(
+            f"  banks           {at_once} at once, each of up to {size} seeds in {slots} slots{following}"
+        )
         if all_s := sum(seconds.values()):
             rate = sum(count * c.recipe.steps for c, count in to_train.items()) / all_s
         core_hours = all_s * share["cpu"] / 3_600

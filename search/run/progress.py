@@ -107,6 +107,7 @@ class Progress:
             configurations=(sum(s.key in run.ended for s in complete), max(study.planned, len(run.states))),
             seeds=(count, max(study.planned_seeds, count + open_seeds - sum(states[o] for o in COUNTED))),
             running=states[Outcome.RUNNING],
+            waiting=states[Outcome.QUEUED],
             grokked=sum(c[Outcome.GROKKED] for c in run.ended.values())
             + sum(sum(r.grokked.values()) for r in reports),
             not_grokked=count - ended[Outcome.GROKKED],

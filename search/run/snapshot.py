@@ -14,6 +14,7 @@ class Snapshot:
     seeds: tuple[int, int]
     """Seeds that have ended, and all that are asked for so far."""
     running: int
+    """Seeds that train."""
     grokked: int
     not_grokked: int
     best: str
@@ -23,6 +24,8 @@ class Snapshot:
     seconds_left: float | None
     compiling: bool
     elapsed_s: float
+    waiting: int = 0
+    """Seeds of banks that run, which do not train yet."""
     is_open: bool = False
     """True if more seeds may be asked for, as results decide."""
     holding: dict[str, int] = field(default_factory=dict)
@@ -35,11 +38,13 @@ def describe(s: Snapshot) -> list[str]:
     several = s.configurations[1] > 1
     counts = [f"configurations {s.configurations[0]:,} of {s.configurations[1]:,}"] if several else []
     counts += [f"{'runs' if several else 'seeds'} {s.seeds[0]:,} of {up_to}{s.seeds[1]:,}"]
-    counts += [f"{s.running:,} training", f"{s.grokked:,} grokked", f"{s.not_grokked:,} not grokked"]
+    waiting = "compiling" if s.compiling else "waiting" if s.running else "starting"
+    counts += [f"{s.running:,} training"] if s.running or not s.waiting else []
+    counts += [f"{s.waiting:,} {waiting}"] if s.waiting else []
+    counts += [f"{s.grokked:,} grokked", f"{s.not_grokked:,} not grokked"]
     speed = f"{s.seed_steps_per_s:,.0f} seed-steps/s" if s.seed_steps_per_s else ""
     left = f"about {duration(s.seconds_left)} left" if s.seconds_left is not None else ""
-    waiting = "" if s.running else "compiling" if s.compiling else "starting"
-    lines = [", ".join(counts), ", ".join(filter(None, [duration(s.elapsed_s), speed or waiting, left]))]
+    lines = [", ".join(counts), ", ".join(filter(None, [duration(s.elapsed_s), speed, left]))]
     if s.best:
         lines.insert(1, f"best: {s.best} grokked")
     elif not s.grokked and s.best_exact:

@@ -41,6 +41,12 @@ def seed_of(row: Mapping[str, Any]) -> Seed:
     return Seed(row["init_seed"], row["data_seed"])
 
 
+def grokking(row: Mapping[str, Any], hold: int) -> str:
+    """Return when a seed grokked, and if it held where it was to for so many steps."""
+    stability = f" and {'held' if row['held'] else 'did not hold'}" if hold else ""
+    return f"grokked at step {row['grok_step']:,}{stability}"
+
+
 def group_by(rows: Iterable[R], column: str) -> dict[str, list[R]]:
     """Return rows by their values in a column, in order of first appearance."""
     groups: dict[str, list[R]] = {}

@@ -121,5 +121,17 @@ def test_search_and_confirmation_are_not_pooled():
     rival = configuration(75, 20, 25, grok_rate_low=0.4, study="t")
     assert front([LARGE, rival]) == [row, *front([rival])], "0.31 on fresh seeds is less than 0.4"
     assert best_of([LARGE, rival])["study"] == "t"
+    slower = rival | {"configuration": "0", "grokked_per_million": 1.0}
+    assert best_of([slower, rival])["configuration"] == rival["configuration"], (
+        "of equal rates the cheaper one"
+    )
+    for command in ("best", "pull"):
+        said = " ".join(call(command, "--help").stdout.split())
+        assert (
+            "a confirmed one by its fresh seeds, before others" in said
+            and "most grokked seeds per million" in said
+        )
+    assert [r["held"] for r in front([LARGE | {"recipe.hold": 0}])] == [None]
+    assert " held " not in table([row | {"held": None, "pull": ""}])
     chosen_by_it = rival | {"study": "s"}
     assert front([LARGE, chosen_by_it]) == [row], "its study confirmed another one"

@@ -99,11 +99,16 @@ def test_a_dry_run_of_a_fresh_start_says_its_new_name():
     assert call("run", "smoke", "--dry-run", "--fresh").stdout.startswith("smoke-3: ")
 
 
+def test_an_option_before_the_command_belongs_behind_it(here):
+    line = "--home belongs behind the command: adder-search COMMAND ... --home"
+    assert fails_with_one(2, "--home", "there", "status") == line
+
+
 def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch):
     monkeypatch.setattr("search.run.estimate.local_resources", lambda: {"CPU": 2, "GPU": 0})
     result = call("run", "57p", "--dry-run", "--home", "somewhere")
     assert result.exit_code == 0 and not result.stderr
-    banks = "2 of up to 8 seeds in 4 slots, up to 2 side by side"
+    banks = "2 at once, each of up to 8 seeds in 4 slots; others follow\n"
     for text in ("57 parameters", "16, 60,000 steps each", banks, "/somewhere", "64 seeds in all"):
         assert text in result.stdout, text
     assert not list(Path().iterdir())

@@ -45,11 +45,12 @@ def report(run, number, *seeds, rate=100.0):
 def test_a_snapshot_counts_seeds_and_time(run):
     before = run.snapshot()
     assert (before.running, before.seconds_left, before.compiling, before.seeds) == (0, None, False, (0, 4))
-    assert describe(before)[-1].endswith("0:00, starting")
+    assert describe(before)[0] == "seeds 0 of up to 4, 4 starting, 0 grokked, 0 not grokked"
     run.take(next(iter(run.workers)), {"phase": "compiling"}, [])
-    assert describe(run.snapshot())[-1].endswith("0:00, compiling")
+    assert " 4, 4 compiling, 0 grokked" in describe(run.snapshot())[0]
     report(run, 0, seed(0), seed(0), rate=0.0)
-    assert describe(run.snapshot())[-1] == "0:00", "the first line says that they train"
+    assert " 4, 2 training, 2 waiting, 0 grokked" in describe(run.snapshot())[0]
+    assert describe(run.snapshot())[-1] == "0:00", "the first line says what they do"
     report(run, 0, seed(250, "grokked", 1.0, grok_step=250), seed(250, exact=0.3), rate=5.0)
     report(run, 1, seed(500, "diverged"), seed(500), rate=5.0)
     now = run.snapshot()
