@@ -7,8 +7,6 @@ again.
 
 import importlib
 import pkgutil
-import subprocess
-import sys
 from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
@@ -324,20 +322,3 @@ def test_constraints_name_only_fields_that_there_are(family):
 def test_every_constraint_is_in_some_variant(family):
     applied = {name for spec in VARIANTS.values() if spec.family == family for name in spec.applied()}
     assert applied == FAMILIES[family].constraints().keys()
-
-
-TORCH_FREE = """
-import sys
-from model import PRESETS, Verification, adderboard, decode, export, fold, make_spec, preset_name
-
-for name, spec in PRESETS.items():
-    assert spec.params == sum(spec.layout.budget().values()) and preset_name(spec) == name
-    assert make_spec(**spec.as_dict()).layout == spec.layout and export.tricks(spec) is not None
-    for constraint, value in spec.applied().items():
-        assert spec.toggled(constraint).constrained(constraint, value).params and spec.without(constraint).params
-assert not {"torch", "numpy", "pandas", "networkx", "pydantic"} & sys.modules.keys()
-"""
-
-
-def test_specs_need_no_torch():
-    subprocess.run([sys.executable, "-c", TORCH_FREE], check=True, timeout=60)

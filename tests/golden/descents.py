@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -80,12 +81,10 @@ def made_up_loss(spec: Spec, theta_SP: Tensor, tokens: Tensor) -> Tensor:
 
 
 class UntrainedBank:
-    """A bank of a local descent: every pair ends at once."""
+    """A bank of a local descent whose pairs end at once. reached: a pair's exact match, loss and θ [P]."""
 
-    def __init__(self, base: Spec, pairs: Any, fewest: int, trace: list[Any]):
-        self.base, self.pairs, self.fewest, self.seed_steps, self.is_open = base, pairs, fewest, 0, True
-        steps, counts = pairs[0].recipe.steps, Counter(digest(p.ties) for p in pairs)
-        trace.append([steps, pairs[0].seed.data_seed, [[of_set, n] for of_set, n in counts.items()]])
+    def __init__(self, pairs: Any, reached: Callable[[Any], tuple[float, float, Tensor]]):
+        self.pairs, self.reached, self.seed_steps, self.is_open = pairs, reached, 0, True
 
     def advance(self) -> bool:
         self.seed_steps = sum(p.recipe.steps for p in self.pairs)
@@ -100,13 +99,18 @@ class UntrainedBank:
 
     def result(self, n: int) -> Result:
         pair = self.pairs[n]
-        curve = torch.full((pair.recipe.steps // pair.recipe.eval_every, 7), int(digest(pair.ties), 16) % 97)
+        exact, loss, theta_P = self.reached(pair)
         return Result(
             pair=pair, outcome=Outcome.FAILED, steps=pair.recipe.steps, grok_step=None, held=False,
-            hopeless_step=None, best_step=pair.recipe.steps, best_token=1.0, curve_EM=curve / 1_000,
-            best_exact=exact_match(pair.ties, pair.seed, self.fewest),
-            theta_P=on_the_ties(self.base, pair.ties, torch.tensor(pair.start)),
+            hopeless_step=None, best_step=pair.recipe.steps, best_token=1.0, best_exact=exact, theta_P=theta_P,
+            curve_EM=torch.full((pair.recipe.steps // pair.recipe.eval_every, 7), loss),
         )  # fmt: skip
+
+
+def made_up(base: Spec, pair: Any, fewest: int) -> tuple[float, float, Tensor]:
+    """What a pair reaches, by its set and seed alone: exact match, loss and θ [P]."""
+    exact, loss = exact_match(pair.ties, pair.seed, fewest), int(digest(pair.ties), 16) % 97 / 1_000
+    return exact, loss, on_the_ties(base, pair.ties, torch.tensor(pair.start))
 
 
 class BarelyTrainedBank:
@@ -119,14 +123,13 @@ class BarelyTrainedBank:
         return getattr(self.bank, name)
 
     def result(self, n: int) -> Result:
-        result, pair = self.bank.result(n), self.bank.pairs[n]
-        exact = exact_match(pair.ties, pair.seed, self.fewest)
+        result = self.bank.result(n)
+        exact, loss, theta_P = made_up(self.bank.spec, self.bank.pairs[n], self.fewest)
         grokked = exact == 1.0
         return replace(
             result, best_exact=exact, grok_step=6 if grokked else None,
             outcome=Outcome.GROKKED if grokked else Outcome.FAILED,
-            theta_P=on_the_ties(self.bank.spec, pair.ties, torch.tensor(pair.start)),
-            curve_EM=torch.full_like(result.curve_EM, int(digest(pair.ties), 16) % 97 / 1_000),
+            theta_P=theta_P, curve_EM=torch.full_like(result.curve_EM, loss),
         )  # fmt: skip
 
 
@@ -145,11 +148,15 @@ def untrained(patch: pytest.MonkeyPatch, fewest: int) -> None:
 def local_descent(parent: str) -> dict[str, Any]:
     """`compress CHECKPOINT`: what its banks were asked to train, and what its journal has."""
     trace: list[Any] = []
+
+    def bank(base: Spec, pairs: Any, **_: Any) -> UntrainedBank:
+        steps, counts = pairs[0].recipe.steps, Counter(digest(p.ties) for p in pairs)
+        trace.append([steps, pairs[0].seed.data_seed, [[of_set, n] for of_set, n in counts.items()]])
+        return UntrainedBank(pairs, lambda pair: made_up(base, pair, PARENTS[parent]))
+
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         untrained(patch, PARENTS[parent])
-        patch.setattr(
-            local, "Bank", lambda base, pairs, **_: UntrainedBank(base, pairs, PARENTS[parent], trace)
-        )
+        patch.setattr(local, "Bank", bank)
         done = call("compress", CERTIFICATES / parent, "-o", Path(folder) / "small", *LOCAL)
         assert done.exit_code == 0, done.output
         journal = json.loads((Path(folder) / "small/descent.json").read_text())

@@ -19,7 +19,6 @@ from tests.reference import (
     QUICK,
     check_whole,
     expected,
-    recorded,
     rows_of,
     states,
     wait_for_progress,
@@ -180,22 +179,3 @@ def test_a_trial_that_goes_on_going_wrong_is_recorded_with_its_reason(how, reaso
     said = adder_search("run", file, "--home", str(home), cwd=tmp_path)
     assert said.code == 0, said
     check_whole(home, study, tmp_path, expected(study))
-
-
-def test_a_seed_that_diverges_leaves_its_neighbours_alone(tmp_path):
-    """Two configurations in one bank: what is not finite in a slot is nothing to the others, to the bit."""
-    changed = {"lr": 1.0e9, "warmup": 0}
-    whole_machine = {"cpu": os.cpu_count(), "slots": 2, "seeds_per_trial": 8}  # one trial at a time
-    alone = QUICK | {"name": "wild", "resources": QUICK["resources"] | whole_machine}
-    study = alone | {"configurations": [{}, {"recipe": changed}]}
-    calm, wild = expected(alone), expected(alone | {"recipe": QUICK["recipe"] | changed})
-    assert {facts[3] for facts in calm.values()} == {"failed"}
-    assert {facts[3] for facts in wild.values()} == {"diverged"}
-    home = tmp_path / "home"
-    said = adder_search("run", write_study(tmp_path, study), "--home", str(home), cwd=tmp_path)
-    assert said.code == 0, said
-    rows = rows_of(home, "wild")
-    assert len(rows) == 8 and len({r["trial"] for r in rows}) == 1, "they share a bank"
-    found = recorded(home, "wild", tmp_path)
-    assert {k: found[k] for k in calm} == calm
-    assert {k: found[k][2:] for k in wild} == {k: facts[2:] for k, facts in wild.items()}

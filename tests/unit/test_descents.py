@@ -23,8 +23,9 @@ from search.errors import UserError
 from search.store.candidates import DatabaseCandidates, digest, lineage_of
 from search.study.trial import Configuration
 from tests import CERTIFICATES, needs_compiler
+from tests.golden.descents import UntrainedBank
 from tests.homes import records_of
-from trainer import Outcome, Recipe, Result
+from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 
 BASE = preset("46p")
@@ -190,71 +191,44 @@ def test_a_file_is_read_as_it_was_written(tmp_path, cheap):
 # ---- in this process
 
 
-class UntrainedBank:
-    """A bank whose pairs end at once, with what `results` says of their ties: exact match and loss."""
-
-    results: dict = {}  # noqa: RUF012
-    banks: list = []  # noqa: RUF012
-
-    def __init__(self, base, pairs, **_):
-        self.base, self.pairs, self.seed_steps, self.is_open = base, pairs, 0, True
-        self.banks.append(pairs)
-
-    def advance(self):
-        was_open, self.is_open = self.is_open, False
-        self.seed_steps = sum(p.recipe.steps for p in self.pairs)
-        return was_open
-
-    def newest(self):
-        return [{"step": 0, "best_exact": 0.0} for _ in self.pairs]
-
-    def end(self, pairs):
-        pass
-
-    def result(self, n):
-        pair = self.pairs[n]
-        exact, loss = self.results.get(
-            pair.ties, (0.25, float(sum(p * abs(k) for p, k in enumerate(pair.ties)) % 97))
-        )
-        return Result(
-            pair=pair, outcome=Outcome.FAILED, steps=pair.recipe.steps, grok_step=None, held=False,
-            hopeless_step=None, best_step=pair.recipe.steps, best_exact=exact, best_token=1.0,
-            theta_P=torch.tensor(pair.start),
-            curve_EM=torch.full((pair.recipe.steps // pair.recipe.eval_every, 7), loss),
-        )  # fmt: skip
+def loss_of(ties):
+    return float(sum(p * abs(k) for p, k in enumerate(ties)) % 97)
 
 
 @pytest.fixture
 def untrained(monkeypatch, cheap):
-    monkeypatch.setattr(local, "Bank", UntrainedBank)
-    monkeypatch.setattr(UntrainedBank, "banks", [])
-    monkeypatch.setattr(UntrainedBank, "results", {})
-    return monkeypatch
+    """The pairs of every bank of a local descent, none of which is trained."""
+    banks = []
+
+    def bank(base, pairs, **_):
+        banks.append(pairs)
+        return UntrainedBank(pairs, lambda pair: (0.25, loss_of(pair.ties), torch.tensor(pair.start)))
+
+    monkeypatch.setattr(local, "Bank", bank)
+    return banks
 
 
-def test_of_many_candidates_the_best_after_a_preview_are_trained(untrained, tmp_path):
+def test_of_many_candidates_the_best_after_a_preview_are_trained(untrained, tmp_path, monkeypatch):
     """Of four sizes, which take turns; from both starts, side by side."""
     sizes = [
         [f"{name} = 0" for name in BASE.layout.entries()[n : n + k]] for k in range(1, 5) for n in range(5)
     ]
-    untrained.setattr(descents, "propose", lambda *_: [constrained(BASE, texts) for texts in sizes])
+    monkeypatch.setattr(descents, "propose", lambda *_: [constrained(BASE, texts) for texts in sizes])
     settings = Settings(proposals=4, preview=5, steps=200, ramp=100, finish=0)
     with pytest.raises(ValueError, match="46p has not grokked: it adds 9,999 of 59,400 of our own"):
         LocalDescent(BASE, [ONES, -TWOS], settings, tmp_path)
     descent = LocalDescent(BASE, [ONES, TWOS], settings, tmp_path)
     candidates = next(descent.rounds())
-    preview, full = UntrainedBank.banks
+    preview, full = untrained
     assert (len(preview), len(full)) == (40, 8)
-    for pairs in UntrainedBank.banks:
+    for pairs in untrained:
         assert all(a.ties == b.ties for a, b in zip(pairs[::2], pairs[1::2], strict=True))
         assert {p.start[0] for p in pairs[::2]} == {1.0} and {p.start[0] for p in pairs[1::2]} == {2.0}
     assert {(p.recipe.steps, p.recipe.ramp, p.recipe.eval_every) for p in preview} == {(20, 10, 20)}
     assert {p.recipe.steps for p in full} == {200} and len({max(p.ties) for p in full}) == 4
-    loss = UntrainedBank(BASE, preview)
     lowest = {max(p.ties): (1e9, ()) for p in preview}
-    for n, pair in enumerate(preview):
-        size = max(pair.ties)
-        lowest[size] = min(lowest[size], (float(loss.result(n).curve_EM[0, 2]), pair.ties))
+    for ties in {p.ties for p in preview}:
+        lowest[max(ties)] = min(lowest[max(ties)], (loss_of(ties), ties))
     assert {p.ties for p in full} == {ties for _, ties in lowest.values()}
     assert len(candidates) == 4 and not any(c.start for c in candidates)
     about = json.loads((tmp_path / "descent.json").read_text())

@@ -216,7 +216,7 @@ def trained(*pairs):
 def one_turn():
     """Or two, of the method that is quickest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(minimise, "MANY_TURNS", (minimise.lbfgs,) * 2)
+        patch.setattr(minimise, "MANY_TURNS", (minimise.levenberg_marquardt,) * 2)
         patch.setattr(minimise, "FEW_TURNS", (minimise.lbfgs,))
         for name, count in (*FEW, ("WIDELY", 4_096), ("JUDGED", 2_048)):
             patch.setattr(minimise, name, count)

@@ -125,16 +125,6 @@ def batches(batch=256, errors=None, **fields):
     return step.draw(state_of(errors), hyper_of([recipe] * 3), batch, 2, BatchParts.of(recipe))
 
 
-@pytest.mark.parametrize("share", [0.25, 1.0])
-def test_as_many_change_places_as_the_share_says(share):
-    (a, b), (x, y) = batches(4_096), batches(4_096, swapped=share)
-    turned = (x == b) & (y == a)
-    assert ((x == a) & (y == b) | turned).all()
-    for s in range(3):
-        found = turned[:, s][a[:, s] != b[:, s]].double().mean()
-        assert found.item() == pytest.approx(share, abs=0.02)
-
-
 def test_errors_take_their_share_each_as_often_and_only_a_seeds_own():
     errors = some_errors()
     (a, b), (x, y) = batches(8_192), batches(8_192, errors=errors, targeted=0.25)

@@ -1,4 +1,4 @@
-"""The rope family: itemised counts of published models, folds of an arc, and the record from outside."""
+"""The rope family: itemised counts of published models, and the record from outside."""
 
 from dataclasses import replace
 
@@ -7,10 +7,8 @@ import pytest
 from model import PRESETS, verify
 from model.adderboard import failures, official_pairs
 from model.families.rope import Rope
-from model.fold import fold
 from model.tied import count
 from tests.outside import WRONG, hyra
-from tests.specs import some_theta
 
 # AdderBoard's entries: table, Q, K, V, O, norms of queries and keys, MLP, norms.
 BUDGETS = {
@@ -41,15 +39,6 @@ def test_presets_have_the_published_budgets():
         budget = spec.layout.budget()
         assert tuple(sum(budget.get(n, 0) for n in part) for part in PARTS) == BUDGETS[name], name
         assert spec.params == sum(BUDGETS[name]) == int(name.partition("p")[0])
-
-
-# 62: a column of keys, two norm weights, a row of the MLP's second layer. 36 has nothing that is unread.
-@pytest.mark.parametrize(
-    "name, live",
-    {"62p": 54, "52p": 46, "95p": 78, "58p": 50, "58p-kv": 55, "49p": 48, "44p": 42, "36p": 36}.items(),
-)
-def test_what_an_arc_leaves_unread_is_folded_away(name, live):
-    assert fold(PRESETS[name], some_theta(PRESETS[name])[0]).spec.params == live
 
 
 def test_the_record_from_outside_is_wrong_where_it_was_found_to_be():
