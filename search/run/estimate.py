@@ -244,5 +244,5 @@ def _expected_rates(
         on_gpu = speed.gpu_rate(slots, fits.gpu, by_mps)
         rates[key] = (on_gpu if fits.on_gpu else speed.core * study.resources.cpu) * BATCH / recipe.batch
     presets = " and ".join(dict.fromkeys(speed_of(spec).preset for spec, *_ in programs.values()))
-    where = "an H100" if fits.on_gpu else "a core of a Xeon"
+    where = "an H100" if fits.on_gpu else "a core of a busy Xeon"
     return rates, median(rates.values()), f"as measured of {presets} on {where}"

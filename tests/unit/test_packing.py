@@ -274,7 +274,7 @@ WIDE = MANY.replace("57p", "170p")
             True,
             ["on the GPU, 16 banks side by side by MPS", "as measured of 57p and 54p on an H100"],
         ),
-        (ATLAS, "{}", False, ["a GPU is faster from 77 seeds of one program on", "on a core of a Xeon"]),
+        (ATLAS, "{}", False, ["a GPU is faster from 77 seeds of one program on", "on a core of a busy Xeon"]),
         (ATLAS, "{gpu: 0.25}", False, ["on the GPU, 4 banks in turns"]),
         (
             WIDE,
@@ -282,7 +282,7 @@ WIDE = MANY.replace("57p", "170p")
             True,
             ["below 272 seeds of one program 16 cores", "as measured of 170p on an H100"],
         ),
-        (WIDE, "{gpu: 0}", True, ["at 5,681 seed-steps/s a bank (as measured of 170p on a core of a Xeon)"]),
+        (WIDE, "{gpu: 0}", True, ["at 5,681 seed-steps/s a bank (as measured of 170p on a core of a busy Xeon)"]),
         (MANY, "{gpu: 0, compiled: false}", True, ["at 100 seed-steps/s a bank (a guess until"]),
     ],
 )
@@ -299,4 +299,4 @@ def test_a_plan_of_unlike_programs_goes_by_each_ones_speed(monkeypatch, tmp_path
     monkeypatch.setattr("search.run.estimate.local_resources", lambda: {"CPU": 1.0, "GPU": 0.0})
     monkeypatch.setattr("search.run.packing.local_resources", lambda: {"CPU": 1.0, "GPU": 0.0})
     plan = estimate(parse_study(text, "test"), Home(tmp_path / "runs"))
-    assert "at 8,557 seed-steps/s a bank (as measured of 57p and 170p on a core of a Xeon)" in plan
+    assert "at 8,557 seed-steps/s a bank (as measured of 57p and 170p on a core of a busy Xeon)" in plan
