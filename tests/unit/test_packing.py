@@ -282,7 +282,12 @@ WIDE = MANY.replace("57p", "170p")
             True,
             ["below 272 seeds of one program 16 cores", "as measured of 170p on an H100"],
         ),
-        (WIDE, "{gpu: 0}", True, ["at 5,681 seed-steps/s a bank (as measured of 170p on a core of a busy Xeon)"]),
+        (
+            WIDE,
+            "{gpu: 0}",
+            True,
+            ["5,681 seed-steps/s a bank (as measured of 170p on a core of a busy Xeon)"],
+        ),
         (MANY, "{gpu: 0, compiled: false}", True, ["at 100 seed-steps/s a bank (a guess until"]),
     ],
 )
