@@ -58,12 +58,7 @@ SEED_NUMBERS: dict[str, Callable[[Any], Any]] = {
 """Columns that a file of seeds must have."""
 
 
-def records(
-    study: str | Sequence[str],
-    of: Of = "seeds",
-    *,
-    home: str | Path | None = None,
-) -> pd.DataFrame:
+def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | None = None) -> pd.DataFrame:
     """Return the records of one study or several: a row a seed, a configuration, or a point of a curve.
 
     seeds: study, configuration (its key), title (its name), rung, params, init_seed, data_seed, confirmation, outcome,

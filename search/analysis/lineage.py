@@ -64,12 +64,9 @@ def tree(lines: Sequence[Sequence[Mapping[str, Any]]]) -> str:
     for steps in lines:
         nodes = root
         for step in steps:
-            nodes = nodes.setdefault(_identity(step), {"step": step, "below": {}})["below"]
+            identity = step.get("theta_sha256") or tuple(map(step.get, ("configuration", "params", "tied")))
+            nodes = nodes.setdefault(str(identity), {"step": step, "below": {}})["below"]
     return "\n".join(_lines(root, ""))
-
-
-def _identity(step: Mapping[str, Any]) -> str:
-    return str(step.get("theta_sha256") or (step.get("configuration"), step.get("params"), step.get("tied")))
 
 
 def _lines(nodes: Mapping[str, Any], indent: str) -> list[str]:

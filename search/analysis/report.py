@@ -113,11 +113,7 @@ def report(
 
 
 def pictures(
-    study: Study | None,
-    configurations: pd.DataFrame,
-    seeds: pd.DataFrame,
-    curves: pd.DataFrame,
-    folder: Path,
+    study: Study | None, configurations: pd.DataFrame, seeds: pd.DataFrame, curves: pd.DataFrame, folder: Path
 ) -> list[Path]:
     """Write the page's pictures into an existing folder as PNG files."""
     paths = []

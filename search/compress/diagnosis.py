@@ -67,7 +67,9 @@ def diagnose(
         raise ValueError(f"has {spec.params:,} numbers; a Hessian is computed of {LARGEST:,} at most")
     live, vectors_PK, reads_P = live_directions(spec, theta_P)
     at = expand_loss(spec, theta_P, problems)
-    names = _names(base.params, base.layout.entries(), ties)
+    entries = base.layout.entries()
+    first = {abs(ties[p]): entries[p] for p in reversed(range(base.params)) if ties[p]}
+    names = [first[k] for k in sorted(first)]  # of each number: that of the entry that reads it first
     cheapest = [
         {
             "says": ", ".join(describe_new(base, ties, c.ties)),
@@ -89,12 +91,6 @@ def diagnose(
         negative=int((at.values_R < 0).sum()),
         cheapest=cheapest,
     )
-
-
-def _names(params: int, entries: list[str], ties: tuple[int, ...]) -> list[str]:
-    """Return the name of each number: that of the entry that reads it first."""
-    first = {abs(ties[p]): entries[p] for p in reversed(range(params)) if ties[p]}
-    return [first[k] for k in sorted(first)]
 
 
 def _parts(direction_P: Tensor, names: list[str]) -> dict[str, float]:

@@ -11,13 +11,7 @@ from model import Spec
 from search.run import mps
 from search.run.design import describe_design
 from search.run.gpu_cost import BATCH, speed_of
-from search.run.packing import (
-    Capacity,
-    TrialShapes,
-    check_resources,
-    local_resources,
-    placement_of,
-)
+from search.run.packing import Capacity, TrialShapes, check_resources, local_resources, placement_of
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
 from search.stats.counting import Evidence, GrokRate, Row, seed_of

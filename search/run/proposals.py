@@ -135,9 +135,9 @@ class Proposals:
                 self._drawn += bool(trial.params)
             else:
                 configuration = self._proposed.setdefault(key, configurations[key])
-                is_trained = self._is_trained(rows.get(key, ()))
                 facts: dict[str, Any] = {"state": TrialState.RUNNING}
-                if is_trained:
+                ended = {seed_of(r) for r in rows.get(key, ()) if is_final(r)}
+                if is_trained := ended.issuperset(self.study.first_seeds):  # as the file has them now
                     values = self._values(configuration, rows[key])
                     facts = {"values": values, "system_attrs": attributes_of(self.optuna.sampler, complete)}
                 else:
@@ -147,11 +147,6 @@ class Proposals:
                 complete += is_trained
                 self._drawn += 1
             self.optuna.add_trial(trial)
-
-    def _is_trained(self, rows: Iterable[Row]) -> bool:
-        """True if the first seeds, as the file has them now, have all ended."""
-        ended = {seed_of(r) for r in rows if is_final(r)}
-        return ended.issuperset(self.study.first_seeds)
 
     def _impossible(self, numbers: Numbers) -> FrozenTrial:
         """Return a failed trial of impossible numbers; an empty one, not counted, if the space has them no more."""

@@ -101,7 +101,8 @@ class Workers:
         worker.is_waiting = False
         while worker.starts < 2 and self.planner.run.open_seeds(worker.open.values()) < worker.last.slots:
             trial = self.planner.next(worker.last)
-            may_switch = not (worker.open or self.planner.capacity.on_gpu or self._is_room_wanted())
+            is_room_wanted = any(time.monotonic() > other.due for other in self)  # by one that was started
+            may_switch = not (worker.open or self.planner.capacity.on_gpu or is_room_wanted)
             if trial is None and may_switch:
                 trial = self.planner.next()
                 worker.is_waiting = trial is None and not self.planner.is_done
@@ -127,11 +128,6 @@ class Workers:
         for worker in self.waiting:
             self.assign_more(worker)
             self._send_assignment(worker)
-
-    def _is_room_wanted(self) -> bool:
-        """True if a started worker has had no room for BEGIN_S: idle workers then end to give it theirs."""
-        now = time.monotonic()
-        return any(now > worker.due for worker in self)
 
     def _send_assignment(self, worker: WorkerState) -> None:
         """Write a worker's assignment if it has changed."""

@@ -153,10 +153,7 @@ KINDS: dict[type, tuple[type, ...]] = {
 """Types that a column's values may have, by the type that SQLAlchemy gives it."""
 FORMS = dict.fromkeys(
     ("study", "configuration", "trial", "experiment", "run", "digest", "kept"), IDENTIFIER
-) | {
-    "outcome": re.compile("|".join(Outcome)),
-    "owner": re.compile(r"[^/\s]{1,100}/[0-9]{1,9}/[0-9a-f]+"),
-}
+) | {"outcome": re.compile("|".join(Outcome)), "owner": re.compile(r"[^/\s]{1,100}/[0-9]{1,9}/[0-9a-f]+")}
 """Patterns of texts that become paths, are looked up or taken apart."""
 
 P = ParamSpec("P")

@@ -68,8 +68,7 @@ class Study(Strict):
     """One question. `model` is a preset's name, or a mapping: preset or family, and constraints."""
 
     name: str = Field(
-        pattern=NAME,
-        description="letters, digits, dot, dash, underscore; names the MLflow experiment",
+        pattern=NAME, description="letters, digits, dot, dash, underscore; names the MLflow experiment"
     )
     about: str = Field("", description="one line: what the study asks")
     model: str | dict[str, Any] | None = Field(

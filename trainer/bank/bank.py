@@ -111,16 +111,15 @@ class Bank:
             self._finish(n)
         self.spent = self.spent[1:]
         if running:
-            self._advance(running)
+            measured_SM, shown_SP = self._train(
+                running if self.programs.supports_partial_bank else self.slots
+            )
+            self.seed_steps += running * self.eval_every
+            self._refresh_hard_examples(running)
+            self._judge(measured_SM.cpu(), shown_SP)
+            self._fill()
         self.train_s += time.perf_counter() - start
         return bool(running or nearly)
-
-    def _advance(self, running: int) -> None:
-        measured_SM, shown_SP = self._train(running if self.programs.supports_partial_bank else self.slots)
-        self.seed_steps += running * self.eval_every
-        self._refresh_hard_examples(running)
-        self._judge(measured_SM.cpu(), shown_SP)
-        self._fill()
 
     def add(self, pairs: Sequence[Pair]) -> range:
         """Append pairs to the queue; free slots take them at once. Return their numbers.

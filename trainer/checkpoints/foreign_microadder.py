@@ -57,11 +57,7 @@ OLDER: Choices = {
 }  # fmt: skip
 OF_ARC: Choices = {"freeze_tok_arc": {"": {}}, "tie_tok_arc_ab": {False: {}, True: {"circular": True}}}
 OF_SPIRAL: Choices = {
-    "pos_correction_mode": {
-        "full": {},
-        "linear": {"linear_correction": True},
-        "none": {"plain_spiral": True},
-    },
+    "pos_correction_mode": {"full": {}, "linear": {"linear_correction": True}, "none": {"plain_spiral": True}}
 }
 NEWER: Choices = {
     "n_layers": {1: {}},

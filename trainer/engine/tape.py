@@ -22,9 +22,7 @@ from trainer.engine.tape_operations import ENTRYWISE, FACTORIES, REDUCTIONS, VIE
 
 
 def record(
-    function: Callable[[dict[str, Tensor]], Sequence[Tensor]],
-    inputs: Mapping[str, Sequence[int]],
-    work: Work,
+    function: Callable[[dict[str, Tensor]], Sequence[Tensor]], inputs: Mapping[str, Sequence[int]], work: Work
 ) -> Tape:
     """Record a function's tape. It is called once, with a tensor [1, *shape] for each input.
 
