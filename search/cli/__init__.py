@@ -81,8 +81,8 @@ class Commands(click.Group):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            name = error.option_name
-            click.echo(f"error: {name} belongs behind the command: adder-search COMMAND ... {name}", err=True)
+            where = f"options stand behind the command: adder-search COMMAND {error.option_name}"
+            click.echo(f"error: {error.option_name}: {where}", err=True)
             ctx.exit(UserError.code)
 
     def resolve_command(

@@ -65,7 +65,7 @@ def pull(
     """
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
-    from search.stats.counting import grokking
+    from search.stats.counting import WORDS, grokking
     from search.store.candidates import DatabaseCandidates, smallest
     from search.store.study_records import open_records
     from search.tracking import artifacts
@@ -90,7 +90,7 @@ def pull(
     if metrics["outcome"] == Outcome.GROKKED:
         click.echo(f"  {grokking(metrics, checkpoint.recipe['hold'])}")
     else:
-        click.echo(f"  did not grok ({metrics['outcome']}); best exact match {metrics['best_exact']:.4f}")
+        click.echo(f"  {WORDS[metrics['outcome']]}; best exact match {metrics['best_exact']:.4f}")
     if proof:
         click.echo(f"  {said_of(proof)}")
 

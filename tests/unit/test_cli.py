@@ -100,7 +100,7 @@ def test_a_dry_run_of_a_fresh_start_says_its_new_name():
 
 
 def test_an_option_before_the_command_belongs_behind_it(here):
-    line = "--home belongs behind the command: adder-search COMMAND ... --home"
+    line = "--home: options stand behind the command: adder-search COMMAND --home"
     assert fails_with_one(2, "--home", "there", "status") == line
 
 
