@@ -219,7 +219,7 @@ def run_round(stack: Stack, folder: Path, entry: Round, seeds: int, until: float
     with environment(stack.environment()), tempfile.TemporaryDirectory() as scratch:
         side_by_side = study | {"resources": study["resources"] | {"slots": seeds}}
         check_whole(stack.home, study, Path(scratch), expected(side_by_side))
-        assert all(row["outcome"] == "failed" for row in rows_of(stack.home, study["name"]))
+        assert {row["outcome"] for row in rows_of(stack.home, study["name"])} <= {"failed", "grokked"}
         client = client_of(stack.home)
         experiments = [e.experiment_id for e in client.search_experiments() if e.name == study["name"]]
         runs = len(client.search_runs(experiments, max_results=10_000))

@@ -4,6 +4,7 @@ whose budget is spent nearly right.
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from tests.commands import call, fails_with_one
 from trainer import Bank, Outcome, Pair, Recipe, Seed
 from trainer.bank.bank import programs_of
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.curvature import minimise
+from trainer.curvature import minimise, together
 from trainer.curvature.minimise import Task
 from trainer.curvature.pool import Cost, Pool, draw_problems, tokens_from, wrong_pairs
 from trainer.finishing import margin
@@ -253,9 +254,10 @@ def test_alone_and_killed_before_it_is_finished_it_is_finished_alike(tmp_path, n
     assert torch.equal(second.result(0).theta_P, nearly[1].theta_P)
 
 
-def test_one_is_finished_at_a_time_and_none_twice(tmp_path, monkeypatch):
+def test_some_are_finished_at_a_time_and_none_twice(tmp_path, monkeypatch):
     """So that a worker is heard of in between, and goes on where it was."""
     seen = []
+    monkeypatch.setattr("trainer.bank.bank.TOGETHER", 1)
     monkeypatch.setattr(minimise, "MANY_TURNS", (lambda task, theta_P: seen.append(task.seed) or theta_P,))
     pairs = [pair(0.5, start_of(), seed) for seed in (1, 2, 3)]
     bank = Bank(SPEC, pairs)
@@ -268,6 +270,50 @@ def test_one_is_finished_at_a_time_and_none_twice(tmp_path, monkeypatch):
     bank.end([2])
     assert not bank.advance() and bank.result(2).outcome == Outcome.CENSORED
     assert {bank.result(n).outcome for n in (0, 1)} == {Outcome.FAILED}
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """The number of seeds of each pass of `expand` by several."""
+    counts, make = [], together.slopes
+    monkeypatch.setattr(
+        together, "slopes", lambda pools, theta_SP: counts.append(len(pools)) or make(pools, theta_SP)
+    )
+    return counts
+
+
+@pytest.mark.usefixtures("one_turn")
+def test_those_finished_together_are_as_alone(passes, monkeypatch):
+    """Of two specs, and with unlike numbers of gradients until they end."""
+    monkeypatch.setattr(minimise, "ITERATIONS", 20)
+    other = preset("54p")
+    of_54p = Checkpoint.load(CERTIFICATES / "54p").theta_P * 1.003
+    given = [(SPEC, damaged(0.003), 1), (SPEC, damaged(0.01), 2), (other, of_54p, 9)]
+    jobs = [
+        partial(minimise.finish_by_curvature, spec, None, None, theta_P, seed)
+        for spec, theta_P, seed in given
+    ]
+    at_once = together.together(jobs)
+    assert set(passes) == {1, 2}
+    for theta_P, job, (_, before_P, _) in zip(at_once, jobs, given, strict=True):
+        assert torch.equal(theta_P, job()) and not torch.equal(theta_P, before_P)
+
+
+def test_what_one_raises_ends_the_others(passes, monkeypatch):
+    def fails(slope):
+        slope(pool, theta_P)
+        raise ArithmeticError("no")
+
+    def goes_on(slope):
+        while True:
+            slope(pool, theta_P)
+
+    pool, theta_P = Pool(SPEC, tokens_from(SPEC, draw_problems(1, 0, 64)), Cost()), damaged()
+    with pytest.raises(ArithmeticError, match="no"):
+        together.together([fails, goes_on])
+    monkeypatch.setattr(together, "slopes", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        together.together([goes_on, goes_on])
 
 
 @pytest.mark.usefixtures("one_turn")

@@ -13,7 +13,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from model.spec import Spec
 from trainer.bank.futility import FUTILITY_RULE, FutilityRule
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.curvature.minimise import finish_by_curvature
+from trainer.curvature.together import Slope, together
 from trainer.data import hard_examples
 from trainer.engine.build import GivenUp
 from trainer.engine.native import EngineBackend, missing_to_train
@@ -43,6 +45,8 @@ from trainer.step.schedule import Hyper
 from trainer.step.step import State
 
 IDLE = -1
+TOGETHER = 8
+"""Pairs that are finished at once, before the next evaluation."""
 log = logging.getLogger(__name__)
 DISAGREE = (
     f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)} and in which are on of "
@@ -93,7 +97,7 @@ class Bank:
         self.parked: dict[int, State] = {}
         """Pair -> its saved state [1, ...], while it waits for a slot."""
         self.spent: list[int] = []
-        """Pairs that spent their budget and are to be finished, one at each call of `advance`."""
+        """Pairs that spent their budget and are to be finished, up to TOGETHER at each call of `advance`."""
         self.seed_steps, self.train_s = 0, 0.0
         self._fill()
         self.programs.warm_up(self.state, self.hyper)
@@ -104,12 +108,12 @@ class Bank:
         return self.seed_steps / self.train_s if self.train_s else 0.0
 
     def advance(self) -> bool:
-        """Train to the next evaluation, judge it, and finish one pair. Return False if no pair is left."""
+        """Train to the next evaluation, judge it, and finish some pairs. Return False if no pair is left."""
         running = int((self.pair_S != IDLE).sum())
-        start, nearly = time.perf_counter(), self.spent[:1]
-        for n in nearly:
-            self._finish(n)
-        self.spent = self.spent[1:]
+        start, nearly = time.perf_counter(), self.spent[:TOGETHER]
+        if nearly:
+            self._finish(nearly)
+        self.spent = self.spent[TOGETHER:]
         if running:
             measured_SM, shown_SP = self._train(
                 running if self.programs.supports_partial_bank else self.slots
@@ -257,15 +261,18 @@ class Bank:
         self.pair_S[live_L[left_L]] = IDLE
         self.parked = {n: s for n, s in self.parked.items() if self.tracker.records["outcome"][n] == QUEUED}
 
-    def _finish(self, n: int) -> None:
-        """Finish a pair that spent its budget by curvature, from its best θ."""
-        pair, best_P = self.pairs[n], self.tracker.records["best_theta"][n]
-        finished_P = finish_by_curvature(
-            self.spec, pair.ties, self.programs, best_P, hashed_seed(f"finish {pair.seed}")
-        )
-        measured = self.programs.evaluate(finished_P[None].to(self.device))
-        measures = [float(measured[name]) if name in measured else torch.nan for name in MEASURES]
-        self.tracker.finish(n, torch.tensor(measures), finished_P)
+    def _finish(self, numbers: Sequence[int]) -> None:
+        """Finish pairs that spent their budget by curvature, from their best θ."""
+
+        def finisher(n: int) -> Callable[[Slope], Tensor]:
+            pair, best_P = self.pairs[n], self.tracker.records["best_theta"][n]
+            seed = hashed_seed(f"finish {pair.seed}")
+            return partial(finish_by_curvature, self.spec, pair.ties, self.programs, best_P, seed)
+
+        for n, finished_P in zip(numbers, together([finisher(n) for n in numbers]), strict=True):
+            measured = self.programs.evaluate(finished_P[None].to(self.device))
+            measures = [float(measured[name]) if name in measured else torch.nan for name in MEASURES]
+            self.tracker.finish(n, torch.tensor(measures), finished_P)
 
     def _restart_or_recycle(self, slots_L: Tensor) -> None:
         """Restart the pairs of some slots, or recycle their units, where their recipes say so."""

@@ -15,11 +15,13 @@ from model.adderboard import Pairs
 from model.spec import Spec
 from model.tied import Tied, Ties, project, tie
 from trainer.curvature.pool import Cost, Pool, draw_problems, tokens_from, wrong_pairs
+from trainer.curvature.together import Slope
 from trainer.engine.native import EngineBackend
 from trainer.engine.torch_backend import TorchBackend
 
 FRESH, MOST_ERRORS = 4_096, 2_048
 SEARCHED = 16_384  # problems searched for a θ's own errors
+ITERATIONS = 1_000  # of L-BFGS
 
 
 @dataclass
@@ -33,6 +35,7 @@ class Task:
     cost: Cost
     searched: int = 0
     """Problems searched for errors; 0: SEARCHED."""
+    slope: Slope = Pool.slope
 
     def own_errors(self, theta_P: Tensor) -> Pairs:
         """Return θ's errors among fresh problems."""
@@ -52,10 +55,10 @@ def lbfgs(task: Task, theta_P: Tensor) -> Tensor:
     pool = task.pool(theta_P)
 
     def slope(x: Any) -> tuple[float, Any]:
-        loss, grad_P = pool.slope(torch.from_numpy(x))
+        loss, grad_P = task.slope(pool, torch.from_numpy(x))
         return loss, grad_P.numpy()
 
-    options = {"maxiter": 1_000, "maxcor": 40, "ftol": 0.0, "gtol": 1e-9}
+    options = {"maxiter": ITERATIONS, "maxcor": 40, "ftol": 0.0, "gtol": 1e-9}
     solution = minimize(slope, theta_P.double().numpy(), jac=True, method="L-BFGS-B", options=options)
     return torch.from_numpy(solution.x)
 
@@ -115,11 +118,17 @@ WIDELY = 65_536  # problems searched for errors here
 
 
 def finish_by_curvature(
-    spec: Spec, ties: Ties | None, programs: EngineBackend | TorchBackend, theta_P: Tensor, seed: int
+    spec: Spec,
+    ties: Ties | None,
+    programs: EngineBackend | TorchBackend,
+    theta_P: Tensor,
+    seed: int,
+    slope: Slope = Pool.slope,
 ) -> Tensor:
     """Return the best θ [P] after turns of curvature within its ties; stop when nothing is added wrongly.
 
-    `seed` names the problems, which are not the selection's nor AdderBoard's.
+    `seed` names the problems, which are not the selection's nor AdderBoard's. slope: how gradients are had
+    (trainer/curvature/together.py).
     """
     inner = spec if ties is None else tie(spec, ties)
     judged = draw_problems(seed, 100, JUDGED)
@@ -129,7 +138,7 @@ def finish_by_curvature(
     for turn, method in enumerate(FEW_TURNS if len(best_R) <= SECOND_ORDER_LIMIT else MANY_TURNS):
         if not least:
             break
-        new_R = method(Task(inner, programs, seed, turn, Cost(), WIDELY), best_R).float()
+        new_R = method(Task(inner, programs, seed, turn, Cost(), WIDELY, slope), best_R).float()
         wrong = len(wrong_pairs(inner, new_R, judged, Cost()))
         if wrong < least:
             best_R, least = new_R, wrong

@@ -3,13 +3,13 @@
 Uniform pairs; pairs with a run of carries of each length; pairs of numbers of 2 to 10 digits; and a θ's own
 errors among fresh ones. Of one digit, as in most of AdderBoard's edge cases, there are none.
 
-Axes: P parameters, B problem, A answer position, V vocabulary, N entries of logits.
+Axes: S seed, P parameters, B problem, A answer position, V vocabulary, N entries of logits.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +19,8 @@ from model.adderboard import Pairs, carry_pairs
 from model.spec import Spec
 from trainer.data.problems import DIGITS
 from trainer.engine.build import missing_to_build
-from trainer.engine.operator import flat, is_wrong, loss
+from trainer.engine.native import blocks
+from trainer.engine.operator import flat, is_wrong, loss_and_gradient
 from trainer.step import step
 from trainer.step.step import tokens_of
 
@@ -64,7 +65,7 @@ class Pool:
 
     def __init__(self, spec: Spec, tokens_1TB: Tensor, cost: Cost):
         self.spec, self.tokens, self.cost = spec, tokens_1TB, cost
-        self.kernel = has_kernel(spec)
+        self.kernel, self.blocks = has_kernel(spec), blocks(tokens_1TB)
 
     @property
     def size(self) -> int:
@@ -78,12 +79,11 @@ class Pool:
 
     def slope(self, theta_P: Tensor) -> tuple[float, Tensor]:
         """Return the mean loss and its gradient [P], float64; by the kernel, where there is one, float32 inside."""
+        if self.kernel:
+            return slopes([self], theta_P[None])[0]
         self.cost.problems += 2 * self.size
         parameter_P = theta_P.detach().double().requires_grad_()
-        if self.kernel:
-            mean = loss(self.spec, flat(self.spec, parameter_P).float(), self.tokens[0])
-        else:
-            mean = self._mean(parameter_P)
+        mean = self._mean(parameter_P)
         (grad_P,) = torch.autograd.grad(mean, parameter_P)
         return float(mean.detach()), grad_P
 
@@ -118,13 +118,29 @@ class Pool:
         return mean
 
 
+def slopes(pools: Sequence[Pool], theta_SP: Tensor) -> list[tuple[float, Tensor]]:
+    """Return `Pool.slope` of each pool, all of one spec, at its own θ: to the same bits, with one pass of `expand`."""
+    spec, parameter_SP = pools[0].spec, theta_SP.detach().double().requires_grad_()
+    wide_SN = flat(spec, parameter_SP).float()
+    both = [
+        loss_and_gradient(spec, wide_N, pool.blocks, pool.size)
+        for pool, wide_N in zip(pools, wide_SN, strict=True)
+    ]
+    for pool in pools:
+        pool.cost.problems += 2 * pool.size
+    (grad_SP,) = torch.autograd.grad(
+        wide_SN, parameter_SP, torch.stack([gradient_N for _, gradient_N in both])
+    )
+    return [(mean, grad_P) for (mean, _), grad_P in zip(both, grad_SP, strict=True)]
+
+
 def wrong_pairs(spec: Spec, theta_P: Tensor, pairs: Pairs, cost: Cost) -> Pairs:
     """Return the pairs that θ [P] adds wrongly."""
     tokens = tokens_from(spec, pairs)
     cost.problems += len(pairs)
     with torch.no_grad():
         if has_kernel(spec):
-            wrong_B = is_wrong(spec, flat(spec, theta_P).float(), tokens[0])
+            wrong_B = is_wrong(spec, flat(spec, theta_P[None])[0].float(), tokens[0])
         else:
             logits = spec.forward(theta_P[None], tokens[:, :-1], first=spec.prompt - 1)
             choice_AB = torch.stack(list(torch.broadcast_tensors(*logits)))[:, 0].argmax(0)[: DIGITS + 1]
