@@ -8,21 +8,15 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from search.store.home import Home
-from search.store.ledger import Ledger
-from search.study.file import parse_study
 from search.study.trial import Configuration
-from search.tracking.address import tracking_uri
-from search.tracking.tracker import Tracker
-from search.tracking.tracking import connect
 from search.tracking.views import write_views
 from tests.browser import chromium, entrance_of, is_healthy, page_of, served, started, visible
-from tests.made_up import record
+from tests.homes import Recorder, empty_home, quickly, study_of
 from tests.processes import wait_until
 from tests.second_user import as_second_user, fetch
 
 pytestmark = pytest.mark.end_to_end
-SEEDS, GROKKED = 16, (0, 3, 12)
+SEEDS, GROKKED = 4, (0, 1, 3)
 """Seeds of each configuration, and the number that grokked."""
 STUDY = f"""
 name: recipes
@@ -38,16 +32,16 @@ CURVES = ".js-plotly-plot .scatterlayer path.js-line"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder with a home that has the study and its views."""
-    folder = tmp_path_factory.mktemp("ui")
-    home = Home(folder / "adder-runs")
-    home.create()
-    Ledger(home)
-    study = parse_study(STUDY, "test")
-    tracker = Tracker(connect(home, tracking_uri(home)), home, study)
-    for number, grokked in enumerate(GROKKED):
-        configuration = Configuration(*study.configuration({"recipe.lr": round(0.01 * 1.3**number, 4)}))
-        record(tracker, configuration, SEEDS, grokked)
-    write_views(tracker.client, study, tracker.experiment)
+    folder, first = tmp_path_factory.mktemp("ui"), 770
+    with quickly():
+        study = Recorder(empty_home(folder / "adder-runs"), study_of(STUDY))
+        for number, grokked in enumerate(GROKKED):
+            values = {"recipe.lr": round(0.01 * 1.3**number, 4)}
+            configuration = Configuration(*study.study.configuration(values))
+            work = [(configuration, first + n) for n in range(SEEDS)]
+            study.trial(work=work, grokked=range(first, first + grokked))
+        write_views(study.tracker.client, study.study, study.tracker.experiment)
+        study.done()
     return folder
 
 
