@@ -141,12 +141,3 @@ def test_another_banks_state_is_refused(tmp_path):
         before = other.state["theta"].clone()
         assert not other.load(path)
         assert torch.equal(other.state["theta"], before) and other.state["step"].tolist()[0] == 0
-
-
-def test_a_state_that_says_in_words_what_it_is_of_is_read(tmp_path, monkeypatch):
-    """As states did until 2026-11-26."""
-    path, bank = tmp_path / "bank.state", make([pair(1), pair(2)])
-    bank.advance()
-    monkeypatch.setattr(bank, "_key", bank._words)
-    bank.save(path)
-    assert make([pair(1), pair(2)]).load(path) and not make([pair(1), pair(3)]).load(path)

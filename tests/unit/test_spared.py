@@ -4,11 +4,9 @@ import json
 
 import pytest
 
-from search.errors import UserError
 from search.run.extension import as_begun
 from search.run.spared import spared_of
 from search.study.file import parse_study, recorded_study
-from search.study.stopping import Stop
 from search.study.trial import Trial
 from tests.planners import SEARCH, SWEEP, planner_of, rows_of
 from trainer import Seed
@@ -76,22 +74,3 @@ def test_what_was_begun_before_keeps_its_draw_and_objectives(by_name, home):
     following = as_begun(study, before.model_dump(mode="json", by_alias=True))
     assert (following.spares, list(following.sampler.directions)) == ("hash", ["grok_rate", "params"])
     assert spared_of(before, [], [(None, Seed.of(1))]) is None
-
-
-def test_recorded_rules_are_read_whatever_fields_they_left_unset():
-    """Rungs had more fields once; a home of then has them as null."""
-    rung = {"at": 36_000, "keep": {"token": 0.5}}
-    before = {"hopeless": False, "group": None, "screen": [rung | {"by": None, "share": None}]}
-    assert Stop.recorded(before) == Stop(hopeless=False, screen=[rung], spare="hash")
-    with pytest.raises(ValueError, match=r"screen\.0\.by"):
-        Stop.recorded({"screen": [rung | {"by": "loss"}]})
-
-
-def test_a_recorded_search_is_read_whose_fields_could_have_conditions():
-    study = parse_study(SEARCH, "test")
-    before = study.model_dump(mode="json", by_alias=True) | {"tracking_uri": None}
-    before["space"] = {path: field | {"when": {}} for path, field in before["space"].items()}
-    assert recorded_study(json.dumps(before), "test") == study
-    before["space"]["recipe.lr"]["when"] = {"model.qk_dim": 3}
-    with pytest.raises(UserError, match=r"space\.recipe\.lr\.when: unknown key"):
-        recorded_study(json.dumps(before), "test")

@@ -93,12 +93,6 @@ def test_the_environments_store_gets_it(server, monkeypatch):
     assert set(server.asked) == {ME}
 
 
-def test_a_study_names_no_store(server):
-    Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"tracking_uri": server.uri}))
-    assert fails_with_one(2, "run", "own.yaml").startswith("own.yaml: tracking_uri: unknown key")
-    assert server.asked == []
-
-
 # ---- a token in an address is a password
 
 SECRETS = (

@@ -5,21 +5,8 @@ import json
 import zlib
 from types import SimpleNamespace
 
-from search.study.file import load_study, parse_study
+from search.study.file import load_study
 from search.tracking import views
-
-SEARCH = """
-name: search
-model: 57p
-space:
-  recipe.lr: {float: [0.01, 0.1], log: true}
-  model.tie_vo: {choice: [true, false]}
-seeds: {first: 1, count: 4}
-"""
-
-
-def study_of(more=""):
-    return parse_study(SEARCH + more, "test")
 
 
 def state_of(view):
@@ -57,18 +44,3 @@ def test_a_study_of_constraints_has_a_table_by_constraint_and_a_chart_of_with_ag
         "SCATTER", "table.rate_without", "table.rate_with",
     )  # fmt: skip
     assert [bar["metricKey"] for bar in bars] == ["table.ratio", "table.ratio_low", "table.ratio_high"]
-
-
-def test_addresses_are_those_of_the_views_or_of_all_runs():
-    client = Client()
-    page = "http://here:1/#/experiments/3/runs?workflowType=machine_learning"
-    assert views.addresses("http://here:1/", "3", {}) == {"runs": page}
-    views.write_views(client, study_of(), "3")
-    found = views.addresses("http://here:1/", "3", client.tags)
-    assert found == {
-        "table": f"{page}&viewStateShareKey=adder-search-table&compareRunsMode=TABLE",
-        "charts": f"{page}&viewStateShareKey=adder-search-charts&compareRunsMode=CHART",
-    }
-    assert {f"{views.TAG}{address.split('Key=')[1].split('&')[0]}" for address in found.values()} == set(
-        client.tags
-    )

@@ -176,9 +176,8 @@ class Bank:
         Return False, and change nothing, if there is none or it belongs to other pairs.
         """
         chosen = list(range(len(self.pairs)) if numbers is None else numbers)
-        known = self._key(chosen), self._words(chosen)  # in words, states until 2026-11-26
         saved = snapshot.read(path)
-        if saved is None or saved[1]["key"] not in known:
+        if saved is None or saved[1]["key"] != self._key(chosen):
             return False
         tensors, _ = saved
         self._vacate(chosen)
@@ -194,11 +193,9 @@ class Bank:
         """Return a digest of what a state is of."""
         chosen = tuple(numbers)
         if chosen not in self.keys:  # words for a thousand pairs take long
-            self.keys[chosen] = hashlib.sha256(self._words(chosen).encode()).hexdigest()
+            words = repr((self.spec, [self.pairs[n] for n in chosen], self.slots))
+            self.keys[chosen] = hashlib.sha256(words.encode()).hexdigest()
         return self.keys[chosen]
-
-    def _words(self, numbers: Sequence[int]) -> str:
-        return repr((self.spec, [self.pairs[n] for n in numbers], self.slots))
 
     def _vacate(self, numbers: Sequence[int]) -> None:
         """Take pairs out of their slots."""
