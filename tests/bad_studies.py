@@ -8,6 +8,8 @@ RECYCLING = "{recycle_every: 1000, recycle_until: 20000, recycle_unless: [[switc
 RECYCLED = (
     f"{SCALES}constraints: [rank1_out]\nscales: {{57p: {{rate: 0.5, recipe: {RECYCLING}, bases: {{%s}}}}}}"
 )
+FADE = "space: {recipe.fade_end: {int: %s}}"
+ONE_RATE = "space: {recipe.hold: {choice: [1, 2]}}\nsampler: {objectives: %s}"
 # In both tables: YAML -> the whole error without its source, a * stands for anything.
 LINES = {  # what is added to GOOD
     # Keys that are misspelt, missing or given twice
@@ -35,6 +37,9 @@ LINES = {  # what is added to GOOD
     "recipe: {init: [[fc3, normal, 1]]}":
         "recipe.init: must be about tensors of the model; unknown 'fc3'; did you mean fc1?",
     "recipe: {best_of: 4}": "recipe.best_of = 4: removed; commit 72778fb has it",
+    "recipe: {recycle_every: 2000, recycle_unless: [[swiches, 1]]}": "*unknown probe 'swiches'; did you mean swit*",
+    "recipe: {again_at: 4000, again_unless: [[tokne, 1]]}": "*unknown probe 'tokne'; did you mean token?",
+    "recipe: {again_at: 4000, again_unless: [[token]]}": "recipe.again_unless: must be pairs*",
     "recipe: {fade_start: 10, fade_end: 5}": "recipe.fade_end: must be fade_start or more, got 5 < 10",
     "recipe: [1]": "recipe: must be a mapping, got [1]",
     # Seeds and when they end
@@ -59,6 +64,25 @@ LINES = {  # what is added to GOOD
     "space: {model.qk_dim: {int: [2, 8], step: 2, log: true}}":
         "space.model.qk_dim: log goes with float or int, and not with step",
     "space: {recipe.lr: {float: [-1, 0.1]}}": "space.recipe.lr: must be 0.0 or more, got -1.0",
+    "space: {recipe.hold: {int: [1, 5], step: 5}}":
+        "space.recipe.hold: step must be at most the distance of the bounds, got 5",
+    "space: {recipe.lr_factors: {choice: [[[norn, 3]]]}}": "space.recipe.lr_factors: must be of tensors of θ*",
+    "space: {recipe.lr: {choice: [0.1, 0.2]}, recipe.hold: {choice: [-1]}}": "space.recipe.hold: must be *",
+    FADE % "[0, 9], after: recipe.fade_strat":
+        "space.recipe.fade_end.after: unknown field 'recipe.fade_strat'; did you mean recipe.fade_start*",
+    FADE % "[0, 9], after: recipe.curriculum": "space.recipe.fade_end.after: recipe.curriculum is not a number",
+    FADE % "[0, 9], after: recipe.fade_end":
+        "space.recipe.fade_end.after: depends on itself (recipe.fade_end -> recipe.fade_end)",
+    FADE % "[0, 2147483647], after: recipe.fade_start":
+        "space.recipe.fade_end: must be finite and at most 2147483647, got 2147498647",
+    "space: {recipe.fade_end: {choice: [1, 2], after: recipe.fade_start}}":
+        "space.recipe.fade_end: after goes with float or int",
+    "space: {recipe.warmup: {int: [1, 2], after: recipe.hold}, recipe.hold: {int: [1, 2], after: recipe.warmup}}":
+        "space.recipe.warmup.after: depends on itself (recipe.warmup -> recipe.hold -> recipe.warmup)",
+    "space: {recipe.lr: {float: [0, 1]}}\nsampler: {name: grid}": "space.recipe.lr: a grid needs a step *",
+    "space: {recipe.hold: {int: [0, 10000]}}\nsampler: {name: grid}": "space: a grid has at most 10000 points, *",
+    ONE_RATE % "[params]": "sampler.objectives: must have one of grok_rate and per_*",
+    ONE_RATE % "[grok_rate, per_million]": "sampler.objectives: must have one of grok_rate and per_*",
     # Names and texts
     "about: \"a\\nb\"": "about: must be one line of printable text",
     # What follows the first round
@@ -81,6 +105,8 @@ FILES = {
         "model: unknown constraint 'qkdim' of split_subspace; did you mean qk_dim or tok_dim or pos_dim?",
     "name: x\nmodel: {rung: 57p, qk_dim: 1}\nseeds: [1]": "model: tie_qk excludes qk_dim=1: *",
     "name: x\nmodel: {rung: 57p, arc: false}\nseeds: [1]": "model: circular needs arc",
+    "name: x\nmodel: 170p\nseeds: [1]\nrecipe: {recycle_every: 2000, recycle_unless: [[token, 0.5]]}":
+        "*needs a model that has the probe switches*",
     # Seeds and when they end
     BEGIN + "seeds: [4, 5, 4]": "seeds: a seed is listed twice",
     BEGIN + "seeds: [2147483648]": "seeds.0: must be less than or equal to 2147483647, got 2147483648",

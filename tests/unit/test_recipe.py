@@ -7,8 +7,6 @@ import pytest
 
 from model import preset
 from model.fields import option
-from search.errors import UserError
-from search.study.file import parse_study
 from tests.banks import make, pair
 from trainer import Recipe
 from trainer.fields import Group, dependent_option
@@ -98,18 +96,3 @@ def test_what_a_model_cannot_have_is_one_line(fields, says):
 def test_what_shapes_the_program_must_agree(fields):
     with pytest.raises(ValueError, match="agree in batch, eval_every, optimiser"):
         make([pair(1), pair(2, **fields)])
-
-
-@pytest.mark.parametrize(
-    ("model", "recipe", "says"),
-    [
-        ("57p", "recycle_every: 2000, recycle_unless: [[swiches, 1]]", "unknown probe 'swiches'; did you mean swit"),
-        ("170p", "recycle_every: 2000, recycle_unless: [[token, 0.5]]", "needs a model that has the probe switches"),
-        ("57p", "again_at: 4000, again_unless: [[tokne, 1]]", "unknown probe 'tokne'; did you mean token?"),
-        ("57p", "again_at: 4000, again_unless: [[token]]", "recipe.again_unless: must be pairs"),
-    ],
-)  # fmt: skip
-def test_a_study_says_it_where_it_stands(model, recipe, says):
-    with pytest.raises(UserError) as error:
-        parse_study(f"name: x\nmodel: {model}\nrecipe: {{{recipe}}}\nseeds: [1]", "x.yaml")
-    assert says in str(error.value) and "\n" not in str(error.value)

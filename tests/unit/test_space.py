@@ -1,30 +1,21 @@
-"""Search spaces: order, lengths, grids, and what is refused at which key path."""
+"""Search spaces: order, lengths, grids. What is refused is in tests/bad_studies.py."""
 
 import math
 
 import pytest
 
 from model import preset
-from search.errors import UserError
 from search.study.file import parse_study
 from search.study.space import fixed, order, points, resolve
 from tests.bad_studies import GOOD
-from tests.commands import says
 from trainer import Recipe
 
 FADE = "recipe.fade_end: {int: [1000, 40000], after: recipe.fade_start}"
-HOLD = "recipe.hold: {choice: [1, 2]}"
 BASE = fixed(preset("57p"), Recipe())
 
 
 def study_of(*fields, more=""):
     return parse_study(GOOD + "space:\n" + "".join(f"  {field}\n" for field in fields) + more, "test")
-
-
-def refused(*fields, more=""):
-    with pytest.raises(UserError) as error:
-        study_of(*fields, more=more)
-    return str(error.value).removeprefix("test: ")
 
 
 # Order
@@ -58,9 +49,6 @@ def test_optimisers_wrappers_and_their_lists_are_searched():
     plain = {"recipe.optimiser": "lion", "recipe.grokfast_lambda": 1.0, "recipe.lr_factors": "[]"}
     values = resolve(study.space, plain, BASE)
     assert study.configuration(values)[1] == Recipe(optimiser="lion", grokfast_lambda=1)
-    assert refused("recipe.lr_factors: {choice: [[[norn, 3]]]}").startswith(
-        "space.recipe.lr_factors: must be of tensors of θ"
-    )
     with pytest.raises(ValueError, match=r"^numbers of \['recipe.lr'\], not of "):
         resolve(study.space, {"recipe.lr": 1.0}, BASE)
 
@@ -113,45 +101,3 @@ def test_the_values_of_a_float_are_as_they_are_written():
     assert distribution.ends() == (0.1, 0.7) and distribution.decoded(0.1 + 2 * 0.1) == 0.3
     assert distribution.has(0.3) and not distribution.has(0.35) and not distribution.has("0.3")
     assert not distribution.has(math.inf) and not distribution.has(0.8)
-
-
-# What is refused
-
-FADE_END = "recipe.fade_end: {int: [0, 9], after: recipe."
-REFUSED = {
-    (FADE_END + "fade_strat}",):
-        "fade_end.after: unknown field 'recipe.fade_strat'; did you mean recipe.fade_start*",
-    (FADE_END + "curriculum}",): "fade_end.after: recipe.curriculum is not a number",
-    ("recipe.fade_end: {choice: [1, 2], after: recipe.fade_start}",): "fade_end: after goes with float or int",
-    (FADE_END + "fade_end}",): "fade_end.after: depends on itself (recipe.fade_end -> recipe.fade_end)",
-    (FADE, "recipe.fade_start: {int: [0, 9], after: recipe.warmup}",
-     "recipe.warmup: {int: [1, 2], after: recipe.hold}", "recipe.hold: {int: [1, 2], after: recipe.warmup}"):
-        "warmup.after: depends on itself (recipe.warmup -> recipe.hold -> recipe.warmup)",
-    ("recipe.fade_end: {int: [0, 2147483647], after: recipe.fade_start}",):
-        "fade_end: must be finite and at most 2147483647, got 2147498647",
-    ("recipe.lr: {choice: [0.1, 0.2]}", FADE, "recipe.hold: {choice: [-1]}"): "hold: must be *",
-    ("recipe.hold: {int: [1, 5], step: 5}",): "hold: step must be at most the distance of the bounds, got 5",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("fields", REFUSED, ids=lambda fields: fields[-1][:60])
-def test_what_makes_no_space_is_refused_at_its_key_path(fields):
-    assert says(refused(*fields), f"space.recipe.{REFUSED[fields]}")
-
-
-GRID = "{name: grid}"
-SAMPLERS = [
-    ("recipe.lr: {float: [0, 1]}", GRID, "space.recipe.lr: a grid needs a step *"),
-    ("recipe.hold: {int: [0, 10000]}", GRID, "space: a grid has at most 10000 points, *"),
-    (HOLD, "{objectives: [params]}", "sampler.objectives: must have one of grok_rate and per_*"),
-    (
-        HOLD,
-        "{objectives: [grok_rate, per_million]}",
-        "sampler.objectives: must have one of grok_rate and per_*",
-    ),
-]
-
-
-@pytest.mark.parametrize(("field", "sampler", "expected"), SAMPLERS)
-def test_what_makes_no_sampler_is_refused(field, sampler, expected):
-    assert says(refused(field, more=f"sampler: {sampler}\n"), expected)
