@@ -32,14 +32,6 @@ OPTIONS = (
 )
 
 
-def is_healthy(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
 @contextlib.contextmanager
 def started(folder: Path) -> Iterator[tuple[Running, str]]:
     """`adder-search ui` on a folder's home, without a terminal, and its address."""

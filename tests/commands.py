@@ -37,6 +37,13 @@ def call(*words: object) -> Result:
     return result
 
 
+def done(*words: object) -> str:
+    """Run a command that must succeed. Returns what it printed."""
+    result = call(*words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
 def fails(code: int, *words: object) -> list[str]:
     """The error lines of a command that must fail with this code, say nothing else and write nothing."""
     assert not Path("setup.cfg").exists(), "here other tests write too: take the fixture `here`"

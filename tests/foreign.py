@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,16 @@ SMALL = LowRank(pos_rank=3, qkv_rank=3, out_rank=2, ffn_rank=3, rms_norm=True, t
 def written(content: Any) -> Path:
     torch.save(content, FILE)
     return FILE
+
+
+def repacked(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """Return an archive with a changed pickle and with right checksums."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(buffer, "w") as target:
+        for info in source.infolist():
+            content = source.read(info)
+            target.writestr(info, change(content) if info.filename.endswith("data.pkl") else content)
+    return buffer.getvalue()
 
 
 def refused(file: Path) -> str:

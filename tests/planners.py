@@ -3,6 +3,7 @@
 from search.run.packing import Capacity, interrupted
 from search.run.planner import Planner
 from search.run.proposals import Proposals
+from search.run.tally import TrialReport
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
@@ -71,6 +72,24 @@ def rows_of(trial, outcome=Outcome.FAILED, token=0.5):
             "best_token": token,
         }
         for configuration, seed in trial.work
+    ]
+
+
+def hear(planner, trial, rows):
+    """Tell a planner what a worker says of a trial's seeds: configuration, outcome and grok_step of each."""
+    known = {"seed": (0, 0), "step": 0, "budget": 1_000, "best_exact": 0.0}
+    planner.update_progress(trial, TrialReport.of([known | row for row in rows]))
+
+
+def said_of(trial, ended=(), grokked=()):
+    """Rows for `hear`. ended: numbers of seeds that have failed; grokked: of seeds that go on perfectly."""
+    return [
+        {
+            "configuration": c.key,
+            "outcome": Outcome.FAILED if s.init_seed in ended else Outcome.RUNNING,
+            "grok_step": 500 if s.init_seed in grokked else None,
+        }
+        for c, s in trial.work
     ]
 
 

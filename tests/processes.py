@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -27,6 +28,13 @@ def free_port() -> int:
     with socket.socket() as taken:
         taken.bind((LOOPBACK, 0))
         return int(taken.getsockname()[1])
+
+
+def is_healthy(address: str) -> bool:
+    """True if an MLflow server answers."""
+    with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
+        return bool(answer.status == 200)
+    return False
 
 
 def wait_until(there: Callable[[], Any], what: str) -> Any:

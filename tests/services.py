@@ -16,7 +16,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 
-from tests.processes import LOOPBACK, OURS, Process, free_port, short_folder
+from tests.processes import LOOPBACK, OURS, Process, free_port, is_healthy, short_folder
 
 
 class Service(Protocol):
@@ -205,12 +204,7 @@ class MlflowServer:
             **(self.database.environment() if self.database else {}),
         }
         self.process = Process(command, self.folder / "mlflow.log", environment, cwd=self.folder)
-        self.process.wait_until(self.is_healthy)
-
-    def is_healthy(self) -> bool:
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.uri}/health", timeout=5) as answer:
-            return bool(answer.status == 200)
-        return False
+        self.process.wait_until(lambda: is_healthy(self.uri))
 
     def stop(self) -> None:
         """End the server; what it stored stays."""

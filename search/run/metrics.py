@@ -24,10 +24,6 @@ class Measure:
     about: str
     label: str = ""
 
-    def exported(self, name: str) -> str:
-        """Return its name in Prometheus, with Ray's prefix and a counter's suffix."""
-        return f"ray_{PREFIX}{name}{'_total' if self.kind == COUNTER else ''}"
-
 
 MEASURES = {
     "seeds_ended": Measure(COUNTER, "seeds whose trials have been recorded in this run", "outcome"),

@@ -1,7 +1,4 @@
-"""What every optimiser and wrapper keeps to, and AdamW against torch's own.
-
-That each of the others computes what it is named after is in test_optimisers_references.py.
-"""
+"""What every optimiser and wrapper keeps to. That each computes what it is named after: test_optimisers_references."""
 
 import pytest
 import torch
@@ -141,14 +138,3 @@ def test_a_bank_trains_by_its_recipes_optimiser(monkeypatch):
     assert torch.equal(bank.result(0).theta_P, SPEC.initial(1))
     assert bank.state["pairs"][:2].eq(EVERY).all() and bank.state["pairs"][2].eq(0).all()
     assert bank.state["calls"][0] == pytest.approx(sum(0.5 * (t + 1) / (2 * EVERY) for t in range(EVERY)))
-
-
-# AdamW
-
-
-def test_the_decay_scale_multiplies_weight_decay():
-    hyper = hyper_of([Recipe(**CONSTANT, weight_decay=0.4), Recipe(**CONSTANT, weight_decay=0.1)])
-    state = state_of(SPEC.initial(0).repeat(2, 1))
-    state["wd_scale"][0] = 0.25
-    after = steps(OPTIMISERS["adamw"], state, hyper, torch.ones(1, 2, SPEC.params))["theta"]
-    assert torch.equal(after[0], after[1])

@@ -28,7 +28,7 @@ from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from tests import CERTIFICATES
-from tests.commands import call
+from tests.commands import done
 from tests.in_process import without_ray
 from tests.reference import QUICK, write_study
 from trainer import Outcome, Result, Seed
@@ -157,8 +157,7 @@ def local_descent(parent: str) -> dict[str, Any]:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         untrained(patch, PARENTS[parent])
         patch.setattr(local, "Bank", bank)
-        done = call("compress", CERTIFICATES / parent, "-o", Path(folder) / "small", *LOCAL)
-        assert done.exit_code == 0, done.output
+        done("compress", CERTIFICATES / parent, "-o", Path(folder) / "small", *LOCAL)
         journal = json.loads((Path(folder) / "small/descent.json").read_text())
     progress, accepted = journal["progress"], []
     visits = dict(progress["expansions"])
@@ -191,8 +190,7 @@ def study_descent(parent: str) -> list[list[Any]]:
             lambda spec, pairs, **options: BarelyTrainedBank(spec, pairs, PARENTS[parent], **options),
         )  # fmt: skip
         home = Path(folder) / "home"
-        done = call("run", write_study(Path(folder), study), "--home", home)
-        assert done.exit_code == 0, done.output
+        done("run", write_study(Path(folder), study), "--home", home)
         sets = DatabaseCandidates(StudyRecords(Ledger(Home(home)), study["name"])).read()
     return [[t.round, digest(t.ties), t.parent, t.reached, t.wrong, bool(t.start)] for t in sets]
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from search.run.driver import Driver
+from search.run.tally import TrialReport
 from trainer import Seed
 from trainer.bank.tracker import SeedTracker
 
@@ -23,3 +25,22 @@ def groks(monkeypatch):
         return whole(self, pair_L, step_L, measures_LM, *rest)
 
     monkeypatch.setattr(SeedTracker, "record_evaluation", record_evaluation)
+
+
+@pytest.fixture
+def reports(monkeypatch):
+    """What the driver was told: the worker's first trial, phase, its trials, and their seeds' steps."""
+    told, whole = [], Driver.on_report
+
+    def on_report(self, worker, report):
+        tallies, open_ = report.get("tallies", {}), worker.open
+        steps = {
+            (c.key, seed.init_seed): step
+            for key, tally in tallies.items()
+            for (c, seed), step in zip(open_[key].work, TrialReport(**tally).each_step(), strict=True)
+        }
+        told.append((worker.first.key, report["phase"], set(tallies), steps))
+        whole(self, worker, report)
+
+    monkeypatch.setattr(Driver, "on_report", on_report)
+    return told

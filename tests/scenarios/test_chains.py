@@ -6,9 +6,7 @@ Whole runs by the command, with everything but Ray (tests/in_process.py) and pic
 import pytest
 
 from search.run import worker
-from search.run.driver import Driver
 from search.run.packing import Capacity
-from search.run.tally import TrialReport
 from search.stats.counting import ENOUGH
 from search.store.record import is_final
 from search.store.results import PARTS, THETA
@@ -18,25 +16,6 @@ from tests.scenarios.studies import MIXED, SPECS, SWEEP, UNTIL, run
 from trainer import Outcome
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
-
-
-@pytest.fixture
-def reports(monkeypatch):
-    """What the driver was told: the worker's first trial, phase, its trials, and their seeds' steps."""
-    told, whole = [], Driver.on_report
-
-    def on_report(self, worker, report):
-        tallies, open_ = report.get("tallies", {}), worker.open
-        steps = {
-            (c.key, seed.init_seed): step
-            for key, tally in tallies.items()
-            for (c, seed), step in zip(open_[key].work, TrialReport(**tally).each_step(), strict=True)
-        }
-        told.append((worker.first.key, report["phase"], set(tallies), steps))
-        whole(self, worker, report)
-
-    monkeypatch.setattr(Driver, "on_report", on_report)
-    return told
 
 
 def workers(reports):

@@ -28,7 +28,7 @@ from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect
 from tests import CERTIFICATES, needs_compiler
-from tests.commands import call, fails_with_one
+from tests.commands import call, done, fails_with_one
 from tests.homes import records_of
 from tests.reference import recorded, rows_of, write_study
 from tests.scenarios.studies import BY_ENGINE
@@ -53,8 +53,8 @@ def test_time_that_is_up_ends_a_round_wherever_it_is(phase, rounds, here, monkey
             getattr(self, "descent", self).parents()
 
     monkeypatch.setattr(local.Descent if phase == "propose" else local.LocalDescent, phase, without_end)
-    said = call("compress", START, "-o", "small", *SHORT, "--max-hours", 1)
-    assert said.exit_code == 0 and "46 numbers tied to 46" in said.stdout, said.output
+    said = done("compress", START, "-o", "small", *SHORT, "--max-hours", 1)
+    assert "46 numbers tied to 46" in said
     journal = Path("small/descent.json")
     assert (json.loads(journal.read_text())["progress"]["rounds"] if journal.exists() else 0) == rounds
 

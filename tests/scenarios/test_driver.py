@@ -11,8 +11,8 @@ from search.store.record import is_final
 from search.tracking.tracking import KEY_TAG
 from tests.commands import fails_with_one
 from tests.reference import check_whole, client_of, expected, rows_of, write_study
-from tests.scenarios.studies import GRID, run
 from tests.scenarios.studies import SHORT as QUICK
+from tests.scenarios.studies import run
 from trainer import Outcome
 from trainer.bank import bank
 from trainer.engine.build import GivenUp
@@ -112,12 +112,6 @@ def test_a_trial_that_goes_on_failing_is_recorded_with_its_reason(unlucky, here)
     assert len(rows) == 4 and all(r["outcome"] == Outcome.FAILED for r in rows if is_final(r))
     assert run(study, here).exit_code == 0
     check_whole(here / "home", study, here, expected(study))
-
-
-def test_a_search_whose_trial_fails_is_left_to_be_continued(unlucky, here):
-    assert run(GRID, here).exit_code == 1
-    assert run(GRID, here).exit_code == 0
-    check_whole(here / "home", GRID, here, expected(GRID))
 
 
 # ---- refused

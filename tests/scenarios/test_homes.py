@@ -18,7 +18,7 @@ from search.stats.intervals import ratio_interval
 from search.store.home import Home
 from search.tracking.tracker import MAY_BE_ZERO
 from search.tracking.tracking import CONFIGURATION_JSON, KEY_TAG, TRIALS
-from tests.commands import call, fails_with_one
+from tests.commands import call, done, fails_with_one
 from tests.homes import (
     STUDY,
     Recorder,
@@ -136,9 +136,7 @@ def said_of(folder):
     """What commands say and write of a home, wherever it is."""
     said = []
     for words in ASKED:
-        result = call(*words, "--home", folder)
-        assert result.exit_code == 0, result.stderr
-        said.append(result.stdout.replace(str(folder), "HOME"))
+        said.append(done(*words, "--home", folder).replace(str(folder), "HOME"))
     shutil.rmtree("out", ignore_errors=True)
     Path("out").mkdir()
     assert call("records", "sweep", "--of", "curves", "-o", "out/c.csv", "--home", folder).exit_code == 0
@@ -199,8 +197,7 @@ def test_the_evidence_of_two_homes_is_pooled_by_their_files():
     recorded("a", (1, 2, 3), grokked=(2,))
     recorded("b", (1, 2), text=without.replace("sweep", "other"))
     for name, study in (("a", "sweep"), ("b", "other")):
-        said = call("records", study, "-o", f"{name}.parquet", "--home", name)
-        assert said.exit_code == 0, said.stderr
+        done("records", study, "-o", f"{name}.parquet", "--home", name)
     said = call("table", "a.parquet", "b.parquet", "--format", "json")
     pooled = RecordSet(["sweep"], "a").configurations() + RecordSet(["other"], "b").configurations()
     assert json.loads(said.stdout) == constraint_table(pooled).tidy()

@@ -72,28 +72,17 @@ def test_a_driver_that_dies_with_enough_ends_the_same(at, here, monkeypatch):
     assert not read_parts(here / "home" / "trials" / "until")
 
 
-def test_trials_go_on_from_their_own_states(here, monkeypatch):
+def test_trials_go_on_from_their_own_states(reports, here, monkeypatch):
     """Of two trials in one bank each seed begins where it was saved."""
-    steps = []
     interrupt(monkeypatch, 4, KeyboardInterrupt, is_taken=True)
     assert run(MIXED, here).exit_code == 130
     rows = [r for r in rows_of(here / "home", "quick") if not is_final(r) and r["steps"]]
     reached = {(r["configuration"], r["init_seed"]): r["steps"] for r in rows}
-    whole = Driver.on_report
-
-    def on_report(self, worker, report):
-        for key, facts in report.get("tallies", {}).items():
-            numbers = [n for n, count in facts["steps"] for _ in range(count)]
-            steps.append(
-                {(c.key, s.init_seed): n for (c, s), n in zip(worker.open[key].work, numbers, strict=True)}
-            )
-        whole(self, worker, report)
-
-    monkeypatch.setattr(Driver, "on_report", on_report)
+    before = len(reports)
     assert run(MIXED, here).exit_code == 0
     first = {}
-    for seen in reversed(steps):
-        first |= seen
+    for *_, steps in reversed(reports[before:]):
+        first |= steps
     assert len(reached) == 2 and all(first[seed] >= number for seed, number in reached.items())
 
 

@@ -8,7 +8,7 @@ import pytest
 from model.proof.file import proof_beside
 from search.store.home import Home
 from tests import CERTIFICATES
-from tests.commands import call
+from tests.commands import call, done
 from tests.homes import Recorder, empty_home, quickly, records_of, study_of
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -63,13 +63,12 @@ def test_tables_say_so(proved):
 def test_the_best_seed_is_one_that_is_not_refuted_and_its_checkpoint_has_the_verdict(proved):
     folder, *_ = proved
     for _ in range(2):
-        done = call("pull", "sweep", "--best", "-o", "best", "--home", folder)
-        assert done.exit_code == 0 and "proved right on all 10^20 pairs" in done.stdout
+        said = done("pull", "sweep", "--best", "-o", "best", "--home", folder)
+        assert "proved right on all 10^20 pairs" in said
     checkpoint = Checkpoint.load(Path("best"))
     assert checkpoint.seed["init_seed"] == 2
     assert proof_beside(Path("best"), checkpoint.theta_P)["verdict"] == "PROVED"
-    done = call("pull", "sweep", "--seed", "1", "-o", "wrong", "--home", folder)
-    assert "wrong on" in done.stdout
+    assert "wrong on" in done("pull", "sweep", "--seed", "1", "-o", "wrong", "--home", folder)
 
 
 def test_mlflow_can_be_asked_for_what_is_proved(proved):
@@ -92,11 +91,3 @@ def test_what_cannot_be_asked(proved):
     for given in ([], ["somewhere", "--study", "sweep"]):
         done = call("prove", *given, "--home", folder)
         assert done.exit_code == 2 and "give a CHECKPOINT, or --study STUDY" in done.stderr
-
-
-def test_verdicts_go_with_their_study(proved, tmp_path):
-    import shutil
-
-    shutil.copytree(proved[0], tmp_path / "runs")
-    assert call("delete", "sweep", "--yes", "--home", tmp_path / "runs").exit_code == 0
-    assert records_of(Home(tmp_path / "runs")).list_seeds() == []

@@ -14,7 +14,7 @@ from search.study.trial import Configuration
 from search.tracking import removal
 from search.tracking.address import tracking_uri
 from search.tracking.tracking import connect
-from tests.commands import call
+from tests.commands import call, done
 from tests.crashes import Disk, failing
 from tests.homes import (
     Recorder,
@@ -34,12 +34,6 @@ from tests.leases import dead_owner
 from tests.services import mlflow_server
 
 pytestmark = pytest.mark.usefixtures("here", "quick")
-
-
-def done(*words):
-    said = call(*words)
-    assert said.exit_code == 0, said.stderr
-    return said.stdout
 
 
 def runs(study):
@@ -65,24 +59,17 @@ def test_delete_shows_what_it_frees_and_frees_it(place, here):
     two_studies(place)
     if place != "runs":
         (here / "runs").symlink_to(place)
+    for n in range(2):
+        records_of("runs").create_proposal(n, Configuration(*study_of().listed[0]), {"recipe.lr": 0.1})
     said = done("delete", "sweep", "--home", "runs", "--yes")
     for line in (
         "sweep in ", "  seeds      4 (1 grokked, 1 failed, 2 censored)", "  grokked    2\n",
-        "  MLflow     3 runs\n", "  banks      1 saved states, ", "sweep is deleted\n",
+        "  MLflow     3 runs\n", "  banks      1 saved states, ", "  Optuna     2 proposals\n", "sweep is deleted\n",
     ):  # fmt: skip
         assert line in said
-    assert left() and not (here / "runs/artifacts/sweep").exists()
+    assert left() and not (here / "runs/artifacts/sweep").exists() and not records_of("runs").list_proposals()
     assert not (here / "runs/trials/sweep").exists()
     assert "no records" in call("delete", "sweep", "--home", "runs", "--yes").stderr
-
-
-def test_a_search_goes_with_its_proposals():
-    two_studies()
-    records = records_of("runs")
-    for n in range(2):
-        records.create_proposal(n, Configuration(*study_of().listed[0]), {"recipe.lr": 0.1})
-    assert "  Optuna     2 proposals\n" in done("delete", "sweep", "--home", "runs", "--yes")
-    assert records_of("runs").list_proposals() == []
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from mlflow import MlflowClient
 
 from search.study.trial import Configuration
 from search.tracking.views import write_views
-from tests.browser import chromium, entrance_of, is_healthy, page_of, served, started, visible
+from tests.browser import chromium, entrance_of, page_of, served, started, visible
 from tests.homes import Recorder, empty_home, quickly, study_of
-from tests.processes import wait_until
+from tests.processes import is_healthy, wait_until
 from tests.second_user import as_second_user, fetch
 
 pytestmark = pytest.mark.end_to_end

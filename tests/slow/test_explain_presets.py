@@ -7,7 +7,7 @@ import torch
 
 from model import PRESETS, add
 from tests.browser import chromium
-from tests.commands import call
+from tests.commands import done
 from tests.scenarios.test_explain import EXAMPLE, element, farthest_logit
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -25,8 +25,7 @@ def test_a_page_of_every_preset_adds_as_python_does(browser, tmp_path, name):
     spec, generator = PRESETS[name], torch.Generator().manual_seed(5)
     theta_P = spec.initial(5) + 0.3 * torch.randn(spec.params, generator=generator)
     Checkpoint(spec, theta_P).save(tmp_path / "net")
-    result = call("explain", tmp_path / "net", "-o", tmp_path / "page.html")
-    assert result.exit_code == 0, result.output
+    done("explain", tmp_path / "net", "-o", tmp_path / "page.html")
     browser.get((tmp_path / "page.html").as_uri())
     draws = random.Random(name)
     pairs = [[draws.randrange(10**10) for _ in "ab"] for _ in range(20)]

@@ -14,7 +14,7 @@ from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.tracking.tracking import connect
 from tests import ROOT
-from tests.commands import call, fails_with_one
+from tests.commands import call, done, fails_with_one
 from tests.processes import wait_until
 from tests.reference import QUICK, client_of, rows_of, write_study
 
@@ -39,8 +39,7 @@ def background(request, here, monkeypatch):
 def test_a_study_in_the_background_is_alone_and_is_stopped_by_name(here):
     file, home = write_study(here, LONG), here / "adder-runs"
     client_of(home)  # its tables, which take a process of its own seconds
-    said = call("run", file, "--detach")
-    assert said.exit_code == 0 and "away: runs as process" in said.stdout, said
+    assert "away: runs as process" in done("run", file, "--detach")
     try:
         wait_until(
             lambda: any(r["outcome"] == "running" for r in rows_of(home, "away")), "nothing has begun to run"

@@ -12,7 +12,7 @@ from search.analysis import frames
 from search.analysis.pareto import best_of, front, table
 from search.stats.intervals import mid_p
 from search.store.home import Home
-from tests.commands import call
+from tests.commands import call, done
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -83,9 +83,8 @@ def recorded(monkeypatch):
 
 
 def test_best_of_one_study_and_of_all(recorded):
-    result = call("best", "s")
-    assert result.exit_code == 0
-    assert "  adder-search pull s --configuration 00460001abcd -o s-004600" in result.stdout.splitlines()
+    said = done("best", "s").splitlines()
+    assert "  adder-search pull s --configuration 00460001abcd -o s-004600" in said
     assert call("best", "--home", "there").exit_code == 0
     assert recorded == [(["s"], Path("adder-runs").absolute()), ([], Path("there").absolute())]
 

@@ -81,8 +81,8 @@ OTHER = "the CUDA engine gave other bits on Stand-in"
     ("how", "limit_s", "why"),
     [
         ("no driver", 300, "cuInit failed (CUDA_ERROR_UNKNOWN)"),
-        ("hang at once", 300, "CUDA's driver did not answer in 2 s"),
-        ("hang", 3, f"{IN_TEST}: no end of a test in 3 s"),
+        ("hang at once", 300, "CUDA's driver did not answer in 1 s"),
+        ("hang", 1, f"{IN_TEST}: no end of a test in 1 s"),
         ("wrong", 300, f"{IN_TEST}: other bits (step 1, seed 0, theta[0])"),
         pytest.param("error", 300, f"{IN_TEST}: {FAILED}", marks=pytest.mark.full),
         pytest.param(
@@ -92,7 +92,7 @@ OTHER = "the CUDA engine gave other bits on Stand-in"
 )
 def test_a_gpu_that_fails_its_test_is_left_alone(how, limit_s, why, gpu, caplog, monkeypatch):
     monkeypatch.setattr(check, "TEST_S", float(limit_s))
-    monkeypatch.setattr(driver, "ANSWER_S", 2.0 if how == "hang at once" else 20.0)
+    monkeypatch.setattr(driver, "ANSWER_S", 1.0 if how == "hang at once" else 20.0)
     gpu(how)
     programs, said = trained(caplog)
     assert said == [f"{why}; training by the CPU engine"]
@@ -112,7 +112,7 @@ def test_what_ended_a_test_is_said(monkeypatch):
         ("wrong", 0, "native", f"{OTHER} (step 1, seed 0, theta[0])"),
         ("wrong", 5, "cuda, then native", f"{OTHER} (within 5 steps, slot 0, state[0])"),
         ("error", 5, "cuda, then native", FAILED),
-        ("hang", 0, "native", "Stand-in did not answer in 3 s"),
+        ("hang", 0, "native", "Stand-in did not answer in 1 s"),
         pytest.param(
             "hang", 5, "cuda, then native", "Stand-in did not answer in 20 s", marks=pytest.mark.full
         ),
@@ -121,7 +121,7 @@ def test_what_ended_a_test_is_said(monkeypatch):
 def test_a_gpu_that_fails_later_is_replaced(how, after, name, why, gpu, libraries, caplog, monkeypatch):
     """At a bank's start, or while it trains: what was asked is done again."""
     monkeypatch.setattr(guard, "verdict", lambda *_: "")
-    monkeypatch.setattr(guard, "LONGEST_S", {"hang": 20.0 if after else 3.0}.get(how, 600.0))
+    monkeypatch.setattr(guard, "LONGEST_S", {"hang": 20.0 if after else 1.0}.get(how, 600.0))
     standin = ctypes.CDLL(str(libraries / "libcuda.so.1"))
     ctypes.c_int.in_dll(standin, "launches").value = 0
     gpu(how, after)

@@ -96,9 +96,7 @@ def test_no_worker_reaches_a_database_or_the_world(template, request):
 
 def secrets_of(container):
     mounted = [m["mountPath"] for m in container["volumeMounts"] if m["name"] == "secrets"]
-    return (
-        mounted + [e["name"] for e in container["env"] if "valueFrom" in e] if "env" in container else mounted
-    )
+    return mounted + [e["name"] for e in container.get("env", []) if "valueFrom" in e]
 
 
 def test_the_cluster_keeps_the_workers_that_it_begins_with():

@@ -9,7 +9,7 @@ from model.export import tricks
 from model.families.split_subspace import folds
 from model.fold import fold
 from tests import CERTIFICATES
-from tests.commands import call
+from tests.commands import call, done
 from tests.specs import some_theta
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -43,11 +43,10 @@ def test_what_cannot_be_divided_by_stays(first):
 
 
 def test_a_trained_54_becomes_46(here):
-    result = call("fold", CERTIFICATES / "earlier/54p", "-o", "small", "--pairs", 2_000)
-    assert result.exit_code == 0
-    assert "small: 54p folded to 46 parameters, nothing trained again" in result.stdout
-    assert "official: 10,010 of 10,010 right, 0 answered differently" in result.stdout
-    assert "fresh: 2,000 of 2,000 right, 0 answered differently" in result.stdout
+    said = done("fold", CERTIFICATES / "earlier/54p", "-o", "small", "--pairs", 2_000)
+    assert "small: 54p folded to 46 parameters, nothing trained again" in said
+    assert "official: 10,010 of 10,010 right, 0 answered differently" in said
+    assert "fresh: 2,000 of 2,000 right, 0 answered differently" in said
     folded, parent = Checkpoint.load(Path("small")), Checkpoint.load(CERTIFICATES / "earlier/54p")
     assert folded.spec.params == 46 and "unit_out" in tricks(folded.spec)
     assert folded.provenance["trained_again"] is False

@@ -7,7 +7,6 @@ import argparse
 import json
 import os
 import pickle
-import zipfile
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ import torch
 from model import PRESETS, verify
 from model.families.low_rank.spec import SHARED, TIES, LowRank
 from tests.commands import call, says
-from tests.foreign import FILE, NEW, SMALL, AnyState, microadder, refused, report, written
+from tests.foreign import FILE, NEW, SMALL, AnyState, microadder, refused, repacked, report, written
 from tests.golden_checkpoints import SPECS as GOLDEN
 from tests.golden_checkpoints import golden_file
 from tests.specs import some_theta
@@ -222,16 +221,6 @@ class Runs:
         return os.system, (f"touch {Path('was-run').resolve()}",)
 
 
-def repacked(change):
-    """A sound archive with its pickle changed."""
-    with zipfile.ZipFile(written(microadder())) as archive:
-        inside = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(FILE, "w") as archive:
-        for name, content in inside.items():
-            archive.writestr(name, change(content) if name.endswith("data.pkl") else content)
-    return FILE
-
-
 def test_nothing_is_run():
     content = microadder()
     for hostile in (
@@ -258,7 +247,8 @@ def test_files_that_are_no_checkpoints():
     ):
         FILE.write_bytes(content)
         assert refused(FILE) == expected
-    repacked(lambda pickled: pickled.replace(b"K\x02K\x05", b"K\x02K\x7f"))  # more than its storage holds
+    more = repacked(whole, lambda pickled: pickled.replace(b"K\x02K\x05", b"K\x02K\x7f"))
+    FILE.write_bytes(more)  # than its storage holds
     assert refused(FILE) == "damaged: its pickle cannot be read"
     Path("folder").mkdir()
     assert refused(Path("folder")) == "not a file" and refused(Path("nowhere")) == "no such file"

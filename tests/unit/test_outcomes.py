@@ -94,16 +94,46 @@ def test_a_tenth_of_the_seeds_is_spared_and_which_was_fixed_once():
     assert not any(is_control(Seed(1, n)) for n in range(12))
 
 
-# Seeds that it calls hopeless
+# Seeds that it ends, or a screen does
 
 HALFWAY = FutilityRule(checkpoints=((0.5, 0.1, 0.6),))
 TWICE = FutilityRule(checkpoints=(*HALFWAY.checkpoints, (0.6, 0.2, 0.9)))
-SIX = {"steps": 30, "eval_every": 5, "batch": 2, "curriculum": ()}
+TOKEN, EXACT = Rung(at=15, keep=(("token", 0.35, inf),)), Rung(at=15, keep=(("exact", 0.01, inf),))
+SIX = {"steps": 30, "eval_every": 5, "batch": 2, "curriculum": (), "hold": 30}
+ZERO = [0.0] * 6
+AT_15 = "token 0.35 at 15"
+ENDS = [  # a rule or rungs, exact match, token accuracy, if the seed is spared; outcome, steps, what called it
+    (TWICE, ZERO, 0.5, False, (Outcome.GIVEN_UP, 15, 15)),
+    (TWICE, ZERO, 0.6, False, (Outcome.GIVEN_UP, 20, 20)),
+    (TWICE, ZERO, [0.6, 0.6, 0.6, 0.9, 0.5, 0.5], False, (Outcome.FAILED, 30, None)),
+    (HALFWAY, ZERO, [0.5, 0.5, 0.6, 0.5, 0.5, 0.5], False, (Outcome.FAILED, 30, None)),  # once is enough
+    (HALFWAY, [0.1, 0.0, 0.0, 0.0, 0.0, 0.0], 0.5, False, (Outcome.FAILED, 30, None)),
+    (HALFWAY, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0], 0.7, False, (Outcome.GROKKED, 30, None)),
+    (HALFWAY, ZERO, 0.5, True, (Outcome.FAILED, 30, 15)),
+    (
+        HALFWAY,
+        [0.0, 0.0, 0.0, 0.0, 1.0, 1.0],
+        0.5,
+        True,
+        (Outcome.GROKKED, 30, 15),
+    ),  # it would have been lost
+    ([TOKEN], ZERO, 0.34, False, (Outcome.SCREENED, 15, AT_15)),
+    ([TOKEN], ZERO, [0.1, 0.36, 0.1, 0.1, 0.1, 0.1], False, (Outcome.FAILED, 30, None)),  # the best so far
+    ([TOKEN], ZERO, [0.1, 0.1, 0.1, 0.9, 0.9, 0.9], False, (Outcome.SCREENED, 15, AT_15)),
+    (
+        [TOKEN],
+        [0.0, 1.0, 0.0, 0.0, 0.0, 0.0],
+        0.1,
+        False,
+        (Outcome.GROKKED, 30, None),
+    ),  # nobody who has grokked
+    ([TOKEN, EXACT], ZERO, 0.4, False, (Outcome.SCREENED, 15, "exact 0.01 at 15")),  # all that are due
+    ([TOKEN, replace(EXACT, at=20)], [0.0, 0.0, 0.0, 0.0, 0.0, 1.0], 0.1, True, (Outcome.GROKKED, 30, AT_15)),
+]
 
 
-@pytest.fixture
-def nobody_spared(monkeypatch):
-    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: False)
+def screened(*rungs):
+    return [replace(pair(1, **SIX), rungs=rungs)]
 
 
 def facts(bank, n=0):
@@ -111,29 +141,40 @@ def facts(bank, n=0):
     return result.outcome, result.steps, result.hopeless_step or result.screen
 
 
-@pytest.mark.usefixtures("nobody_spared")
-@pytest.mark.parametrize(
-    ("rule", "exact", "token", "expected"),
-    [
-        (TWICE, [0.0] * 6, 0.5, (Outcome.GIVEN_UP, 15, 15)),
-        (HALFWAY, [0.0] * 6, [0.5, 0.5, 0.6, 0.5, 0.5, 0.5], (Outcome.FAILED, 30, None)),  # once is enough
-        (HALFWAY, [0.1, 0.0, 0.0, 0.0, 0.0, 0.0], 0.5, (Outcome.FAILED, 30, None)),
-        (HALFWAY, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0], 0.7, (Outcome.GROKKED, 30, None)),
-        (TWICE, [0.0] * 6, 0.6, (Outcome.GIVEN_UP, 20, 20)),
-        (TWICE, [0.0] * 6, [0.6, 0.6, 0.6, 0.9, 0.5, 0.5], (Outcome.FAILED, 30, None)),
-    ],
-)
-def test_a_seed_is_given_up_that_was_below_both_bounds_until_a_checkpoint(rule, exact, token, expected):
-    bank, _ = scripted(exact, token, pairs=[pair(1, **SIX)], rule=rule)
+@pytest.mark.parametrize(("stop", "exact", "token", "is_spared", "expected"), ENDS)
+def test_a_seed_is_ended_by_what_it_has_shown(stop, exact, token, is_spared, expected, monkeypatch):
+    """A spared one runs on, and what called it first is kept."""
+    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: is_spared)
+    rule, rungs = (stop, ()) if isinstance(stop, FutilityRule) else (None, stop)
+    bank, _ = scripted(exact, token, pairs=screened(*rungs), rule=rule)
     assert facts(bank) == expected
 
 
-def test_a_spared_seed_runs_on_and_its_first_hopeless_step_is_kept(monkeypatch):
-    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: True)
-    bank, _ = scripted([0.0] * 6, 0.5, pairs=[pair(1, **SIX)], rule=HALFWAY)
-    assert facts(bank) == (Outcome.FAILED, 30, 15)
-    bank, _ = scripted([0.0] * 4 + [1.0] * 2, 0.5, pairs=[pair(1, **SIX)], rule=HALFWAY)
-    assert facts(bank) == (Outcome.GROKKED, 25, 15), "one that the rule would have lost"
+def test_a_rung_keeps_whoever_has_any_of_what_it_asks_for():
+    keep = (("token", 0.35, inf), ("stride", 0.1, 0.2))
+    for token, stride, is_kept in (
+        (0.35, 0.5, True),
+        (0.1, 0.2, True),
+        (0.34, 0.21, False),
+        (nan, nan, False),
+    ):
+        assert is_within_any(keep, {"token": token, "stride": stride}) == is_kept
+    assert not is_within_any((), {"token": 1.0})
+    assert str(Rung(5_000, keep)) == "token 0.35 or stride 0.1 to 0.2 at 5000"
+    assert str(Rung(12_000)) == "nothing at 12000"
+
+
+def test_a_probe_keeps_a_seed_as_it_reads_at_that_evaluation(monkeypatch):
+    """θ grows with the step: at step 15 the stride is 0.29 + 0.015."""
+    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: False)
+    for low, high, outcome in ((0.304, 0.306, Outcome.FAILED), (0.0, 0.304, Outcome.SCREENED)):
+        bank, _ = scripted([0.0] * 6, 0.1, pairs=screened(Rung(15, (("stride", low, high),))))
+        assert facts(bank)[0] == outcome
+    column = list(SPEC.probes()).index("stride")
+    assert bank.result(0).probes_ER[:, column].tolist() == pytest.approx([0.295, 0.3, 0.305], abs=1e-6)
+
+
+# What evaluations change of the training
 
 
 def test_adaptive_decay_drops_at_both_thresholds_and_never_rises():
@@ -153,64 +194,3 @@ def test_the_carry_share_follows_token_accuracy_down_and_up_again():
         bank, _ = scripted([0.0] * end, token=token[:end], fade_token=0.7, fade_token_end=0.9)
         scales.append(float(bank.state["mix_scale"][0]))
     assert scales == pytest.approx([1.0, 1.0, 0.75, 0.5, 0.0, 0.0, 1.0], abs=1e-6)
-
-
-# Screens
-
-TOKEN = Rung(at=15, keep=(("token", 0.35, inf),))
-
-
-def screened(*rungs):
-    return [replace(pair(1, **SIX, hold=30), rungs=rungs)]
-
-
-def test_a_rung_keeps_whoever_has_any_of_what_it_asks_for():
-    keep = (("token", 0.35, inf), ("stride", 0.1, 0.2))
-    for token, stride, is_kept in (
-        (0.35, 0.5, True),
-        (0.1, 0.2, True),
-        (0.34, 0.21, False),
-        (nan, nan, False),
-    ):
-        assert is_within_any(keep, {"token": token, "stride": stride}) == is_kept
-    assert not is_within_any((), {"token": 1.0})
-    assert str(Rung(5_000, keep)) == "token 0.35 or stride 0.1 to 0.2 at 5000"
-    assert str(Rung(12_000)) == "nothing at 12000"
-
-
-@pytest.mark.usefixtures("nobody_spared")
-@pytest.mark.parametrize(
-    ("exact", "token", "expected"),
-    [
-        ([0.0] * 6, 0.34, (Outcome.SCREENED, 15, "token 0.35 at 15")),
-        ([0.0] * 6, [0.1, 0.36, 0.1, 0.1, 0.1, 0.1], (Outcome.FAILED, 30, None)),  # the best so far
-        ([0.0] * 6, [0.1, 0.1, 0.1, 0.9, 0.9, 0.9], (Outcome.SCREENED, 15, "token 0.35 at 15")),
-        ([0.0, 1.0, 0.0, 0.0, 0.0, 0.0], 0.1, (Outcome.GROKKED, 30, None)),  # nobody who has grokked
-    ],
-)
-def test_a_seed_is_ended_that_shows_too_little_at_a_rung(exact, token, expected):
-    bank, _ = scripted(exact, token, pairs=screened(TOKEN))
-    assert facts(bank) == expected
-
-
-@pytest.mark.usefixtures("nobody_spared")
-def test_rungs_at_one_step_are_all_passed_there():
-    bank, _ = scripted([0.0] * 6, 0.4, pairs=screened(TOKEN, Rung(at=15, keep=(("exact", 0.01, inf),))))
-    assert facts(bank) == (Outcome.SCREENED, 15, "exact 0.01 at 15")
-
-
-def test_a_spared_seed_runs_on_and_the_first_rung_that_would_have_ended_it_is_kept(monkeypatch):
-    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: True)
-    pairs = screened(TOKEN, Rung(at=20, keep=(("exact", 0.01, inf),)))
-    bank, _ = scripted([0.0] * 5 + [1.0], 0.1, pairs=pairs)
-    assert facts(bank) == (Outcome.GROKKED, 30, "token 0.35 at 15"), "one that the screen would have lost"
-
-
-@pytest.mark.usefixtures("nobody_spared")
-def test_a_probe_keeps_a_seed_as_it_reads_at_that_evaluation():
-    """θ grows with the step: at step 15 the stride is 0.29 + 0.015."""
-    for low, high, outcome in ((0.304, 0.306, Outcome.FAILED), (0.0, 0.304, Outcome.SCREENED)):
-        bank, _ = scripted([0.0] * 6, 0.1, pairs=screened(Rung(15, (("stride", low, high),))))
-        assert facts(bank)[0] == outcome
-    column = list(SPEC.probes()).index("stride")
-    assert bank.result(0).probes_ER[:, column].tolist() == pytest.approx([0.295, 0.3, 0.305], abs=1e-6)

@@ -3,9 +3,21 @@
 import pytest
 
 from search.run import estimate
-from search.run.tally import TrialReport
 from search.study.file import parse_study
-from tests.planners import ONLY, SEARCH, SWEEP, drain, finish, numbers, only, planner_of, rows_of, states
+from tests.planners import (
+    ONLY,
+    SEARCH,
+    SWEEP,
+    drain,
+    finish,
+    hear,
+    numbers,
+    only,
+    planner_of,
+    rows_of,
+    said_of,
+    states,
+)
 from trainer import Outcome
 
 # ---- a search
@@ -42,33 +54,6 @@ GROKKED = {"outcome": Outcome.GROKKED, "grok_step": 500}
 CONFIRM = "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n"
 
 
-def hear(planner, trial, rows):
-    """Tell a planner what a worker says of these rows."""
-    known = {"seed": (0, 0), "step": 0, "budget": 1_000, "best_exact": 0.0}
-    planner.update_progress(trial, TrialReport.of([known | row for row in rows]))
-
-
-def heard(trial, **grokked):
-    """A report of a running trial. grokked: steps by seeds' numbers, as s7=500."""
-    steps = {int(name[1:]): step for name, step in grokked.items()}
-    return [
-        {"configuration": c.key, "outcome": Outcome.RUNNING, "grok_step": steps.get(s.init_seed)}
-        for c, s in trial.work
-    ]
-
-
-def ended(trial, *left):
-    """A report of a trial of which all but some seeds have ended."""
-    return [
-        {
-            "configuration": c.key,
-            "outcome": Outcome.RUNNING if s.init_seed in left else Outcome.FAILED,
-            "grok_step": None,
-        }
-        for c, s in trial.work
-    ]
-
-
 # ---- free slots take what is next
 
 
@@ -76,7 +61,7 @@ def test_free_slots_take_seeds_of_the_next_round(home):
     planner = planner_of(UNTIL, home)
     first, second = planner.next(), planner.next()
     assert numbers([first, second]) == [[1, 2], [3, 4]]
-    hear(planner, first, ended(first, 2))
+    hear(planner, first, said_of(first, ended=[1]))
     more = planner.next(first)
     assert numbers([more]) == [[5, 6]] and more.slots == first.slots == 2
     assert planner.run.open_seeds([first, more]) == 3
@@ -89,7 +74,7 @@ def test_a_search_asks_for_the_next_proposal_when_slots_are_free(home):
     first = planner.next()
     assert len(first.configurations) == 2
     assert planner.next(first) is None, "a quarter of eight"
-    hear(planner, first, ended(first, 3))
+    hear(planner, first, said_of(first, ended=[1, 2]))
     assert planner.next(first) is None, "both are still open"
     assert len(planner.complete_trial(first, rows_of(first))) == 2
     assert len(planner.next(first).configurations) == 2
@@ -126,7 +111,7 @@ def test_enough_is_counted_on_the_searchs_seeds(home):
         rows += ended
     confirming = planner.next()
     assert confirming.confirmation and numbers([confirming]) == [[101, 102]]
-    hear(planner, confirming, heard(confirming, s101=500, s102=500))
+    hear(planner, confirming, said_of(confirming, grokked=[101, 102]))
     assert planner.run.grokked == 1
     fresh = rows_of(confirming, Outcome.GROKKED)
     planner.complete_trial(confirming, fresh)

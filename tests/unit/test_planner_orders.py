@@ -12,11 +12,10 @@ import pytest
 from search.run.packing import Capacity
 from search.run.planner import Planner
 from search.run.proposals import Proposals
-from search.run.tally import TrialReport
 from search.stats.counting import seed_of
 from search.store.record import is_final
 from search.study.file import parse_study
-from tests.planners import Given, drain, planner_of, rows_of
+from tests.planners import Given, drain, hear, planner_of, rows_of, said_of
 from trainer import Outcome
 
 BASE = "name: any\nmodel: 57p\nrecipe: {steps: 1000}\n"
@@ -99,9 +98,8 @@ class Run:
             has_ended = (c.key, s) in self.ended
             perfect = has_ended and self.groks(c, s)
             outcome = Outcome.FAILED if has_ended and not perfect else Outcome.RUNNING
-            rows.append({"configuration": c.key, "outcome": outcome, "seed": (0, 0), "step": 0,
-                         "budget": 1000, "best_exact": 0.0, "grok_step": 500 if perfect else None})  # fmt: skip
-        self.planner.update_progress(trial, TrialReport.of(rows))
+            rows.append({"configuration": c.key, "outcome": outcome, "grok_step": 500 if perfect else None})
+        hear(self.planner, trial, rows)
 
     def completed(self, trial):
         """The trial's end: its results, without seeds that nobody needs any more; or its failure."""
@@ -217,18 +215,11 @@ SEARCH = BASE + SPACES[0] + "seeds: {first: 1, count: 2}\nuntil: {grokked: 1}\n"
 SEARCH += "resources: {seeds_per_trial: 1}\nsampler: {name: random, configurations: 4, seed: 1}\n"
 
 
-def perfect(planner, trial):
-    """A report in which every seed of a trial has grokked."""
-    facts = {"outcome": Outcome.RUNNING, "seed": (0, 0), "step": 0, "budget": 1000, "best_exact": 1.0}
-    rows = [facts | {"configuration": c.key, "grok_step": 500} for c, _ in trial.work]
-    planner.update_progress(trial, TrialReport.of(rows))
-
-
 def test_cancelled_seeds_are_trained_if_the_seed_that_gave_enough_is_lost(home):
     """It had only been reported: its worker dies before its results are there."""
     planner = planner_of(ROUNDS, home)  # two trials of a seed each
     first, _ = planner.next(), planner.next()
-    perfect(planner, first)
+    hear(planner, first, said_of(first, grokked=range(1, 7)))
     assert planner.queued_seeds == 0
     for trial in list(planner.running.values()):
         planner.complete_trial(trial, rows_of(trial, Outcome.CENSORED))
@@ -240,7 +231,7 @@ def test_a_winner_that_was_cut_short_is_confirmed_by_the_next_driver_too(home):
     """Optuna was not told of it: one of its seeds was not needed any more."""
     planner = planner_of(SEARCH, home, ahead=1)
     first = planner.next()
-    perfect(planner, first)
+    hear(planner, first, said_of(first, grokked=range(1, 7)))
     rows = rows_of(first, Outcome.GROKKED)
     planner.complete_trial(first, rows)
     for driver in (planner, planner_of(SEARCH, home, rows, ahead=1)):

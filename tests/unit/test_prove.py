@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from functools import cache
 from importlib.metadata import PackageNotFoundError
 from itertools import product
 
@@ -32,6 +33,13 @@ def certificate(name):
     if name == "rope":
         return Checkpoint.load(CERTIFICATES.parent / "2026-11-24-rope/62p-seed106")
     return Checkpoint(*hyra()) if name == "outside" else Checkpoint.load(CERTIFICATES / name)
+
+
+@cache
+def proved(name):
+    """A checkpoint, and what is proved of it for two digits."""
+    checkpoint = certificate(name)
+    return checkpoint, prove(checkpoint.spec, checkpoint.theta_P, digits=2)
 
 
 def every_pair(digits):
@@ -82,11 +90,8 @@ def longer(*names):
     "name", ["6p", "10p-qualified", "rope", *longer(["outside"], ["100p"], ["133p"], ["456p"], ["512p"])]
 )
 def test_the_prover_agrees_with_decoding_all_pairs_of_two_digits(name):
-    checkpoint = certificate(name)
-    proof, decoded = (
-        prove(checkpoint.spec, checkpoint.theta_P, digits=2),
-        margins(checkpoint, TWO, torch.float64),
-    )
+    checkpoint, proof = proved(name)
+    decoded = margins(checkpoint, TWO, torch.float64)
     assert proof.verdict == (PROVED if (decoded > 0).all() else COUNTEREXAMPLE)
     assert proof.margin == pytest.approx(decoded.min(), rel=1e-3)
     a, b = (part[:, :2] @ [1, 10] for part in TWO[:2])
@@ -135,9 +140,8 @@ def test_a_channel_is_as_low_and_as_high_as_all_pairs_have_it():
 
 @pytest.mark.parametrize("name", ["6p-one-run", "100p"])
 def test_float32_stays_in_the_intervals_and_does_not_fill_them(name):
-    checkpoint = certificate(name)
-    proof, channel = prove(checkpoint.spec, checkpoint.theta_P, digits=2), channels(checkpoint, torch.float32)
-    exact = channels(checkpoint, torch.float64)
+    checkpoint, proof = proved(name)
+    channel, exact = (channels(checkpoint, dtype) for dtype in (torch.float32, torch.float64))
     for k, token, label, *ends in proof.rows:
         if k < 2:
             case = of_case(k, token, label)
@@ -284,10 +288,9 @@ def test_as_many_pairs_are_wrong_as_are_counted(name, entry, factor, digits):
 
 
 @pytest.fixture(scope="module", params=["57p", "6p-one-run", pytest.param("100p", marks=pytest.mark.full)])
-def proof_of(request, tmp_path_factory):
+def proof_of(request):
     """A checkpoint, and its proof for two digits as a file has it."""
-    checkpoint = certificate(request.param)
-    proof = prove(checkpoint.spec, checkpoint.theta_P, digits=2)
+    checkpoint, proof = proved(request.param)
     return checkpoint, json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
 
 

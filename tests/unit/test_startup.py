@@ -13,8 +13,8 @@ from tests.commands import COMMAND, own_environment
 HEAVY = {"torch", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "sklearn", "mlflow", "optuna", "ray"}
 LOADS_PANDAS = "records startup -o records.csv"
 LISTING = ["models", "models --json", "keys", "studies", "status", "status startup"]
-WITH_INTERVALS = ["best", "table", "table --format csv"]
-COMMANDS = ["--help", "runn", *LISTING, *WITH_INTERVALS, "run 57p --dry-run", LOADS_PANDAS]
+WITH_INTERVALS = ["best", "table", "table --format csv", "run 57p --dry-run"]
+COMMANDS = ["--help", "runn", *LISTING, *WITH_INTERVALS, LOADS_PANDAS]
 SCRIPT = """
 import contextlib, io, json, sys
 before = set(sys.modules)
@@ -45,18 +45,9 @@ def test_help_needs_click_alone(words, loaded):
     assert loaded[words] - {"lab"} == {"search", "click"}, "lab: plug-ins, where they are installed"
 
 
-@pytest.mark.parametrize("words", LISTING)
-def test_what_lists_records_needs_nothing_heavy(words, loaded):
-    assert not loaded[words] & HEAVY
-
-
-@pytest.mark.parametrize("words", WITH_INTERVALS)
-def test_what_shows_intervals_needs_scipy_and_nothing_heavier(words, loaded):
-    assert not loaded[words] & (HEAVY - {"numpy", "scipy"})
-
-
-def test_a_plan_needs_no_torch(loaded):
-    assert not loaded["run 57p --dry-run"] & (HEAVY - {"numpy", "scipy"})
+@pytest.mark.parametrize("words", [*LISTING, *WITH_INTERVALS])
+def test_what_lists_or_plans_needs_nothing_heavy_but_scipy_for_intervals(words, loaded):
+    assert not loaded[words] & (HEAVY - ({"numpy", "scipy"} if words in WITH_INTERVALS else set()))
 
 
 def test_what_is_heavy_would_be_seen(loaded):

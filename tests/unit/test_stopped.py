@@ -6,7 +6,7 @@ import pytest
 
 from search.cli import render
 from search.stats.intervals import mid_p, stopped
-from tests.commands import call
+from tests.commands import done
 from tests.homes import Recorder, empty_home, quickly, records_of, study_of
 
 STUDY = """
@@ -42,9 +42,7 @@ def home(tmp_path_factory):
 
 
 def output(home, *words):
-    result = call(*words, "--home", home)
-    assert result.exit_code == 0, result.stderr
-    return result.stdout
+    return done(*words, "--home", home)
 
 
 def has_right_interval(text):

@@ -149,6 +149,14 @@ def test_a_servers_run_and_a_ledgers_key_lead_nowhere(run, name, tmp_path):
     assert client.written == [] and list(tmp_path.iterdir()) == []
 
 
+def test_what_a_server_sends_of_two_runs_is_kept_apart(tmp_path):
+    """Parts of one trial have the same path in the runs of two configurations."""
+    client = served()
+    for run in ("0a1b", "2c3d"):
+        artifact(client, run, "trials/abc", tmp_path, Home("home"))
+    assert len(set(client.written)) == 2
+
+
 SERVER, FILE = "https://mlflow.example/base", "sqlite:////somewhere/mlflow.db"
 HOME = "file://HOME/artifacts"
 
