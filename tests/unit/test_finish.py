@@ -215,10 +215,11 @@ def trained(*pairs):
 
 @pytest.fixture(scope="module")
 def one_turn():
-    """Or two, of the method that is quickest."""
+    """Or two, of few iterations."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(minimise, "MANY_TURNS", (minimise.levenberg_marquardt,) * 2)
+        patch.setattr(minimise, "MANY_TURNS", (minimise.lbfgs,) * 2)
         patch.setattr(minimise, "FEW_TURNS", (minimise.lbfgs,))
+        patch.setattr(minimise, "ITERATIONS", 150)
         for name, count in (*FEW, ("WIDELY", 4_096), ("JUDGED", 2_048)):
             patch.setattr(minimise, name, count)
         yield
