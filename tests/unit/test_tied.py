@@ -134,6 +134,15 @@ def test_it_is_its_base_on_theta_spread(name):
     assert torch.equal(spec.initial(3), project(spec.ties, spec.base.initial(3)[None])[0])
 
 
+@pytest.mark.parametrize("name", ["57p", "133p", "456p", "62p"])
+def test_it_asks_and_answers_where_its_base_does(name):
+    base = preset(name)
+    first, second, *_ = base.layout.entries()
+    tied_spec = tie(base, constrained(base, [f"{first} = {second}"]))
+    for fact in ("vocabulary", "decoded", "answers", "prompt"):
+        assert getattr(tied_spec, fact) == getattr(base, fact)
+
+
 # Commands and files
 
 
