@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from model import preset
+from model import PRESETS, add, preset
 from model.proof.prover import prove
 from model.tied import Tied
 from search.explain.net import program
@@ -98,6 +98,20 @@ def test_the_nets_are_pythons(browser, tmp_path):
     browser.get((tmp_path / "page.html").as_uri())
     for index, (name, (spec, theta_P)) in enumerate(nets.items()):
         assert farthest_logit(browser, index, spec, theta_P, PAIRS) < 1e-4, name
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_page_of_every_preset_adds_as_python_does(opened, name):
+    spec, generator, draws = PRESETS[name], torch.Generator().manual_seed(5), random.Random(name)
+    theta_P = spec.initial(5) + 0.3 * torch.randn(spec.params, generator=generator)
+    browser = opened(net=(spec, theta_P))
+    pairs = [[draws.randrange(10**10) for _ in "ab"] for _ in range(20)]
+    assert farthest_logit(browser, 0, spec, theta_P, pairs) < 1e-4
+    assert element(browser, "#answer").text == str(*add(spec, theta_P, *([n] for n in EXAMPLE)))
+    browser.execute_script("[...Array(NETS[0].run.steps).keys()].forEach(go)")
+    for button in browser.find_elements("css selector", "#worst button"):
+        button.click()
 
 
 def test_bands_are_the_provers(opened):
