@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from trainer.curvature.hessian import expand_loss, sample_of, shares
-from trainer.engine.operator import loss
+from trainer.engine.kernel import flat, loss_and_gradient
+from trainer.engine.native import blocks
 
 if TYPE_CHECKING:
     from model import Spec
@@ -53,9 +54,9 @@ class Landscape:
     def losses(self, theta_SP: Tensor) -> Tensor:
         """Return the loss of each θ [S], by the family's kernel; of one that is not finite, infinity."""
         with torch.no_grad():
-            wide_SN = torch.cat([t.flatten(1) for t in self.spec.expand(theta_SP.float()).values()], dim=1)
-            losses = [loss(self.spec, wide_N, self.tokens[0]) for wide_N in wide_SN]
-        return torch.stack(losses).nan_to_num(nan=torch.inf).double()
+            wide_SN, problems = flat(self.spec, theta_SP.float()), blocks(self.tokens)
+            losses = [loss_and_gradient(self.spec, wide_N, problems, PROBLEMS)[0] for wide_N in wide_SN]
+        return torch.tensor(losses, dtype=torch.float64).nan_to_num(nan=torch.inf)
 
     def widths(self, directions_DP: Tensor, points: int = 33) -> list[float]:
         """Return for each direction the share of |θ| at which the loss has risen by RISE, at most 1."""

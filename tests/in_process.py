@@ -1,6 +1,6 @@
 """Ray's place taken by this process: the real driver, ledger, MLflow and worker, trial after trial.
 
-`python -m tests.in_process WORDS ...` is the command so, in a process of its own (PAUSE, LEASE_S: see below).
+`python -m tests.in_process WORDS ...` is the command so, in a process of its own (PAUSE, LEASE_S, LOCK_S: see below).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mlflow import MlflowClient
 
 from benchmarks.executor import InProcessExecutor
 from search.cli import main
-from search.run import ray_executor
+from search.run import ray_executor, worker
 from search.run.packing import Capacity
 from search.store import lease
 from search.store.database import Database
@@ -120,5 +120,7 @@ if __name__ == "__main__":
     if "LEASE_S" in os.environ:  # else a lease is waited for two minutes
         lease.LEASE_S = float(os.environ["LEASE_S"])
         lease.RENEW_S, lease.FRESH_S = lease.LEASE_S / 8, lease.LEASE_S / 2
+    if "LOCK_S" in os.environ:  # else a trial that another worker has is waited for a minute
+        worker.LOCK_WAIT_S = float(os.environ["LOCK_S"])
     with without_ray():
         main()

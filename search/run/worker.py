@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from model.tied import Tied, project
 from search.errors import Failure
@@ -217,7 +217,11 @@ class WorkerSession:
         new = [f for f in new if self.depot.get(f / TRIAL_FILE) and not self.depot.has_folder(f / PARTS)]
         for folder in new:
             self.locks[folder] = FileLock(folder / LOCK, timeout=LOCK_WAIT_S)
-            self.locks[folder].acquire()
+            try:
+                self.locks[folder].acquire()
+            except Timeout:
+                why = f"another worker has had this trial for {LOCK_WAIT_S:.0f} s: it hangs, or is paused"
+                raise TimeoutError(why) from None
             self.trials[folder] = Trial.read(folder)
         return new
 

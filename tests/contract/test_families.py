@@ -23,7 +23,7 @@ from tests import needs_compiler
 from tests.specs import any_tokens, bases, reference, some_theta, some_tokens, specs, variants
 from tests.submissions import loaded
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.engine import native, operator
+from trainer.engine import kernel, native
 from trainer.engine.native import EngineBackend
 from trainer.step import step
 
@@ -228,11 +228,10 @@ def test_the_kernel_has_the_loss_and_gradient_of_theta(spec):
     tape, place = engine.tapes[1], engine.places["theta"]
     row = torch.zeros(tape.inputs)
     row[place] = theta[0]
-    wide_N = torch.from_numpy(native.run(tape, row.numpy())).requires_grad_()
-    loss = operator.loss(spec, wide_N, tokens[0])
-    assert loss.item() == pytest.approx(step.loss(spec, theta.double(), tokens).item(), rel=1e-5)
-    pull_N = torch.autograd.grad(loss, wide_N)[0].numpy()
-    gradient_P = torch.from_numpy(native.gradient(tape, row.numpy(), pull_N))[place]
+    wide_N, problems = torch.from_numpy(native.run(tape, row.numpy())), native.blocks(tokens)
+    loss, pull_N = kernel.loss_and_gradient(spec, wide_N, problems, BATCH)
+    assert loss == pytest.approx(step.loss(spec, theta.double(), tokens).item(), rel=1e-5)
+    gradient_P = torch.from_numpy(native.gradient(tape, row.numpy(), pull_N.numpy()))[place]
     exact_P, rounded_P = (loss_gradient(spec, theta.to(t), tokens) for t in (torch.float64, torch.float32))
     # A norm's gradient can be large, and its rounding with it: float32 autograd shows how much.
     tolerance = max(1e-5 * float(exact_P.abs().max()), 8 * float((rounded_P - exact_P).abs().max()))

@@ -19,8 +19,8 @@ from model.adderboard import Pairs, carry_pairs
 from model.spec import Spec
 from trainer.data.problems import DIGITS
 from trainer.engine.build import missing_to_build
+from trainer.engine.kernel import flat, is_wrong, loss_and_gradient
 from trainer.engine.native import blocks
-from trainer.engine.operator import flat, is_wrong, loss_and_gradient
 from trainer.step import step
 from trainer.step.step import tokens_of
 
