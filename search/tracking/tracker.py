@@ -412,7 +412,8 @@ class Tracker:
         """Write the files of a folder as artifacts of a run below `name`. Where no server has them, to disk."""
         self.client.log_artifacts(run, str(source), name or None)
         if (place := self._place(run)) is not None:
-            durable.sync_below(place.parents[2], place / name)  # artifacts/STUDY/RUN/artifacts
+            durable.sync(place / name)
+            durable.sync_names(place.parents[2], place / name)  # artifacts/STUDY/RUN/artifacts
 
     def log_checkpoint(self, run: str, name: str, seed: RecordedSeed) -> None:
         """Write a seed's checkpoint as a folder of a run's artifacts."""

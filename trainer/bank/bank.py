@@ -78,10 +78,9 @@ class Bank:
         self.spec, self.pairs = spec, list(pairs)
         recipe = pairs[0].recipe  # of what shapes the program, it speaks for all
         self.eval_every, self.optimiser = recipe.eval_every, optimiser_of(recipe)
-        wanted = len(pairs) if slots is None else slots
-        if wanted < 1:
+        self.slots = len(pairs) if slots is None else slots
+        if self.slots < 1:
             raise ValueError(f"a bank needs at least one slot, got {slots}")
-        self.slots = wanted
         self.programs = programs_of(spec, recipe, device, compiled)
         self.device = self.programs.device
         self.tracker = SeedTracker(pairs, spec, futility, tuple(spec.probes()))

@@ -21,7 +21,6 @@ from model.tied import Tied, Ties, equated, project, tie, ties_of, zeroed
 from trainer.data.problems import selection
 from trainer.step import step
 
-SAMPLE = 2_048
 CHUNK = 8  # directions at once: memory
 INDEPENDENT = 1e-9  # least share of aᵀH⁻¹a that stays beside other constraints, unless it follows from them
 DAMPING = 1e-7  # of the largest eigenvalue, added to each: a direction without curvature is not free
@@ -56,12 +55,12 @@ class Constraint:
     """The predicted rise of the loss."""
 
 
-def sample_of(spec: Spec, count: int = SAMPLE) -> Tensor:
+def sample_of(spec: Spec, count: int) -> Tensor:
     """Return the first selection problems as tokens [1, T + 1, B]."""
     return step.tokens_of(spec, *(t[:, :count] for t in selection()))
 
 
-def expand_loss(spec: Spec, theta_P: Tensor, count: int = SAMPLE) -> LossExpansion:
+def expand_loss(spec: Spec, theta_P: Tensor, count: int) -> LossExpansion:
     """Expand the loss at θ [P] of a spec, on `count` selection problems."""
     _, ties = ties_of(spec)
     tokens = sample_of(spec, count)
@@ -182,7 +181,7 @@ def cheapest_together(at: LossExpansion, pool: Sequence[Constraint], size: int) 
     return [pool[n] for n in chosen]
 
 
-def measured_loss(spec: Spec, theta_P: Tensor, ties: Ties, count: int = SAMPLE) -> float:
+def measured_loss(spec: Spec, theta_P: Tensor, ties: Ties, count: int) -> float:
     """Return the loss with θ projected onto `ties`, without training."""
     base, _ = ties_of(spec)
     base_theta_P = spec.untie(theta_P[None]) if isinstance(spec, Tied) else theta_P[None]

@@ -9,8 +9,6 @@ Axes: S slot, R row, B problem of a step, N problem of the pool, M error of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,21 +19,6 @@ POOL = 2_048  # problems searched at an evaluation
 CAPACITY = 64
 OPERANDS, COUNT = "errors", "error_count"
 """Names in a bank's state: operands [S, 2, M] (float64), and their count [S] (int64)."""
-
-
-@dataclass(frozen=True)
-class BatchParts:
-    """The parts of a batch that are on; a seed's numbers have their shares."""
-
-    swapped: bool = False
-    targeted: bool = False
-
-    @classmethod
-    def of(cls, recipe: Any) -> BatchParts:
-        return cls(bool(recipe.swapped), bool(recipe.targeted))
-
-
-AS_DRAWN = BatchParts()
 
 
 def empty_buffer(slots: int, device: torch.device | str) -> dict[str, Tensor]:
@@ -52,7 +35,6 @@ def pool_seed(data_seed_S: Tensor) -> Tensor:
 
 
 def mix_batch(
-    which: BatchParts,
     pairs: tuple[Tensor, Tensor],
     at: tuple[Tensor, Tensor],
     shares: tuple[Tensor, Tensor],
@@ -60,11 +42,11 @@ def mix_batch(
 ) -> tuple[Tensor, Tensor]:
     """Replace some of the drawn operands [R, B] by errors, and swap some.
 
-    at: data seed and step [R]; shares: of targeted and of swapped ones [R]; errors: [R, 2, M] and counts.
+    at: data seed and step [R]; shares: of targeted and of swapped ones [R]; errors: [R, 2, M] and counts, if any.
     """
     (a_RB, b_RB), (targeted_R, swapped_R) = pairs, shares
     word_a, word_b, *_ = words(*at, a_RB.shape[1], 4)
-    if which.targeted and errors:
+    if errors:
         operands_R2M, count_R = errors
         word = mix(word_a + word_b)
         is_error_RB = (fraction(word, 32, 32) < targeted_R.double()[:, None]) & (count_R > 0)[:, None]
@@ -73,10 +55,8 @@ def mix_batch(
             torch.where(is_error_RB, operands_R2M[:, n].gather(1, place_RB), drawn)
             for n, drawn in enumerate((a_RB, b_RB))
         )
-    if which.swapped:
-        turned_RB = fraction(word_a, 0, 11) < swapped_R.double()[:, None]
-        a_RB, b_RB = torch.where(turned_RB, b_RB, a_RB), torch.where(turned_RB, a_RB, b_RB)
-    return a_RB, b_RB
+    turned_RB = fraction(word_a, 0, 11) < swapped_R.double()[:, None]
+    return torch.where(turned_RB, b_RB, a_RB), torch.where(turned_RB, a_RB, b_RB)
 
 
 def select_errors(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Tensor]:

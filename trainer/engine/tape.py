@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainer.engine.tape_graph import Graph, Tape, Traced, Work
-from trainer.engine.tape_operations import ENTRYWISE, FACTORIES, REDUCTIONS, VIEWS, unknown
+from trainer.engine.tape_operations import ENTRYWISE, FACTORIES, REDUCTIONS, VIEWS
 
 
 def record(
@@ -67,7 +67,8 @@ class _Recorder(TorchDispatchMode):
             registers = {**ENTRYWISE, **REDUCTIONS}[name](self.graph, *args, **kwargs)
             return Traced(registers.expand(like.shape), like.dtype)
         if traced and name not in FACTORIES:
-            raise NotImplementedError(unknown(name))
+            listed = "trainer/engine/tape_operations.py lists what it has"
+            raise NotImplementedError(f"{name} is nothing that a tape has; {listed}")
         return function(*_dummies(args), **_dummies(kwargs)) if traced else function(*args, **kwargs)
 
     def _view(self, function: Any, args: Any, kwargs: Any) -> Any:

@@ -159,7 +159,3 @@ VIEWS = {
     "gather", "index_select",
 }  # fmt: skip
 FACTORIES = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"}
-
-
-def unknown(name: str) -> str:
-    return f"{name} is nothing that a tape has; trainer/engine/tape_operations.py lists what it has"

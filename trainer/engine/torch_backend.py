@@ -10,7 +10,6 @@ from torch import Tensor
 
 from model.spec import Spec
 from trainer.data import hard_examples
-from trainer.data.hard_examples import BatchParts
 from trainer.data.problems import selection
 from trainer.optimisers import optimiser_of
 from trainer.recipe import Recipe
@@ -41,30 +40,23 @@ class TorchBackend:
         self.about: Mapping[str, str] = {"device": torch.cuda.get_device_name()} if device == "cuda" else {}
         self.optimiser = optimiser_of(recipe)
         self.block = block_of(recipe.eval_every)
-        self._draw = partial(step.draw, batch=recipe.batch, block=self.block, which=BatchParts.of(recipe))
-        self._train = partial(step.train_step, spec, self.optimiser, objective=Objective.of(recipe))
+        mixed = bool(recipe.swapped or recipe.targeted)
+        self._draw = partial(step.draw, batch=recipe.batch, block=self.block, mixed=mixed)
+        self.train_step = partial(step.train_step, spec, self.optimiser, objective=Objective.of(recipe))
         self.problems = step.tokens_of(spec, *selection()).to(device)
 
     def make_block(self, state: State, hyper: Hyper) -> Tensor:
         """Return tokens [K, S, T + 1, B] of the next K steps."""
         return step.tokens_of(self.spec, *self._draw(state, hyper))
 
-    def train_step(self, state: State, hyper: Hyper, tokens_STB: Tensor) -> tuple[State, Tensor]:
-        return self._train(state, hyper, tokens_STB)
-
-    def train_block(self, state: State, hyper: Hyper) -> tuple[State, Tensor]:
-        """Train every slot by `block` steps, problems included. Return the new state and the summed losses [S]."""
-        loss_S = torch.zeros_like(state["wd_scale"])
-        for tokens_STB in self.make_block(state, hyper):
-            state, step_loss_S = self.train_step(state, hyper, tokens_STB)
-            loss_S = loss_S + step_loss_S
-        return state, loss_S
-
     def train(self, state: State, hyper: Hyper, steps: int) -> tuple[State, Tensor]:
         """Train every slot by whole blocks of steps. Return the new state and the summed losses [S]."""
         loss_S = torch.zeros_like(state["wd_scale"])
         for _ in range(steps // self.block):
-            state, block_loss_S = self.train_block(state, hyper)
+            block_loss_S = torch.zeros_like(loss_S)
+            for tokens_STB in self.make_block(state, hyper):
+                state, step_loss_S = self.train_step(state, hyper, tokens_STB)
+                block_loss_S += step_loss_S
             loss_S += block_loss_S
         return state, loss_S
 

@@ -73,12 +73,6 @@ def sync(path: Path) -> None:
         _sync(path)
 
 
-def sync_below(root: Path, path: Path) -> None:
-    """Sync `path` and the names of all folders from `root`, which exists, down to it."""
-    sync(path)
-    sync_names(root, path)
-
-
 def sync_names(root: Path, path: Path) -> None:
     """Sync the names of all folders from `root`, which exists, down to `path`."""
     for folder in path.parents:

@@ -25,8 +25,6 @@ OURS = "docs/results.md"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CarrySchedule(Group):
-    """Fields of the carry schedule."""
-
     carry_shares: tuple[tuple[float, ...], ...] = option(
         (),
         f"up to {POINTS} points {SHARES}: the share of carry problems, or of each kind, linear between them; "

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Restarts(Group):
-    """Fields of restarts."""
-
     again_at: int = option(
         0, "age at which a seed that has not got where again_unless says begins anew; 0 is off", unit="steps",
         ge=0,
@@ -87,8 +85,6 @@ SOKAR = "after Sokar et al. 2023, section 4"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recycle(Group):
-    """Fields of recycling."""
-
     recycle_every: int = option(
         0, "distance of recycling: hidden units that have no use get another; 0 is off", unit="steps", ge=0,
         source=SOKAR,

@@ -30,8 +30,6 @@ FORM = f"rows [tensor, how, numbers], how being {', '.join(HOW)}"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Starts(Group):
-    """Fields of a seed's start."""
-
     init: tuple[tuple[Any, ...], ...] = option(
         (),
         f"{FORM}: these tensors start as the sum of their rows instead of as the spec has them; "

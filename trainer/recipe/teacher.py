@@ -15,15 +15,12 @@ import json
 import struct
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from model.fields import ON, option
 from model.presets import preset_name
 from model.spec import Spec, make_spec
 from trainer.fields import WARLOCKEE, Group, dependent_option
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 FORM = "a checkpoint's folder, or the word that a study has for what was read there"
 LONGEST = 1 << 20  # characters of a word
@@ -63,17 +60,15 @@ class Teacher:
     @property
     def word(self) -> str:
         """The teacher as text: a digest, then spec and θ. The same for the same bits."""
-        content = _encode(self.spec, self.theta)
+        chosen = {f.name: v for f in fields(self.spec) if (v := getattr(self.spec, f.name)) != f.default}
+        head = json.dumps([self.spec.family, chosen], sort_keys=True).encode()
+        content = head + b"\n" + struct.pack(f"<{len(self.theta)}f", *self.theta)
         return f"{hashlib.sha256(content).hexdigest()[:12]}:{base64.b64encode(content).decode()}"
 
     @property
     def title(self) -> str:
         """Preset and digest: `67p 1f0c8a2b9d3e`."""
         return f"{preset_name(self.spec)} {self.word.partition(':')[0]}"
-
-    def theta_1P(self, like: Tensor) -> Tensor:
-        """Return θ [1, P], of the type and device of `like`."""
-        return like.new_tensor([self.theta])
 
 
 @lru_cache(maxsize=64)
@@ -119,12 +114,3 @@ def _is_same_sequence(first: Spec, second: Spec) -> bool:
     """True if two specs surely have one sequence: a family's depends on vocabulary and answers alone."""
     a, b = (getattr(spec, "base", spec) for spec in (first, second))
     return (a.family, a.vocabulary, a.answers) == (b.family, b.vocabulary, b.answers)
-
-
-def _encode(spec: Spec, theta: tuple[float, ...]) -> bytes:
-    chosen = {f.name: v for f in fields(spec) if (v := getattr(spec, f.name)) != f.default}
-    return (
-        json.dumps([spec.family, chosen], sort_keys=True).encode()
-        + b"\n"
-        + struct.pack(f"<{len(theta)}f", *theta)
-    )

@@ -59,7 +59,7 @@ class Objective:
         """Return T² KL(teacher, seed) of each answer [S, A, B], both at the temperature T."""
         assert self.teacher
         spec, heat = self.teacher.spec, hyper["distill_temperature"][:, None, None]
-        teacher_SP = self.teacher.theta_1P(theta_SP).expand(len(theta_SP), -1)
+        teacher_SP = theta_SP.new_tensor(self.teacher.theta).expand(len(theta_SP), -1)
         taught = spec.forward(teacher_SP, tokens_STB[:, :-1], first=spec.prompt - 1)
         log_s, log_r = (
             (torch.stack(torch.broadcast_tensors(*logits)) / heat).log_softmax(0)

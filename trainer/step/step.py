@@ -11,16 +11,7 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer.data.hard_examples import (
-    AS_DRAWN,
-    COUNT,
-    OPERANDS,
-    POOL,
-    BatchParts,
-    mix_batch,
-    pool_seed,
-    select_errors,
-)
+from trainer.data.hard_examples import COUNT, OPERANDS, POOL, mix_batch, pool_seed, select_errors
 from trainer.data.problems import DIGITS, Kinds, sample, sequence_columns
 from trainer.optimisers.base import Optimiser
 from trainer.step import schedule
@@ -38,10 +29,11 @@ def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
     return torch.stack([c.to(torch.int32) for c in columns], dim=-2)
 
 
-def draw(
-    state: State, hyper: Hyper, batch: int, block: int, which: BatchParts = AS_DRAWN
-) -> tuple[Tensor, Tensor]:
-    """Draw the operands of the next `block` steps of every slot: two tensors [K, S, B], float64 integers."""
+def draw(state: State, hyper: Hyper, batch: int, block: int, mixed: bool = False) -> tuple[Tensor, Tensor]:
+    """Draw the operands of the next `block` steps of every slot: two tensors [K, S, B], float64 integers.
+
+    mixed: with their shares of swapped ones and of the slots' own errors.
+    """
     step_KS = state["step"] + torch.arange(block, device=state["step"].device)[:, None]
     digits_KS = schedule.digits(step_KS, hyper)
     mix_KS = schedule.carry_mix(step_KS, hyper) * state["mix_scale"]
@@ -51,12 +43,12 @@ def draw(
     kinds = schedule.kinds(step_KS, hyper, state["mix_scale"])
     kinds_R = Kinds(*(t.expand_as(step_KS).reshape(-1) for t in kinds))
     a, b = sample(seeds_R, step_R, digits_R, mix_R, batch, mixed_R, kinds_R)
-    if which != AS_DRAWN:
+    if mixed:
         shares = tuple(hyper[n].expand_as(step_KS).reshape(-1) for n in ("targeted", "swapped"))
         buffer = tuple(
             state[n].repeat(block, *[1] * (state[n].dim() - 1)) for n in (OPERANDS, COUNT) if n in state
         )
-        a, b = mix_batch(which, (a, b), (seeds_R, step_R), shares, buffer)
+        a, b = mix_batch((a, b), (seeds_R, step_R), shares, buffer)
     return a.unflatten(0, step_KS.shape), b.unflatten(0, step_KS.shape)
 
 
