@@ -3,6 +3,7 @@ whose budget is spent nearly right.
 """
 
 import json
+import time
 from dataclasses import replace
 from functools import partial
 
@@ -298,6 +299,16 @@ def test_those_finished_together_are_as_alone(passes, monkeypatch):
     assert set(passes) == {1, 2}
     for theta_P, job, (_, before_P, _) in zip(at_once, jobs, given, strict=True):
         assert torch.equal(theta_P, job()) and not torch.equal(theta_P, before_P)
+
+
+def test_curvature_in_several_threads_is_as_alone(monkeypatch):
+    """PyTorch's forward gradients have one level for all threads."""
+    logits, theta_P = Pool._logits, damaged().double()
+    pools = [Pool(SPEC, tokens_from(SPEC, draw_problems(n, 0, 64)), Cost()) for n in range(3)]
+    monkeypatch.setattr(Pool, "_logits", lambda *given: time.sleep(0.01) or logits(*given))
+    at_once = together.together([lambda slope, pool=pool: pool.curvature(theta_P) for pool in pools])
+    for curvature_PP, pool in zip(at_once, pools, strict=True):
+        assert torch.equal(curvature_PP, pool.curvature(theta_P))
 
 
 def test_what_one_raises_ends_the_others(passes, monkeypatch):

@@ -9,6 +9,7 @@ Axes: S seed, P parameters, B problem, A answer position, V vocabulary, N entrie
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ from trainer.step import step
 from trainer.step.step import tokens_of
 
 CHUNK = 512  # problems at once: memory
+FORWARDS = threading.Lock()
+"""Of forward gradients, whose level PyTorch has for all threads of a process together."""
 
 
 @dataclass
@@ -99,7 +102,8 @@ class Pool:
                 return tangent
 
             p_VAB = self._logits(theta_P, part).softmax(0)
-            slope_PVAB = torch.func.vmap(along)(one_PP)
+            with FORWARDS:
+                slope_PVAB = torch.func.vmap(along)(one_PP)
             apart_PVAB = slope_PVAB - (slope_PVAB * p_VAB).sum(1, keepdim=True)
             rows_PN = (apart_PVAB * p_VAB.sqrt()).flatten(1)
             total_PP = total_PP + rows_PN @ rows_PN.T
