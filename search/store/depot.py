@@ -71,7 +71,8 @@ class Depot(Shared):
     """Objects below a URI of any kind that pyarrow or fsspec knows: s3, gs, abfs, file.
 
     root: this machine's folder. Passwords are not in the URI: each machine has its own, as its kind of store
-    wants them. A call waits for a store that is away, unless it is not `patient`, and then raises Failure.
+    wants them. A call waits for a store that is away, unless it is not `patient`, and then raises Failure. Raises
+    UserError for a URI that names no store, or has a password in it.
     """
 
     retains_results, poll_interval_s = True, 1.0
@@ -181,14 +182,6 @@ class Depot(Shared):
             return retry(call, PATIENCE_S if patient else 0.0, pause_s=RETRY_S)
         except OSError as error:
             raise Failure(f"{VARIABLE}: {masked(self.uri)}: {one_line(error)}") from None
-
-
-def depot_of(root: Path, uri: str | None) -> Shared:
-    """Return the depot for files in a folder: the store of a URI, or the folder itself if others see it.
-
-    Raises UserError for a URI that names no store, or has a password in it.
-    """
-    return Depot(root, uri) if uri else Shared()
 
 
 def _open(uri: str) -> tuple[FileSystem, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from search.errors import UserError
 from search.store.depot import VARIABLE as DEPOT
-from search.store.depot import Shared, depot_of
+from search.store.depot import Depot, Shared
 from trainer.files import durable
 
 DEFAULT = "adder-runs"
@@ -46,14 +46,9 @@ class Home:
     @property
     def ledger_url(self) -> str:
         """SQLAlchemy's URL of the ledger. Raises UserError for one with a password."""
-        return self._server() or f"sqlite:///{self.ledger_db}"
-
-    @staticmethod
-    def _server() -> str | None:
-        """Return the URL of ADDER_SEARCH_DATABASE, checked."""
         text = os.environ.get(DATABASE)
         if not text:
-            return None
+            return f"sqlite:///{self.ledger_db}"
         import sqlalchemy as sa
 
         try:
@@ -86,8 +81,9 @@ class Home:
 
     @staticmethod
     def depot_at(folder: Path) -> Shared:
-        """Return the same depot for another folder."""
-        return depot_of(folder, os.environ.get(DEPOT))
+        """Return the same depot for another folder: the store of a URI, or the folder itself if others see it."""
+        uri = os.environ.get(DEPOT)
+        return Depot(folder, uri) if uri else Shared()
 
     @property
     def artifacts(self) -> Path:

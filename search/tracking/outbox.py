@@ -18,8 +18,6 @@ from typing import Any
 from search.errors import one_line
 from search.store.lease import Superseded
 
-LONGEST = 1_000
-"""Jobs that wait; of more, those that are optional are left out."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 15.0
 TRIES = 3
 """Attempts at a job that fails while the server answers."""
@@ -49,12 +47,11 @@ class Outbox:
         self.thread = threading.Thread(target=self._work, name="outbox", daemon=True)
         self.thread.start()
 
-    def put(self, call: Callable[..., Any], *args: Any, optional: bool = False) -> None:
-        """Add the job `call(*args)`. An optional one is left out of a long queue."""
+    def put(self, call: Callable[..., Any], *args: Any) -> None:
+        """Add the job `call(*args)`."""
         with self.change:
-            if not (optional and len(self.jobs) >= LONGEST):
-                self.jobs.append(lambda: call(*args))
-                self.change.notify()
+            self.jobs.append(lambda: call(*args))
+            self.change.notify()
 
     def drain(self, longest_s: float, away_s: float, tick: Callable[[int], Any] = lambda count: None) -> int:
         """Wait until all is done, at most `longest_s`, and `away_s` for a server that is away.

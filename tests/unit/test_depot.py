@@ -10,7 +10,7 @@ import pytest
 from search.errors import Failure, UserError
 from search.run import worker
 from search.store import depot as depots
-from search.store.depot import Depot, depot_of
+from search.store.depot import Depot
 from search.store.results import PARTS, STATE
 from search.study.trial import TRIAL_FILE
 from search.tracking.tracking import DEPOT_TAG, KEY_TAG, TRIALS
@@ -216,7 +216,7 @@ def test_a_store_that_is_away_is_waited_for(tmp_path, monkeypatch):
 )
 def test_what_names_no_store_or_a_password_is_refused(uri, tmp_path):
     with pytest.raises(UserError, match="ADDER_SEARCH_DEPOT") as refused:
-        depot_of(tmp_path, uri)
+        Depot(tmp_path, uri)
     assert "word" not in str(refused.value).replace("password", "") and "=a" not in str(refused.value)
 
 

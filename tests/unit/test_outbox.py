@@ -84,17 +84,6 @@ def test_a_job_that_fails_while_the_server_answers_is_given_up_and_the_others_ar
     assert [r.getMessage() for r in caplog.records] == ["MLflow: no such run"]
 
 
-def test_of_a_long_queue_what_is_optional_is_left_out(server, outbox, monkeypatch):
-    monkeypatch.setattr(module, "LONGEST", 3)
-    server.silent = True
-    for n in range(6):
-        outbox.put(server.write, n, optional=True)
-    outbox.put(server.write, "needed")
-    server.silent = False
-    assert outbox.drain(5, 5) == 0
-    assert server.written == [0, 1, 2, "needed"]
-
-
 @pytest.mark.parametrize("where", ["before a job", "in a job"])
 def test_a_driver_that_was_superseded_writes_nothing_more(where, server):
     verified = []
