@@ -111,7 +111,7 @@ class ConfigurationResults:
         trial = Trial.read(folder)
         about = json.loads((folder / RESULTS).read_text())
         files = {name: (folder / name).read_bytes() for name in (THETA, CURVES)}
-        for name, digest in about.pop("sha256", {}).items():  # parts of before have none
+        for name, digest in about.pop("sha256").items():
             if _digest(files[name]) != digest:
                 raise ValueError(f"{name} is not what was written")
         theta = load(files[THETA])["theta"]
@@ -121,11 +121,7 @@ class ConfigurationResults:
         results = []
         for n, (pair, seed) in enumerate(zip(trial.pairs, about.pop("seeds"), strict=True)):
             who = tuple(seed[name] for name in WHO)
-            facts = {
-                "screen": None,
-                **{name: seed[name] for name in FACTS if name != "screen" or name in seed},
-            }
-            facts["outcome"] = Outcome(seed["outcome"])
+            facts = {name: seed[name] for name in FACTS} | {"outcome": Outcome(seed["outcome"])}
             curve_EM, probes_ER = curves[who].split([len(MEASURES), len(probes)], dim=1)
             results.append(
                 Result(pair=pair, theta_P=theta[n], curve_EM=curve_EM, probes_ER=probes_ER, **facts)
