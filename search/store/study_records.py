@@ -290,7 +290,11 @@ class StudyRecords:
         seeds = {s.init_seed for _, s in trial.work}  # a configuration may have many more
         in_trial = (ROWS.c.study == self.study, ROWS.c.configuration.in_(keys), ROWS.c.init_seed.in_(seeds))
         with self.writing() as db:
-            claimed = self._running(trial, now := self.database.now(db))
+            now = self.database.now(db)
+            claimed = {
+                "trial": trial.key, "confirmation": trial.confirmation, "outcome": Outcome.RUNNING, "reason": None,
+                "published": False, "owner": self.owner, "lease_until": now + LEASE_S,
+            }  # fmt: skip
             query = sa.select(ROWS).where(*in_trial)
             rows = {_key_of(r): dict(r) for r in db.execute(query).mappings()}
             work = [((c.key, s.init_seed, s.data_seed), s) for c, s in trial.work]
@@ -422,18 +426,6 @@ class StudyRecords:
         with self.database.begin() as db:
             db.execute(sa.delete(PROOFS).where(*(PROOFS.c[name] == value for name, value in named.items())))
             db.execute(sa.insert(PROOFS).values(**named, proof=proof))
-
-    def _running(self, trial: Trial, now: float) -> Values:
-        """Return the columns of a seed that this owner trains from now on."""
-        return {
-            "trial": trial.key,
-            "confirmation": trial.confirmation,
-            "outcome": Outcome.RUNNING,
-            "reason": None,
-            "published": False,
-            "owner": self.owner,
-            "lease_until": now + LEASE_S,
-        }
 
     def _has(self, **values: Any) -> sa.ColumnElement[bool]:
         """Return SQL that is true of the study's seeds with these values."""
