@@ -29,7 +29,6 @@ from search.cli.options import (
 from search.errors import Failure, UserError, reraise_as
 
 if TYPE_CHECKING:
-    from model import Spec, Verification
     from search.run.rerun import Request, Rerun
     from search.store.home import Home
     from search.store.study_records import StudyRecords
@@ -121,7 +120,7 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: Home, as_jso
     loaded = load_checkpoint(checkpoint)
     result = decode_all(loaded.spec, loaded.theta_P, extended=extended)
     _record_verification(loaded, home, result.correct)
-    lines = [_verdict(loaded.spec, result)]
+    lines = [f"{name_of(loaded.spec)}: {grade(result)}"]
     if result.margin is not None:
         lines.append(
             f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32"
@@ -145,11 +144,6 @@ def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> No
         record_verification(Ledger(home), checkpoint, correct)
     except (UserError, Failure) as error:
         click.echo(f"this call could not be recorded: {error}", err=True)
-
-
-def _verdict(spec: Spec, result: Verification) -> str:
-    """Return one line: the model, its parameters, and the number of right official additions."""
-    return f"{name_of(spec)}: {grade(result)}"
 
 
 @click.command()
@@ -194,7 +188,7 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
     result = decode_all(spec, checkpoint.theta_P)
     values = {"checkpoint": str(target), "spec": spec.as_dict(), **provenance, **result.as_dict()}
     head = f"{target}: from a {provenance['format']} checkpoint"
-    show(as_json, values, [head, f"  {_verdict(spec, result)}"])
+    show(as_json, values, [head, f"  {name_of(spec)}: {grade(result)}"])
 
 
 @click.command()

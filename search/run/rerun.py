@@ -224,19 +224,17 @@ def train_again(
     θ of a checkpoint is the best of all its evaluations, so at its own step it is the best so far. No seed is
     given up: that rule ends a seed, and changes nothing in one that goes on.
     """
-    with _denormals_as(_recorded(loaded)):
-        return _train_again(loaded, request, watch)
-
-
-def _train_again(loaded: Checkpoint, request: Request, watch: Callable[[int], None]) -> Rerun:
-    device = _device(_recorded(loaded))
-    request, before = _after_stages(request, device, watch)
-    bank = bank_of(request.trial, device, futility=None)
-    watch(before)
-    at_end = request.step == request.trial.work[0][0].recipe.steps  # what is finished there is finished again
-    while (bank.result(0).steps < request.step or at_end) and bank.advance():
-        watch(before + bank.result(0).steps)
-    return _compare(loaded, request, bank)
+    device = _device(recorded := _recorded(loaded))
+    with _denormals_as(recorded):
+        request, before = _after_stages(request, device, watch)
+        bank = bank_of(request.trial, device, futility=None)
+        watch(before)
+        at_end = (
+            request.step == request.trial.work[0][0].recipe.steps
+        )  # what is finished there is finished again
+        while (bank.result(0).steps < request.step or at_end) and bank.advance():
+            watch(before + bank.result(0).steps)
+        return _compare(loaded, request, bank)
 
 
 def _after_stages(request: Request, device: str, watch: Callable[[int], None]) -> tuple[Request, int]:
