@@ -8,7 +8,7 @@ last constraint such a set is as large as its parent, but may lie better.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, zip_longest
 
@@ -42,11 +42,6 @@ class SaliencyProposer:
     kinds: Sequence[str]
     scope: str
     ways: int | None = LOOSENED
-
-    @property
-    def exhaustive(self) -> SaliencyProposer:
-        """The same with every way to loosen a tie, for when all its proposals were tried."""
-        return replace(self, ways=None)
 
     @classmethod
     def around(

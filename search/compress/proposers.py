@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -76,4 +76,6 @@ def propose(
         parent.base, parent.ties, parent.theta_P, rules.kinds, rules.scope, rules.problems
     )
     sets = saliency.sets(count, batch_size, excluded)
-    return sets if len(sets) == count else saliency.exhaustive.sets(count, batch_size, excluded)
+    if len(sets) == count:
+        return sets
+    return replace(saliency, ways=None).sets(count, batch_size, excluded)  # every way to loosen a tie
