@@ -13,7 +13,7 @@ from model import Spec, preset_name
 from model.fields import did_you_mean
 from search.study.space import Strict, error_at, refuse
 from trainer import Recipe
-from trainer.recipe.screen import BEST, Keep, Rung
+from trainer.recipe.screen import BEST, Rung
 
 BY_PAIR, BY_SEED, BY_HASH = "pairs", "seeds", "hash"
 """Draws of the spared tenth (search/run/spared.py). By hash: of each seed alone, as in records of before."""
@@ -33,17 +33,26 @@ class Screen(Strict):
     @field_validator("keep", mode="before")
     @classmethod
     def _pairs(cls, value: Any) -> Any:
-        return paired(value)
+        """Return lists of two as tuples: YAML has no tuples."""
+        if not isinstance(value, dict):
+            return value
+        return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
 
     @model_validator(mode="after")
     def _meaningful(self) -> Screen:
-        check_bounds(self.keep)
+        for name, low, high in self.rung.keep:
+            refuse(
+                (low > high, f"keep.{name} must rise, got {low:g} to {high:g}"),
+                (name in BEST and not 0 <= low <= 1, f"keep.{name} must be from 0 to 1, got {low:g}"),
+            )
         return self
 
     @property
     def rung(self) -> Rung:
-        """The rung in the trainer's form."""
-        return Rung(self.at, keep_of(self.keep))
+        """The rung in the trainer's form: names with lowest and highest values."""
+        return Rung(
+            self.at, tuple((k, *(v if isinstance(v, tuple) else (v, inf))) for k, v in self.keep.items())
+        )
 
 
 class Stop(Strict):
@@ -100,27 +109,6 @@ def recorded_screen(rungs: Iterable[Any]) -> list[Any]:
     return [
         {k: v for k, v in rung.items() if v is not None} if isinstance(rung, dict) else rung for rung in rungs
     ]
-
-
-def paired(value: Any) -> Any:
-    """Return lists of two as tuples: YAML has no tuples."""
-    if not isinstance(value, dict):
-        return value
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
-
-
-def keep_of(keep: dict[str, Bounds]) -> Keep:
-    """Return names with lowest and highest values, in the trainer's form."""
-    return tuple((name, *(v if isinstance(v, tuple) else (v, inf))) for name, v in keep.items())
-
-
-def check_bounds(keep: dict[str, Bounds]) -> None:
-    """Raise ValueError for bounds that are empty, or outside of what a measure can be."""
-    for name, low, high in keep_of(keep):
-        refuse(
-            (low > high, f"keep.{name} must rise, got {low:g} to {high:g}"),
-            (name in BEST and not 0 <= low <= 1, f"keep.{name} must be from 0 to 1, got {low:g}"),
-        )
 
 
 def check_names(spec: Spec, names: Iterable[str], path: str) -> None:
