@@ -12,7 +12,7 @@ import torch
 from benchmarks.ceilings import synchronize
 from trainer import Bank, Recipe
 from trainer.data.problems import DIGITS
-from trainer.engine import operator
+from trainer.engine.kernel import flat
 from trainer.engine.native import EngineBackend, Lesson, blocks, pointer
 from trainer.engine.torch_backend import block_of
 
@@ -48,7 +48,7 @@ def engine_parts(bank: Bank, probe: float) -> tuple[float, float]:
     assert isinstance(programs, EngineBackend)
     batch, engine, kernel = programs.program.batch, programs.engine, programs.kernel
     tokens = blocks(torch.zeros(1, programs.program.sequence.length, batch))
-    wide = operator.flat(spec, bank.state["theta"][0]).numpy()
+    wide = flat(spec, bank.state["theta"][:1])[0].numpy()
     gradient = np.zeros_like(wide)
     asked = Lesson.some(carry_mix=Recipe().carry_mix, digits=DIGITS, fewest=1, most=DIGITS)
     lesson = ctypes.byref(programs.program), ctypes.byref(asked)
