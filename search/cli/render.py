@@ -71,8 +71,12 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         lines.append("  every seed had ended before: nothing left to train")
     for trial, reason in ended.failed_trials.items():
         lines.append(f"  bank {trial} failed: {reason}")
-    if ended.unpublished:
-        lines.append(f"  MLflow has not got {ended.unpublished} seeds yet; the next run writes them")
+    if (
+        lacks := f"{ended.unpublished} seeds"
+        if ended.unpublished
+        else "the study's end" * bool(ended.unwritten)
+    ):
+        lines.append(f"  MLflow has not got {lacks} yet: the next run writes what is left")
     flag = home_flag(records.home)
     if ended.interrupted or ended.failed_trials:
         lines += ["", GO_ON, f"  adder-search run {name}{flag}"]

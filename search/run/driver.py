@@ -79,6 +79,8 @@ class Ended:
     rows: list[SeedRecord] = field(default_factory=list)
     """The study's seeds as they are recorded at the end."""
     unpublished: int = 0
+    unwritten: int = 0
+    """Changes in MLflow that are not made yet, of seeds or of the study."""
     seed_steps_per_s: float = 0.0
     """Of the whole run, compilation left out."""
     compile_s: float = 0.0
@@ -326,11 +328,12 @@ class Driver:
             log_study = log_descents if self.study.compress else log_evidence
             self.outbox.put(log_study, self.records, self.tracker, self.recorder.shelf)
         longest = (DRAIN_S, DRAIN_AWAY_S) if is_done else (STOPPING_S, STOPPING_S)
-        remaining = self.outbox.drain(*longest, self._show_drain)
+        self.ended.unwritten = self.outbox.drain(*longest, self._show_drain)
         self.outbox.close()
         self.ended.rows = self.records.list_seeds()
         self.ended.unpublished = sum(is_final(r) and not r["published"] for r in self.ended.rows)
-        if not (remaining or self.ended.interrupted or self.ended.failed_trials or self.ended.unpublished):
+        ended = self.ended
+        if not (ended.unwritten or ended.interrupted or ended.failed_trials or ended.unpublished):
             shutil.rmtree(self.records.trial_folder(""), ignore_errors=True)
 
     def _show_drain(self, remaining: int) -> bool:

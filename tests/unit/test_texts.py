@@ -143,6 +143,24 @@ def test_the_summary_tells_the_models_apart(tmp_path):
     assert "\n  74p, steps 2,000  0 of 2 grokked" in text
 
 
+@pytest.mark.parametrize(
+    ("ended", "lacks"),
+    [
+        (Ended(), ""),
+        (Ended(unwritten=1), "MLflow has not got the study's end yet: the next run writes what is left"),
+        (
+            Ended(unwritten=3, unpublished=2),
+            "MLflow has not got 2 seeds yet: the next run writes what is left",
+        ),
+    ],
+)
+def test_the_summary_says_what_mlflow_lacks(ended, lacks, tmp_path):
+    study = parse_study(LIST, "")
+    records = SimpleNamespace(home=Home(tmp_path), list_configurations=dict)
+    said = render.summary(study, "l", records, ended).splitlines()
+    assert [line.strip() for line in said if "has not got" in line] == ([lacks] if lacks else [])
+
+
 @pytest.mark.parametrize(("hold", "stability"), [(0, ""), (500, " and did not hold")])
 def test_the_summary_lists_ten_grokked_seeds_and_says_how_many_more(hold, stability, tmp_path):
     study = parse_study(
