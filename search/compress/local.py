@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 
 import torch
 from torch import Tensor
@@ -71,6 +71,10 @@ class OutOfTime(Exception):
     """The time that a descent has is over."""
 
 
+alarm = SimpleNamespace(waits=False)
+"""While it waits, `time_limit` ends nothing. A blocked signal would come by another thread."""
+
+
 @contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
     """End the block after so many seconds, as Ctrl-C would. None: let it end by itself.
@@ -79,11 +83,11 @@ def time_limit(seconds: float | None) -> Iterator[None]:
     """
 
     def ring(_: int, frame: FrameType | None) -> None:
-        if frame and frame.f_globals["__name__"].partition(".")[0] in OURS:
+        if not alarm.waits and frame and frame.f_globals["__name__"].partition(".")[0] in OURS:
             raise OutOfTime
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before, alarm.waits = signal.signal(signal.SIGALRM, ring), False
     try:
         with suppress(OutOfTime):
             if seconds is not None:
@@ -134,7 +138,7 @@ class LocalDescent:
         candidates = descent.add(proposals)
         try:
             self._judge(candidates, results)
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})  # what is judged is written
+            alarm.waits = True  # what is judged is written
         except OutOfTime:  # a set that is not judged then was not tried
             self.is_late = True
         journal.seconds += time.perf_counter() - start
@@ -142,7 +146,7 @@ class LocalDescent:
         journal.seed_steps += preview_steps
         journal.seed_steps += sum(r.steps for of_set in results for of_seed in of_set for r in of_seed)
         descent.end_round()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+        alarm.waits = False
         return descent.candidates[candidates[0].number :]
 
     def _judge(self, candidates: list[TieCandidate], results: list[list[list[Result]]]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -70,6 +71,8 @@ def test_time_that_is_up_while_a_round_is_written_ends_the_descent_after_it(here
 
     end_round = local.Descent.end_round
     monkeypatch.setattr(local.Descent, "end_round", ends)
+    other = threading.Thread(target=time.sleep, args=(60,), daemon=True)
+    other.start()  # signals come by it too
     said = call("compress", START, "-o", "small", *SHORT, "--max-hours", 1)
     journal = json.loads(Path("small/descent.json").read_text())
     assert journal["progress"]["rounds"] == 1, said.output
