@@ -71,11 +71,8 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         lines.append("  every seed had ended before: nothing left to train")
     for trial, reason in ended.failed_trials.items():
         lines.append(f"  bank {trial} failed: {reason}")
-    if (
-        lacks := f"{ended.unpublished} seeds"
-        if ended.unpublished
-        else "the study's end" * bool(ended.unwritten)
-    ):
+    lacks = f"{ended.unpublished} seeds" if ended.unpublished else "the study's end"
+    if ended.unpublished or (ended.unwritten and not ended.interrupted):
         lines.append(f"  MLflow has not got {lacks} yet: the next run writes what is left")
     flag = home_flag(records.home)
     if ended.interrupted or ended.failed_trials:

@@ -229,9 +229,8 @@ def train_again(
         request, before = _after_stages(request, device, watch)
         bank = bank_of(request.trial, device, futility=None)
         watch(before)
-        at_end = (
-            request.step == request.trial.work[0][0].recipe.steps
-        )  # what is finished there is finished again
+        # what is finished at the end is finished again
+        at_end = request.step == request.trial.work[0][0].recipe.steps
         while (bank.result(0).steps < request.step or at_end) and bank.advance():
             watch(before + bank.result(0).steps)
         return _compare(loaded, request, bank)

@@ -147,6 +147,7 @@ def test_the_summary_tells_the_models_apart(tmp_path):
     ("ended", "lacks"),
     [
         (Ended(), ""),
+        (Ended(unwritten=1, interrupted=True), ""),
         (Ended(unwritten=1), "MLflow has not got the study's end yet: the next run writes what is left"),
         (
             Ended(unwritten=3, unpublished=2),

@@ -33,13 +33,13 @@ class Task:
     seed: int
     turn: int
     cost: Cost
-    searched: int = SEARCHED
-    """Problems searched for errors."""
+    searched: int = 0
+    """Problems searched for errors; 0: SEARCHED."""
     slope: Slope = Pool.slope
 
     def own_errors(self, theta_P: Tensor) -> Pairs:
         """Return θ's errors among fresh problems."""
-        pairs = draw_problems(self.seed, -1 - self.turn, self.searched)
+        pairs = draw_problems(self.seed, -1 - self.turn, self.searched or SEARCHED)
         return wrong_pairs(self.spec, theta_P.float(), pairs, self.cost)[:MOST_ERRORS]
 
     def pool(self, theta_P: Tensor, fresh: int = FRESH, errors: int = MOST_ERRORS) -> Pool:

@@ -1,4 +1,4 @@
-"""Several minimisations at once, to the same bits as alone, in a third of the time.
+"""Several minimisations at once, to the same bits as alone (lab/2026-11-26-gpu/finishing.py has the time).
 
 Each has a thread of its own. Once all of them wait for a gradient, one pass of `expand` makes them all: for a few
 seeds it takes as long as for one.

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
+from trainer.engine import native
 from trainer.engine.build import library
-from trainer.engine.native import LANES, Array, blocks, pointer
-from trainer.engine.structures import Measures, Seen
+from trainer.engine.native import Array, pointer
 
 
 def flat(spec: Spec, theta_SP: Tensor) -> Tensor:
@@ -40,13 +40,7 @@ def loss_and_gradient(spec: Spec, wide_N: Tensor, problems: Array, count: int) -
 
 def is_wrong(spec: Spec, wide_N: Tensor, tokens_TB: Tensor) -> Tensor:
     """Mark the problems with a wrong answer [B]. It is the same on every CPU for the same wide tensors."""
-    count = tokens_TB.shape[1]
-    right = np.zeros((-(-count // LANES), LANES), np.int32)
-    _library(spec).kernel_evaluate(
-        *(pointer(wide_N.numpy()), pointer(blocks(tokens_TB[None])), count),
-        *(ctypes.byref(Measures()), ctypes.byref(Seen(logits=None, right=right.ctypes.data))),
-    )
-    return torch.from_numpy(right.flatten()[:count] == 0)
+    return native.is_wrong(_library(spec), wide_N.numpy(), tokens_TB)
 
 
 def _library(spec: Spec) -> ctypes.CDLL:

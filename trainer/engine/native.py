@@ -180,16 +180,10 @@ class EngineBackend:
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         """Mark the wrong answers among each slot's own problems [S, N]."""
-        count = tokens_STN.shape[-1]
-        right, marks = np.zeros((-(-count // LANES), LANES), np.int32), []
-        for row, tokens_TN in zip(self._theta_rows(theta_SP), tokens_STN, strict=True):
-            wide, problems = run(self.tapes[1], row), blocks(tokens_TN[None])
-            seen = Seen(logits=None, right=right.ctypes.data)
-            self.kernel.kernel_evaluate(
-                pointer(wide), pointer(problems), count, ctypes.byref(Measures()), ctypes.byref(seen)
-            )
-            marks.append(torch.from_numpy(right.flatten()[:count] == 0))
-        return torch.stack(marks)
+        wide = (run(self.tapes[1], row) for row in self._theta_rows(theta_SP))
+        return torch.stack(
+            [is_wrong(self.kernel, *of_slot) for of_slot in zip(wide, tokens_STN, strict=True)]
+        )
 
     def tokens(self, lesson: Lesson) -> Tensor:
         """Return a step's problems as the engine makes them: tokens [T + 1, B]."""
@@ -369,6 +363,17 @@ def blocks(tokens_1TB: Tensor) -> Array:
     tokens_TB = tokens_1TB[0]
     padded = torch.nn.functional.pad(tokens_TB, (0, -tokens_TB.shape[1] % LANES))
     return np.ascontiguousarray(padded.unflatten(1, (-1, LANES)).transpose(0, 1).int().numpy())
+
+
+def is_wrong(kernel: ctypes.CDLL, wide: Array, tokens_TN: Tensor) -> Tensor:
+    """Mark the problems that a kernel answers wrongly by wide tensors [N]."""
+    count = tokens_TN.shape[-1]
+    right = np.zeros((-(-count // LANES), LANES), np.int32)
+    kernel.kernel_evaluate(
+        *(pointer(wide), pointer(blocks(tokens_TN[None])), count),
+        *(ctypes.byref(Measures()), ctypes.byref(Seen(logits=None, right=right.ctypes.data))),
+    )
+    return torch.from_numpy(right.flatten()[:count] == 0)
 
 
 def pointer(array: Array) -> ctypes.c_void_p:
