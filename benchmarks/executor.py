@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from search.run import worker
-from search.run.executor import DIED, Event, Finished, Lost, Reported
+from search.run.executor import DIED, Event, Finished, Reported, Restarted
 from search.run.metrics import Values
 from search.run.packing import Capacity
 
@@ -52,7 +52,7 @@ class InProcessExecutor:
             return [self._finish()]
         except Exception:
             self._reports, self._failures = None, self._failures + 1
-            return [self._finish(DIED) if self._failures > self.max_failures else Lost(key)]
+            return [self._finish(DIED) if self._failures > self.max_failures else Restarted(key)]
 
     def _finish(self, failure: str | None = None) -> Finished:
         key, _ = self._waiting.popleft()

@@ -118,7 +118,7 @@ class Recorder:
     def __init__(self, home: Home, study):
         self.home, self.study, self.records = home, study, records_of(home, study.name)
         self.tracker = Tracker(connect(home, tracking_uri(home)), home, study)
-        self.shelf = ArtifactCache(self.tracker.client, self.records)
+        self.artifacts = ArtifactCache(self.tracker.client, self.records)
         definition = study.model_dump(mode="json", by_alias=True)
         self.records.lease.acquire()
         self.records.update_study(definition)
@@ -139,12 +139,12 @@ class Recorder:
         folder = leave_parts(self.home, trial, grokked, changes)
         for part in read_parts(folder):
             self.records.record(part)
-            self.shelf.put(trial.key, part)
+            self.artifacts.put(trial.key, part)
         if publish:
             publishing.publish(self.records, self.tracker, trial, folder)
             shutil.rmtree(folder)
             for configuration in trial.configurations:
-                publishing.conclude(self.records, self.tracker, self.shelf, configuration)
+                publishing.conclude(self.records, self.tracker, self.artifacts, configuration)
         return trial
 
     def censored(self, numbers=(), work=()):
@@ -153,7 +153,7 @@ class Recorder:
         (self.home.trial(self.study.name, trial.key) / STATE).write_bytes(b"x" * 500)
         self.records.censor([trial], "interrupted")
         for configuration in trial.configurations:
-            publishing.conclude(self.records, self.tracker, self.shelf, configuration, "KILLED")
+            publishing.conclude(self.records, self.tracker, self.artifacts, configuration, "KILLED")
         return trial
 
     def _started(self, work, confirmation=False):
@@ -163,7 +163,7 @@ class Recorder:
         return trial
 
     def done(self) -> Path:
-        self.shelf.close()
+        self.artifacts.close()
         self.records.lease.release()
         return self.home.path
 

@@ -117,9 +117,9 @@ def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
     client, found = client_of(home), {}
     if Home(home).depot.retains_results:
         rows = rows_of(home, study)
-        with ArtifactCache(client, records_of(home, study)) as shelf:
+        with ArtifactCache(client, records_of(home, study)) as cache:
             return {
-                (r["configuration"], r["init_seed"], r["data_seed"]): _facts(shelf.seed(r).result)
+                (r["configuration"], r["init_seed"], r["data_seed"]): _facts(cache.seed(r).result)
                 for r in rows
             }
     for run in runs_of(client, study):

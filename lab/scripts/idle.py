@@ -154,7 +154,7 @@ class World:
             if all(self._is_over(worker, trial, i) for i in range(len(trial.work))):
                 worker.trials.remove(trial)
                 self._tell(worker, trial)
-        while self.after and self.planner.run.open_seeds(worker.trials) < worker.first.slots:
+        while self.after and self.planner.study_run.open_seeds(worker.trials) < worker.first.slots:
             if not isinstance(trial := self.planner.next(worker.first), Trial):
                 return
             worker.trials.append(trial)
@@ -171,7 +171,7 @@ class World:
     def _cut(self, worker: Worker, trial: Trial) -> None:
         """End the seeds of configurations that have enough, as a worker does."""
         for i, (configuration, _) in enumerate(trial.work):
-            enough = self.after and self.planner.run.has_enough(configuration)
+            enough = self.after and self.planner.study_run.has_enough(configuration)
             if enough and not (self._is_over(worker, trial, i) or self._heard(worker, trial, i)["grok_step"]):
                 worker.cut.add((trial.key, i))
 

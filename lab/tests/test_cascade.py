@@ -5,7 +5,7 @@ import torch
 
 from model import preset
 from search.run import worker
-from search.study.provenance import lineage_of
+from search.study.ancestors import ancestors_of
 from tests.commands import call
 from tests.homes import records_of
 from tests.reference import rows_of, write_study
@@ -51,7 +51,7 @@ def test_each_seed_goes_on_from_its_own_theta_and_keeps_what_is_frozen(here):
         assert torch.equal(found[0].theta_P, first) and torch.equal(found[1].theta_P, second)
         assert torch.equal(second[kept], first[kept]) and not torch.equal(second, first)
         assert found[2].spec.params == 56
-        lineage = lineage_of(found[2])
+        lineage = ancestors_of(found[2])
         assert [step["study"] for step in lineage] == NAMES
         assert [step["seed"] for step in lineage[1:]] == [str(seed)] * 2
         assert lineage[2]["tied"] == ["z_hi[0] = 0"]

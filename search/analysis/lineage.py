@@ -7,7 +7,7 @@ from typing import Any
 
 from search.store.candidates import TieCandidate, lineage_of
 from search.store.study_records import StudyRecords
-from search.study.provenance import Step
+from search.study.ancestors import Step
 from search.study.trial import Configuration
 
 MOST_TIES = 4  # of a step that are written out

@@ -12,7 +12,7 @@ import click
 
 from search.cli.options import PATH, home_option, load_checkpoint, target_option, writing
 from search.errors import UserError
-from search.study.provenance import Step, lineage_of
+from search.study.ancestors import Step, ancestors_of
 
 if TYPE_CHECKING:
     from model import Verification
@@ -175,7 +175,7 @@ def _card(
         exact=result.correct / result.total,
         architecture=metadata["architecture"],
         facts="\n".join(f"| {key} | {value} |" for key, value in facts.items()),
-        lineage="\n".join(map(_step_text, lineage_of(checkpoint))),
+        lineage="\n".join(map(_step_text, ancestors_of(checkpoint))),
         program=PROGRAM,
         tensors="\n".join(
             f"| {tensor} | {size} |" for tensor, size in {**sizes, "together": spec.params}.items()
@@ -200,7 +200,7 @@ def _rate(checkpoint: Checkpoint, home: Home) -> str:
     """Return how often the first ancestor's recipe works, by the home's records, else by those of the package."""
     from search.analysis.frames import RecordSet, shipped_records
 
-    key = lineage_of(checkpoint)[0].get("configuration")
+    key = ancestors_of(checkpoint)[0].get("configuration")
     for names in [[], shipped_records()] if home.exists() else [shipped_records()]:
         rows = RecordSet(names, home.path).configurations()
         row = max((r for r in rows if r["configuration"] == key), key=lambda r: r["seeds"], default=None)

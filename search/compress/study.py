@@ -23,8 +23,8 @@ from search.stats.counting import Row
 from search.store.candidates import DatabaseCandidates, TieCandidate
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
+from search.study.ancestors import ancestors_of
 from search.study.compress import Compress
-from search.study.provenance import lineage_of
 from search.study.schema import Study
 from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
@@ -133,4 +133,4 @@ def _training(seed: RecordedSeed) -> Training:
     result = seed.result
     theta_P = base_theta(seed.configuration.spec, result.theta_P)
     loss = float(result.curve_EM[result.best_step // result.pair.recipe.eval_every - 1, 2])
-    return Training((theta_P,), result.best_exact, loss, lineage=tuple(lineage_of(seed.checkpoint())))
+    return Training((theta_P,), result.best_exact, loss, lineage=tuple(ancestors_of(seed.checkpoint())))

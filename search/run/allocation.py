@@ -1,6 +1,6 @@
 """Choice of the configurations that get more seeds: possible winners, and those whose verdict is open.
 
-Pure functions; the policies call them, `python -m benchmarks.allocation` simulates them.
+Pure functions; the policies call them, `lab/scripts/allocation.py` simulates them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from search.study.sampler import GROK_RATE, PER_MILLION
 from search.study.seeds import Allocation
 from trainer import Outcome, Recipe
 
-TOKENS = 1_000
+TOKEN_WEIGHT = 1_000
 """The weight of token accuracy against that of the grok step."""
 
 
@@ -46,7 +46,7 @@ def objective(rows: Sequence[Row], recipe: Recipe, wanted: str = GROK_RATE) -> f
     grokked = [r for r in counted if r["outcome"] == Outcome.GROKKED]
     token = fmean(_number(r["best_token"]) for r in counted) if counted else 0.0
     early = 1 - median(r["grok_step"] for r in grokked) / recipe.steps if grokked else 0.0
-    t = (TOKENS * min(token, 1.0) + early) / (TOKENS + 2)
+    t = (TOKEN_WEIGHT * min(token, 1.0) + early) / (TOKEN_WEIGHT + 2)
     rate = (len(grokked) + t) / (len(counted) + 2)
     each = fmean(r["steps"] for r in counted) if counted and wanted == PER_MILLION else 0.0
     return 1e6 * rate / (each or recipe.steps) if wanted == PER_MILLION else rate

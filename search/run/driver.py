@@ -24,7 +24,7 @@ from mlflow import MlflowClient
 from search.analysis.publish import log_evidence
 from search.compress.pictures import log_descents
 from search.compress.study import StudyDescent
-from search.run.executor import Event, Executor, Finished, Lost, Reported
+from search.run.executor import Event, Executor, Finished, Reported, Restarted
 from search.run.metrics import Values
 from search.run.packing import interrupted
 from search.run.planner import Planner
@@ -79,6 +79,7 @@ class Ended:
     rows: list[SeedRecord] = field(default_factory=list)
     """The study's seeds as they are recorded at the end."""
     unpublished: int = 0
+    """Final seeds that MLflow lacks."""
     unwritten: int = 0
     """Changes in MLflow that are not made yet, of seeds or of the study."""
     seed_steps_per_s: float = 0.0
@@ -153,7 +154,7 @@ class Driver:
         with answered(self.study.name):
             open_runs = self.tracker.list_unconcluded()
         self.unconcluded = open_runs.keys() | recovered
-        for key in open_runs.keys() - self.planner.run.states.keys():  # the file asks for it no more
+        for key in open_runs.keys() - self.planner.study_run.states.keys():  # the file asks for it no more
             self.outbox.put(client.set_terminated, open_runs[key], "KILLED")
         self.outbox.put(self.tracker.log_study)
         self.outbox.put(write_views, client, self.study, self.tracker.experiment)
@@ -194,8 +195,8 @@ class Driver:
         match event:
             case Reported(worker, report):
                 self.on_report(self.workers[worker], report)
-            case Lost(worker, preempted):
-                self.workers.lose(worker, preempted)
+            case Restarted(worker, preempted):
+                self.workers.note_restart(worker, preempted)
             case Finished(worker, failure):
                 self._on_worker_finished(worker, failure)
 
@@ -326,7 +327,7 @@ class Driver:
             self.recorder.conclude(configuration, "KILLED")
         if is_done:
             log_study = log_descents if self.study.compress else log_evidence
-            self.outbox.put(log_study, self.records, self.tracker, self.recorder.shelf)
+            self.outbox.put(log_study, self.records, self.tracker, self.recorder.artifacts)
         longest = (DRAIN_S, DRAIN_AWAY_S) if is_done else (STOPPING_S, STOPPING_S)
         self.ended.unwritten = self.outbox.drain(*longest, self._show_drain)
         self.outbox.close()

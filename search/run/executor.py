@@ -25,8 +25,8 @@ class Reported:
 
 
 @dataclass(frozen=True)
-class Lost:
-    """A worker's process has died, and is started again. preempted: its node was taken away after notice."""
+class Restarted:
+    """A worker's process has died and is started again. preempted: its node was taken away after notice."""
 
     worker: str
     preempted: bool = False
@@ -40,7 +40,7 @@ class Finished:
     failure: str | None = None
 
 
-Event = Reported | Lost | Finished
+Event = Reported | Restarted | Finished
 
 
 class Executor(Protocol):

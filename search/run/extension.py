@@ -26,9 +26,9 @@ WAY_OUT = "give the study a new name, or run it with --fresh"
 
 
 def as_begun(study: Study, definition: Mapping[str, Any] | None) -> Study:
-    """Return a study with the draw of spared seeds and the objectives that it was begun with.
+    """Return a study with the draw of spared seeds and the objectives as they were when it began.
 
-    A file that has others keeps them.
+    What the file says goes first.
 
     definition: as it was recorded when it last ran; None if it never did.
     """

@@ -41,7 +41,7 @@ def without(share: float, why: str = "", is_auto: bool = False) -> str:
         return f"gpu: auto without MPS ({why}): no banks side by side on a GPU"
     count = int(1 / share)
     return (
-        f"gpu: {share:g} without MPS{why and f' ({why})'}: {count} trials take turns on the GPU, at 1/{count} of its "
+        f"gpu: {share:g} without MPS{why and f' ({why})'}: {count} banks take turns on the GPU, at 1/{count} of its "
         f"speed together ({PROGRAM} on the PATH would start it; or set gpu: 1)"
     )
 
@@ -65,7 +65,7 @@ def own_mps(session: Path, share: float, is_auto: bool = False) -> Iterator[dict
             log.warning("%s", without(share, why, is_auto))
         else:
             log.warning(
-                "gpu: %g: %d trials side by side on a GPU, by an MPS of this run", share, int(1 / share)
+                "gpu: %g: %d banks side by side on a GPU, by an MPS of this run", share, int(1 / share)
             )
         yield {} if why else variables
     finally:
@@ -90,7 +90,7 @@ def _start(variables: dict[str, str]) -> str:
 
 
 def end(folder: Path) -> None:
-    """End the daemon of a folder, if one runs there. What ends this process leaves the order standing."""
+    """End the daemon of a folder, if one runs there. It ends too if this process is killed meanwhile."""
     with suppress(OSError, subprocess.TimeoutExpired):
         if not folder.is_dir():
             return

@@ -178,8 +178,8 @@ def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -
             return f"resources.accelerator_type: no node has {name.removeprefix(ACCELERATOR)}"
         if wanted > available:
             where = " on one node" if len(nodes) > 1 else ""
-            return f"resources.{name}: a trial asks for {wanted:g}, there are {available:g}{where}"
-    return "resources: no node has all that a trial asks for"
+            return f"resources.{name}: a bank asks for {wanted:g}, there are {available:g}{where}"
+    return "resources: no node has all that a bank asks for"
 
 
 def local_resources() -> dict[str, float]:

@@ -43,11 +43,14 @@ class Planner:
         configured: Sequence[Configuration] | None = None,
     ):
         assert study.proposes == (proposals is not None)
-        self.study, self.run, self.shapes = study, StudyRun(study, rows), TrialShapes(study)
+        self.study, self.study_run, self.shapes = study, StudyRun(study, rows), TrialShapes(study)
         self.capacity = Capacity()  # the driver sets it before it asks for the first trial
-        self.search = Search(self.run, proposals)
-        allocation, confirmation = Allocation(self.run, self.search), Confirmation(self.run, self.search)
-        self.policies: list[Policy] = [self.search, allocation, Sweep(self.run), confirmation]
+        self.search = Search(self.study_run, proposals)
+        allocation, confirmation = (
+            Allocation(self.study_run, self.search),
+            Confirmation(self.study_run, self.search),
+        )
+        self.policies: list[Policy] = [self.search, allocation, Sweep(self.study_run), confirmation]
         self.unassigned: list[Round] = []
         self.queue: deque[Trial] = deque()
         """Waiting trials: those of an earlier run as they were, others are cut when they start."""
@@ -60,13 +63,13 @@ class Planner:
 
     def _resume(self, unfinished: Sequence[Trial], configurations: Sequence[Configuration]) -> None:
         for configuration in [*configurations, *(c for t in unfinished for c in t.configurations)]:
-            self.run.add(configuration)
+            self.study_run.add(configuration)
         for trial in unfinished:
-            if trial.confirmation or not all(map(self.run.has_enough, trial.configurations)):
+            if trial.confirmation or not all(map(self.study_run.has_enough, trial.configurations)):
                 self.queue.append(trial)
                 self._note_pending(trial.work, trial.confirmation)
-        for state in self.run.states.values():
-            if first := self.run.first_round(state):
+        for state in self.study_run.states.values():
+            if first := self.study_run.first_round(state):
                 self._enqueue(first)
             elif state.is_complete:
                 self.search.report(state)
@@ -106,23 +109,23 @@ class Planner:
 
         A seed has grokked as soon as it was perfect once. The rest of its training shows if it holds.
         """
-        self.run.update_progress(trial, report)
+        self.study_run.update_progress(trial, report)
         if report.grokked:
             self._cancel_satisfied()
 
     def complete_trial(self, trial: Trial, rows: Sequence[Row]) -> list[Configuration]:
         """Take a trial's outcomes and enqueue what follows. Returns the configurations that are complete."""
         self.running.pop(trial.key, None)
-        self.run.update_progress(trial, None)
-        self.run.record(rows)
-        states = {c.key: self.run.add(c) for c in trial.configurations}
+        self.study_run.update_progress(trial, None)
+        self.study_run.record(rows)
+        states = {c.key: self.study_run.add(c) for c in trial.configurations}
         for configuration, seed in trial.work:
             states[configuration.key].pending.pop(seed, None)
         self._cancel_satisfied()
         self._note_cut(trial)
-        states |= {key: s for key, s in self.run.states.items() if s.cancelled or not s.is_reported}
+        states |= {key: s for key, s in self.study_run.states.items() if s.cancelled or not s.is_reported}
         for state in states.values():
-            if state.is_complete and (following := self.run.following_round(state)):
+            if state.is_complete and (following := self.study_run.following_round(state)):
                 self._enqueue(following)
         trained = [
             s
@@ -142,7 +145,7 @@ class Planner:
     @property
     def in_flight(self) -> list[Configuration]:
         """Configurations with seeds that are planned or in training."""
-        return [s.configuration for s in self.run.states.values() if s.pending]
+        return [s.configuration for s in self.study_run.states.values() if s.pending]
 
     @property
     def queued_steps(self) -> int:
@@ -156,7 +159,7 @@ class Planner:
         return sum(len(t.work) for t in self.queue) + sum(len(r.seeds) for r in self.unassigned)
 
     def _open_seeds(self) -> int:
-        return self.queued_seeds + self.run.open_seeds(self.running.values())
+        return self.queued_seeds + self.study_run.open_seeds(self.running.values())
 
     # ---- rounds
 
@@ -184,7 +187,7 @@ class Planner:
 
     def _note_pending(self, work: Iterable[tuple[Configuration, Seed]], confirmation: bool) -> None:
         for configuration, seed in work:
-            self.run.states[configuration.key].pending[seed] = confirmation
+            self.study_run.states[configuration.key].pending[seed] = confirmation
 
     def _pack(self) -> None:
         """Put together the rounds that can share banks."""
@@ -219,7 +222,7 @@ class Planner:
         if size < len(work):
             self.queue.insert(place, replace(waiting, work=work[size:]))
         work = work[:size]
-        spared = spared_of(self.study, list(self.run.states), work, waiting.confirmation)
+        spared = spared_of(self.study, list(self.study_run.states), work, waiting.confirmation)
         return replace(waiting, work=work, spared=spared)
 
     @property
@@ -233,7 +236,9 @@ class Planner:
         """Take seeds that wait out of the plan if their configuration has enough."""
         if self.study.until.grokked is None:
             return
-        satisfied = {k for k, s in self.run.states.items() if self.run.has_enough(s.configuration)}
+        satisfied = {
+            k for k, s in self.study_run.states.items() if self.study_run.has_enough(s.configuration)
+        }
         waiting, self.queue = self.queue, deque()
         for trial in waiting:
             needed = tuple(p for p in trial.work if trial.confirmation or p[0].key not in satisfied)
@@ -243,18 +248,18 @@ class Planner:
                 self.queue.append(trial if needed == trial.work else replace(trial, work=needed))
             for configuration, seed in () if needed == trial.work else trial.work:
                 if configuration.key in satisfied:
-                    self.run.states[configuration.key].cancel(seed)
+                    self.study_run.states[configuration.key].cancel(seed)
         rounds, self.unassigned = self.unassigned, []
         for planned in rounds:
             if planned.confirmation or planned.configuration.key not in satisfied:
                 self.unassigned.append(planned)
                 continue
             for seed in planned.seeds:
-                self.run.states[planned.configuration.key].cancel(seed)
+                self.study_run.states[planned.configuration.key].cancel(seed)
 
     def _note_cut(self, trial: Trial) -> None:
         """Note the seeds of a trial that its worker ended early because their configuration has enough."""
         for configuration, seed in () if trial.confirmation else trial.work:
-            state = self.run.states[configuration.key]
-            if self.run.has_enough(configuration) and not state.is_final(seed):
+            state = self.study_run.states[configuration.key]
+            if self.study_run.has_enough(configuration) and not state.is_final(seed):
                 state.cancel(seed)

@@ -81,7 +81,7 @@ class Progress:
 
     def _running(self) -> Iterator[tuple[Trial, TrialReport]]:
         for trial in self.planner.running.values():
-            yield trial, self.planner.run.report_of(trial)
+            yield trial, self.planner.study_run.report_of(trial)
 
     def states(self) -> Counter[str]:
         """Return the number of seeds of running trials in each state."""
@@ -97,7 +97,11 @@ class Progress:
 
     def snapshot(self) -> Snapshot:
         """Return how far the study is."""
-        reports, states, run = [report for _, report in self._running()], self.states(), self.planner.run
+        reports, states, run = (
+            [report for _, report in self._running()],
+            self.states(),
+            self.planner.study_run,
+        )
         ended = sum(run.ended.values(), Counter({o: states[o] for o in COUNTED}))
         study, count = self.planner.study, ended.total()
         complete = [s for s in run.states.values() if s.is_complete]
@@ -126,7 +130,7 @@ class Progress:
 
         Rules and successes end seeds before their budgets as they did in this study so far (`shares_left`).
         """
-        run, study = self.planner.run, self.planner.study
+        run, study = self.planner.study_run, self.planner.study
         reports = [report for _, report in self._running()]
         training, spent = Counter[int](), Counter(run.spent)
         for report in reports:
@@ -142,7 +146,7 @@ class Progress:
 
     def _best(self) -> str:
         """Return name and counts of the configuration whose grok rate's interval begins highest."""
-        run = self.planner.run
+        run = self.planner.study_run
         counts = {key: (c[Outcome.GROKKED], c.total()) for key, c in run.ended.items() if c[Outcome.GROKKED]}
         if len(run.states) < 2 or not counts:
             return ""
@@ -175,7 +179,7 @@ class Progress:
             by_key = {c.key: c for c in trial.configurations}
             if report.states.get(Outcome.RUNNING, 0) > len(report.holding):
                 return {}
-            if not all(self.planner.run.has_enough(by_key[key]) for key, _ in report.holding):
+            if not all(self.planner.study_run.has_enough(by_key[key]) for key, _ in report.holding):
                 return {}
             holding |= {seed: by_key[key].recipe.hold for key, seed in report.holding}
         return holding

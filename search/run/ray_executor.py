@@ -28,7 +28,7 @@ from ray.tune.search import Searcher
 
 from search.errors import Failure, UserError
 from search.run import mps, worker
-from search.run.executor import DIED, Event, Finished, Lost, Reported
+from search.run.executor import DIED, Event, Finished, Reported, Restarted
 from search.run.metrics import Metrics, Values
 from search.run.packing import RAY_NAMES, Capacity, local_resources, placement_of, share_of
 from search.run.ray_private import (
@@ -308,7 +308,7 @@ class StallWatchdog(tune.Callback):
         self.last_seen.pop(trial.trial_id, None)  # until it starts again
         self.stalled.discard(trial.trial_id)
         preempted = bool(getattr(trial.get_pickled_error(), "preempted", False))
-        self.handover.put(Lost(Path(trial.config["folder"]).name, preempted))
+        self.handover.put(Restarted(Path(trial.config["folder"]).name, preempted))
 
     def reason(self, trial_id: str) -> str:
         """Return what killed a trial's process, as far as is known here."""

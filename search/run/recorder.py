@@ -45,7 +45,7 @@ class Recorder:
     records: StudyRecords
     tracker: Tracker
     outbox: Outbox
-    shelf: ArtifactCache
+    artifacts: ArtifactCache
 
     def recover(self, rows: Iterable[Row]) -> set[str]:
         """Record the results that an earlier run left, and publish what MLflow lacks.
@@ -82,7 +82,7 @@ class Recorder:
         """Write a trial's results to the ledger, and put their publication into the outbox."""
         self.records.record(*parts)
         for part in parts:
-            self.shelf.put(trial.key, part)
+            self.artifacts.put(trial.key, part)
         if cut := read_cut(self.records.trial_folder(trial.key)):
             self.records.censor([trial], ENOUGH, cut)
             self.records.delete_unstarted(trial)
@@ -109,4 +109,4 @@ class Recorder:
 
     def conclude(self, configuration: Configuration, status: str = FINISHED) -> None:
         """Put a configuration's summary, picture, best checkpoint and child runs into the outbox."""
-        self.outbox.put(conclude, self.records, self.tracker, self.shelf, configuration, status)
+        self.outbox.put(conclude, self.records, self.tracker, self.artifacts, configuration, status)

@@ -159,9 +159,8 @@ def read_request(loaded: Checkpoint) -> Request:
 def _start(loaded: Checkpoint) -> InitialTheta | None:
     """Return where its θ began, if not at its own initial values. Raises ValueError if its provenance lacks it."""
     origin, began = loaded.provenance.get("trained"), loaded.provenance.get("start")
-    if origin not in ("from scratch", "from a parent") or (origin == "from a parent") > isinstance(
-        began, dict
-    ):
+    lacks_parent = origin == "from a parent" and not isinstance(began, dict)
+    if origin not in ("from scratch", "from a parent") or lacks_parent:
         raise ValueError("its provenance does not say that it was trained from scratch, or from which θ")
     if not isinstance(began, dict):
         return None

@@ -39,7 +39,11 @@ def sampler_of(study: Study, drawn: int) -> BaseSampler:
             return NSGAII(seed=seed + drawn, population_size=population, crossover=crossover)
         if name == "qmc":
             return _Sequence(distributions, seed)
-        return RandomSampler(seed=seed + drawn) if name == "random" else _Grid(distributions, space, seed)
+        if name == "random":
+            return RandomSampler(seed=seed + drawn)
+        if name == "grid":
+            return _Grid(distributions, space, seed)
+    raise ValueError(f"no sampler is called {name}")
 
 
 def attributes_of(sampler: BaseSampler, complete: int) -> dict[str, Any]:

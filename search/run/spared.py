@@ -1,6 +1,6 @@
 """The tenth of a study's seeds that no stopping rule ends, which measures the rules anew.
 
-One of each ten is drawn by a hash, so that every study has its tenth, not only one of many. A search draws of pairs of
+One of each ten is drawn by a hash, so that the tenth is exact in small studies too. A search draws of pairs of
 configuration and seed, in the order in which they are planned: a draw of seeds alone would fall on the same few seeds
 in each configuration, often on none. Arms that are compared seed by seed share a draw of seeds: else a rule would
 end a seed in one arm and not in the other, and the pair would differ by that.

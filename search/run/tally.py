@@ -16,7 +16,7 @@ from search.stats.counting import group_by
 from trainer import Outcome, Seed
 
 Row = Mapping[str, Any]
-"""Of a seed: configuration, seed, outcome, step, budget, grok_step, best_exact and measures; unit: steps."""
+"""Of a seed: configuration, seed, outcome, step, budget, grok_step, best_exact; unit: steps."""
 OPEN = (Outcome.QUEUED, Outcome.RUNNING)
 
 

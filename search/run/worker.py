@@ -50,7 +50,7 @@ from trainer.engine.build import denormals
 from trainer.engine.cuda.driver import is_declared
 
 LOOK_S = 5.0
-"""Seconds between two looks at whose a worker's trials are."""
+"""Seconds between checks that a worker's trials still belong to its driver."""
 LOCK_WAIT_S = 60.0  # a worker whose driver or node has died may not have noticed yet
 
 
@@ -67,7 +67,7 @@ def train(config: Mapping[str, Any]) -> None:
 def _ending_when_superseded(folder: Path, driver: str, depot: str | None) -> Iterator[None]:
     """End this process, and with it its locks, once a trial that it was given belongs to another driver.
 
-    Its own may be paused: then a report is waited for without end. With a depot no folder is shared.
+    A paused driver never answers a report. With a depot no folder is shared.
     """
     is_over = threading.Event()
 

@@ -99,7 +99,9 @@ class Workers:
         is limited for all of its trials together.
         """
         worker.is_waiting = False
-        while worker.starts < 2 and self.planner.run.open_seeds(worker.open.values()) < worker.last.slots:
+        while (
+            worker.starts < 2 and self.planner.study_run.open_seeds(worker.open.values()) < worker.last.slots
+        ):
             trial = self.planner.next(worker.last)
             is_room_wanted = any(time.monotonic() > other.due for other in self)  # by one that was started
             may_switch = not (worker.open or self.planner.capacity.on_gpu or is_room_wanted)
@@ -121,9 +123,9 @@ class Workers:
         for worker in self if shares_enough else (*changed, *waiting):
             self._send_assignment(worker)
 
-    def lose(self, key: str, preempted: bool) -> None:
+    def note_restart(self, key: str, preempted: bool) -> None:
         """Note that a worker's process has died and is started again. preempted: it was not its own failure."""
-        self[key].due = 0.0
+        self[key].due = 0.0  # late at once, so that the others leave it room
         self[key].starts -= preempted
         for worker in self.waiting:
             self.assign_more(worker)
@@ -132,7 +134,7 @@ class Workers:
     def _send_assignment(self, worker: WorkerState) -> None:
         """Write a worker's assignment if it has changed."""
         searching = (t for t in worker.open.values() if self.study.until.grokked and not t.confirmation)
-        enough = {c.key for t in searching for c in t.configurations if self.planner.run.has_enough(c)}
+        enough = {c.key for t in searching for c in t.configurations if self.planner.study_run.has_enough(c)}
         rounded = 1 << len(self).bit_length()  # else each worker more would change the assignments of all
         apart_s = rounded / REPORTS_PER_S if len(self) > FEW else 0.0
         times = (self.wait_s if worker.is_waiting else 0.0, min(apart_s, self.wait_s))

@@ -35,7 +35,7 @@ STATE, PARTS, ERROR, LOCK = "bank.state", "results", "error.txt", "lock"
 THETA, CURVES, RESULTS = "theta.safetensors", "curves.parquet", "results.json"
 REASON = "reason.txt"
 """Name of the file beside parts that were set aside, with the reason."""
-CUT, ORDERS = "cut.json", ".orders"
+CUT, ASSIGNMENT = "cut.json", ".assignment"
 """Name of the file with the steps of seeds that were cut; suffix of a worker's assignment."""
 WHO = ["configuration", "init_seed", "data_seed"]
 SeedKey = tuple[str, int, int]
@@ -121,7 +121,8 @@ class ConfigurationResults:
         results = []
         for n, (pair, seed) in enumerate(zip(trial.pairs, about.pop("seeds"), strict=True)):
             who = tuple(seed[name] for name in WHO)
-            facts = {name: seed[name] for name in FACTS} | {"outcome": Outcome(seed["outcome"])}
+            facts = {name: seed[name] for name in FACTS if name in seed}  # earlier parts lack later columns
+            facts["outcome"] = Outcome(seed["outcome"])
             curve_EM, probes_ER = curves[who].split([len(MEASURES), len(probes)], dim=1)
             results.append(
                 Result(pair=pair, theta_P=theta[n], curve_EM=curve_EM, probes_ER=probes_ER, **facts)
@@ -273,4 +274,4 @@ class WorkerAssignment:
 
 def assignment_path(folder: Path) -> Path:
     """Return the file with the assignment of the worker whose first trial has this folder."""
-    return folder.with_name(folder.name + ORDERS)
+    return folder.with_name(folder.name + ASSIGNMENT)

@@ -44,9 +44,10 @@ if TYPE_CHECKING:
 DIED = "its driver died"
 KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
 FREE = {"owner": None, "lease_until": None}
-COUNTED = (
+GROUPED_BY = (
     "configuration", "confirmation", "outcome", "steps", "grok_step", "held", "hopeless_step", "screen",
 )  # fmt: skip
+"""Columns of `list_grouped_seeds`: what counts of a seed."""
 Values = dict[str, Any]
 """Columns and their values, of a table other than that of seeds, or to be written."""
 Key = tuple[str, int, int]
@@ -264,12 +265,12 @@ class StudyRecords:
 
     @retry_while_unavailable
     def list_grouped_seeds(self, configuration: str) -> list[Values]:
-        """List a configuration's seeds with what counts of them: one shared row for those equal in COUNTED.
+        """List a configuration's seeds with what counts of them: one shared row for those equal in GROUPED_BY.
 
         A hundred thousand seeds take the memory of some hundred. `core_s` is the mean of a group, `best_exact`
         its highest.
         """
-        columns = [ROWS.c[name] for name in COUNTED]
+        columns = [ROWS.c[name] for name in GROUPED_BY]
         mean = sa.case((sa.func.count(ROWS.c.core_s) == sa.func.count(), sa.func.avg(ROWS.c.core_s)))
         query = sa.select(
             *columns,

@@ -83,7 +83,7 @@ def trained_spec(spec: Spec, recipe: Recipe) -> Spec:
 class InitialTheta:
     """θ at step 0, of `spec`: one for all seeds (named ANY), one a seed, or none (the spec's initial values).
 
-    lineage: its ancestors as plain values, oldest first; the last is the parent (search/study/provenance.py).
+    lineage: its ancestors as plain values, oldest first; the last is the parent (search/study/ancestors.py).
     number: its place among those that the study file asks for.
     """
 

@@ -16,7 +16,7 @@ from search.errors import UserError, reraise_as
 from search.stats.counting import rank, seed_of
 from search.store.record import SeedRecord
 from search.store.study_records import StudyRecords
-from search.study.provenance import lineage_of
+from search.study.ancestors import ancestors_of
 from search.study.schema import Study
 from search.study.start import ANY, InitialTheta, StartSpec, read_start
 from search.study.trial import Configuration
@@ -84,7 +84,7 @@ def _choose(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[
         origins = [(read_start(start, Path(start.checkpoint)), "")]
     else:
         origins = _recorded(start, seeds, records)
-    lineages = [lineage_of(checkpoint) for checkpoint, _ in (origins[:1] if start.each else origins)]
+    lineages = [ancestors_of(checkpoint) for checkpoint, _ in (origins[:1] if start.each else origins)]
     for lineage, (_, run) in zip(lineages, origins, strict=False):
         lineage[-1] |= {"run": run} if run else {}
     thetas = [tuple(checkpoint.theta_P.tolist()) for checkpoint, _ in origins]

@@ -122,4 +122,4 @@ def test_a_trial_that_fits_nowhere_is_refused(resource, here):
     much = {"gpu": len(gpus()[0]) + 4, "cpu": os.cpu_count() + 62}[resource]
     file = write_study(here, QUICK | {"resources": QUICK["resources"] | {resource: much}})
     line = fails_with_one(2, "run", file, "--home", "home")
-    assert f"resources.{resource}: a trial asks for {much}, there are" in line
+    assert f"resources.{resource}: a bank asks for {much}, there are" in line

@@ -50,7 +50,7 @@ def toggled(tmp_path_factory):
             study.trial(work=[(other, n) for n in (1, 2)], changes={1: SPARED, 2: DIVERGED})
         study.censored(work=[(others[1], 3), (base, 5)])
         study.trial((91, 92), grokked=(92,), confirmation=True)
-        log_evidence(study.records, study.tracker, study.shelf)  # spared seeds of others bound rates too
+        log_evidence(study.records, study.tracker, study.artifacts)  # spared seeds of others bound rates too
         study.done()
     return home
 
@@ -105,7 +105,7 @@ def test_the_table_of_a_study_is_in_mlflow():
         study.trial(range(1, 5), grokked=(1, 2, 3))
         study.trial(work=[(without, n) for n in range(1, 5)], grokked=(1,))
         for number in (5, 6):  # what is there is not written again
-            log_evidence(study.records, study.tracker, study.shelf)
+            log_evidence(study.records, study.tracker, study.artifacts)
             study.trial((number,))
         study.tracker.log_role(study.tracker.run_of(base), {"scale": "67p"}, {}, {})  # MLflow would refuse
         study.done()

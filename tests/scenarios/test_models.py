@@ -38,7 +38,7 @@ def modelled(tmp_path_factory):
         study.trial((1, 2, 3, 4), grokked=(2,))
         study.trial(work=[(large, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
         for _ in range(2):  # what is there is not written again
-            log_evidence(study.records, study.tracker, study.shelf)
+            log_evidence(study.records, study.tracker, study.artifacts)
             study.trial(work=[(small, 5 + _)])
         study.done()
     return study
@@ -103,7 +103,7 @@ def connect_to(folder):
 def test_a_study_goes_with_its_models():
     study = Recorder(empty_home("runs"), study_of())
     study.trial((1, 2), grokked=(2,))
-    log_evidence(study.records, study.tracker, study.shelf)
+    log_evidence(study.records, study.tracker, study.artifacts)
     study.done()
     assert call("delete", "sweep", "--yes", "--home", "runs").exit_code == 0
     client = connect_to("runs")

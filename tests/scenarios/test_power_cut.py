@@ -2,6 +2,7 @@
 was promised before the cut is there after it.
 """
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -57,9 +58,9 @@ def promised(home, wanted):
     """Every θ of a row that is published is where MLflow says it is."""
     if home.ledger_db.exists():
         records = records_of(home)
-        with ArtifactCache(connect(home, tracking_uri(home)), records) as shelf:
+        with ArtifactCache(connect(home, tracking_uri(home)), records) as cache:
             for row in (r for r in records.list_seeds() if r["published"]):
-                theta_P = shelf.seed(row).result.theta_P
+                theta_P = cache.seed(row).result.theta_P
                 assert theta_P.tolist() == wanted[row["configuration"], seed_of(row)], "published, and lost"
 
 
@@ -128,6 +129,18 @@ def test_damaged_results_are_set_aside_and_their_seeds_trained_again(name, is_re
     reason = (kept / REASON).read_text().strip()
     assert f"results in {folder}" in reason and "cannot be read" in reason
     assert (kept / PARTS).exists() and f"{reason}; they are kept in {kept}" in caplog.text
+
+
+@pytest.mark.usefixtures("quick")
+def test_results_that_lack_a_later_column_are_recorded(home, wanted):
+    (mine,) = (left_by_a_driver(home, False) / PARTS).iterdir()
+    facts = json.loads((mine / RESULTS).read_text())
+    for seed in facts["seeds"]:
+        del seed["screen"]
+    (mine / RESULTS).write_text(json.dumps(facts))
+    drive(home, STUDY, GROKKED)
+    assert thetas(home.path) == wanted and not (home.path / "damaged").exists()
+    assert [r["screen"] for r in records_of(home).list_seeds()] == [None] * 3
 
 
 @pytest.mark.usefixtures("quick")

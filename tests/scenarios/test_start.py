@@ -12,8 +12,8 @@ from model import preset
 from model.tied import Tied, constrained
 from model.transfer import transfer
 from search.errors import UserError
+from search.study.ancestors import ancestors_of
 from search.study.file import parse_study
-from search.study.provenance import lineage_of
 from search.tracking.tracking import ANCESTOR_TAGS, KEY_TAG, PARENT_TAG, TIED_TAG
 from tests import CERTIFICATES
 from tests.banks import finish
@@ -87,7 +87,7 @@ def test_seeds_begin_at_the_theta_that_was_asked_for_and_say_so(here, parent):
     assert torch.equal(made.theta_P, wanted.theta_P)
     assert made.provenance["trained"] == "from a parent"
     assert made.provenance["start"]["theta"] == parents_theta(2).tolist()
-    parent, own = lineage_of(made)
+    parent, own = ancestors_of(made)
     assert (parent["study"], parent["seed"], parent["model"]) == ("parent", "2", "57p")
     assert (own["study"], own["seed"], own["tied"], own["how"]) == ("child", "8", [], [])
     plain = parse_study(json.dumps(CHILD), "").listed
@@ -132,7 +132,7 @@ def test_each_seed_may_go_on_from_its_own(here, parent):
         assert found.start.theta_of(Seed.of(seed)) == tuple(parents_theta(seed).tolist())
         wanted = trained(preset("57p"), RECIPE, seed, tuple(parents_theta(seed).tolist()))
         assert torch.equal(pulled("child", seed, f"own-{seed}").theta_P, wanted.theta_P)
-    assert lineage_of(Checkpoint.load(Path("own-3")))[0]["seed"] == "3"
+    assert ancestors_of(Checkpoint.load(Path("own-3")))[0]["seed"] == "3"
 
 
 def test_into_ties_by_a_ramp(here, parent):
@@ -144,7 +144,7 @@ def test_into_ties_by_a_ramp(here, parent):
     assert made.spec == Tied(base=base, ties=ties) and made.theta_P.shape == (44,)
     assert torch.equal(made.spec.untie(made.theta_P[None])[0], wanted.theta_P)
     assert wanted.best_step >= 4, "before the ramp has ended nothing counts"
-    own = lineage_of(made)[-1]
+    own = ancestors_of(made)[-1]
     assert own["tied"] == TIES and own["how"][0].startswith("folded: ")
     for command in ("models", "verify", "export"):
         assert "Traceback" not in call(command, "pulled").output

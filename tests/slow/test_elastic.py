@@ -36,7 +36,7 @@ def test_nodes_come_are_drained_and_go(tmp_path):
     with ray_cluster(workers=0) as cluster:
         around = cluster.environment() | {"ADDER_SEARCH_HOME": str(home)}
         with running("run", write_study(tmp_path, LONG), cwd=tmp_path, environment=around) as command:
-            nobody = "waiting for a node that has room (resources.cpu: a trial asks for 1, there are 0)"
+            nobody = "waiting for a node that has room (resources.cpu: a bank asks for 1, there are 0)"
             command.wait_for(lambda: nobody in command.printed(), "it does not say that it waits")
             cluster.wait_for(cluster.add(cpus=2))
             others = "waiting for a node that has room (resources.accelerator_type: no node has T4)"

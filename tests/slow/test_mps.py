@@ -43,5 +43,5 @@ def test_workers_share_a_gpu_by_the_runs_own_mps(interrupted, tmp_path):
             assert command.gone() and list(temporary.rglob("*")) == []
     (pipes,) = seen
     assert Path(pipes).name == "mps" and Path(pipes).parents[1] == temporary
-    assert "gpu: 0.5: 2 trials side by side on a GPU, by an MPS of this run" in said.err.splitlines()
+    assert "gpu: 0.5: 2 banks side by side on a GPU, by an MPS of this run" in said.err.splitlines()
     assert calls.read_text().splitlines() == ["start", "quit -t 5"]

@@ -10,6 +10,7 @@ import torch
 from model import preset
 from tests.banks import EVERY, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Bank, Outcome
+from trainer.files import snapshot
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -125,6 +126,16 @@ def test_a_saved_pair_that_waits_for_a_slot_goes_on_where_it_was(expected, tmp_p
         trained = finish(found).seed_steps
         assert trained == (11 if found is bank else 7) * EVERY, "what was trained is not trained again"
         assert_all_same({p: r for p, r in results(found).items() if p in MORE}, expected)
+
+
+def test_a_state_that_lacks_a_later_record_goes_on(expected, tmp_path):
+    saved(tmp_path, 2)
+    tensors, about = snapshot.read(tmp_path / "more")
+    del tensors["records.screened_by"]
+    snapshot.write(tmp_path / "more", tensors, about)
+    bank = make(MORE, 2)
+    assert bank.load(tmp_path / "more") and bank.result(0).steps == EVERY
+    assert_all_same({p: r for p, r in results(finish(bank)).items() if p in MORE}, expected)
 
 
 def test_another_banks_state_is_refused(tmp_path):

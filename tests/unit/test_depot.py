@@ -262,7 +262,7 @@ def test_a_study_through_a_store_is_what_it_is_on_one_machine(apart, bucket, her
     for key in {r["trial"] for r in rows_of(here / "home", "quick")}:
         folder = left.root / "quick" / key
         assert left.get_folder(folder / PARTS) and left.get(folder / TRIAL_FILE)
-        assert not left.get(folder / STATE) and not left.get(folder.with_name(key + ".orders"))
+        assert not left.get(folder / STATE) and not left.get(folder.with_name(key + ".assignment"))
     assert call("pull", "quick", "--seed", "6", "-o", "six", "--home", "home").exit_code == 0
     assert call("records", "quick", "--of", "curves", "-o", "curves.csv", "--home", "home").exit_code == 0
     with monkeypatch.context() as patch:

@@ -15,7 +15,7 @@ from model import preset
 from model.decode import add
 from model.proof.prover import worst_pairs
 from model.tied import constrained, project, tie
-from search.study.provenance import lineage_of
+from search.study.ancestors import ancestors_of
 from tests import CERTIFICATES
 from tests.banks import finish as advanced
 from tests.commands import call, fails_with_one
@@ -191,8 +191,10 @@ def test_a_checkpoint_is_finished_and_says_so(parent, here, tmp_path, monkeypatc
     assert said["problems"] == sum(t["problems"] for t in said["turns"]) > 0
     papers = made.provenance
     assert papers["finished_by"] == "train" and papers["turns"] == said["turns"]
-    assert papers["finished_from"]["theta_sha256"] == lineage_of(Checkpoint.load(parent))[-1]["theta_sha256"]
-    assert lineage_of(made)[-1]["how"] == ["finished by train"] and len(lineage_of(made)) == 2
+    assert (
+        papers["finished_from"]["theta_sha256"] == ancestors_of(Checkpoint.load(parent))[-1]["theta_sha256"]
+    )
+    assert ancestors_of(made)[-1]["how"] == ["finished by train"] and len(ancestors_of(made)) == 2
     assert "cannot be trained again" in fails_with_one(2, "rerun", tmp_path / "done")
 
 

@@ -15,9 +15,9 @@ from tests.processes import short_folder, wait_until
 from tests.standin import standin_folder, standin_mps
 from trainer.engine.cuda import driver
 
-BY_MPS = "gpu: 0.25: 4 trials side by side on a GPU, by an MPS of this run"
+BY_MPS = "gpu: 0.25: 4 banks side by side on a GPU, by an MPS of this run"
 TURNS = (
-    "gpu: 0.25 without MPS{}: 4 trials take turns on the GPU, at 1/4 of its speed together "
+    "gpu: 0.25 without MPS{}: 4 banks take turns on the GPU, at 1/4 of its speed together "
     "(nvidia-cuda-mps-control on the PATH would start it; or set gpu: 1)"
 )
 

@@ -160,14 +160,14 @@ def test_a_trial_is_on_one_node_of_the_kind_that_is_asked_for(asked, nodes, fits
         (
             {"cpu": 4, "gpu": 0},
             [{"CPU": 3.0}, {"CPU": 3.0}],
-            "resources.cpu: a trial asks for 4, there are 3 on",
+            "resources.cpu: a bank asks for 4, there are 3 on",
         ),
         (
             {"accelerator_type": "H200"},
             [{"CPU": 3.0, "GPU": 1.0}],
             "resources.accelerator_type: no node has H200",
         ),
-        ({"cpu": 1}, [], "resources.cpu: a trial asks for 1, there are 0"),
+        ({"cpu": 1}, [], "resources.cpu: a bank asks for 1, there are 0"),
         ({"cpu": 2, "gpu": 1}, [{"CPU": 2.0}, {"CPU": 1.0, "GPU": 1.0}], "no node has all"),
     ],
 )

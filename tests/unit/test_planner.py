@@ -64,7 +64,7 @@ def test_free_slots_take_seeds_of_the_next_round(home):
     hear(planner, first, said_of(first, ended=[1]))
     more = planner.next(first)
     assert numbers([more]) == [[5, 6]] and more.slots == first.slots == 2
-    assert planner.run.open_seeds([first, more]) == 3
+    assert planner.study_run.open_seeds([first, more]) == 3
     assert planner.complete_trial(first, rows_of(first)) == [], "its next round is in training"
 
 
@@ -112,11 +112,11 @@ def test_enough_is_counted_on_the_searchs_seeds(home):
     confirming = planner.next()
     assert confirming.confirmation and numbers([confirming]) == [[101, 102]]
     hear(planner, confirming, said_of(confirming, grokked=[101, 102]))
-    assert planner.run.grokked == 1
+    assert planner.study_run.grokked == 1
     fresh = rows_of(confirming, Outcome.GROKKED)
     planner.complete_trial(confirming, fresh)
-    for driver in (planner, planner_of(text, home, rows + fresh)):
-        assert driver.run.grokked == 1 and not driver.run.enough and driver.is_done
+    for again in (planner, planner_of(text, home, rows + fresh)):
+        assert again.study_run.grokked == 1 and not again.study_run.enough and again.is_done
 
 
 # ---- cores end together

@@ -110,7 +110,7 @@ class Run:
             if is_lost:
                 row["outcome"] = Outcome.CENSORED
                 self.failed.add((c.key, s))
-            elif (c.key, s) in self.ended or trial.confirmation or not self.planner.run.has_enough(c):
+            elif (c.key, s) in self.ended or trial.confirmation or not self.planner.study_run.has_enough(c):
                 row["outcome"] = Outcome.GROKKED if self.groks(c, s) else Outcome.FAILED
                 row["grok_step"] = 500 if self.groks(c, s) else None
             else:
@@ -144,7 +144,7 @@ class Run:
         elif self.running and kind < 0.6:
             self.completed(self.draw.choice(list(self.running.values())))
         elif kind < 0.65 and (
-            unseen := [t for k, t in self.running.items() if k not in self.planner.run.reports]
+            unseen := [t for k, t in self.running.items() if k not in self.planner.study_run.reports]
         ):
             trial = self.running.pop(self.draw.choice(unseen).key)
             for c, s in trial.work:
@@ -169,8 +169,8 @@ class Run:
     def check_end(self):
         """Each round of each configuration is trained, but for what there is enough of and what failed."""
         recorded = {place for place, row in self.rows.items() if is_final(row)} | self.failed
-        for c in [s.configuration for s in self.planner.run.states.values()]:
-            if self.planner.run.has_enough(c):
+        for c in [s.configuration for s in self.planner.study_run.states.values()]:
+            if self.planner.study_run.has_enough(c):
                 continue
             rounds = self.study.rounds
             needed = [s for seeds in (rounds if self.study.until.grokked else rounds[:1]) for s in seeds]

@@ -58,7 +58,7 @@ def test_a_snapshot_counts_seeds_and_time(run):
     assert (now.seed_steps_per_s, now.compiling, now.seeds, now.is_open) == (10.0, False, (2, 4), True)
     at_250 = 250 + 500 / 2  # half are expected to end at 500, as one of two has
     assert now.seconds_left == pytest.approx((at_250 + 500) / 10.0, abs=2), "of those that have not ended"
-    key = next(iter(run.planner.run.states))
+    key = next(iter(run.planner.study_run.states))
     assert run.steps() == {(key, 1, 1): 250, (key, 2, 2): 250, (key, 3, 3): 500, (key, 4, 4): 500}
 
 

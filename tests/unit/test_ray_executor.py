@@ -13,7 +13,7 @@ from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError
 from ray.tune.experiment import Trial as TuneTrial
 
 from search.run import ray_executor, ray_private
-from search.run.executor import Finished, Lost
+from search.run.executor import Finished, Restarted
 from search.run.packing import Capacity
 from search.run.ray_executor import Handover, RayExecutor, StallWatchdog
 from tests.homes import study_of
@@ -81,7 +81,7 @@ def test_a_trial_that_is_silent_too_long_is_killed_once(clock, monkeypatch):
     assert killed == ["its actor"]
     assert watchdog.reason("a") == "stalled: nothing was heard of it for 30 s"
     watchdog.on_trial_recover(0, [], trial)
-    assert watchdog.handover == [Lost("first")]
+    assert watchdog.handover == [Restarted("first")]
     step(watchdog, clock, 100)
     assert killed == ["its actor"], "it waits to be started again"
     watchdog.on_trial_start(0, [], trial)
@@ -97,7 +97,7 @@ def test_a_preempted_worker_has_not_failed(preempted):
     assert trial.run_metadata.num_failures == (not preempted)
     watchdog = StallWatchdog(9, Events())
     watchdog.on_trial_recover(0, [], tune_trial(died))
-    assert watchdog.handover == [Lost("first", preempted)]
+    assert watchdog.handover == [Restarted("first", preempted)]
 
 
 def test_a_worker_goes_on_once_the_driver_has_handled_its_report():
@@ -106,13 +106,13 @@ def test_a_worker_goes_on_once_the_driver_has_handled_its_report():
 
     def tune():
         for number in (1, 2):
-            handover.put(Lost(str(number)))
+            handover.put(Restarted(str(number)))
             order.append(f"{number} goes on")
 
     thread = threading.Thread(target=tune)
     thread.start()
     for number in (1, 2):
-        assert handover.get(60) == Lost(str(number))
+        assert handover.get(60) == Restarted(str(number))
         order.append(f"{number} handled")
     assert handover.get(0.01) is None
     thread.join()
@@ -139,7 +139,7 @@ def test_capacity_follows_the_nodes_of_a_cluster(cluster, clock, tmp_path):
 
     assert capacity([]) == Capacity(0)
     assert cluster.lines == [
-        "waiting for a node that has room (resources.cpu: a trial asks for 1, there are 0)"
+        "waiting for a node that has room (resources.cpu: a bank asks for 1, there are 0)"
     ]
     assert capacity([2.0]) == Capacity(2) and executor.share == {"cpu": 1, "gpu": 0.0}
     assert (

@@ -76,7 +76,7 @@ def test_a_study_that_stops_has_curves_and_a_page_of_its_own_that_its_experiment
         assert not client.get_metric_history(run, "best_exact"), "the first seeds have not ended"
         study.trial([2, 3], grokked=[3])
         assert len(client.get_metric_history(run, "best_exact")) == 3, "others of the first never will"
-        log_evidence(study.records, study.tracker, study.shelf)
+        log_evidence(study.records, study.tracker, study.artifacts)
         page, experiment = study.tracker.study_run(), study.tracker.experiment
         study.tracker.log_study()
         study.done()

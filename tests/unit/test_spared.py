@@ -26,7 +26,7 @@ def test_a_search_spares_one_of_each_ten_pairs(home):
     planner = planner_of(LARGE, home)
     trials = list(trained(planner))
     spared = set().union(*(t.spared for t in trials))
-    in_order = [(key, Seed.of(n)) for key in planner.run.states for n in range(1, 9)]
+    in_order = [(key, Seed.of(n)) for key in planner.study_run.states for n in range(1, 9)]
     assert [len(spared.intersection(in_order[n : n + 10])) for n in range(0, 160, 10)] == [1] * 16
     assert len({seed for _, seed in spared}) > 3, "not the same seeds in each configuration"
     assert {(p.seed, p.spared) for t in trials for p in t.pairs} >= {(s, True) for _, s in spared}
@@ -44,7 +44,7 @@ def test_neither_trials_nor_interruptions_change_the_draw(home):
     study = parse_study(LARGE, "test")
     planner = planner_of(LARGE, home)
     whole = list(trained(planner))
-    work, keys = [pair for t in whole for pair in t.work], list(planner.run.states)
+    work, keys = [pair for t in whole for pair in t.work], list(planner.study_run.states)
     again = spared_of(study, keys, reversed(work))
     assert again == set().union(*(t.spared for t in whole)) and again != spared_of(study, keys[::-1], work)
 

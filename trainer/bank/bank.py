@@ -180,7 +180,8 @@ class Bank:
             return False
         tensors, _ = saved
         self._vacate(chosen)
-        self.tracker.restore(chosen, {k: tensors[f"records.{k}"] for k in self.tracker.records})
+        records = {k.removeprefix("records."): t for k, t in tensors.items() if k.startswith("records.")}
+        self.tracker.restore(chosen, records)
         self.spent += self.tracker.needs_finishing(torch.tensor(chosen), QUEUED)
         for i, n in enumerate(tensors["pair"].tolist()):
             if n != IDLE:

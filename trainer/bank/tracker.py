@@ -101,12 +101,15 @@ class SeedTracker:
         )  # fmt: skip
 
     def restore(self, numbers: Sequence[int], records: dict[str, Tensor]) -> None:
-        """Set the records of some pairs to saved ones. Pairs that were running wait for a slot."""
+        """Set the records of some pairs to saved ones. Pairs that were running wait for a slot.
+
+        A record of which nothing was saved stays as it begins.
+        """
         pair_L = torch.tensor(list(numbers))
         longest = self.records["curve"].shape[1]
         saved = records | {k: _evaluations(records[k], longest) for k in BY_EVALUATION}
-        for name, t in self.records.items():
-            t[pair_L] = saved[name]
+        for name in self.records.keys() & saved.keys():
+            self.records[name][pair_L] = saved[name]
         outcome_L = self.records["outcome"][pair_L]
         self.records["outcome"][pair_L] = torch.where(outcome_L == RUNNING, QUEUED, outcome_L).to(torch.int8)
 

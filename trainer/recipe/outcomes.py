@@ -10,7 +10,7 @@ training loss since the evaluation before."""
 
 
 class Outcome(StrEnum):
-    """State of a seed. The first two are not final."""
+    """State of a seed. The first two are not final. New ones go last: saved states have their places."""
 
     QUEUED = "queued"
     RUNNING = "running"

@@ -20,7 +20,7 @@ Step = dict[str, Any]
 SHAPE, PLACE = ("model", "params", "spec", "theta_sha256"), ("study", "configuration", "trained")
 
 
-def lineage_of(checkpoint: Checkpoint) -> list[Step]:
+def ancestors_of(checkpoint: Checkpoint) -> list[Step]:
     """Return the steps of a checkpoint's ancestors and its own, the oldest first."""
     seed, origin = checkpoint.seed, checkpoint.as_origin()
     numbers = dict.fromkeys(seed[n] for n in ("init_seed", "data_seed") if n in seed)
