@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.recorded import Run, read
 from benchmarks.stopping import called_at, wrong_use
 from search.stats.intervals import LEVEL, exact_high, exact_low
-from trainer.bank.futility import FUTILITY_RULE, is_control
+from trainer.bank.futility import FUTILITY_RULE, is_spared
 from trainer.recipe.screen import Rung
 
 FORM = re.compile(r"(\w+) ([0-9.]+)(?: to ([0-9.]+))? at ([0-9]+)")
@@ -83,7 +83,7 @@ def replay(rungs: Sequence[Rung], runs: Sequence[Run], hopeless: bool = True) ->
         looks = [s for rung in rungs if (s := screened_at(rung, run)) is not None]
         given_up = called_at(FUTILITY_RULE, run) if hopeless else None
         ends = [*looks, *([given_up] if given_up is not None else [])]
-        keeps = is_control(run.seed)
+        keeps = is_spared(run.seed)
         winners += run.grokked
         called += bool(looks)
         killed += bool(looks) and run.grokked

@@ -33,7 +33,7 @@ from trainer.bank.futility import (
     FALSE_KILLS_UPPER,
     FUTILITY_RULE,
     FutilityRule,
-    is_control,
+    is_spared,
     progress_of,
 )
 from trainer.checkpoints.checkpoint import code_version
@@ -83,7 +83,7 @@ def replay(rule: FutilityRule, runs: Sequence[Run]) -> Count:
     total = Count(0, 0, 0, 0, 0, 0, 0)
     for run in runs:
         step = called_at(rule, run)
-        called, kept = step is not None, is_control(run.seed)
+        called, kept = step is not None, is_spared(run.seed)
         saved = 0 if step is None or kept else run.steps - step
         total += Count(1, run.grokked, run.grokked and called, called, called and kept, run.steps, saved)
     return total

@@ -46,19 +46,19 @@ class Field:
         return [float(value) for value in self.values]
 
     @property
-    def holds(self) -> np.ndarray:
+    def is_present(self) -> np.ndarray:
         """True where the family has it."""
         return self.values.notna().to_numpy()
 
     @property
     def varies(self) -> bool:
-        return len(set(self.values[self.holds].map(shown))) > 1
+        return len(set(self.values[self.is_present].map(shown))) > 1
 
     @property
     def range(self) -> str:
         """The values that it may have, or else that it had."""
         if self.allowed and not self.varies:
-            drawn = f"only {shown(self.values[self.holds].iloc[0])}" if self.holds.any() else "none"
+            drawn = f"only {shown(self.values[self.is_present].iloc[0])}" if self.is_present.any() else "none"
             return f"{self.allowed}; drawn: {drawn}"
         if self.allowed or not self.categories:
             return self.allowed or f"{shown(self.values.min())} to {shown(self.values.max())}"
@@ -71,7 +71,7 @@ class Field:
             x = np.array([places.get(label, np.nan) for label in self.labels()])
         else:
             x = np.array(self.numbers())
-        return np.where(self.holds, x, np.nan)
+        return np.where(self.is_present, x, np.nan)
 
 
 def fields_of(study: Study | None, configurations: pd.DataFrame) -> list[Field]:

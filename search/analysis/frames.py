@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 Of = Literal["seeds", "configurations", "curves"]
 NAN = float("nan")
-COUNTS = (
+BEFORE_BEST = (
     "seeds", "grokked", "failed", "diverged", "given_up", "screened", "censored", "grok_rate", "grok_rate_low",
     "grok_rate_high", "best_exact", "stopped", "screened_wrongly", "seed_steps", "grokked_per_million",
     "core_s_per_grokked", "median_grok_step", "held",
 )  # fmt: skip
-CONFIRMATION = (
+AFTER_BEST = (
     "confirmation_grokked", "confirmation_seeds", "confirmation_given_up", "wrongly", "confirmation_wrongly",
 )  # fmt: skip
-"""Columns of a configuration that are metrics of its seeds (`final_metrics`), before and after its best seed."""
+"""Columns of a configuration that are metrics of its seeds (`final_metrics`), around its best seed."""
 FILES = {".parquet": "Parquet", ".csv": "CSV"}
 """Files of records that are read, by suffix."""
 KEYS = dict.fromkeys(("study", "configuration", "trial", "title"), str)  # a key may look like a number
@@ -61,10 +61,10 @@ SEED_NUMBERS: dict[str, Callable[[Any], Any]] = {
 def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | None = None) -> pd.DataFrame:
     """Return the records of one study or several: a row a seed, a configuration, or a point of a curve.
 
-    seeds: study, configuration (its key), title (its name), rung, params, init_seed, data_seed, confirmation, outcome,
-    budget, reason (why censored), steps, grok_step, held, hopeless_step, screen (the rung that would have
-    ended it), best_step, best_exact, best_token, verified (right answers of
-    AdderBoard's 10,010, if it was decoded), proved (1: right on all 10^20 pairs; 0: not), core_s, trial, environment.
+    seeds: study, configuration (its key), title (its name), rung (the preset's name), params, init_seed, data_seed,
+    confirmation, outcome, budget, reason (why censored), steps, grok_step, held, hopeless_step, screen (the rung of
+    it that would have ended the seed), best_step, best_exact, best_token, verified (right answers of AdderBoard's
+    10,010, if it was decoded), proved (1: right on all 10^20 pairs; 0: not), core_s, trial, environment.
     configurations: the same names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
     its 95 % interval, stopped (once enough had grokked: the interval is for that), screened_wrongly (upper
     bound, of the screened), seed_steps, grokked_per_million, core_s_per_grokked, median_grok_step, best_seed,
@@ -167,7 +167,7 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[Row] | None = None
     rows = group_by(records.list_seeds() if seeds is None else seeds, "configuration")
     study, runs = records.get_recorded_study(), records.list_runs()
     configurations, evidence = records.list_configurations(), evidence_of(chain(*rows.values()))
-    names, until = names_of(study, configurations.values()), study.stopping_rule if study else None
+    names, until = names_of(study, configurations.values()), study.until_rule if study else None
     return [
         _configuration(records.study, c, names[key], runs[key], rows[key], until, evidence)
         for key, c in configurations.items()
@@ -191,13 +191,13 @@ def _configuration(
         "run_id": run[1],
         "rung": fields.pop("rung"),
         "params": fields.pop("params"),
-        **{name: metrics[name] for name in COUNTS},
+        **{name: metrics[name] for name in BEFORE_BEST},
         "stopped": bool(metrics["stopped"]),
         "verified": sum(correct == ADDITIONS for correct in decoded),
         "verify_tried": len(decoded),
         **proof_counts(rows),
         "best_seed": str(seed_of(best)) if best else "",
-        **{name: metrics[name] for name in CONFIRMATION},
+        **{name: metrics[name] for name in AFTER_BEST},
         **{name: _hashable(value) for name, value in fields.items()},
     }
 
@@ -266,9 +266,9 @@ def _number(value: float | None) -> float:
 def recorded_curves(records: StudyRecords) -> pd.DataFrame:
     """Return `curves_frame` of a study whose artifacts have not been read yet."""
     from search.tracking.artifacts import ArtifactCache
-    from search.tracking.tracking import reach
+    from search.tracking.tracking import client_for
 
-    with ArtifactCache(reach(records), records) as artifacts:
+    with ArtifactCache(client_for(records), records) as artifacts:
         return curves_frame(artifacts)
 
 

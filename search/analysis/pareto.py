@@ -134,12 +134,12 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         row["best_seed"],
         f"{row['median_grok_step']:,.0f}",
         "" if row["held"] is None else f"{row['held']} of {row['grokked'] + row['confirmation_grokked']}",
-        certificate(row),
+        decoded_words(row),
         f"{row['proved']} of {row['prove_tried']}" if row["prove_tried"] else "",
     )
 
 
-def certificate(row: dict[str, Any]) -> str:
+def decoded_words(row: dict[str, Any]) -> str:
     """Return how many of the best grokked seeds decode all 10,010 official additions."""
     if not row["verify_tried"]:
         return "not decoded yet"

@@ -15,7 +15,7 @@ from search.store.record import SeedRecord
 from search.store.study_records import StudyRecords
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import answered, reach
+from search.tracking.tracking import answered, client_for
 from trainer import Outcome
 
 
@@ -28,7 +28,7 @@ def prove_study(records: StudyRecords, limit_s: float) -> Iterator[tuple[SeedRec
     study = records.get_recorded_study()
     if study is None:
         raise Failure(f"study {records.study} has no record of its file; run it again first")
-    client, rows = reach(records), records.list_seeds()
+    client, rows = client_for(records), records.list_seeds()
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED and r["published"]]
     with ArtifactCache(client, records) as artifacts:
         for row in sorted(grokked, key=rank):
@@ -38,6 +38,6 @@ def prove_study(records: StudyRecords, limit_s: float) -> Iterator[tuple[SeedRec
             proof = decide(seed.configuration.spec, seed.result.theta_P, limit_s)
             records.record_proof((row["configuration"], row["init_seed"], row["data_seed"]), proof)
             yield row, proof
-        with answered(records.study):
+        with answered(client.tracking_uri):
             tracker = Tracker(client, records.home, study, bool(grokked), records.lease.verify)
             log_proofs(records, tracker, artifacts)

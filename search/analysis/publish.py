@@ -53,9 +53,9 @@ def publish(records: StudyRecords, tracker: Tracker, trial: Trial, folder: Path)
     """Write a recorded trial: the files of its folder, and the counts so far of its configurations."""
     for configuration in trial.configurations:
         rows = records.list_seeds(configuration.key, trial.key)
-        if tracker.is_count_due(configuration, len(rows)):
+        if tracker.note_rows(configuration, len(rows)):
             # The interval of a study that stops asks for single seeds.
-            read = records.list_seeds if tracker.study.stopping_rule else records.list_grouped_seeds
+            read = records.list_seeds if tracker.study.until_rule else records.list_grouped_seeds
             tracker.log_counts(configuration, read(configuration.key))
         if rows and all(r["published"] for r in rows):
             continue
@@ -69,9 +69,9 @@ def conclude(
     tracker: Tracker,
     artifacts: ArtifactCache,
     configuration: Configuration,
-    status: str = FINISHED,
+    status: str | None = FINISHED,
 ) -> None:
-    """Write a configuration's summary, picture, best checkpoint and child runs."""
+    """Write a configuration's summary, picture, best checkpoint and child runs. status: of its run; None leaves it."""
     rows = records.list_seeds(configuration.key)
     if final := sorted(filter(is_final, rows), key=rank):
         _write_best(tracker, artifacts, configuration, final)
@@ -85,7 +85,8 @@ def conclude(
             tracker.log_proof(configuration, seed_of(row), row["proof"])
     if decoded:
         records.record_verifications(configuration.key, decoded)
-    tracker.end(configuration, status)
+    if status:
+        tracker.end(configuration, status)
 
 
 def _write_best(
@@ -189,7 +190,7 @@ def log_proofs(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache
     tried = {row["configuration"] for row in rows if row["proof"]}
     for key, configuration in records.list_configurations().items():
         if key in tried:
-            conclude(records, tracker, artifacts, configuration)
+            conclude(records, tracker, artifacts, configuration, status=None)
     register_best(records, tracker, artifacts, rows)
 
 
@@ -234,6 +235,8 @@ def _tabulate(records: StudyRecords, tracker: Tracker, folder: Path) -> None:
     for style, name in TABLES.items():
         (folder / name).write_text(write_table(table, style), encoding="utf-8")
     for run, (words, cell) in table.roles().items():
+        if not run:  # its records are not in MLflow yet
+            continue
         values = cell.as_dict() if cell else {}
         metrics = {f"table.{n}": float(values[n]) for n in ROLE_METRICS if values.get(n) is not None}
         tags = {f"table.{n}": values[n] for n in ROLE_TAGS if values.get(n)}

@@ -64,7 +64,7 @@ BEST = 5  # configurations in the first table, beside those that were confirmed
 FEWEST_FOR_IMPORTANCE = 8  # configurations
 OUTCOMES = {
     Outcome.GROKKED: "every answer digit of all 5,000 selection problems right at some evaluation",
-    Outcome.FAILED: "spent the budget without",
+    Outcome.FAILED: "spent the budget without grokking",
     Outcome.DIVERGED: "became non-finite; counted as not grokked",
     Outcome.GIVEN_UP: "stopped by the hopeless rule; counted as not grokked",
     Outcome.SCREENED: "stopped by the study's screen; counted as not grokked",
@@ -81,7 +81,7 @@ def report(
     lineage: str = "",
     say: Callable[[str], object] = lambda line: None,
 ) -> str:
-    """Return the page: HTML that links to nothing.
+    """Return the page: one self-contained HTML file.
 
     study: None if its file was not recorded. Frames: as `search.analysis.frames.records` has them, with one
     configuration or more. descents, lineage: pictures and tree of a study that looks for constraints

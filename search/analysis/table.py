@@ -22,7 +22,7 @@ from search.analysis.verdicts import (
     Agreement,
     Answer,
     Claim,
-    Cost,
+    Effect,
     agreement,
     cost,
     keeps_half,
@@ -77,7 +77,7 @@ class Cell:
     """A constraint at a scale.
 
     pairs: the one that speaks first. arms: all that are recorded with the constraint, paired or not.
-    without: an arm without it, where there is no pair.
+    alone: an arm without it, where there is no pair.
     """
 
     constraint: str
@@ -122,7 +122,7 @@ class Cell:
         return self.paired.ratio_interval if self.paired else None
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> Effect:
         return cost(self.interval)
 
     @property

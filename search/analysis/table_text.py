@@ -14,7 +14,7 @@ from typing import Any
 from model import preset
 from search.analysis.arms import Arm
 from search.analysis.table import Cell, Pair, Table, constraint_table
-from search.analysis.verdicts import RULE, SECTION, Agreement, Answer, Cost, published
+from search.analysis.verdicts import RULE, SECTION, Agreement, Answer, Effect, published
 from search.stats.intervals import LEVEL, discoveries
 from trainer import Recipe
 from trainer.recipe.teacher import shown
@@ -116,7 +116,7 @@ def _summary(cell: Cell | None, paper: bool) -> str:
     """Return a cell of the grid; empty where the scale cannot have the constraint."""
     if cell is None or cell.with_it is None:
         return "" if cell is None else MISSING
-    words = "" if cell.cost == Cost.OPEN else f" {cell.cost}"
+    words = "" if cell.cost == Effect.OPEN else f" {cell.cost}"
     words += f" {times(cell)}" if cell.paired and cell.paired.ratio is not None else ""
     contradicts = paper and cell.agreement == Agreement.CONTRADICTS
     mark = f" (paper: {cell.published.verdict})" if contradicts else ""

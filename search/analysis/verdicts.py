@@ -28,7 +28,7 @@ class Answer(StrEnum):
     OPEN = "open"
 
 
-class Cost(StrEnum):
+class Effect(StrEnum):
     COSTS = "costs"
     HELPS = "helps"
     OPEN = "open"
@@ -52,10 +52,10 @@ def trains(verified: int, grokked: int, n: int, rate_without: float) -> Answer:
     return Answer.NO if not grokked and n * rate_without >= EXPECTED else Answer.OPEN
 
 
-def cost(ratio: Interval | None) -> Cost:
+def cost(ratio: Interval | None) -> Effect:
     """Return what the interval of the ratio of grok rates says; None where nothing is paired."""
     low, high = ratio or (0.0, float("inf"))
-    return Cost.COSTS if high < 1 else Cost.HELPS if low > 1 else Cost.OPEN
+    return Effect.COSTS if high < 1 else Effect.HELPS if low > 1 else Effect.OPEN
 
 
 def keeps_half(ratio: Interval | None) -> Answer:

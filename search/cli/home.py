@@ -30,7 +30,7 @@ def status(study: str | None, home: Home, as_json: bool) -> None:
     seeds_of = {r: r.list_seeds(environment=as_json and bool(study)) for r in opened}
     rows = [row for seeds in seeds_of.values() for row in seeds]
     recorded = {r.study: r.get_recorded_study() for r, seeds in seeds_of.items() if seeds}
-    until = {name: as_run.stopping_rule for name, as_run in recorded.items() if as_run}
+    until = {name: as_run.until_rule for name, as_run in recorded.items() if as_run}
     studies, seeds = overview(rows, until), rows if study else []
     names, running = _of_one(opened[0], seeds) if seeds else ({}, None)
     text = render.status(studies, seeds, names, running) if rows else f"nothing has run yet in {home.path}"

@@ -118,7 +118,7 @@ def _descent(records: StudyRecords) -> list[str]:
 
 def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[str]:
     """Return the study's grok rate; of listed configurations each one's, of proposed ones the best five."""
-    by_key, until = group_by(rows, "configuration"), study.stopping_rule
+    by_key, until = group_by(rows, "configuration"), study.until_rule
     searched = group_by((r for r in rows if not r["confirmation"]), "configuration")
     evidence = evidence_of(rows)
     rates = {key: GrokRate.of(seeds, until, evidence=evidence) for key, seeds in searched.items()}

@@ -54,7 +54,7 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
         return
     if not (home.exists() and home.mlflow_db.exists()):
         raise UserError(f"nothing has run yet in {home.path}")
-    with listening(port) as door:
+    with listening(port) as listener:
         start, token = f"http://{ADDRESS}:{port}/", None if no_auth else make_token()
         entrance = start + (f"?token={token}" if token else "")
         click.echo(f"{entrance} shows {home.path} (Ctrl-C ends)")
@@ -65,7 +65,7 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
             write_link(link, entrance + page.removeprefix(start))
             open_page(link.as_uri())
         try:
-            serve(door, home, uri, token, entered=lambda: link.unlink(missing_ok=True))
+            serve(listener, home, uri, token, entered=lambda: link.unlink(missing_ok=True))
         finally:
             link.unlink(missing_ok=True)
 

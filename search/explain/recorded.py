@@ -10,7 +10,7 @@ from search.store.ledger import Ledger
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.tracking.artifacts import ArtifactCache
-from search.tracking.tracking import PARENT_TAG, SEED_TAG, reach
+from search.tracking.tracking import PARENT_TAG, SEED_TAG, client_for
 from trainer import Outcome, Seed
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Recorded:
         row = next(r for r in self.rows if seed_of(r) == self.seed)
         trials = dict.fromkeys(r["trial"] for r in [row, *self.rows])
         curves: dict[Seed, dict[str, list[float]]] = {}
-        with ArtifactCache(reach(self.records), self.records) as artifacts:
+        with ArtifactCache(client_for(self.records), self.records) as artifacts:
             for trial in trials:
                 if len(curves) >= MOST_CURVES:
                     break
@@ -66,7 +66,7 @@ class Recorded:
 
     def log(self, html: str) -> bool:
         """Log the page beside the seed's checkpoint in MLflow. False where the seed has no run of its own."""
-        client = reach(self.records)
+        client = client_for(self.records)
         _, parent = self.records.list_runs().get(self.configuration, ("", ""))
         if not parent:
             return False

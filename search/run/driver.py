@@ -151,7 +151,7 @@ class Driver:
     def _resume_tracking(self, recovered: set[str]) -> None:
         """Conclude in MLflow what an earlier run did not, and write what belongs to the study as a whole."""
         client = self.tracker.client
-        with answered(self.study.name):
+        with answered(client.tracking_uri):
             open_runs = self.tracker.list_unconcluded()
         self.unconcluded = open_runs.keys() | recovered
         for key in open_runs.keys() - self.planner.study_run.states.keys():  # the file asks for it no more

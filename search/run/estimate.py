@@ -73,7 +73,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         f"  home            {home.path}",
         f"  estimated time  {time} at {rate:,.0f} seed-steps/s a bank ({source})",
     ]
-    if not (study.compress or study.stopping_rule):
+    if not (study.compress or study.until_rule):
         worth = zip(("intervals", ""), _worth(study, listed), strict=False)
         lines += [f"  {head:15} {text}" for head, text in worth]
     if study.scales:

@@ -31,7 +31,7 @@ def reconcile(records: StudyRecords, tracker: Tracker, rows: Iterable[Row]) -> s
     for row in filter(is_final, rows):
         final.setdefault(row["configuration"], set()).add(seed_of(row))
     adopted: Counter[str] = Counter()
-    with answered(records.study), TemporaryDirectory(prefix="adder-search-") as scratch:
+    with answered(tracker.unfenced.tracking_uri), TemporaryDirectory(prefix="adder-search-") as scratch:
         for key, run in tracker.list_doubtful({key: len(seeds) for key, seeds in final.items()}):
             for trial in tracker.list_parts(run):
                 if (key, trial) in published or has_parts(records.trial_folder(trial)):

@@ -23,7 +23,7 @@ def rules(study: Study, configurations: Iterable[str]) -> list[tuple[str, str]]:
     if study.until.grokked:
         ordered = "; its interval counts seeds in the order of the file, up to that one"
         biased = f"once {study.until.grokked} grokked, so the rate is biased upwards"
-        listed.append(("Stops", biased + (ordered if study.stopping_rule else "")))
+        listed.append(("Stops", biased + (ordered if study.until_rule else "")))
     if study.allocation:
         has = f"while the interval has {study.allocation.threshold:.0%} in it"
         listed.append(("Allocation of seeds", f"more of them {has}, or a place on the front is possible"))

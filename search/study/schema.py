@@ -340,7 +340,7 @@ class Study(Strict):
         return [seeds, *([Seed.of(number) for number in chunk] for chunk in further)]
 
     @property
-    def stopping_rule(self) -> tuple[int, list[Seed]] | None:
+    def until_rule(self) -> tuple[int, list[Seed]] | None:
         """Number of grokked seeds of each configuration at which the study stops, and its seeds in order.
 
         None where it trains them all, or is a search, which stops as a whole.

@@ -28,8 +28,8 @@ MAIN = (
     "rung", "params", "model.family", "model.ties", "recipe.steps", "recipe.batch", "recipe.lr",
     "recipe.weight_decay", "recipe.curriculum", "recipe.start",
 )  # fmt: skip
-CARRY_MIX = ("recipe.carry_mix", "recipe.fade_start", "recipe.fade_end")
 """Fields of a configuration that MLflow's page of it always shows."""
+CARRY_MIX = ("recipe.carry_mix", "recipe.fade_start", "recipe.fade_end")
 
 
 def _digest(value: Any) -> str:

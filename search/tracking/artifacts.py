@@ -26,7 +26,7 @@ from search.store.study_records import StudyRecords
 from search.study.naming import names_of
 from search.study.start import ANY
 from search.study.trial import Configuration
-from search.tracking.tracking import TRIALS, answered, artifact, reach
+from search.tracking.tracking import TRIALS, answered, artifact, client_for
 from trainer import Result, Seed
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class ArtifactCache(AbstractContextManager["ArtifactCache"]):
             self.runs = self.records.list_runs()
         _, run = self.runs.get(configuration, ("", ""))
         name, scratch = f"{TRIALS}/{trial}", Path(self.scratch.name)
-        with answered(self.records.study):
+        with answered(self.client.tracking_uri):
             folder = artifact(self.client, run, name, scratch, self.records.home) if run else None
         folder = folder or self._in_depot(configuration, trial)
         if folder is None:
@@ -169,7 +169,8 @@ def pull(
     """Return the checkpoint of the best seed, or of `seed`, in a study, a preset or a configuration, and the verdict on
     all pairs that is recorded of it.
 
-    Raises NotFound naming what there is, and UserError for a seed that several configurations have.
+    Raises NotFound naming what there is, and UserError for a seed of several configurations that start alike; where
+    they start from different θ, as in a descent, the best is taken.
     """
     configurations = records.list_configurations()
     keys = match_configurations(records.study, configurations, model, configuration)
@@ -183,7 +184,7 @@ def pull(
     if seed and len(rows) > 1 and len({configurations[r["configuration"]].start for r in rows}) == 1:
         raise _several(records, seed, sorted(rows, key=rank), configurations)
     best = min(rows, key=lambda r: (rank(r), configurations[r["configuration"]].spec.params))
-    with ArtifactCache(reach(records), records) as cache:
+    with ArtifactCache(client_for(records), records) as cache:
         return cache.seed(best).checkpoint(), best["proof"]
 
 
@@ -223,7 +224,7 @@ def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) ->
     records = StudyRecords(ledger, study)
     for row in records.list_seeds(configuration):
         if (row["init_seed"], row["data_seed"]) == numbers:
-            with ArtifactCache(reach(records), records) as cache:
+            with ArtifactCache(client_for(records), records) as cache:
                 recorded_P = cache.seed(row).result.theta_P
             if checkpoint.theta_P.tolist() != recorded_P.tolist():
                 raise UserError(f"its θ is not the one that study {study} has of seed {seed_of(row)}")

@@ -1,4 +1,4 @@
-"""Who may use a served UI: a token that is made when it starts, as Jupyter has it, and files of its home alone."""
+"""Access to a served UI: by a token made at its start, as Jupyter has it, and to artifacts of its home alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_token() -> str:
 
 @dataclass
 class TokenGate:
-    """An ASGI application that hands on to `app` what brings the token: in its address, a cookie, or as a bearer.
+    """An ASGI application that hands on to `app` what brings the token, by cookie or as a bearer.
 
     An address with the token is answered by a cookie and the address without it: it is not kept in histories
     and sent nowhere else. entered: called when that happens.

@@ -47,7 +47,7 @@ EXAMPLE = {"a": [3, 9_999_999_999, 5_000_000_000], "b": [4, 1, 5_000_000_000]}
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a checkpoint. correct: of AdderBoard's 10,010; proved: None if nobody tried."""
+    """What is known of a checkpoint. correct: of AdderBoard's 10,010; proved: None if not decided."""
 
     correct: int | None = None
     margin: float | None = None

@@ -108,14 +108,19 @@ class Outbox:
                 self.away = True
                 self._sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
-            elif (attempts := attempts + 1) < TRIES:
-                self._sleep(FIRST_PAUSE_S)
-            else:
+                continue
+            self._note_answer()
+            if (attempts := attempts + 1) == TRIES:
                 log.warning("%s: %s", self.name, error)
                 return
-        if self.away and not self.closed:
+            self._sleep(FIRST_PAUSE_S)
+        if not self.closed:
+            self._note_answer()
+
+    def _note_answer(self) -> None:
+        if self.away:
             log.warning("%s is back", self.name)
-            self.away = False
+        self.away = False
 
     def _sleep(self, seconds: float) -> None:
         """Wait, unless the outbox is closed meanwhile."""

@@ -25,9 +25,8 @@ if (asked.has("viewStateShareKey")) {
     history.replaceState(null, "", page + "?" + new URLSearchParams(kept.map(key => [key, asked.get(key)])));
 }
 </script>"""
-"""Before MLflow's own: it would take who comes first for one of language models, and lay its assistant over a
-quarter of the page; and a page that is loaded again would lose its view to the order and filter that the view
-itself left in the address."""
+"""Runs before MLflow's own scripts. These would show a newcomer the pages for language models, with an assistant over
+a quarter of them; and a page that is loaded again would lose its view to the order and filter in its address."""
 
 
 def listening(port: int) -> socket.socket:
@@ -35,19 +34,23 @@ def listening(port: int) -> socket.socket:
 
     Raises Failure if the port is taken.
     """
-    door = socket.socket()
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        door.bind((ADDRESS, port))
+        listener.bind((ADDRESS, port))
     except OSError as error:
-        door.close()
+        listener.close()
         raise Failure(f"port {port}: {error.strerror}; choose another with --port") from None
-    door.listen()
-    return door
+    listener.listen()
+    return listener
 
 
 def serve(
-    door: socket.socket, home: Home, uri: str, token: str | None, entered: Callable[[], object] = lambda: None
+    listener: socket.socket,
+    home: Home,
+    uri: str,
+    token: str | None,
+    entered: Callable[[], object] = lambda: None,
 ) -> None:
     """Serve the UI until this process is told to end: by SIGTERM or Ctrl-C in good order, else at once.
 
@@ -55,7 +58,7 @@ def serve(
     What `mlflow ui` does, without its further processes: nothing can tell those of a SIGKILL.
     """
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # nine processes for nothing
-    import uvicorn  # before MLflow's server, which takes what it imports for a server by this
+    import uvicorn  # before MLflow's server, which looks if it is loaded
     from mlflow.server import constants
     from starlette.responses import HTMLResponse
     from starlette.routing import Route
@@ -71,7 +74,9 @@ def serve(
     page = page.replace("<head>", f"<head>{OPENING}", 1)
     app.router.routes.insert(0, Route("/", lambda request: HTMLResponse(page)))
     confine_artifacts(home.artifacts)
-    gate = app if token is None else TokenGate(app, token, f"adder-search-{door.getsockname()[1]}", entered)
+    gate = (
+        app if token is None else TokenGate(app, token, f"adder-search-{listener.getsockname()[1]}", entered)
+    )
     config = uvicorn.Config(gate, log_level="warning", timeout_graceful_shutdown=2)
     with suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[door])
+        uvicorn.Server(config).run(sockets=[listener])

@@ -122,7 +122,7 @@ class Tracker:
         """By run: the counts that it has."""
         self.counted: dict[str, tuple[int, int]] = {}
         """Rows of a configuration when it was counted, and how many came after."""
-        with answered(study.name):
+        with answered(client.tracking_uri):
             existing = client.get_experiment_by_name(study.name)
             if existing is None and is_published:
                 raise UserError(
@@ -283,7 +283,7 @@ class Tracker:
         import ray  # noqa: F401  brings psutil
         from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-        with answered(self.study.name):
+        with answered(self.unfenced.tracking_uri):
             run = self.study_run()
             self.client.update_run(run, status=RUNNING)  # of another one MLflow measures nothing
             monitor = SystemMetricsMonitor(run, resume_logging=True, tracking_uri=self.unfenced.tracking_uri)
@@ -340,11 +340,11 @@ class Tracker:
             self.client.log_batch(run, metrics=metrics)
         self.steps[run] = start, written.union(new)
 
-    def is_count_due(self, configuration: Configuration, new: int) -> bool:
-        """True if a configuration has an eighth more rows than when it was counted, with `new` ones.
+    def note_rows(self, configuration: Configuration, new: int) -> bool:
+        """Note `new` rows of a configuration. Returns True if it has an eighth more than when it was counted.
 
-        To count all of them after each trial would take a time that grows as their square. A first trial is
-        counted with the second, or when the configuration is concluded.
+        To count all of them after each trial would take a time that grows as their square. The first trial after
+        a count waits for the second, or for the configuration's conclusion.
         """
         rows, more = self.counted.get(configuration.key, (0, 0))
         self.counted[configuration.key] = rows, more + new
@@ -362,7 +362,7 @@ class Tracker:
         evidence: of the whole study's spared seeds, once all are known.
         """
         run, now = self.run_of(configuration), int(time.time() * 1000)
-        values = final_metrics(rows, self.study.stopping_rule, evidence) | dict(more or {})
+        values = final_metrics(rows, self.study.until_rule, evidence) | dict(more or {})
         kept = {k: v for k, v in values.items() if v or k not in MAY_BE_ZERO or k in self.counted_names[run]}
         self.counted_names[run] |= kept.keys()
         metrics = [Metric(f"final.{k}", v, now, 0) for k, v in kept.items()]

@@ -1,4 +1,4 @@
-"""The MLflow store of a study: its address, the names in it, and where its artifacts are."""
+"""An MLflow store: connecting to it, the names in it, and where its artifacts may be."""
 
 from __future__ import annotations
 
@@ -127,17 +127,17 @@ def _relocate_artifacts(home: Home) -> None:
 
 
 @contextmanager
-def answered(store: str) -> Iterator[None]:
-    """Re-raise whatever a store raises as a Failure of one line, with no password in it."""
+def answered(uri: str) -> Iterator[None]:
+    """Re-raise whatever the store at `uri` raises as a Failure of one line, with no password in it."""
     try:
         yield
     except (Failure, UserError):
         raise
     except Exception as error:
-        raise Failure(f"MLflow store {masked(store)}: {one_line(error)}") from None
+        raise Failure(f"MLflow store {masked(uri)}: {one_line(error)}") from None
 
 
-def reach(records: StudyRecords) -> MlflowClient:
+def client_for(records: StudyRecords) -> MlflowClient:
     """Return a client of the store that has a study's runs."""
     return connect(records.home, tracking_uri(records.home))
 

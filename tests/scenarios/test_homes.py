@@ -97,6 +97,19 @@ def test_the_table_of_mlflows_metrics_alone_is_the_ledgers(toggled):
         assert not {n for n in both if row[n] != ours[key][n] and row[n] == row[n]}
 
 
+def test_an_arm_that_mlflow_lacks_leaves_the_table_to_the_others():
+    with quickly():
+        study = Recorder(empty_home("table"), study_of(toggle=["tie_vo", "no_ffn_bias"]))
+        base, *others = study.configurations
+        for configuration in (base, *others):
+            work = [(configuration, n) for n in range(1, 5)]
+            study.trial(work=work, grokked=(1, 2), publish=configuration != others[1])
+        log_evidence(study.records, study.tracker, study.artifacts)
+        study.done()
+    runs = [study.tracker.client.get_run(study.tracker.run_of(c)) for c in (base, others[0])]
+    assert [run.data.params["constraint"] for run in runs] == ["none", "tie_vo"]
+
+
 def test_the_table_of_a_study_is_in_mlflow():
     """As files of its run, and as parameters, metrics and tags of its arms, that the UI groups and draws."""
     with quickly():

@@ -25,6 +25,7 @@ def proved(tmp_path_factory):
         study.trial((1, 2, 3, 4), grokked=(1, 2, 4), changes={2: {"theta_P": RIGHT.theta_P}})
         key = study.configuration.key
         study.records.record_verification((key, 4, 4), 9_000)
+        study.censored((5,))
         study.done()
         before = call("best", "sweep", "--home", folder).stdout
         done = call("prove", "--study", "sweep", "--home", folder)
@@ -84,6 +85,12 @@ def test_mlflow_can_be_asked_for_what_is_proved(proved):
     assert run.data.metrics["final.prove_tried"] == 2
     version = client.get_model_version_by_alias("sweep", "smallest-proved")
     assert version.tags["adder.proved"] == "yes"
+
+
+def test_the_run_of_an_interrupted_study_stays_killed(proved):
+    _, study, *_ = proved
+    run = study.tracker.run_of(study.configuration)
+    assert study.tracker.client.get_run(run).info.status == "KILLED"
 
 
 def test_what_cannot_be_asked(proved):

@@ -84,6 +84,19 @@ def test_a_job_that_fails_while_the_server_answers_is_given_up_and_the_others_ar
     assert [r.getMessage() for r in caplog.records] == ["MLflow: no such run"]
 
 
+def test_a_server_that_answers_again_is_back_though_a_job_fails(server, outbox, caplog):
+    def wrong():
+        server.answer()
+        raise ValueError("no such run")
+
+    server.silent = True
+    outbox.put(wrong)
+    assert outbox.drain(0.1, 0.1) == 1 and outbox.away
+    server.silent = False
+    assert outbox.drain(5, 5) == 0 and not outbox.away
+    assert [r.getMessage() for r in caplog.records[1:]] == ["MLflow is back", "MLflow: no such run"]
+
+
 @pytest.mark.parametrize("where", ["before a job", "in a job"])
 def test_a_driver_that_was_superseded_writes_nothing_more(where, server):
     verified = []

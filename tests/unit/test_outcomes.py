@@ -8,7 +8,7 @@ import torch
 
 from tests.banks import SPEC, make, pair
 from trainer import FutilityRule, Outcome, Seed
-from trainer.bank.futility import is_control
+from trainer.bank.futility import is_spared
 from trainer.recipe.screen import Rung, is_within_any
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
@@ -88,10 +88,10 @@ def test_the_best_theta_is_the_most_exact_and_then_the_one_of_least_loss():
 
 
 def test_a_tenth_of_the_seeds_is_spared_and_which_was_fixed_once():
-    assert 900 < sum(is_control(Seed.of(n)) for n in range(10_000)) < 1_100
-    assert 900 < sum(is_control(Seed(n % 100, n // 100)) for n in range(10_000)) < 1_100
-    assert [n for n in range(60) if is_control(Seed.of(n))] == [2, 7, 9, 11]
-    assert not any(is_control(Seed(1, n)) for n in range(12))
+    assert 900 < sum(is_spared(Seed.of(n)) for n in range(10_000)) < 1_100
+    assert 900 < sum(is_spared(Seed(n % 100, n // 100)) for n in range(10_000)) < 1_100
+    assert [n for n in range(60) if is_spared(Seed.of(n))] == [2, 7, 9, 11]
+    assert not any(is_spared(Seed(1, n)) for n in range(12))
 
 
 # Seeds that it ends, or a screen does
@@ -144,7 +144,7 @@ def facts(bank, n=0):
 @pytest.mark.parametrize(("stop", "exact", "token", "is_spared", "expected"), ENDS)
 def test_a_seed_is_ended_by_what_it_has_shown(stop, exact, token, is_spared, expected, monkeypatch):
     """A spared one runs on, and what called it first is kept."""
-    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: is_spared)
+    monkeypatch.setattr("trainer.bank.tracker.is_spared", lambda seed: is_spared)
     rule, rungs = (stop, ()) if isinstance(stop, FutilityRule) else (None, stop)
     bank, _ = scripted(exact, token, pairs=screened(*rungs), rule=rule)
     assert facts(bank) == expected
@@ -166,7 +166,7 @@ def test_a_rung_keeps_whoever_has_any_of_what_it_asks_for():
 
 def test_a_probe_keeps_a_seed_as_it_reads_at_that_evaluation(monkeypatch):
     """θ grows with the step: at step 15 the stride is 0.29 + 0.015."""
-    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: False)
+    monkeypatch.setattr("trainer.bank.tracker.is_spared", lambda seed: False)
     for low, high, outcome in ((0.304, 0.306, Outcome.FAILED), (0.0, 0.304, Outcome.SCREENED)):
         bank, _ = scripted([0.0] * 6, 0.1, pairs=screened(Rung(15, (("stride", low, high),))))
         assert facts(bank)[0] == outcome

@@ -7,7 +7,7 @@ import pytest
 from model import preset, preset_name
 from search.analysis import verdicts
 from search.analysis.table import constraint_table
-from search.analysis.verdicts import Answer, Cost
+from search.analysis.verdicts import Answer, Effect
 from search.errors import UserError
 from search.stats.counting import GrokRate
 from search.stats.intervals import Paired, ratio_interval
@@ -80,13 +80,13 @@ def test_a_constraint_trains_if_a_seed_is_verified(verified, grokked, n, rate, e
 @pytest.mark.parametrize(
     ("interval", "cost", "keeps_half"),
     [
-        ((0.1, 0.49), Cost.COSTS, Answer.NO),
-        ((0.3, 0.9), Cost.COSTS, Answer.OPEN),
-        ((0.6, 0.9), Cost.COSTS, Answer.YES),
-        ((0.6, 1.1), Cost.OPEN, Answer.YES),
-        ((1.1, inf), Cost.HELPS, Answer.YES),
-        ((0, inf), Cost.OPEN, Answer.OPEN),
-        (None, Cost.OPEN, Answer.OPEN),
+        ((0.1, 0.49), Effect.COSTS, Answer.NO),
+        ((0.3, 0.9), Effect.COSTS, Answer.OPEN),
+        ((0.6, 0.9), Effect.COSTS, Answer.YES),
+        ((0.6, 1.1), Effect.OPEN, Answer.YES),
+        ((1.1, inf), Effect.HELPS, Answer.YES),
+        ((0, inf), Effect.OPEN, Answer.OPEN),
+        (None, Effect.OPEN, Answer.OPEN),
     ],
 )
 def test_cost_and_half_are_said_by_the_interval_of_the_ratio(interval, cost, keeps_half):

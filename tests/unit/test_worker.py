@@ -42,7 +42,7 @@ def run(trial, folder):
 def always(monkeypatch):
     """A rule without hope, and of three seeds the second spared."""
     monkeypatch.setattr(worker, "FUTILITY_RULE", ALWAYS)
-    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: seed == Seed.of(2))
+    monkeypatch.setattr("trainer.bank.tracker.is_spared", lambda seed: seed == Seed.of(2))
 
 
 def outcomes(report):

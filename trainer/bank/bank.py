@@ -2,8 +2,8 @@
 
 A bank has S slots and a list of pairs (recipe, seed). Each slot trains one pair at its own step and with its
 own numbers; a pair that ends frees its slot for the next in the list. A seed's θ does not depend on its
-neighbours, its slot or interruptions; by the engine (trainer/engine/native.py) nor on the machine, by torch's
-programs (trainer/engine/torch_backend.py) on the number of slots and on rounding.
+neighbours, its slot or interruptions. Trained by the engine (trainer/engine/native.py) it does not depend on the
+machine either; torch's programs (trainer/engine/torch_backend.py) let it depend on the number of slots and on rounding.
 
 Axes: S slot, N pair, L slot that is live, M measure, P parameters.
 """
@@ -109,9 +109,9 @@ class Bank:
     def advance(self) -> bool:
         """Train to the next evaluation, judge it, and finish some pairs. Return False if no pair is left."""
         running = int((self.pair_S != IDLE).sum())
-        start, nearly = time.perf_counter(), self.spent[:TOGETHER]
-        if nearly:
-            self._finish(nearly)
+        start, to_finish = time.perf_counter(), self.spent[:TOGETHER]
+        if to_finish:
+            self._finish(to_finish)
         self.spent = self.spent[TOGETHER:]
         if running:
             measured_SM, shown_SP = self._train(
@@ -122,7 +122,7 @@ class Bank:
             self._judge(measured_SM.cpu(), shown_SP)
             self._fill()
         self.train_s += time.perf_counter() - start
-        return bool(running or nearly)
+        return bool(running or to_finish)
 
     def add(self, pairs: Sequence[Pair]) -> range:
         """Append pairs to the queue; free slots take them at once. Return their numbers.
@@ -273,7 +273,7 @@ class Bank:
 
     def _restart_or_recycle(self, slots_L: Tensor) -> None:
         """Restart the pairs of some slots, or recycle their units, where their recipes say so."""
-        pair_L, limits = self.pair_S[slots_L], self.tracker.limits
+        pair_L, limits = self.pair_S[slots_L], self.tracker.hyper
         age_L, before_L = (self.state[name].cpu()[slots_L] for name in ("step", "before"))
         restarts_L = is_restart_due(limits, pair_L, age_L, before_L)
         recycles_L = is_recycling_due(limits, pair_L, age_L)
@@ -308,7 +308,7 @@ class Bank:
         self.state = {name: t[order_S.to(self.device)] for name, t in self.state.items()}
         self.state["active"] = (self.pair_S != IDLE).to(self.device)
         pair_S = self.pair_S.clamp(min=0)  # an idle slot computes with the first pair's numbers
-        self.hyper = {name: t[pair_S].to(self.device) for name, t in self.tracker.limits.items()}
+        self.hyper = {name: t[pair_S].to(self.device) for name, t in self.tracker.hyper.items()}
 
     def _start(self, slot: int, n: int) -> None:
         """Put pair n into a slot: as it was saved, or else at its beginning."""

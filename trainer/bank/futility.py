@@ -52,7 +52,7 @@ FALSE_KILLS_UPPER: float = _MEASURED["futility_rule"]["false_kills_upper"]
 """Upper bound (one-sided 95 %) on the share of given-up seeds that would have grokked."""
 
 MEASURED = frozenset(_MEASURED["futility_rule"]["configurations"])
-"""Keys of the configurations for which FALSE_KILLS_UPPER holds. Of any other, only its own control seeds say
+"""Keys of the configurations for which FALSE_KILLS_UPPER holds. Of any other, only its own spared seeds say
 how often the rule is wrong (search/stats/counting.py)."""
 
 MEASURED_SCREENS: dict[tuple[str, str], tuple[int, int]] = {
@@ -79,7 +79,7 @@ def progress_of(step_R: Tensor, full_length_R: Tensor, steps_R: Tensor) -> Tenso
     return (step_R - full_length_R).double() / (steps_R - full_length_R).clamp(min=1).double()
 
 
-def is_control(seed: Seed) -> bool:
+def is_spared(seed: Seed) -> bool:
     """True for a random tenth of all seeds, which no rule ends, by their numbers alone.
 
     A bank goes by it where a pair does not say itself if it is spared.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer.bank.futility import FutilityRule, full_length_from, is_control, progress_of
+from trainer.bank.futility import FutilityRule, full_length_from, is_spared, progress_of
 from trainer.recipe import Pair, weight_decay
 from trainer.recipe.outcomes import MEASURES, Outcome
 from trainer.recipe.screen import BEST
@@ -39,16 +39,17 @@ class Result:
     grok_step: int | None
     held: bool
     hopeless_step: int | None
-    """The first evaluation at which the futility rule called the seed. A control seed ran on."""
+    """The first evaluation at which the futility rule would end the seed. A spared seed ran on."""
     best_step: int
     best_exact: float
     best_token: float
+    """The highest token accuracy, perhaps at another evaluation than `best_step`."""
     theta_P: Tensor
     """θ at `best_step`: the evaluation with the highest exact match and, among those, the lowest loss."""
     curve_EM: Tensor
     """One row an evaluation, columns MEASURES; evaluation i was made after (i + 1) · eval_every steps."""
     screen: str | None = None
-    """The first rung that would end the seed, as `Rung` prints it. A control seed ran on."""
+    """The first rung that would end the seed, as `Rung` prints it. A spared seed ran on."""
     probes_ER: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     """The spec's probes at each evaluation, a column a probe."""
 
@@ -56,7 +57,7 @@ class Result:
 class SeedTracker:
     """Records of a bank's pairs, one row a pair in each tensor of `records`.
 
-    `limits`: the numbers of the recipes; `facts`: what else no step changes. probes: the spec's, by name.
+    `hyper`: the recipes' hyperparameters; `facts`: what else no step changes. probes: the spec's, by name.
     """
 
     def __init__(
@@ -64,9 +65,9 @@ class SeedTracker:
     ):
         self.pairs, self.rule, self.probes = list(pairs), rule, tuple(probes)
         self.eval_every = pairs[0].recipe.eval_every
-        self.limits = hyper_of([p.recipe for p in pairs], spec.layout)
+        self.hyper = hyper_of([p.recipe for p in pairs], spec.layout)
         if pairs[0].ties is not None:
-            self.limits["ties"] = torch.tensor([p.ties for p in pairs])
+            self.hyper["ties"] = torch.tensor([p.ties for p in pairs])
         self.facts = _facts(pairs)
         count = len(pairs)
         evaluations = max(p.recipe.steps // p.recipe.eval_every for p in pairs)
@@ -93,10 +94,10 @@ class SeedTracker:
         longest = max(t.records["curve"].shape[1] for t in (self, tracker))
         for t in (self, tracker):
             t.records |= {k: _evaluations(t.records[k], longest) for k in BY_EVALUATION}
-        self.limits, self.facts, self.records = (
+        self.hyper, self.facts, self.records = (
             {k: torch.cat([t, added[k]]) for k, t in table.items()}
             for table, added in (
-                (self.limits, tracker.limits), (self.facts, tracker.facts), (self.records, tracker.records)
+                (self.hyper, tracker.hyper), (self.facts, tracker.facts), (self.records, tracker.records)
             )
         )  # fmt: skip
 
@@ -132,7 +133,7 @@ class SeedTracker:
         fit_L = finite_L & (step_L >= self.facts["counts_from"][pair_L])  # before, θ is not in its form yet
         self._record_best(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L], theta_LP[fit_L])
         self._record_perfect(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] == 1.0)
-        grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.limits["steps"][pair_L]
+        grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.hyper["steps"][pair_L]
         given_up_L = self._find_futile(pair_L, step_L, finite_L & ~grokked_L & ~spent_L)
         outcome_L = torch.where(spent_L, FAILED, GIVEN_UP)
         outcome_L = torch.where(finite_L, outcome_L, DIVERGED)
@@ -161,15 +162,15 @@ class SeedTracker:
             first_L = torch.where(r[name][pair_L] < 0, step_L, r[name][pair_L])
             r[name][pair_L] = torch.where(perfect_L, first_L, otherwise_L)
         since_L = r["perfect_since"][pair_L]
-        r["held"][pair_L] |= (since_L >= 0) & (step_L - since_L >= self.limits["hold"][pair_L])
+        r["held"][pair_L] |= (since_L >= 0) & (step_L - since_L >= self.hyper["hold"][pair_L])
 
     def needs_finishing(self, pair_L: Tensor, now: int = FAILED) -> list[int]:
         """Return the pairs that spent their budget above `finish_above`; mark them as running until then.
 
         now: their outcome so far: FAILED after training, QUEUED after a restore.
         """
-        r, from_L = self.records, self.limits["finish_above"][pair_L]
-        spent_L = (r["steps"][pair_L] >= self.limits["steps"][pair_L]) & (r["grok_step"][pair_L] < 0)
+        r, from_L = self.records, self.hyper["finish_above"][pair_L]
+        spent_L = (r["steps"][pair_L] >= self.hyper["steps"][pair_L]) & (r["grok_step"][pair_L] < 0)
         near_L = spent_L & (r["outcome"][pair_L] == now) & (from_L < 1) & (r["best"][pair_L, 0] >= from_L)
         numbers: list[int] = pair_L[near_L].tolist()
         r["outcome"][numbers] = RUNNING
@@ -191,12 +192,12 @@ class SeedTracker:
         if self.rule is None:
             return torch.zeros_like(open_L)
         r = self.records
-        progress_L = progress_of(step_L, self.facts["full_length_from"][pair_L], self.limits["steps"][pair_L])
+        progress_L = progress_of(step_L, self.facts["full_length_from"][pair_L], self.hyper["steps"][pair_L])
         called_L = open_L & self.rule.is_futile(progress_L, r["best"][pair_L, 0], r["best"][pair_L, 1])
         called_L &= self.facts["is_ruled"][pair_L]
         earlier_L = r["hopeless_step"][pair_L]
         r["hopeless_step"][pair_L] = torch.where(called_L & (earlier_L < 0), step_L, earlier_L)
-        return called_L & ~self.facts["is_control"][pair_L]
+        return called_L & ~self.facts["is_spared"][pair_L]
 
     def _screen(self, pair_L: Tensor) -> None:
         """Let running pairs, which have not grokked, pass the rungs that they have reached, or end them."""
@@ -220,7 +221,7 @@ class SeedTracker:
         if not passes and r["screened_by"][n] < 0:
             r["screened_by"][n] = r["rungs_passed"][n]
         r["rungs_passed"][n] += 1
-        if not passes and not self.facts["is_control"][n]:
+        if not passes and not self.facts["is_spared"][n]:
             r["outcome"][n] = SCREENED
 
     def scales(
@@ -231,7 +232,7 @@ class SeedTracker:
         Decay's is in trainer/recipe/weight_decay.py; the share falls while token accuracy is high (57p
         paper, section 3.2).
         """
-        h = {name: t[pair_L] for name, t in self.limits.items()}
+        h = {name: t[pair_L] for name, t in self.hyper.items()}
         exact_L, token_L = measures_LM[:, 0], measures_LM[:, 1]
         left_L = (h["fade_token_end"] - token_L) / (h["fade_token_end"] - h["fade_token"]).clamp(min=1e-9)
         mix_L = torch.where(h["fade_token"] < 1, left_L.clamp(0, 1), mix_L)
@@ -271,7 +272,7 @@ class SeedTracker:
 
 def _facts(pairs: Sequence[Pair]) -> dict[str, Tensor]:
     rows = {
-        "is_control": [is_control(p.seed) if p.spared is None else p.spared for p in pairs],
+        "is_spared": [is_spared(p.seed) if p.spared is None else p.spared for p in pairs],
         "full_length_from": [full_length_from(p.recipe.curriculum) for p in pairs],
         "counts_from": [p.recipe.counts_from for p in pairs],
         # the rule was measured on seeds that begin at random, once, and have their form from the start

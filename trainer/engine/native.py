@@ -30,6 +30,7 @@ from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
 from trainer.data.problems import DIGITS, MARK, marked, selection
 from trainer.engine.build import ENGINE, denormals, library, missing_to_build
 from trainer.engine.structures import (
+    ASKED,
     CTape,
     Errors,
     Learning,
@@ -259,6 +260,7 @@ class EngineBackend:
         """The program, and the arrays to which it points."""
         source = sources(self.spec)
         updated = np.arange(self.places["step"].start, dtype=np.int32)
+        assert len(self.tapes[0].outputs) == ASKED
         lesson, expand, probe, take = map(CTape.of, self.tapes)
 
         def start(name: str) -> int:

@@ -8,6 +8,9 @@ from typing import Any
 
 from trainer.engine.tape_graph import Tape
 
+ASKED = 10
+"""Outputs of the lesson tape: `asked` in engine.cpp."""
+
 
 def fields_of(kind: type, names: str) -> tuple[tuple[str, Any], ...]:
     """Return fields of one type, by their names between spaces."""

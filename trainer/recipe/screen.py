@@ -2,7 +2,7 @@
 
 A rung looks at a seed once, at its first evaluation at or past `at`. A study chooses its rungs. How often one
 is wrong depends on spec and recipe: trainer/bank/measured.json has a few, and every study measures its own on
-its control seeds (trainer/bank/futility.py). `python -m benchmarks.screening` replays screens on complete runs.
+its spared seeds (trainer/bank/futility.py). `python -m benchmarks.screening` replays screens on complete runs.
 """
 
 from __future__ import annotations

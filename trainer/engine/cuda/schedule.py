@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainer.engine.cuda.graph import MOVE, Value, Values, constants_of, gradient, needed
+from trainer.engine.structures import ASKED
 from trainer.engine.tape_graph import Array, Tape
 
 TEAM, ROUNDS, AHEAD = 16, 4, 4
 """Threads; operations of a step for each; steps that are fetched before they are wanted."""
 PARKED_AT_ONCE = 8
 """Numbers that a thread puts aside together: it waits for their places once."""
-ASKED = 10  # outputs of the lesson tape
 MOST_SLOTS = 1 << 16  # two bytes each
 PARTS = ("lesson", "expand", "back", "probe", "take")
 
