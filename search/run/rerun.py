@@ -198,7 +198,7 @@ def _resources(loaded: Checkpoint, recipe: Recipe) -> Resources:
 def _recorded(loaded: Checkpoint) -> dict[str, Any]:
     """Return the environment that it was trained in, as far as its provenance says."""
     environment = loaded.provenance.get("environment")
-    return {"denormals": "kept"} | environment if isinstance(environment, dict) else {}
+    return {"denormals": "kept"} | (environment if isinstance(environment, dict) else {})
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import torch
 from model import preset
 from model.tied import constrained, project, tie
 from model.transfer import transfer
+from search.run import rerun as module
 from search.run.rerun import read_request, train_again
 from search.run.worker import environment_of
 from search.study.resources import Resources
@@ -20,10 +21,12 @@ from tests.banks import SMALL, SPEC, finish, make
 from tests.commands import call, fails_with_one, says
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.engine.build import denormals
 from trainer.files.installed import missing_for_compilation
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "here")
 SLOTS, EAGER = 3, Resources(cpu=1, compiled=False)
+EAGER_ONE = {"threads": 1, "slots": 3, "compiled": False}
 # Too high a learning rate: no seed's last θ is its best.
 RECIPE = Recipe(**{**SMALL, "steps": 24, "eval_every": 4, "warmup": 0, "lr": 0.2})
 
@@ -101,6 +104,16 @@ def test_one_run_in_stages_is_trained_from_its_first_step():
     shorter = [first | {"recipe": first["recipe"] | {"steps": 20}}, second]
     other = dataclasses.replace(staged, provenance=staged.provenance | {"stages": shorter})
     assert not train_again(other, read_request(other)).same
+
+
+@pytest.mark.parametrize("names", [None, {}, {"denormals": "kept"}, {"denormals": "0"}])
+def test_denormal_numbers_are_kept_unless_the_checkpoint_says_otherwise(names, trained, monkeypatch):
+    """Those of before 2026-11-26 say nothing of them, or have no environment at all."""
+    provenance = {"trained": "from scratch"} | ({} if names is None else {"environment": EAGER_ONE | names})
+    checkpoint, seen = dataclasses.replace(trained, provenance=provenance), []
+    monkeypatch.setattr(module, "_compare", lambda *given: seen.append(denormals()))
+    train_again(checkpoint, read_request(checkpoint))
+    assert seen == [(names or {}).get("denormals", "kept")]
 
 
 def with_environment(checkpoint, **changes):
