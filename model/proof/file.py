@@ -40,18 +40,26 @@ def decide(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any]:
     return verdict_of(spec, theta_P, prove(spec, theta_P, limit_s=limit_s))
 
 
-def write_verdict(folder: Path, values: dict[str, Any]) -> None:
-    """Keep a verdict beside the checkpoint in a folder."""
+def write_verdict(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """Keep a verdict beside the checkpoint in a folder, unless it decides nothing and one there does. Return which."""
+    earlier = _verdict_on(values["theta_sha256"], folder)
+    if earlier and is_right(values) is None and is_right(earlier) is not None:
+        return earlier
     (folder / VERDICT_FILE).write_text(json.dumps(values) + "\n", encoding="utf-8")
+    return values
 
 
 def proof_beside(folder: Path, theta_P: Tensor) -> dict[str, Any] | None:
     """Return the verdict on all pairs in a checkpoint's folder; None where there is none on this θ."""
+    return _verdict_on(digest(theta_P), folder)
+
+
+def _verdict_on(theta_sha256: str, folder: Path) -> dict[str, Any] | None:
     try:
         values = json.loads((folder / VERDICT_FILE).read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    claim = (digest(theta_P), COLUMNS)
+    claim = (theta_sha256, COLUMNS)
     is_claim = isinstance(values, dict) and (values.get("theta_sha256"), values.get("digits")) == claim
     return values if is_claim else None
 

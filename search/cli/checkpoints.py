@@ -19,6 +19,8 @@ from search.cli.options import (
     load_checkpoint,
     name_of,
     progress_bar,
+    refuse_full,
+    refuse_other,
     said_of,
     save_checkpoint,
     show,
@@ -178,8 +180,7 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
     from model import verify as decode_all
     from trainer.checkpoints.foreign import read_foreign
 
-    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise UserError(f"{target}: exists and is not empty; choose another folder with -o")
+    refuse_full(target)
     with reraise_as():
         checkpoint = read_foreign(file)
     with writing(target):
@@ -212,6 +213,7 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
     before, after = loaded.spec, smaller.spec
     if not steps:
         raise UserError(f"{checkpoint}: {before.params} parameters is the smallest form known for it")
+    refuse_other(target, smaller)
     sets = compare_checkpoints(loaded, smaller, pairs)
     compared = {name: asdict(comparison) for name, comparison in sets.items()}
     smaller.provenance["compared"] = compared
@@ -311,8 +313,7 @@ def finish(
     from trainer.finishing.finish import finish as run_methods
 
     loaded = load_checkpoint(checkpoint)
-    if target.exists() and target.resolve() == checkpoint.resolve():
-        raise UserError(f"{target}: is the checkpoint itself; choose another folder with -o")
+    refuse_full(target)
 
     def watch(turn: Turn) -> None:
         counts = f"{turn.wrong:,} wrong, {turn.problems:,} problems"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from search.cli.options import (
+    check_file,
     home_option,
     json_option,
     progress_bar,
-    refuse_folder,
     show,
     target_option,
     write_file,
@@ -182,6 +182,7 @@ def report(study: str, target: Path, home: Home) -> None:
     from search.store.candidates import DatabaseCandidates
     from search.store.study_records import open_records
 
+    check_file(target)
     recorded = open_records(home, study)
     configurations, seeds = configurations_frame(recorded), seeds_frame(recorded)
     if seeds.empty:
@@ -208,7 +209,7 @@ def records(study: str, target: Path, of: Literal["seeds", "configurations", "cu
     One row a configuration, a seed, or a point of a seed's curve. In the file a curriculum and an environment
     are JSON text.
     """
-    refuse_folder(target)
+    check_file(target)
     if target.suffix.lower() == ".db":
         _write_search(study, target, home)
         return

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import PATH, home_option, load_checkpoint, progress_bar, target_option, write_text
+from search.cli.options import (
+    PATH,
+    check_file,
+    home_option,
+    load_checkpoint,
+    progress_bar,
+    target_option,
+    write_text,
+)
 from search.errors import Failure, UserError, reraise_as
 from search.plugins import part
 
@@ -35,6 +43,7 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carrie
 
     if len(checkpoints) > MOST:
         raise UserError(f"give at most {MOST} checkpoints, not {len(checkpoints)}")
+    check_file(target)
     names, loaded = [path.resolve().name for path in checkpoints], [load_checkpoint(p) for p in checkpoints]
     with progress_bar("reading records") as say:
         recorded = [_recorded(home, checkpoint) for checkpoint in loaded]

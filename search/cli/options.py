@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -96,27 +95,34 @@ def writing(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"{target}: cannot write there ({error.strerror})") from None
+        raise UserError(f"{target}: cannot write there ({error.strerror or error})") from None
 
 
 def write_file(target: Path, write: Callable[[Path], object], flag: str = "-o") -> None:
     """Write a file whole or not at all. flag: the option that named it, for the error's advice."""
     from trainer.files import durable
 
-    refuse_folder(target, flag)
+    check_file(target, flag)
     fresh = target.with_name(target.name + ".new")
     with writing(target):
-        write(fresh)
-        durable.move_in(fresh, target)
+        fresh.unlink(missing_ok=True)
+        try:
+            write(fresh)
+            durable.move_in(fresh, target)
+        finally:
+            fresh.unlink(missing_ok=True)
 
 
 def write_text(target: Path, text: str, flag: str = "-o") -> None:
     write_file(target, lambda path: path.write_text(text, encoding="utf-8"), flag)
 
 
-def refuse_folder(target: Path, flag: str = "-o") -> None:
+def check_file(target: Path, flag: str = "-o") -> None:
+    """Raise UserError if no file can be there."""
     if target.is_dir():
         raise UserError(f"{target}: is a folder; give the file's name with {flag}")
+    with writing(target):
+        (target.parent / "..").stat()  # of what is there, and a folder
 
 
 def name_of(spec: Spec) -> str:
@@ -153,29 +159,40 @@ def grade(result: Verification) -> str:
     return f"{result.correct}/{result.total} {graded}"
 
 
-def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] | None = None) -> None:
-    """Write a checkpoint and its verdict, whole or not at all. Raise UserError if there is more, or another θ."""
-    from model.proof.file import VERDICT_FILE, write_verdict
+def refuse_full(target: Path) -> None:
+    """Raise UserError if something is there, other than an empty folder."""
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise UserError(f"{target}: exists and is not empty; choose another folder with -o")
+
+
+def refuse_other(target: Path, checkpoint: Checkpoint) -> None:
+    """Raise UserError if a folder holds other files than a checkpoint's and its verdict, or another θ."""
+    from model.proof import VERDICT_FILE
     from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
+
+    names = {JSON_FILE, THETA_FILE, VERDICT_FILE}
+    if target.exists() and not (target.is_dir() and {f.name for f in target.iterdir()} <= names):
+        raise UserError(f"{target}: exists and is no checkpoint alone; choose another folder with -o")
+    if (file := target / THETA_FILE).exists() and file.read_bytes() != checkpoint.theta_bytes:
+        raise UserError(f"{target}: has another checkpoint; choose another folder with -o")
+
+
+def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] | None = None) -> None:
+    """Write a checkpoint and its verdict: a new folder whole or not at all. Raises UserError as `refuse_other` does."""
+    from model.proof.file import write_verdict
     from trainer.files import durable
 
-    names = {JSON_FILE, THETA_FILE}
-    if target.exists() and not (
-        target.is_dir() and {f.name for f in target.iterdir()} - {VERDICT_FILE} == names
-    ):
-        raise UserError(f"{target}: exists and is no checkpoint alone; choose another folder with -o")
+    def write(folder: Path) -> None:
+        checkpoint.save(folder)
+        if proof:
+            write_verdict(folder, proof)
+
+    refuse_other(target, checkpoint)
     with writing(target):
+        if target.exists():
+            write(target)
+            return
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".checkpoint-") as scratch:
-            fresh = Path(scratch) / "checkpoint"
-            checkpoint.save(fresh)
-            if proof:
-                write_verdict(fresh, proof)
-            if target.exists() and (target / THETA_FILE).read_bytes() != (fresh / THETA_FILE).read_bytes():
-                raise UserError(f"{target}: has another checkpoint; choose another folder with -o")
-            before = target.with_name(f".{target.name}.before")
-            shutil.rmtree(before, ignore_errors=True)
-            if target.exists():
-                target.replace(before)
+            write(fresh := Path(scratch) / "checkpoint")
             durable.rename(fresh, target)
-            shutil.rmtree(before, ignore_errors=True)

@@ -136,7 +136,7 @@ class Home:
                 pass
         except OSError as error:
             raise UserError(
-                f"{self.path}: cannot write there ({error.strerror}); choose another home with --home"
+                f"{self.path}: cannot write there ({error.strerror or error}); choose another home with --home"
             ) from None
 
 

@@ -1,6 +1,7 @@
 """`verify` and `export` on the command line: checkpoints that are none, and a trained adder."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,8 +9,11 @@ import pytest
 import torch
 
 from model import PRESETS, verify
-from search.cli.options import save_checkpoint
+from model.proof import PROVED, UNDECIDED, VERDICT_FILE
+from model.proof.file import digest, write_verdict
+from search.cli.options import save_checkpoint, write_file
 from search.errors import UserError
+from search.store.home import Home
 from tests.banks import ADDER_P
 from tests.commands import call, done, fails_with_one, says
 from tests.homes import quickly, recorded, records_of
@@ -17,6 +21,13 @@ from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
 SPEC = PRESETS["57p"]
+
+
+def raising(error):
+    def work(*given, **options):
+        raise error
+
+    return work
 
 
 # ---- checkpoints
@@ -84,6 +95,68 @@ def test_a_pulled_checkpoint_replaces_nothing_else(checkpoint):
         save_checkpoint(replace(loaded, theta_P=loaded.theta_P + 1), Path("a/b"))
     assert sorted(Path().rglob("*")) == before
     assert torch.equal(Checkpoint.load(Path("a/b")).theta_P, loaded.theta_P)
+
+
+def test_a_checkpoint_is_written_into_its_own_folder_and_into_an_empty_one(checkpoint, monkeypatch):
+    """A verdict that was recorded there stays, unless one that decides as much comes with the checkpoint."""
+    loaded, verdict = Checkpoint.load(checkpoint), checkpoint / VERDICT_FILE
+    proved, undecided = (
+        {"theta_sha256": digest(loaded.theta_P), "digits": 10, "verdict": v} for v in (PROVED, UNDECIDED)
+    )
+    write_verdict(checkpoint, undecided)
+    for given, kept in ((None, undecided), (proved, proved), (None, proved), (undecided, proved)):
+        save_checkpoint(replace(loaded, step=7), checkpoint, given)
+        assert json.loads(verdict.read_text()) == kept
+    for folder in (checkpoint, Path("empty")):
+        folder.mkdir(exist_ok=True)
+        with monkeypatch.context() as inside:
+            inside.chdir(folder)
+            save_checkpoint(replace(loaded, step=8), Path())
+        assert Checkpoint.load(folder).step == 8
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "fold untrained -o untrained", "finish untrained -o untrained", "prove untrained -o .",
+        "prove untrained -o nowhere/x", "explain untrained -o .", "explain untrained -o nowhere/x",
+        "report sweep -o .", "records sweep -o nowhere/x.db", "records sweep -o nowhere/x.csv",
+    ],
+)  # fmt: skip
+def test_where_nothing_can_be_written_is_said_before_the_work(words, checkpoint, monkeypatch):
+    work = raising(AssertionError("worked in vain"))
+    folded = (replace(Checkpoint.load(checkpoint), theta_P=torch.zeros(57)), ["a fold"])
+    monkeypatch.setattr("trainer.checkpoints.folded.fold_checkpoint", lambda given: folded)
+    for name in (
+        "trainer.checkpoints.folded.compare_checkpoints", "trainer.finishing.finish.finish",
+        "model.proof.prover.prove", "search.explain.explain.explain", "search.store.study_records.open_records",
+        "search.analysis.frames.records",
+    ):  # fmt: skip
+        monkeypatch.setattr(name, work)
+    said = fails_with_one(2, *words.split())
+    assert re.search(
+        r"has another checkpoint|not empty|is a folder|there \(No such file or directory\)$", said
+    )
+
+
+def test_a_file_that_was_cut_off_is_in_nobodys_way(checkpoint):
+    def cut_off(path):
+        assert not path.exists()
+        path.write_text("half")
+        raise KeyboardInterrupt
+
+    Path("x.new").write_text("what another left")
+    with pytest.raises(KeyboardInterrupt):
+        write_file(Path("x"), cut_off)
+    assert not list(Path().glob("x*"))
+
+
+def test_an_error_that_has_words_alone_is_said_in_them(monkeypatch):
+    monkeypatch.setattr("trainer.files.durable.make_folder", raising(OSError("no such bucket")))
+    with pytest.raises(UserError, match=r"home: cannot write there \(no such bucket\); choose another home"):
+        Home("home").create()
+    with pytest.raises(UserError, match=r"^x: cannot write there \(no such bucket\)$"):
+        write_file(Path("x"), raising(OSError("no such bucket")))
 
 
 # ---- a trained adder

@@ -41,9 +41,7 @@ def save(folder, n):
 
 
 def saved(folder):
-    """The one before has another name between its leaving its place and the new one's taking it."""
-    found = [f for f in (folder / "best", folder / ".best.before") if f.exists()]
-    return Checkpoint.load(found[0]).step if found else 0
+    return Checkpoint.load(folder / "best").step if (folder / "best").exists() else 0
 
 
 def write_page(folder, n):

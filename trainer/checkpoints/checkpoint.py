@@ -68,12 +68,16 @@ class Checkpoint:
             "provenance": self.provenance,
         }
 
+    @property
+    def theta_bytes(self) -> bytes:
+        """Content of THETA_FILE."""
+        return save({"theta": self.theta_P.contiguous()})
+
     def save(self, folder: Path) -> None:
         """Write both files atomically and durably (trainer/files/durable.py)."""
         durable.make_folder(folder)
         text = json.dumps(self.as_dict(), indent=2) + "\n"
-        theta = save({"theta": self.theta_P.contiguous()})
-        for name, data in ((THETA_FILE, theta), (JSON_FILE, text.encode())):
+        for name, data in ((THETA_FILE, self.theta_bytes), (JSON_FILE, text.encode())):
             durable.write(folder / name, data)
 
     @classmethod
