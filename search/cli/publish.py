@@ -95,6 +95,9 @@ def publish(checkpoints: tuple[Path, ...], study: str | None, target: Path, home
     loaded = {path.resolve().name: (path, load_checkpoint(path)) for path in checkpoints}
     if len(loaded) < len(checkpoints):
         raise UserError("two checkpoints have one name, which their folders would share")
+    for name, (path, _) in loaded.items():
+        if (target / name).resolve() == path.resolve():
+            raise UserError(f"{target / name}: is the checkpoint itself; choose another folder with -o")
     for name, (path, checkpoint) in loaded.items():
         with writing(target / name):
             correct = _write_model(path, checkpoint, target / name, home)
@@ -127,6 +130,8 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
     }
     config |= {"spec": data["SPEC"], "metadata": data["METADATA"], "ties": data.get("TIES")}
     durable.make_folder(folder)
+    if not proof:
+        (folder / VERDICT_FILE).unlink(missing_ok=True)
     texts = {
         "config.json": json.dumps(config, indent=2) + "\n",
         PROGRAM: hub_source(spec),

@@ -1,6 +1,7 @@
 """`publish`: folders for a model hub, which torch alone runs."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from model import PRESETS
 from tests import CERTIFICATES
 from tests.commands import call, done, fails_with_one
 from tests.homes import quickly, recorded
@@ -92,3 +94,14 @@ def test_what_cannot_be_published_is_said(tmp_path, here):
     assert "give a CHECKPOINT" in fails_with_one(2, "publish", "-o", tmp_path)
     twice = CERTIFICATES / "57p", CERTIFICATES / "12p/../57p"
     assert "have one name" in fails_with_one(2, "publish", *twice, "-o", tmp_path)
+    shutil.copytree(CERTIFICATES / "6p", here / "6p")
+    expected = "6p: is the checkpoint itself; choose another folder with -o"
+    assert fails_with_one(2, "publish", "6p", "-o", ".") == expected
+
+
+def test_a_verdict_of_earlier_weights_does_not_stay(here):
+    Checkpoint(PRESETS["57p"], PRESETS["57p"].initial(1)).save(here / "57p")
+    (here / "hub/57p").mkdir(parents=True)
+    (here / "hub/57p/proof.json").write_text("{}")
+    done("publish", "57p", "-o", "hub")
+    assert not (here / "hub/57p/proof.json").exists()
