@@ -13,6 +13,7 @@ import click
 
 from search.cli.options import (
     PATH,
+    check_file,
     exit_unless,
     home_option,
     json_option,
@@ -70,6 +71,15 @@ def prove(
     PROVED, COUNTEREXAMPLE (a pair that the exported program gets wrong), or UNDECIDED. Exit code 0 only if proved.
     """
     if study and not checkpoint:
+        given = {
+            "--digits": digits < DIGITS,
+            "--level": level,
+            "--record": record,
+            "--count": counts,
+            "-o": target,
+        }
+        for option in (name for name, value in given.items() if value):
+            raise UserError(f"{option} is of a CHECKPOINT, and does not go with --study")
         _prove_study(home, study, limit_s, as_json)
     if not checkpoint or study:
         raise UserError("give a CHECKPOINT, or --study STUDY")
@@ -82,6 +92,8 @@ def prove(
 
     if record and (digits < DIGITS or not checkpoint.is_dir()):
         raise UserError(f"--record writes into a folder, and what holds for {DIGITS} digits")
+    if target:
+        check_file(target)
     loaded = load_checkpoint(checkpoint)
     with reraise_as(checkpoint), progress_bar("proving", quiet=as_json) as say:
         machine = MACHINES[level] if level else None
@@ -98,8 +110,8 @@ def prove(
         wrong = len(failures(loaded.spec, loaded.theta_P, pairs))
         values["sampled"] = {"pairs": SAMPLED, "wrong": wrong}
         lines.append(f"  of {SAMPLED:,} pairs at random {wrong:,} are decoded wrongly")
-    if record:
-        write_verdict(checkpoint, values)
+    if record and (kept := write_verdict(checkpoint, values)) != values:
+        lines.append(f"  not recorded: the folder has {said_of(kept)}")
     show(as_json, values, lines)
     if target:
         written = "not written, as there is no proof"

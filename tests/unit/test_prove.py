@@ -404,3 +404,23 @@ def test_a_verdict_beside_a_checkpoint_is_of_all_pairs_and_of_this_theta(here):
         path.write_text(text)
         assert is_proved(here / "7p", theta_P) is None
     assert "--record" in fails_with_one(2, "prove", here / "7p", "--digits", 1, "--record")
+
+
+def test_what_no_study_takes_is_refused(here):
+    for words in ("--digits 2", "--level here", "--record", "--count", "-o x"):
+        said = fails_with_one(2, "prove", "--study", "sweep", *words.split())
+        assert said == f"{words.split()[0]} is of a CHECKPOINT, and does not go with --study"
+
+
+def test_a_verdict_that_decides_nothing_replaces_none_that_does(here, monkeypatch):
+    shutil.copytree(CERTIFICATES / "7p", here / "7p")
+    before, checkpoint = (here / "7p/proof.json").read_text(), certificate("7p")
+    proof = prove(checkpoint.spec, checkpoint.theta_P, digits=1)
+    undecided = dataclasses.replace(proof, verdict=UNDECIDED, digits=10)
+    monkeypatch.setattr("model.proof.prover.prove", lambda *given, **options: undecided)
+    monkeypatch.setattr("model.adderboard.failures", lambda *given: [])
+    result = call("prove", "7p", "--record")
+    assert result.output.splitlines()[-1].startswith(
+        "  not recorded: the folder has proved right on all 10^20"
+    )
+    assert (here / "7p/proof.json").read_text() == before
