@@ -139,7 +139,7 @@ class StudyRecords:
     @retry_while_unavailable
     def delete_study(self) -> None:
         """Delete all records of the study."""
-        with self.database.begin() as db:
+        with self.writing() as db:
             for table in OF_A_STUDY:
                 db.execute(sa.delete(table).where(table.c.study == self.study))
 

@@ -124,9 +124,13 @@ def _size(folder: Path) -> str:
 
 
 def delete(found: Contents) -> str:
-    """Delete a study that the caller has the lease of. Returns what remains to be done elsewhere, if anything."""
+    """Delete a study that the caller has the lease of. Returns what remains to be done elsewhere, if anything.
+
+    Raises Superseded if another driver has the study by now.
+    """
     home, study, remark = found.records.home, found.records.study, ""
     assert is_name(study)
+    found.records.lease.verify()
     for folder in (home.trial(study, ""), home.damaged(study, "")):
         durable.remove_folder(folder)
     home.depot.remove(home.trial(study, ""))

@@ -392,6 +392,7 @@ WRITES = {
         ("1", "run"),
     ),
     "create_parents": lambda records: records.create_parents([SimpleNamespace(number=0, as_dict=dict)]),
+    "delete_study": lambda records: records.delete_study(),
 }
 
 

@@ -7,8 +7,10 @@ import pytest
 
 from search.cli import home as home_commands
 from search.errors import Failure
+from search.store import lease
 from search.store import ledger as ledger_module
 from search.store.home import Home
+from search.store.lease import Superseded
 from search.store.ledger import Ledger
 from search.study.trial import Configuration
 from search.tracking import removal
@@ -103,6 +105,21 @@ def test_a_deletion_that_was_cut_off_is_completed(monkeypatch):
     assert records_of("runs").get_study()["owner"] is None
     done("delete", "sweep", "--home", "runs", "--yes")
     assert left()
+
+
+def test_a_deletion_that_was_paused_while_another_driver_began_the_study_deletes_nothing(monkeypatch):
+    two_studies()
+    monkeypatch.setattr(lease, "RENEW_S", 1e6)
+    paused, other = (records_of("runs") for _ in range(2))
+    with pytest.raises(Superseded), paused.lease:
+        contents = removal.contents(paused)
+        now = lease.Clocks.now()
+        monkeypatch.setattr(lease.Clocks, "now", lambda: lease.Clocks(*(t + lease.LEASE_S + 1 for t in now)))
+        monkeypatch.setattr(lease, "is_live", lambda row, now: False)
+        other.lease.acquire()
+        before = snapshot("runs")
+        removal.delete(contents)
+    assert snapshot("runs") == before
 
 
 def check_completed(place, how):
