@@ -270,11 +270,13 @@ def _rerun_lines(checkpoint: Path, again: Rerun) -> Iterator[str]:
         yield "  exact match {:.4f}, trained again {:.4f}".format(*again.exact)
     if again.step[0] != again.step[1]:
         yield f"  trained again, the best θ until there is that of step {again.step[1]:,}"
+    if again.by_curvature and not again.same:
+        yield "  finished by curvature, which rounds as the machine does (docs/determinism.md)"
     for name, (was, now) in again.differs.items():
         yield f"  {name}: {was} then, {now} here"
     if again.not_recorded:
         yield f"  the checkpoint does not record: {', '.join(again.not_recorded)}"
-    elif not (again.same or again.differs):
+    elif not (again.same or again.differs or again.by_curvature):
         yield "  nothing that is recorded of the environment explains it"
 
 

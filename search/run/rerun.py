@@ -123,6 +123,8 @@ class Rerun:
     differs: dict[str, tuple[Any, Any]]
     """What may explain another θ: nothing of CPU, threads and slots where the engine trained both."""
     not_recorded: tuple[str, ...]
+    by_curvature: bool
+    """True if its recipe may finish it by curvature, which rounds as the machine does."""
 
     @property
     def same(self) -> bool:
@@ -271,7 +273,9 @@ def _compare(loaded: Checkpoint, request: Request, bank: Bank) -> Rerun:
     exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection()))["exact"]
     different = int((bits_SP[0] != bits_SP[1]).sum())
     here = environment_of(request.trial, bank)
-    both = {recorded.get("engine"), here["engine"]} <= ENGINES
+    recipes = [request.trial.work[0][0].recipe, *(stage.recipe for stage in request.stages)]
+    by_curvature = any(recipe.finish_above < 1 for recipe in recipes)
+    both = {recorded.get("engine"), here["engine"]} <= ENGINES and not by_curvature
     matters = [k for k in here if k in recorded and not (both and k in NOT_OF_THE_ENGINE)]
     return Rerun(
         seed=str(result.pair.seed),
@@ -285,4 +289,5 @@ def _compare(loaded: Checkpoint, request: Request, bank: Bank) -> Rerun:
         environment=here,
         differs={k: (recorded[k], here[k]) for k in matters if recorded[k] != here[k]},
         not_recorded=tuple(k for k in here if k not in recorded),
+        by_curvature=by_curvature,
     )

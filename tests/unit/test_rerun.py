@@ -133,6 +133,9 @@ def test_what_was_finished_is_finished_again(monkeypatch):
     finished = made(EAGER, dataclasses.replace(RECIPE, finish_above=0.0))
     assert finished.step == RECIPE.steps and torch.equal(finished.theta_P, better_P)
     assert "θ is bitwise the same" in rerun(finished).stdout
+    monkeypatch.setattr("trainer.bank.bank.finish_by_curvature", lambda *given: better_P * 1.001)
+    said = rerun(finished).stdout
+    assert "which rounds as the machine does" in said and "nothing that is recorded" not in said
 
 
 def test_the_same_pair_gives_the_same_theta(trained):
