@@ -53,8 +53,8 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
         how = "with" if before.get("compress") else "without"
         raise UserError(f"study {study.name}: compress: was begun {how} it; {WAY_OUT}")
     start = study.start and study.start.model_dump(mode="json")
-    if before is not None and before.get("start") != start:
-        raise _changed(study, "start", _short(before.get("start")), _short(start))
+    if before is not None and (begun := with_earlier_defaults(before).get("start")) != start:
+        raise _changed(study, "start", _short(begun), _short(start))
     used: dict[bool, set[Seed]] = {False: set(), True: set()}
     for row in rows:
         used[row["confirmation"]].add(seed_of(row))

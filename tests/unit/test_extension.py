@@ -6,7 +6,9 @@ import pytest
 from optuna.trial import TrialState
 
 from search.errors import UserError
+from search.run.extension import check_extension
 from search.study.space import points
+from tests.homes import study_of
 from tests.searches import NARROW, Memory, asked, numbers, proposals_of, reported, row, states, train
 
 LENGTHS = """
@@ -41,6 +43,14 @@ def test_a_wider_space_goes_on_with_all_that_was_proposed(space):
     train(again, open_, row())
     assert states(again) == [TrialState.COMPLETE] * 30
     assert {path for t in again.trials() for path in t.params} == set(again.study.space)
+
+
+def test_a_start_that_an_earlier_version_recorded_goes_on():
+    study = study_of(start={"study": "first", "best": 2})
+    recorded = study.model_dump(mode="json", by_alias=True)
+    check_extension(study, recorded | {"start": recorded["start"] | {"model": None}}, [])
+    with pytest.raises(UserError, match="start: begun with study first, best 2, grokked True, model 57p, "):
+        check_extension(study, recorded | {"start": recorded["start"] | {"model": "57p"}}, [])
 
 
 def test_numbers_are_kept_as_they_were_drawn():
