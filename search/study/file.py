@@ -18,14 +18,11 @@ from search.study.keys import sections
 from search.study.sampler import GROK_RATE, PARAMS
 from search.study.schema import Study
 from search.study.space import LARGEST_SEED, Strict
-from search.study.spelling import inline_files
+from search.study.spelling import INVALID_SCALAR, LARGEST_FILE, inline_files
 from search.study.stopping import BY_HASH, recorded_screen
 
-LARGEST_FILE = 1 << 20  # bytes
 MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
 MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
-INVALID_SCALAR = (ValueError, LookupError, AttributeError, TypeError, OverflowError)
-"""PyYAML's own for !!int abc and the like."""
 MOST_ERRORS = 20
 STAND_INS: dict[str, Any] = {"name": "x", "seeds": [LARGEST_SEED]}
 """What a file is read with where these keys are wrong, to find what else is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from trainer.retired import without_retired
 
 CHECKPOINT = "checkpoint.json"
 LARGEST_FILE = 1 << 20  # bytes
+INVALID_SCALAR = (ValueError, LookupError, AttributeError, TypeError, OverflowError)
+"""PyYAML's own for !!int abc and the like."""
 
 
 def constraint_of(name: str, path: str) -> tuple[str, int]:
@@ -152,9 +155,9 @@ def _inline_model(model: dict[str, Any], path: str) -> dict[str, Any]:
 
 def _parsed(file: Path, path: str) -> Any:
     """Return the content of a file of JSON or YAML. Raise ValueError at the key path."""
-    try:
-        if not file.is_file() or file.stat().st_size > LARGEST_FILE:
-            raise error_at(path, f"{file}: {'larger than any of ties' if file.is_file() else 'no such file'}")
-        return yaml.safe_load(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError):
-        raise error_at(path, f"{file}: cannot be read as JSON or YAML") from None
+    problem = "cannot be read as JSON or YAML"
+    with suppress(OSError, RecursionError, yaml.YAMLError, *INVALID_SCALAR):
+        if file.is_file() and file.stat().st_size <= LARGEST_FILE:
+            return yaml.safe_load(file.read_text("utf-8"))
+        problem = "larger than any of ties" if file.is_file() else "no such file"
+    raise error_at(path, f"{file}: {problem}")

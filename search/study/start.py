@@ -42,14 +42,14 @@ class StartSpec(Strict):
     @model_validator(mode="after")
     def _one_kind(self) -> StartSpec:
         kinds = [name for name in ("study", "checkpoint") if getattr(self, name) is not None]
-        chosen = [name for name in ("best", "seed", "each") if getattr(self, name)]
+        chosen = [name for name in ("best", "seed") if getattr(self, name) is not None] + ["each"] * self.each
         is_mixed = len(chosen) > 1 or (kinds != ["study"] and (chosen or self.configuration))
         refuse(
             (len(kinds) != 1, "give exactly one of study, checkpoint"),
             (is_mixed, "a study goes with one of best, seed, each; a checkpoint with none"),
         )
-        if isinstance(self.seed, str):
-            Seed.named(self.seed)
+        if self.seed is not None:
+            Seed.named(str(self.seed))
         return self
 
     @property

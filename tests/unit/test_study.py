@@ -74,6 +74,24 @@ def test_a_study_is_a_path_or_a_name(tmp_path):
         assert says(str(error.value), expected), error.value
 
 
+@pytest.mark.parametrize(
+    "start", ["checkpoint: c, seed: 0", "study: y, seed: 0, best: 2", "study: y, seed: -5"]
+)
+def test_a_start_from_a_seed_is_checked_whichever_number_it_is(start):
+    with pytest.raises(
+        UserError, match=r"^f: start: (a study goes with one of|a seed is a number, .*got '-5')"
+    ):
+        parse_study(f"name: x\nmodel: 57p\nseeds: [1]\nstart: {{{start}}}\n", "f")
+
+
+@pytest.mark.parametrize("text", ["!!bool x", "2024-13-01", "a: ["])
+def test_ties_that_are_no_yaml_are_named_with_key_and_file(text, tmp_path):
+    (file := tmp_path / "ties.yaml").write_text(text)
+    with pytest.raises(UserError) as error:
+        parse_study(f"name: x\nmodel: {{base: 57p, ties: {file}}}\nseeds: [1]\n", "f")
+    assert str(error.value) == f"f: model.ties: {file}: cannot be read as JSON or YAML"
+
+
 # What a study means
 
 
