@@ -188,7 +188,7 @@ def _open(uri: str) -> tuple[FileSystem, str]:
     from pyarrow import ArrowInvalid, fs
 
     place = urlparse(uri)
-    if not place.scheme or "@" in place.netloc or SECRET.search(place.query):
+    if not place.scheme or ":" in place.netloc.rpartition("@")[0] or SECRET.search(place.query):
         rule = "a URI such as s3://BUCKET/FOLDER, with no password in it: each machine has its own"
         raise UserError(f"{VARIABLE}: must be {rule}")
     try:
@@ -200,5 +200,6 @@ def _open(uri: str) -> tuple[FileSystem, str]:
             filesystem, prefix = url_to_fs(uri)
             store = fs.PyFileSystem(fs.FSSpecHandler(filesystem))
     except Exception as error:  # whatever of a library that is not there, or of a region
-        raise UserError(f"{VARIABLE}: {place.scheme}://{place.netloc}: {one_line(error)}") from None
+        where = masked(f"{place.scheme}://{place.netloc}")
+        raise UserError(f"{VARIABLE}: {where}: {one_line(error)}") from None
     return store, str(prefix).rstrip("/")

@@ -209,7 +209,7 @@ def test_a_store_that_is_away_is_waited_for(tmp_path, monkeypatch):
     [
         "bucket",
         "s3://key:word@bucket/x",
-        "gs://anonymous@x/y",
+        "abfs://files:word@account.dfs.core.windows.net/x",
         "s3://bucket/x?secret_key=a",
         "nokind://bucket/x",
     ],
@@ -218,6 +218,10 @@ def test_what_names_no_store_or_a_password_is_refused(uri, tmp_path):
     with pytest.raises(UserError, match="ADDER_SEARCH_DEPOT") as refused:
         Depot(tmp_path, uri)
     assert "word" not in str(refused.value).replace("password", "") and "=a" not in str(refused.value)
+
+
+def test_a_container_of_an_account_is_a_store(tmp_path):
+    assert Depot(tmp_path, "abfs://files@account.dfs.core.windows.net/x").prefix == "files/x"
 
 
 # ---- a study
