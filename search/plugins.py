@@ -6,7 +6,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from search.errors import UserError
+from search.errors import Failure, UserError
 
 COMMANDS = "adder_search.commands"
 """Group of commands: NAME = module:click_command."""
@@ -21,8 +21,15 @@ def added(group: str) -> dict[str, EntryPoint]:
 
 
 def part(name: str, option: str) -> Any:
-    """Return the part that an option needs. Raise UserError where no package has it."""
+    """Return the part that an option needs. Raise UserError where no package has it, Failure as `load` does."""
+    if name not in added(PARTS):
+        raise UserError(f"{option} needs the research notebook: pip install ./lab")
+    return load(added(PARTS)[name], option)
+
+
+def load(point: EntryPoint, name: str) -> Any:
+    """Load what an entry point names. Raise Failure, whatever is wrong with the other package."""
     try:
-        return added(PARTS)[name].load()
-    except (KeyError, ImportError):
-        raise UserError(f"{option} needs the research notebook: pip install ./lab") from None
+        return point.load()
+    except Exception as error:
+        raise Failure(f"{name}: {point.value} cannot be imported ({error})") from None

@@ -120,9 +120,9 @@ def load(listed: click.Command) -> click.Command:
 def load_plugin(point: EntryPoint) -> click.Command:
     """Return another package's command; where it cannot be imported, one that says so when it is called."""
     try:
-        command: click.Command = point.load()
-    except ImportError as error:
-        reason = f"{point.name}: {point.value} cannot be imported ({error})"
+        command: click.Command = plugins.load(point, point.name)
+    except Failure as error:
+        reason = str(error)
 
         def refuse() -> None:
             raise Failure(reason)

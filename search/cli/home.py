@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,9 +12,11 @@ from search.cli.options import home_option, json_option, show
 from search.errors import UserError
 
 if TYPE_CHECKING:
+    from search.stats.counting import Row
     from search.store.home import Home
     from search.store.record import SeedRecord
     from search.store.study_records import StudyRecords
+    from search.study.schema import Study
 
 
 @click.command()
@@ -23,22 +26,41 @@ if TYPE_CHECKING:
 def status(study: str | None, home: Home, as_json: bool) -> None:
     """Show the recorded studies, or one STUDY seed by seed, and how far it is while it runs."""
     from search.cli import render
-    from search.stats.counting import overview
+    from search.stats.counting import overview, summarise
     from search.store.study_records import open_several
 
     opened = open_several(home, [study] if study else []) if study or home.exists() else []
     seeds_of = {r: r.list_seeds(environment=as_json and bool(study)) for r in opened}
     rows = [row for seeds in seeds_of.values() for row in seeds]
-    recorded = {r.study: r.get_recorded_study() for r, seeds in seeds_of.items() if seeds}
-    until = {name: as_run.until_rule for name, as_run in recorded.items() if as_run}
-    studies, seeds = overview(rows, until), rows if study else []
-    names, running = _of_one(opened[0], seeds) if seeds else ({}, None)
-    text = render.status(studies, seeds, names, running) if rows else f"nothing has run yet in {home.path}"
+    recorded, refused = _recorded(r for r, its_seeds in seeds_of.items() if its_seeds)
+    until = {name: as_run.until_rule for name, as_run in recorded.items()}
+    studies: list[Row] = [{**s, **refused.get(s["study"], {})} for s in overview(rows, until)]
+    for records in (r for r, its_seeds in seeds_of.items() if not its_seeds):
+        owner = records.get_driver()
+        said = "no seed begun yet" + (f"; run by {owner}" if owner else "")
+        studies.append({"study": records.study, **summarise([]), "said": said})
+    seeds = rows if study else []
+    names, running = _of_one(opened[0], seeds, recorded.get(opened[0].study)) if study else ({}, None)
+    text = render.status(studies, seeds, names, running) if opened else f"nothing has run yet in {home.path}"
     about = {"home": str(home.path), "studies": studies, "seeds": seeds or None}
     show(as_json, about | ({"running": running} if study else {}), text)
 
 
-def _of_one(records: StudyRecords, seeds: list[SeedRecord]) -> tuple[dict[str, str], dict[str, Any] | None]:
+def _recorded(opened: Iterable[StudyRecords]) -> tuple[dict[str, Study], dict[str, dict[str, str]]]:
+    """Return the studies as they were recorded, by name; and why this version refuses one."""
+    recorded, refused = {}, {}
+    for records in opened:
+        try:
+            if study := records.get_recorded_study():
+                recorded[records.study] = study
+        except UserError as error:
+            refused[records.study] = {"refused": str(error)}
+    return recorded, refused
+
+
+def _of_one(
+    records: StudyRecords, seeds: list[SeedRecord], study: Study | None
+) -> tuple[dict[str, str], dict[str, Any] | None]:
     """Return names of a study's configurations, and what its driver left; the seeds get their last reported steps."""
     from search.store.running import read_progress
     from search.study.naming import names_of
@@ -49,7 +71,7 @@ def _of_one(records: StudyRecords, seeds: list[SeedRecord]) -> tuple[dict[str, s
     for row in seeds:
         if row["outcome"] == Outcome.RUNNING:
             row["steps"] = steps.get((row["configuration"], row["init_seed"], row["data_seed"]), row["steps"])
-    return names_of(records.get_recorded_study(), records.list_configurations().values()), running
+    return names_of(study, records.list_configurations().values()), running
 
 
 @click.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -76,7 +77,7 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         lines.append(f"  MLflow has not got {lacks} yet: the next run writes what is left")
     flag = home_flag(records.home)
     if ended.interrupted or ended.failed_trials:
-        lines += ["", GO_ON, f"  adder-search run {name}{flag}"]
+        lines += ["", GO_ON, f"  adder-search run {shlex.quote(name)}{flag}"]
     else:
         following = [f"report {study.name} -o {study.name}.html{flag}", f"ui{flag}"]
         if any(r["outcome"] == Outcome.GROKKED for r in rows):
@@ -201,6 +202,8 @@ def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
 
 
 def _study(s: Row) -> list[str]:
+    if not s["seeds"]:
+        return [f"{s['study']}: {s['said']}"]
     states = ", ".join(f"{count} {WORDS[Outcome(state)]}" for state, count in s["states"].items())
     runs = "runs" if s["configurations"] > 1 else "seeds"
     lines = [f"{s['study']}: {s['seeds']} {runs} ({states}) in {s['trials']} banks"]
@@ -213,7 +216,7 @@ def _study(s: Row) -> list[str]:
     given_up = StoppingCounts(s["counted"], s["given_up"], s["spared"], s["spared_grokked"])
     screened = StoppingCounts(s["counted"], s["screened"], s["screen_spared"], s["screen_spared_grokked"])
     lines += _stopping({Outcome.GIVEN_UP: given_up, Outcome.SCREENED: screened})
-    return [*lines, f"  {s['unended']}"] if s["unended"] else lines
+    return [*lines, *(f"  {s[remark]}" for remark in ("unended", "refused") if s.get(remark))]
 
 
 def _seed(r: Row, names: Mapping[str, str] | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -57,7 +58,7 @@ def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float |
     configurations and a wider space extend it. Exit code 0: it is done; 1: something failed; 130: it was
     stopped before its end.
     """
-    plan = _prepare(study, home)
+    plan = _prepare(study, home, fresh)
     if dry_run:
         with reraise_as(study, UserError):
             click.echo(_plan(plan, home, fresh))
@@ -72,7 +73,7 @@ def resume(study: str, detach: bool, max_hours: float | None, home: Home) -> Non
     open_and_run(_prepare(study, home), study, home, detach=detach, max_hours=max_hours)
 
 
-def _prepare(source: str, home: Home) -> Study:
+def _prepare(source: str, home: Home, fresh: bool = False) -> Study:
     """Return a study that can be begun, before anything is opened or written. Raises UserError, Failure.
 
     Refused are a bad checkpoint to start from (once a study has begun, the ledger has it), and fewer addresses
@@ -88,7 +89,7 @@ def _prepare(source: str, home: Home) -> Study:
 
     study = _read_study(source, home)
     if study.start and study.start.checkpoint:
-        begun = home.exists() and StudyRecords(Ledger(home), study.name).list_parents()
+        begun = not fresh and home.exists() and StudyRecords(Ledger(home), study.name).list_parents()
         if not begun:
             with reraise_as(source, UserError):
                 read_start(study.start, Path(study.start.checkpoint))
@@ -126,7 +127,7 @@ def _read_study(name: str, home: Home) -> Study:
         from search.store.ledger import Ledger
         from search.store.study_records import StudyRecords
 
-        if not home.exists() or Path(name).name != name:
+        if Path(name).is_file() or not home.exists() or Path(name).name != name:
             raise
         recorded = StudyRecords(Ledger(home), name).get_recorded_study()
         if recorded is None:
@@ -282,4 +283,4 @@ def stop(study: str, home: Home) -> None:
     records.request_stop()
     if not _wait_until(lambda: not records.get_driver(), STOPPING_S):
         raise Failure(f"study {name} has not stopped in {STOPPING_S:.0f} s; {owner} runs it")
-    click.echo(f"{name} has stopped. To go on:\n  adder-search run {study}{home_flag(home)}")
+    click.echo(f"{name} has stopped. To go on:\n  adder-search run {shlex.quote(study)}{home_flag(home)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import tempfile
 from functools import cached_property
 from pathlib import Path
@@ -173,4 +174,4 @@ def pull_command(study: str, configuration: str) -> str:
 
 def home_flag(home: Home) -> str:
     """Return the flag that names this home from the current folder, if it needs one."""
-    return "" if home.path == Home().path else f" --home {os.path.relpath(home.path)}"
+    return "" if home.path == Home().path else f" --home {shlex.quote(os.path.relpath(home.path))}"

@@ -3,8 +3,10 @@
 Checkpoints, what `verify` and `export` say of them, are in test_cli_checkpoints.py.
 """
 
+import dataclasses
 import json
 import pkgutil
+import re
 import sqlite3
 from contextlib import closing
 from importlib import import_module
@@ -18,13 +20,16 @@ from model import PRESETS
 from search import cli, plugins
 from search.cli import COMMANDS, GROUPS
 from search.errors import Failure, UserError
+from search.run.snapshot import Snapshot
 from search.store import database
-from search.store.home import Home
+from search.store.home import Home, home_flag
 from search.store.ledger import Ledger
+from search.store.running import write_progress
 from search.store.study_records import StudyRecords
 from search.study.file import shipped_studies
 from tests.bad_studies import BAD, GOOD
 from tests.commands import call, fails, fails_with_one, says
+from tests.homes import two_studies
 
 pytestmark = pytest.mark.usefixtures("here")
 # ---- the commands as such
@@ -50,6 +55,19 @@ def test_commands_of_other_packages_are_listed_by_package(monkeypatch):
     *_, first, second = call("--help").stdout.split("\n\n")
     assert " ".join(first.split()) == "Added by one: a Says. c Says."
     assert second.startswith("Added by two:\n  b")
+
+
+def test_what_another_package_has_broken_is_said_when_it_is_called(monkeypatch):
+    point = EntryPoint("broken", "search.plugins:gone", plugins.COMMANDS)
+    monkeypatch.setattr(plugins, "added", lambda group: {"broken": point})
+    lines = call("--help").stdout.splitlines()
+    assert lines[-1].split() == ["broken", "(cannot", "be", "imported)"]
+    said = "search.plugins:gone cannot be imported (module 'search.plugins' has no attribute 'gone')"
+    assert fails_with_one(1, "broken") == f"broken: {said}"
+    with pytest.raises(Failure, match=re.escape(f"--carries: {said}")):
+        plugins.part("broken", "--carries")
+    with pytest.raises(UserError, match=r"--carries needs the research notebook: pip install ./lab"):
+        plugins.part("carries", "--carries")
 
 
 ENDS = {
@@ -166,6 +184,45 @@ def home():
     home.create()
     Ledger(home)
     return home
+
+
+def test_a_study_without_seeds_is_shown_with_its_driver(home):
+    StudyRecords(Ledger(home), "first").lease.acquire()
+    (records := StudyRecords(Ledger(home), "smoke")).lease.acquire()
+    owner = records.get_driver()
+    snapshot = Snapshot([0, 1], [0, 16], 0, 0, 0, "", 0.0, 0.0, None, True, 0.0, waiting=16)
+    running = {"owner": owner, "began": 0, "training": []} | dataclasses.asdict(snapshot)
+    write_progress(records, running)
+    lines = call("status", "--home", "home").stdout.splitlines()
+    assert len(lines) == 2 and lines[0].startswith("first: no seed begun yet; run by ")
+    first, second, *_ = call("status", "smoke", "--home", "home").stdout.splitlines()
+    assert first == lines[1] == f"smoke: no seed begun yet; run by {owner}" and second.startswith(
+        "  runs since "
+    )
+    told = json.loads(call("status", "smoke", "--home", "home", "--json").stdout)
+    assert told["running"] == running and [s["study"] for s in told["studies"]] == ["smoke"]
+
+
+def test_a_study_that_is_refused_hides_no_other():
+    two_studies("home")
+    with closing(sqlite3.connect("home/ledger.db")) as db:
+        db.execute("""UPDATE ledger_studies SET definition = '{"nmae": 1}' WHERE study = 'sweep'""")
+        db.commit()
+    for words in ("status", "status sweep"):
+        lines = call(*words.split(), "--home", "home").stdout.splitlines()
+        assert "  study sweep as it was recorded: name: missing" in lines
+        assert lines[0].startswith("sweep: 4 seeds (")
+    assert any(line.startswith("sweep-2: ") for line in call("status", "--home", "home").stdout.splitlines())
+
+
+def test_a_file_that_is_wrong_hides_behind_no_recorded_study():
+    two_studies("home")
+    Path("sweep").write_text("a: [1")
+    assert fails_with_one(2, "run", "sweep", "--dry-run", "--home", "home").startswith("sweep: line 1")
+
+
+def test_a_command_that_is_shown_can_be_typed():
+    assert home_flag(Home("my home")) == " --home 'my home'"
 
 
 @pytest.mark.parametrize("words", [["run", "smoke"], ["run", "smoke", "--dry-run"], ["status"]])

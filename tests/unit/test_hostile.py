@@ -15,6 +15,7 @@ from model import PRESETS, make_spec
 from search.cli import ui
 from search.store.home import Home
 from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
 from search.tracking.tracking import connect
 from tests.commands import call, fails_with_one
 from tests.homes import two_studies
@@ -178,6 +179,16 @@ def test_a_start_that_is_no_checkpoint_is_refused_before_anything_is_opened(word
         Path("bad", JSON_FILE).write_text(content)
     assert refused(*words.split()).startswith("s.yaml: start.checkpoint: bad")
     assert not Path("adder-runs").exists()
+
+
+def test_a_fresh_start_takes_its_checkpoint_anew(monkeypatch):
+    home = Home("adder-runs")
+    home.create()
+    Ledger(home)
+    monkeypatch.setattr(StudyRecords, "list_parents", lambda records: ["what it began with"])
+    Path("s.yaml").write_text(STARTING)
+    said = fails_with_one(2, "run", "s.yaml", "--fresh", "--dry-run")
+    assert said == "s.yaml: start.checkpoint: bad: no such checkpoint"
 
 
 @pytest.mark.parametrize("name", ["50%20", "what?"])
