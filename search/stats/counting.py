@@ -486,7 +486,7 @@ def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
     configurations = len({r["configuration"] for r in rows})
     single = configurations == 1
     searched = [r for r in rows if not (until and r["confirmation"])]
-    rate, cost = GrokRate.of(searched, until, bounded=single), Cost.of(rows)
+    rate, cost = GrokRate.of(searched, until if single else None, bounded=single), Cost.of(rows)
     counts = Counter(r["outcome"] for r in rows)
     over = f"{rate.grokked} of {rate.n} grokked over {configurations} configurations"
     return {

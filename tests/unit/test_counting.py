@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.stats import counting
-from search.stats.counting import Cost, GrokRate, StoppingCounts, pareto, tries_until
+from search.stats.counting import Cost, GrokRate, StoppingCounts, pareto, summarise, tries_until
 from search.stats.intervals import mid_p, stopped
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 
@@ -143,3 +143,9 @@ def dominates(first, second):
 def test_the_front_is_what_the_definition_says(points):
     expected = [not any(dominates(rival, point) for rival in points) for point in points]
     assert pareto([size for size, _ in points], [score / 6 for _, score in points]) == expected
+
+
+def test_configurations_that_stop_by_themselves_are_not_taken_for_one():
+    both = [*rows(GROKKED, FAILED), *rows(FAILED, GROKKED, configuration="b" * 12)]
+    summary = summarise(both, (1, [Seed.of(1), Seed.of(2)]))
+    assert (summary["grokked"], summary["counted"], summary["stopped"]) == (2, 4, False)
