@@ -128,9 +128,13 @@ class DatabaseCandidates:
     def propose(
         self, candidates: Sequence[TieCandidate], configurations: Sequence[Configuration] = ()
     ) -> None:
+        again = SETS.c.number.in_(
+            [c.number for c in candidates]
+        )  # the answer to the first may have been lost
         with self.records.writing() as db:
             self.records.insert_configurations(db, configurations)
             self.records.insert_starts(db, [c.start for c in candidates if c.start])
+            db.execute(sa.delete(SETS).where(SETS.c.study == self.study, again))
             db.execute(sa.insert(SETS), [self._row(candidate) for candidate in candidates])
 
     @retry_while_unavailable

@@ -129,7 +129,7 @@ class StudyLease:
     def acquire(self) -> None:
         """Make `owner` the one driver of the study, until `release`. Raises AlreadyExists if another one is."""
         study, self.renewed = self.study, Clocks.now()
-        with self.database.begin() as db:
+        with self.database.undamaged("a lease"), self.database.begin() as db:
             now = self.database.now(db)
             values = {"stop": False, "owner": self.owner, "lease_until": now + LEASE_S}
             row = db.execute(sa.select(STUDIES).where(STUDIES.c.study == study)).mappings().first()

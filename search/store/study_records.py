@@ -204,9 +204,10 @@ class StudyRecords:
 
     @retry_while_unavailable
     def create_parents(self, parents: Iterable[InitialTheta]) -> None:
-        """Write the θ that a study starts from."""
+        """Write the θ that a study starts from, in place of earlier ones: the same may be written again."""
         rows = [{"study": self.study, "number": p.number, "start": p.as_dict()} for p in parents]
         with self.writing() as db:
+            db.execute(sa.delete(PARENTS).where(PARENTS.c.study == self.study))
             db.execute(sa.insert(PARENTS), rows)
 
     @retry_while_unavailable
@@ -290,7 +291,7 @@ class StudyRecords:
         keys = [c.key for c in trial.configurations]
         seeds = {s.init_seed for _, s in trial.work}  # a configuration may have many more
         in_trial = (ROWS.c.study == self.study, ROWS.c.configuration.in_(keys), ROWS.c.init_seed.in_(seeds))
-        with self.writing() as db:
+        with self.database.undamaged("a lease"), self.writing() as db:
             now = self.database.now(db)
             claimed = {
                 "trial": trial.key, "confirmation": trial.confirmation, "outcome": Outcome.RUNNING, "reason": None,

@@ -14,6 +14,7 @@ from search.errors import AlreadyExists, Failure, NotFound
 from search.stats.counting import final_metrics
 from search.store import database as database_module
 from search.store import lease as lease_module
+from search.store.candidates import DatabaseCandidates, TieCandidate
 from search.store.database import ROWS, STUDIES, Database, DatabaseUnavailable
 from search.store.lease import FRESH_S, LEASE_S, Clocks, Superseded
 from search.store.ledger import Ledger
@@ -21,6 +22,7 @@ from search.store.record import MEASURED, is_final
 from search.store.results import ConfigurationResults
 from search.store.study_records import DIED, KEY_COLUMNS, StudyRecords
 from search.study.resources import Resources
+from search.study.start import ANY, InitialTheta
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from tests import homes
@@ -540,6 +542,24 @@ def test_a_proposal_is_written_once(records):
         with pytest.raises(AlreadyExists, match="study study: proposal 1 was just taken by another driver"):
             records.create_proposal(1, configuration, numbers)
     assert list(records.list_configurations()) == [CONFIGURATION.key], "whole or not at all"
+
+
+def test_what_is_written_again_as_the_answer_was_lost_is_there_once(records):
+    spec, sets = PRESETS["57p"], DatabaseCandidates(records)
+    for _ in range(2):
+        records.create_parents([InitialTheta(spec, {ANY: (0.5,) * spec.params})])
+        sets.propose([TieCandidate(0, 0, (1, 2)), TieCandidate(1, 0, (1, 1))])
+    assert len(records.list_parents()) == 1 and [c.ties for c in sets.read()] == [(1, 2), (1, 1)]
+
+
+@pytest.mark.parametrize("take", [lambda r: r.lease.acquire(), lambda r: r.claim(trial_of(SEEDS[0]))])
+def test_an_owner_that_can_be_none_is_damage(take, records, other):
+    take(other)
+    with records.database.begin() as db:
+        for table in (ROWS, STUDIES):
+            db.execute(sa.update(table).values(owner="nobody"))
+    with pytest.raises(Failure, match="damaged, a lease"):
+        take(records)
 
 
 def test_a_study_that_was_never_begun_is_named_with_those_that_were(records):
