@@ -63,7 +63,7 @@ def number_option(
 )
 @number_option("--patience", 40, 1, None, "End when nothing has shrunk for so many rounds.")
 @number_option("--seeds", 1, 1, 64, "Data seeds of a set.")
-@number_option("--first-seed", 1, 0, None, "The first of them.")
+@number_option("--first-seed", 1, 0, 1 << 30, "The first of them.")
 @number_option("--steps", 3_000, 6, None, "Training of a set.")
 @click.option("--ramp", type=click.IntRange(0), help="Steps until its ties hold fully [half of --steps].")
 @click.option(
@@ -99,7 +99,7 @@ def compress(
     """
     from model import verify
     from search.compress.checkpoint import summary, to_checkpoint
-    from search.compress.local import LocalDescent, Settings, time_limit
+    from search.compress.local import LONGEST, LocalDescent, Settings, time_limit
     from trainer.checkpoints.folded import fold_checkpoint
 
     began = time.monotonic()
@@ -114,7 +114,7 @@ def compress(
             ramp=half if ramp is None else ramp,
             **options,
         )
-        settings.recipe()
+        settings.recipe(LONGEST)
         use_cores(cores)
         thetas = [start.theta_P, *(_theta_beside(path, start) for path in beside)]
         local = LocalDescent(start.spec, thetas, settings, target)

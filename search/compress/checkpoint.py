@@ -26,7 +26,7 @@ def to_checkpoint(local: LocalDescent, start: Checkpoint, folds: Sequence[str]) 
     """
     descent = local.descent
     smallest = descent.smallest
-    spec, recipe = tie(local.base, smallest.ties), local.settings.recipe()
+    spec = tie(local.base, smallest.ties)
     steps = [_step(local, *pair) for pair in pairwise(lineage_of(descent.candidates, smallest.number))]
     provenance = {
         "trained": "from a parent",
@@ -36,14 +36,15 @@ def to_checkpoint(local: LocalDescent, start: Checkpoint, folds: Sequence[str]) 
         "seed_steps": local.journal.seed_steps,
     }
     seed = {} if smallest.data_seed is None else {"data_seed": smallest.data_seed}
+    recipe = dict(smallest.recipe or local.settings.recipe().as_dict())  # older descents recorded none
     return replace(
         start,
         spec=spec,
         theta_P=own_theta(spec, torch.tensor(smallest.thetas[0])),
-        recipe=recipe.as_dict() if steps else start.recipe,
+        recipe=recipe if steps else start.recipe,
         seed=start.seed | seed,
-        step=recipe.steps if steps else start.step,
-        metrics={"best_exact": 1.0, "loss": smallest.loss},
+        step=recipe["steps"] if steps else start.step,
+        metrics={"best_exact": smallest.reached, "loss": smallest.loss},
         provenance=provenance,
         code=code_version(),
     )

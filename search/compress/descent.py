@@ -38,6 +38,7 @@ class Training:
     exact: float
     loss: float
     data_seed: int | None = None
+    recipe: Mapping[str, Any] | None = None
     lineage: tuple[Mapping[str, Any], ...] = ()
     errors: int | None = None
     is_finished: bool = False
@@ -223,6 +224,7 @@ class Descent:
             start=InitialTheta(base, {ANY: thetas[0]}, training.lineage),
             companions=tuple(thetas[1:]),
             data_seed=training.data_seed,
+            recipe=training.recipe,
             is_finished=training.is_finished,
         )
 
@@ -234,7 +236,8 @@ class Descent:
             return loss
         spec = tie(base, ties)
         losses = [worst_loss(spec, own_theta(spec, theta_P), self.rules.proved) for theta_P in thetas]
-        return None if None in losses else max(filter(None, losses))
+        proved = [n for n in losses if n is not None]
+        return max(proved) if len(proved) == len(losses) else None
 
     def _tolerated(self, acceptance: AcceptanceSet) -> float:
         return (1 - self.rules.accept) * acceptance.size

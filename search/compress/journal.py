@@ -20,7 +20,7 @@ from trainer.files import durable
 
 FILE, FORMAT = "descent.json", 3
 COSTS = ("seconds", "core_seconds", "seed_steps")
-FACTS = ("reached", "wrong", "loss", "data_seed", "is_finished")
+FACTS = ("reached", "wrong", "loss", "data_seed", "recipe", "is_finished")
 
 
 class Journal:
@@ -51,7 +51,7 @@ class Journal:
     def _load(self, about: dict[str, Any]) -> None:
         if about["format"] != FORMAT:
             raise ValueError
-        for name in ("origin", "settings", *COSTS):
+        for name in ("origin", *COSTS):
             setattr(self, name, about[name])
         self.candidates = [self._candidate(n, **row) for n, row in enumerate(about["accepted"])]
         progress = about["progress"]

@@ -239,7 +239,8 @@ class LocalDescent:
             until = 0.0 if self.settings.proved else parent.loss or 0.0
             finished = finish_candidate(acceptance, candidate.ties, thetas, seed, until)
             exact = max(candidate.reached or 0.0, finished.exact)
-            descent.judge(candidate, exact, [replace(finished, data_seed=training.data_seed)])
+            finished = replace(finished, data_seed=training.data_seed, recipe=training.recipe)
+            descent.judge(candidate, exact, [finished])
 
     def _to_finish(self, trainings: dict[int, Training]) -> list[TieCandidate]:
         """Return the candidates that may be finished, in order.
@@ -260,5 +261,6 @@ class LocalDescent:
 def _training(results: Sequence[Result]) -> Training:
     """Return what one data seed made of a candidate, with a result for each start."""
     losses = [float(r.curve_EM[r.best_step // r.pair.recipe.eval_every - 1, 2]) for r in results]
-    exact, seed = min(r.best_exact for r in results), results[0].pair.seed.data_seed
-    return Training(tuple(r.theta_P for r in results), exact, max(losses), seed)
+    exact, pair = min(r.best_exact for r in results), results[0].pair
+    thetas = tuple(r.theta_P for r in results)
+    return Training(thetas, exact, max(losses), pair.seed.data_seed, pair.recipe.as_dict())

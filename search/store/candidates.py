@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
@@ -31,7 +31,7 @@ class TieCandidate:
     round: 0 for a start of the descent. parent: number of the candidate from whose θ it was trained. reached:
     its best exact match, None until it is judged. wrong: errors among the problems of acceptance, where they
     were counted. start: its θ [P of the base], if it was accepted. Only descents in a folder have companions
-    (θ of the other starts on the same ties), data_seed, and is_finished (curvature took it there).
+    (θ of the other starts on the same ties), data_seed, recipe, and is_finished (curvature took it there).
     """
 
     number: int
@@ -45,6 +45,7 @@ class TieCandidate:
     start: InitialTheta | None = None
     companions: tuple[tuple[float, ...], ...] = ()
     data_seed: int | None = None
+    recipe: Mapping[str, Any] | None = None
     is_finished: bool = False
 
     @property

@@ -117,6 +117,9 @@ def test_bad_input_of_compress_is_one_line_each(here):
     assert line == "--kinds: unknown 'eqal'; did you mean equal?"
     assert fails_with_one(2, "compress", "nowhere", "-o", "x") == "nowhere: no such checkpoint"
     assert "ramp must be at most steps" in fails_with_one(2, "compress", START, "-o", "x", "--ramp", 7_000)
+    long = "--steps", 9_000_000  # of which a descent without gains may ask thrice as many
+    assert "steps must be " in fails_with_one(2, "compress", START, "-o", "x", *long)
+    assert call("compress", START, "-o", "x", "--first-seed", 10**20).exit_code == 2
     loaded = Checkpoint.load(START)
     replace(loaded, theta_P=loaded.spec.initial(1)).save(Path("raw"))
     assert "raw: 46p has not grokked: it adds " in fails_with_one(2, "compress", "raw", "-o", "x")

@@ -14,6 +14,7 @@ from model.tied import constrained, project, tie, ties_of
 from search.compress import acceptance, local
 from search.compress import descent as descents
 from search.compress.acceptance import AcceptanceSet, base_theta
+from search.compress.checkpoint import to_checkpoint
 from search.compress.descent import Descent, Training
 from search.compress.finishing import finish_candidate
 from search.compress.journal import Journal
@@ -117,7 +118,7 @@ def test_what_decodes_all_10_010_and_is_refuted_is_refused(tmp_path, monkeypatch
 
 @pytest.mark.usefixtures("cheap")
 def test_sets_that_must_be_proved_go_by_their_smallest_margin(tmp_path, monkeypatch):
-    margins = {"proved": 0.5, "closer": 0.1, "refuted": None}
+    margins = {"proved": 0.5, "closer": 0.1, "refuted": None, "widest": 800.0}  # whose loss is 0
     thetas = {name: ONES * n for n, name in enumerate(margins, 2)}
     verdicts = {float(thetas[name][-1]): margin for name, margin in margins.items()} | {1.0: 3.0}
 
@@ -127,16 +128,17 @@ def test_sets_that_must_be_proved_go_by_their_smallest_margin(tmp_path, monkeypa
         return SimpleNamespace(margin=margin, verdict="COUNTEREXAMPLE" if margin is None else "PROVED")
 
     monkeypatch.setattr(acceptance, "prove", prove)
-    descent = Descent(Journal(tmp_path, BASE, "origin", {}), Rules(proposals=3, proved="any"))
+    descent = Descent(Journal(tmp_path, BASE, "origin", {}), Rules(proposals=4, proved="any"))
     descent.begin([(BASE, [ONES], ())])
-    sets = descent.add(descent.propose(3))
+    sets = descent.add(descent.propose(4))
     judged = [
         descent.judge(s, 1.0, [Training((theta_P,), 1.0, 0.0)])
         for s, theta_P in zip(sets, thetas.values(), strict=True)
     ]
-    assert [bool(s.start) for s in judged] == [True, True, False]
+    assert [bool(s.start) for s in judged] == [True, True, False, True]
+    assert judged[3].loss == 0.0
     assert judged[0].loss < judged[1].loss == pytest.approx(log(1 + exp(-0.1)))
-    assert descent.smallest.number == judged[0].number
+    assert descent.smallest.number == judged[3].number
 
 
 @pytest.mark.usefixtures("cheap")
@@ -234,6 +236,30 @@ def test_of_many_candidates_the_best_after_a_preview_are_trained(untrained, tmp_
     about = json.loads((tmp_path / "descent.json").read_text())
     assert len(about["progress"]["tried"]) == 20 and about["seed_steps"] == 40 * 20 + 8 * 200
     assert about["origin"].startswith("ffb63461"), "a descent outlasts new fields of a spec"
+
+
+def test_a_checkpoint_records_how_it_was_trained_and_what_it_reached(untrained, tmp_path, monkeypatch):
+    """A round without a gain makes the next one twice as long; other options of a later command change nothing of it."""
+    monkeypatch.setattr(local, "STUCK", 1)
+    settings = Settings(proposals=1, preview=1, steps=200, ramp=100, finish=0, accept=0.9)
+    descent = LocalDescent(BASE, [ONES], settings, tmp_path)
+    rounds = descent.rounds()
+    next(rounds)
+    better = lambda _, pairs, **__: UntrainedBank(pairs, lambda pair: (0.95, 0.5, ONES))  # noqa: E731
+    monkeypatch.setattr(local, "Bank", better)
+    next(rounds)
+    again = LocalDescent(BASE, [ONES], replace(settings, steps=600, accept=0.8), tmp_path)
+    small = to_checkpoint(again, Checkpoint(BASE, ONES), [])
+    assert (small.step, small.recipe["steps"], small.recipe["ramp"]) == (400, 400, 200)
+    assert small.metrics["best_exact"] == 0.95
+    next(again.rounds())
+    about = json.loads((tmp_path / "descent.json").read_text())
+    assert about["settings"]["steps"] == 600, "what was asked for last"
+    for row in about["accepted"]:
+        del row["recipe"]
+    (tmp_path / "descent.json").write_text(json.dumps(about))
+    older = LocalDescent(BASE, [ONES], replace(settings, steps=600), tmp_path)
+    assert to_checkpoint(older, Checkpoint(BASE, ONES), []).step == 600
 
 
 # ---- by curvature

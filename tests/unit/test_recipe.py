@@ -48,6 +48,7 @@ REFUSED = [
     # numbers
     ({"steps": 1_500}, "eval_every must divide steps"),
     ({"lr": math.nan}, "lr must be .*nan"),
+    ({"steps": 20_000_000, "eval_every": 2_000}, "steps must be .*16777216"),  # the engine counts in float32
     ({"fade_end": 10}, "fade_end must be fade_start or more"),
     # names
     ({"optimiser": "adamv"}, r"^optimiser: unknown 'adamv'; did you mean adam or adamw\?$"),

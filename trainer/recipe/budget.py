@@ -8,12 +8,13 @@ from typing import Any
 from model.fields import option
 from trainer.fields import PAPER, Group
 
+MOST_STEPS = 1 << 24  # the engine counts them in float32
 MOST_EVALUATIONS = 10_000  # a seed's curve has a row each
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Budget(Group):
-    steps: int = option(60_000, "the budget", unit="steps", ge=1, source=PAPER)
+    steps: int = option(60_000, "the budget", unit="steps", ge=1, le=MOST_STEPS, source=PAPER)
     batch: int = option(256, "problems in one step", unit="problems per seed", ge=1, le=1 << 16, shapes=True)
     eval_every: int = option(
         1_000, "distance of evaluations; divides the budget", unit="steps", ge=1, shapes=True
@@ -33,4 +34,4 @@ class Budget(Group):
             raise ValueError(f"eval_every must divide steps, got {recipe.eval_every} and {recipe.steps}")
         if recipe.steps > MOST_EVALUATIONS * recipe.eval_every:
             least = f"at most {MOST_EVALUATIONS} evaluations, got {recipe.steps // recipe.eval_every}"
-            raise ValueError(f"eval_every must be such that there are {least}")
+            raise ValueError(f"eval_every must give {least}")
