@@ -77,8 +77,7 @@ class Landscape:
         """
         pairs = [("sharpest", self.sharpest), ("flattest", self.flattest), ("random", self.random[:2])]
         planes = [self._plane(name, pair_DP) for name, pair_DP in pairs]
-        if other_P is not None:
-            toward_P = other_P.double() - self.theta_P
+        if other_P is not None and (toward_P := other_P.double() - self.theta_P).any():
             across = self.random[0] - (self.random[0] @ _unit(toward_P)) * _unit(toward_P)
             reach = float(toward_P.norm()) / self.size
             pair_DP = torch.stack([_unit(toward_P), _unit(across)])

@@ -46,8 +46,7 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carrie
     check_file(target)
     names, loaded = [path.resolve().name for path in checkpoints], [load_checkpoint(p) for p in checkpoints]
     with progress_bar("reading records") as say:
-        recorded = [_recorded(home, checkpoint) for checkpoint in loaded]
-        trainings = [r.training() if r else None for r in recorded]
+        recorded, trainings = zip(*(_recorded(home, checkpoint) for checkpoint in loaded), strict=True)
         say("training again" if carries else "looking for the worst pairs")
         learned = [
             _carries(path, c) if carries else None for path, c in zip(checkpoints, loaded, strict=True)
@@ -61,15 +60,16 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carrie
         click.echo(f"  logged beside the checkpoint of seed {recorded[0].seed} in MLflow")
 
 
-def _recorded(home: Home, checkpoint: Checkpoint) -> Recorded | None:
-    """Return what the home has of a seed. What cannot be read is said, and left out of the page."""
+def _recorded(home: Home, checkpoint: Checkpoint) -> tuple[Recorded | None, dict[str, Any] | None]:
+    """Return what the home has of a seed and its training. What cannot be read is said, and left out of the page."""
     from search.explain.recorded import Recorded
 
     try:
-        return Recorded.find(home, checkpoint)
+        recorded = Recorded.find(home, checkpoint)
+        return recorded, recorded and recorded.training()
     except (UserError, Failure) as error:
         click.echo(f"its records could not be read: {error}", err=True)
-        return None
+        return None, None
 
 
 def _carries(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:

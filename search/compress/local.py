@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, zip_longest
+from math import isnan
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 
@@ -71,8 +72,8 @@ class OutOfTime(Exception):
     """The time that a descent has is over."""
 
 
-alarm = SimpleNamespace(waits=False)
-"""While it waits, `time_limit` ends nothing. A blocked signal would come by another thread."""
+alarm = SimpleNamespace(is_deferred=False)
+"""While true, `time_limit` does not interrupt. Blocking the signal would only deliver it to another thread."""
 
 
 @contextmanager
@@ -83,11 +84,11 @@ def time_limit(seconds: float | None) -> Iterator[None]:
     """
 
     def ring(_: int, frame: FrameType | None) -> None:
-        if not alarm.waits and frame and frame.f_globals["__name__"].partition(".")[0] in OURS:
+        if not alarm.is_deferred and frame and frame.f_globals["__name__"].partition(".")[0] in OURS:
             raise OutOfTime
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
 
-    before, alarm.waits = signal.signal(signal.SIGALRM, ring), False
+    before, alarm.is_deferred = signal.signal(signal.SIGALRM, ring), False
     try:
         with suppress(OutOfTime):
             if seconds is not None:
@@ -138,7 +139,7 @@ class LocalDescent:
         candidates = descent.add(proposals)
         try:
             self._judge(candidates, results)
-            alarm.waits = True  # what is judged is written
+            alarm.is_deferred = True  # what is judged is written
         except OutOfTime:  # a set that is not judged then was not tried
             self.is_late = True
         journal.seconds += time.perf_counter() - start
@@ -146,7 +147,7 @@ class LocalDescent:
         journal.seed_steps += preview_steps
         journal.seed_steps += sum(r.steps for of_set in results for of_seed in of_set for r in of_seed)
         descent.end_round()
-        alarm.waits = False
+        alarm.is_deferred = False
         return descent.candidates[candidates[0].number :]
 
     def _judge(self, candidates: list[TieCandidate], results: list[list[list[Result]]]) -> None:
@@ -177,7 +178,7 @@ class LocalDescent:
             loss = max(float(r.curve_EM[-1, 2]) for r in results)
             by_size.setdefault(candidate.numbers, []).append((loss, candidate))
         for rows in by_size.values():
-            rows.sort(key=lambda row: (row[0], row[1].ties))
+            rows.sort(key=lambda row: (isnan(row[0]), row[0], row[1].ties))
         turns = chain.from_iterable(zip_longest(*(by_size[size] for size in sorted(by_size))))
         return [row[1] for row in turns if row is not None][:count], bank.seed_steps
 
@@ -254,7 +255,7 @@ class LocalDescent:
         ]  # fmt: skip
         near = [c for c in smaller if not self._is_far(c.reached or 0.0)]
         far = [c for c in smaller if self._is_far(c.reached or 0.0)]
-        near.sort(key=lambda c: (trainings[c.number].loss, c.number))
+        near.sort(key=lambda c: (isnan(loss := trainings[c.number].loss), loss, c.number))
         return near + sorted(far, key=lambda c: (-c.numbers, c.number))
 
 

@@ -57,10 +57,10 @@ def sets_figure(judged: Sequence[TieCandidate]) -> Figure:
     figure = new_figure(WIDEST, 5.2)
     axis = figure.subplots()
     kinds = (
-        ("failed", [t for t in judged if not t.start and (t.wrong is None)], GREY, "o", 2),
+        ("not grokked", [t for t in judged if not t.start and t.wrong is None], GREY, "o", 2),
         (
-            "right on the 5,000, not on the others",
-            [t for t in judged if not t.start and t.wrong],
+            "right on the selection problems, not accepted",
+            [t for t in judged if not t.start and t.wrong is not None],
             COLOURS[1],
             "s",
             3,

@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 
 from model.fold import fold
-from model.tied import Tied, tie
+from model.tied import Tied, tie, ties_of
 from search.compress.acceptance import base_theta
 from search.compress.descent import Descent, Origin, Training
 from search.compress.proposers import Rules
@@ -89,7 +89,15 @@ class StudyDescent:
         """Yield the seeds that get enough of the selection problems right; of the others no θ is fetched."""
         for row in rows:
             if (row["best_exact"] or 0.0) >= self.descent.rules.accept:
-                yield _training(self.cache.seed(row))
+                yield self._training(self.cache.seed(row))
+
+    def _training(self, seed: RecordedSeed) -> Training:
+        result, recipe = seed.result, seed.result.pair.recipe
+        theta_P = base_theta(seed.configuration.spec, result.theta_P)
+        loss = float(result.curve_EM[result.best_step // recipe.eval_every - 1, 2])
+        if recipe.finish_above < 1:  # the curve stays that of the training
+            loss = self.descent.acceptance_of(ties_of(seed.configuration.spec)[0]).loss(theta_P)
+        return Training((theta_P,), result.best_exact, loss, lineage=tuple(ancestors_of(seed.checkpoint())))
 
     def _configuration(self, candidate: TieCandidate) -> Configuration:
         if candidate.configuration and candidate.configuration in self.configurations:
@@ -127,10 +135,3 @@ def _rules(compress: Compress) -> Rules:
         accept=compress.accept.exact,
         proved=compress.accept.proved,
     )
-
-
-def _training(seed: RecordedSeed) -> Training:
-    result = seed.result
-    theta_P = base_theta(seed.configuration.spec, result.theta_P)
-    loss = float(result.curve_EM[result.best_step // result.pair.recipe.eval_every - 1, 2])
-    return Training((theta_P,), result.best_exact, loss, lineage=tuple(ancestors_of(seed.checkpoint())))

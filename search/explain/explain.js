@@ -25,9 +25,9 @@ function margin(step) {
 // ---- one digit of one net
 
 function looking(net, step) {
-  const { k, tokens, heads } = step, rows = ["X", "Y", "Z"];
-  const place = { X: j => net.prompt.indexOf(100 + j), Y: j => net.prompt.indexOf(200 + j), Z: j => PROMPT + j };
-  const rest = tokens.map((_, t) => t).filter(t => t < PROMPT && net.prompt[t] < 100);
+  const { k, tokens, heads } = step, rows = ["X", "Y", "Z"], asked = net.prompt.length;
+  const place = { X: j => net.prompt.indexOf(100 + j), Y: j => net.prompt.indexOf(200 + j), Z: j => asked + j };
+  const rest = tokens.map((_, t) => t).filter(t => t < asked && net.prompt[t] < 100);
   const columns = [...Array(COLUMNS + 1).keys()].reverse();
   return heads.map(({ weights }, h) => {
     const total = weights.reduce((a, b) => a + b);
@@ -40,7 +40,7 @@ function looking(net, step) {
     };
     const body = rows.map(row => `<tr><th scope="row">${row}</th>${columns.map(j =>
       cell(j === COLUMNS && row !== "Z" ? -1 : place[row](j))).join("")}</tr>`);
-    const others = rest.map(t => `<th>${t === PROMPT - 1 ? "=" : "+"}</th>${cell(t)}`).join("");
+    const others = rest.map(t => `<th>${t === asked - 1 ? "=" : "+"}</th>${cell(t)}`).join("");
     return `<table data-head="${h}"><caption>${heads.length > 1 ? `head ${h + 1} <span>` : "<span>"}columns, the highest first</span></caption>
       <thead><tr><th></th>${columns.map(j => `<th scope="col">${j}</th>`).join("")}</tr></thead>
       <tbody>${body.join("")}</tbody></table><table><tbody><tr>${others}</tr></tbody></table>`;

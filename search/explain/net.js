@@ -69,8 +69,7 @@ const FAMILIES = {
       score: (h, k, token, t, seen) => dot(queries[PROMPT - 1 + k][token], keys[t][seen]),
       rest(start, channels) {
         let x = added(start, times(w.write, channels));
-        const fc1 = w.fc1 ? x => times(w.fc1, x) : x => times(w.fc1_B, times(w.fc1_A, x));
-        x = added(x, inner("fc2")(fc1(norm(x)).map(gelu)));
+        x = added(x, inner("fc2")(inner("fc1")(norm(x)).map(gelu)));
         return times(w.head, norm(x));
       },
     };
@@ -109,7 +108,6 @@ class Net {
   set() {
     const theta = this.ties.map(k => k ? Math.sign(k) * this.numbers[Math.abs(k) - 1] : 0);
     const entries = play(this.tape, theta).values();
-    this.theta = theta;
     this.net = FAMILIES[this.family](this.form, Object.fromEntries(this.wide.map(([n, shape]) => [n, nested(entries, shape)])));
     this.bandsOf = new Map();
   }

@@ -14,6 +14,6 @@ PLACEHOLDER = "{/* the model */}"
 
 
 def page(template: Path, model: Mapping[str, Any]) -> str:
-    """Return the HTML of a template, with the files of this room that it includes and its data in it."""
+    """Return the HTML of a template, with the files of this folder that it includes and its data in it."""
     html = INCLUDE.sub(lambda name: (HERE / name[1]).read_text("utf-8"), template.read_text("utf-8"))
-    return html.replace(PLACEHOLDER, json.dumps(model).replace("<", "\\u003c"))
+    return html.replace(PLACEHOLDER, json.dumps(model, allow_nan=False).replace("<", "\\u003c"))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from search.errors import UserError
 from search.stats.counting import Row, seed_of
 from search.store.ledger import Ledger
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.tracking.artifacts import ArtifactCache
-from search.tracking.tracking import PARENT_TAG, SEED_TAG, client_for
+from search.tracking.tracking import PARENT_TAG, SEED_TAG, answered, check_place, client_for
 from trainer import Outcome, Seed
 
 if TYPE_CHECKING:
@@ -37,7 +38,11 @@ class Recorded:
         study, configuration = (checkpoint.provenance.get(k) for k in ("study", "configuration"))
         if not (home.exists() and isinstance(study, str) and isinstance(configuration, str)):
             return None
-        records, seed = StudyRecords(Ledger(home), study), Seed(**checkpoint.seed)
+        records = StudyRecords(Ledger(home), study)
+        try:
+            seed = Seed(**checkpoint.seed)
+        except TypeError:
+            raise UserError(f"no seed: {checkpoint.seed!s:.80}") from None
         rows = [r for r in records.list_seeds(configuration) if is_final(r) and r["published"]]
         return cls(records, configuration, seed, rows) if seed in map(seed_of, rows) else None
 
@@ -71,9 +76,11 @@ class Recorded:
         if not parent:
             return False
         tags = f"tags.`{PARENT_TAG}` = '{parent}' and tags.`{SEED_TAG}` = '{self.seed}'"
-        runs = client.search_runs([client.get_run(parent).info.experiment_id], tags)
-        for run in runs:
-            client.log_text(run.info.run_id, html, PAGE)
+        with answered(client.tracking_uri):
+            runs = client.search_runs([client.get_run(parent).info.experiment_id], tags)
+            for run in runs:
+                check_place(client, self.records.home, run)
+                client.log_text(run.info.run_id, html, PAGE)
         return bool(runs)
 
 

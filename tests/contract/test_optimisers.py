@@ -11,10 +11,12 @@ from trainer.bank.bank import _empty
 from trainer.engine.native import EngineBackend
 from trainer.optimisers import OPTIMISERS, WRAPPERS, optimiser_of
 from trainer.optimisers.base import Optimiser
+from trainer.optimisers.freeze import frozen_from
 from trainer.recipe import SWITCHES
 from trainer.recipe.teacher import Teacher
 from trainer.step import step
 from trainer.step.schedule import hyper_of
+from trainer.step.schedule import now as now_of
 
 CONSTANT = {"warmup": 0, "lr_floor": 1.0}
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
@@ -105,6 +107,34 @@ def test_a_slot_depends_on_itself_alone(name):
     assert after["theta"][3].isnan().any(), "or nobody sees that it diverged"
     assert after["theta"][[0, 2]].isfinite().all()
     assert not torch.equal(after["theta"][0], state["theta"][0])
+
+
+@pytest.mark.parametrize(
+    "others", [["l1"], ["grokfast"], ["sam", "l1"], ["average"], ["sam", "l1", "grokfast", "average"]]
+)
+def test_what_is_frozen_has_no_gradient_whatever_is_added_to_it(others):
+    """Nor a share in its norm; SAM's point and the mean of θ leave it where it is; NaN stays."""
+    fields = {k: v for name in others for k, v in WRAPPED[name].items()}
+    fields |= {"freeze": ((2, "fc1", "norm[0,4]"),)} | ({"l1_start": 0} if "l1" in others else {})
+    recipe, theta = recipe_of("adamw", **fields), initial(1)
+    frozen_P = torch.tensor(frozen_from(SPEC.layout, recipe.freeze)) == 2
+    optimiser, hyper = optimiser_of(recipe), hyper_of([recipe], SPEC.layout)
+    raw_SP = torch.full_like(theta, 3.0)
+    state = steps(optimiser, state_of(theta, optimiser), hyper, [raw_SP] * 2)
+    now = now_of(state, hyper)
+    grad_SP, _ = optimiser.gradient(state, now, raw_SP)
+    assert 0 < frozen_P.sum() < len(frozen_P) and not grad_SP[0, frozen_P].any()
+    assert float(grad_SP.norm()) == pytest.approx(recipe.clip, rel=1e-4)
+    if optimiser.gradient_point:
+        moved_SP = optimiser.gradient_point(state, now, raw_SP) - state["theta"]
+        assert not moved_SP[0, frozen_P].any() and float(moved_SP.norm()) == pytest.approx(
+            recipe.sam_rho, rel=1e-3
+        )
+    after = steps(optimiser, state, hyper, [raw_SP])
+    for name in filter(None, ("theta", optimiser.eval_theta)):
+        assert torch.equal(after[name][0, frozen_P], state["theta"][0, frozen_P])
+    raw_SP[0, frozen_P.nonzero()[0]] = torch.nan
+    assert optimiser.gradient(state, now, raw_SP)[0].isnan().any()
 
 
 @needs_compiler

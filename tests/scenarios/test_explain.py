@@ -98,6 +98,14 @@ def test_the_nets_are_pythons(browser, tmp_path):
     browser.get((tmp_path / "page.html").as_uri())
     for index, (name, (spec, theta_P)) in enumerate(nets.items()):
         assert farthest_logit(browser, index, spec, theta_P, PAIRS) < 1e-4, name
+        looked = browser.execute_script(
+            "const { run } = NETS[arguments[0]], step = run.decode(1, 2).steps.at(-1);"
+            "const div = document.createElement('div'); div.innerHTML = looking(run, step);"
+            "return [step.heads.length, [...div.querySelectorAll('[data-t]')].map(c => +c.dataset.t)]",
+            index,
+        )
+        positions = range(spec.prompt + spec.decoded - 1)
+        assert sorted(looked[1]) == sorted([*positions] * looked[0]), f"{name}: each position once a head"
 
 
 @pytest.mark.full

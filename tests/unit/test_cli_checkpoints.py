@@ -82,6 +82,8 @@ def test_an_export_goes_where_a_file_can_be(target, says, checkpoint):
 
 def test_a_pulled_checkpoint_replaces_nothing_else(checkpoint):
     loaded = Checkpoint.load(checkpoint)
+    with pytest.raises(ValueError, match=r"^untrained/typo: not a checkpoint"):
+        Checkpoint.load(checkpoint / "typo")
     Path("notes").mkdir()
     Path("notes/mine.txt").write_text("")
     save_checkpoint(loaded, Path("a/b"))

@@ -20,6 +20,7 @@ from search.compress.finishing import finish_candidate
 from search.compress.journal import Journal
 from search.compress.local import LocalDescent, Settings
 from search.compress.proposers import Rules
+from search.compress.study import StudyDescent
 from search.errors import UserError
 from search.store.candidates import DatabaseCandidates, digest, lineage_of
 from search.study.trial import Configuration
@@ -238,8 +239,39 @@ def test_of_many_candidates_the_best_after_a_preview_are_trained(untrained, tmp_
     assert about["origin"].startswith("ffb63461"), "a descent outlasts new fields of a spec"
 
 
+def test_a_loss_that_is_no_number_comes_last(untrained, tmp_path, monkeypatch):
+    """In a preview, and among those that curvature may finish."""
+    nan_first = lambda pair: float("nan") if pair.ties[10] == 0 else loss_of(pair.ties)  # noqa: E731
+    monkeypatch.setattr(
+        local, "Bank",
+        lambda _, pairs, **__: untrained.append(pairs) or UntrainedBank(pairs, lambda p: (0.6, nan_first(p), ONES)),
+    )  # fmt: skip
+    descent = LocalDescent(
+        BASE, [ONES], Settings(proposals=2, preview=2, steps=200, ramp=100, finish=0), tmp_path
+    )
+    candidates = next(descent.rounds())
+    assert all(pair.ties[10] for pair in untrained[1]) and len(candidates) == 2
+    trained = {
+        c.number: Training((ONES,), 0.6, loss)
+        for c, loss in zip(candidates, (float("nan"), 1.0), strict=True)
+    }
+    assert [c.number for c in descent._to_finish(trained)] == [candidates[1].number, candidates[0].number]
+
+
+def test_a_seed_that_was_finished_goes_by_the_loss_of_its_finished_theta(cheap):
+    """The curve is that of its training."""
+    descent = SimpleNamespace(acceptance_of=AcceptanceSet)
+    for finish_above, loss in ((1.0, 0.125), (0.5, 0.5)):
+        recipe = Recipe(steps=6, ramp=3, eval_every=3, finish_above=finish_above)
+        result = SimpleNamespace(pair=SimpleNamespace(recipe=recipe), best_step=6, best_exact=1.0,
+                                 theta_P=ONES, curve_EM=torch.full((2, 7), 0.125))  # fmt: skip
+        seed = SimpleNamespace(result=result, configuration=SimpleNamespace(spec=BASE),
+                               checkpoint=lambda: Checkpoint(BASE, ONES))  # fmt: skip
+        assert StudyDescent._training(SimpleNamespace(descent=descent), seed).loss == loss
+
+
 def test_a_checkpoint_records_how_it_was_trained_and_what_it_reached(untrained, tmp_path, monkeypatch):
-    """A round without a gain makes the next one twice as long; other options of a later command change nothing of it."""
+    """After a round without a gain the next one is twice as long; a later command's options change nothing of it."""
     monkeypatch.setattr(local, "STUCK", 1)
     settings = Settings(proposals=1, preview=1, steps=200, ramp=100, finish=0, accept=0.9)
     descent = LocalDescent(BASE, [ONES], settings, tmp_path)

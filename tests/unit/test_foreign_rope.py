@@ -107,6 +107,7 @@ REFUSALS = {
     "head_dim": (lambda f: f["config"].update(head_dim=8), "architecture not known here: head_dim=8"),
     "class": (lambda f: f["config"].update(model_class="spline"), "architecture not known here: model_class=spline"),
     "setting": (lambda f: f["config"].update(softcap=30.0), "architecture not known here: softcap=30.0"),
+    "no group": (lambda f: f["config"].update(tie_groups=[[]]), "architecture not known here: tie_groups=a list"),
     "group": (
         lambda f: f["config"].update(tie_groups=[["block.mlp.up_proj", "negate:block.mlp.down_proj"]]),
         "architecture not known here: tie_groups=up_proj, negate:down_proj",

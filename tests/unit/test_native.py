@@ -3,6 +3,7 @@
 That it does what the eager programs do is in tests/contract (families and optimisers).
 """
 
+import errno
 import math
 import os
 import subprocess
@@ -18,6 +19,7 @@ from tests import ROOT, needs_compiler
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.engine import native, tape_cache
 from trainer.engine.native import EngineBackend
+from trainer.engine.tape_graph import Tape
 
 pytestmark = needs_compiler
 
@@ -203,6 +205,17 @@ def test_tapes_are_recorded_once(monkeypatch, tmp_path):
     EngineBackend(preset("57p"), Recipe(batch=64))
     EngineBackend(preset("67p"), Recipe())
     assert len(recorded) == 24 and len(list((tmp_path / "tapes").iterdir())) == 3
+
+
+def test_a_tape_that_cannot_be_kept_is_used_all_the_same(monkeypatch, tmp_path, caplog):
+    def full(file, **_):
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("trainer.engine.tape_cache.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(tape_cache.np, "savez", full)
+    assert len(tape_cache.tapes(["of a full disk"], [], lambda: [Tape(0, *[np.zeros(0)] * 4)])) == 1
+    assert list((tmp_path / "tapes").iterdir()) == [] and "No space left" in caplog.text
 
 
 def test_every_source_and_record_goes_into_a_wheel():

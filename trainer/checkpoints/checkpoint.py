@@ -74,7 +74,7 @@ class Checkpoint:
         return save({"theta": self.theta_P.contiguous()})
 
     def save(self, folder: Path) -> None:
-        """Write both files atomically and durably (trainer/files/durable.py)."""
+        """Write each file atomically and durably, θ first (trainer/files/durable.py)."""
         durable.make_folder(folder)
         text = json.dumps(self.as_dict(), indent=2) + "\n"
         for name, data in ((THETA_FILE, self.theta_bytes), (JSON_FILE, text.encode())):
@@ -83,7 +83,7 @@ class Checkpoint:
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
         """Read a checkpoint folder, or either of its files. Raises ValueError saying what is wrong."""
-        if path.is_file() and path.name not in (JSON_FILE, THETA_FILE):
+        if not path.is_dir() and path.name not in (JSON_FILE, THETA_FILE):
             raise ValueError(f"{path}: not a checkpoint, which is a folder with {JSON_FILE} and {THETA_FILE}")
         folder = path if path.is_dir() else path.parent
         about = _read_json(folder / JSON_FILE)

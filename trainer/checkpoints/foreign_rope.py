@@ -117,7 +117,7 @@ def _grouped(groups: Any) -> dict[str, bool]:
     if groups is not None and type(groups) is not list:
         raise ValueError(f"tie_groups must be a list, got {shown(groups)}")
     for group in groups or []:
-        if type(group) is not list or not all(type(name) is str for name in group):
+        if type(group) is not list or not group or not all(type(name) is str for name in group):
             raise unknown("tie_groups", group)
         first, *others = (_module(name) for name in group)
         for module in others:

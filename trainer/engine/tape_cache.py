@@ -2,16 +2,18 @@
 
 A tape depends on a spec, on the shapes of a row and on code. Its file name is a digest of these: of every
 source of `model` and `trainer`, of the sources of a family or optimiser from elsewhere, and of torch's
-version. An unreadable file is recorded anew.
+version. An unreadable file is recorded anew. What cannot be kept is used all the same.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import logging
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ import model
 from trainer.engine.tape_graph import Tape
 from trainer.files.installed import cache_folder
 
+log = logging.getLogger(__name__)
 FIELDS = ("constants", "blocks", "reads", "outputs")
 UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
 
@@ -48,11 +51,16 @@ def tapes(about: Sequence[Any], owners: Iterable[Any], make: Callable[[], list[T
     except UNREADABLE:
         recorded = make()
     arrays = {f"{name}{n}": getattr(tape, name) for n, tape in enumerate(recorded) for name in FIELDS}
-    path.parent.mkdir(mode=0o700, exist_ok=True)
     fresh = path.with_name(f"{path.stem}-{os.getpid()}.new")
-    with fresh.open("wb") as file:
-        np.savez(file, inputs=np.array([tape.inputs for tape in recorded]), **arrays)
-    fresh.replace(path)
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with fresh.open("wb") as file:
+            np.savez(file, inputs=np.array([tape.inputs for tape in recorded]), **arrays)
+        fresh.replace(path)
+    except OSError as error:
+        log.warning("%s: a tape is not kept: %s", path.parent, error.strerror or error)
+        with suppress(OSError):
+            fresh.unlink()
     return recorded
 
 

@@ -33,10 +33,10 @@ OPTIMISERS = {
 }
 WRAPPERS: dict[str, Callable[[Optimiser], Optimiser]] = {
     "sam_rho": sam,
-    "grokfast_lambda": grokfast,
     "ema_decay": average,
-    "l1_lambda": l1,
     "freeze": freeze,
+    "grokfast_lambda": grokfast,
+    "l1_lambda": l1,
 }
 """Field that switches a wrapper on -> the wrapper; the innermost first."""
 
