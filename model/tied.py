@@ -232,6 +232,11 @@ def ties_of(spec: Spec) -> tuple[Spec, Ties]:
     return (spec.base, spec.ties) if isinstance(spec, Tied) else (spec, free(spec.params))
 
 
+def untied(spec: Spec, theta_P: Tensor) -> tuple[Spec, Tensor]:
+    """Return a spec without its ties, and its θ [P] from one of the spec."""
+    return (spec.base, spec.untie(theta_P[None])[0]) if isinstance(spec, Tied) else (spec, theta_P)
+
+
 def free(params: int) -> Ties:
     """Return the ties of a θ without ties."""
     return tuple(range(1, params + 1))

@@ -106,7 +106,7 @@ FILES = {
     "name: x\nmodel: {rung: 57p, qk_dim: 1}\nseeds: [1]": "model: tie_qk excludes qk_dim=1: *",
     "name: x\nmodel: {rung: 57p, arc: false}\nseeds: [1]": "model: circular needs arc",
     "name: x\nmodel: 170p\nseeds: [1]\nrecipe: {recycle_every: 2000, recycle_unless: [[token, 0.5]]}":
-        "*needs a model that has the probe switches*",
+        "*needs a model with the probe `switches`*",
     # Seeds and when they end
     BEGIN + "seeds: [4, 5, 4]": "seeds: a seed is listed twice",
     BEGIN + "seeds: [2147483648]": "seeds.0: must be less than or equal to 2147483647, got 2147483648",
@@ -131,7 +131,7 @@ FILES = {
     "name: x\nseeds: [1, 2]\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5, seeds: 3}}":
         "scales.57p.seeds: counts from seeds.first, and the study's seeds have none",
     RECYCLED % "":
-        "scales.57p: with rank1_out toggled: recycle_every needs a model that has the probe switches; "
+        "scales.57p: with rank1_out toggled: recycle_every needs a model with the probe `switches`; "
         "give rank1_out a base of its own in scales.57p.bases",
     RECYCLED % "b: {constraints: [rank1_out], recipe: {lr: 0.1}}":
         "scales.57p.bases.b.recipe: with rank1_out toggled: recycle_every needs *",

@@ -28,7 +28,7 @@ from model.proof.rounding import (
     sincos,
     single,
 )
-from model.tied import Tied
+from model.tied import untied
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -138,8 +138,7 @@ class Net:
 
 def view(spec: Spec, theta_P: Tensor, machine: Machine) -> Net:
     """Return a net's view. Raises ValueError for a family that proofs do not know."""
-    if isinstance(spec, Tied):
-        return view(spec.base, spec.untie(theta_P[None])[0], machine)
+    spec, theta_P = untied(spec, theta_P)
     if spec.family not in FAMILIES:
         raise ValueError(f"proofs know the families {' and '.join(FAMILIES)}, not {spec.family!r}")
     tensors = {name: t[0].double().numpy() for name, t in spec.layout.split(theta_P[None]).items()}

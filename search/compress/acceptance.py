@@ -15,9 +15,9 @@ from model.adderboard import carry_pairs
 from model.decode import DIGITS
 from model.proof import PROVED
 from model.proof.prover import prove
-from model.proof.rounding import MACHINES
+from model.proof.rounding import ANY
 from model.spec import Spec
-from model.tied import Tied, project
+from model.tied import Tied, project, untied
 from trainer import Recipe
 from trainer.bank.bank import programs_of
 from trainer.data.problems import sample
@@ -72,14 +72,14 @@ def worst_loss(spec: Spec, theta_P: Tensor, level: str) -> float | None:
     """Return the loss at the worst of all pairs, log(1 + exp(-margin)), of a θ [P] that is proved at a level; None of
     one that is not. Raises ValueError for a family that proofs do not know.
     """
-    machine = MACHINES[level] if level == "any" else None  # what holds on any machine holds here
+    machine = ANY if level == "any" else None  # what holds on any machine holds here
     proof = prove(spec, theta_P, machine, limit_s=LIMIT_S)
     return log1p(exp(-proof.margin)) if proof.verdict == PROVED else None
 
 
 def base_theta(spec: Spec, theta_P: Tensor) -> Tensor:
     """Return θ of the base of a spec, from θ [P] of the spec."""
-    return spec.untie(theta_P[None])[0] if isinstance(spec, Tied) else theta_P
+    return untied(spec, theta_P)[1]
 
 
 def own_theta(spec: Spec, theta_P: Tensor) -> Tensor:

@@ -56,15 +56,11 @@ def sets_figure(judged: Sequence[TieCandidate]) -> Figure:
     """Draw numbers against exact match, a point a set; the Pareto front as a line."""
     figure = new_figure(WIDEST, 5.2)
     axis = figure.subplots()
+    others = [t for t in judged if not t.start]
+    near = [t for t in others if t.wrong is not None]
     kinds = (
-        ("not grokked", [t for t in judged if not t.start and t.wrong is None], GREY, "o", 2),
-        (
-            "right on the selection problems, not accepted",
-            [t for t in judged if not t.start and t.wrong is not None],
-            COLOURS[1],
-            "s",
-            3,
-        ),
+        ("not grokked", [t for t in others if t.wrong is None], GREY, "o", 2),
+        ("right on the selection problems, not accepted", near, COLOURS[1], "s", 3),
         ("kept", [t for t in judged if t.start], COLOURS[0], "o", 4),
     )
     jitter = np.random.default_rng(0)

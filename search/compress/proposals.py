@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import chain, zip_longest
 
 from torch import Tensor
@@ -18,7 +18,14 @@ from model.spec import Spec
 from model.tied import Ties, canonical, constrained, equated, retied, tie, ties_of, zeroed
 from search.compress.acceptance import own_theta
 from search.store.candidates import digest
-from trainer.curvature.hessian import LossExpansion, cheapest_together, constraints, expand_loss, possible
+from trainer.curvature.hessian import (
+    Constraint,
+    LossExpansion,
+    cheapest_together,
+    constraints,
+    expand_loss,
+    possible,
+)
 from trainer.curvature.quadratic import Quadratic, quadratic
 
 SINGLE = ("zero", "equal", "opposite")
@@ -69,6 +76,11 @@ class SaliencyProposer:
                     sets.setdefault(name, ties)
         return list(sets.values())
 
+    @cached_property
+    def _singles(self) -> list[Constraint]:
+        """The cheapest constraints, cheapest first."""
+        return constraints(self.at, self.kinds, self.scope)
+
     def _batches(self, batch_size: int) -> Iterator[Ties]:
         """Yield sets of several constraints, up to twice `batch_size`, many first; and the cheapest structures."""
         size = min(2 * batch_size, self.spec.params // 2)
@@ -84,7 +96,7 @@ class SaliencyProposer:
         that lowers the loss; each cheapest first. Exhaustive also ties loosened that raise it: another place to
         go on from.
         """
-        singles = (c.ties for c in constraints(self.at, self.kinds, self.scope))
+        singles = (c.ties for c in self._singles)
         loosened = self._loosened() if "other" in self.kinds else []
         same_size = (ties for cost, ties in loosened if cost < 0 or self.ways is None)
         turns = zip_longest(singles, self._constrained(loosened), same_size)
@@ -96,7 +108,7 @@ class SaliencyProposer:
         skip: leave out so many of the cheapest, for another set of the same size.
         """
         at = self.at
-        pool = constraints(at, self.kinds, self.scope)[skip : max(POOL, 4 * size)]
+        pool = self._singles[skip : max(POOL, 4 * size)]
         chosen = cheapest_together(at, pool, size)
         if chosen is None:
             return None

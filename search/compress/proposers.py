@@ -65,7 +65,8 @@ def propose(
 ) -> list[Ties]:
     """Return up to `count` sets that go on from a parent.
 
-    batch_size: constraints at once, about. excluded: digests of sets to leave out. draw: of the generator.
+    batch_size: constraints at once, about. excluded: digests of sets to leave out. draw: number that, with the
+    seed, starts the proposer's generator.
     """
     if parent.numbers < 2 or count < 1:
         return []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from search.errors import UserError
 from search.stats.counting import Row, seed_of
 from search.store.ledger import Ledger
 from search.store.record import is_final
@@ -36,13 +35,10 @@ class Recorded:
     def find(cls, home: Home, checkpoint: Checkpoint) -> Recorded | None:
         """Return the records of the seed that a checkpoint's provenance names; None where the home has none."""
         study, configuration = (checkpoint.provenance.get(k) for k in ("study", "configuration"))
-        if not (home.exists() and isinstance(study, str) and isinstance(configuration, str)):
+        has_seed = checkpoint.seed.keys() == {"init_seed", "data_seed"}
+        if not (home.exists() and has_seed and isinstance(study, str) and isinstance(configuration, str)):
             return None
-        records = StudyRecords(Ledger(home), study)
-        try:
-            seed = Seed(**checkpoint.seed)
-        except TypeError:
-            raise UserError(f"no seed: {checkpoint.seed!s:.80}") from None
+        records, seed = StudyRecords(Ledger(home), study), Seed(**checkpoint.seed)
         rows = [r for r in records.list_seeds(configuration) if is_final(r) and r["published"]]
         return cls(records, configuration, seed, rows) if seed in map(seed_of, rows) else None
 

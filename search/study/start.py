@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from model import Spec, make_spec, preset_name
 from model.tied import Tied, describe_new, free, ties_of
-from search.errors import UserError, reraise_as
+from search.errors import reraise_as
 from search.study.space import Strict, refuse
 from trainer import Recipe, Seed
 
@@ -60,18 +60,10 @@ class StartSpec(Strict):
 
 def read_start(start: StartSpec, path: Path) -> Checkpoint:
     """Return the checkpoint that a study starts from. Raises UserError."""
-    from trainer.checkpoints.foreign import load_any
-    from trainer.checkpoints.teachers import selection_errors
+    from trainer.checkpoints.teachers import load_grokked
 
-    if not path.exists():
-        raise UserError(f"start.checkpoint: {path}: no such checkpoint")
     with reraise_as("start.checkpoint"):
-        checkpoint = load_any(path)
-    if start.grokked and (errors := selection_errors(checkpoint.spec, checkpoint.theta_P)):
-        raise UserError(
-            f"start.checkpoint: {path}: has not grokked, {errors:,} of 5,000 selection problems are wrong"
-        )
-    return checkpoint
+        return load_grokked(path, start.grokked)
 
 
 def trained_spec(spec: Spec, recipe: Recipe) -> Spec:

@@ -201,7 +201,7 @@ def integer(config: Mapping[str, Any], name: str, default: int) -> int:
     if type(value) is not int:
         raise ValueError(f"{name} must be an integer, got {shown(value)}")
     if value.bit_length() > 63:
-        raise ValueError(f"{name} is beyond any use: {shown(value)}...")
+        raise ValueError(f"{name} does not fit in 64 bits: {shown(value)}...")
     return value
 
 

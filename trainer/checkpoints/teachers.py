@@ -7,7 +7,8 @@ from pathlib import Path
 from torch import Tensor
 
 from model.spec import Spec
-from model.tied import Tied
+from model.tied import untied
+from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.checkpoints.foreign import load_any
 from trainer.data.problems import selection
 from trainer.recipe.teacher import Teacher
@@ -21,17 +22,21 @@ def selection_errors(spec: Spec, theta_P: Tensor) -> int:
     return round((1 - exact) * tokens.shape[-1])
 
 
+def load_grokked(path: Path, must: bool = True) -> Checkpoint:
+    """Load a checkpoint. Raises ValueError for a path that is none, and where it must have grokked and has not."""
+    if not path.exists():
+        raise ValueError(f"{path}: no such checkpoint")
+    checkpoint = load_any(path)
+    if must and (errors := selection_errors(checkpoint.spec, checkpoint.theta_P)):
+        raise ValueError(f"{path}: has not grokked, {errors:,} of 5,000 selection problems are wrong")
+    return checkpoint
+
+
 def read_teacher(path: Path) -> str:
     """Return the word of a checkpoint, folder or file, ours or another project's.
 
     Raises ValueError for a path that is none, and for a model that gets a selection problem wrong.
     """
-    if not path.exists():
-        raise ValueError(f"{path}: no such checkpoint")
-    checkpoint = load_any(path)
-    spec, theta_P = checkpoint.spec, checkpoint.theta_P
-    if isinstance(spec, Tied):
-        theta_P, spec = spec.untie(theta_P[None])[0], spec.base
-    if errors := selection_errors(spec, theta_P):
-        raise ValueError(f"{path}: has not grokked, {errors:,} of 5,000 selection problems are wrong")
+    checkpoint = load_grokked(path)
+    spec, theta_P = untied(checkpoint.spec, checkpoint.theta_P)
     return Teacher(spec, tuple(theta_P.tolist())).word

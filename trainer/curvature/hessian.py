@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from model.tied import Tied, Ties, equated, project, tie, ties_of, zeroed
+from model.tied import Ties, equated, project, tie, ties_of, untied, zeroed
 from trainer.data.problems import selection
 from trainer.step import step
 
@@ -183,10 +183,9 @@ def cheapest_together(at: LossExpansion, pool: Sequence[Constraint], size: int) 
 
 def measured_loss(spec: Spec, theta_P: Tensor, ties: Ties, count: int) -> float:
     """Return the loss with θ projected onto `ties`, without training."""
-    base, _ = ties_of(spec)
-    base_theta_P = spec.untie(theta_P[None]) if isinstance(spec, Tied) else theta_P[None]
+    base, base_theta_P = untied(spec, theta_P.double())
     new = tie(base, ties)
-    projected = project(ties, base_theta_P.double()) if new != base else base_theta_P.double()
+    projected = project(ties, base_theta_P[None]) if new != base else base_theta_P[None]
     return float(step.loss(new, projected, sample_of(new, count))[0])
 
 

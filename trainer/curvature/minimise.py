@@ -5,7 +5,7 @@ Axes: P parameters, R numbers of a tied spec.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -33,13 +33,13 @@ class Task:
     seed: int
     turn: int
     cost: Cost
-    searched: int = 0
-    """Problems searched for errors; 0: SEARCHED."""
+    searched: int = field(default_factory=lambda: SEARCHED)
+    """Problems searched for errors."""
     slope: Slope = Pool.slope
 
     def own_errors(self, theta_P: Tensor) -> Pairs:
         """Return θ's errors among fresh problems."""
-        pairs = draw_problems(self.seed, -1 - self.turn, self.searched or SEARCHED)
+        pairs = draw_problems(self.seed, -1 - self.turn, self.searched)
         return wrong_pairs(self.spec, theta_P.float(), pairs, self.cost)[:MOST_ERRORS]
 
     def pool(self, theta_P: Tensor, fresh: int = FRESH, errors: int = MOST_ERRORS) -> Pool:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from model.adderboard import Pairs, carry_pairs
 from model.spec import Spec
+from trainer.data import hard_examples
 from trainer.data.problems import DIGITS
 from trainer.engine.build import missing_to_build
 from trainer.engine.kernel import flat, is_wrong, loss_and_gradient
@@ -27,7 +28,7 @@ from trainer.step.step import tokens_of
 
 CHUNK = 512  # problems at once: memory
 FORWARDS = threading.Lock()
-"""Of forward gradients, whose level PyTorch has for all threads of a process together."""
+"""Serialises forward-mode differentiation: PyTorch keeps one nesting level per process."""
 
 
 @dataclass
@@ -147,6 +148,5 @@ def wrong_pairs(spec: Spec, theta_P: Tensor, pairs: Pairs, cost: Cost) -> Pairs:
             wrong_B = is_wrong(spec, flat(spec, theta_P[None])[0].float(), tokens[0])
         else:
             logits = spec.forward(theta_P[None], tokens[:, :-1], first=spec.prompt - 1)
-            choice_AB = torch.stack(list(torch.broadcast_tensors(*logits)))[:, 0].argmax(0)[: DIGITS + 1]
-            wrong_B = (choice_AB != tokens[0, spec.prompt :][: DIGITS + 1]).any(0)
+            (wrong_B,) = hard_examples.is_wrong(logits, tokens[:, spec.prompt :])
     return [pairs[n] for n in wrong_B.nonzero().flatten().tolist()]

@@ -20,8 +20,8 @@ from trainer.curvature.hessian import LossExpansion, expand_loss, shares
 
 CHUNK = 1_024  # sets at once: memory
 TRUST = 1e-6
-"""Added to each eigenvalue, as a share of the largest: freed entries stay near. From 12 and 17 numbers
-(lab/certificates) the same constraints come first from 1e-7 to 1e-4."""
+"""Added to each eigenvalue, as a share of the largest: freed entries stay near. For certificates 12p and 17p the
+cheapest constraints are the same for any value from 1e-7 to 1e-4."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class _Recorder(TorchDispatchMode):
             return Traced(registers.expand(like.shape), like.dtype)
         if traced and name not in FACTORIES:
             listed = "trainer/engine/tape_operations.py lists what it has"
-            raise NotImplementedError(f"{name} is nothing that a tape has; {listed}")
+            raise NotImplementedError(f"{name} is not supported by tapes; {listed}")
         return function(*_dummies(args), **_dummies(kwargs)) if traced else function(*args, **kwargs)
 
     def _view(self, function: Any, args: Any, kwargs: Any) -> Any:

@@ -22,7 +22,7 @@ def entrywise(scalar: Callable[..., int], count: int) -> Operation:
         args = (*args[:count], *(None,) * (count - len(args)))
         parts = torch.broadcast_tensors(*(graph.registers(a) for a in args))
         if alpha != 1:
-            raise NotImplementedError(f"alpha={alpha} is nothing that a tape has")
+            raise NotImplementedError(f"alpha={alpha} is not supported by tapes")
         results = [
             scalar(graph, *entries) for entries in zip(*(p.flatten().tolist() for p in parts), strict=True)
         ]

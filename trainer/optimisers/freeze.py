@@ -49,9 +49,7 @@ def frozen_from(layout: Layout, rows: tuple[tuple[Any, ...], ...]) -> list[int]:
 
 
 def freeze(inner: Optimiser) -> Optimiser:
-    """Freeze entries of θ. They have no gradient, and no share in its norm: it is masked behind all that adds to it,
-    and before it is clipped or gives SAM's point.
-    """
+    """Freeze entries of θ: they have no gradient where it is clipped or SAM moves θ, and no share in its norm."""
 
     def update(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
         """Restore the frozen entries of θ, and of `eval_theta`."""

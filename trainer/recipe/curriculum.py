@@ -56,8 +56,8 @@ class Augmentation(Group):
     )  # fmt: skip
     targeted: float = option(
         0.0,
-        "share of a step's problems that are of the seed's own errors at the last evaluation, in a stream of "
-        "its own of such problems as the lesson has then; 0 is off",
+        "share of a step's problems that are of the seed's own errors at the last evaluation, searched in "
+        "a separate stream drawn by the curriculum of that step; 0 is off",
         unit="fraction", ge=0, le=1, switch=True,
         source="AdderBoard: tbukic and vijec fine-tune on error pairs; the stream is ours",
     )  # fmt: skip

@@ -117,7 +117,7 @@ class Recycle(Group):
 def check_recycle(spec: Spec, recipe: Recycle) -> None:
     """Raise ValueError unless a spec has units to recycle, and the probes that a recipe names."""
     if recipe.recycle_every and spec.recycled() is None:
-        raise ValueError("recycle_every needs a model that has the probe switches")
+        raise ValueError("recycle_every needs a model with the probe `switches`")
     check_thresholds("recycle_unless", recipe.recycle_unless, spec.probes())
 
 

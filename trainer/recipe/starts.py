@@ -66,11 +66,9 @@ def check_start(spec: Spec, recipe: Starts) -> None:
             )
         size = math.prod(shapes[name])
         if how == "at" and len(numbers) not in (1, size):
-            raise ValueError(
-                f"init must be 1 or {size} numbers where {name} starts at some, got {len(numbers)}"
-            )
+            raise ValueError(f"init: `at` needs 1 or {size} numbers for {name}, got {len(numbers)}")
         if how in ("xavier", "kaiming") and len(shapes[name]) != 2:
-            raise ValueError(f"init must be of a matrix to draw by {how}, and {name} is none")
+            raise ValueError(f"init: {how} needs a matrix; {name} is not one")
 
 
 def initial_theta(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
