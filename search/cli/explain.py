@@ -66,7 +66,7 @@ def _recorded(home: Home, checkpoint: Checkpoint) -> tuple[Recorded | None, dict
 
     try:
         recorded = Recorded.find(home, checkpoint)
-        return recorded, recorded and recorded.training()
+        return recorded, recorded.training() if recorded else None
     except (UserError, Failure) as error:
         click.echo(f"its records could not be read: {error}", err=True)
         return None, None

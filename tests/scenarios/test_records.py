@@ -86,10 +86,10 @@ def test_a_checkpoints_page_has_its_curve_and_lies_beside_it_in_mlflow(smoke, tm
     run = client.create_run(experiment, tags=tags).info.run_id
     assert "beside the checkpoint of seed 778" in call("explain", folder, "-o", page, *home).output
     (logged,) = client.list_artifacts(run)
-    monkeypatch.setattr(Recorded, "training", lost)
-    without = call("explain", folder, "-o", page, *home)
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorded, "training", lost)
+        without = call("explain", folder, "-o", page, *home)
     assert without.exit_code == 0 and "its records could not be read" in without.output
-    monkeypatch.undo()
     replace(Checkpoint.load(folder), seed={"init_seed": 778}).save(tmp_path / "edited")
     edited = call("explain", tmp_path / "edited", "-o", page, *home)
     assert edited.exit_code == 0, "of no seed"
