@@ -52,7 +52,7 @@ LINES = {  # what is added to GOOD
     "stop: {screen: [{at: 5000, keep: {odd: 0.9}}, {at: 3000, keep: {}}]}":
         "stop: screen.1.at must be later than the rung before, got 3000 after 5000",
     # Resources and sampler
-    "resources: {cpu: 1.5}": "resources.cpu: must be from 0 to 1, or a whole number, got 1.5",
+    "resources: {cpu: 1.5}": "resources.cpu: must be above 0 and at most 1, or a whole number, got 1.5",
     "resources: {gpu: 1.5}": "resources.gpu: must be from 0 to 1, or a whole number, or auto, got 1.5",
     "sampler: {name: tpee}": "sampler.name: must be 'tpe', 'nsga2', 'qmc', 'random' or 'grid', got 'tpee'",
     # The search space

@@ -81,7 +81,7 @@ class Commands(click.Group):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            where = f"options stand behind the command: adder-search COMMAND {error.option_name}"
+            where = f"options go after the command: adder-search COMMAND {error.option_name}"
             click.echo(f"error: {error.option_name}: {where}", err=True)
             ctx.exit(UserError.code)
 

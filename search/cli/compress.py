@@ -21,6 +21,7 @@ from search.cli.options import (
     writing,
 )
 from search.errors import UserError, reraise_as
+from search.study.compress import KINDS, SCOPES, check_kinds
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from search.store.candidates import TieCandidate
     from trainer.checkpoints.checkpoint import Checkpoint
 
-KINDS = ("zero", "equal", "opposite", "rows", "columns", "empty", "rotation", "other")
-SCOPES = {"tensor": "tensor", "values": "global"}
 kinds_help = "Which constraints, with commas between them; other: a tie loosened for another."
 kinds_option = click.option("--kinds", default=",".join(KINDS), show_default=True, help=kinds_help)
 reach_option = click.option(
@@ -144,12 +143,9 @@ def _theta_beside(path: Path, start: Checkpoint) -> Tensor:
 
 
 def _kinds(text: str) -> tuple[str, ...]:
-    from model.fields import did_you_mean
-
     kinds = tuple(k.strip() for k in text.split(","))
-    for kind in kinds:
-        if kind not in KINDS:
-            raise UserError(f"--kinds: unknown {kind!r:.80}; {did_you_mean(kind, KINDS)}")
+    with reraise_as("--kinds"):
+        check_kinds(kinds)
     return kinds
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import PATH, home_option, load_checkpoint, target_option, writing
+from search.cli.options import PATH, home_option, load_checkpoint, said_of, target_option, writing
 from search.errors import UserError
 from search.study.ancestors import Step, ancestors_of
 
@@ -151,17 +151,14 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
 
 def _card(
     name: str, checkpoint: Checkpoint, data: Mapping[str, Any], result: Verification,
-    proof: Mapping[str, Any] | None, rate: str,
+    proof: dict[str, Any] | None, rate: str,
 ) -> str:  # fmt: skip
     from model.tied import count
 
     spec, metadata = checkpoint.spec, data["METADATA"]
     verdict = "not tried (`adder-search prove`)"
     if proof:
-        level = {"any": "any order of summation", "here": "this machine's order"}.get(
-            proof["level"], proof["level"]
-        )
-        verdict = f"{proof['verdict']}, {level}; least margin of logits {proof['margin']:.3g}"
+        verdict = f"{said_of(proof)}; least margin of logits {proof['margin']:.3g}"
     facts = {
         "AdderBoard's 10,010": f"{result.correct:,} right",
         "all 10^20 pairs": verdict,

@@ -83,32 +83,35 @@ def _prepare(source: str, home: Home, fresh: bool = False) -> Study:
     if limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE:
         least = f"Ray reserves more than {ADDRESS_SPACE >> 30} GB, most of which it does not use"
         raise Failure(f"ulimit -v leaves {limit / 2**30:.1f} GB of addresses; {least}")
-    from search.store.ledger import Ledger
-    from search.store.study_records import StudyRecords
     from search.study.start import read_start
 
     study = _read_study(source, home)
     if study.start and study.start.checkpoint:
-        begun = not fresh and home.exists() and StudyRecords(Ledger(home), study.name).list_parents()
+        begun = not fresh and home.exists() and _records_of(home, study.name).list_parents()
         if not begun:
             with reraise_as(source, UserError):
                 read_start(study.start, Path(study.start.checkpoint))
     return study
 
 
+def _records_of(home: Home, study: str) -> StudyRecords:
+    from search.store.ledger import Ledger
+    from search.store.study_records import StudyRecords
+
+    return StudyRecords(Ledger(home), study)
+
+
 def _plan(study: Study, home: Home, fresh: bool) -> str:
     """Return what a run would do and cost. Raises UserError for all that a run would refuse."""
     from search.run.estimate import estimate
     from search.run.extension import as_begun, check_extension, check_proposals
-    from search.store.ledger import Ledger
-    from search.store.study_records import StudyRecords
 
     home.depot.check()
     rows: list[SeedRecord] = []
     if fresh:
-        study = _renamed(study, Ledger(home).list_studies() if home.exists() else [])
+        study = _renamed(study, _records_of(home, study.name).ledger.list_studies() if home.exists() else [])
     elif home.exists():
-        records = StudyRecords(Ledger(home), study.name)
+        records = _records_of(home, study.name)
         rows, definition = records.list_seeds(), records.get_definition()
         study = as_begun(study, definition)
         check_extension(study, definition, rows)
@@ -124,12 +127,9 @@ def _read_study(name: str, home: Home) -> Study:
     try:
         return load_study(name)
     except UserError:
-        from search.store.ledger import Ledger
-        from search.store.study_records import StudyRecords
-
         if Path(name).is_file() or not home.exists() or Path(name).name != name:
             raise
-        recorded = StudyRecords(Ledger(home), name).get_recorded_study()
+        recorded = _records_of(home, name).get_recorded_study()
         if recorded is None:
             raise
         return recorded

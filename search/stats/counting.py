@@ -30,7 +30,7 @@ WORDS = {o: o.value.replace("_", " ") for o in Outcome} | {Outcome.FAILED: "not 
 RULE_COLUMNS = {Outcome.GIVEN_UP: "hopeless_step", Outcome.SCREENED: "screen"}
 """Outcome of a stopping rule -> column that is not None where the rule fired, on spared seeds too."""
 Until = tuple[int, Sequence[Seed]]
-"""Number of grokked seeds at which a configuration stops, and its seeds in order (search/study/file.py)."""
+"""Number of grokked seeds at which a configuration stops, and its seeds in order (search/study/schema.py)."""
 NONE_ENDED = "no seed has ended"
 ENOUGH = "enough had grokked"
 """Reason of seeds that were censored because `until` needed no more."""
@@ -369,7 +369,7 @@ class Cost:
     grokked: int
     seed_steps: int
     core_s: float | None
-    """None if unknown for some seed, as on a GPU."""
+    """None unless the C++ engine trained every seed."""
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]]) -> Cost:

@@ -20,6 +20,7 @@ from search.store.study_records import StudyRecords
 from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
 
+FACTS = ("number", "round", "configuration", "parent", "reached", "wrong", "loss")
 JUDGED = ("reached", "wrong", "loss", "kept")
 """The columns that are known once a candidate is judged."""
 
@@ -150,8 +151,7 @@ class DatabaseCandidates:
         pass
 
     def _row(self, candidate: TieCandidate) -> Row:
-        names = ("number", "round", "configuration", "parent", "reached", "wrong", "loss")
-        return {name: getattr(candidate, name) for name in names} | {
+        return {name: getattr(candidate, name) for name in FACTS} | {
             "study": self.study,
             "ties": {"entries": list(candidate.ties)},
             "kept": candidate.start and candidate.start.digest,
@@ -159,8 +159,7 @@ class DatabaseCandidates:
 
 
 def _candidate(row: Row, starts: dict[str, Row]) -> TieCandidate:
-    names = ("number", "round", "configuration", "parent", "reached", "wrong", "loss")
-    facts = {name: row[name] for name in names}
+    facts = {name: row[name] for name in FACTS}
     candidate = TieCandidate(**facts, ties=tuple(map(int, row["ties"]["entries"])))
     return replace(candidate, start=InitialTheta.of(starts[row["kept"]])) if row["kept"] else candidate
 

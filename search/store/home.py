@@ -106,7 +106,9 @@ class Home:
         return below(self.path / "trials", study, *([key] if key else []))
 
     def damaged(self, study: str, key: str) -> Path:
-        """Folder of a trial's results that cannot be read, less a number; without a key, of all of a study's."""
+        """Folder of a trial's results that cannot be read: the actual folder has -1, -2 … appended; without a key, of
+        all of a study's.
+        """
         return below(self.path / "damaged", study, *([key] if key else []))
 
     def exists(self) -> bool:

@@ -25,9 +25,10 @@ from search.store.database import ROWS, STUDIES, Database, retry_while_unavailab
 from trainer import Outcome
 
 STOPPED, TAKEN = "stopped", "another driver took the study over"
-LEASE_S, RENEW_S = 120.0, 5.0
-"""A lease that has not been renewed for so long belongs to nobody; how often it is renewed."""
-
+LEASE_S = 120.0
+"""A lease that has not been renewed for so long belongs to nobody."""
+RENEW_S = 5.0
+"""How often it is renewed."""
 FRESH_S = LEASE_S / 2
 """Seconds after a renewal in which nobody else can have the study, whatever their clocks say."""
 

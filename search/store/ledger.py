@@ -23,7 +23,7 @@ class Ledger:
     AlreadyExists. A database that is away raises DatabaseUnavailable after `database.patience_s` (at first 0),
     one that is damaged raises Failure.
 
-    Isolation. Each method is one transaction, whole or not at all.
+    Isolation. Each write is one transaction, whole or not at all; a read may be several.
 
     Durability. What a method wrote is on disk when it returns.
 

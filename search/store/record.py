@@ -13,6 +13,10 @@ MEASURED = (
 """Columns that say what training a seed came to."""
 
 
+SeedKey = tuple[str, int, int]
+"""A configuration's key, init_seed, data_seed."""
+
+
 class SeedRecord(TypedDict):
     """One row of the table `ledger`: a seed of a configuration of a study, and what became of it."""
 
@@ -42,7 +46,7 @@ class SeedRecord(TypedDict):
     seed_steps_per_s: float | None
     """Speed of its bank, of all slots together."""
     core_s: float | None
-    """Its share of its bank's time, times cores; None on a GPU."""
+    """Its share of its bank's time, times cores; None unless the C++ engine trained it."""
     environment: NotRequired[dict[str, Any] | None]
     """Code, versions and hardware that trained it; read only when asked for."""
     owner: str | None

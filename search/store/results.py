@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search.errors import Failure
-from search.store.record import MEASURED
+from search.store.record import MEASURED, SeedKey
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import MEASURES, Outcome, Result, Seed
 from trainer.files import durable
@@ -38,8 +38,6 @@ REASON = "reason.txt"
 CUT, ASSIGNMENT = "cut.json", ".assignment"
 """Name of the file with the steps of seeds that were cut; suffix of a worker's assignment."""
 WHO = ["configuration", "init_seed", "data_seed"]
-SeedKey = tuple[str, int, int]
-"""A configuration's key, init_seed, data_seed."""
 FACTS = ("outcome", *MEASURED)
 
 
@@ -63,7 +61,7 @@ class ConfigurationResults:
     def by_seed(self) -> dict[Seed, Result]:
         return {r.pair.seed: r for r in self.results}
 
-    def columns(self) -> dict[tuple[str, int, int], dict[str, Any]]:
+    def columns(self) -> dict[SeedKey, dict[str, Any]]:
         """Return the ledger's columns of what became of each seed, by configuration, init_seed, data_seed."""
         rate, environment = self.about["seed_steps_per_s"], self.about["environment"]
         threads = environment.get("threads", 1) if environment.get("engine") == "native" else None
@@ -71,7 +69,8 @@ class ConfigurationResults:
             (self.configuration.key, r.pair.seed.init_seed, r.pair.seed.data_seed): {
                 **{name: getattr(r, name) for name in MEASURED},
                 "outcome": r.outcome.value,
-                "core_s": r.steps / rate * threads if rate and threads else None,  # None on a GPU
+                # None unless the C++ engine trained it
+                "core_s": r.steps / rate * threads if rate and threads else None,
                 "seed_steps_per_s": rate,
                 "environment": environment,
             }

@@ -30,7 +30,7 @@ from search.store.database import (
 from search.store.home import Home
 from search.store.lease import LEASE_S, StudyLease, is_live
 from search.store.ledger import Ledger, open_ledger
-from search.store.record import MEASURED, SeedRecord, is_final
+from search.store.record import MEASURED, SeedKey, SeedRecord, is_final
 from search.study.file import recorded_study
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Trial
@@ -50,8 +50,6 @@ GROUPED_BY = (
 """Columns of `list_grouped_seeds`: what counts of a seed."""
 Values = dict[str, Any]
 """Columns and their values, of a table other than that of seeds, or to be written."""
-Key = tuple[str, int, int]
-"""Configuration key, init_seed, data_seed."""
 
 
 class StudyRecords:
@@ -60,9 +58,9 @@ class StudyRecords:
     Names. `create_`, `get_` (one, or None), `list_` (several), `update_` and `delete_`. A seed's row has a life
     of its own: `claim`, then `record` or `censor`, then `publish`; `reopen` if its results are lost.
 
-    Isolation. Each method is one transaction, whole or not at all. Of two drivers that want the same seed,
-    study or proposal at once, one gets AlreadyExists: keys are unique, and a row that is there is changed only
-    if it still is as it was read.
+    Isolation. Each write is one transaction, whole or not at all; a read may be several. Of two drivers that want
+    the same seed, study or proposal at once, one gets AlreadyExists: keys are unique, and a row that is there is
+    changed only if it still is as it was read.
 
     Ownership. A study that is run and a seed that is RUNNING belong to the ledger's `owner` until their leases
     end (search/store/lease.py); only rows of its own are censored. A final row is never overwritten.
@@ -121,7 +119,7 @@ class StudyRecords:
     def require_study(self) -> None:
         """Raise NotFound, with the nearest names, if the study was never begun here."""
         if self.study not in (names := self.ledger.list_studies()):
-            nearby = did_you_mean(self.study, names or ["none yet"])
+            nearby = did_you_mean(self.study, names) if names else "no study was begun here"
             raise NotFound(f"study {self.study!r} has no records in {self.home.path}; {nearby}")
 
     @retry_while_unavailable
@@ -336,7 +334,9 @@ class StudyRecords:
                 db.execute(sa.update(ROWS).where(has_values(key), is_open), values)
 
     @retry_while_unavailable
-    def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[Key, int] | None = None) -> None:
+    def censor(
+        self, trials: Iterable[Trial], reason: str, steps: Mapping[SeedKey, int] | None = None
+    ) -> None:
         """Write that running seeds were ended from outside, and after how many steps where that is known."""
         values = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
         with self.writing() as db:
@@ -407,7 +407,7 @@ class StudyRecords:
             db.execute(sa.update(ROWS).where(in_trial).values(published=True))
 
     @retry_while_unavailable
-    def record_verification(self, key: Key, correct: int) -> bool:
+    def record_verification(self, key: SeedKey, correct: int) -> bool:
         """Count a call of `verify` for a seed and keep its result. False if the ledger has no such seed."""
         values = {"verify_calls": ROWS.c.verify_calls + 1, "verified": correct}
         with self.database.begin() as db:
@@ -422,7 +422,7 @@ class StudyRecords:
                 self.record_verification(key, right)
 
     @retry_while_unavailable
-    def record_proof(self, key: Key, proof: Values) -> None:
+    def record_proof(self, key: SeedKey, proof: Values) -> None:
         """Keep the verdict on all pairs of a seed's θ, in place of an earlier one."""
         named = self._named(key)
         with self.database.begin() as db:
@@ -433,7 +433,7 @@ class StudyRecords:
         """Return SQL that is true of the study's seeds with these values."""
         return has_values({"study": self.study, **values})
 
-    def _named(self, key: Key) -> Values:
+    def _named(self, key: SeedKey) -> Values:
         """Return the columns that name a seed's row."""
         return dict(zip(KEY_COLUMNS, (self.study, *key), strict=True))
 
@@ -467,5 +467,5 @@ def has_values(values: Values) -> sa.ColumnElement[bool]:
     return sa.and_(sa.true(), *(ROWS.c[name] == value for name, value in values.items()))
 
 
-def _key_of(row: Mapping[Any, Any]) -> Key:
+def _key_of(row: Mapping[Any, Any]) -> SeedKey:
     return row["configuration"], row["init_seed"], row["data_seed"]

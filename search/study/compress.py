@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -12,6 +13,17 @@ from search.study.space import LARGEST_SEED, Strict, error_at
 
 KINDS = ("zero", "equal", "opposite", *STRUCTURES, "other")
 """One constraint more; what rows, columns and blocks may have in common; a tie loosened for another."""
+SCOPES = {"tensor": "tensor", "values": "global"}
+"""Reach of ties, as users name it -> as a descent does."""
+
+
+def check_kinds(kinds: Sequence[str]) -> None:
+    """Raise ValueError for an unknown kind of constraint, or one that is listed twice."""
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"unknown {kind!r:.80}; {did_you_mean(kind, KINDS)}")
+    if len(set(kinds)) < len(kinds):
+        raise ValueError("a kind is listed twice")
 
 
 class Accept(Strict):
@@ -48,7 +60,7 @@ class Compress(Strict):
     @property
     def scope(self) -> str:
         """Scope of ties as a descent has it: `tensor` or `global`."""
-        return "global" if self.reach == "values" else self.reach
+        return SCOPES[self.reach]
 
     def check(self, study: Any) -> None:
         """Raise ValueError at the key path of what does not go with it in a study."""
@@ -65,9 +77,5 @@ class Compress(Strict):
     @field_validator("kinds")
     @classmethod
     def _check_kinds(cls, value: list[str]) -> list[str]:
-        for kind in value:
-            if kind not in KINDS:
-                raise ValueError(f"unknown {kind!r:.80}; {did_you_mean(kind, KINDS)}")
-        if len(set(value)) < len(value):
-            raise ValueError("a kind is listed twice")
+        check_kinds(value)
         return value

@@ -56,9 +56,9 @@ def load_study(name: str) -> Study:
         raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         raise UserError(f"{name}: no such study file")
-    if name not in shipped_studies():
-        raise UserError(f"unknown study {name!r}; {did_you_mean(name, shipped_studies())}")
-    return parse_study(shipped_studies()[name], f"{name} (comes with the package)")
+    if name not in (shipped := shipped_studies()):
+        raise UserError(f"unknown study {name!r}; {did_you_mean(name, shipped)}")
+    return parse_study(shipped[name], f"{name} (comes with the package)")
 
 
 class _Loader(yaml.SafeLoader):

@@ -40,13 +40,13 @@ class Resources(Strict):
         None,
         ge=1,
         le=65_536,
-        description="how many a trial trains at one time; 16; on a GPU what it trains at once; unit: seeds",
+        description="seeds trained at once; default 16, on a GPU as many as it holds; unit: seeds",
     )
     seeds_per_trial: int | None = Field(
         None,
         ge=1,
         le=65_536,
-        description="the most a trial has, those beyond the slots wait; four times those",
+        description="most seeds of a trial; those beyond its slots wait; default: 4 × slots; unit: seeds",
     )
     compiled: bool = Field(True, description="compile the train step (off: eager, slow, for tests)")
     save_every: int = Field(5, ge=1, description="distance of saved bank states; unit: evaluations")
@@ -69,6 +69,6 @@ class Resources(Strict):
     @classmethod
     def _share(cls, value: float | str, info: ValidationInfo) -> float | str:
         if not isinstance(value, str) and not (0 <= value <= 1 or (value > 1 and value % 1 == 0)):
-            or_auto = ", or auto" * (info.field_name == "gpu")
-            raise ValueError(f"must be from 0 to 1, or a whole number{or_auto}, got {value}")
+            gpu, cpu = "from 0 to 1, or a whole number, or auto", "above 0 and at most 1, or a whole number"
+            raise ValueError(f"must be {gpu if info.field_name == 'gpu' else cpu}, got {value}")
         return value

@@ -19,7 +19,7 @@ from search.study.spelling import constraint_of, recipe_of, toggled, validated_p
 from trainer import Recipe
 
 Pair = tuple[Spec, Recipe]
-MOST_SCALES = 64
+MOST_BASES = 64
 OTHER_LISTS = ("model", "configurations", "toggle", "combine", "space", "compress", "start")
 
 
@@ -42,7 +42,7 @@ class Scale(Strict):
     )
     rate: float = Field(gt=0, le=1, description="planned grok rate of its base, for the power of a plan")
     bases: dict[str, Base] = Field(
-        default_factory=dict, max_length=MOST_SCALES, description="further bases, by any name"
+        default_factory=dict, max_length=MOST_BASES, description="further bases, by any name"
     )
 
 

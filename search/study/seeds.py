@@ -63,7 +63,7 @@ class Until(Strict):
     grokked: int | None = Field(
         None,
         ge=1,
-        description="the study, of a list each configuration, ends once so many grokked; unit: seeds",
+        description="end once this many seeds grokked: the whole search, or each listed configuration; unit: seeds",
     )
     max_seeds: int | None = Field(
         None, ge=1, le=MOST_SEEDS, description="while fewer grokked, go on in rounds up to this; unit: seeds"

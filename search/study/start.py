@@ -58,6 +58,11 @@ class StartSpec(Strict):
         return self.best or 1
 
 
+def digest_of(values: Any) -> str:
+    """Return the name of plain values."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
+
+
 def read_start(start: StartSpec, path: Path) -> Checkpoint:
     """Return the checkpoint that a study starts from. Raises UserError."""
     from trainer.checkpoints.teachers import load_grokked
@@ -86,8 +91,7 @@ class InitialTheta:
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        text = json.dumps([self.spec.as_dict(), sorted(self.thetas.items())], sort_keys=True)
-        object.__setattr__(self, "digest", hashlib.sha256(text.encode()).hexdigest()[:12])
+        object.__setattr__(self, "digest", digest_of([self.spec.as_dict(), sorted(self.thetas.items())]))
 
     @property
     def title(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from typing import Any
 from model import Spec, make_spec, preset_name
 from model.tied import Tied
 from search.study.resources import Resources
-from search.study.start import InitialTheta, trained_spec
+from search.study.start import InitialTheta, digest_of, trained_spec
 from search.study.stopping import Stop
 from trainer import Pair, Recipe, Seed
 from trainer.files import durable
@@ -30,10 +29,6 @@ MAIN = (
 )  # fmt: skip
 """Fields of a configuration that MLflow's page of it always shows."""
 CARRY_MIX = ("recipe.carry_mix", "recipe.fade_start", "recipe.fade_end")
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _choices(instance: Any) -> dict[str, Any]:
@@ -63,7 +58,7 @@ class Configuration:
     @cached_property
     def key(self) -> str:
         origin = [self.start.digest] if self.start else []
-        return _digest([self.spec.family, _choices(self.spec), _choices(self.recipe), *origin])
+        return digest_of([self.spec.family, _choices(self.spec), _choices(self.recipe), *origin])
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -137,7 +132,7 @@ class Trial:
     @cached_property
     def key(self) -> str:
         """Digest of pairs and slots alone, so that a trial finds its bank's state again."""
-        return _digest([self.study, [[c.key, s.init_seed, s.data_seed] for c, s in self.work], self.slots])
+        return digest_of([self.study, [[c.key, s.init_seed, s.data_seed] for c, s in self.work], self.slots])
 
     @property
     def spec(self) -> Spec:

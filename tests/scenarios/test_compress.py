@@ -115,6 +115,8 @@ def test_a_descent_is_gone_on_with_and_read_by_every_command(here, monkeypatch):
 def test_bad_input_of_compress_is_one_line_each(here):
     line = fails_with_one(2, "compress", START, "-o", "x", "--kinds", "zero,eqal")
     assert line == "--kinds: unknown 'eqal'; did you mean equal?"
+    line = fails_with_one(2, "compress", START, "-o", "x", "--kinds", "zero,zero")
+    assert line == "--kinds: a kind is listed twice"
     assert fails_with_one(2, "compress", "nowhere", "-o", "x") == "nowhere: no such checkpoint"
     assert "ramp must be at most steps" in fails_with_one(2, "compress", START, "-o", "x", "--ramp", 7_000)
     long = "--steps", 9_000_000  # of which a descent without gains may ask thrice as many

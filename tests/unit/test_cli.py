@@ -118,7 +118,7 @@ def test_a_dry_run_of_a_fresh_start_says_its_new_name():
 
 
 def test_an_option_before_the_command_belongs_behind_it(here):
-    line = "--home: options stand behind the command: adder-search COMMAND --home"
+    line = "--home: options go after the command: adder-search COMMAND --home"
     assert fails_with_one(2, "--home", "there", "status") == line
 
 
@@ -161,7 +161,7 @@ def test_where_nothing_has_run_all_say_so_alike(words):
 @pytest.mark.parametrize("words", OF_A_STUDY)
 def test_a_study_that_is_not_recorded_is_unknown_to_all_alike(words, home):
     said = fails_with_one(2, *words.split(), "--home", "home")
-    assert said == f"study '57p' has no records in {home.path}; valid: none yet"
+    assert said == f"study '57p' has no records in {home.path}; no study was begun here"
 
 
 # ---- homes, databases, servers

@@ -60,7 +60,7 @@ def test_its_card_says_counts_rate_lineage_verification_and_proof(hub):
     ]
     for said in (
         "| 10,010 right |",
-        "PROVED, any order",
+        "| proved right on all 10^20 pairs, at level any (",
         "3 of 48 seeds grok (95 %: 2.1% to 17.8%)",
         "| fc1 | 10 |",
     ):
