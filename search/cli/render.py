@@ -81,8 +81,9 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     else:
         following = [f"report {study.name} -o {study.name}.html{flag}", f"ui{flag}"]
         if any(r["outcome"] == Outcome.GROKKED for r in rows):
-            best = [f"pull {study.name} --best -o best{flag}", f"verify best{flag}"]
-            following = [*best, "export best -o submission.py", *following]
+            folder = f"{study.name}-best"
+            best = [f"pull {study.name} --best -o {folder}{flag}", f"verify {folder}{flag}"]
+            following = [*best, f"export {folder} -o {study.name}.py", *following]
         lines += ["", "Next:", *(f"  adder-search {command}" for command in following)]
     return "\n".join(lines)
 
