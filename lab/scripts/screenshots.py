@@ -1,7 +1,7 @@
 """Make the pictures of the pages: `python -m lab.scripts.screenshots HOME STUDY FOLDER`; chromium must be installed.
 
-STUDY-report.png, -dark.png and -narrow.png are of its report, STUDY-ui.png of its table in MLflow's UI. docs/tutorial-report.png
-and docs/tutorial-ui.png are those of the tutorial's study `again`, renamed.
+STUDY-report.png, -dark.png and -narrow.png are of its report, STUDY-ui.png of its table in MLflow's UI. The tutorial's
+pictures, docs/tutorial-report.png and docs/tutorial-ui.png, are those of its study `again`, renamed.
 """
 
 from __future__ import annotations

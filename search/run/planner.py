@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from search.run.packing import Capacity, TrialShapes, can_follow
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
 from search.run.spared import spared_of
-from search.run.study_run import ConfigurationState, Round, StudyRun
+from search.run.study_run import Round, StudyRun
 from search.run.tally import TrialReport
 from search.stats.counting import Row
 from search.study.schema import Study
@@ -132,13 +132,11 @@ class Planner:
             for s in states.values()
             if s.configuration in trial.configurations or (s.rows and not s.is_reported)
         ]
-        return [self._conclude(s) for s in trained if s.is_complete]
-
-    def _conclude(self, state: ConfigurationState) -> Configuration:
-        """Report a complete configuration to the sampler."""
-        state.is_reported = True
-        self.search.report(state)
-        return state.configuration
+        complete = [s for s in trained if s.is_complete]
+        for state in complete:
+            state.is_reported = True
+            self.search.report(state)
+        return [s.configuration for s in complete]
 
     # ---- what is left
 

@@ -116,11 +116,6 @@ class StudyLease:
             f"study {self.study}: {TAKEN}, while this one was paused; it has written nothing since"
         )
 
-    def check(self) -> None:
-        """Raise Failure if somebody asked to stop, or took the study over."""
-        if self.why:
-            raise Failure(f"study {self.study}: {self.why}; the same command again completes what was begun")
-
     @property
     def is_owned(self) -> sa.ColumnElement[bool]:
         """SQL that is true of the study's row while `owner` has it."""
