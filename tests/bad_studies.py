@@ -42,6 +42,8 @@ LINES = {  # what is added to GOOD
     "recipe: {again_at: 4000, again_unless: [[token]]}": "recipe.again_unless: must be pairs*",
     "recipe: {fade_start: 10, fade_end: 5}": "recipe.fade_end: must be fade_start or more, got 5 < 10",
     "recipe: [1]": "recipe: must be a mapping, got [1]",
+    "space: {recipe.lr: [0.01, 0.03]}":
+        "space.recipe.lr: must be a mapping, got [0.01, 0.03]; for example {choice: [0.01, 0.03]}",
     # Seeds and when they end
     "resources: {seeds_per_trial: 010}": "*: not valid YAML (no int: 010)",
     "until: {grokked: 1}": "until: grokked needs max_seeds: up to how many seeds to go on",
@@ -140,6 +142,9 @@ FILES = {
     RECYCLED % "b: {constraints: [rank1_out], recipe: {recycle_every: 1000}}":
         "scales.57p.bases.b.recipe: trains what another base of this scale does",
     # Names and texts
+    "name: x\nmodel: 57p\nseeds: 8":
+        "seeds: must be a mapping or a list, got 8; for example {first: 1, count: 8}",
+    "name: x\nmodel: 57\nseeds: [1]": "model: must be *, got 57; for example 57p",
     "name: ../../x\nmodel: 57p\nseeds: [1]": "name: must match pattern *, got '../../x'",
     "name: Default\nmodel: 57p\nseeds: [1]": "name: Default is MLflow's own experiment, choose another name",
     # What follows the first round

@@ -252,7 +252,7 @@ def _lines(error: ValidationError, data: Any) -> Iterator[str]:
         elif kind == "missing":
             message = "missing"
         elif kind == "union_tag_not_found":
-            message = f"must be a mapping or a list, got {value!r:.80}"
+            message = f"must be a mapping or a list, got {value!r:.80}{_example(path)}"
         elif kind.endswith("_type") or kind == "literal_error":
             expected = KINDS.get(kind.removesuffix("_type"), message.removeprefix("Input should be "))
             wrong_type.setdefault(path, {})[expected] = value
@@ -264,8 +264,17 @@ def _lines(error: ValidationError, data: Any) -> Iterator[str]:
     for path, kinds in wrong_type.items():
         deeper = [*lines, *(f"{p}:" for p in wrong_type if p != path)]
         if not any(line.startswith((f"{path}:", f"{path}.")) for line in deeper):
-            lines[f"{path}: must be {' or '.join(kinds)}, got {next(iter(kinds.values()))!r:.80}"] = None
+            got = f"got {next(iter(kinds.values()))!r:.80}{_example(path)}"
+            lines[f"{path}: must be {' or '.join(kinds)}, {got}"] = None
     yield from lines
+
+
+def _example(path: str) -> str:
+    """Return what a key may look like that is often written in a wrong form."""
+    examples = {"seeds": "{first: 1, count: 8}", "model": "57p"}
+    is_searched = path.count(".") == 2 and path.startswith("space.")
+    example = "{choice: [0.01, 0.03]}" if is_searched else examples.get(path)
+    return f"; for example {example}" if example else ""
 
 
 def _keys(problem: Any, data: Any) -> list[str]:
