@@ -235,8 +235,6 @@ def _tabulate(records: StudyRecords, tracker: Tracker, folder: Path) -> None:
     for style, name in TABLES.items():
         (folder / name).write_text(write_table(table, style), encoding="utf-8")
     for run, (words, cell) in table.roles().items():
-        if not run:  # its records are not in MLflow yet
-            continue
         values = cell.as_dict() if cell else {}
         metrics = {f"table.{n}": float(values[n]) for n in ROLE_METRICS if values.get(n) is not None}
         tags = {f"table.{n}": values[n] for n in ROLE_TAGS if values.get(n)}

@@ -202,6 +202,7 @@ class Table:
             roles[pair.toggled.run_id] = words, cell
         for cell, pair in pairs:
             roles[pair.base.run_id] = {"scale": cell.scale, "constraint": "none", "toggled": "base"}, None
+        roles.pop("", None)  # arms that MLflow lacks
         return roles
 
     def tidy(self) -> list[dict[str, Any]]:

@@ -122,7 +122,7 @@ def check_file(target: Path, flag: str = "-o") -> None:
     if target.is_dir():
         raise UserError(f"{target}: is a folder; give the file's name with {flag}")
     with writing(target):
-        (target.parent / "..").stat()  # of what is there, and a folder
+        (target.parent / "..").stat()  # raises unless the parent is a folder
 
 
 def name_of(spec: Spec) -> str:

@@ -46,11 +46,12 @@ class Planner:
         self.study, self.study_run, self.shapes = study, StudyRun(study, rows), TrialShapes(study)
         self.capacity = Capacity()  # the driver sets it before it asks for the first trial
         self.search = Search(self.study_run, proposals)
-        allocation, confirmation = (
+        self.policies: list[Policy] = [
+            self.search,
             Allocation(self.study_run, self.search),
+            Sweep(self.study_run),
             Confirmation(self.study_run, self.search),
-        )
-        self.policies: list[Policy] = [self.search, allocation, Sweep(self.study_run), confirmation]
+        ]
         self.unassigned: list[Round] = []
         self.queue: deque[Trial] = deque()
         """Waiting trials: those of an earlier run as they were, others are cut when they start."""
@@ -234,9 +235,8 @@ class Planner:
         """Take seeds that wait out of the plan if their configuration has enough."""
         if self.study.until.grokked is None:
             return
-        satisfied = {
-            k for k, s in self.study_run.states.items() if self.study_run.has_enough(s.configuration)
-        }
+        run = self.study_run
+        satisfied = {key for key, state in run.states.items() if run.has_enough(state.configuration)}
         waiting, self.queue = self.queue, deque()
         for trial in waiting:
             needed = tuple(p for p in trial.work if trial.confirmation or p[0].key not in satisfied)

@@ -97,11 +97,8 @@ class Progress:
 
     def snapshot(self) -> Snapshot:
         """Return how far the study is."""
-        reports, states, run = (
-            [report for _, report in self._running()],
-            self.states(),
-            self.planner.study_run,
-        )
+        states, run = self.states(), self.planner.study_run
+        reports = [report for _, report in self._running()]
         ended = sum(run.ended.values(), Counter({o: states[o] for o in COUNTED}))
         study, count = self.planner.study, ended.total()
         complete = [s for s in run.states.values() if s.is_complete]

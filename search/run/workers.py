@@ -99,9 +99,8 @@ class Workers:
         is limited for all of its trials together.
         """
         worker.is_waiting = False
-        while (
-            worker.starts < 2 and self.planner.study_run.open_seeds(worker.open.values()) < worker.last.slots
-        ):
+        run = self.planner.study_run
+        while worker.starts < 2 and run.open_seeds(worker.open.values()) < worker.last.slots:
             trial = self.planner.next(worker.last)
             is_room_wanted = any(time.monotonic() > other.due for other in self)  # by one that was started
             may_switch = not (worker.open or self.planner.capacity.on_gpu or is_room_wanted)

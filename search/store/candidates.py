@@ -130,9 +130,8 @@ class DatabaseCandidates:
     def propose(
         self, candidates: Sequence[TieCandidate], configurations: Sequence[Configuration] = ()
     ) -> None:
-        again = SETS.c.number.in_(
-            [c.number for c in candidates]
-        )  # the answer to the first may have been lost
+        # in place of the same ones: the answer to a first attempt may have been lost
+        again = SETS.c.number.in_([c.number for c in candidates])
         with self.records.writing() as db:
             self.records.insert_configurations(db, configurations)
             self.records.insert_starts(db, [c.start for c in candidates if c.start])

@@ -60,9 +60,7 @@ ROWS = sa.Table(
     sa.Column("best_exact", sa.Float),
     sa.Column("best_token", sa.Float),
     sa.Column("seed_steps_per_s", sa.Float),
-    sa.Column(
-        "core_s", sa.Float
-    ),  # its share of its bank's time, times cores; NULL unless the C++ engine trained it
+    sa.Column("core_s", sa.Float),  # share of its bank's time, times cores; NULL unless by the C++ engine
     sa.Column("environment", sa.JSON),
     sa.Column("owner", sa.String(128)),
     sa.Column("lease_until", sa.Float),
