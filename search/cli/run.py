@@ -104,7 +104,7 @@ def _records_of(home: Home, study: str) -> StudyRecords:
 def _plan(study: Study, home: Home, fresh: bool) -> str:
     """Return what a run would do and cost. Raises UserError for all that a run would refuse."""
     from search.run.estimate import estimate
-    from search.run.extension import check_extension, check_proposals
+    from search.run.extension import as_begun, check_extension, check_proposals
 
     home.depot.check()
     rows: list[SeedRecord] = []
@@ -112,8 +112,9 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
         study = _renamed(study, _records_of(home, study.name).ledger.list_studies() if home.exists() else [])
     elif home.exists():
         records = _records_of(home, study.name)
-        rows = records.list_seeds()
-        check_extension(study, records.get_definition(), rows)
+        rows, definition = records.list_seeds(), records.get_definition()
+        study = as_begun(study, definition)
+        check_extension(study, definition, rows)
         if study.space and not study.start:
             check_proposals(study, records)
     return estimate(study, home, rows)
@@ -193,12 +194,14 @@ def _run(
     from rich.markup import escape
 
     from search.cli import render
-    from search.run.extension import check_extension
+    from search.run.extension import as_begun, check_extension
     from search.run.progress import Display
 
     console = Console(highlight=False)
     with reraise_as(source, UserError):
-        check_extension(study, records.get_definition(), records.list_seeds())
+        definition = records.get_definition()
+        study = as_begun(study, definition)
+        check_extension(study, definition, records.list_seeds())
         with records.lease:
             from search.run import ray_executor
             from search.run.driver import Driver

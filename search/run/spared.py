@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from search.study.schema import Study
-from search.study.stopping import BY_SEED
+from search.study.stopping import BY_HASH, BY_SEED
 from search.study.trial import Configuration, Spared
 from trainer import Seed
 
@@ -24,12 +24,14 @@ def spared_of(
     configurations: Sequence[str],
     work: Iterable[tuple[Configuration, Seed]],
     confirmation: bool = False,
-) -> Spared:
-    """Return the pairs of `work` that no rule ends.
+) -> Spared | None:
+    """Return the pairs of `work` that no rule ends; None where each seed's numbers say so (`trainer.bank.futility`).
 
     configurations: keys in the order in which they were planned. It depends on no outcome, and neither on how the pairs
     are put into trials nor on interruptions.
     """
+    if study.spares == BY_HASH:
+        return None
     rounds = [study.confirm_seeds] if confirmation else study.rounds
     layers = {seed: (n, place) for n, seeds in enumerate(rounds) for place, seed in enumerate(seeds)}
     places = {key: place for place, key in enumerate(configurations)}

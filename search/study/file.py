@@ -15,10 +15,11 @@ from pydantic import ValidationError
 from model.fields import did_you_mean
 from search.errors import UserError, printable
 from search.study.keys import sections
+from search.study.sampler import GROK_RATE, PARAMS
 from search.study.schema import Study
 from search.study.space import LARGEST_SEED, Strict
 from search.study.spelling import INVALID_SCALAR, LARGEST_FILE, inline_files
-from search.study.stopping import recorded_screen
+from search.study.stopping import BY_HASH, recorded_screen
 
 MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
 MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
@@ -194,12 +195,28 @@ def recorded_study(definition: str, source: str) -> Study:
     Raise UserError, naming source and first problem, where this version refuses what an earlier one took.
     """
     try:
-        return Study.model_validate_json(json.dumps(without_gone(json.loads(definition))))
+        return Study.model_validate_json(json.dumps(with_earlier_defaults(json.loads(definition))))
     except ValidationError as error:
         raise UserError(printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
 
 
-def without_gone(definition: Mapping[str, Any]) -> dict[str, Any]:
+def with_earlier_defaults(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded definition in which the defaults are spelt out that were others when it was recorded.
+
+    `stop.spare` came later than they changed, so a definition that has it has today's. Keys that went away since are
+    left out where they are off.
+    """
+    definition = _without_gone(definition)
+    stop, sampler = definition.get("stop") or {}, definition.get("sampler") or {}
+    if "spare" in stop:
+        return definition
+    spelt: dict[str, Any] = {"stop": {**stop, "spare": BY_HASH}}
+    if any(path.startswith("model.") for path in definition.get("space") or ()):
+        spelt["sampler"] = {**sampler, "objectives": sampler.get("objectives") or [GROK_RATE, PARAMS]}
+    return {**definition, **spelt}
+
+
+def _without_gone(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Return a recorded definition without the keys of earlier versions that are at their off values."""
 
     def without(values: Any, **off: Any) -> Any:

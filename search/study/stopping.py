@@ -15,8 +15,8 @@ from search.study.space import Strict, error_at, refuse
 from trainer import Recipe
 from trainer.recipe.screen import BEST, Rung
 
-BY_PAIR, BY_SEED = "pairs", "seeds"
-"""Draws of the spared tenth (search/run/spared.py)."""
+BY_PAIR, BY_SEED, BY_HASH = "pairs", "seeds", "hash"
+"""Draws of the spared tenth (search/run/spared.py). By hash: of each seed alone, as in records of before."""
 Bounds = float | tuple[float, float]
 """The least value, or the least and the greatest."""
 
@@ -66,17 +66,17 @@ class Stop(Strict):
         max_length=20,
         description="rungs, one or a list: seeds that show too little end there, a random tenth spared",
     )
-    spare: Literal["pairs", "seeds"] | None = Field(
+    spare: Literal["pairs", "seeds", "hash"] | None = Field(
         None,
         description="how the spared tenth is drawn: one of ten pairs of configuration and seed, or one of ten seeds "
-        "for all configurations; unset: pairs in a search, seeds in a list",
+        "for all configurations; unset: pairs in a search, seeds in a list; hash: as in records of before",
     )
 
     @classmethod
     def recorded(cls, fields: dict[str, Any]) -> Self:
-        """Return recorded rules. Those of before could rank groups of seeds."""
+        """Return recorded rules. Those of before drew the spared seeds by hash, and could rank groups of them."""
         kept = {name: value for name, value in fields.items() if name != "group"}
-        return cls(**kept | {"screen": recorded_screen(fields.get("screen", []))})
+        return cls(**{"spare": BY_HASH} | kept | {"screen": recorded_screen(fields.get("screen", []))})
 
     @field_validator("screen", mode="before")
     @classmethod

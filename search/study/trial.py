@@ -127,7 +127,7 @@ class Trial:
     confirmation: bool = False
     """True if its seeds are those of the confirmation."""
     spared: Spared | None = None
-    """Its pairs that no stopping rule ends; None before they are drawn."""
+    """Its pairs that no stopping rule ends; None if the numbers of their seeds say so."""
 
     @cached_property
     def key(self) -> str:

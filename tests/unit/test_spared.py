@@ -1,7 +1,12 @@
 """Which seeds no stopping rule ends: one of each ten pairs, in the order in which they are planned."""
 
+import json
+
+import pytest
+
+from search.run.extension import as_begun
 from search.run.spared import spared_of
-from search.study.file import parse_study
+from search.study.file import parse_study, recorded_study
 from search.study.trial import Trial
 from tests.planners import SEARCH, SWEEP, planner_of, rows_of
 from trainer import Seed
@@ -44,7 +49,28 @@ def test_neither_trials_nor_interruptions_change_the_draw(home):
     assert again == set().union(*(t.spared for t in whole)) and again != spared_of(study, keys[::-1], work)
 
 
-def test_a_trial_carries_its_draw(home, tmp_path):
+def test_a_trial_carries_its_draw_and_those_of_before_have_none(home, tmp_path):
     trial = planner_of(LARGE, home).next()
     trial.write(tmp_path)
     assert Trial.read(tmp_path) == trial and trial.spared is not None
+    file = tmp_path / "trial.json"
+    before = json.loads(file.read_text())
+    del before["spared"], before["stop"]["spare"]
+    file.write_text(json.dumps(before))
+    read = Trial.read(tmp_path)
+    assert read.spared is None and read.stop.spare == "hash" and read.pairs[0].spared is None
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_what_was_begun_before_keeps_its_draw_and_objectives(by_name, home):
+    study = parse_study(SEARCH, "test")
+    assert (study.spares, list(study.sampler.directions)) == ("pairs", ["grok_rate"])
+    definition = study.model_dump(mode="json", by_alias=True)
+    again = recorded_study(json.dumps(definition), "x") if by_name else as_begun(study, definition)
+    assert (again.spares, list(again.sampler.directions)) == ("pairs", ["grok_rate"])
+    del definition["stop"]["spare"]
+    before = recorded_study(json.dumps(definition), "x") if by_name else as_begun(study, definition)
+    assert (before.spares, list(before.sampler.directions)) == ("hash", ["grok_rate", "params"])
+    following = as_begun(study, before.model_dump(mode="json", by_alias=True))
+    assert (following.spares, list(following.sampler.directions)) == ("hash", ["grok_rate", "params"])
+    assert spared_of(before, [], [(None, Seed.of(1))]) is None
