@@ -125,4 +125,4 @@ def did_you_mean(name: object, valid: Iterable[Any]) -> str:
     # Without a closer match all are too far: learning_rate is not again_at.
     if get_close_matches(str(name), close, n=1, cutoff=0.58):
         return "did you mean " + " or ".join(close) + "?"
-    return "valid: " + ", ".join(sorted(names))
+    return "valid: " + (", ".join(sorted(names)) or "none yet")

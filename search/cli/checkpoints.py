@@ -29,6 +29,7 @@ from search.cli.options import (
     writing,
 )
 from search.errors import Failure, UserError, reraise_as
+from trainer.finishing import METHODS
 
 if TYPE_CHECKING:
     from search.run.rerun import Request, Rerun
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 """Number of wrong answers that `verify` names one by one."""
-METHODS = ("margin", "train", "levenberg_marquardt", "targeted", "lbfgs", "cma_es")
 
 
 @click.command()
@@ -164,6 +164,8 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
     with reraise_as(checkpoint):
         proof = proof_beside(checkpoint, theta_P)
         source = export_source(spec, theta_P, name=name, author=author, provenance=provenance, proof=proof)
+    if target.is_file() and target.read_bytes() != source.encode():
+        raise UserError(f"{target}: exists and has other text; choose another file with -o")
     write_text(target, source)
     click.echo(f"{target}: {spec.params} parameters, build_model() and add(model, a, b)")
 
@@ -215,8 +217,6 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
         raise UserError(f"{checkpoint}: {before.params} parameters is the smallest form known for it")
     refuse_other(target, smaller)
     sets = compare_checkpoints(loaded, smaller, pairs)
-    compared = {name: asdict(comparison) for name, comparison in sets.items()}
-    smaller.provenance["compared"] = compared
     save_checkpoint(smaller, target)
     lines = [f"{target}: {preset_name(before)} folded to {after.params} parameters, nothing trained again"]
     lines += [f"  {step}" for step in steps]
@@ -226,8 +226,8 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
         for name, c in sets.items()
     ]
     params = [before.params, after.params]
-    values = {"params": params, "folds": list(steps), "spec": after.as_dict(), "compared": compared}
-    show(as_json, values, lines)
+    values = {"params": params, "folds": list(steps), "spec": after.as_dict()}
+    show(as_json, values | {"compared": smaller.provenance["compared"]}, lines)
     if any(c.different_answers for c in sets.values()):
         raise Failure("the two forms do not answer alike: see the counts above")
 
@@ -325,7 +325,13 @@ def finish(
     with progress_bar("finishing", quiet=as_json):
         exam = AcceptanceSet(loaded.spec)
         result = run_methods(
-            loaded.spec, loaded.theta_P, exam.errors, methods or METHODS, turns=turns, seed=seed, watch=watch
+            loaded.spec,
+            loaded.theta_P,
+            exam.errors,
+            methods or tuple(METHODS),
+            turns=turns,
+            seed=seed,
+            watch=watch,
         )
         better = finished(loaded, result)
         save_checkpoint(better, target)

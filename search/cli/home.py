@@ -12,7 +12,6 @@ from search.cli.options import home_option, json_option, show
 from search.errors import UserError
 
 if TYPE_CHECKING:
-    from search.stats.counting import Row
     from search.store.home import Home
     from search.store.record import SeedRecord
     from search.store.study_records import StudyRecords
@@ -34,13 +33,15 @@ def status(study: str | None, home: Home, as_json: bool) -> None:
     rows = [row for seeds in seeds_of.values() for row in seeds]
     recorded, refused = _recorded(r for r, its_seeds in seeds_of.items() if its_seeds)
     until = {name: as_run.until_rule for name, as_run in recorded.items()}
-    studies: list[Row] = [{**s, **refused.get(s["study"], {})} for s in overview(rows, until)]
+    studies = [{**s, **refused.get(s["study"], {})} for s in overview(rows, until)]
     for records in (r for r, its_seeds in seeds_of.items() if not its_seeds):
         owner = records.get_driver()
         said = "no seed begun yet" + (f"; run by {owner}" if owner else "")
         studies.append({"study": records.study, **summarise([]), "said": said})
     seeds = rows if study else []
-    names, running = _of_one(opened[0], seeds, recorded.get(opened[0].study)) if study else ({}, None)
+    names, running = (
+        _of_one(opened[0], seeds, recorded.get(opened[0].study), studies[0]) if study else ({}, None)
+    )
     text = render.status(studies, seeds, names, running) if opened else f"nothing has run yet in {home.path}"
     about = {"home": str(home.path), "studies": studies, "seeds": seeds or None}
     show(as_json, about | ({"running": running} if study else {}), text)
@@ -59,9 +60,12 @@ def _recorded(opened: Iterable[StudyRecords]) -> tuple[dict[str, Study], dict[st
 
 
 def _of_one(
-    records: StudyRecords, seeds: list[SeedRecord], study: Study | None
+    records: StudyRecords, seeds: list[SeedRecord], study: Study | None, summary: dict[str, Any]
 ) -> tuple[dict[str, str], dict[str, Any] | None]:
-    """Return names of a study's configurations, and what its driver left; the seeds get their last reported steps."""
+    """Return names of a study's configurations, and what its driver left; the seeds get their last reported steps.
+
+    summary: gets the reason if this version refuses the configurations, which then have no names.
+    """
     from search.store.running import read_progress
     from search.study.naming import names_of
     from trainer import Outcome
@@ -71,7 +75,11 @@ def _of_one(
     for row in seeds:
         if row["outcome"] == Outcome.RUNNING:
             row["steps"] = steps.get((row["configuration"], row["init_seed"], row["data_seed"]), row["steps"])
-    return names_of(study, records.list_configurations().values()), running
+    try:
+        return names_of(study, records.list_configurations().values()), running
+    except UserError as error:
+        summary.setdefault("refused", str(error))
+        return {}, running
 
 
 @click.command()

@@ -84,7 +84,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     from trainer.checkpoints.foreign import load_any
 
     if not path.exists():
-        raise UserError(f"{path}: no such checkpoint")
+        raise UserError(f"{path}: no such checkpoint; adder-search pull STUDY writes one of a study")
     with reraise_as():
         return load_any(path)
 

@@ -55,7 +55,8 @@ def load_study(name: str) -> Study:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-        raise UserError(f"{name}: no such study file")
+        near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
+        raise UserError(f"{name}: no such study file" + (f"; {near}" if near.startswith("did") else ""))
     if name not in (shipped := shipped_studies()):
         raise UserError(f"unknown study {name!r}; {did_you_mean(name, shipped)}")
     return parse_study(shipped[name], f"{name} (comes with the package)")

@@ -240,7 +240,7 @@ def match_configurations(
     """
     keys = [k for k in configurations if k.startswith(prefix or "")]
     if prefix and not keys:
-        hint = did_you_mean(prefix, configurations or ["none yet"])
+        hint = did_you_mean(prefix, configurations)
         raise NotFound(f"study {study!r} has no configuration {prefix!r}; {hint}")
     if prefix and len(keys) > 1:
         raise UserError(f"study {study!r}: {prefix!r} may be any of {', '.join(sorted(keys))}")

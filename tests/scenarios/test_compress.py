@@ -117,7 +117,9 @@ def test_bad_input_of_compress_is_one_line_each(here):
     assert line == "--kinds: unknown 'eqal'; did you mean equal?"
     line = fails_with_one(2, "compress", START, "-o", "x", "--kinds", "zero,zero")
     assert line == "--kinds: a kind is listed twice"
-    assert fails_with_one(2, "compress", "nowhere", "-o", "x") == "nowhere: no such checkpoint"
+    assert fails_with_one(2, "compress", "nowhere", "-o", "x").startswith(
+        "nowhere: no such checkpoint; adder-search pull "
+    )
     assert "ramp must be at most steps" in fails_with_one(2, "compress", START, "-o", "x", "--ramp", 7_000)
     long = "--steps", 9_000_000  # of which a descent without gains may ask thrice as many
     assert "steps must be " in fails_with_one(2, "compress", START, "-o", "x", *long)

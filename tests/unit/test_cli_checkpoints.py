@@ -44,7 +44,8 @@ def checkpoint():
 
 def test_what_is_no_checkpoint(checkpoint):
     """A file of another kind is refused by name, also when a checkpoint lies beside it."""
-    assert fails_with_one(2, "verify", "nowhere") == "nowhere: no such checkpoint"
+    says = "nowhere: no such checkpoint; adder-search pull STUDY writes one of a study"
+    assert fails_with_one(2, "verify", "nowhere") == says
     Path("untrained/other.pt").write_bytes(b"hello")
     assert fails_with_one(2, "verify", "untrained/other.pt").startswith(
         "untrained/other.pt: not a checkpoint"
@@ -78,6 +79,15 @@ def test_a_checkpoint_that_is_no_adder(name, checkpoint):
 def test_an_export_goes_where_a_file_can_be(target, says, checkpoint):
     Path("file").write_text("")
     assert fails_with_one(2, "export", checkpoint, "-o", target) == says
+
+
+def test_an_export_replaces_no_other_file(checkpoint):
+    Path("s.py").write_text("of the user's")
+    says = "s.py: exists and has other text; choose another file with -o"
+    assert fails_with_one(2, "export", checkpoint, "-o", "s.py") == says
+    for _ in range(2):
+        done("export", checkpoint, "-o", "t.py")
+    assert Path("s.py").read_text() == "of the user's"
 
 
 def test_a_pulled_checkpoint_replaces_nothing_else(checkpoint):

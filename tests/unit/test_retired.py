@@ -57,6 +57,9 @@ def test_a_ledger_of_before_is_read_and_names_the_commit_where_it_must():
     rewrite(jiggle_every=6_000)
     said = fails_with_one(2, "best", "--home", folder)
     assert said == "study sweep: recipe.jiggle_every = 6000: removed; commit e95297c has it"
+    shown = call("status", "sweep", "--home", folder).output.splitlines()
+    assert shown[0].startswith("sweep: 2 seeds (1 grokked, ") and f"  {said}" in shown
+    assert sum(line.startswith("  seed ") for line in shown) == 2
 
 
 def test_a_checkpoint_of_before_is_trained_again_unless_it_needs_what_went_away(tmp_path):

@@ -12,7 +12,7 @@ from tests.commands import COMMAND, own_environment
 
 HEAVY = {"torch", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "sklearn", "mlflow", "optuna", "ray"}
 LOADS_PANDAS = "records startup -o records.csv"
-LISTING = ["models", "models --json", "keys", "studies", "status", "status startup"]
+LISTING = ["models", "models --json", "keys", "studies", "status", "status startup", "finish --help"]
 WITH_INTERVALS = ["best", "table", "table --format csv", "run 57p --dry-run"]
 COMMANDS = ["--help", "runn", *LISTING, *WITH_INTERVALS, LOADS_PANDAS]
 SCRIPT = """

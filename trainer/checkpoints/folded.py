@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from model.adderboard import official_pairs, uniform_pairs
 from model.compare import Comparison, compare
@@ -29,8 +29,10 @@ def fold_checkpoint(checkpoint: Checkpoint) -> tuple[Checkpoint, tuple[str, ...]
     return folded, smallest.steps
 
 
-def compare_checkpoints(first: Checkpoint, second: Checkpoint, fresh: int) -> dict[str, Comparison]:
-    """Compare two checkpoints on the official additions and, unless `fresh` is 0, on that many fresh pairs."""
+def compare_checkpoints(first: Checkpoint, folded: Checkpoint, fresh: int) -> dict[str, Comparison]:
+    """Compare both on the official additions and on so many fresh pairs, if any; `folded` records it."""
     sets = {"official": official_pairs()} | ({"fresh": uniform_pairs(FRESH_SEED, fresh)} if fresh else {})
-    models = ((first.spec, first.theta_P), (second.spec, second.theta_P))
-    return {name: compare(*models, pairs) for name, pairs in sets.items()}
+    models = ((first.spec, first.theta_P), (folded.spec, folded.theta_P))
+    comparisons = {name: compare(*models, pairs) for name, pairs in sets.items()}
+    folded.provenance["compared"] = {name: asdict(comparison) for name, comparison in comparisons.items()}
+    return comparisons

@@ -8,30 +8,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 
 import torch
 from torch import Tensor
 
 from model.spec import Spec
+from trainer import finishing
 from trainer.bank.bank import programs_of
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.curvature.minimise import Task, lbfgs, levenberg_marquardt
+from trainer.curvature.minimise import Task
 from trainer.curvature.pool import Cost
 from trainer.files.installed import code_version
-from trainer.finishing.margin import margin
-from trainer.finishing.methods import cma_es, targeted, train
 from trainer.recipe import Recipe
 
 MARGIN = "margin"
 METHODS: dict[str, Callable[[Task, Tensor], Tensor]] = {
-    MARGIN: margin,
-    "train": train,
-    "levenberg_marquardt": levenberg_marquardt,
-    "targeted": targeted,
-    "lbfgs": lbfgs,
-    "cma_es": cma_es,
+    name: getattr(import_module(f"trainer.{place}"), name) for name, place in finishing.METHODS.items()
 }
-"""In their default order; "margin" goes first by lab/2026-11-26-margin-finish."""
 Wrong = Callable[[Tensor], int]
 
 
