@@ -95,6 +95,15 @@ def test_what_was_chosen_for_confirmation_stays_chosen(home):
     assert numbers([rest]) == [list(range(104, 109))] and rest.confirmation
 
 
+def test_after_an_extension_a_new_best_is_confirmed_beside_the_earlier_one(home):
+    rates = {0.01: 0, 0.02: 3, 0.04: 8}
+    two = STUDY.replace(", {recipe: {lr: 0.04}}", "").replace("allocation: {threshold: 0.3, most: 24}\n", "")
+    _, rows = run(planner_of(two, home, ahead=1), rates)
+    more = STUDY.replace("allocation: {threshold: 0.3, most: 24}\n", "")
+    added = by_lr(run(planner_of(more, home, rows, ahead=1), rates)[0])
+    assert added == {(0.04, False): list(range(1, 9)), (0.04, True): list(range(101, 109))}
+
+
 def test_a_configuration_whose_trial_failed_waits_for_the_next_run(home):
     """A failure is no verdict: it draws no more seeds, and the next run trains the same again."""
     planner = planner_of(STUDY, home, ahead=1)
