@@ -40,7 +40,6 @@ from search.store.ledger import Ledger
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
-from search.tracking.address import tracking_uri
 from search.tracking.tracking import connect
 from trainer.checkpoints.checkpoint import code_version
 
@@ -203,7 +202,7 @@ def measure(workers: int, seeds: int, slots: int, speed: float, tune_s: float) -
     with tempfile.TemporaryDirectory() as folder:
         home = Home(folder)
         home.create()
-        records, client = StudyRecords(Ledger(home), study.name), connect(home, tracking_uri(home))
+        records, client = StudyRecords(Ledger(home), study.name), connect(home)
         with records.lease:
             cluster = SimulatedCluster(workers, tune_s)
             with Driver.open(study, records, client, Silent()) as driver:  # type: ignore[arg-type]

@@ -52,7 +52,6 @@ from search.study.resources import Resources
 from search.study.schema import Study
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
-from search.tracking.address import tracking_uri
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect
 from trainer import MEASURES, Outcome, Pair, Recipe, Result, Seed
@@ -143,7 +142,7 @@ def run_trials(
         worker.train = functools.partial(train, bank=fake.FakeBank, speed=speed)  # type: ignore[assignment]
         ray.init = functools.partial(ray.init, num_cpus=workers)
     records = StudyRecords(Ledger(home), study.name)
-    client = connect(home, tracking_uri(home))
+    client = connect(home)
     start, before = time.perf_counter(), jiffies()
     with (
         records.lease,
@@ -203,7 +202,7 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
     study = Study.model_validate({"name": "many", "model": "57p", "seeds": [1], "toggle": list(TOGGLED)})
     specs = [spec for spec, _ in study.listed][:count]
     home.create()
-    records, client = StudyRecords(Ledger(home), study.name), connect(home, tracking_uri(home))
+    records, client = StudyRecords(Ledger(home), study.name), connect(home)
     records.lease.acquire()
     tracker = Tracker(client, home, study)
     start, each = time.perf_counter(), seeds // len(specs)

@@ -18,8 +18,7 @@ from optuna.trial import TrialState, create_trial
 
 from model.tied import Ties, tie
 from search.compress.acceptance import own_theta
-from search.compress.proposals import SINGLE, joined
-from search.compress.proposers import Parent, Rules
+from search.compress.proposers import SINGLE, Parent, Rules, joined
 from search.run.samplers import NSGAII
 from search.store.candidates import digest
 from trainer.curvature.hessian import constraints, expand_loss, possible

@@ -28,7 +28,6 @@ from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.trial import Configuration, Trial
 from search.tracking import tracker as tracking
-from search.tracking.address import tracking_uri
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import KEY_TAG, TRIALS, artifact, connect
@@ -117,7 +116,7 @@ class Recorder:
 
     def __init__(self, home: Home, study):
         self.home, self.study, self.records = home, study, records_of(home, study.name)
-        self.tracker = Tracker(connect(home, tracking_uri(home)), home, study)
+        self.tracker = Tracker(connect(home), home, study)
         self.artifacts = ArtifactCache(self.tracker.client, self.records)
         definition = study.model_dump(mode="json", by_alias=True)
         self.records.lease.acquire()
@@ -163,7 +162,7 @@ class Recorder:
         return trial
 
     def done(self) -> Path:
-        self.artifacts.close()
+        self.artifacts.scratch.cleanup()
         self.records.lease.release()
         return self.home.path
 
@@ -212,7 +211,7 @@ def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] =
     """Run a study to its end with the real driver, whose trials end as soon as they begin. seen: called with
     the driver after whatever it did.
     """
-    records, client = records_of(home, study.name), client or connect(home, tracking_uri(home))
+    records, client = records_of(home, study.name), client or connect(home)
     with records.lease, Driver.open(study, records, client, Silent()) as driver:
         records.update_study(study.model_dump(mode="json", by_alias=True))
         driver.run(MadeUpExecutor(home, grokked, lambda: seen(driver)))
@@ -244,7 +243,7 @@ def two_studies(folder="runs") -> Path:
     """A home with two studies, one of them with seeds that never ended. Recorded once, and copied."""
     forget_places()
     home = Home(shutil.copytree(_two_studies(), folder))
-    connect(home, tracking_uri(home))  # it is where it is now
+    connect(home)  # it is where it is now
     return home.path
 
 
@@ -275,7 +274,7 @@ def assert_same(one, other):
 def thetas(folder, study="sweep", uri=None):
     """θ of every seed that MLflow has, by configuration and seed."""
     home, found = Home(folder), []
-    client = connect(home, uri or tracking_uri(home))
+    client = connect(home, uri or home.tracking_uri)
     experiment = client.get_experiment_by_name(study)
     for run in client.search_runs([experiment.experiment_id], f"tags.`{KEY_TAG}` != ''"):
         for place in client.list_artifacts(run.info.run_id, TRIALS):

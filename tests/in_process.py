@@ -25,7 +25,7 @@ from search.run import ray_executor, worker
 from search.run.packing import Capacity
 from search.store import lease
 from search.store.database import Database
-from search.tracking.fence import WRITING
+from search.tracking.tracking import WRITING
 from tests.commands import OTHERS
 from tests.reference import environment
 

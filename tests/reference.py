@@ -25,7 +25,6 @@ from search.study.file import parse_study
 from search.study.resources import Resources
 from search.study.space import points
 from search.study.trial import Configuration, Trial
-from search.tracking.address import tracking_uri
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, TRIALS, artifact, connect
 from tests.commands import Running
@@ -105,7 +104,7 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 def client_of(home: Path) -> MlflowClient:
     place = Home(home)
-    return connect(place, tracking_uri(place))
+    return connect(place)
 
 
 def rows_of(home: Path, study: str) -> list[Row]:

@@ -21,7 +21,6 @@ from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.file import load_study
 from search.study.trial import Configuration
-from search.tracking.address import tracking_uri
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect
 
@@ -42,7 +41,7 @@ def fill(study: str, file: str, home: Path) -> int:
     with ledger.database.begin() as db:
         StudyRecords(ledger, plan.name).insert_configurations(db, [c for c in listed if c.key in keys])
         db.execute(sa.insert(ROWS), final)
-    Tracker(connect(place, tracking_uri(place)), place, plan)  # creates the experiment
+    Tracker(connect(place), place, plan)  # creates the experiment
     return len(final)
 
 

@@ -96,9 +96,8 @@ def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mappi
     arms: dict[tuple[str, str], Arm] = {}
     for row in sorted(configurations, key=lambda r: r["seeds"], reverse=True):
         key = str(row["study"]), str(row["configuration"])
-        derived = row["model.family"] in MAKERS or any(
-            _text(row, f"recipe.{n}") for n in ("teacher", "start")
-        )
+        origins = [row.get("recipe.teacher"), row.get("recipe.start")]
+        derived = row["model.family"] in MAKERS or any(isinstance(text, str) and text for text in origins)
         if derived or key in arms:
             continue
         try:
@@ -106,11 +105,6 @@ def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mappi
         except (ValueError, TypeError) as error:
             raise UserError(f"configuration {row['configuration']}: {error}") from None
     return [arm for arm in arms.values() if arm.n]
-
-
-def _text(row: Mapping[str, Any], name: str) -> str:
-    value = row.get(name)
-    return value if isinstance(value, str) else ""
 
 
 def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:

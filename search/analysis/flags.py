@@ -15,6 +15,7 @@ from typing import Any
 from search.analysis.table_text import bullets, markdown_table, rows_text
 from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, PooledRate, group_by, seed_of
 from search.stats.logistic import Coefficient, fit
+from search.study.described import shown
 from trainer import Outcome
 
 MOST_VALUES, MOST_GRIDS = 4, 15
@@ -49,13 +50,10 @@ class Grid:
         return "odds × {:.2g} ({:.2g} to {:.2g}) beyond both".format(*self.interaction.odds_ratio)
 
     def lines(self) -> list[list[str]]:
-        """Return a heading and rows of texts."""
         first, second = self.flags
-        head = [first, *(f"{second} {_shown(value)}" for value in self.values[1])]
-        return [
-            head,
-            *([_shown(a), *(_cell(self.cells[a, b]) for b in self.values[1])] for a in self.values[0]),
-        ]
+        head = [first, *(f"{second} {shown(value)}" for value in self.values[1])]
+        rows = ([shown(a), *(_cell(self.cells[a, b]) for b in self.values[1])] for a in self.values[0])
+        return [head, *rows]
 
     def tidy(self) -> list[dict[str, Any]]:
         """Return one row a cell, with the interaction of its grid."""
@@ -118,9 +116,8 @@ def _grid(
     cells: dict[tuple[Any, Any], PooledRate | None] = {}
     for cell, part in members.items():
         of_cell = [seed for row in part for seed in seeds.get(row["configuration"], ())]
-        cells[cell] = (
-            PooledRate.of(of_cell, sum(row.get("wrongly") or 0.0 for row in part)) if of_cell else None
-        )
+        missed = sum(row.get("wrongly") or 0.0 for row in part)
+        cells[cell] = PooledRate.of(of_cell, missed) if of_cell else None
     interaction, reason = _interaction(values, members, cells, seeds)
     names = (flags[0].removeprefix("model."), flags[1].removeprefix("model."))
     return Grid(study, names, values, cells, interaction, reason)
@@ -162,7 +159,3 @@ def _cell(rate: PooledRate | None) -> str:
         return "–"
     ends = ", {:.0%} to {:.0%}".format(*rate.interval) if rate.interval else ""
     return f"{rate.grokked} of {rate.n} ({rate.rate:.0%}{ends})"
-
-
-def _shown(value: Any) -> str:
-    return ("on" if value else "off") if isinstance(value, bool) else str(value)

@@ -105,16 +105,13 @@ class RecordSet:
             self.recorded = [(r, r.list_seeds()) for r in open_several(Home(home), names)]
 
     def configurations(self) -> list[dict[str, Any]]:
-        """Return a row a configuration (`configuration_rows`)."""
-        recorded = (configuration_rows(*study) for study in self.recorded)
-        return [row for row in self.file_rows if "init_seed" not in row] + [
-            r for rows in recorded for r in rows
-        ]
+        recorded = chain.from_iterable(configuration_rows(*study) for study in self.recorded)
+        return [*(row for row in self.file_rows if "init_seed" not in row), *recorded]
 
     def seeds(self) -> list[dict[str, Any]]:
         """Return a row a seed that has ended (`seed_rows`), without its environment."""
-        recorded = (seed_rows(*study) for study in self.recorded)
-        return [row for row in self.file_rows if "init_seed" in row] + [r for rows in recorded for r in rows]
+        recorded = chain.from_iterable(seed_rows(*study) for study in self.recorded)
+        return [*(row for row in self.file_rows if "init_seed" in row), *recorded]
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -142,12 +139,8 @@ def _typed_seeds(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 def as_columns(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame as a file has it: what is no scalar, such as a curriculum, is JSON text."""
-    objects = [c for c in frame.columns if frame[c].dtype == object]
-    return frame.assign(**{c: frame[c].map(_as_text) for c in objects})
-
-
-def _as_text(value: object) -> object:
-    return json.dumps(value) if isinstance(value, dict | list | tuple) else value
+    objects = frame.select_dtypes(object)
+    return frame.assign(**objects.map(lambda v: json.dumps(v) if isinstance(v, dict | list | tuple) else v))
 
 
 # Configurations

@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 from search.stats.counting import GrokRate, pareto
+from search.study.described import aligned
 
 HEADINGS = (
     "params", "model", "study", "configuration", "grok rate", "per million", "confirmed", "best seed",
@@ -104,19 +105,15 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
     Confirmations and proofs have a column if there are any. `per million`: grokked seeds per million seed-steps.
     """
-    cells = [dict(zip(HEADINGS, _cells(r), strict=True)) for r in rows]
-    shown = [h for h in HEADINGS if h not in OPTIONAL or any(c[h] for c in cells)]
-    widths = {h: max(len(h), *(len(c[h]) for c in cells)) for h in shown}
-
-    def line(texts: dict[str, str]) -> str:
-        aligned = (texts[h].rjust(widths[h]) if h in NUMBERS else texts[h].ljust(widths[h]) for h in shown)
-        return "  ".join(aligned).rstrip()
-
-    lines = [line({h: h for h in shown}), *map(line, cells)]
+    columns = zip(HEADINGS, *map(_cells, rows), strict=True)
+    shown = [column for column in columns if column[0] not in OPTIONAL or any(column[1:])]
+    numbers = [n for n, column in enumerate(shown) if column[0] in NUMBERS]
+    lines = aligned(list(zip(*shown, strict=True)), right=numbers)
     return "\n".join([*lines, "", "The best seed's checkpoint of each:", *(f"  {r['pull']}" for r in rows)])
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    decoded = f"{'yes' if row['verified'] else 'no'} ({row['verified']} of {row['verify_tried']})"
     stopped = "stopped; by the file's order " if row["stopped"] else ""
     interval = f"{row['grok_rate_low']:.1%} to {row['grok_rate_high']:.1%}"
     confirmed = ""
@@ -134,13 +131,6 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         row["best_seed"],
         f"{row['median_grok_step']:,.0f}",
         "" if row["held"] is None else f"{row['held']} of {row['grokked'] + row['confirmation_grokked']}",
-        decoded_words(row),
+        decoded if row["verify_tried"] else "not decoded yet",  # of its best seeds, on the official additions
         f"{row['proved']} of {row['prove_tried']}" if row["prove_tried"] else "",
     )
-
-
-def decoded_words(row: dict[str, Any]) -> str:
-    """Return how many of the best grokked seeds decode all 10,010 official additions."""
-    if not row["verify_tried"]:
-        return "not decoded yet"
-    return f"{'yes' if row['verified'] else 'no'} ({row['verified']} of {row['verify_tried']})"

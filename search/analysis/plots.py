@@ -69,7 +69,6 @@ def in_percent(axis: Axes) -> None:
 
 
 def png(figure: Figure) -> bytes:
-    """Return the picture as a PNG file."""
     buffer, canvas = BytesIO(), FigureCanvasAgg(figure)
     canvas.draw()  # once; `savefig` draws twice where the layout is constrained
     image.imsave(buffer, np.asarray(canvas.buffer_rgba()), format="png", dpi=DPI)

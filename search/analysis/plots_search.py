@@ -71,7 +71,6 @@ def _draw_rates(axis: Axes, field: Field, configurations: pd.DataFrame, seeds: p
 
 
 def _scale_field(axis: Axes, field: Field) -> None:
-    """Scale and label the axis of a field."""
     quiet(axis)
     axis.set_xlabel(field.title, fontsize=9, parse_math=False)
     if field.categories:

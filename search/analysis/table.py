@@ -206,7 +206,6 @@ class Table:
         return roles
 
     def tidy(self) -> list[dict[str, Any]]:
-        """Return one row a cell (`Cell.as_dict`)."""
         return [cell.as_dict() for cell in self.cells.values()]
 
 

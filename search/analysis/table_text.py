@@ -48,7 +48,6 @@ def write_table(table: Table, style: str, *, paper: bool = False, ui: str = "") 
 
 
 def rows_text(rows: Sequence[dict[str, Any]], style: str) -> str:
-    """Return rows as json or csv."""
     if style == "json":
         return json.dumps(rows, indent=1, allow_nan=False) + "\n"
     text = StringIO()
@@ -142,7 +141,6 @@ def _arms(table: Table) -> list[Arm]:
 
 
 def _line(cell: Cell, link: Callable[[Arm], str]) -> dict[str, str]:
-    """Return the line of a cell by column."""
     arms = (cell.with_it, cell.without)
     finished = " vs ".join(f"{a.grokked_with_finished}/{a.n}" if a else MISSING for a in arms)
     counts = [f"{link(arm)} {100 * arm.rate:.0f} %" if arm else MISSING for arm in arms]

@@ -33,13 +33,12 @@ def register(
     """
     from model import preset_name, verify
     from model.proof.file import is_proved
-    from search.tracking.address import tracking_uri
     from search.tracking.models import THETA_TAG, Facts, adderboard_dataset, digest_of, log_dataset, log_model
     from search.tracking.models import register as make_version
     from search.tracking.tracking import answered, check_uri, connect, is_local
 
     loaded = [(path, load_checkpoint(path)) for path in checkpoints]
-    uri = tracking_uri(home)
+    uri = home.tracking_uri
     if is_local(uri):
         home.create()
     client = connect(home, uri)

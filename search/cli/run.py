@@ -147,14 +147,13 @@ def open_and_run(
     from search.run.packing import check_resources
     from search.store.ledger import Ledger
     from search.store.study_records import StudyRecords
-    from search.tracking.address import tracking_uri
     from search.tracking.tracking import connect, is_local
 
     with reraise_as(source, UserError):
         if remark := check_resources(study.resources):
             click.echo(f"{source}: {remark}", err=True)
         home.depot.check()
-    uri = tracking_uri(home)
+    uri = home.tracking_uri
     if not is_local(uri):
         connect(home, uri)  # a server that is away is noticed before anything is written
     home.create()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @json_option
 def studies(as_json: bool) -> None:
     """List the studies that come with the package."""
+    from search.study.described import aligned
     from search.study.file import load_study, shipped_studies
 
     rows: list[dict[str, Any]] = []
@@ -30,8 +31,7 @@ def studies(as_json: bool) -> None:
         rows.append(
             {"name": study.name, "about": study.about, "params": params[0] if len(params) == 1 else params}
         )
-    width = max(len(row["name"]) for row in rows)
-    show(as_json, rows, [f"{row['name']:{width}} {row['about']}" for row in rows])
+    show(as_json, rows, aligned([(row["name"], row["about"]) for row in rows]))
 
 
 @click.command()
@@ -40,6 +40,7 @@ def studies(as_json: bool) -> None:
 def keys(section: str | None, as_json: bool) -> None:
     """List the keys of a study file with their defaults, or those of one SECTION: seeds, recipe, recipe.lr."""
     from model.fields import did_you_mean
+    from search.study.described import aligned
     from search.study.keys import every_key
 
     listed = every_key()
@@ -50,10 +51,9 @@ def keys(section: str | None, as_json: bool) -> None:
             near = below or [k.path for k in listed if "." not in k.path]
             raise UserError(f"no key {section!r}; {did_you_mean(section, near)}")
         listed = chosen
-    width = max(len(k.path) for k in listed)
     defaults = ["" if k.default in (None, []) else f" [{json.dumps(k.default)}]" for k in listed]
-    lines = [f"{k.path:{width}}  {k.says}{default}" for k, default in zip(listed, defaults, strict=True)]
-    show(as_json, [asdict(k) for k in listed], lines)
+    rows = [(k.path, k.says + default) for k, default in zip(listed, defaults, strict=True)]
+    show(as_json, [asdict(k) for k in listed], aligned(rows))
 
 
 @click.command()

@@ -41,10 +41,9 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
 
     if not os.environ.get("MLFLOW_TRACKING_URI"):
         listening(port).close()  # a port that is taken is said before MLflow is imported, which takes seconds
-    from search.tracking.address import tracking_uri
-    from search.tracking.tracking import connect, is_local
+        from search.tracking.tracking import connect, is_local
 
-    uri = tracking_uri(home)
+    uri = home.tracking_uri
     if not is_local(uri):
         click.echo(f"the records are on the MLflow server {masked(uri)}")
         if uri.startswith("http"):

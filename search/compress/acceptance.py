@@ -50,7 +50,6 @@ class AcceptanceSet:
 
     @property
     def size(self) -> int:
-        """Number of problems."""
         return int(self.programs.problems.shape[-1] + self.strata.shape[-1])
 
     @cached_property

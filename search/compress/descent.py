@@ -255,17 +255,11 @@ class Descent:
         progress.expansions.update({c.parent for c in candidates if c.parent is not None})
         gains = [self.parent_of(c).numbers - c.numbers for c in candidates if c.start]
         widest = max((self.parent_of(c).numbers for c in candidates), default=0)
-        progress.batch_size = next_batch_size(progress.batch_size, max(gains, default=0), widest)
+        gained, size = max(gains, default=0), progress.batch_size
+        works = gained >= size  # then twice as many constraints at once, else as many as were gained
+        progress.batch_size = min(max(LARGEST_BATCH, widest // 8), 2 * size) if works else max(2, gained)
         if any(c.start and c.numbers < before for c in candidates):
             progress.last_gain = progress.rounds
-
-
-def next_batch_size(size: int, gained: int, numbers: int) -> int:
-    """Return how many constraints to impose at once: twice as many while that works, else what was gained.
-
-    gained: numbers that the round's best candidate lost. numbers: of its largest parent.
-    """
-    return min(max(LARGEST_BATCH, numbers // 8), 2 * size) if gained >= size else max(2, gained)
 
 
 def _badness(candidate: TieCandidate) -> tuple[bool, float, float]:

@@ -37,7 +37,6 @@ class Diagnosis:
     cheapest: list[dict[str, Any]]
 
     def text(self) -> str:
-        """Return a page for a terminal."""
         lines = [f"{self.model}: {self.live} live directions of {self.params} numbers, loss {self.loss:.3g}"]
         lines.append(f"  dead numbers: {', '.join(self.dead) or 'none'}")
         for free in self.freedoms:

@@ -13,9 +13,8 @@ from typing import Any
 
 from model.spec import Spec
 from search.errors import UserError
-from search.store.candidates import Progress, TieCandidate
+from search.store.candidates import CandidateStore, Progress, TieCandidate
 from search.study.start import ANY, InitialTheta
-from search.study.trial import Configuration
 from trainer.files import durable
 
 FILE, FORMAT = "descent.json", 3
@@ -23,7 +22,7 @@ COSTS = ("seconds", "core_seconds", "seed_steps")
 FACTS = ("reached", "wrong", "loss", "data_seed", "recipe", "is_finished")
 
 
-class Journal:
+class Journal(CandidateStore):
     """The `CandidateStore` of a folder.
 
     origin: SHA-256 of the θ at which the descent begins. settings: what was asked for. seconds: spent training
@@ -71,14 +70,6 @@ class Journal:
 
     def progress(self) -> Progress:
         return self.counters
-
-    def propose(
-        self, candidates: Sequence[TieCandidate], configurations: Sequence[Configuration] = ()
-    ) -> None:
-        pass
-
-    def judge(self, candidate: TieCandidate) -> None:
-        pass
 
     def end_round(self, candidates: Sequence[TieCandidate], progress: Progress) -> None:
         """Replace the file in one instant, so that it outlasts a power cut."""

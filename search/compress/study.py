@@ -123,15 +123,6 @@ def _origin(parent: InitialTheta) -> Origin:
 def _rules(compress: Compress) -> Rules:
     if compress.proposer != "saliency":
         part("proposers", f"compress.proposer {compress.proposer}")  # which may be missing
-    return Rules(
-        kinds=tuple(compress.kinds),
-        scope=compress.scope,
-        proposer=compress.proposer,
-        seed=compress.seed,
-        proposals=compress.proposals,
-        beam=compress.beam,
-        rounds=compress.rounds,
-        patience=compress.patience,
-        accept=compress.accept.exact,
-        proved=compress.accept.proved,
-    )
+    same = compress.model_dump(include={"proposer", "seed", "proposals", "beam", "rounds", "patience"})
+    kinds, accept = tuple(compress.kinds), compress.accept
+    return Rules(kinds=kinds, scope=compress.scope, accept=accept.exact, proved=accept.proved, **same)

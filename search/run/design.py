@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from search.stats.intervals import LEVEL, power
+from search.study.described import aligned
 from search.study.scales import Cell, Design
 from search.study.trial import Configuration
 
@@ -17,8 +18,6 @@ ABOUT = (
     "two-sided, independent arms, 5 % by Holm's worst case in the scale (in brackets: 5 % for the cell alone).",
 )
 HEAD = ("scale", "base", "cells", "arms", "seeds each", "to train", "core-hours", "rate", "fatal", "halves")
-LEFT = 2
-"""Columns of words; the others are numbers."""
 
 
 def describe_design(
@@ -46,7 +45,7 @@ def describe_design(
             ))  # fmt: skip
     total = f"{sum(core_hours.values()):.2f}"
     rows.append(("all", "", len(design.cells), len(counted), "", sum(to_train.values()), total, "", "", ""))
-    lines = [*_aligned(rows), "", *ABOUT]
+    lines = [*aligned(rows, right=range(2, len(HEAD))), "", *ABOUT]
     for constraint, reasons in design.skipped.items():
         lines += [f"{constraint} is not toggled at {scale}: {reason}" for scale, reason in reasons.items()]
     if weak:
@@ -65,12 +64,3 @@ def _by_base(column: list[Cell]) -> list[tuple[list[Cell], float]]:
 def _spelt(powers: list[float]) -> str:
     by_holm, alone = (f"{power:.0%}" for power in powers)
     return f"{by_holm} ({alone})"
-
-
-def _aligned(rows: Sequence[Sequence[object]]) -> list[str]:
-    columns = []
-    for i, column in enumerate(zip(*rows, strict=True)):
-        texts = list(map(str, column))
-        width = max(map(len, texts))
-        columns.append([text.ljust(width) if i < LEFT else text.rjust(width) for text in texts])
-    return ["  ".join(row) for row in zip(*columns, strict=True)]

@@ -136,8 +136,7 @@ class Driver:
             outbox = Outbox(lambda: client.search_experiments(max_results=1), verify, name=name)
             undo.callback(outbox.close)
             seeds_a_round = study.compress.proposals * len(study.first_seeds) if study.compress else 0
-            cache = ArtifactCache(client, records, max(CAPACITY, 2 * seeds_a_round))
-            undo.callback(cache.close)
+            cache = undo.enter_context(ArtifactCache(client, records, max(CAPACITY, 2 * seeds_a_round)))
             recorder = Recorder(records, tracker, outbox, cache)
             records.censor_orphaned()
             recovered = reconcile(records, tracker, rows)
@@ -239,7 +238,6 @@ class Driver:
         return {"folder": folder, "driver": self.records.owner, "on_gpu": on_gpu, **depot}
 
     def _begin(self, trial: Trial, worker: WorkerState) -> None:
-        """Claim a trial and write it for a worker."""
         self.records.claim(trial)
         self.ended.trials += 1
         folder = self.records.trial_folder(trial.key)
@@ -284,7 +282,6 @@ class Driver:
         self.workers.refresh()
 
     def _record(self, trial: Trial) -> None:
-        """Record a trial's results."""
         try:
             self.recorder.record(trial, self.recorder.parts(trial))
         except Damaged as damaged:

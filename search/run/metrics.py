@@ -56,7 +56,6 @@ class Metrics:
         return time.monotonic() - self.shown >= EVERY_S
 
     def show(self, values: Values) -> None:
-        """Hand the current values to Ray."""
         self.shown = time.monotonic()
         for name, value in values.items():
             label = MEASURES[name].label

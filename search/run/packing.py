@@ -78,7 +78,6 @@ class TrialShapes:
         return [(program[0], seeds) for program, seeds in self._seeds.items()]
 
     def most_slots(self, fits: Capacity) -> int:
-        """Return the slots of the largest bank."""
         return max((self._room(spec, fits)[0] for spec, _ in self.seeds_of_programs()), default=1)
 
     def _room(self, spec: Spec | None, fits: Capacity) -> tuple[int, int]:
@@ -166,12 +165,10 @@ def share_of(resources: Resources, *nodes: Mapping[str, float]) -> dict[str, flo
 
 
 def _room(share: Mapping[str, float], node: Mapping[str, float]) -> int:
-    """Return the number of trials that a node has room for."""
     return int(min(node.get(RAY_NAMES.get(k, k), 0) / v for k, v in share.items() if v) + 1e-6)  # ten tenths
 
 
 def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
-    """Return the reason why nothing fits."""
     for name, wanted in share.items():
         available = max((node.get(RAY_NAMES.get(name, name), 0) for node in nodes), default=0)
         if name.startswith(ACCELERATOR) and not available:

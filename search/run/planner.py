@@ -94,7 +94,6 @@ class Planner:
 
     @property
     def is_done(self) -> bool:
-        """True if nothing is left to train."""
         if self.unassigned or self.queue or self.running:
             return False
         return not any(policy.has_more() for policy in self.policies)

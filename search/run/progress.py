@@ -212,7 +212,6 @@ class Display:
         self.say(("\n" if self.live else ". ").join(describe(snapshot)))
 
     def say(self, line: str) -> None:
-        """Show a line in place of a snapshot."""
         self.shown = time.monotonic()
         if self.live:
             self.live.update(Text(line))

@@ -114,7 +114,6 @@ class Proposals:
             return None
 
     def _values(self, configuration: Configuration, rows: Sequence[Row]) -> list[float]:
-        """Return the objectives, in order."""
         sampler = self.study.sampler
         values = {
             sampler.sought: objective(rows, configuration.recipe, sampler.sought),

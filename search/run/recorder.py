@@ -100,7 +100,6 @@ class Recorder:
         self.records.reopen(key, reason)
 
     def _publish(self, trial: Trial) -> None:
-        """Write a recorded trial to MLflow, then remove its folder."""
         folder = self.records.trial_folder(trial.key)
         if has_parts(folder):  # or it was done, and was cut off afterwards
             publish(self.records, self.tracker, trial, folder)

@@ -69,7 +69,6 @@ class EarlierStage:
 
     @property
     def base(self) -> Spec:
-        """The spec that a bank trains."""
         return ties_of(self.spec)[0]
 
     def pair(self, seed: Seed, start: tuple[float, ...] | None) -> Pair:

@@ -112,7 +112,6 @@ class _Grid(BaseSampler):
 
 
 def distribution_of(field: Distribution) -> BaseDistribution:
-    """Return a searched field as Optuna's distribution."""
     if field.choice is not None:
         return CategoricalDistribution([stored(value) for value in field.choice])
     low, high = field.ends()

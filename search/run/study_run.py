@@ -116,7 +116,6 @@ class StudyRun:
         return self.states[key]
 
     def record(self, rows: Iterable[Row]) -> None:
-        """Take rows from the ledger."""
         for row in rows:
             key, seed = row["configuration"], seed_of(row)
             recorded = self._rows.setdefault(key, {})

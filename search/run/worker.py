@@ -396,13 +396,11 @@ def results_of(trial: Trial, bank: Bank, results: Sequence[Result]) -> list[Conf
     }
     ended = [p for p in zip(trial.work, results, strict=True) if p[1].outcome != Outcome.CENSORED]
     trained = replace(trial, work=tuple(work for work, _ in ended))
-    by_configuration = {
-        c: [in_configuration_space(c, r) for (configuration, _), r in ended if configuration == c]
-        for c in trained.configurations
-    }
     return [
-        ConfigurationResults(trained.part(c), its_results, about)
-        for c, its_results in by_configuration.items()
+        ConfigurationResults(
+            trained.part(c), [in_configuration_space(c, r) for (own, _), r in ended if own == c], about
+        )
+        for c in trained.configurations
     ]
 
 

@@ -73,7 +73,6 @@ class Workers:
         return [worker for worker in self if worker.is_waiting]
 
     def add(self, trial: Trial) -> None:
-        """Assign a trial to a worker of its own."""
         worker = self.states[trial.key] = WorkerState(trial, trial, due=time.monotonic() + BEGIN_S)
         self.begin(trial, worker)
         self._send_assignment(worker)
@@ -84,7 +83,6 @@ class Workers:
         worker.unseen.add(trial.key)
 
     def remove(self, key: str) -> WorkerState:
-        """Take out a worker that has ended."""
         worker = self.states.pop(key)
         assignment = assignment_path(self.home.trial(self.study.name, key))
         assignment.unlink(missing_ok=True)

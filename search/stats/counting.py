@@ -36,12 +36,11 @@ ENOUGH = "enough had grokked"
 """Reason of seeds that were censored because `until` needed no more."""
 
 
-def seed_of(row: Mapping[str, Any]) -> Seed:
-    """Return the seed of a row."""
+def seed_of(row: Row) -> Seed:
     return Seed(row["init_seed"], row["data_seed"])
 
 
-def grokking(row: Mapping[str, Any], hold: int) -> str:
+def grokking(row: Row, hold: int) -> str:
     """Return when a seed grokked, and if it held where it was to for so many steps."""
     stability = f" and {'held' if row['held'] else 'did not hold'}" if hold else ""
     return f"grokked at step {row['grok_step']:,}{stability}"
@@ -74,7 +73,7 @@ class GrokRate:
 
     @classmethod
     def of(
-        cls, rows: Iterable[Mapping[str, Any]], until: Until | None = None, bounded: bool = True,
+        cls, rows: Iterable[Row], until: Until | None = None, bounded: bool = True,
         evidence: Mapping[str, Evidence] | None = None,
     ) -> GrokRate:  # fmt: skip
         """Count ledger rows.
@@ -165,7 +164,7 @@ class Evidence:
         return min(float(ended), max(by_ended, by_winners))
 
 
-def evidence_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Evidence]:
+def evidence_of(rows: Iterable[Row]) -> dict[str, Evidence]:
     """Return what a study's seeds say of each of its rules: by rung, and of the hopeless rule by its outcome's name."""
     counts: dict[str, Counter[str]] = {}
     rows = [r for r in rows if r["outcome"] in COUNTED]
@@ -182,9 +181,7 @@ def evidence_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Evidence]:
     return {name: Evidence(**count) for name, count in counts.items()}
 
 
-def missed_by_hopeless_rule(
-    rows: Iterable[Mapping[str, Any]], evidence: Mapping[str, Evidence] | None = None
-) -> float:
+def missed_by_hopeless_rule(rows: Iterable[Row], evidence: Mapping[str, Evidence] | None = None) -> float:
     """Return an upper bound on the given-up seeds that would have grokked.
 
     Their share is at most FALSE_KILLS_UPPER for a configuration by which the rule was measured. For others it
@@ -202,9 +199,7 @@ def missed_by_hopeless_rule(
     return total
 
 
-def missed_by_screen(
-    rows: Iterable[Mapping[str, Any]], evidence: Mapping[str, Evidence] | None = None
-) -> float:
+def missed_by_screen(rows: Iterable[Row], evidence: Mapping[str, Evidence] | None = None) -> float:
     """Return an upper bound on the screened seeds that would have grokked.
 
     For each rung of each configuration: the seeds that it ended times the one-sided 95 % bound
@@ -236,9 +231,7 @@ def _missed(
     return min(by_own, evidence[rule].missed(ended, grokked)) if evidence and rule in evidence else by_own
 
 
-def tries_until(
-    rows: Iterable[Mapping[str, Any]], k: int, seeds: Iterable[Seed]
-) -> tuple[int, int, int] | None:
+def tries_until(rows: Iterable[Row], k: int, seeds: Iterable[Seed]) -> tuple[int, int, int] | None:
     """Return k, and the latest and the earliest try at which the k-th seed grokked; None if fewer did.
 
     Seeds train side by side, and their outcomes decide which end first. In the order of the study's file,
@@ -282,7 +275,7 @@ class PooledRate:
     """None under FEWEST_SEEDS seeds."""
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]], missed: float = 0.0) -> PooledRate:
+    def of(cls, rows: Iterable[Row], missed: float = 0.0) -> PooledRate:
         """Count rows of seeds. missed: upper bound on the seeds that rules ended and that would have grokked."""
         rows = [r for r in rows if r["outcome"] in COUNTED]
         n, ended = (
@@ -330,7 +323,7 @@ class StoppingCounts:
     spared_grokked: int = 0
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]], rule: Outcome = Outcome.GIVEN_UP) -> StoppingCounts:
+    def of(cls, rows: Iterable[Row], rule: Outcome = Outcome.GIVEN_UP) -> StoppingCounts:
         """Count ledger rows. rule: the outcome of the seeds that the rule ends."""
         rows = [r for r in rows if r["outcome"] in COUNTED]
         fired = [r["outcome"] for r in rows if r.get(RULE_COLUMNS[rule]) is not None]
@@ -372,7 +365,7 @@ class Cost:
     """None unless the C++ engine trained every seed."""
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]]) -> Cost:
+    def of(cls, rows: Iterable[Row]) -> Cost:
         """Add up ledger rows."""
         rows = [r for r in rows if r["outcome"] in COUNTED]
         seconds = [r.get("core_s") for r in rows]
@@ -402,7 +395,7 @@ class Cost:
 # Summaries
 
 
-def unended_warning(rows: Iterable[Mapping[str, Any]]) -> str:
+def unended_warning(rows: Iterable[Row]) -> str:
     """Return how unended seeds bias a rate; empty if all seeds have ended, or none has."""
     outcomes = [r["outcome"] for r in rows if r["reason"] != ENOUGH]
     unended = sum(o not in COUNTED for o in outcomes)
@@ -414,7 +407,7 @@ def unended_warning(rows: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
-def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def rank(row: Row) -> tuple[Any, ...]:
     """Return a sorting key of rows, best first: grokked and not refuted, proved, held, grokked early, then the highest
     exact match.
     """

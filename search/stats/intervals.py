@@ -133,7 +133,6 @@ class Paired:
 
     @property
     def ratio_interval(self) -> Interval:
-        """Exact interval of the ratio."""
         return ratio_interval(self.both, self.first, self.second)
 
 

@@ -34,7 +34,6 @@ class Coefficient:
 
     @property
     def interval(self) -> Interval:
-        """95 % interval."""
         from scipy.stats import t
 
         half = float(t.isf(LEVEL / 2, self.freedom)) * self.error

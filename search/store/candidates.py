@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -87,14 +87,16 @@ class Progress:
         self.tried[digest] = max(exact, self.tried.get(digest, 0.0))
 
 
-class CandidateStore(Protocol):
-    """Where a descent keeps its candidates."""
+class CandidateStore:
+    """Where a descent keeps its candidates. By itself a store writes nothing and counts anew."""
 
     def read(self) -> list[TieCandidate]:
         """Return the candidates in the order in which they were proposed."""
+        raise NotImplementedError
 
     def progress(self) -> Progress:
         """Return the counters of the rounds that cannot be counted again from what `read` returns."""
+        return Progress()
 
     def propose(
         self, candidates: Sequence[TieCandidate], configurations: Sequence[Configuration] = ()
@@ -108,7 +110,7 @@ class CandidateStore(Protocol):
         """Write what only a whole round has."""
 
 
-class DatabaseCandidates:
+class DatabaseCandidates(CandidateStore):
     """A study's candidates in SQL. Each is there as soon as it is proposed, so every round can be counted."""
 
     def __init__(self, records: StudyRecords):
@@ -122,9 +124,6 @@ class DatabaseCandidates:
         starts = {r["digest"]: r["start"] for r in self.database.read(columns)} if rows else {}
         with self.database.undamaged("a set"):
             return [_candidate(row, starts) for row in rows]
-
-    def progress(self) -> Progress:
-        return Progress()
 
     @retry_while_unavailable
     def propose(
@@ -145,9 +144,6 @@ class DatabaseCandidates:
         with self.records.writing() as db:
             self.records.insert_starts(db, [candidate.start] if candidate.start else [])
             db.execute(sa.update(SETS).where(place).values(**{name: row[name] for name in JUDGED}))
-
-    def end_round(self, candidates: Sequence[TieCandidate], progress: Progress) -> None:
-        pass
 
     def _row(self, candidate: TieCandidate) -> Row:
         return {name: getattr(candidate, name) for name in FACTS} | {

@@ -30,15 +30,18 @@ class Home:
 
     def __init__(self, folder: str | Path | None = None):
         self.path = Path(folder or os.environ.get("ADDER_SEARCH_HOME") or DEFAULT).absolute()
+        self.mlflow_db, self.ledger_db = self.path / "mlflow.db", self.path / "ledger.db"
+        """The home's own databases; a server may take their place."""
+        self.artifacts, self.ray, self.logs = (self.path / name for name in ("artifacts", "ray", "logs"))
+        """Folders of MLflow, of Ray, and of what detached runs print."""
 
     @property
-    def mlflow_db(self) -> Path:
-        return self.path / "mlflow.db"
+    def tracking_uri(self) -> str:
+        """Address of the MLflow store: the environment's, else the home's SQLite file.
 
-    @property
-    def ledger_db(self) -> Path:
-        """The ledger, where no server has it."""
-        return self.path / "ledger.db"
+        MLflow sends the environment's password to whatever store it is given: a study cannot name one.
+        """
+        return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.mlflow_db}"
 
     @property
     def has_own_database(self) -> bool:
@@ -85,19 +88,6 @@ class Home:
         """Return the same depot for another folder: the store of a URI, or the folder itself if others see it."""
         uri = os.environ.get(DEPOT)
         return Depot(folder, uri) if uri else Shared()
-
-    @property
-    def artifacts(self) -> Path:
-        return self.path / "artifacts"
-
-    @property
-    def ray(self) -> Path:
-        return self.path / "ray"
-
-    @property
-    def logs(self) -> Path:
-        """Folder of what detached runs print."""
-        return self.path / "logs"
 
     def trial(self, study: str, key: str) -> Path:
         """Folder of a trial's bank state, and of its results until they are recorded; without a key, of all

@@ -44,7 +44,6 @@ class Ledger:
 
     @retry_while_unavailable
     def list_running_studies(self) -> list[str]:
-        """List the names of the studies that have a driver."""
         rows = self.database.read(sa.select(STUDIES))
         with self.database.begin() as db:
             now = self.database.now(db)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, pairwise
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ from trainer.files import durable
 
 if TYPE_CHECKING:
     import pandas as pd
-    from torch import Tensor
 
 STATE, PARTS, ERROR, LOCK = "bank.state", "results", "error.txt", "lock"
 """Names in a trial's folder: its bank's state, its parts, the reason of its failure, its worker's lock."""
@@ -105,6 +104,7 @@ class ConfigurationResults:
 
     @classmethod
     def _read(cls, folder: Path) -> ConfigurationResults:
+        import torch
         from safetensors.torch import load
 
         trial = Trial.read(folder)
@@ -116,13 +116,14 @@ class ConfigurationResults:
         theta = load(files[THETA])["theta"]
         table = _table(files[CURVES])
         probes = [name for name in trial.spec.probes() if name in table]
-        curves = dict(_curves(table, [*MEASURES, *probes]))
+        rows = torch.tensor(table[[*MEASURES, *probes]].to_numpy(), dtype=torch.float32)
+        places = table.groupby(WHO, sort=False).indices
         results = []
         for n, (pair, seed) in enumerate(zip(trial.pairs, about.pop("seeds"), strict=True)):
-            who = tuple(seed[name] for name in WHO)
+            curve = rows[places[tuple(seed[name] for name in WHO)]]
             facts = {name: seed[name] for name in FACTS if name in seed}  # earlier parts lack later columns
             facts["outcome"] = Outcome(seed["outcome"])
-            curve_EM, probes_ER = curves[who].split([len(MEASURES), len(probes)], dim=1)
+            curve_EM, probes_ER = curve.split([len(MEASURES), len(probes)], dim=1)
             results.append(
                 Result(pair=pair, theta_P=theta[n], curve_EM=curve_EM, probes_ER=probes_ER, **facts)
             )
@@ -139,20 +140,6 @@ def _table(data: bytes) -> pd.DataFrame:
     import pandas as pd
 
     return pd.read_parquet(io.BytesIO(data))
-
-
-def _curves(table: pd.DataFrame, names: list[str]) -> Iterator[tuple[SeedKey, Tensor]]:
-    """Yield each seed's rows of some columns, of a table in which they lie together."""
-    import numpy as np
-    import torch
-
-    rows = torch.tensor(table[names].to_numpy(), dtype=torch.float32)
-    who = [table[name].to_numpy() for name in WHO]
-    changes = np.any([column[1:] != column[:-1] for column in who], axis=0)
-    ends = [0, *(np.flatnonzero(changes) + 1).tolist(), len(table)]
-    for first, end in pairwise(ends):
-        if end > first:
-            yield (str(who[0][first]), int(who[1][first]), int(who[2][first])), rows[first:end]
 
 
 def _digest(data: bytes) -> str:

@@ -68,17 +68,11 @@ class StudyRecords:
 
     def __init__(self, ledger: Ledger, study: str):
         self.ledger, self.study = ledger, study
-        self.home, self.database = ledger.home, ledger.database
+        self.home, self.database, self.owner = ledger.home, ledger.database, ledger.owner
 
     @cached_property
     def lease(self) -> StudyLease:
-        """This driver's lease of the study."""
-        return StudyLease(self.database, self.study, self.ledger.owner)
-
-    @property
-    def owner(self) -> str:
-        """Name of this driver in its leases."""
-        return self.lease.owner
+        return StudyLease(self.database, self.study, self.owner)
 
     def trial_folder(self, key: str) -> Path:
         """Return the folder of one of the study's trials; of all of them for an empty key."""
@@ -136,7 +130,6 @@ class StudyRecords:
 
     @retry_while_unavailable
     def delete_study(self) -> None:
-        """Delete all records of the study."""
         with self.writing() as db:
             for table in OF_A_STUDY:
                 db.execute(sa.delete(table).where(table.c.study == self.study))
@@ -309,7 +302,6 @@ class StudyRecords:
                 raise self._taken("a seed") from None
 
     def _reclaim(self, db: sa.Connection, seed: Seed, row: Values, claimed: Values, now: float) -> None:
-        """Claim a seed that has a row."""
         if is_final(row):
             raise AlreadyExists(f"study {self.study}: seed {seed} has run already ({row['outcome']})")
         if row["owner"] != self.owner and is_live(row, now):

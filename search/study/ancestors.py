@@ -67,7 +67,6 @@ def _descent(last: Step, descent: Any) -> list[Step]:
 
 
 def _new_ties(step: Step, ancestors: list[Step]) -> list[str]:
-    """Return the ties that a step has beyond its parent's."""
     try:
         parent = ancestors[-1].get("spec") if ancestors else None
         return ties_beyond_parent(parent, make_spec(**step["spec"]))

@@ -42,7 +42,6 @@ def combinations(spec: Spec, names: Sequence[str], path: str) -> list[Spec]:
 
 
 def _without(spec: Spec, constraints: Sequence[tuple[str, Any]], path: str) -> Spec:
-    """Return the spec without any of the constraints."""
     for i, (name, _) in enumerate(constraints):
         try:
             spec = spec.without(name)

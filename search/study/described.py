@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -40,6 +40,16 @@ def impossible_remark(study: Study, proposals: Iterable[Mapping[str, Any]], what
             problems.append(str(error))
     are = "is" if len(problems) == 1 else "are"
     return f"{len(problems)} of {len(proposals)} {what} {are} impossible ({problems[0]})" if problems else ""
+
+
+def aligned(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list[str]:
+    """Return rows as lines, each column as wide as its longest text; those numbered in `right` end in line."""
+    columns = []
+    for number, column in enumerate(zip(*rows, strict=True)):
+        texts = list(map(str, column))
+        width = max(map(len, texts))
+        columns.append([text.rjust(width) if number in right else text.ljust(width) for text in texts])
+    return ["  ".join(texts).rstrip() for texts in zip(*columns, strict=True)]
 
 
 def shown(value: Any) -> str:

@@ -73,7 +73,6 @@ class Design:
 
     @property
     def bases(self) -> list[Pair]:
-        """Every base once, in order."""
         return list(dict.fromkeys(cell.base for cell in self.cells))
 
     def add(self, cell: Cell) -> None:

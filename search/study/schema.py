@@ -306,7 +306,6 @@ class Study(Strict):
 
     @cached_property
     def first_seeds(self) -> list[Seed]:
-        """The seeds of the first round."""
         if not (self.scales and isinstance(self.seeds, SeedRange)):
             return seed_list(self.seeds)
         first = self.seeds.first

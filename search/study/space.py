@@ -184,7 +184,6 @@ def fixed(spec: Spec, recipe: Recipe) -> Callable[[str], Any]:
 
 
 def points(space: Space) -> list[Numbers]:
-    """Return every proposal of a grid, each once."""
     return list(_combinations(space, {path: d.values() for path, d in space.items()}))
 
 

@@ -103,7 +103,6 @@ class InitialTheta:
         return self.thetas.get(str(seed), self.thetas.get(ANY))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values."""
         thetas = {name: list(theta) for name, theta in self.thetas.items()}
         return {
             "spec": self.spec.as_dict(),
@@ -114,7 +113,6 @@ class InitialTheta:
 
     @classmethod
     def of(cls, about: Mapping[str, Any]) -> InitialTheta:
-        """Build from plain values."""
         thetas = {name: tuple(map(float, theta)) for name, theta in about["thetas"].items()}
         return cls(make_spec(**about["spec"]), thetas, tuple(about["lineage"]), about.get("number", 0))
 

@@ -170,7 +170,6 @@ class Trial:
         return str(json.loads((folder / TRIAL_FILE).read_text()).get("driver", ""))
 
     def as_json(self, driver: str = "") -> bytes:
-        """Return the content of the trial's file."""
         about = {
             **({"driver": driver} if driver else {}),
             "study": self.study,

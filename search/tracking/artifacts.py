@@ -106,9 +106,6 @@ class ArtifactCache(AbstractContextManager["ArtifactCache"]):
         return tempfile.TemporaryDirectory(prefix="adder-search-")
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """Remove the files that were downloaded."""
         self.scratch.cleanup()
 
@@ -135,7 +132,6 @@ class ArtifactCache(AbstractContextManager["ArtifactCache"]):
         return read_curves(self._folder(configuration, trial))
 
     def seed(self, row: Row) -> RecordedSeed:
-        """Return the seed of a ledger row."""
         part = self.part(row["configuration"], row["trial"])
         result = part.by_seed[seed_of(row)]
         return RecordedSeed(self.records.study, part.configuration, result, part.about["environment"])

@@ -139,18 +139,10 @@ def write_model(
     from mlflow.pyfunc import save_model
     from mlflow.types import ColSpec, DataType, Schema
 
-    name = f"{preset_name(checkpoint.spec)} seed {checkpoint.seed.get('init_seed', 'unknown')}"
-    program = folder / PROGRAM
-    program.write_text(
-        export_source(
-            checkpoint.spec,
-            checkpoint.theta_P,
-            name=name,
-            author="adder-search",
-            provenance=checkpoint.provenance,
-        ),
-        encoding="utf-8",
-    )
+    spec, theta_P, provenance = checkpoint.spec, checkpoint.theta_P, checkpoint.provenance
+    name = f"{preset_name(spec)} seed {checkpoint.seed.get('init_seed', 'unknown')}"
+    source = export_source(spec, theta_P, name=name, author="adder-search", provenance=provenance)
+    (program := folder / PROGRAM).write_text(source, encoding="utf-8")
     inputs = Schema([ColSpec(DataType.long, column) for column in EXAMPLE])
     save_model(
         folder / "model",

@@ -48,7 +48,6 @@ class Outbox:
         self.thread.start()
 
     def put(self, call: Callable[..., Any], *args: Any) -> None:
-        """Add the job `call(*args)`."""
         with self.change:
             self.jobs.append(lambda: call(*args))
             self.change.notify()

@@ -17,7 +17,6 @@ class Adder(PythonModel):
     """Answers `a + b` of a frame with these two columns, in a column `sum`."""
 
     def load_context(self, context: Any) -> None:
-        """Build the submission's model."""
         found = spec_from_file_location("submission", context.artifacts["submission"])
         assert found and found.loader
         self.submission = module_from_spec(found)
@@ -25,7 +24,6 @@ class Adder(PythonModel):
         self.model, self.metadata = self.submission.build_model()
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: Any = None) -> pd.DataFrame:
-        """Decode each pair's sum."""
         pairs = zip(model_input["a"], model_input["b"], strict=True)
         return pd.DataFrame({"sum": [self.submission.add(self.model, int(a), int(b)) for a, b in pairs]})
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, ViewType
 from mlflow.tracking._tracking_service.utils import _get_store
+from rich.filesize import decimal
 
 from search.stats.counting import seed_of
 from search.store.home import Home
@@ -25,7 +26,6 @@ from search.store.record import SeedRecord
 from search.store.results import STATE
 from search.store.study_records import StudyRecords
 from search.study.schema import is_name
-from search.tracking.address import tracking_uri
 from search.tracking.tracking import answered, connect, file_of
 from trainer import Outcome
 from trainer.files import durable
@@ -68,9 +68,8 @@ class Contents:
 
 
 def contents(records: StudyRecords) -> Contents:
-    """Look up what a home has of a study."""
     home, study = records.home, records.study
-    uri = tracking_uri(home)
+    uri = home.tracking_uri
     file = file_of(uri)
     client = connect(home, uri) if file is None or file.exists() else None
     with answered(uri):
@@ -114,13 +113,7 @@ def shown(found: Contents) -> str:
 
 
 def _size(folder: Path) -> str:
-    """Return the size of a folder's files, with its unit."""
-    size = float(sum(f.lstat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink()))
-    for unit in ("bytes", "kB", "MB"):
-        if size < 1_000:
-            return f"{size:.3g} {unit}"
-        size /= 1_000
-    return f"{size:,.3g} GB"
+    return decimal(sum(f.lstat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink()))
 
 
 def delete(found: Contents) -> str:

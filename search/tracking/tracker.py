@@ -32,7 +32,6 @@ from search.study.schema import Study
 from search.study.start import describe_step, ties_beyond_parent
 from search.study.trial import Configuration
 from search.tracking.artifacts import RecordedSeed
-from search.tracking.fence import FencedClient
 from search.tracking.models import (
     PROVED_TAG,
     Facts,
@@ -57,6 +56,7 @@ from search.tracking.tracking import (
     STUDY_TAG,
     TIED_TAG,
     TRIALS,
+    FencedClient,
     answered,
     check_place,
     check_uri,
@@ -416,7 +416,6 @@ class Tracker:
             durable.sync_names(place.parents[2], place / name)  # artifacts/STUDY/RUN/artifacts
 
     def log_checkpoint(self, run: str, name: str, seed: RecordedSeed) -> None:
-        """Write a seed's checkpoint as a folder of a run's artifacts."""
         with tempfile.TemporaryDirectory() as folder:
             seed.checkpoint().save(Path(folder) / name)
             self.log_folder(run, Path(folder) / name, name)

@@ -1,4 +1,4 @@
-"""An MLflow store: connecting to it, the names in it, and where its artifacts may be."""
+"""An MLflow store: connecting to it, the names in it, where its artifacts may be, and a fence before it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import os
 import socket
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import wraps
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 from urllib.request import getproxies
 
@@ -22,7 +24,6 @@ from search.errors import Failure, UserError, masked, one_line
 from search.store.home import FOREIGN, Home, below
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
-from search.tracking.address import tracking_uri
 from trainer.files import durable
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
@@ -41,6 +42,9 @@ PLACES = (
 )  # fmt: skip
 """Tables and columns of MLflow's store with absolute paths of artifacts."""
 
+WRITING = ("create_", "log_", "set_", "update_", "delete_", "finalize_")
+"""How the names of MlflowClient's methods begin that change something."""
+
 
 def is_local(uri: str) -> bool:
     """True if a store is a file and no server."""
@@ -53,8 +57,12 @@ def file_of(uri: str) -> Path | None:
     return Path(name).resolve() if name else None
 
 
-def connect(home: Home, uri: str) -> MlflowClient:
-    """Return a client that has been answered once. Raises Failure if the store is locked or away."""
+def connect(home: Home, uri: str = "") -> MlflowClient:
+    """Return a client of a store, the home's own if none is named, that has been answered once.
+
+    Raises Failure if the store is locked or away.
+    """
+    uri = uri or home.tracking_uri
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
@@ -138,8 +146,7 @@ def answered(uri: str) -> Iterator[None]:
 
 
 def client_for(records: StudyRecords) -> MlflowClient:
-    """Return a client of the store that has a study's runs."""
-    return connect(records.home, tracking_uri(records.home))
+    return connect(records.home)
 
 
 ELSEWHERE = ("", "file", "http", "https", "ftp", "sftp")
@@ -195,3 +202,22 @@ def artifact(client: MlflowClient, run_id: str, name: str, scratch: Path, home: 
         return None
     folder_of_run.mkdir(exist_ok=True)
     return Path(client.download_artifacts(run_id, name, str(folder_of_run)))
+
+
+class FencedClient:
+    """An MlflowClient that calls `verify` before each call that changes something: MLflow has no fence of its own."""
+
+    def __init__(self, client: MlflowClient, verify: Callable[[], object]):
+        self._client, self._verify = client, verify
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._client, name)
+        if not name.startswith(WRITING):
+            return call
+
+        @wraps(call)
+        def fenced(*args: Any, **options: Any) -> Any:
+            self._verify()
+            return call(*args, **options)
+
+        return fenced

@@ -17,13 +17,12 @@ from search.compress import descent, local
 from search.compress.acceptance import AcceptanceSet
 from search.compress.journal import Journal
 from search.compress.pictures import TREE, log_descents
-from search.compress.proposals import joined
+from search.compress.proposers import joined
 from search.run import driver, worker
 from search.store.candidates import DatabaseCandidates, digest, front, lineage_of, smallest
 from search.store.home import Home
 from search.store.record import is_final
 from search.study.file import parse_study
-from search.tracking.address import tracking_uri
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
@@ -260,7 +259,7 @@ def test_rounds_go_on_from_what_was_accepted_and_nothing_is_tried_twice(here):
 def test_what_is_shown_of_a_descent(here):
     run(here, compress=STUDY["compress"] | {"rounds": 2})
     home, study = Home("home"), parse_study(json.dumps(STUDY), "")
-    client = connect(home, tracking_uri(home))
+    client = connect(home)
     tracker, records, best = Tracker(client, home, study), records_of(home, "small"), smallest(sets_of())
     with ArtifactCache(client, records) as cache:
         log_descents(records, tracker, cache)

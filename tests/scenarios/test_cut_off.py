@@ -13,7 +13,6 @@ from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
-from search.tracking.address import tracking_uri
 from search.tracking.tracking import SEED_TAG, STUDY_TAG, connect
 from tests.homes import drive, empty_home, forget_places, records_of, study_of, thetas
 from tests.leases import dead_owner
@@ -29,7 +28,7 @@ class Copying:
     """A client that copies the home after each call that writes: what a driver killed there would leave."""
 
     def __init__(self, home, folder):
-        self.client, self.home, self.folder, self.copies = connect(home, tracking_uri(home)), home, folder, 0
+        self.client, self.home, self.folder, self.copies = connect(home), home, folder, 0
         self.is_back, self.lock = threading.Event(), threading.Lock()
 
     def __getattr__(self, name):
@@ -70,7 +69,7 @@ def is_ahead(home):
 
 def facts(home):
     """All that MLflow has of the study, without its ids and times; and the ledger's rows."""
-    client = connect(home, tracking_uri(home))
+    client = connect(home)
     experiment = client.get_experiment_by_name("sweep")
     found = {}
     for run in client.search_runs([experiment.experiment_id]):

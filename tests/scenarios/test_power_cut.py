@@ -16,7 +16,6 @@ from search.store.home import Home
 from search.store.record import is_final
 from search.store.results import PARTS, REASON, RESULTS, THETA, read_parts
 from search.study.trial import TRIAL_FILE, Configuration
-from search.tracking.address import tracking_uri
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import TRIALS, connect
@@ -58,7 +57,7 @@ def promised(home, wanted):
     """Every θ of a row that is published is where MLflow says it is."""
     if home.ledger_db.exists():
         records = records_of(home)
-        with ArtifactCache(connect(home, tracking_uri(home)), records) as cache:
+        with ArtifactCache(connect(home), records) as cache:
             for row in (r for r in records.list_seeds() if r["published"]):
                 theta_P = cache.seed(row).result.theta_P
                 assert theta_P.tolist() == wanted[row["configuration"], seed_of(row)], "published, and lost"

@@ -14,7 +14,6 @@ from search.store.lease import Superseded
 from search.store.ledger import Ledger
 from search.study.trial import Configuration
 from search.tracking import removal
-from search.tracking.address import tracking_uri
 from search.tracking.tracking import connect
 from tests.commands import call, done
 from tests.crashes import Disk, failing
@@ -40,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("here", "quick")
 
 def runs(study):
     """The names of a study's runs in MLflow."""
-    client = connect(home := Home("runs"), tracking_uri(home))
+    client = connect(Home("runs"))
     found = client.get_experiment_by_name(study)
     return found and sorted(r.info.run_name for r in client.search_runs([found.experiment_id]))
 
@@ -130,7 +129,7 @@ def check_completed(place, how):
     home = Home(place)
     assert not home.trial("sweep", "").exists() and not (home.artifacts / "sweep").exists(), how
     assert Ledger(home).list_studies() == ["sweep-2"] and len(thetas(place, "sweep-2")) == 1, how
-    client = connect(home, tracking_uri(home))
+    client = connect(home)
     assert client.get_experiment_by_name("sweep") is None and client.get_experiment_by_name("sweep-2"), how
 
 
@@ -182,7 +181,7 @@ def test_another_homes_experiment_stays_as_it_is(path, here, monkeypatch):
     assert f"sweep is deleted; its runs are in {where}and stay there\n" in said
     assert Ledger(Home("runs")).list_studies() == [] and thetas("other") == before[1]
     assert_same(frames("other"), before[0])
-    client = connect(Home("other"), tracking_uri(Home("other")))
+    client = connect(Home("other"))
     assert client.get_experiment_by_name("sweep").lifecycle_stage == "active"
 
 

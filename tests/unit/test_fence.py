@@ -5,10 +5,8 @@ from mlflow import MlflowClient
 
 from search.store.lease import Superseded
 from search.study.trial import Configuration
-from search.tracking.address import tracking_uri
-from search.tracking.fence import FencedClient
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import connect
+from search.tracking.tracking import FencedClient, connect
 from tests.homes import study_of
 
 
@@ -19,7 +17,7 @@ def study():
 
 @pytest.fixture
 def client(home):
-    return connect(home, tracking_uri(home))
+    return connect(home)
 
 
 def superseded():

@@ -5,8 +5,7 @@ import torch
 
 from model import preset
 from model.tied import constrained, free, retied, tie, ties_of
-from search.compress.proposals import SaliencyProposer
-from search.compress.proposers import Parent, Rules, propose
+from search.compress.proposers import Parent, Rules, SaliencyProposer, propose
 from search.store.candidates import digest
 from search.study.compress import KINDS
 from tests import CERTIFICATES

@@ -21,7 +21,6 @@ from search.errors import Failure, UserError
 from search.explain import recorded
 from search.store.home import Home, below
 from search.study.trial import Configuration
-from search.tracking.address import tracking_uri
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import artifact, check_place, connect
@@ -213,7 +212,7 @@ def test_a_home_from_elsewhere_has_nothing_written_beside_it(tmp_path):
     home, study = Home(two_studies()), study_of()
     with closing(sqlite3.connect(home.mlflow_db)) as db, db:
         db.execute("UPDATE runs SET artifact_uri = ?", ((tmp_path / "outside").as_uri(),))
-    tracker = Tracker(connect(home, tracking_uri(home)), home, study)
+    tracker = Tracker(connect(home), home, study)
     configuration = Configuration(*study.listed[0])
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "theta").write_text("x")
@@ -228,7 +227,7 @@ def test_a_process_that_fetched_nothing_leaves_no_folder_when_it_is_killed(home,
     cache = ArtifactCache(None, records_of(home))
     assert not list(tmp_path.glob("adder-search-*"))
     assert cache.scratch.name in map(str, tmp_path.glob("adder-search-*"))
-    cache.close()
+    cache.scratch.cleanup()
     assert not list(tmp_path.glob("adder-search-*"))
 
 

@@ -12,7 +12,6 @@ from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import load_study
 from search.tracking import server, tracking
-from search.tracking.address import tracking_uri
 from search.tracking.tracking import connect
 from search.tracking.views import write_views
 from tests.commands import call, fails_with_one
@@ -35,7 +34,7 @@ def client(here, monkeypatch):
     home = Home("adder-runs")
     home.create()
     Ledger(home)
-    return connect(home, tracking_uri(home))
+    return connect(home)
 
 
 @pytest.fixture
