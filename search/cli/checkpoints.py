@@ -18,6 +18,7 @@ from search.cli.options import (
     json_option,
     load_checkpoint,
     name_of,
+    number_option,
     progress_bar,
     refuse_full,
     refuse_other,
@@ -197,9 +198,7 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
 @click.command()
 @checkpoint_argument
 @target_option("Folder to write.", required=True)
-@click.option(
-    "--pairs", default=1_000_000, show_default=True, type=click.IntRange(0), help="Fresh pairs to compare on."
-)
+@number_option("--pairs", 1_000_000, 0, None, "Fresh pairs to compare on.")
 @json_option
 def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
     """Rewrite a CHECKPOINT exactly into its smallest form; nothing is trained again.
@@ -290,17 +289,9 @@ def _rerun_lines(checkpoint: Path, again: Rerun) -> Iterator[str]:
     multiple=True,
     help="Only this; may be given again, in order [all, until one is enough].",
 )
-@click.option(
-    "--turns",
-    type=click.IntRange(1, 100),
-    default=3,
-    show_default=True,
-    help="Of a method, while each helps.",
-)
-@click.option(
-    "--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the problems that methods see."
-)
-@json_option  # fmt: skip
+@number_option("--turns", 3, 1, 100, "Of a method, while each helps.")
+@number_option("--seed", 1, 0, None, "Of the problems that methods see.")
+@json_option
 def finish(
     checkpoint: Path, target: Path, methods: tuple[str, ...], turns: int, seed: int, as_json: bool
 ) -> None:

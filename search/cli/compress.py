@@ -17,6 +17,7 @@ from search.cli.options import (
     grade,
     json_option,
     load_checkpoint,
+    number_option,
     progress_bar,
     writing,
 )
@@ -38,13 +39,6 @@ reach_option = click.option(
     help="Tie numbers of one tensor only, or any two.",
 )  # fmt: skip
 cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threads [all cores].")
-
-
-def number_option(
-    name: str, default: int, low: int, high: int | None, text: str
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return an option that takes a whole number and shows its default."""
-    return click.option(name, type=click.IntRange(low, high), default=default, show_default=True, help=text)
 
 
 @click.command()
@@ -97,8 +91,7 @@ def compress(
     A checkpoint is folded first where a fold is known. The same command goes on with a folder's descent.
     """
     from model import verify
-    from search.compress.checkpoint import summary, to_checkpoint
-    from search.compress.local import LONGEST, LocalDescent, Settings, time_limit
+    from search.compress.local import LONGEST, LocalDescent, Settings, summary, time_limit, to_checkpoint
     from trainer.checkpoints.folded import fold_checkpoint
 
     began = time.monotonic()

@@ -44,6 +44,11 @@ def target_option(help: str, **options: Any) -> Callable[..., Any]:
     return click.option("-o", "target", type=PATH, help=help, **options)
 
 
+def number_option(name: str, default: int, low: int, high: int | None, text: str) -> Callable[..., Any]:
+    """Return an option that takes a whole number and shows its default."""
+    return click.option(name, type=click.IntRange(low, high), default=default, show_default=True, help=text)
+
+
 def show(as_json: bool, values: object, text: str | Sequence[str]) -> None:
     """Print plain values as JSON, or a text (or its lines)."""
     click.echo(json.dumps(values) if as_json else text if isinstance(text, str) else "\n".join(text))

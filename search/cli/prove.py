@@ -19,6 +19,7 @@ from search.cli.options import (
     json_option,
     load_checkpoint,
     name_of,
+    number_option,
     progress_bar,
     right_on,
     said_of,
@@ -40,9 +41,7 @@ SAMPLED, SAMPLE_SEED = 20_000, 20
 @click.command()
 @click.argument("checkpoint", type=PATH, required=False)
 @click.option("--study", help="Instead: the grokked seeds of this study. The records get the verdicts.")
-@click.option(
-    "--digits", type=click.IntRange(1, DIGITS), default=DIGITS, show_default=True, help="Of the numbers."
-)
+@number_option("--digits", DIGITS, 1, DIGITS, "Of the numbers.")
 @click.option(
     "--limit", "limit_s", type=click.IntRange(1), default=LIMIT_S, show_default=True, help="In seconds."
 )

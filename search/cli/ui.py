@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 import webbrowser
 from contextlib import suppress
@@ -36,12 +37,11 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
 
     The first address has a token in it that is made at each start. MLflow's clients find it in MLFLOW_TRACKING_TOKEN.
     """
-    from search.tracking.gate import make_token
     from search.tracking.server import ADDRESS, listening, serve
 
     if not os.environ.get("MLFLOW_TRACKING_URI"):
         listening(port).close()  # a port that is taken is said before MLflow is imported, which takes seconds
-        from search.tracking.tracking import connect, is_local
+    from search.tracking.tracking import connect, is_local
 
     uri = home.tracking_uri
     if not is_local(uri):
@@ -54,7 +54,7 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
     if not (home.exists() and home.mlflow_db.exists()):
         raise UserError(f"nothing has run yet in {home.path}")
     with listening(port) as listener:
-        start, token = f"http://{ADDRESS}:{port}/", None if no_auth else make_token()
+        start, token = f"http://{ADDRESS}:{port}/", None if no_auth else secrets.token_urlsafe(24)
         entrance = start + (f"?token={token}" if token else "")
         click.echo(f"{entrance} shows {home.path} (Ctrl-C ends)")
         if token:

@@ -1,7 +1,8 @@
 """A descent in this process, in a folder: rounds of candidates that one bank trains.
 
 Many candidates are trained briefly, the best of them in full, by a ramp from their parent's θ with every tie
-loosened. Of those that do not hold the best are taken on by curvature (finishing.py).
+loosened. Of those that do not hold the best are taken on by curvature (finishing.py). The smallest becomes a
+checkpoint, with its provenance.
 """
 
 from __future__ import annotations
@@ -9,25 +10,31 @@ from __future__ import annotations
 import hashlib
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, zip_longest
+from itertools import chain, pairwise, zip_longest
 from math import isnan
 from pathlib import Path
 from types import FrameType, SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from model import Verification
 from model.spec import Spec
-from model.tied import ties_of
+from model.tied import Tied, count, describe_change, tie, ties_of
+from search.compress.acceptance import own_theta
 from search.compress.descent import Descent, Training
 from search.compress.finishing import finish_candidate, project_by_curvature
 from search.compress.journal import Journal
 from search.compress.proposers import Rules
-from search.store.candidates import TieCandidate
+from search.store.candidates import TieCandidate, lineage_of
 from trainer import Bank, Pair, Recipe, Result, Seed
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.files.installed import code_version
 from trainer.recipe.ramp import tie_ramp_defaults
 
 SLOTS = 16
@@ -265,3 +272,63 @@ def _training(results: Sequence[Result]) -> Training:
     exact, pair = min(r.best_exact for r in results), results[0].pair
     thetas = tuple(r.theta_P for r in results)
     return Training(thetas, exact, max(losses), pair.seed.data_seed, pair.recipe.as_dict())
+
+
+def to_checkpoint(local: LocalDescent, start: Checkpoint, folds: Sequence[str]) -> Checkpoint:
+    """Return the smallest accepted candidate with every step that led to it.
+
+    start: the checkpoint at which the descent began. folds: what was folded to come to it.
+    """
+    descent = local.descent
+    smallest = descent.smallest
+    spec = tie(local.base, smallest.ties)
+    steps = [_step(local, *pair) for pair in pairwise(lineage_of(descent.candidates, smallest.number))]
+    provenance = {
+        "trained": "from a parent",
+        "compressed_from": start.as_origin() | {"folds": list(folds)},
+        "descent": steps,
+        "sets_tried": len(descent.progress.tried),
+        "seed_steps": local.journal.seed_steps,
+    }
+    seed = {} if smallest.data_seed is None else {"data_seed": smallest.data_seed}
+    recipe = dict(smallest.recipe or local.settings.recipe().as_dict())  # older descents recorded none
+    return replace(
+        start,
+        spec=spec,
+        theta_P=own_theta(spec, torch.tensor(smallest.thetas[0])),
+        recipe=recipe if steps else start.recipe,
+        seed=start.seed | seed,
+        step=recipe["steps"] if steps else start.step,
+        metrics={"best_exact": smallest.reached, "loss": smallest.loss},
+        provenance=provenance,
+        code=code_version(),
+    )
+
+
+def _step(local: LocalDescent, parent: TieCandidate, candidate: TieCandidate) -> dict[str, Any]:
+    loosened, tied = describe_change(local.base, parent.ties, candidate.ties)
+    step = {
+        "numbers": candidate.numbers, "tied": tied, "loss": candidate.loss, "data_seed": candidate.data_seed,
+    }  # fmt: skip
+    if candidate.is_finished:
+        step["finished_by"] = "levenberg_marquardt"
+    return step | ({"loosened": loosened} if loosened else {})
+
+
+def summary(local: LocalDescent, verification: Verification) -> dict[str, Any]:
+    """Return what came of a descent, as plain values."""
+    descent, journal = local.descent, local.journal
+    spec = tie(local.base, descent.smallest.ties)
+    return {
+        "params": spec.params,
+        "start": descent.candidates[0].numbers,
+        "count": asdict(count(spec)),
+        "rounds": descent.progress.rounds,
+        "sets_tried": len(descent.progress.tried),
+        "kept": Counter(c.numbers for c in descent.accepted),
+        "seconds": journal.seconds,
+        "core_seconds": journal.core_seconds,
+        "seed_steps": journal.seed_steps,
+        "ties": spec.spelt() if isinstance(spec, Tied) else [],
+        "verification": verification.as_dict(),
+    }

@@ -30,8 +30,7 @@ from search.run.packing import interrupted
 from search.run.planner import Planner
 from search.run.progress import Display, Progress
 from search.run.proposals import Proposals
-from search.run.reconcile import reconcile
-from search.run.recorder import Recorder
+from search.run.recorder import Recorder, reconcile
 from search.run.tally import OPEN, TrialReport
 from search.run.workers import Workers, WorkerState
 from search.store.depot import Depot

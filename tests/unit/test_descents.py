@@ -14,11 +14,10 @@ from model.tied import constrained, project, tie, ties_of
 from search.compress import acceptance, local
 from search.compress import descent as descents
 from search.compress.acceptance import AcceptanceSet, base_theta
-from search.compress.checkpoint import to_checkpoint
 from search.compress.descent import Descent, Training
 from search.compress.finishing import finish_candidate
 from search.compress.journal import Journal
-from search.compress.local import LocalDescent, Settings
+from search.compress.local import LocalDescent, Settings, to_checkpoint
 from search.compress.proposers import Rules
 from search.compress.study import StudyDescent
 from search.errors import UserError
