@@ -7,7 +7,7 @@ candidates, and no seed is trained twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -81,15 +81,12 @@ class StudyDescent:
         rows = self.records.list_seeds(configuration.key)  # a planner has outcomes alone
         self.waiting = [n for n in self.waiting if n != candidate.number]
         exact = max(r["best_exact"] or 0.0 for r in rows)
-        self.descent.judge(candidate, exact, self._trainings(rows))
+        right = (
+            r for r in rows if (r["best_exact"] or 0.0) >= self.descent.rules.accept
+        )  # θ is read of these
+        self.descent.judge(candidate, exact, (self._training(self.cache.seed(r)) for r in right))
         if not self.descent.is_open:
             self.descent.end_round()
-
-    def _trainings(self, rows: Sequence[Row]) -> Iterator[Training]:
-        """Yield the seeds that get enough of the selection problems right; of the others no θ is fetched."""
-        for row in rows:
-            if (row["best_exact"] or 0.0) >= self.descent.rules.accept:
-                yield self._training(self.cache.seed(row))
 
     def _training(self, seed: RecordedSeed) -> Training:
         result, recipe = seed.result, seed.result.pair.recipe

@@ -147,10 +147,6 @@ class StudyRun:
         budgets = sum(configuration.recipe.steps for configuration, _ in trial.work)
         return self.reports.get(trial.key) or TrialReport({Outcome.QUEUED: len(trial.work)}, budgets)
 
-    def grokked_of(self, key: str) -> int:
-        """Number of grokked seeds of the search, in running trials too."""
-        return self._recorded[key] + self._reported[key]
-
     @property
     def grokked(self) -> int:
         return self._recorded.total() + self._reported.total()
@@ -166,7 +162,7 @@ class StudyRun:
         wanted = self.study.until.grokked
         if wanted is None or self.is_search:
             return self.enough
-        return self.grokked_of(configuration.key) >= wanted
+        return self._recorded[configuration.key] + self._reported[configuration.key] >= wanted
 
     def first_round(self, state: ConfigurationState) -> Round | None:
         """Return the first round of a configuration, or a later one if that is trained."""

@@ -232,7 +232,11 @@ class Database:
         except IntegrityError:
             raise
         except (DatabaseError, InterfaceError, TimeoutError) as error:
-            raise _failure(self.name, error) from None
+            cause = getattr(error, "orig", None) or error
+            hint = "; another program holds it, try again when it is done" if "locked" in str(cause) else ""
+            is_away = isinstance(error, OperationalError | InterfaceError | TimeoutError)
+            kind = DatabaseUnavailable if is_away else Failure
+            raise kind(f"{self.name}: {' '.join(str(cause).split())}{hint}") from None
 
     def read(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
         """Return the rows of a query, in a transaction of its own.
@@ -277,11 +281,3 @@ def retry_while_unavailable(method: Callable[Concatenate[Any, P], R]) -> Callabl
         return retry(call, self.database.patience_s, DatabaseUnavailable, RETRY_S)
 
     return retried
-
-
-def _failure(name: str, error: Exception) -> Failure:
-    """Say in one line what is wrong with the database, as a Failure or DatabaseUnavailable."""
-    cause = getattr(error, "orig", None) or error
-    hint = "; another program holds it, try again when it is done" if "locked" in str(cause) else ""
-    is_away = isinstance(error, OperationalError | InterfaceError | TimeoutError)
-    return (DatabaseUnavailable if is_away else Failure)(f"{name}: {' '.join(str(cause).split())}{hint}")

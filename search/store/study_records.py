@@ -68,11 +68,16 @@ class StudyRecords:
 
     def __init__(self, ledger: Ledger, study: str):
         self.ledger, self.study = ledger, study
-        self.home, self.database, self.owner = ledger.home, ledger.database, ledger.owner
+        self.home, self.database = ledger.home, ledger.database
 
     @cached_property
     def lease(self) -> StudyLease:
-        return StudyLease(self.database, self.study, self.owner)
+        return StudyLease(self.database, self.study, self.ledger.owner)
+
+    @property
+    def owner(self) -> str:
+        """Name of this driver in its leases."""
+        return self.lease.owner
 
     def trial_folder(self, key: str) -> Path:
         """Return the folder of one of the study's trials; of all of them for an empty key."""
