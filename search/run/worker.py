@@ -193,7 +193,7 @@ class WorkerSession:
     trials: dict[Path, Trial] = field(default_factory=dict)
     """Trials that have not ended, by their folders. The next bank is made of the first that waits."""
     numbers: dict[Path, range] = field(default_factory=dict)
-    """Numbers of trials' pairs in the bank; of trials that have ended, too."""
+    """Numbers of trials' pairs in the bank: none of a trial that has ended."""
     locks: dict[Path, FileLock] = field(default_factory=dict)
     bank: Bank = field(init=False)
     trial: Trial = field(init=False)
@@ -306,7 +306,7 @@ class WorkerSession:
 
     def write_results(self, rows: dict[int, dict[str, Any]]) -> list[str]:
         """Write the results of trials whose seeds have all ended. Returns their keys."""
-        keys = []
+        ended = []
         for folder in list(self.training):
             if any(rows[n]["outcome"] in OPEN for n in self.numbers[folder]):
                 continue
@@ -320,8 +320,18 @@ class WorkerSession:
             write_parts(folder, results_of(trial, self.bank, results), cut)
             self.depot.put_folder(folder / PARTS)
             self.locks.pop(folder).release()
-            keys.append(trial.key)
-        return keys
+            ended.append((folder, trial.key))
+        for folder, _ in ended:  # when no number of `rows` is wanted any more
+            self._remove(folder)
+        return [key for _, key in ended]
+
+    def _remove(self, folder: Path) -> None:
+        """Remove a trial's pairs from the bank, whose records would grow for ever. Later numbers fall."""
+        gone = self.numbers[folder]
+        self.bank.remove(gone)
+        later = {f: r for f, r in self.numbers.items() if r.start >= gone.stop}
+        self.numbers |= {f: range(r.start - len(gone), r.stop - len(gone)) for f, r in later.items()}
+        self.numbers[folder] = range(0)
 
     def save_states(self) -> None:
         """Save the trials' states when it is time. On a full disk the states before them stay."""

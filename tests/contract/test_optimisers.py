@@ -1,5 +1,6 @@
 """What every optimiser and wrapper keeps to. That each computes what it is named after: test_optimisers_references."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -8,7 +9,8 @@ from tests import needs_compiler
 from tests.banks import EVERY, SMALL, SPEC, finish, make, pair
 from trainer import Pair, Recipe, Seed
 from trainer.bank.bank import _empty
-from trainer.engine.native import EngineBackend
+from trainer.engine.cuda.comparison import examples
+from trainer.engine.native import EngineBackend, run
 from trainer.optimisers import OPTIMISERS, WRAPPERS, optimiser_of
 from trainer.optimisers.base import Optimiser
 from trainer.optimisers.freeze import frozen_from
@@ -135,6 +137,15 @@ def test_what_is_frozen_has_no_gradient_whatever_is_added_to_it(others):
         assert torch.equal(after[name][0, frozen_P], state["theta"][0, frozen_P])
     raw_SP[0, frozen_P.nonzero()[0]] = torch.nan
     assert optimiser.gradient(state, now, raw_SP)[0].isnan().any()
+
+
+@needs_compiler
+def test_the_engine_sees_what_is_not_finite_where_theta_is_frozen():
+    programs = EngineBackend(SPEC, recipe_of("freeze"))
+    state, hyper = examples(programs, programs.recipe, 1)
+    row = programs.slots_of({**state, "step": state["step"] + 4}, hyper).rows[0]
+    row[programs.places["gradient"].start + SPEC.layout.places("arc")[0]] = torch.nan
+    assert np.isnan(run(programs.tapes[3], row)[: SPEC.params]).any()
 
 
 @needs_compiler

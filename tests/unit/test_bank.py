@@ -85,6 +85,27 @@ def test_pairs_are_ended_where_they_are(expected):
         assert_same(bank.result(n), expected[bank.pairs[n]])
 
 
+def test_pairs_that_have_ended_are_removed_and_the_others_go_on(tmp_path):
+    """Two in the slots, and two that wait where they were saved."""
+    gone, later = [pair(s, steps=EVERY) for s in (20, 21)], MORE[:2]
+    whole = make(later, 2)
+    whole.advance()
+    whole.save(tmp_path / "later")
+    bank = make([*gone, *FIRST], 2)
+    assert bank.load(tmp_path / "later", bank.add(later)) and bank.advance()
+    bank.spent = [4]
+    bank.remove(range(2))
+    assert bank.spent == [2] and outcomes(bank) == ["running"] * 2 + ["queued"] * 2
+    bank.spent = []
+    assert bank.pairs == [*FIRST, *later] and {len(t) for t in bank.tracker.records.values()} == {4}
+    bank.save(tmp_path / "all")
+    again = make([*FIRST, *later], 2)
+    assert again.load(tmp_path / "all")
+    for found in (bank, again):
+        assert list(found.add(MORE[2:])) == [4]
+        assert_all_same(results(finish(found)), results(finish(make([*FIRST, *MORE], 2))))
+
+
 # Saved states
 
 

@@ -107,6 +107,27 @@ def test_a_gpu_is_for_workers_whose_place_is_on_one(on_gpu, tmp_path, monkeypatc
     assert devices == ["cuda" if on_gpu else "cpu"]
 
 
+def test_a_trial_that_has_ended_leaves_nothing_in_the_bank(tmp_path):
+    """What follows it in its slots goes on."""
+    first, second = trial_of(5, 6, slots=3), trial_of(7, slots=3)
+    for trial in (first, second):
+        trial.write(tmp_path / trial.key)
+    folder, longer = tmp_path / first.key, CONFIGURATION.recipe.steps
+    WorkerAssignment((first.key, second.key)).write(folder)
+    session = worker.WorkerSession(folder, worker.Shared())
+    assert session.run_next() and longer == 6
+    session.bank.end([0, 1])
+    assert session.write_results(session.rows()) == [first.key]
+    assert [p.seed for p in session.bank.pairs] == [Seed.of(7)] and session.load_assigned() == []
+    while session.bank.advance():
+        assert session.rows()[0]["outcome"] == ("running" if session.rows()[0]["step"] < longer else "failed")
+    assert session.write_results(session.rows()) == [second.key]
+    session.release()
+    _, (_, alone, _) = run(trial_of(7, slots=3), tmp_path / "alone")
+    (part,) = read_parts(tmp_path / second.key)
+    assert torch.equal(part.results[0].theta_P, alone[0].theta_P)
+
+
 def test_parts_are_there_whole_or_not_at_all(tmp_path, monkeypatch):
     """A disk that is full while they are written leaves none, and their remains are in nobody's way."""
     trial = trial_of(1, 2)

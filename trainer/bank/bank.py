@@ -77,7 +77,8 @@ class Bank:
             pair.check(spec)
         self.spec, self.pairs = spec, list(pairs)
         recipe = pairs[0].recipe  # of what shapes the program, it speaks for all
-        self.eval_every, self.optimiser = recipe.eval_every, optimiser_of(recipe)
+        self.program, self.eval_every = pairs[0].program(), recipe.eval_every
+        self.optimiser = optimiser_of(recipe)
         self.slots = len(pairs) if slots is None else slots
         if self.slots < 1:
             raise ValueError(f"a bank needs at least one slot, got {slots}")
@@ -129,7 +130,7 @@ class Bank:
 
         Raise ValueError if their program is another one.
         """
-        if {p.program() for p in pairs} - {self.pairs[0].program()}:
+        if {p.program() for p in pairs} - {self.program}:
             raise ValueError(DISAGREE)
         for pair in pairs:
             pair.check(self.spec)
@@ -144,6 +145,21 @@ class Bank:
         open_ = self.tracker.censor(numbers)
         self._vacate(open_)
         self._fill()
+
+    def remove(self, numbers: range) -> None:
+        """Remove pairs that have ended. The numbers of later pairs fall by as many."""
+
+        def moved(n: int) -> int:
+            return n - len(numbers) if n >= numbers.stop else n
+
+        del self.pairs[numbers.start : numbers.stop]
+        self.tracker.remove(numbers)
+        self.pair_S, self.filled_S = (
+            torch.where(t >= numbers.stop, t - len(numbers), t) for t in (self.pair_S, self.filled_S)
+        )
+        self.spent = [moved(n) for n in self.spent]
+        self.parked = {moved(n): state for n, state in self.parked.items()}
+        self.keys = {}
 
     def result(self, n: int) -> Result:
         """Return the n-th pair as far as it got."""
@@ -184,8 +200,7 @@ class Bank:
         self.tracker.restore(chosen, records)
         self.spent += self.tracker.needs_finishing(torch.tensor(chosen), QUEUED)
         for i, n in enumerate(tensors["pair"].tolist()):
-            if n != IDLE:
-                self.parked[chosen[n]] = {k: tensors[f"state.{k}"][i : i + 1] for k in self.state}
+            self.parked[chosen[n]] = {k: tensors[f"state.{k}"][i : i + 1] for k in self.state}
         self._fill()
         return True
 
@@ -229,7 +244,7 @@ class Bank:
 
     def _refresh_hard_examples(self, count: int) -> None:
         """Refresh the buffers of the first `count` slots, where the recipes draw their own errors again."""
-        if not self.pairs[0].recipe.targeted:
+        if hard_examples.COUNT not in self.state:
             return
         state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
         for name, t in step.find_hard_examples(self.spec, state, hyper, self.programs.is_wrong).items():
@@ -256,7 +271,6 @@ class Bank:
             self.state[name][slots_L] = scale_L.to(self.device)
         self._restart_or_recycle(live_L[~left_L & (self.tracker.records["grok_step"][pair_L] < 0)])
         self.pair_S[live_L[left_L]] = IDLE
-        self.parked = {n: s for n, s in self.parked.items() if self.tracker.records["outcome"][n] == QUEUED}
 
     def _finish(self, numbers: Sequence[int]) -> None:
         """Finish pairs that spent their budget by curvature, from their best θ."""

@@ -101,6 +101,14 @@ class SeedTracker:
             )
         )  # fmt: skip
 
+    def remove(self, numbers: range) -> None:
+        """Remove some pairs."""
+        del self.pairs[numbers.start : numbers.stop]
+        self.hyper, self.facts, self.records = (
+            {k: torch.cat([t[: numbers.start], t[numbers.stop :]]) for k, t in table.items()}
+            for table in (self.hyper, self.facts, self.records)
+        )
+
     def restore(self, numbers: Sequence[int], records: dict[str, Tensor]) -> None:
         """Set the records of some pairs to saved ones. Pairs that were running wait for a slot.
 

@@ -67,4 +67,5 @@ def _frozen(state: Tensors, now: Tensors) -> Tensor:
 
 def _masked(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
     """Return a gradient that is 0 where θ is frozen; NaN stays, so that a divergence is seen."""
-    return (grad_SP * 0).where(_frozen(state, now), grad_SP)
+    nothing = grad_SP - grad_SP  # a product with 0 is 0 on a tape, whatever the other factor is
+    return nothing.where(_frozen(state, now), grad_SP)
