@@ -9,8 +9,9 @@ import numpy as np
 from model.spec import Kernel
 from trainer.engine.build import library
 from trainer.engine.cuda.driver import CudaError
-from trainer.engine.cuda.machine import SOURCES, address_of, checked_sizes, folders
-from trainer.engine.cuda.structures import Exam, Program, Seeds
+from trainer.engine.cuda.machine import SOURCES, address_of, folders
+from trainer.engine.cuda.structures import Exam, Program, Seeds, Sizes
+from trainer.engine.native import pointer
 from trainer.engine.tape_graph import Array
 
 WHAT_NOBODY_WROTE = 0xFF  # bytes of no number (NaN)
@@ -21,9 +22,7 @@ class EmulatedModule:
 
     def __init__(self, kernel: Kernel, macros: dict[str, int | str]) -> None:
         self.library = library(SOURCES / "emulator.cpp", {**macros, "FIBRES": 1}, folders(kernel))
-        numbers = np.zeros(6, np.int32)
-        self.library.emulated_sizes(ctypes.c_void_p(address_of(numbers)))
-        self.sizes = checked_sizes(numbers)
+        self.sizes = Sizes.checked(lambda numbers: self.library.emulated_sizes(pointer(numbers)))
 
     def train(self, program: Program, seeds: Seeds, steps: int) -> None:
         self._check(self.library.emulated_train(ctypes.byref(program), ctypes.byref(seeds), steps))

@@ -119,6 +119,9 @@ FILES = {
         "until.max_seeds: must be at least the number of seeds (2), got 1",
     "name: x\nmodel: 456p\nseeds: [1]\nstop: {screen: {at: 5000, keep: {odd: 0.9}}}":
         "stop.screen.keep.odd: unknown probe (456p has no probes); valid: exact, token",
+    "name: x\nmodel: {base: 57p, ties: ['fc1[1,4] = -fc1[0,0]']}\nseeds: [1]\n"
+    "recipe: {ramp_start: 40000, ramp: 10000}\nstop: {screen: {at: 26000, keep: {token: 0.5}}}":
+        "stop.screen.at: must be at the ramp's end (50000) or later for exact and token, got 26000",
     # The table of constraints
     SCALES + "scales: {57p: {rate: 0.5}}": "constraints: missing, and the study has scales",
     SCALES + "constraints: [tie_vo]\nscales: {59p: {rate: 0.5}}": "scales.59p: unknown preset '59p'; did you mean *",

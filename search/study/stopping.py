@@ -100,7 +100,12 @@ class Stop(Strict):
         for i, screen in enumerate(self.screen):
             here, last = path if len(self.screen) == 1 else f"{path}.{i}", recipe.steps - recipe.eval_every
             late = f"must be at most the evaluation before the last ({last}), got {screen.at}"
-            refuse((screen.at > last, f"{here}.at: {late}"))
+            early = f"must be at the ramp's end ({recipe.counts_from}) or later for {' and '.join(BEST)}"
+            unread = screen.at < recipe.counts_from and not screen.keep.keys().isdisjoint(BEST)
+            refuse(
+                (screen.at > last, f"{here}.at: {late}"),
+                (unread, f"{here}.at: {early}, got {screen.at}"),
+            )
             check_names(spec, screen.keep, f"{here}.keep")
 
 

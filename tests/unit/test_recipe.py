@@ -61,6 +61,7 @@ REFUSED = [
     # combinations
     ({"l1_lambda": 0.1}, "l1_lambda=0.1 needs l1_entries"),
     ({"freeze": ((0, "arc"),), "ramp": 5}, "freeze excludes ramp"),
+    ({"freeze": ((0, "arc"),), "recycle_every": 2_000, "recycle_unless": [["token", 1]]}, "excludes recycle_every"),
     (RAMP | {"ramp_start": 22}, r"ramp_start must leave the ramp its steps, got 22 \+ 4 > 24"),
     ({"distill_alpha": 0.5}, "distill_alpha=0.5 needs teacher"),
     ({"recycle_every": 2_000}, "recycle_every=2000 needs recycle_unless"),

@@ -4,8 +4,13 @@ import ctypes
 
 import pytest
 
+from benchmarks.emulator import Emulator
 from tests import needs_compiler
+from tests.banks import SPEC
+from trainer import Recipe
 from trainer.engine import native, structures
+from trainer.engine.cuda import structures as structures_of_cuda
+from trainer.engine.cuda.backend import macros_of
 from trainer.engine.structures import Lesson, Struct
 
 
@@ -20,7 +25,7 @@ FIELDS = structures.Program._fields_
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ([*FIELDS[:5], FIELDS[6], FIELDS[5], *FIELDS[7:]], r"Program.row is at byte (\d+) there, \d+ here"),
+        ([*FIELDS[:5], FIELDS[6], FIELDS[5], *FIELDS[7:]], r"Program.batch is at byte (\d+) there, \d+ here"),
         (FIELDS[:-2], r"Program is (\d+) bytes there, \d+ here"),
         ([*FIELDS, ("more", ctypes.c_int64)], "Program.more is missing there, "),
     ],
@@ -29,7 +34,7 @@ def test_a_struct_that_differs_is_named(monkeypatch, fields, complaint):
     engine = native.engine()
     structures.check_layout(engine)
     monkeypatch.setitem(structures.STRUCTS, "Program", other("Program", fields))
-    with pytest.raises(AssertionError, match=f"does not fit the C\\+\\+: {complaint}"):
+    with pytest.raises(AssertionError, match=f"does not fit its structs in Python: {complaint}"):
         structures.check_layout(engine)
 
 
@@ -39,6 +44,15 @@ def test_the_library_is_compared_when_it_is_loaded(monkeypatch):
     native._engine.cache_clear()
     with pytest.raises(AssertionError, match=r"Seen\.right is at byte 8 there, 0 here"):
         native.engine()
+
+
+@needs_compiler
+def test_a_struct_of_the_gpus_with_two_fields_exchanged_is_named(monkeypatch):
+    """Which is as many bytes."""
+    *fields, first, last = structures_of_cuda.Program._fields_
+    monkeypatch.setattr(structures_of_cuda, "Program", other("Program", [*fields, last, first]))
+    with pytest.raises(AssertionError, match=r"Python: Program\.swapped is at byte (\d+) there, \d+ here"):
+        Emulator().module(SPEC.kernel(), macros_of(SPEC, SPEC.kernel(), Recipe()))
 
 
 def test_a_struct_is_built_from_all_its_fields_by_name():

@@ -124,6 +124,13 @@ STRUCTS: dict[str, type[Struct]] = {
 """By the name in C++."""
 
 
+def places_of(struct: type[Struct], name: str = "") -> dict[str, int]:
+    """Return where each field of a struct is, by the alphabet, then its bytes: `Seeds.count`, ..., `Seeds`."""
+    name = name or struct.__name__
+    names = sorted(field for field, *_ in struct._fields_)
+    return {**{f"{name}.{n}": getattr(struct, n).offset for n in names}, name: ctypes.sizeof(struct)}
+
+
 def check_layout(engine: ctypes.CDLL) -> None:
     """Compare every struct's size and fields with those that the library was compiled with.
 
@@ -131,11 +138,14 @@ def check_layout(engine: ctypes.CDLL) -> None:
     """
     engine.engine_layout.restype = ctypes.c_int64
     for name, struct in STRUCTS.items():
-        places = {f"{name}.{field}": getattr(struct, field).offset for field, *_ in struct._fields_}
-        for place, here in {**places, name: ctypes.sizeof(struct)}.items():
-            there = engine.engine_layout(place.encode())
-            if here != there:
-                what = "missing" if there < 0 else f"at byte {there}" if "." in place else f"{there} bytes"
-                raise AssertionError(
-                    f"trainer/engine/structures.py does not fit the C++: {place} is {what} there, {here} here"
-                )
+        for place, here in places_of(struct, name).items():
+            compare_place(place, here, engine.engine_layout(place.encode()))
+
+
+def compare_place(place: str, here: int, there: int) -> None:
+    """Raise AssertionError where a struct's bytes, or a field's place, is another in the C++; -1: missing."""
+    if here != there:
+        what = "missing" if there < 0 else f"at byte {there}" if "." in place else f"{there} bytes"
+        raise AssertionError(
+            f"the C++ does not fit its structs in Python: {place} is {what} there, {here} here"
+        )

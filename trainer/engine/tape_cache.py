@@ -65,14 +65,14 @@ def tapes(about: Sequence[Any], owners: Iterable[Any], make: Callable[[], list[T
 
 
 def _digest(about: str, sources: tuple[str, ...]) -> str:
-    digest = hashlib.sha256(f"{_digest_of_sources()}\0{torch.__version__}\0{about}".encode())
+    digest = hashlib.sha256(f"{digest_of_sources()}\0{torch.__version__}\0{about}".encode())
     for source in sources:
         digest.update(Path(source).read_bytes())
     return digest.hexdigest()[:24]
 
 
 @cache
-def _digest_of_sources() -> str:
+def digest_of_sources() -> str:
     """Digest the sources of `model` and `trainer`."""
     digest = hashlib.sha256()
     for folder in (Path(model.__file__).parent, Path(__file__).parent.parent):

@@ -33,6 +33,8 @@ class Freeze(Group):
                 raise ValueError(f"freeze must be {FORM}, got {row!s:.80}")
         if recipe.freeze and recipe.ramp:
             raise ValueError("freeze excludes ramp, by which θ becomes another one")
+        if recipe.freeze and recipe.recycle_every:
+            raise ValueError("freeze excludes recycle_every, which moves whatever a unit has")
 
     @staticmethod
     def validate_names(recipe: Any, layout: Layout) -> None:

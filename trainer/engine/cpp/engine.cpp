@@ -22,7 +22,7 @@ struct Learning {
     int32_t alpha, temperature, logits;  // logits: numbers of a block's
 };
 
-// A seed is a row of numbers, which all three tapes take as their inputs: trainer/engine/native.py says which is which.
+// A seed is a row of numbers, which all tapes take as their inputs: trainer/engine/native.py says which is which.
 struct Program {
     Tape lesson, expand, probe, take;  // probe: θ at which the gradient is taken instead, or nothing
     Sequence sequence;
@@ -76,7 +76,7 @@ template <int L> struct Group {
     }
 
     // A vector of θ's size held by each seed's ties, in place: (1 - r) x + r Π x, where Π makes each entry the mean of
-    // those that share its number (trainer/step/step.py, `held`). Π is symmetric, so this is its gradient too.
+    // those that share its number (trainer/step/step.py, `apply_ties`). Π is symmetric, so this is its gradient too.
     void hold(Floats<L>* x, Floats<L> ramp, int seeds) {
         std::vector<float> sums(p.parameters + 1), counts(p.parameters + 1);
         for (int l = 0; l < seeds; l++) {
@@ -149,10 +149,10 @@ template <int L> struct Group {
         row[p.step] += all<L>(1.0f);
     }
 
-    void train(float* rows, const int64_t* data_seeds, const int32_t* held, const Errors* wrong, int seeds, int steps,
-               float* losses) {
-        ties = held;
-        if (wrong) errors = *wrong;
+    void train(float* rows, const int64_t* data_seeds, const int32_t* seeds_ties, const Errors* seeds_errors, int seeds,
+               int steps, float* losses) {
+        ties = seeds_ties;
+        if (seeds_errors) errors = *seeds_errors;
         std::vector<int32_t> tokens((size_t)blocks() * PER_BLOCK * p.sequence.length);
         read(rows, seeds);
         for (int n = 0; n < steps; n++) step(data_seeds, seeds, tokens.data(), losses);

@@ -9,14 +9,12 @@ import tempfile
 from ctypes import byref, c_int, c_uint64, c_void_p
 from pathlib import Path
 
-import numpy as np
-
 from model.spec import Kernel
 from trainer.engine.build import digest_of
 from trainer.engine.cuda import nvrtc
 from trainer.engine.cuda.driver import CudaError, Driver, gpus
-from trainer.engine.cuda.machine import TEAMS, address_of, checked_sizes, source_of
-from trainer.engine.cuda.structures import Exam, Program, Seeds
+from trainer.engine.cuda.machine import TEAMS, Memory, address_of, source_of
+from trainer.engine.cuda.structures import Exam, Program, Seeds, Sizes
 from trainer.engine.tape_graph import Array
 from trainer.files import durable
 from trainer.files.installed import cache_folder
@@ -58,7 +56,7 @@ class Card:
         self._call("cuMemFree_v2", c_uint64(address))
 
     def module(self, kernel: Kernel, macros: dict[str, int | str]) -> CardModule:
-        return CardModule(self, cubin(kernel, macros, self.gpu.architecture)[0])
+        return CardModule(self, cubin(kernel, macros, self.gpu.architecture))
 
     def _call(self, name: str, *arguments: object) -> None:
         self.driver.enter()
@@ -73,18 +71,20 @@ class CardModule:
         card._call("cuModuleLoadData", byref(self.module), image)
         names = ("engine_sizes", "engine_train", "engine_evaluate")
         self.functions = {name: self._function(name) for name in names}
-        numbers = np.zeros(6, np.int32)
-        address = card.allocate(numbers.nbytes)
-        self._launch("engine_sizes", 1, 0, c_uint64(address))
-        card.read(address, numbers)
-        card.free(address)
-        self.sizes = checked_sizes(numbers)
+        self.sizes = Sizes.checked(self._write_sizes)
 
     def train(self, program: Program, seeds: Seeds, steps: int) -> None:
         self._run("engine_train", program, seeds, c_int(steps))
 
     def evaluate(self, program: Program, seeds: Seeds, exam: Exam) -> None:
         self._run("engine_evaluate", program, seeds, exam)
+
+    def _write_sizes(self, numbers: Array) -> None:
+        with Memory(self.card) as memory:
+            address = memory.put(numbers)
+            assert address
+            self._launch("engine_sizes", 1, 0, c_uint64(address))
+            self.card.read(address, numbers)
 
     def _run(self, name: str, program: Program, seeds: Seeds, last: ctypes.Structure | c_int) -> None:
         size = shared_bytes(program)
@@ -121,8 +121,8 @@ def shared_bytes(program: Program) -> int:
     return TEAMS * 4 * int(program.team_words)
 
 
-def cubin(kernel: Kernel, macros: dict[str, int | str], architecture: str) -> tuple[bytes, str]:
-    """Return an engine compiled for an architecture, and its digest: from the cache, or compiled. Raise CudaError."""
+def cubin(kernel: Kernel, macros: dict[str, int | str], architecture: str) -> bytes:
+    """Return an engine compiled for an architecture: from the cache, or now. Raise CudaError."""
     text, headers = source_of(kernel, macros)
     about = [nvrtc.version(), architecture, *nvrtc.options(), text, *headers.values()]
     digest = digest_of(about, [])
@@ -131,11 +131,11 @@ def cubin(kernel: Kernel, macros: dict[str, int | str], architecture: str) -> tu
     for path in folder.glob(f"{digest}.*.cubin"):
         content = path.read_bytes()
         if path.name == _name(digest, content):
-            return content, digest
+            return content
         path.unlink(missing_ok=True)
     content = nvrtc.compiled(text, headers, architecture)
     write(folder / _name(digest, content), content)
-    return content, digest
+    return content
 
 
 def write(path: Path, content: bytes) -> None:

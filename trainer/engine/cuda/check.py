@@ -1,6 +1,6 @@
 """The CUDA engine's self-test against the CPU's, in a child process: a GPU that hangs or crashes ends the child alone.
 
-The verdict lies in the user's cache, for each GPU, driver, source and program; a bad one for a day.
+The verdict lies in the user's cache, for each GPU, driver, compiler, source and program; a bad one for a day.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from dataclasses import asdict
 
 from model.spec import Spec
 from trainer.engine.build import LONGEST_LINE, BuildError, digest_of
+from trainer.engine.cuda import nvrtc
 from trainer.engine.cuda.backend import CudaBackend, macros_of
 from trainer.engine.cuda.card import Card, write
 from trainer.engine.cuda.comparison import failure
 from trainer.engine.cuda.driver import CudaError, Gpu
 from trainer.engine.cuda.machine import source_of
 from trainer.engine.native import EngineBackend
+from trainer.engine.tape_cache import digest_of_sources
 from trainer.files.installed import cache_folder
 from trainer.recipe import Recipe
 
@@ -34,6 +36,7 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
     assert kernel is not None
     text, headers = source_of(kernel, macros_of(spec, kernel, recipe))
     about = [json.dumps(asdict(gpu)), repr(spec), repr(recipe.program()), text, *headers.values()]
+    about += [nvrtc.version(), *nvrtc.options(), digest_of_sources()]
     folder = cache_folder() / "cuda"
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{digest_of(about, [])}.json"

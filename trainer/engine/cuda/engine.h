@@ -200,10 +200,27 @@ INLINE void evaluate_seed(const Program& p, const Seeds& seeds, const Exam& exam
     if (writes) EACH_SHARED(once, 1) exam.measures[seed] = sums;
 }
 
-// What trainer/engine/cuda/program.py must know of this build: bytes.
+// Bytes that the machine must know of this build, then where the fields of the structs are that Python fills in, by the
+// alphabet, and the structs' bytes (trainer/engine/cuda/structures.py). A struct and this list are changed together.
 INLINE void write_sizes(int32_t* to) {
-    to[0] = sizeof(Program), to[1] = sizeof(Seeds), to[2] = sizeof(Exam);
-    to[3] = sizeof(Wide), to[4] = sizeof(Shared), to[5] = FAR_IS_SMALL ? 0 : sizeof(Far);
+#define AT(S, field) (int32_t)(int64_t)&((S*)nullptr)->field  // NVRTC has no offsetof
+    const int32_t numbers[] = {
+        sizeof(Wide), sizeof(Shared), FAR_IS_SMALL ? 0 : (int32_t)sizeof(Far),
+        AT(Schedule, kinds), AT(Schedule, places), sizeof(Schedule),
+        AT(Part, first), AT(Part, last), sizeof(Part),
+        AT(Program, asked_at), AT(Program, back), AT(Program, batch), AT(Program, constant_count),
+        AT(Program, constants), AT(Program, constants_at), AT(Program, expand), AT(Program, gradient_at),
+        AT(Program, input_count), AT(Program, inputs), AT(Program, lesson), AT(Program, parameters),
+        AT(Program, parked), AT(Program, parked_count), AT(Program, probe), AT(Program, pull_at),
+        AT(Program, room_at), AT(Program, row), AT(Program, schedule), AT(Program, swapped), AT(Program, take),
+        AT(Program, targeted), AT(Program, team_words), AT(Program, there_at), AT(Program, updated),
+        AT(Program, wide_at), AT(Program, yard_words), sizeof(Program),
+        AT(Seeds, count), AT(Seeds, data_seeds), AT(Seeds, error_count), AT(Seeds, errors), AT(Seeds, kept),
+        AT(Seeds, losses), AT(Seeds, rows), AT(Seeds, ties), AT(Seeds, yard), sizeof(Seeds),
+        AT(Exam, each), AT(Exam, marks), AT(Exam, measures), AT(Exam, problems), AT(Exam, tokens), sizeof(Exam),
+    };
+#undef AT
+    for (int n = 0; n < (int)(sizeof numbers / sizeof *numbers); n++) to[n] = numbers[n];
 }
 
 #ifndef FIBRES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -93,12 +92,3 @@ def source_of(kernel: Kernel, macros: Mapping[str, int | str]) -> tuple[str, dic
 def address_of(array: Array) -> int:
     assert array.flags.c_contiguous
     return int(array.ctypes.data)
-
-
-def checked_sizes(numbers: Array) -> Sizes:
-    """Return what a build says of itself. Raise AssertionError where its structs are not ours."""
-    sizes = Sizes(*map(int, numbers))
-    ours = tuple(ctypes.sizeof(struct) for struct in (Program, Seeds, Exam))
-    if (sizes.program, sizes.seeds, sizes.exam) != ours:
-        raise AssertionError(f"trainer/engine/cuda/structures.py does not fit engine.h: {sizes}, not {ours}")
-    return sizes

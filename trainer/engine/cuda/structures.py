@@ -1,11 +1,18 @@
-"""The structs that Python and engine.h share, in the order of their fields there."""
+"""The structs that Python and engine.h share, compared when a build is loaded."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import c_int32, c_void_p
 from typing import NamedTuple
 
-from trainer.engine.structures import Struct, fields_of
+import numpy as np
+
+from trainer.engine.structures import Struct, compare_place, fields_of, places_of
+from trainer.engine.tape_graph import Array
+
+MOST_NUMBERS = 128
+"""More than `write_sizes` of engine.h writes."""
 
 
 class Schedule(Struct):
@@ -49,11 +56,22 @@ class Exam(Struct):
 
 
 class Sizes(NamedTuple):
-    """Bytes of structs, as a build knows them: `write_sizes` of engine.h."""
+    """Bytes of structs that depend on the kernel, as a build knows them: `write_sizes` of engine.h."""
 
-    program: int
-    seeds: int
-    exam: int
     wide: int
     shared: int
     far: int
+
+    @classmethod
+    def checked(cls, ask: Callable[[Array], None]) -> Sizes:
+        """Return what a build says of itself, which `ask` writes into int32 numbers.
+
+        Raise AssertionError naming the first struct or field that lies elsewhere than here.
+        """
+        numbers = np.zeros(MOST_NUMBERS, np.int32)
+        ask(numbers)
+        sizes, there = numbers[:3].tolist(), numbers[3:].tolist()
+        here = [row for struct in (Schedule, Part, Program, Seeds, Exam) for row in places_of(struct).items()]
+        for (place, ours), theirs in zip(here, there, strict=False):
+            compare_place(place, ours, theirs)
+        return cls(*sizes)
