@@ -32,6 +32,7 @@ def status(study: str | None, home: Home, as_json: bool) -> None:
     seeds_of = {r: r.list_seeds(environment=as_json and bool(study)) for r in opened}
     rows = [row for seeds in seeds_of.values() for row in seeds]
     recorded, refused = _recorded(r for r, its_seeds in seeds_of.items() if its_seeds)
+    names, running = _of_one(opened[0], rows, recorded.get(study), refused) if study else ({}, None)
     until = {name: as_run.until_rule for name, as_run in recorded.items()}
     studies = [{**s, **refused.get(s["study"], {})} for s in overview(rows, until)]
     for records in (r for r, its_seeds in seeds_of.items() if not its_seeds):
@@ -39,9 +40,6 @@ def status(study: str | None, home: Home, as_json: bool) -> None:
         said = "no seed begun yet" + (f"; run by {owner}" if owner else "")
         studies.append({"study": records.study, **summarise([]), "said": said})
     seeds = rows if study else []
-    names, running = (
-        _of_one(opened[0], seeds, recorded.get(opened[0].study), studies[0]) if study else ({}, None)
-    )
     text = render.status(studies, seeds, names, running) if opened else f"nothing has run yet in {home.path}"
     about = {"home": str(home.path), "studies": studies, "seeds": seeds or None}
     show(as_json, about | ({"running": running} if study else {}), text)
@@ -60,11 +58,12 @@ def _recorded(opened: Iterable[StudyRecords]) -> tuple[dict[str, Study], dict[st
 
 
 def _of_one(
-    records: StudyRecords, seeds: list[SeedRecord], study: Study | None, summary: dict[str, Any]
+    records: StudyRecords, seeds: list[SeedRecord], study: Study | None, refused: dict[str, dict[str, str]]
 ) -> tuple[dict[str, str], dict[str, Any] | None]:
-    """Return names of a study's configurations, and what its driver left; the seeds get their last reported steps.
+    """Return names of a study's configurations, and what its driver left; the seeds get their last reported steps,
+    and those that wait are said to.
 
-    summary: gets the reason if this version refuses the configurations, which then have no names.
+    refused: gets the reason if this version refuses the configurations, which then have no names.
     """
     from search.store.running import read_progress
     from search.study.naming import names_of
@@ -73,12 +72,15 @@ def _of_one(
     running = read_progress(records)
     steps = {(key, init, data): step for key, init, data, step in (running or {}).get("steps", ())}
     for row in seeds:
-        if row["outcome"] == Outcome.RUNNING:
-            row["steps"] = steps.get((row["configuration"], row["init_seed"], row["data_seed"]), row["steps"])
+        if running and row["outcome"] == Outcome.RUNNING:
+            step = steps.get((row["configuration"], row["init_seed"], row["data_seed"]), 0)
+            if not (step if steps else running["running"]):
+                row["outcome"] = Outcome.QUEUED
+            row["steps"] = step or row["steps"]
     try:
         return names_of(study, records.list_configurations().values()), running
     except UserError as error:
-        summary.setdefault("refused", str(error))
+        refused.setdefault(records.study, {"refused": str(error)})
         return {}, running
 
 

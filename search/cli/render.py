@@ -61,13 +61,13 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     if remark := unended_warning(rows):
         lines.append(f"  ({remark})")
     if study.until.grokked:
-        lines += ["  (it stops at a success, so its rate is biased upwards)", *_cut(study, rows)]
+        lines += ["  it stopped at a success, so this rate is too high on average", *_cut(study, rows)]
     lines += (
         [] if study.compress else _grokked(rows, names, {k: c.recipe.hold for k, c in configurations.items()})
     )
     if ended.seed_steps_per_s:
-        speed = f"{ended.seed_steps_per_s:,.0f} seed-steps/s, sampling and evaluation included"
-        lines.append(f"  {speed}; compilation {ended.compile_s:.0f} s")
+        lines.append(f"  {ended.seed_steps_per_s:,.0f} seed-steps a second, evaluations included")
+    lines += [f"  compiling took {ended.compile_s:.0f} s"] if ended.compile_s >= 1 else []
     if not (ended.trials or ended.interrupted):
         lines.append("  every seed had ended before: nothing left to train")
     for trial, reason in ended.failed_trials.items():
@@ -124,7 +124,9 @@ def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[
     searched = group_by((r for r in rows if not r["confirmation"]), "configuration")
     evidence = evidence_of(rows)
     rates = {key: GrokRate.of(seeds, until, evidence=evidence) for key, seeds in searched.items()}
-    confirmed = _confirmed(by_key, names, evidence)
+    if confirmed := _confirmed(by_key, names, evidence):
+        chosen = f"the search's highest {study.sampler.sought}, of equal ones the highest token accuracy"
+        confirmed.append(f"  (chosen by {chosen})")
     if len(rates) <= 1:
         return [f"{study.name}: {next(iter(rates.values()), GrokRate(0, 0))}", *confirmed]
     missed = sum(rate.missed for rate in rates.values())
@@ -159,9 +161,9 @@ def _cut(study: Study, rows: Sequence[Row]) -> list[str]:
     cut, lines = [r for r in rows if r["outcome"] == Outcome.CENSORED and r["reason"] == ENOUGH], []
     if cut:
         rate = GrokRate.of(rows)
-        counted = f"{rate.grokked} of {rate.n + len(cut)} if none of them had grokked"
-        seeds = "1 more seed was" if len(cut) == 1 else f"{len(cut)} more seeds were"
-        lines.append(f"  {seeds} in training when enough had grokked, and count for nothing: {counted}")
+        seeds = "1 seed more was" if len(cut) == 1 else f"{len(cut)} seeds more were"
+        lines.append(f"  {seeds} in training then, and not counted")
+        lines.append(f"  (if none of them had grokked: {rate.grokked} of {rate.n + len(cut)})")
     first = {(key, seed) for key in group_by(rows, "configuration") for seed in study.first_seeds}
     if left := len(first - {(r["configuration"], seed_of(r)) for r in rows}):
         lines.append(f"  {left} of the first {len(first)} seeds never began")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shlex
 import signal
@@ -212,6 +213,7 @@ def _run(
                 Display(console) as display,
                 Driver.open(study, records, client, display, max_hours) as driver,
             ):
+                driver.progress.source = str(Path(source).absolute()) if Path(source).is_file() else source
                 records.update_study(study.model_dump(mode="json", by_alias=True))
                 ended = driver.run(ray_executor.RayExecutor(study, records.home.ray, display.say_if_due))
     click.echo(render.summary(study, source, records, ended))
@@ -273,13 +275,16 @@ def _wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
 @home_option
 def stop(study: str, home: Home) -> None:
     """End a running STUDY cleanly, wherever it runs; the same command as before goes on with it."""
+    from search.store.running import read_progress
     from search.store.study_records import open_records
 
     name = _read_study(study, home).name if Path(study).is_file() else study
     records = open_records(home, name)
     if not (owner := records.get_driver()):
         raise UserError(f"study {name} is not running")
+    source = (read_progress(records) or {}).get("source", study)
     records.request_stop()
     if not _wait_until(lambda: not records.get_driver(), STOPPING_S):
         raise Failure(f"study {name} has not stopped in {STOPPING_S:.0f} s; {owner} runs it")
-    click.echo(f"{name} has stopped. To go on:\n  adder-search run {shlex.quote(study)}{home_flag(home)}")
+    source = os.path.relpath(source) if Path(source).is_file() else study
+    click.echo(f"{name} has stopped. To go on:\n  adder-search run {shlex.quote(source)}{home_flag(home)}")

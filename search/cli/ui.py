@@ -56,7 +56,7 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
     with listening(port) as listener:
         start, token = f"http://{ADDRESS}:{port}/", None if no_auth else secrets.token_urlsafe(24)
         entrance = start + (f"?token={token}" if token else "")
-        click.echo(f"{entrance} shows {home.path} (Ctrl-C ends)")
+        click.echo(f"{entrance}#/experiments shows {home.path} (Ctrl-C ends)")
         if token:
             click.echo("These work in a browser that has opened it:")
         page, link = show_studies(connect(home, uri), start), home.path / LINK

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from itertools import groupby
 from statistics import median
@@ -22,7 +23,7 @@ from search.study.compress import Compress
 from search.study.described import aligned, describe, impossible_remark, rules
 from search.study.scales import Cell, Design
 from search.study.schema import Study
-from search.study.space import points
+from search.study.space import corners, fixed, points, resolve
 from search.study.trial import Configuration
 from trainer import FALSE_KILLS_UPPER, Outcome, Recipe
 from trainer.bank.futility import MEASURED
@@ -115,7 +116,7 @@ def _configurations(study: Study, listed: Sequence[Configuration], remaining: in
     steps = " to ".join(f"{n:,}" for n in sorted({f(c.recipe.steps for c in listed) for f in (min, max)}))
     recorded = f"{seeds - remaining} recorded, {remaining} to train"
     return [
-        f"  model           {_models(listed)}",
+        f"  model           {_models(study, listed)}",
         f"  configurations  {study.planned}{proposed}",
         f"  seeds           {f'{each} of each, {seeds} in all' if several else seeds}, {steps} steps each; {recorded}",
     ]
@@ -162,13 +163,18 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     return [text, "for a rate set stop: {hopeless: off}"] if is_advised else [text]
 
 
-def _models(listed: Sequence[Configuration]) -> str:
-    """Return each family with its numbers of parameters; of many the greatest and the least."""
+def _models(study: Study, listed: Sequence[Configuration]) -> str:
+    """Return each family with its numbers of parameters; of a search over a model, and of many, the ends."""
+    model, specs = {p: d for p, d in study.space.items() if p.startswith("model.")}, list[Spec]()
+    for numbers in corners(model) if model else ():
+        with suppress(ValueError):  # impossible
+            drawn = resolve(model, numbers, fixed(study.base_spec, study.base_recipe))
+            specs.append(study.configuration(drawn)[0])
     sizes: dict[str, dict[int, None]] = {}
-    for c in listed:
-        sizes.setdefault(c.spec.family, {})[c.spec.params] = None
+    for spec in specs or [c.spec for c in listed]:
+        sizes.setdefault(spec.family, {})[spec.params] = None
     texts = {
-        family: f"{max(n)} to {min(n)}" if len(n) > MOST_SIZES else ", ".join(map(str, n))
+        family: f"{min(n)} to {max(n)}" if len(n) > (1 if model else MOST_SIZES) else ", ".join(map(str, n))
         for family, n in sizes.items()
     }
     return "; ".join(f"{family}, {text} parameters" for family, text in texts.items())

@@ -49,6 +49,8 @@ class Progress:
     def __init__(self, planner: Planner, workers: Workers):
         self.planner, self.workers, self.names = planner, workers, Names(planner.study)
         self.start, self.began = time.monotonic(), time.time()
+        self.source = ""
+        """The study's file, or its name: what `run` was given."""
         self.ended: Counter[str] = Counter()
         """Seeds of recorded trials, by outcome."""
         self.best_exact = 0.0
@@ -101,11 +103,11 @@ class Progress:
         reports = [report for _, report in self._running()]
         ended = sum(run.ended.values(), Counter({o: states[o] for o in COUNTED}))
         study, count = self.planner.study, ended.total()
-        complete = [s for s in run.states.values() if s.is_complete]
+        searched = [s for s in run.states.values() if False not in s.pending.values()]
         open_seeds = sum(len(state.pending) for state in run.states.values())
         rate, remaining = self.rate or self.overall_rate, self.seed_steps_left()
         return Snapshot(
-            configurations=(sum(s.key in run.ended for s in complete), max(study.planned, len(run.states))),
+            configurations=(sum(s.key in run.ended for s in searched), max(study.planned, len(run.states))),
             seeds=(count, max(study.planned_seeds, count + open_seeds - sum(states[o] for o in COUNTED))),
             running=states[Outcome.RUNNING],
             waiting=states[Outcome.QUEUED],
@@ -119,6 +121,7 @@ class Progress:
             compiling=any(w.open and w.phase == "compiling" for w in self.workers),
             elapsed_s=time.monotonic() - self.start,
             is_open=bool(study.until.grokked or study.allocation or study.compress or study.confirm),
+            confirming=sum(True in s.pending.values() for s in run.states.values()),
             holding=self._holding(),
         )
 
@@ -160,6 +163,7 @@ class Progress:
                 progress[key, step] += count
         return {
             "owner": owner,
+            "source": self.source,
             "began": self.began,
             "written": time.time(),
             **asdict(snapshot),

@@ -10,7 +10,7 @@ class Snapshot:
     """One moment of a study, what earlier runs did included. Rates are seed-steps/s; times are seconds."""
 
     configurations: tuple[int, int]
-    """Configurations that have ended, and all that the file asks for."""
+    """Configurations whose search has ended, and all that the file asks for."""
     seeds: tuple[int, int]
     """Seeds that have ended, and all that are asked for so far."""
     running: int
@@ -28,6 +28,8 @@ class Snapshot:
     """Seeds of banks that run, which do not train yet."""
     is_open: bool = False
     """True if more seeds may be asked for, as results decide."""
+    confirming: int = 0
+    """Configurations that train fresh seeds."""
     holding: dict[str, int] = field(default_factory=dict)
     """Steps that grokked seeds are to hold, if there is enough and nothing else trains."""
 
@@ -37,8 +39,11 @@ def describe(s: Snapshot) -> list[str]:
     up_to = "up to " if s.is_open else ""
     several = s.configurations[1] > 1
     counts = [f"configurations {s.configurations[0]:,} of {s.configurations[1]:,}"] if several else []
+    counts += [f"confirming {s.confirming:,} of them on fresh seeds"] if s.confirming else []
     counts += [f"{'runs' if several else 'seeds'} {s.seeds[0]:,} of {up_to}{s.seeds[1]:,}"]
-    waiting = "compiling" if s.compiling else "waiting" if s.running else "starting"
+    waiting = (
+        "compiling" if s.compiling else "waiting" if s.running else "waiting for their processes to start"
+    )
     counts += [f"{s.running:,} training"] if s.running or not s.waiting else []
     counts += [f"{s.waiting:,} {waiting}"] if s.waiting else []
     counts += [f"{s.grokked:,} grokked", f"{s.not_grokked:,} not grokked"]

@@ -25,7 +25,10 @@ Row = Mapping[str, Any]
 """A record of a seed, or what is counted of several; a function takes any that has its columns."""
 R = TypeVar("R", bound=Mapping[str, Any])
 COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP, Outcome.SCREENED)
-WORDS = {o: o.value.replace("_", " ") for o in Outcome} | {Outcome.FAILED: "not grokked"}
+WORDS = {o: o.value.replace("_", " ") for o in Outcome} | {
+    Outcome.FAILED: "not grokked",
+    Outcome.QUEUED: "waiting",
+}
 """Outcomes as users read them: what spent its budget has not failed."""
 RULE_COLUMNS = {Outcome.GIVEN_UP: "hopeless_step", Outcome.SCREENED: "screen"}
 """Outcome of a stopping rule -> column that is not None where the rule fired, on spared seeds too."""
@@ -120,18 +123,18 @@ class GrokRate:
             return NONE_ENDED
         interval = "(95 % interval {:.1%} to {:.1%})".format(*self.interval)
         if self.stopped:
-            place = f"{self.place}in the order of the file, which alone counts"
-            return f"{self.grokked} of {self.n} grokked, where it stopped: {place} {interval}"
+            place = f"{interval[:-1]}: {self.place} in the file's order grokked)" if self.tries else interval
+            return f"{self.grokked} of {self.n} grokked, then it stopped {place}"
         return f"{self.grokked} of {self.n} grokked: {self.rate:.1%} {interval}"
 
     @property
     def place(self) -> str:
-        """Words on where it stopped: `the first `, `2 of the first 20 `; empty if that is not at hand."""
+        """Words on where it stopped: `the first seed`, `2 of the first 20 seeds`; empty if that is not at hand."""
         if not self.tries:
             return ""
         k, latest, earliest = self.tries
         first = f"{earliest} to {latest}" if earliest < latest else latest
-        return "the first " if latest == 1 else f"{k} of the first {first} "
+        return "the first seed" if latest == 1 else f"{k} of the first {first} seeds"
 
 
 @dataclass(frozen=True)
@@ -387,7 +390,7 @@ class Cost:
 
     def __str__(self) -> str:
         if not self.grokked:
-            return f"none grokked in {self.seed_steps / 1e6:.3g} million seed-steps"
+            return f"none grokked in {self.seed_steps:,} seed-steps (steps of all seeds together)"
         text = f"{self.per_million:.3g} grokked per million seed-steps"
         return text if self.each is None else f"{text}; each cost {self.each:,.0f} core-seconds here"
 

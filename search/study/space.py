@@ -187,6 +187,11 @@ def points(space: Space) -> list[Numbers]:
     return list(_combinations(space, {path: d.values() for path, d in space.items()}))
 
 
+def corners(space: Space) -> Iterator[Numbers]:
+    """Yield the proposals of which each field is at an end, as many as are tried."""
+    return islice(_combinations(space, {path: d.ends() for path, d in space.items()}), MOST_TRIED)
+
+
 def grid_size(space: Space) -> int:
     """Return the number of points of a grid. Raise ValueError for too many."""
     size = math.prod(len(d.values()) for d in space.values())

@@ -74,7 +74,7 @@ def test_the_views_open_on_the_rates_and_on_drawn_charts(ui, tmp_path):
 
 def test_nobody_without_the_token_is_let_in_and_who_has_it_reads_the_homes_files_alone(ui, folder):
     home = folder / "adder-runs"
-    api, token = f"{ui.address}/api/2.0/mlflow", ui.printed().split("token=")[1].split()[0]
+    api, token = f"{ui.address}/api/2.0/mlflow", ui.printed().split("token=")[1].split("#")[0]
     secret, outside = home.parent / "secret", home.parent / "outside"
     secret.write_text("mine")
     outside.mkdir()

@@ -13,7 +13,7 @@ from benchmarks.startup import record
 from search.store.home import Home
 from tests import ROOT
 
-BLOCK = re.compile(r"```(?:python|toml)\n# (\S+?)(, at its end)?\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"```(?:python|toml)\n# (\S+?)(, below OPTIMISERS)?\n(.*?)```", re.DOTALL)
 SCRIPT = """
 import json
 from model import make_spec, preset
@@ -50,10 +50,11 @@ def copy(tmp_path_factory):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     blocks = BLOCK.findall((ROOT / "docs/extending.md").read_text("utf-8"))
     assert len(blocks) >= 9
-    for name, at_end, text in blocks:
+    for name, is_part, text in blocks:
         path = folder / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text((path.read_text("utf-8") if at_end else "") + text, "utf-8")
+        above, mark, below = (path.read_text("utf-8") if is_part else "").partition("WRAPPERS: ")
+        path.write_text(above + text + mark + below, "utf-8")
     declared = re.search(
         r'^\[project.entry-points."(.*)"\]\n(\w+) = "(.*)"', (folder / "pyproject.toml").read_text(), re.M
     )
@@ -76,7 +77,8 @@ def test_a_family_with_a_constraint_a_probe_and_an_optimiser_trains(copy):
     assert answer["saved"] == 11 and answer["constraints"] == ["line"] and answer["study"] == "x"
     assert answer["probes"] == ["straight"] and 0 < answer["by engine"] < 20
     assert max(answer["losses"]) < math.log(10), "better than chance"
-    assert "hidden units" in python(copy, "-m", "search.cli", "keys")
+    listed = python(copy, "-m", "search.cli", "keys")
+    assert "hidden units" in listed and "adamw, adam, lion, sgd, signs" in listed
 
 
 def test_a_command_of_another_package_reads_the_records(copy):

@@ -28,8 +28,8 @@ from search.store.running import write_progress
 from search.store.study_records import StudyRecords
 from search.study.file import shipped_studies
 from tests.bad_studies import BAD, GOOD
-from tests.commands import call, fails, fails_with_one, says
-from tests.homes import two_studies
+from tests.commands import call, done, fails, fails_with_one, says
+from tests.homes import Recorder, study_of, two_studies
 
 pytestmark = pytest.mark.usefixtures("here")
 # ---- the commands as such
@@ -201,6 +201,39 @@ def test_a_study_without_seeds_is_shown_with_its_driver(home):
     )
     told = json.loads(call("status", "smoke", "--home", "home", "--json").stdout)
     assert told["running"] == running and [s["study"] for s in told["studies"]] == ["smoke"]
+
+
+def test_a_seed_that_waits_does_not_run(home):
+    """Those that have reported a step run; where all wait, and where there are too many to list, all are alike."""
+    recorder = Recorder(home, study_of())
+    recorder._started([(recorder.configuration, n) for n in (1, 2, 3)])
+    owner, key = recorder.records.get_driver(), recorder.configuration.key
+    snapshot = Snapshot([0, 1], [0, 3], 0, 0, 0, "", 0.0, 0.0, None, False, 0.0, waiting=3)
+    left = {"owner": owner, "began": 0, "training": [], **dataclasses.asdict(snapshot)}
+    for running, steps, said in (
+        (0, [], ["waiting"] * 3),
+        (1, [[key, 1, 1, 500], [key, 2, 2, 0]], ["running", "waiting", "waiting"]),
+        (3, [], ["running"] * 3),
+    ):
+        write_progress(recorder.records, left | {"running": running, "steps": steps})
+        lines = call("status", "sweep", "--home", "home").stdout.splitlines()
+        assert [line.split()[2] for line in lines if line.startswith("  seed ")] == said, lines
+    recorder.done()
+
+
+def test_a_stopped_study_goes_on_by_the_file_that_run_was_given(home, monkeypatch):
+    (records := StudyRecords(Ledger(home), "tie")).lease.acquire()
+    monkeypatch.setattr("search.cli.run._wait_until", lambda condition, timeout_s: True)
+    Path("sub").mkdir()
+    Path("sub/tie.yaml").write_text("")
+    for source, said in (
+        (Path("sub/tie.yaml").absolute(), "sub/tie.yaml"),
+        ("tie", "tie"),
+        ("/gone.yaml", "tie"),
+    ):
+        write_progress(records, {"owner": records.get_driver(), "source": str(source)})
+        lines = done("stop", "tie", "--home", "home").splitlines()
+        assert lines[-1] == f"  adder-search run {said} --home home"
 
 
 def test_a_study_that_is_refused_hides_no_other():

@@ -86,8 +86,8 @@ def test_a_study_that_stops_at_a_success_has_the_interval_for_that():
     recorded = rows(*[FAILED] * 5, GROKKED, *[FAILED] * 13, GROKKED)
     rate = GrokRate.of(recorded, (2, seeds))
     assert rate.tries == (2, 20, 20) and rate.interval == stopped(2, 20, 20) != mid_p(2, 20)
-    said = "2 of 20 grokked, where it stopped: 2 of the first 20 in the order of the file, which alone counts"
-    assert str(rate) == f"{said} (95 % interval 1.2% to 26.0%)"
+    place = "2 of the first 20 seeds in the file's order grokked"
+    assert str(rate) == f"2 of 20 grokked, then it stopped (95 % interval 1.2% to 26.0%: {place})"
     assert GrokRate.of(recorded, (3, seeds)).tries is None, "it went through all its seeds"
 
 
@@ -95,8 +95,8 @@ def test_earlier_seeds_without_an_outcome_may_have_grokked():
     recorded = rows(FAILED, CENSORED, GROKKED, GIVEN_UP)
     seeds = [Seed.of(n) for n in range(1, 9)]
     assert tries_until(recorded, 1, seeds) == (1, 3, 2)
-    assert GrokRate.of(recorded, (1, seeds)).place == "1 of the first 2 to 3 "
-    assert GrokRate.of(recorded[2:], (1, seeds[2:])).place == "the first "
+    assert GrokRate.of(recorded, (1, seeds)).place == "1 of the first 2 to 3 seeds"
+    assert GrokRate.of(recorded[2:], (1, seeds[2:])).place == "the first seed"
     assert tries_until(recorded[:1] + recorded[2:], 1, seeds) == (1, 3, 2), "2 was not begun"
     assert tries_until(recorded, 1, [Seed.of(n) for n in (4, 3, 2, 1)]) == (1, 2, 2)
 
@@ -128,7 +128,7 @@ def test_all_counted_seeds_pay_for_those_that_grok():
     assert str(cost) == "20 grokked per million seed-steps; each cost 3 core-seconds here"
     unknown = Cost.of([*seeds, *rows(FAILED, steps=60_000, core_s=None)])
     assert unknown.each is None and str(unknown) == "12.5 grokked per million seed-steps"
-    assert str(Cost.of(seeds[1:2])) == "none grokked in 0.005 million seed-steps"
+    assert str(Cost.of(seeds[1:2])) == "none grokked in 5,000 seed-steps (steps of all seeds together)"
     assert Cost.of([]).per_million == 0.0
 
 

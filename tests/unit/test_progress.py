@@ -1,5 +1,7 @@
 """Snapshots of a run, and how they are shown."""
 
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 
@@ -7,7 +9,8 @@ from search.run.progress import Display, Progress
 from search.run.snapshot import Snapshot, describe
 from search.run.tally import TrialReport
 from search.run.workers import Workers
-from tests.planners import drain, planner_of
+from tests.planners import drain, planner_of, rows_of
+from trainer import Outcome
 
 STUDY = "name: any\nmodel: 57p\nrecipe: {steps: 1000}\nseeds: {first: 1, count: 4}\n"
 STUDY += "resources: {seeds_per_trial: 2}\n"
@@ -45,7 +48,9 @@ def report(run, number, *seeds, rate=100.0):
 def test_a_snapshot_counts_seeds_and_time(run):
     before = run.snapshot()
     assert (before.running, before.seconds_left, before.compiling, before.seeds) == (0, None, False, (0, 4))
-    assert describe(before)[0] == "seeds 0 of up to 4, 4 starting, 0 grokked, 0 not grokked"
+    assert describe(before)[0] == (
+        "seeds 0 of up to 4, 4 waiting for their processes to start, 0 grokked, 0 not grokked"
+    )
     run.take(next(iter(run.workers)), {"phase": "compiling"}, [])
     assert " 4, 4 compiling, 0 grokked" in describe(run.snapshot())[0]
     report(run, 0, seed(0), seed(0), rate=0.0)
@@ -67,6 +72,20 @@ SNAPSHOT = Snapshot(
     best="fade 5,000, decay 0.014: 3 of 8", best_exact=1.0, seed_steps_per_s=9_000.0,
     seconds_left=3_720.0, compiling=False, elapsed_s=65.0,
 )  # fmt: skip
+
+
+def test_a_confirmation_is_told_from_the_search(home):
+    planner = planner_of(STUDY + "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n", home)
+    progress = Progress(planner, Workers(planner.study, home, planner, lambda trial, worker: None))
+    for trial in drain(planner):
+        planner.complete_trial(trial, rows_of(trial, Outcome.GROKKED))
+    assert progress.snapshot().confirming == 0
+    confirming, *_ = drain(planner)
+    assert confirming.confirmation and progress.snapshot().confirming == 1
+    now = replace(SNAPSHOT, configurations=(3, 3), confirming=1, seeds=(48, 64))
+    assert describe(now)[0].startswith(
+        "configurations 3 of 3, confirming 1 of them on fresh seeds, runs 48 of 64"
+    )
 
 
 def test_a_display_names_the_best_configuration_and_what_is_left():

@@ -61,7 +61,31 @@ def test_a_study_that_stopped_says_what_never_began(tmp_path):
     summary, _ = outputs(tmp_path, rows(GROKKED, *[FAILED] * 13, first=777))
     assert "  2 of the first 16 seeds never began\n" in summary
     assert "never began" not in outputs(tmp_path, rows(GROKKED, *[FAILED] * 15, first=777))[0]
-    assert "1 of 14 grokked, where it stopped: the first in the order of the file, which alone" in summary
+    assert "57p: 1 of 14 grokked, then it stopped (95 % interval " in summary
+    assert "%: the first seed in the file's order grokked)\n" in summary
+    assert "\n  it stopped at a success, so this rate is too high on average\n" in summary
+
+
+def test_what_a_run_cost_is_said_one_thing_a_line(tmp_path):
+    study = parse_study(LIST, "")
+    records = SimpleNamespace(home=Home(tmp_path), list_configurations=dict)
+    ended = Ended(rows=rows(FAILED, steps=240), seed_steps_per_s=18.4, compile_s=0.2)
+    said = render.summary(study, "l", records, ended).splitlines()
+    assert "  none grokked in 240 seed-steps (steps of all seeds together)" in said
+    assert "  18 seed-steps a second, evaluations included" in said and not any("compil" in s for s in said)
+    ended.compile_s = 61.0
+    assert "  compiling took 61 s" in render.summary(study, "l", records, ended).splitlines()
+
+
+def test_the_summary_says_which_of_equal_rates_was_confirmed(tmp_path):
+    study = parse_study(LIST + "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n", "")
+    listed = [Configuration(*c) for c in study.listed]
+    recorded = [r for c in listed[:2] for r in rows(GROKKED, FAILED, configuration=c.key)]
+    recorded += rows(GROKKED, FAILED, first=101, configuration=listed[0].key, confirmation=True)
+    records = SimpleNamespace(home=Home(tmp_path), list_configurations=lambda: {c.key: c for c in listed})
+    tie = "  (chosen by the search's highest grok_rate, of equal ones the highest token accuracy)\n"
+    assert tie in render.summary(study, "l", records, Ended(rows=recorded))
+    assert tie not in render.summary(study, "l", records, Ended(rows=recorded[:4]))
 
 
 FLAGS = "model.one_unit: {choice: [true, false]}, model.tie_fc2_head: {choice: [on, off]}"
@@ -82,6 +106,11 @@ IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit 
         (
             [f"space: {{{FLAGS}}}", GRID],
             [IMPOSSIBLE, "one_unit: one of on; off", "8 of each, 32 in all"],
+            BEYOND,
+        ),
+        (
+            [f"space: {{{FLAGS}}}", SEARCH],
+            ["split_subspace, 57 to 67 parameters\n"],
             BEYOND,
         ),
         (

@@ -55,7 +55,8 @@ def test_the_latest_studies_are_listed_first_and_the_first_is_opened(client, ope
     port = free_port()
     lines = call("ui", "--port", port).stdout.splitlines()
     start, address = lines[0].partition(" ")[0], f"http://127.0.0.1:{port}/"
-    assert re.fullmatch(rf"{re.escape(address)}\?token=[\w-]{{32}}", start)
+    assert re.fullmatch(rf"{re.escape(address)}\?token=[\w-]{{32}}#/experiments", start)
+    start = start.removesuffix("#/experiments")
     assert lines.pop(1) == "These work in a browser that has opened it:" and "token" not in "".join(lines[1:])
     names = [line.strip() for line in lines if line.startswith("  ") and line[2] != " "]
     assert names == ["57p", *(f"old-{i}" for i in range(21, 2, -1))]
@@ -75,7 +76,7 @@ def test_the_token_is_another_each_time_and_left_out_by_name_only(client):
     assert len(starts) == 2 and "" not in starts
     port = free_port()
     plain = call("ui", "--port", port, "--no-auth").stdout
-    assert plain.startswith(f"http://127.0.0.1:{port}/ shows ") and "These work" not in plain
+    assert plain.startswith(f"http://127.0.0.1:{port}/#/experiments shows ") and "These work" not in plain
 
 
 def test_a_server_that_has_the_records_shows_them_itself(client, opened, monkeypatch):
