@@ -133,6 +133,10 @@ class Running:
         """Its output until now."""
         return os.pread(self.out.fileno(), 1 << 20, 0).decode()
 
+    def warned(self) -> str:
+        """Its lines on stderr until now."""
+        return os.pread(self.err.fileno(), 1 << 20, 0).decode()
+
     def descendants(self) -> list[int]:
         """Processes with the mark that are still there, this one left out. Needs Linux's /proc."""
         return [pid for pid in marked(MARK, self.mark) if pid != self.process.pid]

@@ -55,7 +55,7 @@ def train(config):
     worker.train(config)
 
 
-def unlucky(folder, depot):
+def unlucky(*_):
     raise RuntimeError("no luck\nat all")
     yield
 

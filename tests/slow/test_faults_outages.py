@@ -39,6 +39,7 @@ def test_mlflow_is_away_for_a_minute(tmp_path):
             wait_for_progress(command, home)
             mlflow.stop()
             assert trains_meanwhile(command, home, AWAY_S)
+            command.wait_for(lambda: "MLflow is away" in command.warned(), "not said that MLflow is away")
             mlflow.start()
             said = command.wait()
         assert said.code == 0, said
