@@ -2,6 +2,7 @@
 
     python lab/2026-11-21-luck-crossed/make.py lab/2026-11-21-luck-crossed/luck-64-early.csv [--step 6000]
     python lab/2026-11-21-luck-crossed/make.py lab/2026-11-21-luck-crossed/luck-64.csv    # to their end
+    python lab/2026-11-21-luck-crossed/make.py --coverage    # how often intervals hold simulated shares
 
 Each outcome is 0 or 1 for a vector v, a stream d and a rounding r; the model is x = mean + V_v + D_d + VD_vd
 + E_vdr with random effects, fitted by moments (analysis of variance). *vector* is the share of V, *data* that
@@ -108,8 +109,10 @@ def shares(x_VDR: np.ndarray) -> dict[str, float]:
     return {name: value / (sum(variances.values()) or 1.0) for name, value in variances.items()}
 
 
-def intervals(x_VDR: np.ndarray, generator: np.random.Generator) -> dict[str, tuple[float, float]]:
-    drawn = [shares(x_VDR[generator.integers(len(x_VDR), size=len(x_VDR))]) for _ in range(RESAMPLES)]
+def intervals(
+    x_VDR: np.ndarray, generator: np.random.Generator, resamples: int = RESAMPLES
+) -> dict[str, tuple[float, float]]:
+    drawn = [shares(x_VDR[generator.integers(len(x_VDR), size=len(x_VDR))]) for _ in range(resamples)]
     return {n: tuple(np.quantile([d[n] for d in drawn], (0.025, 0.975))) for n in drawn[0]}
 
 
@@ -122,6 +125,30 @@ def p_of_vector(x_VDR: np.ndarray, generator: np.random.Generator) -> float:
         for _ in range(PERMUTATIONS)
     )
     return (1 + sum(v >= observed - 1e-12 for v in shuffled)) / (1 + PERMUTATIONS)
+
+
+def coverage(crossings: int = 200) -> None:
+    """Print how often the intervals of simulated crossings hold the true shares.
+
+    A run groks with a chance whose log odds are a mean and normal effects of vector, stream and both.
+    """
+    generator = np.random.default_rng(1)
+
+    def crossing(size: tuple[int, int, int], mean: float, *spreads: float) -> np.ndarray:
+        vectors, streams, _ = size
+        effects = ((vectors, 1), (1, streams), (vectors, streams))
+        odds = mean + sum(s * generator.normal(size=e) for s, e in zip(spreads, effects, strict=True))
+        return (generator.random(size) < 1 / (1 + np.exp(-odds))[..., None]).astype(float)
+
+    for settings in ((-7, 6, 0.3, 1.5), (-5, 4, 0.3, 2), (-9, 8, 0.3, 0.5)):
+        large = [shares(crossing((1500, 60, 2), *settings)) for _ in range(12)]
+        truth = {name: float(np.mean([share[name] for share in large])) for name in large[0]}
+        held = dict.fromkeys(truth, 0)
+        for _ in range(crossings):
+            around = intervals(crossing((64, 4, 2), *settings), generator, 400)
+            for name, (low, high) in around.items():
+                held[name] += low <= truth[name] <= high
+        print(*(f"{n} {truth[n]:.2f}: held in {held[n] / crossings:.3f}" for n in truth), sep="; ")
 
 
 def whole() -> str:
@@ -171,11 +198,15 @@ def draw(path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("file", type=Path)
+    parser.add_argument("file", type=Path, nargs="?")
+    parser.add_argument("--coverage", action="store_true")
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--step", type=int, default=6_000)
     parser.add_argument("--rounding", nargs="+", default=["as-built", "contracted"])
     args = parser.parse_args()
+    if args.coverage:
+        coverage()
+        return
     if args.picture:
         draw(args.picture)
     with args.file.open() as file:
