@@ -45,6 +45,12 @@ def rates_of(row: Mapping[str, Any]) -> tuple[GrokRate, GrokRate, GrokRate]:
     return whole, fresh, search
 
 
+def standing(row: Mapping[str, Any]) -> tuple[bool, float]:
+    """Return a key to sort configurations by: confirmed ones are ahead; by the lower end of an unpooled rate."""
+    _, fresh, search = rates_of(row)
+    return fresh.n > 0, (fresh if fresh.n else search).interval[0]
+
+
 def front(configurations: Sequence[Mapping[str, Any]], max_params: int | None = None) -> list[dict[str, Any]]:
     """Return the Pareto front of configurations with a grokked seed, smallest first.
 

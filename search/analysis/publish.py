@@ -31,6 +31,7 @@ from search.tracking.artifacts import ArtifactCache
 from search.tracking.models import BEST as BEST_ALIAS
 from search.tracking.tracker import Tracker, readings
 from search.tracking.tracking import BEST, BEST_TAG, CURVES_PNG, FINISHED
+from search.tracking.views import RATIO, ROLE_TAGS
 from trainer import Outcome
 
 BEST_CHILDREN = 3
@@ -42,11 +43,8 @@ MOST_DRAWN = 256
 EVIDENCE_TAG = "adder.evidence"
 TABLES = {"md": "table.md", "csv": "table.csv", "json": "table.json"}
 ROLE_METRICS = (
-    "ratio", "ratio_low", "ratio_high", "pairs", "rate_with", "rate_without", "ratio_finished",
-    "ratio_finished_low", "ratio_finished_high",
+    *RATIO, "rate_with", "rate_without", "ratio_finished", "ratio_finished_low", "ratio_finished_high",
 )  # fmt: skip
-ROLE_TAGS = ("trains", "cost", "keeps_half", "paper", "agrees")
-"""Columns of a cell of the table that the run of its toggled arm has, below `table.`."""
 
 
 def publish(records: StudyRecords, tracker: Tracker, trial: Trial, folder: Path) -> None:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from search.analysis.fields import columns, fields_of, meaning, shown
 from search.analysis.flags import MOST_GRIDS, NOTES, Grid, flag_grids
-from search.analysis.pareto import rates_of
+from search.analysis.pareto import rates_of, standing
 from search.analysis.plots import (
     SEED,
     curves_figure,
@@ -140,7 +140,7 @@ def _sentence(rate: GrokRate) -> str:
 
 
 class _Page:
-    """The template's data. Configurations are in order of their shrunk grok rates, the best first."""
+    """The template's data. Configurations are in the order of `best`; of equals, of their shrunk grok rates."""
 
     def __init__(
         self, study: Study | None, configurations: pd.DataFrame, seeds: pd.DataFrame, curves: pd.DataFrame
@@ -149,7 +149,10 @@ class _Page:
         self.unjudged = len(configurations) - len(judged) if len(judged) else 0
         configurations = judged if len(judged) else configurations
         objective = shrunk(configurations, seeds)
-        order = np.argsort(-objective, kind="stable")
+        keys = [
+            (*standing(row), t) for row, t in zip(configurations.to_dict("records"), objective, strict=True)
+        ]
+        order = sorted(range(len(keys)), key=keys.__getitem__, reverse=True)
         self.study, self.seeds, self.curves = study, seeds, curves
         self.objective = objective[order]
         self.configurations = configurations.iloc[order].reset_index(drop=True)
@@ -230,8 +233,6 @@ class _Page:
         text = f"{pooled}. "
         if not self.confirmed:
             return text + f"The best is {best['title']} with {_sentence(best['rate'])}."
-        fresh = [row for row in self.best() if row["confirmation"].n]
-        best = max(fresh, key=lambda row: row["confirmation"].rate)
         return text + f"On fresh seeds the best is {best['title']} with {_sentence(best['confirmation'])}."
 
     def unended(self) -> str:

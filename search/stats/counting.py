@@ -434,14 +434,18 @@ def final_metrics(
     evidence: of the whole study's spared seeds (`evidence_of`).
     """
     rate, cost = GrokRate.of(rows, until, evidence=evidence), Cost.of(rows)
-    confirmation = GrokRate.of((r for r in rows if r["confirmation"]), evidence=evidence)
+    fresh = [r for r in rows if r["confirmation"]]
+    confirmation = GrokRate.of(fresh, evidence=evidence)
+    low, high = confirmation.interval
+    apart = {"confirmation_rate": confirmation.rate, "confirmation_low": low, "confirmation_high": high}
     counts = Counter(r["outcome"] for r in rows)
     grok_steps = [r["grok_step"] for r in rows if r["outcome"] == Outcome.GROKKED]
     metrics = {
         **_common(rows, cost),
         "grok_rate": rate.rate, "grok_rate_low": rate.interval[0], "grok_rate_high": rate.interval[1],
         "seeds": rate.n, "stopped": float(rate.stopped), "wrongly": rate.missed,
-        "screened_wrongly": missed_by_screen(rows, evidence),
+        "screened_wrongly": missed_by_screen(rows, evidence), **(apart if confirmation.n else {}),
+        "ranked_by": low if confirmation.n else rate.interval[0],
         "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
         "confirmation_given_up": confirmation.given_up, "confirmation_wrongly": confirmation.missed,
         **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},

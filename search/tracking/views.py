@@ -43,10 +43,12 @@ VIEWS = {
 CONFIGURATIONS = "tags.`adder.configuration` LIKE '%'"  # neither their seeds' runs nor the study's own
 RATE = "final.grok_rate"
 ANSWER = (RATE, "final.grok_rate_low", "final.grok_rate_high", "final.seeds")
-CONFIRMED = ("final.confirmation_grokked", "final.confirmation_seeds")
+RANKED = "final.ranked_by"
+CONFIRMED = tuple(f"final.confirmation_{name}" for name in ("rate", "low", "high", "seeds"))
 MORE = ("final.grokked_per_million", "final.best_exact", "final.held", "final.verified", "final.proved")
 CURVES = ("grok_rate", "best_exact", "median_exact", "loss")
 ROLE, RATIO = ("scale", "constraint", "toggled"), ("ratio", "ratio_low", "ratio_high", "pairs")
+ROLE_TAGS = ("trains", "cost", "keeps_half", "paper", "agrees")  # of a toggled arm's run, below `table.`
 SIDES = {"xaxis": "without", "yaxis": "with"}
 MOST_AXES = 10
 """Parallel coordinates beside the rate: more cannot be told apart."""
@@ -70,10 +72,13 @@ class View:
 
 
 def table_view(study: Study) -> View:
-    """Return a table: a row a configuration, the highest grok rate first, with its interval and parameters."""
-    columns = [f"metrics.`{name}`" for name in ANSWER]
+    """Return a table: a row a configuration in the order of `best`, with its rates and parameters.
+
+    `final.grok_rate` is of all seeds; those of the confirmation have a rate of their own, which goes first.
+    """
+    columns = [f"metrics.`{name}`" for name in (*(CONFIRMED if study.confirm else ()), *ANSWER)]
     columns += [f"params.`{name}`" for name in searched(study)]
-    columns += [f"metrics.`{name}`" for name in (*(CONFIRMED if study.confirm else ()), *MORE)]
+    columns += [f"metrics.`{name}`" for name in MORE]
     columns.append("params.`params`")
     names = Names(study)
     longest = max((len(names[Configuration(*c)]) for c in study.listed), default=40)
@@ -102,7 +107,7 @@ def constraints_view() -> View:
     """Return a table of a study of constraints: grouped by constraint, its scales with the ratio of grok rates."""
     columns = [f"params.`{name}`" for name in ROLE]
     columns += [f"metrics.`table.{name}`" for name in RATIO]
-    columns += [f"tags.`table.{name}`" for name in ("trains", "cost", "keeps_half", "paper", "agrees")]
+    columns += [f"tags.`table.{name}`" for name in ROLE_TAGS]
     columns += [f"metrics.`{name}`" for name in ANSWER]
     groups = {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": "constraint"}]}
     state = _sorted_by("table.ratio") | _columns(columns, 240) | {"groupBy": groups}
@@ -126,7 +131,7 @@ def ratios_view() -> View:
     return View(TAG + VIEWS["with-against-without"][0], "With against without", state)
 
 
-def _sorted_by(metric: str = RATE) -> dict[str, Any]:
+def _sorted_by(metric: str = RANKED) -> dict[str, Any]:
     return {"searchFilter": CONFIGURATIONS, "orderByKey": f"metrics.`{metric}`", "orderByAsc": False}
 
 

@@ -120,6 +120,16 @@ def test_spared_seeds_of_a_rule_are_counted_by_what_became_of_them():
     assert str(counting.PooledRate.of([])) == str(GrokRate.of([])) == "no seed has ended"
 
 
+def test_mlflow_has_the_rate_of_the_fresh_seeds_apart_and_what_best_sorts_by():
+    chosen = rows(*[GROKKED] * 6, *[FAILED] * 2)
+    fresh = rows(GROKKED, *[FAILED] * 15, first=101, confirmation=True)
+    alone, both = counting.final_metrics(chosen), counting.final_metrics(chosen + fresh)
+    assert "confirmation_rate" not in alone and alone["ranked_by"] == mid_p(6, 8)[0]
+    assert both["grok_rate"] == 7 / 24 and both["confirmation_rate"] == 1 / 16
+    assert (both["confirmation_low"], both["confirmation_high"]) == mid_p(1, 16)
+    assert both["ranked_by"] == mid_p(1, 16)[0] < alone["ranked_by"]
+
+
 def test_all_counted_seeds_pay_for_those_that_grok():
     paid = [(GROKKED, 50_000), (SCREENED, 5_000), (GROKKED, 45_000), (CENSORED, 9_000_000)]
     seeds = [row for outcome, steps in paid for row in rows(outcome, steps=steps, core_s=2.0)]
