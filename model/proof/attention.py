@@ -14,10 +14,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from model.proof.net import COLUMNS, Net, normed
-from model.proof.rounding import SLACK, SPARE, SUMMED, TINY, Approx, Array, Machine, U, gamma, rounding
-
-CURVED = 1e-4
-"""How much a score's slope along the residual can change, relatively, within the residual's error."""
+from model.proof.rounding import (
+    SLACK,
+    SPARE,
+    SUMMED,
+    TINY,
+    Approx,
+    Array,
+    Lost,
+    Machine,
+    U,
+    gamma,
+    relative,
+    require_range,
+    rounding,
+)
 
 
 @dataclass(frozen=True)
@@ -80,16 +91,16 @@ class Attention:
         answers = []
         for token in net.queries(k):
             allowed = possible(net, k, token)
-            heads, losses, seen = [], [], []
+            heads, losses, seen, summed = [], [], [], []
             for h in range(net.heads):
-                head, lost, size = self._head(h, *self.scores(h, last, token, allowed), allowed)
+                head, lost, size, off = self._head(h, *self.scores(h, last, token, allowed), allowed)
                 heads.append(head)
                 losses.append(lost)
                 seen.append(size)
+                summed.append(off)
             base = net.residual[last, token]
-            leak = np.abs(net.out.matrix - net.channels @ net.writes)
-            stray = self.values.error[:length].max((0, 1)) @ leak
-            written = net.out(Approx(np.concatenate(seen))).error
+            written = net.out.loss(np.concatenate(seen))
+            stray = self._stray(self.values[:length], np.concatenate(summed))
             answers.append(
                 Query(
                     k,
@@ -101,6 +112,17 @@ class Attention:
                 )
             )
         return answers
+
+    def _stray(self, values: Approx, summed: Array) -> Array:
+        """Bound what the output writes beside the channels [D]: of values [T, V, E], of their errors, and of those of
+        their sums [E].
+        """
+        net = self.net
+        beside = net.out.matrix - net.channels @ net.writes
+        heads = zip(np.split(values.value, net.heads, -1), np.split(beside, net.heads), strict=True)
+        left = np.sum([np.abs(value @ part).max((0, 1)) for value, part in heads], axis=0)
+        stray: Array = left + (values.error.max((0, 1)) + summed) @ np.abs(beside)
+        return stray
 
     def scores(self, h: int, last: int, token: int, allowed: Array) -> tuple[Array, Array, Array]:
         """Return a head's scores for one query [T, V], and the error that float32 makes beyond one common shift:
@@ -116,7 +138,7 @@ class Attention:
         products = net.scale * keys.size * query.size
         total = products.sum(-1)
         if net.turned:
-            sums = rounding(products).sum(-1) + (size - 1) * rounding(total * SUMMED)
+            sums = rounding(products).sum(-1) + (size - 1) * rounding(total)
             apart = np.abs(keys.value - keys.value[top]) @ query.error + keys.error @ query.size
             return score, sums * SUMMED + net.scale * apart + SLACK * total, np.zeros(COLUMNS)
         slope = np.zeros(self.keys.value.shape[-1])
@@ -127,14 +149,15 @@ class Attention:
         differing, shared = self._shared(along, last + 1)
         error = error + differing
         scaled = int(net.scale != 1)
-        error = (
-            error + (1 + scaled) * rounding(products).sum(-1) + (size - 1 + scaled) * rounding(total * SUMMED)
-        )
+        lost = relative if scaled else rounding  # sums are scaled when all is added, or their terms before
+        error = error + (1 + scaled) * lost(products).sum(-1) + (size - 1 + scaled) * lost(total)
         error = error * SUMMED + net.scale * (keys.error @ query.error) + SLACK * total
         column = net.columns_of(last + 1)
         means = np.stack([keys.value[net.place(0, j), :10].mean(0) for j in range(COLUMNS)])
         nearest = np.where(column[:, None] < 0, keys.value[top], means[column])
         reader = self.normed[last, token]
+        if reader.scale > SUMMED - 1:
+            raise Lost("positions are lost in rounding")
         turned = net.scale * (reader.scaled @ net.query.matrix[:, part])
         rest = net.query(Approx(reader.value.value, reader.rest)).error[part] * (1 + reader.scale)
         rest = net.scale * (rest + scaled * (U * query.size + gamma(4) * np.abs(query.value)))
@@ -161,14 +184,19 @@ class Attention:
         slope, column = direct - pull, net.columns_of(length)
         means = np.stack([slope[net.place(0, j), :10].mean(0) for j in range(COLUMNS)])
         nearest = np.where(column[:, None] < 0, 0.0, means[column])
-        differing = np.abs(slope - nearest[:, None]) + CURVED * (np.abs(direct) + np.abs(pull))
+        off = net.shared[:length, None]
+        differing = (np.abs(slope - nearest[:, None]) * off).sum(-1)
+        # half of the second derivative is less than 3 |direct| |off|² root / √D
+        bend = 4 * np.sqrt((direct**2).mean(-1)) * (off**2).sum(-1) * root[..., 0]
         by_column = np.abs(means) * net.shared[[net.place(0, j) for j in range(COLUMNS)]]
-        return (differing * net.shared[:length, None]).sum(-1), by_column.sum(-1)
+        return differing + bend, by_column.sum(-1)
 
     def _head(
         self, h: int, score: Array, error: Array, shared: Array, allowed: Array
-    ) -> tuple[Head, Array, Array]:
-        """Return a head's terms, the loss of its channels [R], and bounds of the values that it sees [E]."""
+    ) -> tuple[Head, Array, Array, Array]:
+        """Return a head's terms, the loss of its channels [R], and bounds of the values that it sees and of what their
+        sums lose [E]. Raises Lost if weights may be 0.
+        """
         net, length = self.net, len(score)
         size = self.values.value.shape[-1] // net.heads
         part = slice(h * size, (h + 1) * size)
@@ -181,19 +209,25 @@ class Attention:
             1, keepdims=True
         )
         exponent = error + (self.machine.shift * U + SLACK) * (distance + 2 * error) + SLACK
+        exponent, shared = np.minimum(exponent, 1), np.minimum(shared, 1)  # which is too much
         spread = SPARE * (np.expm1(exponent) + gamma(self.machine.exp) * np.exp(exponent))
+        common = SPARE * np.expm1(shared)
+        if not (max(spread.max(), common.max()) < 0.5):
+            raise Lost("scores are lost in rounding")
         weight = np.exp(np.minimum(score - top, 0)) * allowed
         channel = values.value @ channels
         along = SPARE * self._value_error(h, length)
         largest = (values.size * allowed[..., None]).max((0, 1))
+        require_range(largest)
         # the sum of weights, their quotient, the sums of products; then what underflows
         sums = gamma(_additions(weight, allowed) + 2) + SLACK
         loss = (np.abs(channel) * allowed[..., None]).max((0, 1)) * sums + largest @ np.abs(channels) * sums
         loss = loss * SPARE**2 + length * 8 * TINY * (1 + largest @ np.abs(channels))
         return (
-            Head(weight, spread, channel, along, SPARE * np.expm1(shared)),
+            Head(weight, spread, channel, along, common),
             loss,
             largest * (1 + gamma(2 * length + 8)),
+            2 * SPARE**2 * largest * sums + length * 8 * TINY * (1 + largest),
         )
 
     def _value_error(self, h: int, length: int) -> Array:

@@ -34,10 +34,10 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-EXP, SHIFT, RSQRT, GELU_ARGUMENT, GELU, TRIG = 32, 2, 4, 10, 6, 4
+EXP, SHIFT, RSQRT, GELU_ARGUMENT, GELU, TRIG = 32, 2, 4, 10, 6, 7
 BOUNDS = {"name": "any", "exp": EXP, "shift": SHIFT, "rsqrt": RSQRT, "trig": TRIG}
 BOUNDS |= {"gelu_argument": GELU_ARGUMENT, "gelu": GELU}
-U, TINY, EPS = 2.0**-24, 2.0**-126, 1e-5
+U, TINY, LARGE, EPS = 2.0**-24, 2.0**-126, 2.0**60, 1e-5
 SLACK = 2.0**-45
 """Relative error of one step of this program, in float64."""
 ROOM = 1 + 2.0**-17
@@ -90,11 +90,13 @@ Rounding = Callable[[float], float]
 
 def half(size: float) -> float:
     """Half of the last place."""
+    require(size < LARGE, "numbers are too large for float32")
     return (math.ldexp(ROOM, math.frexp(size)[1] - 25) if size else 0.0) + TINY
 
 
 def relative(size: float) -> float:
-    """Of numbers that stand for themselves times a positive number, 2^-63 or more."""
+    """Of numbers that stand for themselves times a positive number, from 2^-62 to 2^9."""
+    require(size < LARGE, "numbers are too large for float32")
     return U * ROOM * size + TINY**0.5
 
 
@@ -254,6 +256,7 @@ def tensors(spec: dict[str, Any], theta: Floats) -> tuple[dict[str, Any], dict[s
         else:
             flat = [theta[abs(k) - 1] * ((k > 0) - (k < 0)) if k else 0.0 for k in spec["ties"][name]]
         require(len(flat) == prod(shape), f"{name} has another size")
+        require(all(abs(x) >= TINY or x == 0 for x in flat), f"{name} has numbers that may be read as 0")
         row = forms(flat)
         w[name] = row if len(shape) == 1 else [row[i : i + shape[1]] for i in range(0, len(row), shape[1])]
     require(base is not spec or not entries, "θ is too long")
@@ -385,7 +388,8 @@ class Query:
         changes nothing: it is what the largest mean has of the unknowns that all means share.
         """
         query, more = self.reader.query, int(not self.net.spec["direct_forms"])
-        scores = [[dot(query, token.key, half, more) for token in row] for row in self.tokens]
+        rounding = relative if more else half  # sums are scaled when all is added, or their terms before
+        scores = [[dot(query, token.key, rounding, more) for token in row] for row in self.tokens]
         means = [mean(row) for row in scores]
         shift = shared_by([max(means, key=lambda m: m.value), *means])
         top = max(s.value for row in scores for s in row)

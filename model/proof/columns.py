@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from model.proof.attention import Query
 from model.proof.net import COLUMNS, Net
-from model.proof.rounding import Array
+from model.proof.rounding import Array, Lost
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -149,9 +149,11 @@ class Sums:
             distance = u[..., None] - level  # [T, V, N]
             weight = e[..., None] * (1 + np.copysign(spread[..., None], distance))
             costs, fixed = self.by_column(weight * distance + over[..., None])
+            if not np.isfinite(costs).all():
+                raise Lost("sums over columns are no numbers")
             common = 1 + np.copysign(shared, costs)
             best, states = longest(costs * common, cases)
-            best = np.where(np.isfinite(best), best + fixed, -np.inf)
+            best = best + fixed
             below = flat(weight)[self.terms_of[:, columns, states], rows].sum(0)
             total = (below * common[columns, states, rows]).sum(1) + weight[self.fixed].sum(0)
             error = ROUNDING * (size + np.abs(level)) * total
@@ -160,7 +162,7 @@ class Sums:
                     np.isfinite(best), level + (np.maximum(best, 0) + error) / least, -np.inf
                 ), states
             level = level + np.where(np.isfinite(best), best / total, 0.0)
-        raise RuntimeError("the extremes were not reached")
+        raise Lost("the extremes were not reached")
 
 
 def flat(term_TV: Array) -> Array:

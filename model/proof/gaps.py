@@ -17,7 +17,7 @@ from model.proof.attention import Query
 from model.proof.columns import Ints
 from model.proof.intervals import Interval
 from model.proof.net import Net
-from model.proof.rounding import SLACK, Approx, Array, Chain, Machine, U, gamma
+from model.proof.rounding import SLACK, TINY, Array, Chain, Machine, U, gamma, require_range
 
 SPARE = 1.02
 """Factor of what boxes and roundings take, so that a checker may bound them otherwise."""
@@ -78,6 +78,7 @@ class Gaps:
         offset = np.zeros(width) if self.norm.bias is None else self.norm.bias.value
         self.offset: Array = offset @ net.fc1.matrix + self._bias(net.fc1_bias)
         """What is in a hidden unit's input beside the normed residual [F]."""
+        require_range(width * np.abs(self.ending.weight.value) @ np.abs(self.head) @ net.table.size.T)
         sums = width + (5 if self.norm.centre else 3)
         self.scaling = float(gamma(sums) / 2 + gamma(machine.rsqrt)) * 1.01
         """Relative error of a norm's scale in float32."""
@@ -135,6 +136,7 @@ class Gaps:
         first = _rounded(real, query.base_loss + U * (real.size + query.base_loss))
         centred = self._centred(first.range)
         y = centred.range
+        require_range(y.size**2)
         root = (
             (y.square().sum(-1).times(1 / self.width) + Interval(*[np.array(norm.eps)] * 2))
             .root()
@@ -143,13 +145,18 @@ class Gaps:
         root = root.wider(root.high * self.scaling)
         n = (y * root[:, None]).times(norm.weight.value)
         error = n.size * (gamma(2) + SLACK) + y.size * root.high[:, None] * norm.weight.error
-        normed = self._added(n.wider(error), error, None if norm.bias is None else norm.bias.value)
+        error = error + TINY * (1 + np.abs(norm.weight.value))
+        normed = Rounded(n.wider(error), error)
+        if norm.bias is not None:
+            biased = normed.range + Interval(norm.bias.value, norm.bias.value)
+            normed = _rounded(biased, error + U * biased.size)
         hidden = self._through(net.fc1, normed.range, net.fc1_bias)
         gate, gate_error = net.bend.over(hidden.range, machine)
         written = self._through(net.fc2, gate, net.fc2_bias)
         total = first.range + written.range
         second = _rounded(total, written.error + U * total.size)
         last = self._centred(second.range)
+        require_range(last.range.size**2)
         scale = last.range.square().sum(-1).times(1 / self.width) + Interval(*[np.array(self.ending.eps)] * 2)
         return Forward(
             first, centred, root, normed, hidden, Rounded(gate, gate_error), second, last, scale.root()
@@ -163,19 +170,10 @@ class Gaps:
         mean = x.size.mean(-1, keepdims=True)
         return _rounded(centred, gamma(self.width + 4) * mean + gamma(3) * (x.size + mean))
 
-    @staticmethod
-    def _added(x: Interval, error: Array, bias: Array | None) -> Rounded:
-        """Add a bias to what is off by `error` already."""
-        if bias is None:
-            return Rounded(x, error)
-        total = x + Interval(bias, bias)
-        return Rounded(total.wider(U * total.size), error + U * total.size)
-
     def _through(self, chain: Chain, x: Interval, bias: Array | None) -> Rounded:
         """Apply linear maps and add a bias. The error is what they add to that of x."""
-        error = chain(Approx(x.size)).error
-        result = x.linear(chain.matrix).wider(error)
-        return self._added(result, error, bias)
+        plus = self._bias(bias)
+        return _rounded(x.linear(chain.matrix) + Interval(plus, plus), chain.loss(x.size, plus))
 
     def _slopes(self, values: Forward) -> dict[str, Interval]:
         """Return the slopes [N, K, X] of what the token table reads, along what each step computes and channels."""
@@ -214,7 +212,8 @@ class Gaps:
         net, weight = self.net, self.ending.weight
         size = values.last.range.size
         scaled = size * np.abs(weight.value)
-        error = scaled * (gamma(2) + SLACK) + size * weight.error
+        tiny = 4 * self.width * TINY * values.scale.high[:, None]  # what is too small for float32, by product
+        error = scaled * (gamma(2) + SLACK) + size * weight.error + tiny * (1 + np.abs(weight.value))
         table = net.table.size[right][:, None] + net.table.size[None]
         difference = np.abs(self.difference[right]) + net.table.error[right][:, None] + net.table.error[None]
         lost = np.zeros_like(read)
@@ -227,17 +226,18 @@ class Gaps:
         if (
             net.head is not None
         ):  # float32 has these numbers times the scale, so a rounding may be twice as large
-            lost = lost + 2 * net.head(Approx(scaled + error)).error
+            lost = lost + 2 * net.head.loss(scaled + error) + tiny
         read = read + lost
         sums = gamma(table.shape[-1]) + SLACK
         errors = net.table.error[right][:, None] + net.table.error[None]
         loss: Array = np.einsum("nk,nvk->nv", lost, difference) + np.einsum(
             "nk,nvk->nv", read, table * sums + errors
         )
-        return loss
+        return loss + tiny
 
 
 def _rounded(x: Interval, error: Array) -> Rounded:
+    error = error + TINY
     return Rounded(x.wider(error), error)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from model.proof.attention import Attention, Query
 from model.proof.net import COLUMNS, Net
 from model.proof.program import Program
-from model.proof.rounding import SLACK, SUMMED, TINY, Approx, Array, Chain, Machine, rounding
+from model.proof.rounding import SLACK, SUMMED, Approx, Array, Chain, Machine, relative, rounding
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -88,11 +88,9 @@ class Captured(Attention):
         part = slice(h * size, (h + 1) * size)
         query, keys = self.queries.value[last, token, part], self.keys.value[:, :, part]
         terms, scaled = np.abs(net.scale * keys * query), int(net.scale != 1)
-        total = terms.sum(-1)
-        error = (1 + 3 * scaled) * rounding(terms).sum(-1) + (size - 1 + 2 * scaled) * rounding(
-            total * SUMMED
-        )
-        return net.scale * (keys @ query), error * SUMMED + SLACK * total + TINY * size, np.zeros(COLUMNS)
+        total, lost = terms.sum(-1), relative if scaled else rounding
+        error = (1 + 2 * scaled) * lost(terms).sum(-1) + (size - 1 + 2 * scaled) * lost(total)
+        return net.scale * (keys @ query), error * SUMMED + SLACK * total, np.zeros(COLUMNS)
 
     def _value_error(self, h: int, length: int) -> Array:
         return np.zeros((length, self.net.vocabulary, self.net.channels.shape[1]))

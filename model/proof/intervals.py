@@ -113,7 +113,7 @@ class GELU:
     def over(self, x: Interval, machine: Machine) -> tuple[Interval, Array]:
         """Return the range over an interval, and the error of float32, which it includes."""
         value = _range(self.at, x, self.LEAST_AT, np.inf)
-        error = U * (machine.gelu_argument * x.size + machine.gelu * value.size)
+        error = U * (machine.gelu_argument * x.size + machine.gelu * value.size) + 4 * TINY
         return value.wider(error), error
 
     def slopes(self, along: Interval, x: Interval) -> Interval:

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from model.proof.intervals import GELU, SwiGLU
 from model.proof.rounding import (
     SLACK,
+    TINY,
     Approx,
     Array,
     Chain,
+    Lost,
     Machine,
     U,
     gamma,
@@ -137,11 +139,13 @@ class Net:
 
 
 def view(spec: Spec, theta_P: Tensor, machine: Machine) -> Net:
-    """Return a net's view. Raises ValueError for a family that proofs do not know."""
+    """Return a net's view. Raises ValueError for a family that proofs do not know, Lost for a parameter near 0."""
     spec, theta_P = untied(spec, theta_P)
     if spec.family not in FAMILIES:
         raise ValueError(f"proofs know the families {' and '.join(FAMILIES)}, not {spec.family!r}")
     tensors = {name: t[0].double().numpy() for name, t in spec.layout.split(theta_P[None]).items()}
+    if any(((t != 0) & (np.abs(t) < TINY)).any() for t in tensors.values()):
+        raise Lost("a parameter is too small for float32")
     read: Callable[[Spec, dict[str, Array]], Net] = import_module(f"{__package__}.{spec.family}").view
     return read(spec, tensors)
 
@@ -177,8 +181,8 @@ def normed(x: Approx, norm: Norm, machine: Machine) -> Normed:
     square = (x.value**2).mean(-1, keepdims=True) + norm.eps
     error = ((2 * np.abs(x.value) + x.error) * x.error).mean(-1, keepdims=True)
     if (error > 1e-3 * square).any():
-        raise ValueError("a norm's argument is lost in rounding")
-    error = error + mean_square_error(x.size, square + error)
+        raise Lost("a norm's argument is lost in rounding")
+    error = error + mean_square_error(x.size, square + error) + U * norm.eps
     root = square**-0.5
     scale = 0.5 * error / square * (1 + 2 * error / square)
     scale = scale + machine.rsqrt * rounding(root * (1 + scale)) / root + SLACK
@@ -204,8 +208,6 @@ def mean_square_error(size: Array, mean: Array) -> Array:
     """
     width = size.shape[-1]
     tenth = abs(float(single(1 / width)) * width - 1)  # a mean may be a product with 1 / D
-    sums = rounding(size**2).sum(-1, keepdims=True) + (width - 1) * rounding(mean * width * (1 + 32 * U))
-    error: Array = (sums / width + 2 * rounding(mean * (1 + 32 * U)) + tenth * mean) * (
-        1 + 1e-5
-    ) + SLACK * mean
+    sums = rounding(size**2).sum(-1, keepdims=True) + (width - 1) * rounding(mean * width)
+    error: Array = (sums / width + 2 * rounding(mean) + tenth * mean) * (1 + 1e-5) + SLACK * mean
     return error

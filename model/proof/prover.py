@@ -26,7 +26,7 @@ from model.proof.gaps import Gaps
 from model.proof.here import Captured, capture
 from model.proof.net import Net, view
 from model.proof.program import Program
-from model.proof.rounding import ANY, HERE, Array, Machine
+from model.proof.rounding import ANY, HERE, Array, Lost, Machine
 from model.tied import ties_of
 
 if TYPE_CHECKING:
@@ -112,10 +112,17 @@ def prove(
     `limit_s` seconds stays open. `watch` gets how many steps are done, and of how many. Raises ValueError where the
     family is not known.
     """
-    proof = Prover(spec, theta_P, machine or ANY, digits, limit_s).run(watch)
+
+    def at(level: Machine) -> Proof:
+        try:
+            return Prover(spec, theta_P, level, digits, limit_s).run(watch)
+        except Lost as lost:
+            return Proof(level.name, digits, open=[Open(0, 0, 0, str(lost))], complete=False)
+
+    proof = at(machine or ANY)
     has_time = not any(o.reason == TIME for o in proof.open)
     if machine is None and proof.verdict == UNDECIDED and has_time and ties_of(spec)[0].family != "rope":
-        return Prover(spec, theta_P, HERE, digits, limit_s).run(watch)
+        return at(HERE)
     return proof
 
 

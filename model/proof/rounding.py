@@ -20,6 +20,8 @@ Array = NDArray[np.float64]
 U = 2.0**-24
 """Largest relative error of one rounding to float32."""
 TINY = 2.0**-126
+LARGE = 2.0**60
+"""No number is as large, so that no square, and no sum of some, leaves float32's range."""
 SUMMED = 1 + 2.0**-18
 """Room for roundings of roundings, in a sum of up to 34 terms."""
 SPARE = 1.001
@@ -46,17 +48,35 @@ class Machine:
     """Of sin and cos, in roundings."""
 
 
-ANY = Machine("any", exp=32, shift=2, rsqrt=4, gelu_argument=10, gelu=6, trig=4)
+ANY = Machine("any", exp=32, shift=2, rsqrt=4, gelu_argument=10, gelu=6, trig=7)
 """As good as the tables of CUDA and SLEEF say, or worse: every libm of float32 in use."""
-HERE = Machine("here", exp=8, shift=1, rsqrt=2, gelu_argument=7, gelu=4, trig=4)
+HERE = Machine("here", exp=8, shift=1, rsqrt=2, gelu_argument=7, gelu=4, trig=7)
 MACHINES = {machine.name: machine for machine in (ANY, HERE)}
 
 
+class Lost(ValueError):
+    """Numbers leave float32's range, or are lost in its roundings."""
+
+
+def require_range(size: Array) -> None:
+    """Raise Lost unless float32 holds numbers up to `size`, and their squares."""
+    if not (size < LARGE).all():
+        raise Lost("numbers are too large for float32")
+
+
 def rounding(size: Array | float) -> Array:
-    """Return the largest error of one rounding of numbers up to `size`: half of their last place."""
+    """Return the largest error of one rounding of numbers up to `size`, or a little more: half of their last place."""
+    size = np.asarray(size) * SUMMED
+    require_range(size)
     _, exponent = np.frexp(size)
-    half: Array = np.ldexp(U, exponent - 1) * (np.asarray(size) > 0) + TINY
+    half: Array = np.ldexp(U, exponent - 1) * (size > 0) + TINY
     return half
+
+
+def relative(size: Array) -> Array:
+    """Return the largest error of one rounding of numbers up to `size`, were they multiplied by any number."""
+    require_range(size)
+    return U * SUMMED * size + TINY
 
 
 def gamma(roundings: Array | float) -> Array:
@@ -148,11 +168,12 @@ class Linear:
         value = x.value @ self.matrix.value
         return Approx(value, x.error @ np.abs(self.matrix.value) + self.local(x.size))
 
-    def local(self, size: Array) -> Array:
-        """Return the error that this map adds, for x up to `size`."""
+    def local(self, size: Array, bias: Array | float = 0.0) -> Array:
+        """Return the error that this map adds, for x up to `size`. bias: one more term of the sum."""
         terms = size[..., None] * self.size
-        total = terms.sum(-2)
-        rounded = (rounding(terms) * self.products).sum(-2) + self.sums * rounding(total * SUMMED)
+        total = terms.sum(-2) + np.abs(bias)
+        rounded = (rounding(terms) * self.products).sum(-2) + len(self.size) * TINY
+        rounded = rounded + (self.sums + (np.abs(bias) > 0)) * rounding(total)
         return np.asarray((rounded + size @ self.matrix.error) * SUMMED + SLACK * total)
 
 
@@ -174,6 +195,15 @@ class Chain:
         for linear in self.maps:
             x = linear(x)
         return x
+
+    def loss(self, size: Array, bias: Array | float = 0.0) -> Array:
+        """Return the error that these maps add, for any x up to `size`. bias: one more term of the last sum."""
+        error: Array = np.zeros_like(size)
+        for linear in self.maps:
+            matrix, last = np.abs(linear.matrix.value), linear is self.maps[-1]
+            error = error @ matrix + linear.local(size + error, bias if last else 0.0)
+            size = size @ matrix
+        return error
 
     def error_along(self, x: Approx, slope: Array, first: Array | float = 0.0) -> tuple[Array, Array]:
         """Bound |slope · (float32's result - the real one)| where x [..., I] itself is off by `first` at most.
