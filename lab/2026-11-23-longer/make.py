@@ -10,7 +10,7 @@ RECIPES = {
     "57p-kinds": "kinds-64.csv",
     "57p-robust": "robust-128.csv + three-128.csv where study == 'three-128'",
     "57p-anchored": "half-2-128.csv + long-57p.csv where arm == 'anchored'",
-    "57p-longer": "long-57p.csv where arm == 'longer'",
+    "57p-longer": "longer-fresh.csv",
 }
 
 VECTORS = dict.fromkeys(RECIPES, "1") | {
