@@ -228,14 +228,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "lion": ("57p", {**SHORT, "optimiser": "lion", "lr": 0.003}),
     "sgd": ("57p", {**SHORT, "optimiser": "sgd"}),
     "sam": ("57p", {**SHORT, "sam_rho": 0.05}),
-    "grokfast": ("57p", {**SHORT, "grokfast_lambda": 2.0, "grokfast_start": 10, "grokfast_end": 60}),
+    "grokfast": ("57p", {**SHORT, "grokfast_lambda": 2.0, "grokfast_end": 60}),
     "average": ("57p", {**SHORT, "lr": 0.1, "ema_decay": 0.95}),
     "l1": ("57p", {**SHORT, "l1_lambda": 0.1, "l1_entries": ("fc1",), "l1_start": 10, "l1_rise": 20}),
     "freeze": ("57p", {**SHORT, "freeze": ((30, "arc", "norm[0,1]"),)}),
-    "factors": ("57p", {**SHORT, "lr_factors": (("arc", 0.5),), "wd_factors": (("norm", 3.0),)}),
+    "factors": ("57p", {**SHORT, "lr_factors": (("arc", 0.5), ("norm", 3.0))}),
     # problems
     "problems": ("57p", {
-        **SHORT, "mixed_lengths": 0.3, "swapped": 0.5, "targeted": 0.5, "carry_lengths": ((0, 1, 3),),
+        **SHORT, "mixed_lengths": 0.3, "targeted": 0.5,
         "carry_shares": ((0, 0.2, 0.1, 0.2, 0.1), (70, 0.1, 0.1, 0, 0)),
     }),
     "starts": ("57p", {
