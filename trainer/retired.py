@@ -8,20 +8,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-MEASURED, UNUSED, UNPLANNED = "e95297c", "72778fb", "43e0414"
+MEASURED, UNUSED, UNPLANNED, ASKED_BY_NONE = "e95297c", "72778fb", "43e0414", "1d694f4"
 RETIRED: dict[str, tuple[Any, str]] = {
     "best_by": ("", UNUSED),
     "best_of": (1, UNUSED),
+    "carry_lengths": ([], ASKED_BY_NONE),
     "chain_beta": (0.0, UNPLANNED),
     "damping": (0.01, MEASURED),
     "damping_by": (2.0, MEASURED),
     "focal_gamma": (0.0, UNPLANNED),
     "fold_step": (0, UNUSED),
+    "grokfast_start": (0, ASKED_BY_NONE),
     "hardest": (1.0, UNPLANNED),
     "jiggle_candidates": (2, MEASURED),
     "jiggle_every": (0, MEASURED),
     "jiggle_settle": (2_000, MEASURED),
     "jiggle_strength": (3.0, MEASURED),
+    "l1_end": (0, ASKED_BY_NONE),
     "label_smoothing": (0.0, UNPLANNED),
     "lookahead_alpha": (0.5, MEASURED),
     "lookahead_k": (0, MEASURED),
@@ -33,6 +36,9 @@ RETIRED: dict[str, tuple[Any, str]] = {
     "noise_gamma": (0.55, MEASURED),
     "root_damping": (0.001, MEASURED),
     "root_every": (100, MEASURED),
+    "swapped": (0.0, ASKED_BY_NONE),
+    "wd_factors": ([], ASKED_BY_NONE),
+    "wd_low": (0.0, ASKED_BY_NONE),
 }
 """Name -> (off value, commit)."""
 RETIRED_OPTIMISERS = {"full_adam": MEASURED, "levenberg_marquardt": MEASURED}

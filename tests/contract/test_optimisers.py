@@ -25,13 +25,13 @@ pytestmark = pytest.mark.usefixtures("few_selection_problems")
 TEACHER = Teacher(preset("100p"), tuple(preset("100p").initial(5).tolist())).word
 WRAPPED = {
     "sam": {"sam_rho": 0.05},
-    "grokfast": {"grokfast_lambda": 2.0, "grokfast_start": 1, "grokfast_end": 4},
+    "grokfast": {"grokfast_lambda": 2.0, "grokfast_end": 4},
     "average": {"ema_decay": 0.9},
-    "factors": {"lr_factors": (("norm", 3.0),), "wd_factors": (("arc", 0.0),)},
+    "factors": {"lr_factors": (("norm", 3.0),)},
     "schedules": {"wd_schedule": "cyclical", "wd_period": 4},
     "teacher": {"teacher": TEACHER, "distill_alpha": 0.5},
-    "data": {"swapped": 0.5, "targeted": 0.5},
-    "l1": {"l1_lambda": 0.5, "l1_entries": ("fc1", "norm[0,4]"), "l1_start": 1, "l1_rise": 4, "l1_end": 7},
+    "data": {"targeted": 0.5},
+    "l1": {"l1_lambda": 0.5, "l1_entries": ("fc1", "norm[0,4]"), "l1_start": 1, "l1_rise": 4},
     "freeze": {"freeze": ((1, "arc", "norm[0,4]"), (4, "out_B"))},
 }
 VARIANTS = {**{name: {"optimiser": name} for name in OPTIMISERS}, **WRAPPED}

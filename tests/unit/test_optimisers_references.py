@@ -121,17 +121,16 @@ def test_sam_takes_the_gradient_where_the_papers_algorithm_does():
     assert (parameter - initial(1)[0]).abs().max() > 0.1
 
 
-def test_grokfast_is_its_papers_filter_before_clipping(start=3, end=8):
+def test_grokfast_is_its_papers_filter_before_clipping(end=8):
     """The authors' gradfilter_ema, whose mean begins with the first gradient that it sees."""
     recipe = Recipe(
-        **{**CONSTANT, **ADAMW}, clip=0.5, grokfast_lambda=2.0, grokfast_alpha=0.7, grokfast_start=start,
-        grokfast_end=end,
-    )  # fmt: skip
+        **{**CONSTANT, **ADAMW}, clip=0.5, grokfast_lambda=2.0, grokfast_alpha=0.7, grokfast_end=end
+    )
     mean = None
 
     def before(parameter, n):
         nonlocal mean
-        if n >= start and (not end or n < end):
+        if n < end:
             mean = parameter.grad.clone() if mean is None else mean
             mean = mean * 0.7 + parameter.grad * 0.3
             parameter.grad += 2.0 * mean
@@ -161,15 +160,13 @@ def test_the_moving_mean_is_torchs():
 def test_factors_are_torchs_parameter_groups(name):
     recipe = Recipe(
         **{**LOOSE, **ADAMW}, optimiser=name, lr_factors=(("norm", 3.0), ("fc1", 0.25)),
-        wd_factors=(("norm", 0.0), ("arc", 2.0)),
     )  # fmt: skip
     shapes = dict(zip(SPEC.layout.names, SPEC.layout.shapes, strict=True))
     split = SPEC.layout.split(initial(1).double())
     parameters = {n: torch.nn.Parameter(t[0].clone()) for n, t in split.items()}
-    lr, wd = {"norm": 3.0, "fc1": 0.25}, {"norm": 0.0, "arc": 2.0}
+    lr = {"norm": 3.0, "fc1": 0.25}
     groups = [
-        {"params": [p], "lr": 0.03 * lr.get(n, 1.0), "weight_decay": 0.3 * wd.get(n, 1.0)}
-        for n, p in parameters.items()
+        {"params": [p], "lr": 0.03 * lr.get(n, 1.0), "weight_decay": 0.3} for n, p in parameters.items()
     ]
     made = {
         "adamw": lambda: torch.optim.AdamW(groups, betas=(0.8, 0.95), eps=1e-8),
@@ -208,11 +205,11 @@ def beside_adamw(recipe, parameters, loss, clip):
 def test_l1_trains_as_torchs_adamw_on_the_penalised_loss():
     names = ("fc1", "norm[0,4]")
     places = [p for name in names for p in SPEC.layout.places(name)]
-    recipe = recipe_of("adamw", l1_lambda=2.0, l1_entries=names, l1_start=5, l1_end=15, clip=7.0)
+    recipe = recipe_of("adamw", l1_lambda=2.0, l1_entries=names, l1_start=5, clip=7.0)
     theta = torch.nn.Parameter(SPEC.initial(777).double())
 
     def loss(n, tokens):
-        penalty = 2.0 * theta[places].abs().sum() if 5 <= n < 15 else 0.0
+        penalty = 2.0 * theta[places].abs().sum() if n >= 5 else 0.0
         return step.loss(SPEC, theta[None], tokens).sum() + penalty
 
     got = beside_adamw(recipe, [theta], loss, 7.0)

@@ -1,5 +1,5 @@
 """Sampled problems, one table of recipes, seeds and steps for torch and the engine;
-sequences and the selection problems; operands swapped, and a seed's own errors again.
+sequences and the selection problems; a seed's own errors again.
 """
 
 import hashlib
@@ -22,20 +22,16 @@ from trainer.step.schedule import hyper_of
 
 # Streams
 
-POINTS = {
-    "carry_shares": ((0, 0.2), (3_000, 0.2), (6_000, 0.5), (20_000, 0.0)),
-    "carry_lengths": ((0, 1, 2), (1_000, 4, 10)),
-}
+POINTS = {"carry_shares": ((0, 0.2), (3_000, 0.2), (6_000, 0.5), (20_000, 0.0))}
 KINDS = {"carry_shares": ((100, 0.1, 0.2, 0.3, 0.0), (300, 0.3, 0.0, 0.1, 0.4)), "mixed_lengths": 0.3}
 TWO_DIGITS = {"carry_mix": 0.5, "curriculum": ((2, 50),), "mixed_lengths": 1.0}
 STREAMS = {
     "start": ({}, 777, 0, [(6, 5), (38, 6)], "e522d80004f7"),
     "fading": ({}, 777, 20_000, [(604, 920), (8752872306, 9846403336)], "b7fb133d159b"),
-    "points": (POINTS, 3, 4_000, [(64443, 63110), (956283, 287928)], "736d21cb4819"),
+    "points": (POINTS, 3, 4_000, [(6444, 6311), (956283, 287928)], "72aa3d7e6564"),
     "kinds": (KINDS, 1 << 40, 250, [(7, 5), (8, 7)], "773193d5f6de"),
     "two digits": (TWO_DIGITS, 9, 7, [(9, 1), (9, 4)], "3a46dfdfbc78"),
     "one digit": ({"carry_mix": 1.0, "curriculum": ((1, 50),)}, 5, 7, [(6, 17), (5, 7)], "3f61532ef700"),
-    "swapped": ({"swapped": 0.5}, 2, 9, [(5, 9), (949, 999)], "ab910a57c748"),
 }
 """Name -> recipe, data seed, step, the first problems and a digest of all.
 
@@ -55,7 +51,7 @@ def row_of(name):
 @every_stream
 def test_the_stream_never_changes(name):
     _, state, hyper = row_of(name)
-    a, b = step.draw(state, hyper, BATCH, 1, mixed=True)
+    a, b = step.draw(state, hyper, BATCH, 1)
     pairs, (*_, first, digest) = pairs_of(a[0, 0], b[0, 0]), STREAMS[name]
     assert pairs[: len(first)] == first and hashlib.sha256(repr(pairs).encode()).hexdigest()[:12] == digest
 
@@ -68,11 +64,10 @@ def lesson_of(programs, state, hyper):
     ]
     row = torch.cat([t.float() for t in numbers]).numpy()
     _, share, mixed, single, chain, place, *counts = native.run(programs.tapes[0], row).tolist()
-    digits, by_kind, fewest, most = map(int, counts)
+    digits, by_kind = map(int, counts)
     return Lesson.some(
         data_seed=int(state["data_seed"]), step=int(state["step"]), carry_mix=share, mixed_lengths=mixed,
-        single=single, chain=chain, place=place, digits=digits, by_kind=by_kind, fewest=fewest, most=most,
-        swapped=hyper["swapped"].item(),
+        single=single, chain=chain, place=place, digits=digits, by_kind=by_kind,
     )  # fmt: skip
 
 
@@ -81,7 +76,7 @@ def lesson_of(programs, state, hyper):
 def test_the_engine_makes_the_same_tokens(name):
     recipe, state, hyper = row_of(name)
     programs = EngineBackend(SPEC, recipe)
-    a, b = step.draw(state, hyper, BATCH, 1, mixed=True)
+    a, b = step.draw(state, hyper, BATCH, 1)
     expected = step.tokens_of(SPEC, a, b)[0, 0]
     assert torch.equal(programs.tokens(lesson_of(programs, state, hyper)), expected)
 
@@ -104,7 +99,7 @@ def test_the_selection_problems_never_change_and_none_is_official():
     assert not set(pairs) & set(adderboard.official_pairs())
 
 
-# Operands swapped, and a seed's own errors
+# A seed's own errors
 
 SEEDS = (1, 2, 3)
 
@@ -122,7 +117,7 @@ def some_errors():
 
 def batches(batch=256, errors=None, **fields):
     recipe = Recipe(**fields)
-    return step.draw(state_of(errors), hyper_of([recipe] * 3), batch, 2, mixed=True)
+    return step.draw(state_of(errors), hyper_of([recipe] * 3), batch, 2, mixed=bool(errors))
 
 
 def test_errors_take_their_share_each_as_often_and_only_a_seeds_own():
@@ -141,17 +136,15 @@ def test_errors_take_their_share_each_as_often_and_only_a_seeds_own():
 @needs_compiler
 def test_the_engine_asks_what_torch_asks():
     errors = some_errors()
-    for fields in ({"targeted": 0.4}, {"swapped": 0.5, "targeted": 0.9}):
+    for fields in ({"targeted": 0.4}, {"targeted": 0.9}):
         programs = EngineBackend(SPEC, Recipe(batch=40, **fields))
         expected = step.tokens_of(SPEC, *batches(40, errors, **fields))
         for s, seed in enumerate(SEEDS):
             pointers = [errors[OPERANDS][s, n].numpy().ctypes.data for n in (0, 1)]
-            shares = [Recipe(**fields).swapped, Recipe(**fields).targeted]
-            shares = [torch.tensor(x).item() for x in shares]  # as float32 has them
-            mix = torch.tensor(0.8).item()
+            targeted, mix = torch.tensor([fields["targeted"], 0.8]).tolist()  # as float32 has them
             lesson = Lesson.some(
-                data_seed=seed, step=9, carry_mix=mix, digits=3, fewest=1, most=3, swapped=shares[0],
-                targeted=shares[1], errors=int(errors[COUNT][s]), error_a=pointers[0], error_b=pointers[1],
+                data_seed=seed, step=9, carry_mix=mix, digits=3, targeted=targeted,
+                errors=int(errors[COUNT][s]), error_a=pointers[0], error_b=pointers[1],
             )  # fmt: skip
             assert torch.equal(programs.tokens(lesson), expected[0, s]), (fields, seed)
 

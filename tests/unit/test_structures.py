@@ -51,7 +51,7 @@ def test_a_struct_of_the_gpus_with_two_fields_exchanged_is_named(monkeypatch):
     """Which is as many bytes."""
     *fields, first, last = structures_of_cuda.Program._fields_
     monkeypatch.setattr(structures_of_cuda, "Program", other("Program", [*fields, last, first]))
-    with pytest.raises(AssertionError, match=r"Python: Program\.swapped is at byte (\d+) there, \d+ here"):
+    with pytest.raises(AssertionError, match=r"Python: Program\.targeted is at byte (\d+) there, \d+ here"):
         Emulator().module(SPEC.kernel(), macros_of(SPEC, SPEC.kernel(), Recipe()))
 
 

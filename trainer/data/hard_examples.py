@@ -34,29 +34,22 @@ def pool_seed(data_seed_S: Tensor) -> Tensor:
     return mix(mix(data_seed_S * GOLDEN + APART) + APART)
 
 
-def mix_batch(
-    pairs: tuple[Tensor, Tensor],
+def with_errors(
+    drawn: tuple[Tensor, Tensor],
     at: tuple[Tensor, Tensor],
-    shares: tuple[Tensor, Tensor],
-    errors: tuple[Tensor, Tensor] | None,
+    targeted_R: Tensor,
+    operands_R2M: Tensor,
+    count_R: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Replace some of the drawn operands [R, B] by errors, and swap some.
-
-    at: data seed and step [R]; shares: of targeted and of swapped ones [R]; errors: [R, 2, M] and counts, if any.
-    """
-    (a_RB, b_RB), (targeted_R, swapped_R) = pairs, shares
-    word_a, word_b, *_ = words(*at, a_RB.shape[1], 4)
-    if errors:
-        operands_R2M, count_R = errors
-        word = mix(word_a + word_b)
-        is_error_RB = (fraction(word, 32, 32) < targeted_R.double()[:, None]) & (count_R > 0)[:, None]
-        place_RB = torch.floor(fraction(word, 0, 31) * count_R[:, None]).to(torch.int64)
-        a_RB, b_RB = (
-            torch.where(is_error_RB, operands_R2M[:, n].gather(1, place_RB), drawn)
-            for n, drawn in enumerate((a_RB, b_RB))
-        )
-    turned_RB = fraction(word_a, 0, 11) < swapped_R.double()[:, None]
-    return torch.where(turned_RB, b_RB, a_RB), torch.where(turned_RB, a_RB, b_RB)
+    """Replace a share of the drawn operands [R, B] by errors. at: data seed and step [R]."""
+    word_a, word_b, *_ = words(*at, drawn[0].shape[1], 4)
+    word = mix(word_a + word_b)
+    is_error_RB = (fraction(word, 32, 32) < targeted_R.double()[:, None]) & (count_R > 0)[:, None]
+    place_RB = torch.floor(fraction(word, 0, 31) * count_R[:, None]).to(torch.int64)
+    a_RB, b_RB = (
+        torch.where(is_error_RB, operands_R2M[:, n].gather(1, place_RB), t) for n, t in enumerate(drawn)
+    )
+    return a_RB, b_RB
 
 
 def select_errors(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Tensor]:

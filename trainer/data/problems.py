@@ -90,15 +90,13 @@ class Kinds(NamedTuple):
     """Numbers of a carry schedule beside the share of carry problems, each [R].
 
     by_kind: above 0 if kinds have shares of their own; else they are equally likely. single, chain, place: the
-    share of carry problems of that kind and those before it. fewest, most: the columns that one uses (int64).
+    share of carry problems of that kind and those before it.
     """
 
     by_kind: Tensor
     single: Tensor
     chain: Tensor
     place: Tensor
-    fewest: Tensor
-    most: Tensor
 
 
 def sample(
@@ -114,9 +112,8 @@ def sample(
 
     digits_R: largest operand length (int64); carry_mix_R: probability of a carry problem. An ordinary
     problem has both numbers uniform below 10^digits; with probability mixed_lengths (none: 0), below 10^n,
-    n uniform in 1..digits (456p report, training code). A carry problem uses n columns, n uniform in
-    1..digits, and is one of four kinds, equally likely, unless `kinds_R` says otherwise (57p paper,
-    section 3.2, and its training code):
+    n uniform in 1..digits (456p report, training code). A carry problem uses n columns, and is one of four
+    kinds, equally likely, unless `kinds_R` says otherwise (57p paper, section 3.2, and its training code):
     single (one column with both digits in 5..9, the others in 0..4), chain (n nines plus
     1..10^min(n, 3)), place (exactly n digits plus one digit 1..9 at one column), boundary (10^n less
     1..10, plus 1..20).
@@ -126,13 +123,11 @@ def sample(
     which = fraction(word_kind, 32, 32)
     kind = word_kind & 3
     e, f, g = (fraction(word_extra, low, 21) for low in (0, 21, 42))
-    n = length = 1 + torch.floor(e * digits_R[:, None]).to(torch.int64)
+    n = 1 + torch.floor(e * digits_R[:, None]).to(torch.int64)
     if kinds_R is not None:
         upto = (kinds_R.single, kinds_R.chain, kinds_R.place)
         later = sum((which >= share_R.double()[:, None]).to(torch.int64) for share_R in upto)
         kind = torch.where(kinds_R.by_kind[:, None] > 0, later, kind)
-        lengths_R = kinds_R.most - kinds_R.fewest + 1
-        n = kinds_R.fewest[:, None] + torch.floor(e * lengths_R[:, None]).to(torch.int64)
     kind = torch.where(which < carry_mix_R.double()[:, None], kind, -1)
     column = torch.floor(f * n).to(torch.int64)
 
@@ -140,7 +135,7 @@ def sample(
     tens, fives, place = _power(10, n), _power(5, n), _power(10, column)
     if mixed_lengths_R is not None:
         mixed = fraction(word_kind, 2, 30) < mixed_lengths_R.double()[:, None]
-        limit = torch.where(mixed, _power(10, length), limit)
+        limit = torch.where(mixed, tens, limit)
     of_kind = {
         "ordinary": (torch.floor(u * limit), torch.floor(v * limit)),
         "single": (_low_digits(u, fives) + 5 * place, _low_digits(v, fives) + 5 * place),

@@ -221,7 +221,7 @@ class EngineBackend:
             kinds.chain,
             kinds.place,
         ]
-        whole = [schedule.digits(step, row), kinds.by_kind, kinds.fewest, kinds.most]
+        whole = [schedule.digits(step, row), kinds.by_kind]
         return [schedule.ramp(step, row), *shares, *whole]
 
     def _expand(self, row: dict[str, Tensor]) -> list[Tensor]:
@@ -266,9 +266,6 @@ class EngineBackend:
         def start(name: str) -> int:
             return self.places[name].start
 
-        def share(name: str) -> int:
-            return start(name) if getattr(recipe, name) else -1
-
         program = Program(
             lesson=lesson,
             expand=expand,
@@ -285,8 +282,7 @@ class EngineBackend:
             train=ctypes.cast(self.kernel.kernel_train, ctypes.c_void_p),
             evaluate=ctypes.cast(self.kernel.kernel_evaluate, ctypes.c_void_p),
             learning=self._learning(recipe),
-            swapped=share("swapped"),
-            targeted=share("targeted"),
+            targeted=start("targeted") if recipe.targeted else -1,
         )
         sizes = (self.kernel.kernel_size(), self.kernel.kernel_length())
         if sizes != (expected := (len(self.tapes[1].outputs), len(source))):

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainer.engine.tape_graph import Tape
 
-ASKED = 10
+ASKED = 8
 """Outputs of the lesson tape: `asked` in engine.cpp."""
 
 
@@ -80,8 +80,8 @@ class Lesson(Struct):
     _fields_ = (
         *fields_of(c_int64, "data_seed step"),
         *fields_of(c_double, "carry_mix mixed_lengths single chain place"),
-        *fields_of(c_int32, "digits by_kind fewest most"),
-        *fields_of(c_double, "swapped targeted"),
+        *fields_of(c_int32, "digits by_kind"),
+        ("targeted", c_double),
         ("errors", c_int64),
         *fields_of(c_void_p, "error_a error_b"),
     )
@@ -113,7 +113,7 @@ class Program(Struct):
         *fields_of(c_int32, "batch row theta step gradient parameters"),
         *fields_of(c_void_p, "updated train evaluate"),
         ("learning", Learning),
-        *fields_of(c_int32, "swapped targeted"),
+        ("targeted", c_int32),
     )
 
 

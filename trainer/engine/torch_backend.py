@@ -40,8 +40,7 @@ class TorchBackend:
         self.about: Mapping[str, str] = {"device": torch.cuda.get_device_name()} if device == "cuda" else {}
         self.optimiser = optimiser_of(recipe)
         self.block = block_of(recipe.eval_every)
-        mixed = bool(recipe.swapped or recipe.targeted)
-        self._draw = partial(step.draw, batch=recipe.batch, block=self.block, mixed=mixed)
+        self._draw = partial(step.draw, batch=recipe.batch, block=self.block, mixed=bool(recipe.targeted))
         self.train_step = partial(step.train_step, spec, self.optimiser, objective=Objective.of(recipe))
         self.problems = step.tokens_of(spec, *selection()).to(device)
 

@@ -1,4 +1,4 @@
-"""Learning rate and decay of single tensors. Axes: P parameters."""
+"""Learning rate of single tensors. Axes: P parameters."""
 
 from __future__ import annotations
 
@@ -18,36 +18,30 @@ class TensorFactors(Group):
         (), "pairs [tensor, factor] of θ: the learning rate of some, times this; its decay too",
         unit="name, factor", switch=True, source="AdderBoard, vijec and warlockee (norm 3, arc 0.5)",
     )  # fmt: skip
-    wd_factors: tuple[tuple[Any, ...], ...] = option(
-        (), "pairs [tensor, factor] of θ: the weight decay of some, times this", unit="name, factor",
-        switch=True, source="AdderBoard (a group's own decay is untested there)",
-    )  # fmt: skip
 
     @staticmethod
     def validate(recipe: Any) -> None:
-        for field in ("lr_factors", "wd_factors"):
-            pairs = getattr(recipe, field)
-            for pair in pairs:
-                if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-                    raise ValueError(f"{field} must be pairs [tensor, factor], got {pair!s:.80}")
-                if type(pair[1]) not in (int, float) or not 0 <= pair[1] <= 1_000_000:
-                    raise ValueError(f"{field} must have factors from 0 to 1000000, got {pair[1]!s:.80}")
-            if len({name for name, _ in pairs}) < len(pairs):
-                raise ValueError(f"{field} must name a tensor once, got {pairs!s:.80}")
-            object.__setattr__(recipe, field, tuple((name, float(factor)) for name, factor in pairs))
+        pairs = recipe.lr_factors
+        for pair in pairs:
+            if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+                raise ValueError(f"lr_factors must be pairs [tensor, factor], got {pair!s:.80}")
+            if type(pair[1]) not in (int, float) or not 0 <= pair[1] <= 1_000_000:
+                raise ValueError(f"lr_factors must have factors from 0 to 1000000, got {pair[1]!s:.80}")
+        if len({name for name, _ in pairs}) < len(pairs):
+            raise ValueError(f"lr_factors must name a tensor once, got {pairs!s:.80}")
+        object.__setattr__(recipe, "lr_factors", tuple((name, float(factor)) for name, factor in pairs))
 
     @staticmethod
     def validate_names(recipe: Any, layout: Layout) -> None:
-        for field in ("lr_factors", "wd_factors"):
-            entries(layout, field, getattr(recipe, field))
+        entries(layout, recipe.lr_factors)
 
 
-def entries(layout: Layout, field: str, factors: Sequence[tuple[str, float]]) -> list[float]:
+def entries(layout: Layout, factors: Sequence[tuple[str, float]]) -> list[float]:
     """Return each entry's factor [P], 1 by default. Raise ValueError for a tensor that θ does not have."""
     by_name = dict(factors)
     for name in by_name.keys() - set(layout.names):
         raise ValueError(
-            f"{field} must be of tensors of θ, not {name!r:.80}; {did_you_mean(name, layout.names)}"
+            f"lr_factors must be of tensors of θ, not {name!r:.80}; {did_you_mean(name, layout.names)}"
         )
     sizes = zip(layout.names, map(prod, layout.shapes), strict=True)
     return [by_name.get(name, 1.0) for name, size in sizes for _ in range(size)]

@@ -1,4 +1,4 @@
-"""L1 on some entries of θ, for a while: a scaffold that is taken away. Axes: S slot, P parameters."""
+"""L1 on some entries of θ: a scaffold that is to go. Axes: S slot, P parameters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ class L1(Group):
     l1_rise: int = dependent_option(
         "l1_lambda", 0, "how long it takes to full strength, linearly", unit="steps", ge=0
     )
-    l1_end: int = dependent_option("l1_lambda", 0, "where it ends; 0: with the budget", unit="steps", ge=0)
 
     @staticmethod
     def validate(recipe: Any) -> None:
@@ -38,8 +37,6 @@ class L1(Group):
             raise ValueError(f"l1_lambda={recipe.l1_lambda} needs l1_entries")
         if not all(isinstance(name, str) for name in recipe.l1_entries):
             raise ValueError(f"l1_entries must be names, got {list(recipe.l1_entries)!s:.80}")
-        if recipe.l1_end and recipe.l1_end <= recipe.l1_start:
-            raise ValueError(f"l1_end must be after l1_start, got {recipe.l1_end} <= {recipe.l1_start}")
 
     @staticmethod
     def validate_names(recipe: Any, layout: Layout) -> None:
@@ -55,13 +52,12 @@ def penalty_mask(layout: Layout, names: tuple[str, ...]) -> list[float]:
 
 
 def strength(state: Tensors, now: Tensors) -> Tensor:
-    """Return the penalty's factor at a step [S]: from the onset on, rising, until the end."""
+    """Return the penalty's factor at a step [S]: from the onset on, rising."""
     import torch
 
-    since_S, rise_S, end_S = state["step"] - now["l1_start"], now["l1_rise"], now["l1_end"]
+    since_S, rise_S = state["step"] - now["l1_start"], now["l1_rise"]
     risen_S = torch.where(since_S < rise_S, (since_S + 1) / rise_S.clamp(min=1), 1.0)
-    is_on_S = (since_S >= 0) & ((end_S == 0) | (state["step"] < end_S))
-    return torch.where(is_on_S, now["l1_lambda"] * risen_S, 0.0)
+    return torch.where(since_S >= 0, now["l1_lambda"] * risen_S, 0.0)
 
 
 def l1(inner: Optimiser) -> Optimiser:

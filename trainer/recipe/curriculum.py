@@ -1,4 +1,4 @@
-"""The problems of a seed: lengths and share of carry problems over time, swapped operands, own errors again."""
+"""The problems of a seed: lengths and share of carry problems over time, own errors again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from model.fields import LARGEST, option
-from trainer.fields import PAPER, WARLOCKEE, Group
+from trainer.fields import PAPER, Group
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,10 +50,6 @@ class Curriculum(Group):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Augmentation(Group):
-    swapped: float = option(
-        0.0, "share of problems whose operands change places (commutative augmentation); 0 is off",
-        unit="fraction", ge=0, le=1, switch=True, source=f"{WARLOCKEE}: a half",
-    )  # fmt: skip
     targeted: float = option(
         0.0,
         "share of a step's problems that are of the seed's own errors at the last evaluation, searched in "

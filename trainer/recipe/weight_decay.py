@@ -43,10 +43,6 @@ class WeightDecay(Group):
     wd_period: int = dependent_option(
         "wd_schedule=cyclical", 10_000, "length of a cycle", unit="steps", ge=1, source=REFLECTION
     )
-    wd_low: float = dependent_option(
-        "wd_schedule=cyclical", 0.0, "decay in the middle of a cycle, of that at its ends", unit="fraction",
-        ge=0, le=1, source=REFLECTION,
-    )  # fmt: skip
     wd_warmup: int = dependent_option(
         "wd_schedule=warmup", 10_000, "how long decay rises", unit="steps", ge=1, source=REFLECTION
     )
@@ -89,10 +85,10 @@ def factor(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
     for d in range(MOST_DROPS):
         reached = step_S >= hyper["wd_drop_steps"][..., d]
         dropped = torch.where(reached, hyper["wd_drop_factors"][..., d], dropped)
-    turn, low = 2 * math.pi * (step_S / hyper["wd_period"]), hyper["wd_low"]
+    turn = 2 * math.pi * (step_S / hyper["wd_period"])
     kinds = {
         "drops": dropped,
-        "cyclical": low + (1 - low) * 0.5 * (1 + turn.cos()),
+        "cyclical": 0.5 * (1 + turn.cos()),
         "warmup": ((step_S + 1) / hyper["wd_warmup"]).clamp(max=1),
     }
     factor_S = constant

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from model.layout import Layout
-from trainer.data.problems import DIGITS, Kinds
+from trainer.data.problems import Kinds
 from trainer.optimisers.factors import entries
 from trainer.optimisers.freeze import frozen_from
 from trainer.optimisers.l1 import penalty_mask
@@ -59,8 +59,8 @@ def _switched(name: str, recipes: Sequence[Recipe], layout: Layout | None) -> di
         added["l1_entries"] = [penalty_mask(layout, r.l1_entries) for r in recipes]
     if name == "freeze" and layout is not None:
         added[name] = [frozen_from(layout, rows) for rows in chosen]
-    elif isinstance(chosen[0], tuple) and layout is not None:
-        added[name] = [entries(layout, name, value) for value in chosen]
+    if name == "lr_factors" and layout is not None:
+        added[name] = [entries(layout, pairs) for pairs in chosen]
     return added
 
 
@@ -79,16 +79,13 @@ def _carry(recipe: Recipe) -> dict[str, Any]:
 
     `by_share` is 1 if shares have points, `by_kind` if each kind has its own.
     """
-    shares, lengths = recipe.carry_shares, recipe.carry_lengths or ((0, 1, DIGITS),)
+    shares = recipe.carry_shares
     by_kind = bool(shares) and len(shares[0]) > 2
+    points = [p if by_kind else (p[0], 0.0, 0.0, 0.0, p[1]) for p in shares] or [(0,) * (1 + len(KINDS))]
+    points += [points[-1]] * (POINTS - len(points))
     numbers: dict[str, Any] = {"by_share": int(bool(shares)), "by_kind": int(by_kind)}
-    each = [p if by_kind else (p[0], 0.0, 0.0, 0.0, p[1]) for p in shares] or [(0,) * (1 + len(KINDS))]
-    for name, points in (("share", each), ("length", lengths)):
-        points = [*points, *[points[-1]] * (POINTS - len(points))]
-        numbers[f"{name}_steps"] = [int(p[0]) for p in points]
-        for i, column in enumerate(KINDS if name == "share" else ("fewest", "most"), start=1):
-            numbers[f"{name}_{column}"] = [float(p[i]) for p in points]
-    return numbers
+    numbers["share_steps"] = [int(p[0]) for p in points]
+    return numbers | {f"share_{kind}": [float(p[i]) for p in points] for i, kind in enumerate(KINDS, start=1)}
 
 
 def now(state: Mapping[str, Tensor], hyper: Hyper) -> Hyper:
@@ -103,8 +100,6 @@ def now(state: Mapping[str, Tensor], hyper: Hyper) -> Hyper:
         l2, decay = (t * weight_decay.factor(state["step"], hyper) for t in (l2, decay))
     if "lr_factors" in hyper:
         lr, decay = (t[:, None] * hyper["lr_factors"] for t in (lr, decay))
-    if "wd_factors" in hyper:
-        l2, decay = (t.reshape(len(t), -1) * hyper["wd_factors"] for t in (l2, decay))
     return {**hyper, "lr": lr, "decay": decay, "l2": l2}
 
 
@@ -117,24 +112,20 @@ def carry_mix(step_R: Tensor, hyper: Hyper) -> Tensor:
 
 
 def kinds(step_R: Tensor, hyper: Hyper, scale_R: Tensor) -> Kinds:
-    """Return kinds and lengths of carry problems at a step; shares of kinds are multiplied by `scale_R`."""
-    upto = [_upto(KINDS[: i + 1], step_R, hyper) * scale_R for i in range(len(KINDS) - 1)]
-    longest = torch.minimum(torch.floor(_between("length", "most", step_R, hyper)), digits(step_R, hyper))
-    fewest = torch.minimum(torch.floor(_between("length", "fewest", step_R, hyper)), longest)
-    return Kinds(hyper["by_kind"], upto[0], upto[1], upto[2], fewest.to(torch.int64), longest.to(torch.int64))
+    """Return the kinds of carry problems at a step; their shares are multiplied by `scale_R`."""
+    single, chain, place = (_upto(KINDS[: i + 1], step_R, hyper) * scale_R for i in range(len(KINDS) - 1))
+    return Kinds(hyper["by_kind"], single, chain, place)
 
 
 def _upto(names: Sequence[str], step_R: Tensor, hyper: Hyper) -> Tensor:
     """Sum the shares of some kinds of carry problems."""
-    return sum(
-        (_between("share", name, step_R, hyper) for name in names[1:]),
-        _between("share", names[0], step_R, hyper),
-    )
+    first, *others = (_share(name, step_R, hyper) for name in names)
+    return sum(others, first)
 
 
-def _between(schedule: str, name: str, step_R: Tensor, hyper: Hyper) -> Tensor:
-    """Interpolate points at a step: linear between two, constant before the first and after the last."""
-    steps, levels = hyper[f"{schedule}_steps"], hyper[f"{schedule}_{name}"]
+def _share(name: str, step_R: Tensor, hyper: Hyper) -> Tensor:
+    """Interpolate a kind's points at a step: linear between two, constant before the first and after the last."""
+    steps, levels = hyper["share_steps"], hyper[f"share_{name}"]
     level_R = levels[..., 0].expand_as(step_R)
     for i in range(POINTS - 1):
         (begin, end), (low, high) = ((t[..., i], t[..., i + 1]) for t in (steps, levels))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer.data.hard_examples import COUNT, OPERANDS, POOL, mix_batch, pool_seed, select_errors
+from trainer.data.hard_examples import COUNT, OPERANDS, POOL, pool_seed, select_errors, with_errors
 from trainer.data.problems import DIGITS, Kinds, sample, sequence_columns
 from trainer.optimisers.base import Optimiser
 from trainer.step import schedule
@@ -32,7 +32,7 @@ def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
 def draw(state: State, hyper: Hyper, batch: int, block: int, mixed: bool = False) -> tuple[Tensor, Tensor]:
     """Draw the operands of the next `block` steps of every slot: two tensors [K, S, B], float64 integers.
 
-    mixed: with their shares of swapped ones and of the slots' own errors.
+    mixed: with their shares of the slots' own errors.
     """
     step_KS = state["step"] + torch.arange(block, device=state["step"].device)[:, None]
     digits_KS = schedule.digits(step_KS, hyper)
@@ -44,11 +44,9 @@ def draw(state: State, hyper: Hyper, batch: int, block: int, mixed: bool = False
     kinds_R = Kinds(*(t.expand_as(step_KS).reshape(-1) for t in kinds))
     a, b = sample(seeds_R, step_R, digits_R, mix_R, batch, mixed_R, kinds_R)
     if mixed:
-        shares = tuple(hyper[n].expand_as(step_KS).reshape(-1) for n in ("targeted", "swapped"))
-        buffer = tuple(
-            state[n].repeat(block, *[1] * (state[n].dim() - 1)) for n in (OPERANDS, COUNT) if n in state
-        )
-        a, b = mix_batch((a, b), (seeds_R, step_R), shares, buffer)
+        targeted_R = hyper["targeted"].expand_as(step_KS).reshape(-1)
+        errors = state[OPERANDS].repeat(block, 1, 1), state[COUNT].repeat(block)
+        a, b = with_errors((a, b), (seeds_R, step_R), targeted_R, *errors)
     return a.unflatten(0, step_KS.shape), b.unflatten(0, step_KS.shape)
 
 

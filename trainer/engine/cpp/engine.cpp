@@ -31,7 +31,7 @@ struct Program {
     float (*train)(const float* wide, const int32_t* tokens, int problems, float* gradient, const Goal* goal);
     Evaluate evaluate;
     Learning learning;
-    int32_t swapped, targeted;  // places of shares of problems; -1: off
+    int32_t targeted;  // place of a share of problems; -1: off
 };
 
 // Problems that each seed gets wrong: operands [seeds][2][kept], and how many of them there are.
@@ -109,8 +109,7 @@ template <int L> struct Group {
             const float* numbers = &seed_wide[l * stride];
             const auto ask = [&](int n) { return lane(asked[n], l); };
             Lesson its = {data_seeds[l], (int64_t)lane(row[p.step], l), ask(1), ask(2), ask(3), ask(4), ask(5),
-                                (int32_t)ask(6), (int32_t)ask(7), (int32_t)ask(8), (int32_t)ask(9)};
-            if (p.swapped >= 0) its.swapped = lane(row[p.swapped], l);
+                          (int32_t)ask(6), (int32_t)ask(7)};
             if (p.targeted >= 0) {
                 its.targeted = lane(row[p.targeted], l), its.errors = errors.count[l];
                 its.error_a = errors.operands + (size_t)l * 2 * errors.kept, its.error_b = its.error_a + errors.kept;
@@ -140,7 +139,7 @@ template <int L> struct Group {
     }
 
     void step(const int64_t* data_seeds, int seeds, int32_t* tokens, float* losses) {
-        Floats<L> asked[10];  // in the order of `_lesson` (trainer/engine/native.py)
+        Floats<L> asked[8];  // in the order of `_lesson` (trainer/engine/native.py)
         lesson.run(p.lesson, row.data(), asked);
         slope(data_seeds, asked, seeds, tokens, losses);
         if (p.probe.outputs) elsewhere(data_seeds, asked, seeds, tokens);

@@ -19,14 +19,15 @@ static const struct {
     AT(Tape, constant), AT(Tape, block), AT(Tape, a), AT(Tape, b), AT(Tape, c), AT(Tape, output),
     SIZE(Sequence), AT(Sequence, length), AT(Sequence, source),
     SIZE(Lesson), AT(Lesson, data_seed), AT(Lesson, step), AT(Lesson, carry_mix), AT(Lesson, mixed_lengths),
-    AT(Lesson, single), AT(Lesson, chain), AT(Lesson, place), AT(Lesson, digits), AT(Lesson, by_kind), AT(Lesson, fewest),
-    AT(Lesson, most), AT(Lesson, swapped), AT(Lesson, targeted), AT(Lesson, errors), AT(Lesson, error_a), AT(Lesson, error_b),
+    AT(Lesson, single), AT(Lesson, chain), AT(Lesson, place), AT(Lesson, digits), AT(Lesson, by_kind),
+    AT(Lesson, targeted), AT(Lesson, errors), AT(Lesson, error_a), AT(Lesson, error_b),
     SIZE(Learning), AT(Learning, teacher), AT(Learning, wide), AT(Learning, alpha), AT(Learning, temperature),
     AT(Learning, logits),
     SIZE(Errors), AT(Errors, operands), AT(Errors, count), AT(Errors, kept),
     SIZE(Program), AT(Program, lesson), AT(Program, expand), AT(Program, probe), AT(Program, take), AT(Program, sequence),
     AT(Program, batch), AT(Program, row), AT(Program, theta), AT(Program, step), AT(Program, gradient),
-    AT(Program, parameters), AT(Program, updated), AT(Program, train), AT(Program, evaluate), AT(Program, learning), AT(Program, swapped), AT(Program, targeted),
+    AT(Program, parameters), AT(Program, updated), AT(Program, train), AT(Program, evaluate), AT(Program, learning),
+    AT(Program, targeted),
 };
 
 inline int64_t layout_of(const char* name) {

@@ -46,8 +46,8 @@ struct Lesson {  // what a step asks for: trainer/data/problems.py, `sample`
     int64_t data_seed, step;
     double carry_mix, mixed_lengths;
     double single, chain, place;  // where kinds have shares of their own: of this kind and those before it
-    int32_t digits, by_kind, fewest, most;  // most, fewest: the columns that a carry problem uses
-    double swapped, targeted;  // shares of problems whose operands change places, and that are of these errors
+    int32_t digits, by_kind;
+    double targeted;  // share of problems that are of these errors
     int64_t errors;
     const double *error_a, *error_b;
 };
@@ -91,14 +91,12 @@ struct Drawn {
             e[i] = (int32_t)we[i] & 0x1fffff, f[i] = (int32_t)(we[i] >> 21) & 0x1fffff;
             g[i] = (int32_t)(we[i] >> 42) & 0x1fffff;
         }
-        const int32_t lengths = l.most - l.fewest + 1;
         EACH_LANE(i) {
             const int32_t carries = carry(which[i]);
             const int32_t later = 3 + upto_single(which[i]) + upto_chain(which[i]) + upto_place(which[i]);
             const int32_t kind = carries & (1 + (l.by_kind ? later : low[i] & 3));
             const int32_t shorter = mixed_length((int32_t)((uint32_t)low[i] >> 2));
-            const int32_t length = shorter ? 1 + (e[i] * l.digits >> 21) : l.digits;
-            const int32_t n = carries ? l.fewest + (e[i] * lengths >> 21) : length;
+            const int32_t n = carries | shorter ? 1 + (e[i] * l.digits >> 21) : l.digits;
             row[i] = kind * (DIGITS + 1) + n, column[i] = f[i] * n >> 21;
             single[i] = -(int32_t)(kind == SINGLE);
             more_a[i] = single[i] & 5;
@@ -196,17 +194,6 @@ struct Sequence {
 };
 #endif
 
-// Operands the other way round, for a share of the problems.
-INLINE void exchange(const Lesson& l, const Words& wa, Column* x, Column* y) {
-    Lanes turned;
-    EACH_LANE(i) turned[i] = -(int32_t)(fraction(wa[i], 0, 11) < l.swapped);
-    const Column mask = lanes_of(turned);
-    EACH(c, DIGITS) {
-        const Column held = x[c];
-        x[c] = select(mask, y[c], held), y[c] = select(mask, held, y[c]);
-    }
-}
-
 // A step's problems, block by block.
 struct Problems {
     const Lesson& lesson;
@@ -232,7 +219,6 @@ struct Problems {
         Column *const x = column, *const y = column + DIGITS, *const z = column + 2 * DIGITS;
         columns_of(drawn.a, drawn.single, x), columns_of(drawn.b, drawn.single, y);
         if (varied) drawn.alter(x, y);
-        if (l.swapped > 0) exchange(l, drawn.wa, x, y);
         add(x, y, z);
         EACH(t, sequence.length) {
             const int from = sequence.from(t);

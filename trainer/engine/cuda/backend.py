@@ -103,18 +103,14 @@ class CudaBackend(EngineBackend):
 
     def _cuda_program(self, recipe: Recipe) -> Program:
         """Return the program, with its arrays on the machine."""
-        shares = {name: self.places[name].start for name in ("swapped", "targeted") if getattr(recipe, name)}
-        made = schedule(self.tapes, self.places, [*shares.values()])
+        asked = [self.places["targeted"].start] if recipe.targeted else []
+        made = schedule(self.tapes, self.places, asked)
         sizes, put = self.module.sizes, self.memory.put
         if sizes.wide != 4 * len(self.tapes[1].outputs):
             raise AssertionError(
                 f"{self.spec.family}: kernel_body.h reads {sizes.wide} bytes of wide tensors"
             )
         words = max(made.slots, made.at["room"] + sizes.shared // 4)
-
-        def slot(place: int | None) -> int:
-            return -1 if place is None else made.slot_of[place]
-
         return Program(
             schedule=CSchedule(kinds=put(made.kinds), places=put(made.places)),
             **{name: Part(first=made.parts[name][0], last=made.parts[name][1]) for name in PARTS},
@@ -135,7 +131,7 @@ class CudaBackend(EngineBackend):
             team_words=words
             + (BANKS // TEAMS - words) % BANKS,  # so that the teams of a warp meet no bank twice
             yard_words=len(made.parked) + self.spec.params + sizes.far // 4,
-            **{name: slot(shares.get(name)) for name in ("swapped", "targeted")},
+            targeted=made.slot_of[asked[0]] if asked else -1,
         )
 
 

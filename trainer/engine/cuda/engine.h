@@ -20,7 +20,7 @@ struct Program {
     int32_t row, updated, parameters, batch;  // numbers of a row, those that a step updates, of which the next is the step
     int32_t constants_at, asked_at, gradient_at, there_at, wide_at, pull_at, room_at;  // slots
     int32_t team_words, yard_words;  // numbers of a team in the memory that it shares, and in global memory
-    int32_t swapped, targeted;  // slots of shares of problems; -1: off
+    int32_t targeted;  // slot of a share of problems; -1: off
 };
 
 // What is different from seed to seed, each [seeds].
@@ -87,8 +87,7 @@ struct Trained {
     INLINE_MEMBER Lesson lesson() const {
         const float* ask = slot + p.asked_at;
         Lesson its = {seeds.data_seeds[seed], (int64_t)slot[p.updated], ask[1], ask[2], ask[3], ask[4], ask[5],
-                      (int32_t)ask[6], (int32_t)ask[7], (int32_t)ask[8], (int32_t)ask[9], 0, 0, 0, nullptr, nullptr};
-        if (p.swapped >= 0) its.swapped = slot[p.swapped];
+                      (int32_t)ask[6], (int32_t)ask[7], 0, 0, nullptr, nullptr};
         if (p.targeted >= 0) {
             its.targeted = slot[p.targeted], its.errors = seeds.error_count[seed];
             its.error_a = seeds.errors + (int64_t)seed * 2 * seeds.kept, its.error_b = its.error_a + seeds.kept;
@@ -212,7 +211,7 @@ INLINE void write_sizes(int32_t* to) {
         AT(Program, constants), AT(Program, constants_at), AT(Program, expand), AT(Program, gradient_at),
         AT(Program, input_count), AT(Program, inputs), AT(Program, lesson), AT(Program, parameters),
         AT(Program, parked), AT(Program, parked_count), AT(Program, probe), AT(Program, pull_at),
-        AT(Program, room_at), AT(Program, row), AT(Program, schedule), AT(Program, swapped), AT(Program, take),
+        AT(Program, room_at), AT(Program, row), AT(Program, schedule), AT(Program, take),
         AT(Program, targeted), AT(Program, team_words), AT(Program, there_at), AT(Program, updated),
         AT(Program, wide_at), AT(Program, yard_words), sizeof(Program),
         AT(Seeds, count), AT(Seeds, data_seeds), AT(Seeds, error_count), AT(Seeds, errors), AT(Seeds, kept),

@@ -36,7 +36,7 @@ class Program(Struct):
         *fields_of(c_void_p, "constants inputs parked"),
         *fields_of(c_int32, "input_count constant_count parked_count row updated parameters batch"),
         *fields_of(c_int32, "constants_at asked_at gradient_at there_at wide_at pull_at room_at"),
-        *fields_of(c_int32, "team_words yard_words swapped targeted"),
+        *fields_of(c_int32, "team_words yard_words targeted"),
     )
 
 
