@@ -50,7 +50,7 @@ def engine_parts(bank: Bank, probe: float) -> tuple[float, float]:
     tokens = blocks(torch.zeros(1, programs.program.sequence.length, batch))
     wide = flat(spec, bank.state["theta"][:1])[0].numpy()
     gradient = np.zeros_like(wide)
-    asked = Lesson.some(carry_mix=Recipe().carry_mix, digits=DIGITS, fewest=1, most=DIGITS)
+    asked = Lesson.some(carry_mix=Recipe().carry_mix, digits=DIGITS)
     lesson = ctypes.byref(programs.program), ctypes.byref(asked)
     to, numbers, back = (pointer(array) for array in (tokens, wide, gradient))
     sampling_s = timed("cpu", lambda: engine.engine_problems(*lesson, to), probe)

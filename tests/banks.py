@@ -1,11 +1,16 @@
-"""Banks that are small enough for tests, what two of them must have in common, and a θ that adds."""
+"""Banks that are small enough for tests, what two of them must have in common, a θ that adds; the engine's parts."""
 
+import ctypes
+
+import numpy as np
 import torch
 
 from model import preset
 from tests import CERTIFICATES
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.engine import native
+from trainer.engine.native import LANES, pointer
 
 SPEC = preset("57p")
 ADDER_P = Checkpoint.load(CERTIFICATES / "57p").theta_P
@@ -48,3 +53,19 @@ def assert_same(a, b):
 def assert_all_same(found, expected):
     for p, result in found.items():
         assert_same(result, expected[p])
+
+
+def gradient_of_tape(tape, inputs, pull):
+    """The gradient towards a tape's inputs, from that of its outputs, by the engine."""
+    outputs, back = np.zeros(len(tape.outputs), np.float32), np.zeros(tape.inputs, np.float32)
+    view = ctypes.byref(native.CTape.of(tape))
+    native.engine().engine_tape(view, *map(pointer, (inputs, outputs, pull, back)))
+    return back
+
+
+def engine_tokens(programs, lesson):
+    """A step's problems as the engine makes them: tokens [T + 1, B]."""
+    program = programs.program
+    tokens = np.zeros((-(-program.batch // LANES), program.sequence.length, LANES), np.int32)
+    programs.engine.engine_problems(ctypes.byref(program), ctypes.byref(lesson), pointer(tokens))
+    return torch.from_numpy(tokens).transpose(0, 1).flatten(1)[:, : program.batch]

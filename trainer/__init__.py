@@ -7,11 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainer.bank.bank import Bank
-    from trainer.bank.futility import FALSE_KILLS_UPPER, FUTILITY_RULE, FutilityRule
-    from trainer.bank.tracker import Result
-    from trainer.recipe import Pair, Recipe, Seed
-    from trainer.recipe.outcomes import MEASURES, Outcome
+    from trainer.bank.bank import Bank as Bank
+    from trainer.bank.futility import FALSE_KILLS_UPPER as FALSE_KILLS_UPPER
+    from trainer.bank.futility import FUTILITY_RULE as FUTILITY_RULE
+    from trainer.bank.futility import FutilityRule as FutilityRule
+    from trainer.bank.tracker import Result as Result
+    from trainer.recipe import Pair as Pair
+    from trainer.recipe import Recipe as Recipe
+    from trainer.recipe import Seed as Seed
+    from trainer.recipe.outcomes import MEASURES as MEASURES
+    from trainer.recipe.outcomes import Outcome as Outcome
 
 _PLACES = {
     "bank.bank": ("Bank",),
@@ -20,18 +25,6 @@ _PLACES = {
     "recipe.outcomes": ("MEASURES", "Outcome"),
     "recipe": ("Pair", "Recipe", "Seed"),
 }
-__all__ = [
-    "FALSE_KILLS_UPPER",
-    "FUTILITY_RULE",
-    "MEASURES",
-    "Bank",
-    "FutilityRule",
-    "Outcome",
-    "Pair",
-    "Recipe",
-    "Result",
-    "Seed",
-]
 
 
 def __getattr__(name: str) -> Any:

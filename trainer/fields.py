@@ -25,6 +25,9 @@ class Group:
 
     A field that shapes the compiled program says so by `shapes` (its value does) or by `switch` (whether it
     differs from its default does). Lists of a file become tuples, of tuples where they are lists of lists.
+
+    Two static methods of a group, where it has them, raise ValueError of one line: `validate(recipe)` where fields
+    contradict one another or other groups', `validate_names(recipe, layout)` where they name what θ does not have.
     """
 
     def __post_init__(self) -> None:
@@ -47,14 +50,6 @@ class Group:
         for group in reversed(type(self).__mro__):
             if "validate_names" in vars(group):
                 group.validate_names(self, layout)  # type: ignore[attr-defined]
-
-    @staticmethod
-    def validate(recipe: Any) -> None:
-        """Raise ValueError, of one line, where the group's fields contradict one another or other groups'."""
-
-    @staticmethod
-    def validate_names(recipe: Any, layout: Layout) -> None:
-        """Raise ValueError where the group's fields name something that θ does not have."""
 
 
 def entry_indices(layout: Layout, says: str, names: Iterable[str]) -> list[int]:

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from model import preset, verify
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.bank.bank import programs_of
 from trainer.curvature.minimise import finish_by_curvature
 from trainer.finishing.finish import MARGIN, finish
 
@@ -62,13 +61,12 @@ def main(way: str, size: str, *files: str) -> None:
             ends = [bank.result(n).best_exact for n in range(len(starts))]
             print(name, np.mean(ends).round(4), [round(end, 4) for end in ends], flush=True)
         return
-    programs = programs_of(spec, Recipe(), "cpu", compiled=True)
     for seed, _, theta_P in starts:
         start = time.process_time()
         if way == MARGIN:
             wrong = finish(spec, theta_P, lambda t: 10_010 - verify(spec, t).correct, [MARGIN], turns=2).wrong
         else:
-            finished_P = finish_by_curvature(spec, None, programs, theta_P, seed)
+            finished_P = finish_by_curvature(spec, None, theta_P, seed)
             wrong = 10_010 - verify(spec, finished_P.float()).correct
         before = 10_010 - verify(spec, theta_P).correct
         print(

@@ -40,7 +40,7 @@ def main(parent: str, name: str, *steps: str) -> None:
         base = spec.base
     start_P = torch.tensor(json.loads(row["theta"]), dtype=torch.float64)
     programmes.ROUNDS = 5 if steps else programmes.ROUNDS
-    theta_P = programmes.margin(Task(spec, None, 1, 0, Cost()), start_P).float()
+    theta_P = programmes.margin(Task(spec, 1, 0, Cost()), start_P).float()
     proof = prove(spec, theta_P)
     print(proof.verdict, proof.level, proof.margin, proof.pair, theta_P.tolist(), flush=True)
     assert proof.verdict == PROVED

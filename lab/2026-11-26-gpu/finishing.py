@@ -32,7 +32,7 @@ def main() -> None:
     for seed in range(SEEDS):
         drawn_P = torch.randn(parent.spec.params, generator=torch.Generator().manual_seed(seed))
         theta_P = parent.theta_P.float() * (1 + DAMAGE * drawn_P)
-        jobs.append(partial(finish_by_curvature, parent.spec, None, None, theta_P, seed))
+        jobs.append(partial(finish_by_curvature, parent.spec, None, theta_P, seed))
     at_once, together_s = timed(lambda: together(jobs))
     alone, alone_s = timed(lambda: [job() for job in jobs])
     same = sum(map(torch.equal, at_once, alone))

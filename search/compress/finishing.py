@@ -44,7 +44,7 @@ def _finish(
     spec = tie(acceptance.base, ties)
     best_R, fewest, loss = own_theta(spec, theta_P), acceptance.size + 1, float("inf")
     for turn in range(TURNS):
-        task = Task(spec, acceptance.programs, seed, turn, Cost())
+        task = Task(spec, seed, turn, Cost())
         theta_R = levenberg_marquardt(task, best_R, until).float()
         theta_P = base_theta(spec, theta_R)
         errors = acceptance.errors(theta_P)

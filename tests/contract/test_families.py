@@ -20,6 +20,7 @@ from model.families.low_rank.spec import SHARED
 from model.fold import fold
 from model.spec import FAMILIES
 from tests import needs_compiler
+from tests.banks import gradient_of_tape
 from tests.specs import any_tokens, bases, reference, some_theta, some_tokens, specs, variants
 from tests.submissions import loaded
 from trainer import Bank, Pair, Recipe, Seed
@@ -231,7 +232,7 @@ def test_the_kernel_has_the_loss_and_gradient_of_theta(spec):
     wide_N, problems = torch.from_numpy(native.run(tape, row.numpy())), native.blocks(tokens)
     loss, pull_N = kernel.loss_and_gradient(spec, wide_N, problems, BATCH)
     assert loss == pytest.approx(step.loss(spec, theta.double(), tokens).item(), rel=1e-5)
-    gradient_P = torch.from_numpy(native.gradient(tape, row.numpy(), pull_N.numpy()))[place]
+    gradient_P = torch.from_numpy(gradient_of_tape(tape, row.numpy(), pull_N.numpy()))[place]
     exact_P, rounded_P = (loss_gradient(spec, theta.to(t), tokens) for t in (torch.float64, torch.float32))
     # A norm's gradient can be large, and its rounding with it: float32 autograd shows how much.
     tolerance = max(1e-5 * float(exact_P.abs().max()), 8 * float((rounded_P - exact_P).abs().max()))

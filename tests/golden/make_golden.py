@@ -33,7 +33,7 @@ DATA = Path(__file__).with_name("data")
 def lasting(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Fields without retired ones at their off values. prefix: of the names, such as `recipe.`."""
     retired = {prefix + name: off for name, (off, _) in RETIRED.items()}
-    return {n: v for n, v in fields.items() if n not in retired or v != retired[n]}
+    return {n: v for n, v in fields.items() if n not in retired or v not in (retired[n], str(retired[n]))}
 
 
 # ---- defaults and keys

@@ -20,7 +20,6 @@ from tests import CERTIFICATES
 from tests.banks import finish as advanced
 from tests.commands import call, fails_with_one
 from trainer import Bank, Outcome, Pair, Recipe, Seed
-from trainer.bank.bank import programs_of
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.curvature import minimise, together
 from trainer.curvature.minimise import Task
@@ -111,7 +110,7 @@ def test_a_kernel_finds_the_pairs_that_torch_finds(monkeypatch, name):
 def test_each_method_gets_more_right(name):
     """Judged on problems that it did not see."""
     theta_P, others, cost = damaged(), draw_problems(99, 0, 2_048), Cost()
-    task = Task(SPEC, programs_of(SPEC, Recipe(), "cpu", compiled=True), 1, 0, cost)
+    task = Task(SPEC, 1, 0, cost)
     made_P = METHODS[name](task, theta_P)
     before, after = (len(wrong_pairs(SPEC, t.float(), others, Cost())) for t in (theta_P, made_P))
     assert after < before / 2 and cost.problems > 10_000
@@ -121,7 +120,7 @@ def test_each_method_gets_more_right(name):
 def test_the_worst_of_all_pairs_is_made_right(monkeypatch):
     monkeypatch.setattr(margin, "ENOUGH", 1e-5)
     its = Checkpoint.load(CERTIFICATES / "17p-one-run")
-    new_P = margin.margin(Task(its.spec, None, 1, 0, Cost()), its.theta_P)
+    new_P = margin.margin(Task(its.spec, 1, 0, Cost()), its.theta_P)
     worst, _, a, b = worst_pairs(its.spec, its.theta_P)[0]
     assert worst < 0 < worst_pairs(its.spec, new_P.float())[0][0]
     for theta_P, is_right in ((its.theta_P, False), (new_P.float(), True)):
@@ -134,7 +133,7 @@ def test_margins_end_by_rounds_whatever_the_clock_says(monkeypatch):
     monkeypatch.setattr(margin, "_worst", lambda *given: looks.append(1) or worst(*given))
     monkeypatch.setattr("time.process_time", lambda: next(ticks))
     its = Checkpoint.load(CERTIFICATES / "28p-from-scratch")
-    new_P = margin.margin(Task(its.spec, None, 1, 0, Cost()), its.theta_P)
+    new_P = margin.margin(Task(its.spec, 1, 0, Cost()), its.theta_P)
     assert len(looks) == 1 + 1 and not torch.equal(new_P, its.theta_P.double())
 
 
@@ -293,10 +292,7 @@ def test_those_finished_together_are_as_alone(passes, monkeypatch):
     other = preset("54p")
     of_54p = Checkpoint.load(CERTIFICATES / "54p").theta_P * 1.003
     given = [(SPEC, damaged(0.003), 1), (SPEC, damaged(0.01), 2), (other, of_54p, 9)]
-    jobs = [
-        partial(minimise.finish_by_curvature, spec, None, None, theta_P, seed)
-        for spec, theta_P, seed in given
-    ]
+    jobs = [partial(minimise.finish_by_curvature, spec, None, theta_P, seed) for spec, theta_P, seed in given]
     at_once = together.together(jobs)
     assert set(passes) == {1, 2}
     for theta_P, job, (_, before_P, _) in zip(at_once, jobs, given, strict=True):

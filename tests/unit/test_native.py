@@ -3,7 +3,7 @@
 That it does what the eager programs do is in tests/contract (families and optimisers).
 """
 
-import errno
+import dataclasses
 import math
 import os
 import subprocess
@@ -16,10 +16,12 @@ import torch
 
 from model import preset
 from tests import ROOT, needs_compiler
+from tests.banks import gradient_of_tape
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.engine import native, tape_cache
+from trainer.engine import native
 from trainer.engine.native import EngineBackend
-from trainer.engine.tape_graph import Tape
+from trainer.optimisers import OPTIMISERS
+from trainer.optimisers.base import zeros
 
 pytestmark = needs_compiler
 
@@ -174,48 +176,23 @@ def test_a_tape_does_what_torch_does(name):
     )
     pull = torch.randn(expected.shape, generator=torch.Generator().manual_seed(3))
     wanted = torch.cat([*torch.autograd.grad(expected, (a, b), pull, materialize_grads=True)], 1)[0]
-    got = native.gradient(tape, given, pull[0].numpy())
+    got = gradient_of_tape(tape, given, pull[0].numpy())
     torch.testing.assert_close(torch.from_numpy(got), wanted, rtol=1e-4, atol=1e-5)
 
 
 # Tapes
 
 
-def test_tapes_are_recorded_once(monkeypatch, tmp_path):
-    """What was kept is what was recorded; what cannot be read is recorded anew."""
-    monkeypatch.setattr("trainer.engine.tape_cache.cache_folder", lambda: tmp_path)
-    recorded, whole = [], native.record
-    monkeypatch.setattr(native, "record", lambda *given: recorded.append(1) or whole(*given))
-    first, again = (EngineBackend(preset("57p"), Recipe()) for _ in range(2))
-    (kept,) = (tmp_path / "tapes").iterdir()
-    assert len(recorded) == 4
-    for mine, its in zip(first.tapes, again.tapes, strict=True):
-        assert mine.inputs == its.inputs
-        for name in tape_cache.FIELDS:
-            one, other = getattr(mine, name), getattr(its, name)
-            assert np.array_equal(one, other) and one.dtype == other.dtype and other.flags.c_contiguous
-    for damaged in (
-        b"",
-        kept.read_bytes()[:-900],
-        kept.read_bytes()[:1000] + b"x" + kept.read_bytes()[1001:],
-    ):
-        kept.write_bytes(damaged)
-        EngineBackend(preset("57p"), Recipe())
-    assert len(recorded) == 16 and len(list((tmp_path / "tapes").iterdir())) == 1
-    EngineBackend(preset("57p"), Recipe(batch=64))
-    EngineBackend(preset("67p"), Recipe())
-    assert len(recorded) == 24 and len(list((tmp_path / "tapes").iterdir())) == 3
-
-
-def test_a_tape_that_cannot_be_kept_is_used_all_the_same(monkeypatch, tmp_path, caplog):
-    def full(file, **_):
-        file.write(b"half")
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("trainer.engine.tape_cache.cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(tape_cache.np, "savez", full)
-    assert len(tape_cache.tapes(["of a full disk"], [], lambda: [Tape(0, *[np.zeros(0)] * 4)])) == 1
-    assert list((tmp_path / "tapes").iterdir()) == [] and "No space left" in caplog.text
+def test_tapes_are_recorded_once_for_a_program(monkeypatch):
+    """Another spec, recipe or optimiser has its own; the oldest goes."""
+    monkeypatch.setattr(native, "RECORDED", {})
+    monkeypatch.setattr(native, "MOST_RECORDED", 3)
+    first, again = (EngineBackend(preset("57p"), Recipe(lr=lr)).tapes for lr in (0.01, 0.02))
+    assert first is again and len(native.RECORDED) == 1
+    others = [EngineBackend(preset("57p"), Recipe(**f)).tapes for f in ({"batch": 64}, {"optimiser": "sgd"})]
+    monkeypatch.setitem(OPTIMISERS, "sgd", dataclasses.replace(OPTIMISERS["sgd"], init=zeros("m")))
+    others += [EngineBackend(s, Recipe(optimiser="sgd")).tapes for s in (preset("57p"), preset("67p"))]
+    assert len({id(tapes) for tapes in (first, *others)}) == 5 and len(native.RECORDED) == 3
 
 
 def test_every_source_and_record_goes_into_a_wheel():

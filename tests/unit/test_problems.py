@@ -10,7 +10,7 @@ import torch
 
 from model import add, adderboard
 from tests import needs_compiler
-from tests.banks import ADDER_P, SPEC
+from tests.banks import ADDER_P, SPEC, engine_tokens
 from trainer.data import problems
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS, POOL, pool_seed
 from trainer.engine import native
@@ -78,7 +78,7 @@ def test_the_engine_makes_the_same_tokens(name):
     programs = EngineBackend(SPEC, recipe)
     a, b = step.draw(state, hyper, BATCH, 1)
     expected = step.tokens_of(SPEC, a, b)[0, 0]
-    assert torch.equal(programs.tokens(lesson_of(programs, state, hyper)), expected)
+    assert torch.equal(engine_tokens(programs, lesson_of(programs, state, hyper)), expected)
 
 
 # Selection problems and sequences
@@ -146,7 +146,7 @@ def test_the_engine_asks_what_torch_asks():
                 data_seed=seed, step=9, carry_mix=mix, digits=3, targeted=targeted,
                 errors=int(errors[COUNT][s]), error_a=pointers[0], error_b=pointers[1],
             )  # fmt: skip
-            assert torch.equal(programs.tokens(lesson), expected[0, s]), (fields, seed)
+            assert torch.equal(engine_tokens(programs, lesson), expected[0, s]), (fields, seed)
 
 
 def some_thetas():

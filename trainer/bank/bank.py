@@ -278,7 +278,7 @@ class Bank:
         def finisher(n: int) -> Callable[[Slope], Tensor]:
             pair, best_P = self.pairs[n], self.tracker.records["best_theta"][n]
             seed = hashed_seed(f"finish {pair.seed}")
-            return partial(finish_by_curvature, self.spec, pair.ties, self.programs, best_P, seed)
+            return partial(finish_by_curvature, self.spec, pair.ties, best_P, seed)
 
         for n, finished_P in zip(numbers, together([finisher(n) for n in numbers]), strict=True):
             measured = self.programs.evaluate(finished_P[None].to(self.device))

@@ -16,8 +16,6 @@ from model.spec import Spec
 from model.tied import Tied, Ties, project, tie
 from trainer.curvature.pool import Cost, Pool, draw_problems, tokens_from, wrong_pairs
 from trainer.curvature.together import Slope
-from trainer.engine.native import EngineBackend
-from trainer.engine.torch_backend import TorchBackend
 
 FRESH, MOST_ERRORS = 4_096, 2_048
 SEARCHED = 16_384  # problems searched for a θ's own errors
@@ -29,7 +27,6 @@ class Task:
     """Input of one turn of a method. `seed` and `turn` name its problems."""
 
     spec: Spec
-    programs: EngineBackend | TorchBackend
     seed: int
     turn: int
     cost: Cost
@@ -120,7 +117,6 @@ WIDELY = 65_536  # problems searched for errors here
 def finish_by_curvature(
     spec: Spec,
     ties: Ties | None,
-    programs: EngineBackend | TorchBackend,
     theta_P: Tensor,
     seed: int,
     slope: Slope = Pool.slope,
@@ -138,7 +134,7 @@ def finish_by_curvature(
     for turn, method in enumerate(FEW_TURNS if len(best_R) <= SECOND_ORDER_LIMIT else MANY_TURNS):
         if not least:
             break
-        new_R = method(Task(inner, programs, seed, turn, Cost(), WIDELY, slope), best_R).float()
+        new_R = method(Task(inner, seed, turn, Cost(), WIDELY, slope), best_R).float()
         wrong = len(wrong_pairs(inner, new_R, judged, Cost()))
         if wrong < least:
             best_R, least = new_R, wrong

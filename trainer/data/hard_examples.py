@@ -61,9 +61,16 @@ def select_errors(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Ten
     return {OPERANDS: torch.stack(operands, dim=1), COUNT: count_S}
 
 
-def is_wrong(logits_V: Sequence[Tensor], target_SAN: Tensor) -> Tensor:
-    """Mark the problems with a wrong digit [S, N]; of equal logits the first counts."""
-    stacked = torch.stack(torch.broadcast_tensors(*logits_V))
-    choice_SAN = stacked.argmax(0)
-    is_wrong_SN: Tensor = (choice_SAN != target_SAN)[:, : DIGITS + 1].any(1)
-    return is_wrong_SN
+def is_right(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
+    """Mark the right digits of the sum [S, 11, B]; of equal logits the first counts."""
+    best, choice = logits_V[0], torch.zeros_like(logits_V[0])
+    for v, logit in enumerate(logits_V[1:], start=1):
+        choice = torch.where(logit > best, v, choice)
+        best = torch.maximum(best, logit)
+    is_right_SAB: Tensor = (choice == target_SAB)[:, : DIGITS + 1]
+    return is_right_SAB
+
+
+def is_wrong(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
+    """Mark the problems with a wrong digit [S, B]."""
+    return ~is_right(logits_V, target_SAB).all(1)

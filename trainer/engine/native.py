@@ -34,7 +34,6 @@ from trainer.engine.structures import (
     CTape,
     Errors,
     Learning,
-    Lesson,
     Measures,
     Program,
     Seen,
@@ -42,7 +41,6 @@ from trainer.engine.structures import (
     check_layout,
 )
 from trainer.engine.tape import record
-from trainer.engine.tape_cache import tapes
 from trainer.engine.tape_graph import Array, Tape
 from trainer.optimisers import OPTIMISERS, optimiser_of
 from trainer.recipe import Recipe
@@ -55,6 +53,9 @@ TAUGHT = {"LOSS": 1}
 """Macros of a kernel whose loss has a teacher."""
 LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
 Shapes = dict[str, tuple[int, ...]]
+MOST_RECORDED = 64
+RECORDED: dict[Any, list[Tape]] = {}
+"""The newest tapes of this process: recording those of a program takes a quarter of a second."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,7 @@ class EngineBackend:
             name: slice(at, at + math.prod(shape))
             for (name, shape), at in zip(self.shapes.items(), starts, strict=False)
         }
-        inner = OPTIMISERS[recipe.optimiser]  # wrapped, all its functions would be from our files
-        owners = (type(spec), inner.init, inner.update, inner.gradient)
-        self.tapes = tapes((spec, recipe.program(), list(self.shapes.items())), owners, self._record)
+        self.tapes = self._tapes()
         self.program, self._arrays = self._program(recipe)
         self.problems = step.tokens_of(spec, *selection())
         self._blocks = blocks(self.problems)
@@ -186,12 +185,6 @@ class EngineBackend:
             [is_wrong(self.kernel, *of_slot) for of_slot in zip(wide, tokens_STN, strict=True)]
         )
 
-    def tokens(self, lesson: Lesson) -> Tensor:
-        """Return a step's problems as the engine makes them: tokens [T + 1, B]."""
-        tokens = np.zeros((-(-self.program.batch // LANES), self.program.sequence.length, LANES), np.int32)
-        self.engine.engine_problems(ctypes.byref(self.program), ctypes.byref(lesson), pointer(tokens))
-        return torch.from_numpy(tokens).transpose(0, 1).flatten(1)[:, : self.program.batch]
-
     def _updated_names(self) -> list[str]:
         """Return the names of a state's tensors that a step changes, first in a row: θ and the optimiser's."""
         return list(self.shapes)[: list(self.shapes).index("step")]
@@ -205,24 +198,21 @@ class EngineBackend:
         theta = (self.spec.params,)
         return {"theta": theta, **tensors, **scalars, **hyper, "gradient": theta}
 
-    def _record(self) -> list[Tape]:
-        return [
-            record(f, self.shapes, constant_fold)
-            for f in (self._lesson, self._expand, self._probe, self._take)
-        ]
+    def _tapes(self) -> list[Tape]:
+        """Record the tapes of a step, or return those that an earlier backend of this program recorded."""
+        key = (self.spec, self.recipe.program(), OPTIMISERS[self.recipe.optimiser], denormals())
+        if key not in RECORDED:
+            parts = (self._lesson, self._expand, self._probe, self._take)
+            RECORDED[key] = [record(part, self.shapes, constant_fold) for part in parts]
+            if len(RECORDED) > MOST_RECORDED:
+                del RECORDED[next(iter(RECORDED))]
+        return RECORDED[key]
 
     def _lesson(self, row: dict[str, Tensor]) -> list[Tensor]:
         step, scale = row["step"], row["mix_scale"]
-        kinds = schedule.kinds(step, row, scale)
-        shares = [
-            schedule.carry_mix(step, row) * scale,
-            row["mixed_lengths"],
-            kinds.single,
-            kinds.chain,
-            kinds.place,
-        ]
-        whole = [schedule.digits(step, row), kinds.by_kind]
-        return [schedule.ramp(step, row), *shares, *whole]
+        by_kind, *shares = schedule.kinds(step, row, scale)
+        shares = [schedule.carry_mix(step, row) * scale, row["mixed_lengths"], *shares]
+        return [schedule.ramp(step, row), *shares, schedule.digits(step, row), by_kind]
 
     def _expand(self, row: dict[str, Tensor]) -> list[Tensor]:
         return list(self.spec.expand(row["theta"]).values())
@@ -332,15 +322,6 @@ def run(tape: Tape, inputs: Array) -> Array:
     outputs = np.zeros(len(tape.outputs), np.float32)
     engine().engine_tape(ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(outputs), None, None)
     return outputs
-
-
-def gradient(tape: Tape, inputs: Array, pull: Array) -> Array:
-    """Return the gradient towards a tape's inputs, from that of its outputs."""
-    outputs, back = np.zeros(len(tape.outputs), np.float32), np.zeros(tape.inputs, np.float32)
-    engine().engine_tape(
-        ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(outputs), pointer(pull), pointer(back)
-    )
-    return back
 
 
 def sources(spec: Spec) -> Array:

@@ -81,7 +81,7 @@ def finish(
         gained, remaining = True, turns
         while gained and remaining and (least[0] or is_alone):
             cost, start = Cost(), time.process_time()
-            new_P = METHODS[method](Task(spec, programs, seed, len(log), cost), best_P).float()
+            new_P = METHODS[method](Task(spec, seed, len(log), cost), best_P).float()
             verdict = judged(new_P)
             log.append(Turn(method, *verdict, cost.problems, time.process_time() - start))
             watch(log[-1])

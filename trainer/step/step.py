@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer.data.hard_examples import COUNT, OPERANDS, POOL, pool_seed, select_errors, with_errors
-from trainer.data.problems import DIGITS, Kinds, sample, sequence_columns
+from trainer.data.hard_examples import COUNT, OPERANDS, POOL, is_right, pool_seed, select_errors, with_errors
+from trainer.data.problems import Kinds, sample, sequence_columns
 from trainer.optimisers.base import Optimiser
 from trainer.step import schedule
 from trainer.step.objective import PLAIN, Objective, cross_entropy
@@ -131,11 +131,7 @@ def evaluate(spec: Spec, theta_SP: Tensor, tokens_1TB: Tensor) -> dict[str, Tens
     """
     logits = spec.forward(theta_SP, tokens_1TB[:, :-1], first=spec.prompt - 1)
     target_1AB = tokens_1TB[:, spec.prompt :]
-    best, choice = logits[0], torch.zeros_like(logits[0])
-    for v, logit in enumerate(logits[1:], start=1):
-        choice = torch.where(logit > best, v, choice)
-        best = torch.maximum(best, logit)
-    right_SAB = (choice == target_1AB)[:, : DIGITS + 1]
+    right_SAB = is_right(logits, target_1AB)
     return {
         "exact": right_SAB.all(1).float().mean(1),
         "token": right_SAB.float().mean((1, 2)),

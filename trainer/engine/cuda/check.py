@@ -11,7 +11,9 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict
+from pathlib import Path
 
+import trainer
 from model.spec import Spec
 from trainer.engine.build import LONGEST_LINE, BuildError, digest_of
 from trainer.engine.cuda import nvrtc
@@ -21,7 +23,6 @@ from trainer.engine.cuda.comparison import failure
 from trainer.engine.cuda.driver import CudaError, Gpu
 from trainer.engine.cuda.machine import source_of
 from trainer.engine.native import EngineBackend
-from trainer.engine.tape_cache import digest_of_sources
 from trainer.files.installed import cache_folder
 from trainer.recipe import Recipe
 
@@ -36,7 +37,8 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
     assert kernel is not None
     text, headers = source_of(kernel, macros_of(spec, kernel, recipe))
     about = [json.dumps(asdict(gpu)), repr(spec), repr(recipe.program()), text, *headers.values()]
-    about += [nvrtc.version(), *nvrtc.options(), digest_of_sources()]
+    sources = [path.read_text() for path in sorted(Path(trainer.__file__).parent.rglob("*.py"))]
+    about += [nvrtc.version(), *nvrtc.options(), *sources]
     folder = cache_folder() / "cuda"
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{digest_of(about, [])}.json"
