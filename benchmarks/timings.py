@@ -13,7 +13,8 @@ from benchmarks.ceilings import synchronize
 from trainer import Bank, Recipe
 from trainer.data.problems import DIGITS
 from trainer.engine.kernel import flat
-from trainer.engine.native import EngineBackend, Lesson, blocks, pointer
+from trainer.engine.native import EngineBackend, blocks, pointer
+from trainer.engine.structures import Lesson
 from trainer.engine.torch_backend import block_of
 
 PARTS = ("sampling", "step", "evaluation")

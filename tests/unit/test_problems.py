@@ -14,7 +14,8 @@ from tests.banks import ADDER_P, SPEC, engine_tokens
 from trainer.data import problems
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS, POOL, pool_seed
 from trainer.engine import native
-from trainer.engine.native import EngineBackend, Lesson
+from trainer.engine.native import EngineBackend
+from trainer.engine.structures import Lesson
 from trainer.engine.torch_backend import TorchBackend
 from trainer.recipe import Recipe
 from trainer.step import step
