@@ -13,7 +13,6 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-import trainer
 from model.spec import Spec
 from trainer.engine.build import LONGEST_LINE, BuildError, digest_of
 from trainer.engine.cuda import nvrtc
@@ -37,7 +36,7 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
     assert kernel is not None
     text, headers = source_of(kernel, macros_of(spec, kernel, recipe))
     about = [json.dumps(asdict(gpu)), repr(spec), repr(recipe.program()), text, *headers.values()]
-    sources = [path.read_text() for path in sorted(Path(trainer.__file__).parent.rglob("*.py"))]
+    sources = [path.read_text() for path in sorted(Path(__file__).parents[2].rglob("*.py"))]
     about += [nvrtc.version(), *nvrtc.options(), *sources]
     folder = cache_folder() / "cuda"
     folder.mkdir(mode=0o700, exist_ok=True)
