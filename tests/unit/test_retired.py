@@ -24,6 +24,11 @@ def test_another_value_is_one_line_with_the_commit(name):
         without_retired({"lr": 0.5, **OFF, name: OTHER[name]})
 
 
+def test_lists_are_off_as_tables_have_them_too():
+    lists = {name: str(off) for name, off in OFF.items() if isinstance(off, list)}
+    assert lists and without_retired({"lr": 0.5, **lists}) == {"lr": 0.5}
+
+
 @pytest.mark.parametrize("name", ["full_adam", "levenberg_marquardt"])
 def test_an_optimiser_that_went_away_is_one_line_with_the_commit(name):
     with pytest.raises(Retired, match=LINE.format("optimiser", name, MEASURED)):
