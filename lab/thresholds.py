@@ -64,7 +64,7 @@ def certificates(folder: Path) -> Iterator[Certificate]:
         if is_verified or is_qualified:
             standard = (
                 "proved"
-                if is_proved(path, checkpoint.theta_P)
+                if is_proved(path, checkpoint.spec, checkpoint.theta_P)
                 else "verified"
                 if is_verified
                 else "qualified"

@@ -15,6 +15,7 @@ from model.proof import VERDICT_FILE, is_right
 from model.proof.columns import COLUMNS
 from model.proof.prover import prove
 from model.proof.rounding import MACHINES
+from model.spec import make_spec
 from model.tied import ties_of
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ def digest(theta_P: Tensor) -> str:
 
 
 def verdict_of(spec: Spec, theta_P: Tensor, proof: Proof) -> dict[str, Any]:
-    """Return everything but a proof's rows as plain values, with the digest of its θ."""
-    return proof.as_dict() | {"params": spec.params, "theta_sha256": digest(theta_P)}
+    """Return everything but a proof's rows as plain values, with the spec and the digest of its θ."""
+    about = {"params": spec.params, "spec": spec.as_dict(), "theta_sha256": digest(theta_P)}
+    return proof.as_dict() | about
 
 
 def decide(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any]:
@@ -40,33 +42,29 @@ def decide(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any]:
     return verdict_of(spec, theta_P, prove(spec, theta_P, limit_s=limit_s))
 
 
-def write_verdict(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+def write_verdict(folder: Path, spec: Spec, theta_P: Tensor, values: dict[str, Any]) -> dict[str, Any]:
     """Keep a verdict beside the checkpoint in a folder, unless it decides nothing and one there does. Return which."""
-    earlier = _verdict_on(values["theta_sha256"], folder)
+    earlier = proof_beside(folder, spec, theta_P)
     if earlier and is_right(values) is None and is_right(earlier) is not None:
         return earlier
-    (folder / VERDICT_FILE).write_text(json.dumps(values) + "\n", encoding="utf-8")
+    text = json.dumps(values | {"spec": spec.as_dict()})  # records of before lack it
+    (folder / VERDICT_FILE).write_text(f"{text}\n", encoding="utf-8")
     return values
 
 
-def proof_beside(folder: Path, theta_P: Tensor) -> dict[str, Any] | None:
-    """Return the verdict on all pairs in a checkpoint's folder; None where there is none on this θ."""
-    return _verdict_on(digest(theta_P), folder)
-
-
-def _verdict_on(theta_sha256: str, folder: Path) -> dict[str, Any] | None:
+def proof_beside(folder: Path, spec: Spec, theta_P: Tensor) -> dict[str, Any] | None:
+    """Return the verdict on all pairs in a checkpoint's folder; None where there is none on this spec and θ."""
     try:
-        values = json.loads((folder / VERDICT_FILE).read_text("utf-8"))
-    except (OSError, ValueError):
+        values: dict[str, Any] = json.loads((folder / VERDICT_FILE).read_text("utf-8"))
+        claim = make_spec(**values["spec"]), values["theta_sha256"], values["digits"]
+    except (OSError, ValueError, TypeError, LookupError):
         return None
-    claim = (theta_sha256, COLUMNS)
-    is_claim = isinstance(values, dict) and (values.get("theta_sha256"), values.get("digits")) == claim
-    return values if is_claim else None
+    return values if claim == (spec, digest(theta_P), COLUMNS) else None
 
 
-def is_proved(folder: Path, theta_P: Tensor) -> bool | None:
+def is_proved(folder: Path, spec: Spec, theta_P: Tensor) -> bool | None:
     """Return what the verdict in a checkpoint's folder says of all pairs; None where it decides nothing."""
-    return is_right(proof_beside(folder, theta_P))
+    return is_right(proof_beside(folder, spec, theta_P))
 
 
 def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:

@@ -163,7 +163,7 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
     spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
     name = f"{preset_name(spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
     with reraise_as(checkpoint):
-        proof = proof_beside(checkpoint, theta_P)
+        proof = proof_beside(checkpoint, spec, theta_P)
         source = export_source(spec, theta_P, name=name, author=author, provenance=provenance, proof=proof)
     if target.is_file() and target.read_bytes() != source.encode():
         raise UserError(f"{target}: exists and has other text; choose another file with -o")

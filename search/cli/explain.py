@@ -51,7 +51,7 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carrie
         learned = [
             _carries(path, c) if carries else None for path, c in zip(checkpoints, loaded, strict=True)
         ]
-        proofs = [proof_beside(path, c.theta_P) for path, c in zip(checkpoints, loaded, strict=True)]
+        proofs = [proof_beside(path, c.spec, c.theta_P) for path, c in zip(checkpoints, loaded, strict=True)]
         say("measuring the loss around it" if landscape else "looking for the worst pairs")
         html = page_of(list(map(Shown, names, loaded, trainings, learned, proofs)), landscape)
     write_text(target, html)

@@ -190,7 +190,7 @@ def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] 
     def write(folder: Path) -> None:
         checkpoint.save(folder)
         if proof:
-            write_verdict(folder, proof)
+            write_verdict(folder, checkpoint.spec, checkpoint.theta_P, proof)
 
     refuse_other(target, checkpoint)
     with writing(target):

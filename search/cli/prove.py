@@ -109,7 +109,7 @@ def prove(
         wrong = len(failures(loaded.spec, loaded.theta_P, pairs))
         values["sampled"] = {"pairs": SAMPLED, "wrong": wrong}
         lines.append(f"  of {SAMPLED:,} pairs at random {wrong:,} are decoded wrongly")
-    if record and (kept := write_verdict(checkpoint, values)) != values:
+    if record and (kept := write_verdict(checkpoint, loaded.spec, loaded.theta_P, values)) != values:
         lines.append(f"  not recorded: the folder has {said_of(kept)}")
     show(as_json, values, lines)
     if target:

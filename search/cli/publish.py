@@ -118,7 +118,8 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
     from trainer.checkpoints.checkpoint import JSON_FILE
     from trainer.files import durable
 
-    spec, proof = checkpoint.spec, proof_beside(path, checkpoint.theta_P)
+    spec = checkpoint.spec
+    proof = proof_beside(path, spec, checkpoint.theta_P)
     data = data_blocks(spec, checkpoint.theta_P, name=folder.name, author=AUTHOR, proof=proof)
     result = verify(spec, checkpoint.theta_P)
     numbers = data.get("WEIGHTS") or {"numbers": data["NUMBERS"]}

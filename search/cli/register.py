@@ -45,7 +45,7 @@ def register(
     rows: list[dict[str, Any]] = []
     for path, checkpoint in loaded:
         result = verify(checkpoint.spec, checkpoint.theta_P)
-        facts = Facts(result.correct, result.margin, is_proved(path, checkpoint.theta_P))
+        facts = Facts(result.correct, result.margin, is_proved(path, checkpoint.spec, checkpoint.theta_P))
         with answered(uri):
             experiment = client.get_experiment_by_name(EXPERIMENT)
             location = (home.artifacts / EXPERIMENT).as_uri() if uri.startswith("sqlite:") else None

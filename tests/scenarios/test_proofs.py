@@ -68,7 +68,7 @@ def test_the_best_seed_is_one_that_is_not_refuted_and_its_checkpoint_has_the_ver
         assert "proved right on all 10^20 pairs" in said
     checkpoint = Checkpoint.load(Path("best"))
     assert checkpoint.seed["init_seed"] == 2
-    assert proof_beside(Path("best"), checkpoint.theta_P)["verdict"] == "PROVED"
+    assert proof_beside(Path("best"), checkpoint.spec, checkpoint.theta_P)["verdict"] == "PROVED"
     assert "wrong on" in done("pull", "sweep", "--seed", "1", "-o", "wrong", "--home", folder)
 
 

@@ -112,10 +112,12 @@ def test_a_pulled_checkpoint_replaces_nothing_else(checkpoint):
 def test_a_checkpoint_is_written_into_its_own_folder_and_into_an_empty_one(checkpoint, monkeypatch):
     """A verdict that was recorded there stays, unless one that decides as much comes with the checkpoint."""
     loaded, verdict = Checkpoint.load(checkpoint), checkpoint / VERDICT_FILE
+    spec = json.loads(json.dumps(loaded.spec.as_dict()))
     proved, undecided = (
-        {"theta_sha256": digest(loaded.theta_P), "digits": 10, "verdict": v} for v in (PROVED, UNDECIDED)
+        {"theta_sha256": digest(loaded.theta_P), "digits": 10, "verdict": v, "spec": spec}
+        for v in (PROVED, UNDECIDED)
     )
-    write_verdict(checkpoint, undecided)
+    write_verdict(checkpoint, loaded.spec, loaded.theta_P, undecided)
     for given, kept in ((None, undecided), (proved, proved), (None, proved), (undecided, proved)):
         save_checkpoint(replace(loaded, step=7), checkpoint, given)
         assert json.loads(verdict.read_text()) == kept

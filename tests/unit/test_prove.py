@@ -468,15 +468,17 @@ def test_a_counterexample_is_one_of_the_exported_program():
     assert wrong["answer"] != wrong["a"] + wrong["b"]
 
 
-def test_a_verdict_beside_a_checkpoint_is_of_all_pairs_and_of_this_theta(here):
+def test_a_verdict_beside_a_checkpoint_is_of_all_pairs_and_of_this_spec_and_theta(here):
     shutil.copytree(CERTIFICATES / "7p", here / "7p")
-    path, theta_P = here / "7p/proof.json", certificate("7p").theta_P
+    path, spec, theta_P = here / "7p/proof.json", certificate("7p").spec, certificate("7p").theta_P
     values = json.loads(path.read_text())
-    assert is_proved(here / "7p", theta_P) is True
-    assert is_proved(here / "7p", certificate("6p").theta_P) is None
+    other = dataclasses.replace(spec, base=dataclasses.replace(spec.base, spiral_slope=0.3))
+    assert is_proved(here / "7p", spec, theta_P) is True
+    assert is_proved(here / "7p", spec, certificate("6p").theta_P) is None
+    assert is_proved(here / "7p", other, theta_P) is None
     for text in (json.dumps(values | {"digits": 1}), "[]", "{", json.dumps(values | {"verdict": UNDECIDED})):
         path.write_text(text)
-        assert is_proved(here / "7p", theta_P) is None
+        assert is_proved(here / "7p", spec, theta_P) is None
     assert "--record" in fails_with_one(2, "prove", here / "7p", "--digits", 1, "--record")
 
 
