@@ -9,7 +9,7 @@ import click
 
 from search.cli.options import PATH, json_option, save_checkpoint, show, write_text
 from search.errors import UserError, reraise_as
-from search.explain.page import page as page_of
+from search.explain.explain import page as page_of
 
 if TYPE_CHECKING:
     from torch import Tensor

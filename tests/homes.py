@@ -271,15 +271,20 @@ def assert_same(one, other):
         pd.testing.assert_frame_equal(one[of], other[of], check_like=True)
 
 
-def thetas(folder, study="sweep", uri=None):
-    """θ of every seed that MLflow has, by configuration and seed."""
-    home, found = Home(folder), []
-    client = connect(home, uri or home.tracking_uri)
-    experiment = client.get_experiment_by_name(study)
-    for run in client.search_runs([experiment.experiment_id], f"tags.`{KEY_TAG}` != ''"):
+def parts_of(folder, study, scratch) -> Iterator[ConfigurationResults]:
+    """Every part that MLflow has of a study."""
+    home = Home(folder)
+    client = connect(home)
+    experiment = client.get_experiment_by_name(study).experiment_id
+    for run in client.search_runs([experiment], f"tags.`{KEY_TAG}` != ''", max_results=5_000):
         for place in client.list_artifacts(run.info.run_id, TRIALS):
-            part = ConfigurationResults.read(artifact(client, run.info.run_id, place.path, home.path, home))
-            found += [((part.configuration.key, s), r.theta_P.tolist()) for s, r in part.by_seed.items()]
+            yield ConfigurationResults.read(artifact(client, run.info.run_id, place.path, scratch, home))
+
+
+def thetas(folder, study="sweep"):
+    """θ of every seed that MLflow has, by configuration and seed."""
+    parts = parts_of(folder, study, Path(folder))
+    found = [((p.configuration.key, s), r.theta_P.tolist()) for p in parts for s, r in p.by_seed.items()]
     assert len(found) == len(dict(found)), "a seed is there twice"
     return dict(found)
 

@@ -20,15 +20,14 @@ from search.run.spared import spared_of
 from search.stats.counting import Row
 from search.store.home import Home
 from search.store.record import is_final
-from search.store.results import ConfigurationResults
 from search.study.file import parse_study
 from search.study.resources import Resources
 from search.study.space import points
 from search.study.trial import Configuration, Trial
 from search.tracking.artifacts import ArtifactCache
-from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, TRIALS, artifact, connect
+from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, connect
 from tests.commands import Running
-from tests.homes import records_of
+from tests.homes import parts_of, records_of
 from trainer import FUTILITY_RULE, Bank, Outcome
 
 QUICK = {
@@ -103,8 +102,7 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def client_of(home: Path) -> MlflowClient:
-    place = Home(home)
-    return connect(place)
+    return connect(Home(home))
 
 
 def rows_of(home: Path, study: str) -> list[Row]:
@@ -113,25 +111,19 @@ def rows_of(home: Path, study: str) -> list[Row]:
 
 def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
     """What MLflow has of a study's seeds, or the depot that keeps them. No pair is there twice."""
-    client, found = client_of(home), {}
     if Home(home).depot.retains_results:
         rows = rows_of(home, study)
-        with ArtifactCache(client, records_of(home, study)) as cache:
+        with ArtifactCache(client_of(home), records_of(home, study)) as cache:
             return {
                 (r["configuration"], r["init_seed"], r["data_seed"]): _facts(cache.seed(r).result)
                 for r in rows
             }
-    for run in runs_of(client, study):
-        if KEY_TAG not in run.data.tags:
-            continue
-        for place in client.list_artifacts(run.info.run_id, TRIALS):
-            folder = artifact(client, run.info.run_id, place.path, scratch, Home(home))
-            assert folder is not None
-            part = ConfigurationResults.read(folder)
-            for seed, result in part.by_seed.items():
-                key = (part.configuration.key, seed.init_seed, seed.data_seed)
-                assert key not in found, f"{key} is recorded twice"
-                found[key] = _facts(result)
+    found: dict[Key, Facts] = {}
+    for part in parts_of(home, study, scratch):
+        for seed, result in part.by_seed.items():
+            key = (part.configuration.key, seed.init_seed, seed.data_seed)
+            assert key not in found, f"{key} is recorded twice"
+            found[key] = _facts(result)
     return found
 
 

@@ -41,7 +41,7 @@ def keys(section: str | None, as_json: bool) -> None:
     """List the keys of a study file with their defaults, or those of one SECTION: seeds, recipe, recipe.lr."""
     from model.fields import did_you_mean
     from search.study.described import aligned
-    from search.study.keys import every_key
+    from search.study.file import every_key
 
     listed = every_key()
     if section is not None:

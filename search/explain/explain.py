@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model import preset_name
@@ -11,7 +14,6 @@ from model.proof.file import decide
 from model.proof.net import FAMILIES
 from model.tied import ties_of
 from search.explain.net import program
-from search.explain.page import HERE, page
 from search.plugins import part
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ MOST = 3
 LIMIT_S = 4.0
 """For the proof of a checkpoint, which finds the worst pair on its way."""
 EXAMPLE = (4728391056, 1593846278)
+HERE = Path(__file__).parent
+INCLUDE = re.compile(r"/\* include ([\w.]+) \*/\n?")
+PLACEHOLDER = "{/* the model */}"
 
 
 @dataclass(frozen=True)
@@ -79,3 +84,9 @@ def _proof(shown: Shown) -> dict[str, Any] | None:
         "pair": [wrong["a"], wrong["b"]] if wrong else proof["pair"],
         "digit": None if wrong else proof["digit"],
     }
+
+
+def page(template: Path, model: Mapping[str, Any]) -> str:
+    """Return the HTML of a template, with the files of this folder that it includes and its data in it."""
+    html = INCLUDE.sub(lambda name: (HERE / name[1]).read_text("utf-8"), template.read_text("utf-8"))
+    return html.replace(PLACEHOLDER, json.dumps(model, allow_nan=False).replace("<", "\\u003c"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from search.run.allocation import select_for_confirmation, select_for_more_seeds
 from search.run.packing import Capacity
@@ -14,25 +14,31 @@ if TYPE_CHECKING:  # a list of configurations needs no Optuna
     from search.run.proposals import Proposals
 
 
-class Policy(Protocol):
+class Policy:
     """One way in which a study goes on."""
+
+    def __init__(self, run: StudyRun):
+        self.run = run
 
     def next_round(self, capacity: Capacity) -> Round | None:
         """Return a round with seeds to train, or None if there is none now."""
+        raise NotImplementedError
 
     def has_more(self) -> bool:
         """True if rounds may follow though nothing is in training."""
+        return bool(self._candidates())
+
+    def _candidates(self) -> list[ConfigurationState]:
+        """Return the configurations that are to get more seeds."""
+        return []
 
 
-class Sweep:
+class Sweep(Policy):
     """Rounds of the study's list of seeds: the first one, and further ones while `until` asks for more.
 
     In a list of configurations the next round is begun while the one before is in training. In a search other
     proposals fill the slots.
     """
-
-    def __init__(self, run: StudyRun):
-        self.run = run
 
     def next_round(self, capacity: Capacity) -> Round | None:
         if self.run.is_search:
@@ -42,15 +48,13 @@ class Sweep:
                 return following
         return None
 
-    def has_more(self) -> bool:
-        return False
 
-
-class Search:
+class Search(Policy):
     """Configurations that Optuna or a compression proposes, and is told about."""
 
     def __init__(self, run: StudyRun, proposals: Proposals | StudyDescent | None):
-        self.run, self.proposals = run, proposals
+        super().__init__(run)
+        self.proposals = proposals
         self.complete: list[ConfigurationState] = []
         """Proposals that had nothing left to train, for the planner to take."""
 
@@ -85,20 +89,18 @@ class Search:
             self.proposals.tell(state.configuration, state.search_rows)
 
 
-class Allocation:
+class Allocation(Policy):
     """Further rounds for the most promising configurations, after the search."""
 
     def __init__(self, run: StudyRun, search: Search):
-        self.run, self.search = run, search
+        super().__init__(run)
+        self.search = search
 
     def next_round(self, capacity: Capacity) -> Round | None:
         for state in [] if self.search.has_more() else self._candidates():
             if further := self.run.further_round(state):
                 return further
         return None
-
-    def has_more(self) -> bool:
-        return bool(self._candidates())
 
     def _candidates(self) -> list[ConfigurationState]:
         """Return the configurations that deserve more seeds. One with a failed trial waits for a later run."""
@@ -113,11 +115,12 @@ class Allocation:
         return [states[key] for key in select_for_more_seeds(scores, rule) if key in idle]
 
 
-class Confirmation:
+class Confirmation(Policy):
     """Fresh seeds for the best configurations, once the search has ended. The search alone chooses them."""
 
     def __init__(self, run: StudyRun, search: Search):
-        self.run, self.search, self.seeds = run, search, run.study.confirm_seeds
+        super().__init__(run)
+        self.search, self.seeds = search, run.study.confirm_seeds
 
     def next_round(self, capacity: Capacity) -> Round | None:
         is_searching = any(False in state.pending.values() for state in self.run.states.values())
@@ -128,9 +131,6 @@ class Confirmation:
             if seeds := state.untrained(self.seeds):
                 return Round(state.configuration, seeds, confirmation=True)
         return None
-
-    def has_more(self) -> bool:
-        return bool(self._candidates())
 
     def _candidates(self) -> list[ConfigurationState]:
         """Return the best configurations that are not confirmed."""

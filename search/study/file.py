@@ -1,25 +1,26 @@
-"""Study files: YAML read strictly, and errors that name the file, the key path and what would be right."""
+"""Study files: YAML read strictly, errors that name the file, the key path and what would be right, and every key."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import ValidationError
 
 from model.fields import did_you_mean
 from search.errors import UserError, printable
-from search.study.keys import sections
 from search.study.sampler import GROK_RATE, PARAMS
 from search.study.schema import Study
 from search.study.space import LARGEST_SEED, Strict
 from search.study.spelling import INVALID_SCALAR, LARGEST_FILE, inline_files
 from search.study.stopping import BY_HASH, recorded_screen
+from trainer import Recipe
 
 MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
 MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
@@ -300,3 +301,49 @@ def _siblings(keys: list[str]) -> list[str]:
         models = sections(fields[key].annotation) if key in fields else models
     names = (f.alias or name for m in models for name, f in m.model_fields.items() if name != keys[-1])
     return list(dict.fromkeys(names))
+
+
+# Every key, read off the classes that check them
+
+WITHIN = {
+    "space": "space.FIELD", "configurations": "configurations.N",
+    "scales": "scales.PRESET", "scales.PRESET.bases": "scales.PRESET.bases.NAME",
+}  # fmt: skip
+"""Sections whose keys stand below a name or number of the file."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """One key: its path, its description, and its default (None: required, or off)."""
+
+    path: str
+    says: str
+    default: Any = None
+
+
+def every_key() -> list[Key]:
+    """Return all keys in the order of search/study/schema.py, the recipe's below `recipe`."""
+    return list(_keys_of(Study, ""))
+
+
+def _keys_of(cls: type[Strict], prefix: str) -> Iterator[Key]:
+    for name, field in cls.model_fields.items():
+        path = prefix + (field.alias or name)
+        inner = sections(field.annotation)
+        says = field.description or str(inner[0].__doc__).partition("\n")[0]
+        plain = isinstance(field.default, bool | int | float | str) and field.default != ""
+        yield Key(path, says, field.default if plain else None)
+        for section in inner:
+            yield from _keys_of(section, f"{WITHIN.get(path, path)}.")
+        if path == "recipe":
+            defaults = Recipe().as_dict()
+            for option in dataclasses.fields(Recipe):
+                says = f"{option.metadata['help']}; unit: {option.metadata['unit']}"
+                yield Key(f"recipe.{option.name}", says, defaults[option.name])
+
+
+def sections(annotation: Any) -> list[type[Strict]]:
+    """Return the section classes in a type annotation, however nested."""
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
+        return [annotation]
+    return [section for part in get_args(annotation) for section in sections(part)]

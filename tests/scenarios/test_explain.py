@@ -10,8 +10,8 @@ import torch
 from model import PRESETS, add, preset
 from model.proof.prover import prove
 from model.tied import Tied
+from search.explain.explain import HERE, page
 from search.explain.net import program
-from search.explain.page import HERE, page
 from tests.banks import ADDER_P
 from tests.browser import chromium
 from tests.commands import call

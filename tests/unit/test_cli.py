@@ -29,7 +29,7 @@ from search.store.study_records import StudyRecords
 from search.study.file import shipped_studies
 from tests.bad_studies import BAD, GOOD
 from tests.commands import call, done, fails, fails_with_one, says
-from tests.homes import Recorder, study_of, two_studies
+from tests.homes import Recorder, empty_home, study_of, two_studies
 
 pytestmark = pytest.mark.usefixtures("here")
 # ---- the commands as such
@@ -111,9 +111,7 @@ def test_a_machine_without_a_compiler_is_told_so(monkeypatch):
 
 def test_a_dry_run_of_a_fresh_start_says_its_new_name():
     assert call("run", "smoke", "--dry-run", "--fresh").stdout.startswith("smoke-2: ")
-    home = Home("adder-runs")
-    home.create()
-    StudyRecords(Ledger(home), "smoke-2").lease.acquire()
+    StudyRecords(Ledger(empty_home("adder-runs")), "smoke-2").lease.acquire()
     assert call("run", "smoke", "--dry-run", "--fresh").stdout.startswith("smoke-3: ")
 
 
@@ -180,10 +178,7 @@ def test_an_unwritable_home(monkeypatch):
 @pytest.fixture
 def home():
     """A home that has been used."""
-    home = Home("home")
-    home.create()
-    Ledger(home)
-    return home
+    return Ledger(empty_home("home")).home
 
 
 def test_a_study_without_seeds_is_shown_with_its_driver(home):

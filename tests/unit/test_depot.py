@@ -22,8 +22,6 @@ from tests.reference import check_whole, client_of, expected, rows_of
 from tests.scenarios.studies import SHORT as QUICK
 from tests.scenarios.studies import run
 
-KINDS = ("s3", "file")
-
 
 @pytest.fixture(scope="module")
 def server():
@@ -31,15 +29,17 @@ def server():
         yield found
 
 
-@pytest.fixture(params=KINDS)
-def uri(request, tmp_path, monkeypatch):
+@pytest.fixture
+def bucket(server, tmp_path, monkeypatch):
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    return server.uri(tmp_path.name)
+
+
+@pytest.fixture(params=["s3", "file"])
+def uri(request, tmp_path):
     """A store of each kind, empty."""
-    if request.param == "s3":
-        server = request.getfixturevalue("server")
-        for name, value in server.environment().items():
-            monkeypatch.setenv(name, value)
-        return server.uri(tmp_path.name)
-    return f"file://{tmp_path}/store"
+    return request.getfixturevalue("bucket") if request.param == "s3" else f"file://{tmp_path}/store"
 
 
 @pytest.fixture
@@ -225,13 +225,6 @@ def test_a_container_of_an_account_is_a_store(tmp_path):
 
 
 # ---- a study
-
-
-@pytest.fixture
-def bucket(server, tmp_path, monkeypatch):
-    for name, value in server.environment().items():
-        monkeypatch.setenv(name, value)
-    return server.uri(tmp_path.name)
 
 
 @pytest.fixture

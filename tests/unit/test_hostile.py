@@ -13,12 +13,11 @@ import torch
 
 from model import PRESETS, make_spec
 from search.cli import ui
-from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.tracking.tracking import connect
 from tests.commands import call, fails_with_one
-from tests.homes import two_studies
+from tests.homes import empty_home, two_studies
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -58,9 +57,7 @@ def test_pipes_and_devices(words):
 
 @pytest.mark.parametrize("command", ["run", "stop", "pull", "delete"])
 def test_a_study_that_is_a_path_is_refused(command):
-    home = Home("home")
-    home.create()
-    Ledger(home)
+    Ledger(empty_home("home"))
     assert EVIL in fails_with_one(2, command, EVIL, "--home", "home")
 
 
@@ -182,9 +179,7 @@ def test_a_start_that_is_no_checkpoint_is_refused_before_anything_is_opened(word
 
 
 def test_a_fresh_start_takes_its_checkpoint_anew(monkeypatch):
-    home = Home("adder-runs")
-    home.create()
-    Ledger(home)
+    Ledger(empty_home("adder-runs"))
     monkeypatch.setattr(StudyRecords, "list_parents", lambda records: ["what it began with"])
     Path("s.yaml").write_text(STARTING)
     said = fails_with_one(2, "run", "s.yaml", "--fresh", "--dry-run")

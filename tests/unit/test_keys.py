@@ -5,8 +5,7 @@ import json
 import pytest
 import yaml
 
-from search.study.file import parse_study, shipped_studies
-from search.study.keys import every_key
+from search.study.file import every_key, parse_study, shipped_studies
 from tests.commands import call, fails
 
 LISTED = {k.path: k for k in every_key()}
