@@ -18,6 +18,11 @@ from search.stats.logistic import Coefficient, fit
 from search.study.described import shown
 from trainer import Outcome
 
+Values = tuple[tuple[Any, ...], tuple[Any, ...]]
+"""Those of two flags."""
+Cell = tuple[Any, Any]
+"""A value of each."""
+Rows = Sequence[Mapping[str, Any]]
 MOST_VALUES, MOST_GRIDS = 4, 15
 NOT_FLAGS = {"model.family", "model.ties"}
 NOTES = (
@@ -36,8 +41,8 @@ class Grid:
 
     study: str
     flags: tuple[str, str]
-    values: tuple[tuple[Any, ...], tuple[Any, ...]]
-    cells: Mapping[tuple[Any, Any], PooledRate | None]
+    values: Values
+    cells: Mapping[Cell, PooledRate | None]
     interaction: Coefficient | None
     reason: str
     """Why the interaction cannot be estimated; empty if it is."""
@@ -103,17 +108,11 @@ def _values(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(sorted(known)) if all(isinstance(v, int | str) or hasattr(v, "item") for v in known) else ()
 
 
-def _grid(
-    study: str,
-    flags: tuple[str, str],
-    values: tuple[tuple[Any, ...], tuple[Any, ...]],
-    rows: Sequence[Mapping[str, Any]],
-    seeds: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> Grid:
+def _grid(study: str, flags: tuple[str, str], values: Values, rows: Rows, seeds: Mapping[str, Rows]) -> Grid:
     members = {
         cell: [r for r in rows if (r.get(flags[0]), r.get(flags[1])) == cell] for cell in product(*values)
     }
-    cells: dict[tuple[Any, Any], PooledRate | None] = {}
+    cells: dict[Cell, PooledRate | None] = {}
     for cell, part in members.items():
         of_cell = [seed for row in part for seed in seeds.get(row["configuration"], ())]
         missed = sum(row.get("wrongly") or 0.0 for row in part)
@@ -124,10 +123,10 @@ def _grid(
 
 
 def _interaction(
-    values: tuple[tuple[Any, ...], tuple[Any, ...]],
-    members: Mapping[tuple[Any, Any], Sequence[Mapping[str, Any]]],
-    cells: Mapping[tuple[Any, Any], PooledRate | None],
-    seeds: Mapping[str, Sequence[Mapping[str, Any]]],
+    values: Values,
+    members: Mapping[Cell, Rows],
+    cells: Mapping[Cell, PooledRate | None],
+    seeds: Mapping[str, Rows],
 ) -> tuple[Coefficient | None, str]:
     """Return the interaction in log odds, or None and why not."""
     import numpy as np

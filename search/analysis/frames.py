@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
@@ -14,8 +14,8 @@ from model.adderboard import ADDITIONS
 from model.proof import is_right
 from search.errors import UserError
 from search.stats.counting import (
-    Evidence,
     Row,
+    StudyEvidence,
     Until,
     evidence_of,
     final_metrics,
@@ -170,7 +170,7 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[Row] | None = None
 
 def _configuration(
     study: str, configuration: Configuration, name: str, run: tuple[str, str], rows: list[Row],
-    until: Until | None, evidence: Mapping[str, Evidence],
+    until: Until | None, evidence: StudyEvidence,
 ) -> dict[str, Any]:  # fmt: skip
     metrics = {"core_s_per_grokked": NAN, "median_grok_step": NAN, **final_metrics(rows, until, evidence)}
     best = min(filter(is_final, rows), key=rank, default=None)

@@ -15,11 +15,11 @@ from search.stats.counting import (
     RULE_COLUMNS,
     WORDS,
     Cost,
-    Evidence,
     GrokRate,
     PooledRate,
     Row,
     StoppingCounts,
+    StudyEvidence,
     evidence_of,
     grokking,
     group_by,
@@ -141,7 +141,7 @@ def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[
 
 
 def _confirmed(
-    by_key: Mapping[str, Sequence[Row]], names: Mapping[str, str], evidence: Mapping[str, Evidence]
+    by_key: Mapping[str, Sequence[Row]], names: Mapping[str, str], evidence: StudyEvidence
 ) -> list[str]:
     """Return a line for each confirmed configuration: its rate on fresh seeds, and in the search."""
     lines = []

@@ -7,7 +7,6 @@ and a seed belongs to the search or to the confirmation, not to both.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -109,7 +108,7 @@ def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any
         if value(path) is None or (after and value(after) is None):
             raise _changed(study, path, "none", "a number")
         number = value(path) - value(after) if after else value(path)
-        if not _has(space[path], number):
+        if not space[path].has(number):
             raise _no_point(study, path, drawn.get(path, value(path)))
         numbers[path] = stored(number)
     try:
@@ -127,16 +126,9 @@ def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any
 def _has_number(field: Distribution, number: Any) -> bool:
     """True if a number that was drawn, from this space or another, is one of the field's."""
     try:
-        return _has(field, field.decoded(number))
+        return field.has(field.decoded(number))
     except ValueError:
         return False
-
-
-def _has(field: Distribution, number: Any) -> bool:
-    if field.values() or field.choice is not None:
-        return field.has(number)
-    low, high = field.ends()
-    return isinstance(number, int | float) and math.isfinite(number) and low <= number <= high
 
 
 def _fields(study: Study) -> list[str]:

@@ -28,6 +28,7 @@ def sampler_of(study: Study, drawn: int) -> BaseSampler:
     """
     name, seed, space = study.sampler.name, study.sampler.seed, study.space
     distributions = {path: distribution_of(d) for path, d in space.items()}
+    varied = {path: d for path, d in distributions.items() if not d.single()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         if name == "tpe":
@@ -38,11 +39,11 @@ def sampler_of(study: Study, drawn: int) -> BaseSampler:
             crossover = BLXAlphaCrossover()
             return NSGAII(seed=seed + drawn, population_size=population, crossover=crossover)
         if name == "qmc":
-            return _Sequence(distributions, seed)
+            return _Sequence(varied, seed)
         if name == "random":
             return RandomSampler(seed=seed + drawn)
         if name == "grid":
-            return _Grid(distributions, space, seed)
+            return _Grid(varied, space, seed)
     raise ValueError(f"no sampler is called {name}")
 
 
@@ -72,7 +73,7 @@ class _Sequence(QMCSampler):
 
     def __init__(self, distributions: dict[str, BaseDistribution], seed: int):
         super().__init__(scramble=True, seed=seed)
-        self._distributions = {path: d for path, d in distributions.items() if not d.single()}
+        self._distributions = distributions
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -90,8 +91,7 @@ class _Grid(BaseSampler):
     """
 
     def __init__(self, distributions: dict[str, BaseDistribution], space: Space, seed: int):
-        self._distributions = {path: d for path, d in distributions.items() if not d.single()}
-        self._points = points(space)
+        self._distributions, self._points = distributions, points(space)
         random.Random(seed).shuffle(self._points)
 
     def infer_relative_search_space(

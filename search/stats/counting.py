@@ -34,6 +34,8 @@ RULE_COLUMNS = {Outcome.GIVEN_UP: "hopeless_step", Outcome.SCREENED: "screen"}
 """Outcome of a stopping rule -> column that is not None where the rule fired, on spared seeds too."""
 Until = tuple[int, Sequence[Seed]]
 """Number of grokked seeds at which a configuration stops, and its seeds in order (search/study/schema.py)."""
+StudyEvidence = Mapping[str, "Evidence"]
+"""Of a whole study's spared seeds: by rung, and of the hopeless rule by its outcome's name (`evidence_of`)."""
 NONE_ENDED = "no seed has ended"
 ENOUGH = "enough had grokked"
 """Reason of seeds that were censored because `until` needed no more."""
@@ -77,12 +79,12 @@ class GrokRate:
     @classmethod
     def of(
         cls, rows: Iterable[Row], until: Until | None = None, bounded: bool = True,
-        evidence: Mapping[str, Evidence] | None = None,
+        evidence: StudyEvidence | None = None,
     ) -> GrokRate:  # fmt: skip
         """Count ledger rows.
 
         until: where one configuration was to stop. bounded: compute `missed`, which the interval needs and
-        for which SciPy may have to be loaded. evidence: of the whole study's spared seeds (`evidence_of`).
+        for which SciPy may have to be loaded.
         """
         rows, missed = list(rows), nan
         if bounded:
@@ -167,8 +169,8 @@ class Evidence:
         return min(float(ended), max(by_ended, by_winners))
 
 
-def evidence_of(rows: Iterable[Row]) -> dict[str, Evidence]:
-    """Return what a study's seeds say of each of its rules: by rung, and of the hopeless rule by its outcome's name."""
+def evidence_of(rows: Iterable[Row]) -> StudyEvidence:
+    """Return what a study's seeds say of each of its rules."""
     counts: dict[str, Counter[str]] = {}
     rows = [r for r in rows if r["outcome"] in COUNTED]
     for rule, column in RULE_COLUMNS.items():
@@ -184,7 +186,7 @@ def evidence_of(rows: Iterable[Row]) -> dict[str, Evidence]:
     return {name: Evidence(**count) for name, count in counts.items()}
 
 
-def missed_by_hopeless_rule(rows: Iterable[Row], evidence: Mapping[str, Evidence] | None = None) -> float:
+def missed_by_hopeless_rule(rows: Iterable[Row], evidence: StudyEvidence | None = None) -> float:
     """Return an upper bound on the given-up seeds that would have grokked.
 
     Their share is at most FALSE_KILLS_UPPER for a configuration by which the rule was measured. For others it
@@ -202,7 +204,7 @@ def missed_by_hopeless_rule(rows: Iterable[Row], evidence: Mapping[str, Evidence
     return total
 
 
-def missed_by_screen(rows: Iterable[Row], evidence: Mapping[str, Evidence] | None = None) -> float:
+def missed_by_screen(rows: Iterable[Row], evidence: StudyEvidence | None = None) -> float:
     """Return an upper bound on the screened seeds that would have grokked.
 
     For each rung of each configuration: the seeds that it ended times the one-sided 95 % bound
@@ -227,7 +229,7 @@ def missed_by_screen(rows: Iterable[Row], evidence: Mapping[str, Evidence] | Non
 
 
 def _missed(
-    rule: str, ended: int, ran_on: int, wrong: int, grokked: int, evidence: Mapping[str, Evidence] | None
+    rule: str, ended: int, ran_on: int, wrong: int, grokked: int, evidence: StudyEvidence | None
 ) -> float:
     """Return a configuration's bound: by its own seeds that a rule called and that ran on, or by the whole study's."""
     by_own = ended * exact_high(wrong, ran_on, LEVEL)
@@ -427,12 +429,9 @@ def proof_counts(rows: Iterable[Row]) -> dict[str, int]:
 
 
 def final_metrics(
-    rows: Sequence[Row], until: Until | None = None, evidence: Mapping[str, Evidence] | None = None
+    rows: Sequence[Row], until: Until | None = None, evidence: StudyEvidence | None = None
 ) -> dict[str, float]:
-    """Return the counts and rates of a configuration's rows, by the names that follow `final.` in MLflow.
-
-    evidence: of the whole study's spared seeds (`evidence_of`).
-    """
+    """Return the counts and rates of a configuration's rows, by the names that follow `final.` in MLflow."""
     rate, cost = GrokRate.of(rows, until, evidence=evidence), Cost.of(rows)
     fresh = [r for r in rows if r["confirmation"]]
     confirmation = GrokRate.of(fresh, evidence=evidence)

@@ -84,9 +84,12 @@ class Distribution(Strict):
         return values if self.choice is not None else (values[0], values[-1])
 
     def has(self, value: Any) -> bool:
-        """True if `value` is one of `values`."""
+        """True if `value` is one of `values`, or in the continuum."""
         if self.int_:  # a range would be gone through for what is no integer
             return type(value) is int and value in self.values()
+        if self.float_ and not self.step:
+            low, high = self.float_
+            return isinstance(value, int | float) and math.isfinite(value) and low <= value <= high
         return value in self.values()
 
     def decoded(self, number: Any) -> Any:

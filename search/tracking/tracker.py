@@ -23,7 +23,7 @@ from mlflow.exceptions import MlflowException
 from model import Spec, verify
 from model.proof import VERDICT_FILE, is_right
 from search.errors import Failure, UserError
-from search.stats.counting import COUNTED, Evidence, PooledRate, Row, final_metrics
+from search.stats.counting import COUNTED, PooledRate, Row, StudyEvidence, final_metrics
 from search.store.depot import Depot
 from search.store.home import IDENTIFIER, Home, pull_command
 from search.store.lease import Superseded
@@ -355,7 +355,7 @@ class Tracker:
         configuration: Configuration,
         rows: Sequence[Row],
         more: Mapping[str, float] | None = None,
-        evidence: Mapping[str, Evidence] | None = None,
+        evidence: StudyEvidence | None = None,
     ) -> None:
         """Write what a configuration's rows come to so far, as `final.*` metrics.
 
