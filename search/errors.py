@@ -1,7 +1,5 @@
 """What a user can get wrong, and what can fail: one clear line each, never a traceback."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What other installed packages add to ours: commands, and parts of commands, each an entry point."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any

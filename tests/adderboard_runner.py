@@ -6,8 +6,6 @@ prints one line of JSON: params (counted on the model), correct, total, metadata
 the 10,010 problems.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import random

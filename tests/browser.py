@@ -1,7 +1,5 @@
 """A headless browser and a running MLflow UI, for the tests of what a person sees."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

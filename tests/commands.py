@@ -1,7 +1,5 @@
 """The command for the tests that drive it: in this process, or the real one in processes of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -10,8 +10,6 @@ has lost its bytes.
 SQLite syncs by itself, in C: its files are taken to be on disk as they are.
 """
 
-from __future__ import annotations
-
 import builtins
 import errno
 import io

@@ -1,7 +1,5 @@
 """Checkpoint files in the key layouts of other programs, written after their source, to be read back."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Callable

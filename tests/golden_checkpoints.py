@@ -3,8 +3,6 @@
 The folder is `ADDER_SEARCH_GOLDEN`, by default `../shared/golden` beside the repository.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Homes with records, made without training: a worker's parts are made up, all else is as by a driver."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping

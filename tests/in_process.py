@@ -3,8 +3,6 @@
 `python -m tests.in_process WORDS ...` is the command so, in a process of its own (PAUSE, LEASE_S, LOCK_S: see below).
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import signal

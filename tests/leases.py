@@ -1,7 +1,5 @@
 """Drivers that have died, and drivers that want the same thing at one time."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import threading

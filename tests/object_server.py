@@ -1,7 +1,5 @@
 """An object store as a thread on loopback: S3's protocol, for one test."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import secrets

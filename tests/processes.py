@@ -1,7 +1,5 @@
 """Processes that tests start and end, with all that those start. Needs Linux's /proc."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

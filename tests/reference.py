@@ -3,8 +3,6 @@
 `check_whole` compares all three records with it: ledger, artifacts and MLflow's runs.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Searches for the tests: spaces, proposals that remember what they wrote, and rows to tell them of."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from optuna.trial import TrialState

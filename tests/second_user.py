@@ -3,8 +3,6 @@
 The functions below run as that user, in a process that has loaded what it needs and then given up being root.
 """
 
-from __future__ import annotations
-
 import http.client
 import importlib
 import json

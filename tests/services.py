@@ -4,8 +4,6 @@ Each is a context manager. It keeps everything in a temporary folder, listens on
 until it answers and ends exactly the processes that it started.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

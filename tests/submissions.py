@@ -1,7 +1,5 @@
 """An exported submission as tests read it."""
 
-from __future__ import annotations
-
 import ast
 from types import ModuleType
 from typing import Any

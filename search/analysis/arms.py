@@ -1,7 +1,5 @@
 """Arms of the constraint table: recorded configurations, read back from rows of a frame or of a file of one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

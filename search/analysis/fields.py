@@ -1,7 +1,5 @@
 """The fields that a study searched, or whose values differ: names, units, and values to plot."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 

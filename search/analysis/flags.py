@@ -4,8 +4,6 @@ The configurations may differ in other fields too, as those of a search do. A fl
 values.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

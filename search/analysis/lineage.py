@@ -1,7 +1,5 @@
 """Descents as a tree: the θ that each θ began at, and the ties of each step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

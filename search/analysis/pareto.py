@@ -1,7 +1,5 @@
 """The Pareto front, fewest parameters against grok rate, as a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any

@@ -1,7 +1,5 @@
 """Pictures: seeds' curves, time to grok, parameters against grok rate; and what all pictures share."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

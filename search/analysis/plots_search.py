@@ -1,7 +1,5 @@
 """Pictures of a search: grok rate against each field, importance; and of probes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill, shorten

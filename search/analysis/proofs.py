@@ -1,7 +1,5 @@
 """Verdicts on all pairs of numbers, for the seeds of a study that grokked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -3,8 +3,6 @@
 A driver calls them as its trials end, and in the same way for what an earlier driver left behind.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path

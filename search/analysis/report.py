@@ -1,7 +1,5 @@
 """The report: one page about one study, and its pictures. Pure functions of the records' frames."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from functools import cached_property

@@ -6,8 +6,6 @@ same recipe. A preset may have several pairs of a cell, by several recipes or st
 common speaks, among equals the one whose arm without the constraint groks most.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property

@@ -1,7 +1,5 @@
 """The constraint table as a picture: columns scales, rows constraints, colour the ratio of the grok rates."""
 
-from __future__ import annotations
-
 from math import log2
 from textwrap import fill
 from typing import Any

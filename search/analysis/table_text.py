@@ -1,7 +1,5 @@
 """The formats that the scale-dependent-constraint table is written in."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections import Counter

@@ -6,8 +6,6 @@ because frozen spiral and qk_dim=4 come in with 67p and tied fc2 with 57p (secti
 bias", but its words are about the bias: where that is required, the constraint fails.
 """
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass
 from enum import StrEnum

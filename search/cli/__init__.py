@@ -1,7 +1,5 @@
 """The command line: `adder-search COMMAND`. Only the module of the command that is called is imported."""
 
-from __future__ import annotations
-
 import logging
 from importlib import import_module
 from importlib.metadata import EntryPoint

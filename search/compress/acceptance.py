@@ -3,8 +3,6 @@
 Axes: P parameters of a base.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from math import exp, log1p
 

@@ -6,8 +6,6 @@ where candidates are kept is a `CandidateStore`'s affair.
 Axes: P parameters of a base.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Diagnosis of a θ: live directions, dead numbers, freedoms, curvature, and the cheapest constraints."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

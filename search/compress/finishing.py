@@ -6,8 +6,6 @@ First-order steps creep along the valleys of a loss of a dozen numbers; damped G
 Axes: P parameters of a base, R numbers.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 A round that is interrupted is not written: the same command proposes it again.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

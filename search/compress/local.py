@@ -5,8 +5,6 @@ loosened. Of those that do not hold the best are taken on by curvature (finishin
 checkpoint, with its provenance.
 """
 
-from __future__ import annotations
-
 import hashlib
 import signal
 import time

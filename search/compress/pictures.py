@@ -1,7 +1,5 @@
 """A picture of a study's descents: every set that was tried."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path

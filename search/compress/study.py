@@ -5,8 +5,6 @@ ended, by what is recorded. So a driver that dies anywhere is followed by one th
 candidates, and no seed is trained twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

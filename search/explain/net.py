@@ -4,22 +4,18 @@ Everything that depends on θ alone is a tape (trainer/engine/tape.py), recorded
 it again whenever a number changes. What follows, `apply`, net.js has for each family.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from model import Spec
 from model.tied import ties_of
 from trainer.engine.tape import record
 from trainer.engine.tape_graph import OPS
-
-if TYPE_CHECKING:
-    from model import Spec
 
 COLUMNS = 10
 FOLDED: dict[str, Callable[..., float]] = {

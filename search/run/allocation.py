@@ -3,8 +3,6 @@
 Pure functions; the policies call them, `lab/scripts/allocation.py` simulates them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The driver keeps plan, ledger, MLflow and display in step. Where workers run is 
 (search/run/executor.py).
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The plan of a run before it starts: its estimated time; of a table of constraints cells, seeds, core-hours, power."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ A worker is known by the key of its first trial. It is started again where it wa
 often as the study allows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self

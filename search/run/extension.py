@@ -5,8 +5,6 @@ that would make old and new records incomparable: a search's earlier proposals m
 and a seed belongs to the search or to the confirmation, not to both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any

@@ -3,8 +3,6 @@
 A GPU trains a wave of seeds at once, in the time that one alone takes. So few seeds train faster on a CPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 The driver gives the values (`Driver.measures`), by the names in MEASURES. deploy/grafana draws them.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field

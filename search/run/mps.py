@@ -4,8 +4,6 @@ A run whose workers have shares of a GPU starts a control daemon of its own wher
 which no other user can enter, and ends it with the session.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Packing of pairs into trials, and the room of a machine or cluster."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

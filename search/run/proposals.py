@@ -5,8 +5,6 @@ were drawn (by the key paths of their fields, search/study/space.py) and the con
 Optuna's study is in memory, made anew by each driver from proposals and rows.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

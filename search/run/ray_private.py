@@ -1,7 +1,5 @@
 """Uses of Ray 2.60 beyond its public interface, in one place, with the reasons."""
 
-from __future__ import annotations
-
 import functools
 import os
 import signal

@@ -4,8 +4,6 @@ By itself Ray keeps sockets, logs and what workers import in a folder that every
 and its token in a file that every user may read.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

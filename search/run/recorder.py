@@ -4,8 +4,6 @@ Each step can be repeated: a driver that dies in between leaves the rest to the 
 from a copy takes back what MLflow has beyond it.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 import time

@@ -6,14 +6,12 @@ of the one before, transferred to its spec (model/transfer.py), or at some of th
 Axes: S θ that is compared, P parameters.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -56,7 +54,7 @@ class EarlierStage:
     entries: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, about: Any) -> EarlierStage:
+    def of(cls, about: Any) -> Self:
         """Build from plain values. Raises ValueError for others."""
         try:
             spec, recipe = make_spec(**about["spec"]), Recipe.from_record(about["recipe"])

@@ -4,8 +4,6 @@ Each driver makes Optuna's study anew (search/run/proposals.py). So a sampler re
 trials: NSGA-II's generations, the place in QMC's sequence, the points of a grid that are used.
 """
 
-from __future__ import annotations
-
 import random
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """One moment of a study that runs, and what is said of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 

@@ -6,8 +6,6 @@ in each configuration, often on none. Arms that are compared seed by seed share 
 end a seed in one arm and not in the other, and the pair would differ by that.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """The state of a running study: what is recorded of each configuration, and which of its seeds are planned."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

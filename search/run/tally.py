@@ -3,14 +3,12 @@
 A bank on a GPU trains a thousand seeds: a row of each, in every report, would keep the driver busy.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 from search.stats.counting import group_by
 from trainer import Outcome, Seed
@@ -43,7 +41,7 @@ class TrialReport:
     """By configuration: seeds that train, their median step, and seeds that have ended."""
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> TrialReport:
+    def of(cls, rows: Sequence[Row]) -> Self:
         """Make a report of a trial's rows, in its order."""
         perfect = [row for row in rows if row["grok_step"] is not None]
         return cls(

@@ -7,8 +7,6 @@ may assign other trials: those of its program take the slots that have fallen fr
 own after it.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

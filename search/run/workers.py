@@ -4,8 +4,6 @@ A worker is started with one trial. Others follow in its bank while it trains: t
 its assignment, which the worker reads between evaluations.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

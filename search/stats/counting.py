@@ -6,14 +6,12 @@ leave n. Rules that end seeds early spare a random tenth of those they would end
 the ended ones would have grokked: a rate's upper end allows for as many. docs/statistics.md.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 from statistics import fmean, median
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from model.proof import is_right
 from search.stats.intervals import LEVEL, Interval, clustered, exact_high, mid_p, stopped
@@ -80,7 +78,7 @@ class GrokRate:
     def of(
         cls, rows: Iterable[Row], until: Until | None = None, bounded: bool = True,
         evidence: StudyEvidence | None = None,
-    ) -> GrokRate:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """Count ledger rows.
 
         until: where one configuration was to stop. bounded: compute `missed`, which the interval needs and
@@ -280,7 +278,7 @@ class PooledRate:
     """None under FEWEST_SEEDS seeds."""
 
     @classmethod
-    def of(cls, rows: Iterable[Row], missed: float = 0.0) -> PooledRate:
+    def of(cls, rows: Iterable[Row], missed: float = 0.0) -> Self:
         """Count rows of seeds. missed: upper bound on the seeds that rules ended and that would have grokked."""
         rows = [r for r in rows if r["outcome"] in COUNTED]
         n, ended = (
@@ -328,7 +326,7 @@ class StoppingCounts:
     spared_grokked: int = 0
 
     @classmethod
-    def of(cls, rows: Iterable[Row], rule: Outcome = Outcome.GIVEN_UP) -> StoppingCounts:
+    def of(cls, rows: Iterable[Row], rule: Outcome = Outcome.GIVEN_UP) -> Self:
         """Count ledger rows. rule: the outcome of the seeds that the rule ends."""
         rows = [r for r in rows if r["outcome"] in COUNTED]
         fired = [r["outcome"] for r in rows if r.get(RULE_COLUMNS[rule]) is not None]
@@ -370,7 +368,7 @@ class Cost:
     """None unless the C++ engine trained every seed."""
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> Cost:
+    def of(cls, rows: Iterable[Row]) -> Self:
         """Add up ledger rows."""
         rows = [r for r in rows if r["outcome"] in COUNTED]
         seconds = [r.get("core_s") for r in rows]

@@ -6,8 +6,6 @@ the more effects cannot be told apart. At resolution 3 main effects can be told 
 too, at 5 pairs from one another (Box and Hunter, Technometrics 3, 1961).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 

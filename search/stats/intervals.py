@@ -5,8 +5,6 @@ The same seeds in two arms are compared by McNemar's test, and the ratio of thei
 interval. SciPy has the rest; it is imported where it is needed, as it takes longer to load than most commands take.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -3,8 +3,6 @@
 A descent reads and writes them through `CandidateStore`. A folder's are in a file (search/compress/journal.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

@@ -3,8 +3,6 @@
 Transactions that say in one line what is wrong, and wait for a server that is away; the schema; the clock.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import time

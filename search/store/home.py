@@ -1,7 +1,5 @@
 """The home: one folder with all that adder-search writes, by default `./adder-runs/`."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

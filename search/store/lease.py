@@ -4,8 +4,6 @@ A lease says who has a study or a seed, and until when by the database's clock. 
 nobody renews ends by itself, and at once if its process was on this machine and is gone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import logging
@@ -15,7 +13,7 @@ import threading
 import time
 import uuid
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -46,10 +44,10 @@ class Clocks(NamedTuple):
     wall: float
 
     @classmethod
-    def now(cls) -> Clocks:
+    def now(cls) -> Self:
         return cls(time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)), time.time())
 
-    def since(self, other: Clocks) -> float:
+    def since(self, other: Self) -> float:
         """Return the seconds since an earlier moment, by the clock that says more."""
         return max(a - b for a, b in zip(self, other, strict=True))
 
@@ -71,7 +69,7 @@ class StudyLease:
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._keep_renewing, name="lease", daemon=True)
 
-    def __enter__(self) -> StudyLease:
+    def __enter__(self) -> Self:
         self.acquire()
         self.is_entered = True
         self.thread.start()

@@ -5,8 +5,6 @@ trained; this table does. What the ledger has of one study is read and written b
 (search/store/study_records.py).
 """
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from search.errors import UserError

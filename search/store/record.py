@@ -1,7 +1,5 @@
 """A seed's record, as the ledger has it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 

@@ -1,7 +1,5 @@
 """Retries: the one way in which a database or an object store that is away is waited for."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import TypeVar

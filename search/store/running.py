@@ -1,7 +1,5 @@
 """What a driver leaves for `status` while it runs: a small file beside the folders of its trials."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Every combination of some constraints, as a study lists them: a lattice of specs over one model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The `compress` of a study file: constraints that the machine is to find for the θ that it starts from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

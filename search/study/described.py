@@ -1,7 +1,5 @@
 """What a study asks, in words: its space and its rules."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any

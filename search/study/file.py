@@ -1,7 +1,5 @@
 """Study files: YAML read strictly, errors that name the file, the key path and what would be right, and every key."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

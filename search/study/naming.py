@@ -1,7 +1,5 @@
 """Names of a study's configurations: in few words, what tells them apart."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The sections `resources` and `faults` of a study file: the machine's share of a trial, and its failures."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator

@@ -1,7 +1,5 @@
 """The sampler of a search and its objectives."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from pydantic import Field, field_validator

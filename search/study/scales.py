@@ -4,8 +4,6 @@ A cell compares two arms on the same seeds: a base, which is a preset with the s
 one constraint toggled. A constraint that touches what the recipe reads is compared with a base of its own.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,11 +1,9 @@
 """The sections of a study file. Every field says what it counts; search/study/file.py reads the file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -129,7 +127,7 @@ class Study(Strict):
         return value
 
     @model_validator(mode="after")
-    def _meaningful(self) -> Study:
+    def _meaningful(self) -> Self:
         listed, constraints = self.configurations or self.scales, self.toggle or self.constraints
         if (count := (len(listed) or 1) * (1 + len(constraints))) > MOST_CONFIGURATIONS:
             raise error_at(

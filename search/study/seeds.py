@@ -1,8 +1,6 @@
 """The seeds of a study file: a range, a list, or every crossing of initial values with data."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -28,7 +26,7 @@ class SeedCross(Strict):
     data: list[SeedNumber] = Field(min_length=1, description="seeds of the data")
 
     @model_validator(mode="after")
-    def _countable(self) -> SeedCross:
+    def _countable(self) -> Self:
         if (pairs := len(self.init) * len(self.data)) > MOST_SEEDS:
             raise ValueError(f"at most {MOST_SEEDS} pairs of init and data, got {pairs}")
         return self

@@ -4,8 +4,6 @@ A proposal is a number for each field, as Optuna stores it: for a choice that is
 `after` the length that is added. `resolve` turns numbers into values of the fields.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -14,7 +12,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
 from itertools import islice, product
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -48,7 +46,7 @@ class Distribution(Strict):
     after: str | None = Field(None, description="key path of a field whose value is added to the number")
 
     @model_validator(mode="after")
-    def _meaningful(self) -> Distribution:
+    def _meaningful(self) -> Self:
         span, step, values = self.float_ or self.int_, self.step, self.choice or []
         low, high = span or (1, 2)
         size, kinds = high - low, [k for k in (self.float_, self.int_, self.choice) if k is not None]

@@ -1,7 +1,5 @@
 """Spec and recipe from the words of a study file: a preset with changes, a base with ties, a recipe."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Rules that end a seed before its budget: the rule for hopeless seeds, and a study's own screens."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import pairwise
 from math import inf
@@ -39,7 +37,7 @@ class Screen(Strict):
         return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
 
     @model_validator(mode="after")
-    def _meaningful(self) -> Screen:
+    def _meaningful(self) -> Self:
         for name, low, high in self.rung.keep:
             refuse(
                 (low > high, f"keep.{name} must rise, got {low:g} to {high:g}"),
@@ -84,7 +82,7 @@ class Stop(Strict):
         return [value] if isinstance(value, dict) else value
 
     @model_validator(mode="after")
-    def _in_order(self) -> Stop:
+    def _in_order(self) -> Self:
         for i, (rung, following) in enumerate(pairwise(self.screen), start=1):
             if following.at <= rung.at:
                 late = f"must be later than the rung before, got {following.at} after {rung.at}"

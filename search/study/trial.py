@@ -1,7 +1,5 @@
 """Configurations with their keys, and trials, which go to workers as files."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterable
@@ -9,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from model import Spec, make_spec, preset_name
 from model.tied import Tied
@@ -155,7 +153,7 @@ class Trial:
         pair = configuration.pair(seed)
         return pair if self.spared is None else replace(pair, spared=(configuration.key, seed) in self.spared)
 
-    def part(self, configuration: Configuration) -> Trial:
+    def part(self, configuration: Configuration) -> Self:
         """Return the part of the trial that is one configuration's."""
         return replace(self, work=tuple(pair for pair in self.work if pair[0] == configuration))
 
@@ -195,7 +193,7 @@ class Trial:
         return {"specs": specs, "starts": starts, "begun": digests} if specs or starts else {}
 
     @classmethod
-    def read(cls, folder: Path) -> Trial:
+    def read(cls, folder: Path) -> Self:
         """Read the trial that `write` left in `folder`."""
         about = json.loads((folder / TRIAL_FILE).read_text())
         spec = make_spec(**about["spec"])

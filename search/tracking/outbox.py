@@ -5,8 +5,6 @@ done when a run ends is still in the trials' folders and unpublished in the ledg
 Jobs look up before they create, so that one that was cut off can be done again.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -3,8 +3,6 @@
 The model is an exported submission, which needs torch alone.
 """
 
-from __future__ import annotations
-
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 

@@ -8,8 +8,6 @@ which leaves its name taken. `mlflow gc` would erase it, but by these same funct
 artifacts at whatever place each run names.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from dataclasses import dataclass

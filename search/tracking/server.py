@@ -3,8 +3,6 @@
 Access is by a token made at its start, as Jupyter has it, and to artifacts of its home alone.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket

@@ -5,8 +5,6 @@ parts, so writing twice changes nothing. Only the driver that has the study's le
 search/analysis/publish.py says what is written when.
 """
 
-from __future__ import annotations
-
 import getpass
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """An MLflow store: connecting to it, the names in it, where its artifacts may be, and a fence before it."""
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

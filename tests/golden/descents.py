@@ -3,8 +3,6 @@
 What a set reaches is a function of its ties alone, so a descent is decided by its proposals and its rules.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

@@ -3,8 +3,6 @@
 NAME: defaults, keys, records or curves; without any, all of them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import html

@@ -224,6 +224,3 @@ def test_the_evidence_of_two_homes_is_pooled_by_their_files():
     mixed = call("table", "a.parquet", "other", "--format", "json", "--home", "b")
     assert mixed.stdout == said.stdout
     assert "did you mean other?" in fails_with_one(2, "table", "a.parquet", "othr", "--home", "b")
-
-
-# ---- the page

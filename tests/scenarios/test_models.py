@@ -12,6 +12,7 @@ from search.tracking.models import digest_of
 from tests import CERTIFICATES
 from tests.commands import call
 from tests.homes import Recorder, empty_home, quickly, study_of
+from tests.reference import client_of
 from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here", "quick")
@@ -78,7 +79,7 @@ def test_a_checkpoint_is_registered_by_a_command_once(modelled):
         assert done.exit_code == 0 and "best: version 1 of own, 67 parameters, NOT verified" in done.stdout, (
             done.stderr
         )
-    client = connect_to("elsewhere")
+    client = client_of("elsewhere")
     (version,) = client.search_model_versions("name = 'own'")
     assert version.tags["adder.theta"] == digest
     assert client.get_registered_model("own").aliases.keys() == {"mine"}, "smallest is of verified ones"
@@ -87,17 +88,11 @@ def test_a_checkpoint_is_registered_by_a_command_once(modelled):
 def test_a_registered_checkpoint_is_proved_if_its_folder_says_so(modelled, tmp_path):
     shutil.copytree(CERTIFICATES / "7p", tmp_path / "7p")
     assert call("register", tmp_path / "7p", "--name", "proved", "--home", "elsewhere").exit_code == 0
-    client = connect_to("elsewhere")
+    client = client_of("elsewhere")
     assert client.get_registered_model("proved").aliases.keys() == {"smallest", "smallest-proved"}
     (version,) = client.search_model_versions("name = 'proved'")
     metrics = client.get_logged_model(version.tags["adder.model"]).metrics
     assert {m.key: m.value for m in metrics}["proved"] == 1
-
-
-def connect_to(folder):
-    from mlflow import MlflowClient
-
-    return MlflowClient(tracking_uri=f"sqlite:///{Path(folder).absolute()}/mlflow.db")
 
 
 def test_a_study_goes_with_its_models():
@@ -106,6 +101,6 @@ def test_a_study_goes_with_its_models():
     log_evidence(study.records, study.tracker, study.artifacts)
     study.done()
     assert call("delete", "sweep", "--yes", "--home", "runs").exit_code == 0
-    client = connect_to("runs")
+    client = client_of("runs")
     assert not client.search_registered_models() and not client.search_logged_models(["1"])
     assert not list(Path("runs/artifacts").glob("sweep/**/*"))

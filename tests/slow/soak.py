@@ -6,8 +6,6 @@ the last one, until the minutes are full. The faults are drawn from a number tha
 Needs to be root.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
