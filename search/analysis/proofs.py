@@ -6,7 +6,7 @@ from typing import Any
 from model.adderboard import ADDITIONS
 from model.proof import is_right
 from model.proof.file import decide
-from search.analysis.publish import log_proofs
+from search.analysis.publish import conclude, register_best
 from search.errors import Failure
 from search.stats.counting import rank
 from search.store.record import SeedRecord
@@ -38,4 +38,9 @@ def prove_study(records: StudyRecords, limit_s: float) -> Iterator[tuple[SeedRec
             yield row, proof
         with answered(client.tracking_uri):
             tracker = Tracker(client, records.home, study, bool(grokked), records.lease.verify)
-            log_proofs(records, tracker, artifacts)
+            rows = records.list_seeds()
+            decided = {row["configuration"] for row in rows if row["proof"]}
+            for key, configuration in records.list_configurations().items():
+                if key in decided:
+                    conclude(records, tracker, artifacts, configuration, status=None)
+            register_best(records, tracker, artifacts, rows)

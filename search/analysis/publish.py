@@ -180,16 +180,6 @@ def _write_bounded(records: StudyRecords, tracker: Tracker, rows: Sequence[SeedR
             tracker.log_counts(configuration, seeds, evidence=evidence)
 
 
-def log_proofs(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache) -> None:
-    """Write what has been proved since a study ended: conclusions of its configurations, and its versions."""
-    rows = records.list_seeds()
-    tried = {row["configuration"] for row in rows if row["proof"]}
-    for key, configuration in records.list_configurations().items():
-        if key in tried:
-            conclude(records, tracker, artifacts, configuration, status=None)
-    register_best(records, tracker, artifacts, rows)
-
-
 def register_best(
     records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache, rows: Sequence[SeedRecord]
 ) -> None:
