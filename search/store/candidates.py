@@ -117,8 +117,8 @@ class DatabaseCandidates(CandidateStore):
     @retry_while_unavailable
     def read(self) -> list[TieCandidate]:
         """Return the candidates in order. Raises Failure for a database that is damaged."""
-        rows = self.database.read(sa.select(SETS).where(SETS.c.study == self.study).order_by(SETS.c.number))
-        columns = sa.select(STARTS.c.digest, STARTS.c.start).where(STARTS.c.study == self.study)
+        rows = self.database.read(sa.select(SETS).filter_by(study=self.study).order_by(SETS.c.number))
+        columns = sa.select(STARTS.c.digest, STARTS.c.start).filter_by(study=self.study)
         starts = {r["digest"]: r["start"] for r in self.database.read(columns)} if rows else {}
         with self.database.undamaged("a set"):
             return [_candidate(row, starts) for row in rows]

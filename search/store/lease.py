@@ -126,7 +126,7 @@ class StudyLease:
         with self.database.undamaged("a lease"), self.database.begin() as db:
             now = self.database.now(db)
             values = {"stop": False, "owner": self.owner, "lease_until": now + LEASE_S}
-            row = db.execute(sa.select(STUDIES).where(STUDIES.c.study == study)).mappings().first()
+            row = db.execute(sa.select(STUDIES).filter_by(study=study)).mappings().first()
             if row is None:
                 try:
                     db.execute(sa.insert(STUDIES).values(study=study, **values))

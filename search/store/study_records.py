@@ -95,7 +95,7 @@ class StudyRecords:
     @retry_while_unavailable
     def get_study(self) -> Values | None:
         """Return what is known of the study as a whole: definition, owner (None: nobody runs it)."""
-        rows = self.database.read(sa.select(STUDIES).where(STUDIES.c.study == self.study))
+        rows = self.database.read(sa.select(STUDIES).filter_by(study=self.study))
         with self.database.begin() as db:
             now = self.database.now(db)
         for row in rows:
@@ -131,13 +131,13 @@ class StudyRecords:
     def request_stop(self) -> None:
         """Ask the study's driver to end, wherever it runs."""
         with self.database.begin() as db:
-            db.execute(sa.update(STUDIES).where(STUDIES.c.study == self.study).values(stop=True))
+            db.execute(sa.update(STUDIES).filter_by(study=self.study).values(stop=True))
 
     @retry_while_unavailable
     def delete_study(self) -> None:
         with self.writing() as db:
             for table in OF_A_STUDY:
-                db.execute(sa.delete(table).where(table.c.study == self.study))
+                db.execute(sa.delete(table).filter_by(study=self.study))
 
     # Configurations, and what they start from
 
@@ -149,8 +149,7 @@ class StudyRecords:
 
     def insert_configurations(self, db: sa.Connection, configurations: Iterable[Configuration]) -> None:
         """Do the same as a part of a transaction."""
-        in_study = CONFIGURATIONS.c.study == self.study
-        keys = set(db.scalars(sa.select(CONFIGURATIONS.c.configuration).where(in_study)))
+        keys = set(db.scalars(sa.select(CONFIGURATIONS.c.configuration).filter_by(study=self.study)))
         new = [c for c in configurations if c.key not in keys]
         rows = [
             {
@@ -168,7 +167,7 @@ class StudyRecords:
 
     def insert_starts(self, db: sa.Connection, starts: Iterable[InitialTheta]) -> None:
         """Write θ that are not there yet, as a part of a transaction."""
-        digests = set(db.scalars(sa.select(STARTS.c.digest).where(STARTS.c.study == self.study)))
+        digests = set(db.scalars(sa.select(STARTS.c.digest).filter_by(study=self.study)))
         new = {s.digest: s for s in starts if s.digest not in digests}
         if new:
             rows = [{"study": self.study, "digest": d, "start": s.as_dict()} for d, s in new.items()]
@@ -203,7 +202,7 @@ class StudyRecords:
         """Write the θ that a study starts from, in place of earlier ones: the same may be written again."""
         rows = [{"study": self.study, "number": p.number, "start": p.as_dict()} for p in parents]
         with self.writing() as db:
-            db.execute(sa.delete(PARENTS).where(PARENTS.c.study == self.study))
+            db.execute(sa.delete(PARENTS).filter_by(study=self.study))
             db.execute(sa.insert(PARENTS), rows)
 
     @retry_while_unavailable
@@ -221,17 +220,14 @@ class StudyRecords:
 
         Raises AlreadyExists if another driver has drawn with that number.
         """
-        key = configuration and configuration.key
-        drawn = sa.select(PROPOSALS.c.configuration, PROPOSALS.c.numbers)
-        values = {"study": self.study, "number": number, "configuration": key, "numbers": numbers}
+        key, named = configuration and configuration.key, {"study": self.study, "number": number}
+        drawn = sa.select(PROPOSALS.c.configuration, PROPOSALS.c.numbers).filter_by(**named)
         with self.writing() as db:
             if configuration is not None:
                 self.insert_configurations(db, [configuration])
-            row = db.execute(
-                drawn.where(PROPOSALS.c.study == self.study, PROPOSALS.c.number == number)
-            ).first()
+            row = db.execute(drawn).first()
             if row is None:
-                db.execute(sa.insert(PROPOSALS).values(**values))
+                db.execute(sa.insert(PROPOSALS).values(**named, configuration=key, numbers=numbers))
             elif tuple(row) != (key, numbers):
                 raise self._taken(f"proposal {number}")
 
@@ -251,10 +247,10 @@ class StudyRecords:
         environment: with what each seed was trained in, which is most of the text.
         """
         columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
-        wanted = {"configuration": configuration, "trial": trial}
+        wanted = {"study": self.study, "configuration": configuration, "trial": trial}
         same = sa.and_(*(PROOFS.c[name] == ROWS.c[name] for name in KEY_COLUMNS))
         query = sa.select(*columns, PROOFS.c.proof).select_from(ROWS.outerjoin(PROOFS, same))
-        query = query.where(self._has(**{n: v for n, v in wanted.items() if v is not None}))
+        query = query.where(*(ROWS.c[name] == v for name, v in wanted.items() if v is not None))
         # asked for the order of a trial's rows, SQLite would go through all of a study's
         ordered = query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)) if trial is None else query
         records = [cast(SeedRecord, row) for row in self.database.read(ordered)]
@@ -275,7 +271,8 @@ class StudyRecords:
             sa.func.max(ROWS.c.best_exact).label("best_exact"),
             sa.func.count().label("count"),
         )
-        groups = self.database.read(query.where(self._has(configuration=configuration)).group_by(*columns))
+        query = query.filter_by(study=self.study, configuration=configuration).group_by(*columns)
+        groups = self.database.read(query)
         return [row for row in groups for _ in range(row["count"])]
 
     @retry_while_unavailable
@@ -312,8 +309,8 @@ class StudyRecords:
         if row["owner"] != self.owner and is_live(row, now):
             raise AlreadyExists(f"study {self.study}: seed {seed} is held by {row['owner']}")
         as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
-        where = has_values(self._named(_key_of(row)))
-        if db.execute(sa.update(ROWS).where(where, *as_read).values(**claimed)).rowcount != 1:
+        change = sa.update(ROWS).filter_by(**self._named(_key_of(row))).where(*as_read)
+        if db.execute(change.values(**claimed)).rowcount != 1:
             raise self._taken(f"seed {seed}")
 
     @retry_while_unavailable
@@ -328,7 +325,7 @@ class StudyRecords:
         ]
         if values:
             with self.writing() as db:
-                db.execute(sa.update(ROWS).where(has_values(key), is_open), values)
+                db.execute(sa.update(ROWS).filter_by(**key).where(is_open), values)
 
     @retry_while_unavailable
     def censor(
@@ -338,48 +335,49 @@ class StudyRecords:
         values = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
         with self.writing() as db:
             for trial in trials:
-                in_trial = self._has(trial=trial.key)
-                running = sa.and_(in_trial, ROWS.c.outcome == Outcome.RUNNING, ROWS.c.owner == self.owner)
-                db.execute(sa.update(ROWS).where(running).values(**values))
+                running = {"trial": trial.key, "outcome": Outcome.RUNNING, "owner": self.owner}
+                db.execute(sa.update(ROWS).filter_by(study=self.study, **running).values(**values))
                 for configuration, seed in trial.work:
                     key = (configuration.key, seed.init_seed, seed.data_seed)
                     if reached := (steps or {}).get(key):
-                        pair = sa.and_(in_trial, has_values(self._named(key)))
-                        censored = sa.and_(pair, ROWS.c.outcome == Outcome.CENSORED)
-                        db.execute(sa.update(ROWS).where(censored).values(steps=reached, reason=reason))
+                        censored = self._named(key) | {"trial": trial.key, "outcome": Outcome.CENSORED}
+                        update = sa.update(ROWS).filter_by(**censored)
+                        db.execute(update.values(steps=reached, reason=reason))
 
     @retry_while_unavailable
     def delete_unstarted(self, trial: Trial) -> None:
         """Delete a trial's censored seeds of which nothing was trained."""
-        unstarted = self._has(trial=trial.key, steps=0, outcome=Outcome.CENSORED)
+        unstarted = {"trial": trial.key, "steps": 0, "outcome": Outcome.CENSORED}
         with self.writing() as db:
-            db.execute(sa.delete(ROWS).where(unstarted))
+            db.execute(sa.delete(ROWS).filter_by(study=self.study, **unstarted))
 
     @retry_while_unavailable
     def censor_orphaned(self) -> None:
         """Write that running seeds of other owners were ended. The caller has the study's lease."""
         values = {"outcome": Outcome.CENSORED, "reason": DIED, **FREE}
-        running = self._has(outcome=Outcome.RUNNING)
+        running = sa.update(ROWS).filter_by(study=self.study, outcome=Outcome.RUNNING)
         with self.writing() as db:
-            db.execute(sa.update(ROWS).where(running, ROWS.c.owner != self.owner).values(**values))
+            db.execute(running.where(ROWS.c.owner != self.owner).values(**values))
 
     @retry_while_unavailable
     def reopen(self, trial: str, reason: str) -> None:
         """Censor a trial's seeds that MLflow has not got, to be trained again: their results are lost."""
         values: Values = dict.fromkeys(MEASURED)
         values |= {"outcome": Outcome.CENSORED, "reason": reason, "steps": 0, **FREE}
+        lost = sa.update(ROWS).filter_by(study=self.study, trial=trial, published=False)
         with self.writing() as db:
-            db.execute(sa.update(ROWS).where(self._has(trial=trial, published=False)).values(**values))
+            db.execute(lost.values(**values))
 
     @retry_while_unavailable
     def publish(self, trial: Trial, configuration: Configuration, experiment: str, run: str) -> None:
         """Write that MLflow has what a trial's seeds of a configuration have become, and where."""
-        columns = CONFIGURATIONS.c
-        place = (columns.study == self.study, columns.configuration == configuration.key)
-        rows = self._has(configuration=configuration.key, trial=trial.key)
         with self.writing() as db:
-            db.execute(sa.update(CONFIGURATIONS).where(*place).values(experiment=experiment, run=run))
-            db.execute(sa.update(ROWS).where(rows).values(published=True))
+            self._publish(db, configuration.key, trial.key, experiment, run)
+
+    def _publish(self, db: sa.Connection, configuration: str, trial: str, experiment: str, run: str) -> None:
+        part = {"study": self.study, "configuration": configuration}
+        db.execute(sa.update(CONFIGURATIONS).filter_by(**part).values(experiment=experiment, run=run))
+        db.execute(sa.update(ROWS).filter_by(**part, trial=trial).values(published=True))
 
     @retry_while_unavailable
     def adopt(
@@ -389,27 +387,22 @@ class StudyRecords:
 
         trial: the key of its trial. run: ids of experiment and run.
         """
-        key, place = part.configuration.key, dict(zip(("experiment", "run"), run, strict=True))
-        columns = part.columns()
+        key, columns = part.configuration.key, part.columns()
         shared = {"trial": trial, "confirmation": part.trial.confirmation, "reason": None}
         with self.writing() as db:
             self.insert_configurations(db, [part.configuration])
-            in_study = (CONFIGURATIONS.c.study == self.study, CONFIGURATIONS.c.configuration == key)
-            db.execute(sa.update(CONFIGURATIONS).where(*in_study).values(**place))
             for seed in seeds:
                 named = self._named(row := (key, seed.init_seed, seed.data_seed))
-                db.execute(sa.delete(ROWS).where(has_values(named)))
+                db.execute(sa.delete(ROWS).filter_by(**named))
                 db.execute(sa.insert(ROWS).values(**named, **columns[row], **shared))
-            in_trial = self._has(configuration=key, trial=trial)
-            db.execute(sa.update(ROWS).where(in_trial).values(published=True))
+            self._publish(db, key, trial, *run)
 
     @retry_while_unavailable
     def record_verification(self, key: SeedKey, correct: int) -> bool:
         """Count a call of `verify` for a seed and keep its result. False if the ledger has no such seed."""
         values = {"verify_calls": ROWS.c.verify_calls + 1, "verified": correct}
         with self.database.begin() as db:
-            update = sa.update(ROWS).where(has_values(self._named(key))).values(**values)
-            return db.execute(update).rowcount > 0
+            return db.execute(sa.update(ROWS).filter_by(**self._named(key)).values(**values)).rowcount > 0
 
     def record_verifications(self, configuration: str, correct: Mapping[Seed, int]) -> None:
         """Count the calls of `verify` that a conclusion made, for the seeds that have no result yet."""
@@ -423,12 +416,8 @@ class StudyRecords:
         """Keep the verdict on all pairs of a seed's θ, in place of an earlier one."""
         named = self._named(key)
         with self.database.begin() as db:
-            db.execute(sa.delete(PROOFS).where(*(PROOFS.c[name] == value for name, value in named.items())))
+            db.execute(sa.delete(PROOFS).filter_by(**named))
             db.execute(sa.insert(PROOFS).values(**named, proof=proof))
-
-    def _has(self, **values: Any) -> sa.ColumnElement[bool]:
-        """Return SQL that is true of the study's seeds with these values."""
-        return has_values({"study": self.study, **values})
 
     def _named(self, key: SeedKey) -> Values:
         """Return the columns that name a seed's row."""
@@ -439,8 +428,7 @@ class StudyRecords:
 
     def _select(self, table: sa.Table, *names: str) -> list[Values]:
         """Read the study's rows of a table, or some of their columns, by number where they have one."""
-        query = sa.select(*(table.c[name] for name in names or table.c.keys()))
-        query = query.where(table.c.study == self.study)
+        query = sa.select(*(table.c[name] for name in names or table.c.keys())).filter_by(study=self.study)
         return self.database.read(query.order_by(table.c.number) if "number" in table.c else query)
 
 
@@ -457,11 +445,6 @@ def open_several(home: Home, studies: Iterable[str] = ()) -> list[StudyRecords]:
     for records in opened:
         records.require_study()
     return opened or [StudyRecords(ledger, name) for name in ledger.list_studies()]
-
-
-def has_values(values: Values) -> sa.ColumnElement[bool]:
-    """Return SQL that is true of the seeds' rows with these values."""
-    return sa.and_(sa.true(), *(ROWS.c[name] == value for name, value in values.items()))
 
 
 def _key_of(row: Mapping[Any, Any]) -> SeedKey:
