@@ -37,10 +37,14 @@ In SQL that SQLite and PostgreSQL share, such as `ALTER TABLE ledger ADD COLUMN 
 
 metadata = sa.MetaData()
 VERSION = sa.Table("ledger_version", metadata, sa.Column("schema", sa.Integer, primary_key=True))
-ROWS = sa.Table(
+
+
+def _of_a_study(name: str, *parts: sa.schema.SchemaItem) -> sa.Table:
+    return sa.Table(name, metadata, sa.Column("study", sa.String(64), primary_key=True), *parts)
+
+
+ROWS = _of_a_study(
     "ledger",
-    metadata,
-    sa.Column("study", sa.String(64), primary_key=True),
     sa.Column("configuration", sa.String(12), primary_key=True),
     sa.Column("init_seed", sa.BigInteger, primary_key=True),
     sa.Column("data_seed", sa.BigInteger, primary_key=True),
@@ -68,10 +72,8 @@ ROWS = sa.Table(
     # with all that a trial's rows are looked up by: else the primary key is taken, and all rows looked at
     sa.Index("ix_ledger_trial", "trial", "study", "configuration"),
 )
-STUDIES = sa.Table(
+STUDIES = _of_a_study(
     "ledger_studies",
-    metadata,
-    sa.Column("study", sa.String(64), primary_key=True),
     sa.Column("tracking_uri", sa.Text),  # of earlier versions
     sa.Column("definition", sa.JSON),  # the study as it was last run
     sa.Column("owner", sa.String(128)),
@@ -79,10 +81,8 @@ STUDIES = sa.Table(
     sa.Column("stop", sa.Boolean, nullable=False, default=False),  # its driver is asked to end
 )
 
-CONFIGURATIONS = sa.Table(
+CONFIGURATIONS = _of_a_study(
     "ledger_configurations",
-    metadata,
-    sa.Column("study", sa.String(64), primary_key=True),
     sa.Column("configuration", sa.String(12), primary_key=True),
     sa.Column("number", sa.Integer, nullable=False),  # in the order in which they came
     sa.Column("spec", sa.JSON, nullable=False),
@@ -90,39 +90,29 @@ CONFIGURATIONS = sa.Table(
     sa.Column("experiment", sa.String(64)),  # where MLflow has it
     sa.Column("run", sa.String(64)),
 )
-PROPOSALS = sa.Table(
+PROPOSALS = _of_a_study(
     "ledger_proposals",
-    metadata,
-    sa.Column("study", sa.String(64), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("configuration", sa.String(12)),  # NULL: the numbers make none
     sa.Column("numbers", sa.JSON, nullable=False),  # as drawn, by key path
 )
-PARENTS = sa.Table(
+PARENTS = _of_a_study(
     "ledger_parents",
-    metadata,
-    sa.Column("study", sa.String(64), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True),  # as the file asks for them
     sa.Column("start", sa.JSON, nullable=False),  # θ and what led to it (search/study/start.py)
 )
-STARTS = sa.Table(
+STARTS = _of_a_study(
     "ledger_starts",
-    metadata,
-    sa.Column("study", sa.String(64), primary_key=True),
     sa.Column("digest", sa.String(12), primary_key=True),
     sa.Column("start", sa.JSON, nullable=False),
 )
-STARTED = sa.Table(
+STARTED = _of_a_study(
     "ledger_started",
-    metadata,
-    sa.Column("study", sa.String(64), primary_key=True),
     sa.Column("configuration", sa.String(12), primary_key=True),
     sa.Column("digest", sa.String(12), nullable=False),
 )
-SETS = sa.Table(
+SETS = _of_a_study(
     "ledger_sets",
-    metadata,
-    sa.Column("study", sa.String(64), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True),  # in the order in which they were proposed
     sa.Column("round", sa.Integer, nullable=False),
     sa.Column("configuration", sa.String(12)),  # NULL: a θ that the descent begins at
@@ -133,10 +123,8 @@ SETS = sa.Table(
     sa.Column("loss", sa.Float),
     sa.Column("kept", sa.String(12)),  # the digest of its θ among the starts, where it was accepted
 )
-PROOFS = sa.Table(
+PROOFS = _of_a_study(
     "ledger_proofs",
-    metadata,
-    sa.Column("study", sa.String(64), primary_key=True),
     sa.Column("configuration", sa.String(12), primary_key=True),
     sa.Column("init_seed", sa.BigInteger, primary_key=True),
     sa.Column("data_seed", sa.BigInteger, primary_key=True),

@@ -32,6 +32,7 @@ from tests.commands import call, done, fails_with_one
 from tests.homes import records_of
 from tests.reference import recorded, rows_of, write_study
 from tests.scenarios.studies import BY_ENGINE
+from tests.scenarios.test_interrupted import Died
 from trainer import Outcome
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -284,10 +285,6 @@ CUTS = {
     "between judging and the next": (DatabaseCandidates, "judge", "after"),
     "in mid-round": (driver.Driver, "on_report", "after"),
 }
-
-
-class Died(BaseException):
-    """Instead of a SIGKILL: nothing of the driver's goes on."""
 
 
 @pytest.mark.usefixtures("untrained")
