@@ -97,6 +97,13 @@ class FakeBank:
         self._fill()
         return True
 
+    def remove(self, numbers: range) -> None:
+        for of_pairs in (self.pairs, self.steps, self.ends, self.becomes):
+            del of_pairs[numbers.start : numbers.stop]
+        self.live, self.waiting = (
+            [n - len(numbers) if n >= numbers.stop else n for n in some] for some in (self.live, self.waiting)
+        )
+
     def newest(self) -> list[dict[str, Any]]:
         return [self._row(n) for n in range(len(self.pairs))]
 
