@@ -414,7 +414,7 @@ def test_a_driver_that_comes_back_writes_nothing_more(write, paused, other):
 @pytest.mark.parametrize("clock", ["boot", "wall"])
 def test_a_driver_looks_at_its_lease_after_a_gap_in_its_clocks(clock, paused, monkeypatch):
     """Before that nobody else can have taken it, and the database is not asked."""
-    now = Clocks.now()
+    now = paused.lease.renewed
     monkeypatch.setattr(Clocks, "now", lambda: now._replace(**{clock: getattr(now, clock) + FRESH_S - 1}))
     with monkeypatch.context() as patch:
         patch.setattr(paused.lease, "renew", pytest.fail)
