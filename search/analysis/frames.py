@@ -139,7 +139,7 @@ def _typed_seeds(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 def as_columns(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame as a file has it: what is no scalar, such as a curriculum, is JSON text."""
-    objects = frame.select_dtypes(object)
+    objects = frame[[name for name in frame if frame[name].dtype == object]]
     return frame.assign(**objects.map(lambda v: json.dumps(v) if isinstance(v, dict | list | tuple) else v))
 
 
