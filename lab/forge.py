@@ -9,7 +9,6 @@ import click
 
 from search.cli.options import PATH, json_option, save_checkpoint, show, write_text
 from search.errors import UserError, reraise_as
-from search.explain.explain import page as page_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -133,6 +132,7 @@ def number(n: float) -> str:
 def html(forged: Forged) -> str:
     """Return a self-contained page with all forgings, which begins with this addition."""
     from lab.forged import DIMENSIONS, FORGINGS, HIGHEST, LOWEST, TOKENS, count_correct
+    from search.explain.explain import page
 
     forgings = [
         {name: getattr(f, name) for name in ("name", "about", "eos_digit", "params", "nonzero")}
@@ -146,4 +146,4 @@ def html(forged: Forged) -> str:
         "dimensions": DIMENSIONS,
         "forgings": forgings,
     }
-    return page_of(Path(__file__).with_name("forge.html"), model)
+    return page(Path(__file__).with_name("forge.html"), model)
