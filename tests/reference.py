@@ -104,7 +104,10 @@ def client_of(home: Path) -> MlflowClient:
 
 
 def rows_of(home: Path, study: str) -> list[Row]:
-    return records_of(home, study).list_seeds()
+    records = records_of(home, study)
+    rows = records.list_seeds()
+    records.database.engine.dispose()  # a loop that looks often would take all of a server's connections
+    return rows
 
 
 def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:

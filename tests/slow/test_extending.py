@@ -18,7 +18,6 @@ SCRIPT = """
 import json
 from model import make_spec, preset
 from search.study.file import parse_study
-from tests import ROOT
 from trainer import MEASURES, Bank, Pair, Recipe, Seed
 
 def loss(spec, optimiser, lr, steps, compiled):
