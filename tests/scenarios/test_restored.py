@@ -22,13 +22,13 @@ def copied(here, monkeypatch):
     """A study that was run to its end, and its ledger as it was when the second trial began."""
     home, copy, whole = here / "home", here / "copy.db", worker.run_trial
 
-    def copying(folder, depot):
+    def copying(*given):
         if not copy.exists() and any(r["outcome"] == Outcome.FAILED for r in rows_of(home, "restored")):
             with closing(sqlite3.connect(home / "ledger.db")) as db, closing(sqlite3.connect(copy)) as other:
                 db.backup(other)
                 with other:  # that driver is no more
                     other.execute("UPDATE ledger_studies SET owner = NULL, lease_until = NULL")
-        yield from whole(folder, depot)
+        yield from whole(*given)
 
     with monkeypatch.context() as patch:
         patch.setattr(worker, "run_trial", copying)
