@@ -79,9 +79,8 @@ class StudyDescent:
         rows = self.records.list_seeds(configuration.key)  # a planner has outcomes alone
         self.waiting = [n for n in self.waiting if n != candidate.number]
         exact = max(r["best_exact"] or 0.0 for r in rows)
-        right = (
-            r for r in rows if (r["best_exact"] or 0.0) >= self.descent.rules.accept
-        )  # θ is read of these
+        accept = self.descent.rules.accept
+        right = (r for r in rows if (r["best_exact"] or 0.0) >= accept)
         self.descent.judge(candidate, exact, (self._training(self.cache.seed(r)) for r in right))
         if not self.descent.is_open:
             self.descent.end_round()
