@@ -143,12 +143,12 @@ def coverage(crossings: int = 200) -> None:
     for settings in ((-7, 6, 0.3, 1.5), (-5, 4, 0.3, 2), (-9, 8, 0.3, 0.5)):
         large = [shares(crossing((1500, 60, 2), *settings)) for _ in range(12)]
         truth = {name: float(np.mean([share[name] for share in large])) for name in large[0]}
-        held = dict.fromkeys(truth, 0)
+        covered = dict.fromkeys(truth, 0)
         for _ in range(crossings):
             around = intervals(crossing((64, 4, 2), *settings), generator, 400)
             for name, (low, high) in around.items():
-                held[name] += low <= truth[name] <= high
-        print(*(f"{n} {truth[n]:.2f}: held in {held[n] / crossings:.3f}" for n in truth), sep="; ")
+                covered[name] += low <= truth[name] <= high
+        print(*(f"{n} {truth[n]:.2f}: covered in {covered[n] / crossings:.3f}" for n in truth), sep="; ")
 
 
 def whole() -> str:
