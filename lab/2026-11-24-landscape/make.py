@@ -17,7 +17,7 @@ from lab.tables import markdown
 from search.store.home import Home
 from search.store.study_records import open_records
 from search.tracking.artifacts import ArtifactCache
-from search.tracking.tracking import client_for
+from search.tracking.tracking import connect
 
 HERE = Path(__file__).parent
 MEASURES = {
@@ -30,7 +30,7 @@ def measure(home: Path, target: Path) -> None:
     """Append a row a seed to a CSV file, but for those that it has: configuration, seed, outcome, basin."""
     records = open_records(Home(home), "again")
     done = set(pd.read_csv(target)["name"]) if target.exists() else set()
-    with ArtifactCache(client_for(records), records) as artifacts:
+    with ArtifactCache(connect(records.home), records) as artifacts:
         for row in sorted(records.list_seeds(), key=lambda r: (r["init_seed"] % 8, r["configuration"])):
             seed = artifacts.seed(row)
             facts = {"again_at": seed.configuration.recipe.as_dict()["again_at"], "seed": row["init_seed"]}

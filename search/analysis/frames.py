@@ -259,9 +259,9 @@ def _number(value: float | None) -> float:
 def recorded_curves(records: StudyRecords) -> pd.DataFrame:
     """Return `curves_frame` of a study whose artifacts have not been read yet."""
     from search.tracking.artifacts import ArtifactCache
-    from search.tracking.tracking import client_for
+    from search.tracking.tracking import connect
 
-    with ArtifactCache(client_for(records), records) as artifacts:
+    with ArtifactCache(connect(records.home), records) as artifacts:
         return curves_frame(artifacts)
 
 

@@ -13,7 +13,7 @@ from search.store.record import SeedRecord
 from search.store.study_records import StudyRecords
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import answered, client_for
+from search.tracking.tracking import answered, connect
 from trainer import Outcome
 
 
@@ -26,7 +26,7 @@ def prove_study(records: StudyRecords, limit_s: float) -> Iterator[tuple[SeedRec
     study = records.get_recorded_study()
     if study is None:
         raise Failure(f"study {records.study} has no record of its file; run it again first")
-    client, rows = client_for(records), records.list_seeds()
+    client, rows = connect(records.home), records.list_seeds()
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED and r["published"]]
     with ArtifactCache(client, records) as artifacts:
         for row in sorted(grokked, key=rank):

@@ -10,7 +10,7 @@ from search.store.ledger import Ledger
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.tracking.artifacts import ArtifactCache
-from search.tracking.tracking import PARENT_TAG, SEED_TAG, answered, check_place, client_for
+from search.tracking.tracking import PARENT_TAG, SEED_TAG, answered, check_place, connect
 from trainer import Outcome, Seed
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Recorded:
         row = next(r for r in self.rows if seed_of(r) == self.seed)
         trials = dict.fromkeys(r["trial"] for r in [row, *self.rows])
         curves: dict[Seed, dict[str, list[float]]] = {}
-        with ArtifactCache(client_for(self.records), self.records) as artifacts:
+        with ArtifactCache(connect(self.records.home), self.records) as artifacts:
             for trial in trials:
                 if len(curves) >= MOST_CURVES:
                     break
@@ -67,7 +67,7 @@ class Recorded:
 
     def log(self, html: str) -> bool:
         """Log the page beside the seed's checkpoint in MLflow. False where the seed has no run of its own."""
-        client = client_for(self.records)
+        client = connect(self.records.home)
         _, parent = self.records.list_runs().get(self.configuration, ("", ""))
         if not parent:
             return False

@@ -26,7 +26,7 @@ from search.store.study_records import StudyRecords
 from search.study.naming import names_of
 from search.study.start import ANY
 from search.study.trial import Configuration
-from search.tracking.tracking import TRIALS, answered, artifact, client_for
+from search.tracking.tracking import TRIALS, answered, artifact, connect
 from trainer import Result, Seed
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def pull(
     if seed and len(rows) > 1 and len({configurations[r["configuration"]].start for r in rows}) == 1:
         raise _several(records, seed, sorted(rows, key=rank), configurations)
     best = min(rows, key=lambda r: (rank(r), configurations[r["configuration"]].spec.params))
-    with ArtifactCache(client_for(records), records) as cache:
+    with ArtifactCache(connect(records.home), records) as cache:
         return cache.seed(best).checkpoint(), best["proof"]
 
 
@@ -220,7 +220,7 @@ def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) ->
     records = StudyRecords(ledger, study)
     for row in records.list_seeds(configuration):
         if (row["init_seed"], row["data_seed"]) == numbers:
-            with ArtifactCache(client_for(records), records) as cache:
+            with ArtifactCache(connect(records.home), records) as cache:
                 recorded_P = cache.seed(row).result.theta_P
             if checkpoint.theta_P.tolist() != recorded_P.tolist():
                 raise UserError(f"its θ is not the one that study {study} has of seed {seed_of(row)}")

@@ -21,7 +21,7 @@ from search.study.schema import Study
 from search.study.start import ANY, InitialTheta, StartSpec, read_start
 from search.study.trial import Configuration
 from search.tracking.artifacts import ArtifactCache, finished_seeds, match_configurations
-from search.tracking.tracking import client_for
+from search.tracking.tracking import connect
 from trainer import Outcome, Seed
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _recorded(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> lis
     ended = finished_seeds(parent, keys, seed)
     rows = _each(start, seeds, ended) if start.each else _best(start, ended, configurations)
     runs = parent.list_runs()
-    with ArtifactCache(client_for(parent), parent) as cache:
+    with ArtifactCache(connect(parent.home), parent) as cache:
         return [(cache.seed(r).checkpoint(), runs[r["configuration"]][1]) for r in rows]
 
 

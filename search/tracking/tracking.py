@@ -21,7 +21,6 @@ from sqlalchemy import make_url
 from search.errors import Failure, UserError, masked, one_line
 from search.store.home import FOREIGN, Home, below
 from search.store.ledger import Ledger
-from search.store.study_records import StudyRecords
 from trainer.files import durable
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
@@ -141,10 +140,6 @@ def answered(uri: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise Failure(f"MLflow store {masked(uri)}: {one_line(error)}") from None
-
-
-def client_for(records: StudyRecords) -> MlflowClient:
-    return connect(records.home)
 
 
 ELSEWHERE = ("", "file", "http", "https", "ftp", "sftp")

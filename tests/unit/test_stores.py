@@ -236,7 +236,7 @@ def test_a_page_is_logged_where_its_store_has_artifacts_alone(monkeypatch, tmp_p
     run = SimpleNamespace(info=SimpleNamespace(run_id="r", experiment_id="1", artifact_uri="file:///etc"))
     client = SimpleNamespace(tracking_uri="http://server", get_run=lambda _: run, search_runs=lambda *_: [run],
                log_text=lambda *given: logged.append(given))  # fmt: skip
-    monkeypatch.setattr(recorded, "client_for", lambda _: client)
+    monkeypatch.setattr(recorded, "connect", lambda _: client)
     records = SimpleNamespace(home=Home(tmp_path), list_runs=lambda: {"key": ("", "parent")})
     of_seed = recorded.Recorded(records, "key", Seed.of(1), [])
     with pytest.raises(Failure, match=r"^run r "):
