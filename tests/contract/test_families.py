@@ -93,7 +93,7 @@ def computes_what_the_plain_copy_does(spec):
     plain, got = reference(spec, wide[0]), logits_of(spec, wide, tokens)
     expected = plain(tokens[0].T.long()).permute(2, 1, 0)[:, None, spec.prompt - 1 :]
     torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
-    assert got.std() > 0.01
+    assert got.std() > 0.001  # far above what the comparison lets pass
     single = logits_of(spec, theta, tokens)
     torch.testing.assert_close(single.double(), got, rtol=1e-4, atol=4e-4)
     assert torch.equal(logits_of(spec.trained(), theta, tokens), single)
