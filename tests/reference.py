@@ -172,5 +172,5 @@ def check_run(home: Path, run: Any, wanted: Mapping[Key, Facts]) -> None:
             assert run.data.metrics.get(f"final.{outcome.value}", 0) == counts[outcome.value], outcome
     every = load_dict(f"{run.info.artifact_uri}/configuration.json")["recipe.eval_every"]
     longest = max(steps for _, _, steps, _ in mine)
-    history = client_of(home).get_metric_history(run.info.run_id, "median_token")
+    history = client_of(home).get_metric_history(run.info.run_id, "first_seeds.median_token")
     assert sorted(m.step for m in history) == list(range(every, longest + 1, every))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from model.spec import Spec
 
 FORMAT = 1
+CHECKER = Path(__file__).with_name("check.py")
 
 
 def digest(theta_P: Tensor) -> str:
@@ -79,7 +80,7 @@ def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
         "digits": proof.digits,
         "bounds": asdict(MACHINES[proof.level]),
         "margin": {"logits": proof.margin, "pair": proof.pair, "digit": proof.digit},
-        "checker": "check.py" if is_checkable(spec, proof) else None,
+        "checker": CHECKER.name if is_checkable(spec, proof) else None,
         "versions": {name: _version(name) for name in ("adder-search", "torch", "numpy", "scipy")},
     }
     if proof.level == "here":

@@ -248,13 +248,15 @@ def same_pairs(cells: Iterable[Cell]) -> list[str]:
 def _tests(cells: Sequence[Cell]) -> str:
     """Return how much independent evidence there is, and how many of the tests to believe."""
     ps = [same[0].paired.p for same in _by_arms(cells) if same[0].paired]
+    left = [f"{same[0].constraint} at {same[0].scale}" for same in discovered(cells)]
     if not ps:
         return "no seed is recorded for both arms of any cell: nothing is paired"
     return (
         f"{len(ps)} comparison{'s' * (len(ps) > 1)}; those of a column share its base's seeds and are no independent "
         "evidence. "
         f"{sum(p < LEVEL for p in ps)} have p below 5 % (McNemar), by chance alone {LEVEL * len(ps):.1f} would; at a "
-        f"false discovery rate of 5 % (Benjamini and Hochberg) {len(discovered(cells))} are left"
+        f"false discovery rate of 5 % (Benjamini and Hochberg) {len(left)} {'is' if len(left) == 1 else 'are'} left"
+        + (f": {', '.join(left)}" if left else "")
     )
 
 

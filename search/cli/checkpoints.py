@@ -61,9 +61,8 @@ def pull(
 ) -> None:
     """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow.
 
-    The best configuration is that of adder-search best whose grok rate's interval begins highest, a confirmed one by
-    its fresh seeds, before others of its size or larger; of equal ones that with most grokked seeds per million
-    seed-steps. Of its seeds the one that grokked first and held is taken.
+    The best configuration is that of adder-search best whose grok rate's interval begins highest; of equal ones,
+    that with most grokked seeds per million seed-steps. Of its seeds the one that grokked first and held is taken.
     """
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
@@ -81,9 +80,9 @@ def pull(
         if candidate and candidate.start and candidate.configuration:
             configuration = candidate.configuration
             wanted = Seed.named(candidate.start.lineage[-1]["seed"])
-    of = ""
+    of = remark = ""
     if wanted is None and configuration is None:
-        configuration, of = _best_configuration(records, model)
+        configuration, of, remark = _best_configuration(records, model)
     checkpoint, proof = artifacts.pull(records, wanted, model, configuration)
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
@@ -93,12 +92,15 @@ def pull(
         click.echo(f"  {grokking(metrics, checkpoint.recipe['hold'])}")
     else:
         click.echo(f"  {WORDS[metrics['outcome']]}; best exact match {metrics['best_exact']:.4f}")
-    if proof:
-        click.echo(f"  {said_of(proof)}")
+    for line in filter(None, (proof and said_of(proof), remark)):
+        click.echo(f"  {line}")
 
 
-def _best_configuration(records: StudyRecords, model: str | None) -> tuple[str | None, str]:
-    """Return the key of the best configuration that MLflow has, and its name if there are several."""
+def _best_configuration(records: StudyRecords, model: str | None) -> tuple[str | None, str, str]:
+    """Return the key of the best configuration that MLflow has, its name if there are several, and a remark.
+
+    The remark names the best with a verified seed where none of the best one's is.
+    """
     from search.analysis.frames import configuration_rows
     from search.analysis.pareto import best_of
 
@@ -106,8 +108,12 @@ def _best_configuration(records: StudyRecords, model: str | None) -> tuple[str |
     rows = [row for row in rows if model in (None, row["rung"])]
     best = best_of(rows)
     if best is None:
-        return None, ""
-    return best["configuration"], f" of {best['title']}" if len(rows) > 1 else ""
+        return None, "", ""
+    verified, remark = best_of([row for row in rows if row["verified"]]), ""
+    if best["verify_tried"] and not best["verified"] and verified:
+        which = f"--configuration {verified['configuration'][:6]}"
+        remark = f"none of its decoded seeds is verified; of {verified['title']} one is ({which})"
+    return best["configuration"], f" of {best['title']}" if len(rows) > 1 else "", remark
 
 
 @click.command()
@@ -128,9 +134,10 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: Home, as_jso
         lines.append(
             f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32"
         )
-    lines += [f"  {a} + {b} = {a + b}, decoded {answer}" for a, b, answer in result.failures[:SHOWN]]
-    if len(result.failures) > SHOWN:
-        lines.append(f"  and {len(result.failures) - SHOWN} more (--json lists all)")
+    wrong = list(dict.fromkeys(result.failures))  # AdderBoard asks some pairs twice
+    lines += [f"  {a} + {b} = {a + b}, decoded {answer}" for a, b, answer in wrong[:SHOWN]]
+    if len(wrong) > SHOWN:
+        lines.append(f"  and {len(wrong) - SHOWN} more (--json lists all)")
     lines += [f"  {name}: {correct}/{total}" for name, (correct, total) in result.extended.items()]
     show(as_json, result.as_dict(), lines)
     exit_unless(result.qualified if qualified else result.verified)

@@ -39,11 +39,11 @@ KINDS = ("configurations", "seeds", "curves")
 @json_option
 @home_option
 def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool, home: Home) -> None:
-    """Show the best configurations of a STUDY, or of all: none has fewer parameters and groks as often.
+    """Show the best configurations of a STUDY, or of all: the Pareto front of few parameters and a high grok rate.
 
-    Only what grokked at least once is shown, each with the command that fetches its best seed's checkpoint. The best
-    of them has the rate whose interval begins highest, a confirmed one by its fresh seeds, before others of its size
-    or larger; of equal ones it is that with most grokked seeds per million seed-steps.
+    Rates are compared by the lower ends of their intervals, so that 1 of 2 seeds does not outrank 20 of 64. Once a
+    study has confirmed some configurations, these count by their fresh seeds, and others of it only if they are
+    smaller. Below each row's is the command that fetches its best seed's checkpoint.
     """
     from search.analysis.frames import RecordSet
     from search.analysis.pareto import front, table
@@ -59,9 +59,7 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
     rows = front(configurations, max_params)
     for row in rows:
         row["pull"] = pull_command(row["study"], row["configuration"]) + home_flag(home)
-    nothing = (
-        _nothing(study, max_params) if study or configurations else f"nothing has run yet in {home.path}"
-    )
+    nothing = _nothing(study, max_params) if study or configurations else home.nothing_run
     show(as_json, {"home": str(home.path), "front": rows}, table(rows) if rows else nothing)
 
 

@@ -26,10 +26,14 @@ def status(study: str | None, home: Home, as_json: bool) -> None:
     """Show the recorded studies, or one STUDY seed by seed, and how far it is while it runs."""
     from search.cli import render
     from search.stats.counting import overview, summarise
+    from search.store.home import home_flag
     from search.store.study_records import open_several
 
     opened = open_several(home, [study] if study else []) if study or home.exists() else []
     seeds_of = {r: r.list_seeds(environment=as_json and bool(study)) for r in opened}
+    for records, seeds in seeds_of.items():
+        if not records.get_driver():
+            _cut_off(seeds)
     rows = [row for seeds in seeds_of.values() for row in seeds]
     recorded, refused = _recorded(r for r, its_seeds in seeds_of.items() if its_seeds)
     names, running = _of_one(opened[0], rows, recorded.get(study), refused) if study else ({}, None)
@@ -40,9 +44,19 @@ def status(study: str | None, home: Home, as_json: bool) -> None:
         said = "no seed begun yet" + (f"; run by {owner}" if owner else "")
         studies.append({"study": records.study, **summarise([]), "said": said})
     seeds = rows if study else []
-    text = render.status(studies, seeds, names, running) if opened else f"nothing has run yet in {home.path}"
+    flag = home_flag(home)
+    text = render.status(studies, seeds, names, running, flag) if opened else home.nothing_run
     about = {"home": str(home.path), "studies": studies, "seeds": seeds or None}
     show(as_json, about | ({"running": running} if study else {}), text)
+
+
+def _cut_off(seeds: list[SeedRecord]) -> None:
+    """Show seeds whose run was killed, which had no time to write that, as cut off."""
+    from trainer import Outcome
+
+    for row in seeds:
+        if row["outcome"] == Outcome.RUNNING:
+            row |= {"outcome": Outcome.CENSORED.value, "reason": "its run was killed"}
 
 
 def _recorded(opened: Iterable[StudyRecords]) -> tuple[dict[str, Study], dict[str, dict[str, str]]]:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
+from os.path import relpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,7 +86,7 @@ def prove(
     from model.adderboard import failures
     from model.proof import COUNTEREXAMPLE, PROVED, UNDECIDED
     from model.proof.count import count_wrong
-    from model.proof.file import is_checkable, proof_text, verdict_of, write_verdict
+    from model.proof.file import CHECKER, is_checkable, proof_text, verdict_of, write_verdict
     from model.proof.prover import prove as decide
     from model.proof.rounding import MACHINES
 
@@ -116,7 +117,7 @@ def prove(
         written = "not written, as there is no proof"
         if proof.verdict == PROVED:
             write_text(target, proof_text(loaded.spec, loaded.theta_P, proof))
-            checked = f"python model/proof/check.py {target} {checkpoint} checks it"
+            checked = f"python {relpath(CHECKER)} {target} {checkpoint} checks it"
             written = f"the proof; {checked if is_checkable(loaded.spec, proof) else 'check.py does not know this net'}"
         click.echo(f"{target}: {written}", err=as_json)
     exit_unless(proof.verdict == PROVED)
@@ -162,4 +163,4 @@ def _lines(spec: Spec, proof: Proof) -> Iterator[str]:
         reasons = ", ".join(sorted({o.reason for o in proof.open}))
         yield f"{head}, {cases} of {proof.cases:,} cases are left ({reasons})"
     yield f"  smallest margin {proof.margin:.3g} logits, at digit {proof.digit} of {a} + {b}"
-    yield f"  {proof.cases:,} cases, {proof.boxes:,} boxes, with those that were halved, {proof.seconds:.1f} s"
+    yield f"  {proof.cases:,} cases, {proof.boxes:,} boxes tried, {proof.seconds:.1f} s"

@@ -72,8 +72,6 @@ def register(
         f"{'verified' if r['verified'] else 'NOT verified'}"
         for r in rows
     ]
-    show(
-        as_json,
-        rows,
-        [*lines, f'mlflow.pyfunc.load_model("models:/{name}@smallest").predict(frame of a and b)'],
-    )
+    chosen = "@smallest" if any(r["verified"] for r in rows) else f"/{rows[-1]['version']}"
+    use = f'mlflow.pyfunc.load_model("models:/{name}{chosen}").predict(frame of a and b)'
+    show(as_json, rows, [*lines, use])

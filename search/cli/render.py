@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search.errors import printable
@@ -81,11 +83,17 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     else:
         following = [f"report {study.name} -o {study.name}.html{flag}", f"ui{flag}"]
         if any(r["outcome"] == Outcome.GROKKED for r in rows):
-            folder = f"{study.name}-best"
+            folder = _unused(f"{study.name}-best")
             best = [f"pull {study.name} --best -o {folder}{flag}", f"verify {folder}{flag}"]
             following = [*best, f"export {folder} -o {study.name}.py", *following]
         lines += ["", "Next:", *(f"  adder-search {command}" for command in following)]
     return "\n".join(lines)
+
+
+def _unused(name: str) -> str:
+    """Return a name that nothing in the working directory has: this one, or with a number behind it."""
+    further = (f"{name}-{n}" for n in itertools.count(2))
+    return name if not Path(name).exists() else next(other for other in further if not Path(other).exists())
 
 
 def _grokked(rows: Sequence[Row], names: Mapping[str, str], holds: Mapping[str, int]) -> list[str]:
@@ -180,15 +188,20 @@ def status(
     rows: Sequence[Row],
     names: Mapping[str, str] | None = None,
     running: Mapping[str, Any] | None = None,
+    flag: str = "",
 ) -> str:
-    """Return studies (of `counting.overview`), then ledger rows one by one.
+    """Return studies (of `counting.overview`), then ledger rows one by one, and how a study goes on that was cut off.
 
     names: of one study's configurations, by key. running: what its driver left (search/store/running.py).
+    flag: names the home.
     """
     several = len({r["configuration"] for r in rows}) > 1
     lines = [line for s in studies for line in _study(s)]
     lines[1:1] = _running(running, names or {}) if running else []
-    return "\n".join([*lines, *(_seed(r, (names or {}) if several else None) for r in rows)])
+    lines += [_seed(r, (names or {}) if several else None) for r in rows]
+    if not running and any(r["outcome"] == Outcome.CENSORED and r["reason"] != ENOUGH for r in rows):
+        lines += ["", GO_ON, f"  adder-search resume {shlex.quote(rows[0]['study'])}{flag}"]
+    return "\n".join(lines)
 
 
 def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:

@@ -52,7 +52,7 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
                 open_page(page)
         return
     if not (home.exists() and home.mlflow_db.exists()):
-        raise UserError(f"nothing has run yet in {home.path}")
+        raise UserError(home.nothing_run)
     with listening(port) as listener:
         start, token = f"http://{ADDRESS}:{port}/", None if no_auth else secrets.token_urlsafe(24)
         entrance = start + (f"?token={token}" if token else "")

@@ -22,7 +22,7 @@ from search.study.described import aligned, describe, impossible_remark, rules
 from search.study.scales import Cell, Design
 from search.study.schema import Study
 from search.study.space import corners, fixed, points, resolve
-from search.study.trial import Configuration
+from search.study.trial import CARRY_MIX, Configuration
 from trainer import FALSE_KILLS_UPPER, Outcome, Recipe
 from trainer.bank.futility import MEASURED
 
@@ -63,7 +63,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
             trials = max(trials, min(fits.concurrent, sum(to_train.values())))
         at_once = min(trials, fits.concurrent)
         following = f"; {trials} or more in all" if is_all and trials > at_once else ""
-        following = following if is_all and not study.confirm else "; others follow"
+        following = following if is_all and not study.confirm else "; more follow"
         asked.append(
             f"  banks           {at_once} at once, each of up to {size} seeds in {slots} slots{following}"
         )
@@ -71,13 +71,18 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
             rate = sum(count * c.recipe.steps for c, count in to_train.items()) / all_s
         core_hours = all_s * share["cpu"] / 3_600
         cost = f", {core_hours:,.1f} core-hours" if core_hours >= 0.05 and not fits.on_gpu else ""
-        time = f"at most {duration(all_s / max(1, min(trials, fits.concurrent)))} once it trains{cost},"
+        time = f"about {duration(all_s / max(1, min(trials, fits.concurrent)))} once it trains{cost}"
+        if fresh := study.confirm and study.confirm.configurations * len(study.confirm_seeds):
+            time += (
+                f", up to {duration(fresh * study.base_recipe.steps / (rate * fits.concurrent))} to confirm"
+            )
+        time += ","
     lines = [
         f"{study.name}: {study.about}" if study.about else study.name,
         *asked,
         *_search(study),
         *(f"  {name.lower():15} {words}" for name, words in rules(study, [c.key for c in listed])),
-        f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each bank",
+        f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each bank, at nice 15",
         *([f"  where           {_where(study, fits, here['CPU'], by_mps)}"] if here["GPU"] else []),
         f"  home            {home.path}",
         f"  estimated time  {time} at {rate:,.0f} seed-steps/s a bank ({source})",
@@ -124,15 +129,17 @@ def _search(study: Study) -> list[str]:
     """Return lines on what is searched, how, and what is sought."""
     if not study.space:
         return []
-    fields = [f"{path}: {describe(d)}{_beyond_budget(study, path)}" for path, d in study.space.items()]
+    fields = [f"{path}: {describe(d)}{_without_effect(study, path)}" for path, d in study.space.items()]
     heads = ["space", *[""] * (len(fields) - 1)]
     lines = [f"  {head:15} {text}" for head, text in zip(heads, fields, strict=True)]
     sampler = f"{study.sampler.name} (sampler seed {study.sampler.seed})"
     return [*lines, f"  sampler         {sampler}", f"  sought          {study.sampler.described}"]
 
 
-def _beyond_budget(study: Study, path: str) -> str:
-    """Return a remark on a searched step that may lie beyond the longest budget; empty if it does not."""
+def _without_effect(study: Study, path: str) -> str:
+    """Return a remark on a searched field that changes nothing, or may lie beyond the longest budget; else nothing."""
+    if path in CARRY_MIX and study.base_recipe.carry_shares:
+        return "; changes nothing beside carry_shares"
     if path not in {f"recipe.{field.name}" for field in fields(Recipe) if field.metadata["unit"] == "steps"}:
         return ""
     most, steps = max(study.space[path].ends()), study.space.get("recipe.steps")

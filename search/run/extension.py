@@ -5,6 +5,7 @@ that would make old and new records incomparable: a search's earlier proposals m
 and a seed belongs to the search or to the confirmation, not to both.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -142,4 +143,5 @@ def _no_point(study: Study, path: str, value: Any) -> UserError:
 
 
 def _changed(study: Study, path: str, before: Any, now: Any) -> UserError:
-    return UserError(f"study {study.name}: {path}: begun with {before}, the file has {now}; {WAY_OUT}")
+    begun, file = (json.dumps(value) if isinstance(value, bool) else value for value in (before, now))
+    return UserError(f"study {study.name}: {path}: begun with {begun}, the file has {file}; {WAY_OUT}")

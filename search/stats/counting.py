@@ -26,6 +26,7 @@ COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP, 
 WORDS = {o: o.value.replace("_", " ") for o in Outcome} | {
     Outcome.FAILED: "not grokked",
     Outcome.QUEUED: "waiting",
+    Outcome.CENSORED: "cut off",
 }
 """Outcomes as users read them: what spent its budget has not failed."""
 RULE_COLUMNS = {Outcome.GIVEN_UP: "hopeless_step", Outcome.SCREENED: "screen"}
@@ -35,6 +36,8 @@ Until = tuple[int, Sequence[Seed]]
 StudyEvidence = Mapping[str, "Evidence"]
 """Of a whole study's spared seeds: by rung, and of the hopeless rule by its outcome's name (`evidence_of`)."""
 NONE_ENDED = "no seed has ended"
+FIRST_SEEDS = "first_seeds"
+"""Prefix of metrics over steps: they are of a configuration's first seeds alone."""
 ENOUGH = "enough had grokked"
 """Reason of seeds that were censored because `until` needed no more."""
 
@@ -508,15 +511,15 @@ def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
 
 
 def step_metrics(step: int, rows: Sequence[Row]) -> dict[str, float]:
-    """Return a configuration's metrics at a training step.
+    """Return a configuration's metrics at a training step, as MLflow has them.
 
-    rows: exact, token, loss, grok_step and probes of its seeds. A probe's metric is its mean over seeds.
+    rows: exact, token, loss, grok_step and probes of its first seeds. A probe's metric is its mean over seeds.
     """
     finite = [r for r in rows if isfinite(r["loss"])] or rows  # a diverged seed has no median
     grokked = [r["grok_step"] is not None and r["grok_step"] <= step for r in rows]
     probes = [name for name in rows[0] if name.startswith(PROBE)]
     readings = {name: [r[name] for r in rows if isfinite(r.get(name, nan))] for name in probes}
-    return {
+    values = {
         "grok_rate": sum(grokked) / len(rows),
         "best_exact": max(r["exact"] for r in finite),
         "median_exact": median(r["exact"] for r in finite),
@@ -524,6 +527,7 @@ def step_metrics(step: int, rows: Sequence[Row]) -> dict[str, float]:
         "loss": median(r["loss"] for r in finite),
         **{name: fmean(values) for name, values in readings.items() if values},
     }
+    return {f"{FIRST_SEEDS}.{name}": value for name, value in values.items()}
 
 
 def pareto(sizes: Sequence[int], scores: Sequence[float]) -> list[bool]:

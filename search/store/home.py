@@ -99,6 +99,11 @@ class Home:
         """
         return below(self.path / "damaged", study, *([key] if key else []))
 
+    @property
+    def nothing_run(self) -> str:
+        """A line for a home in which nothing has run."""
+        return f"nothing has run yet in {self.path}{'' if self.path.exists() else ': no such folder'}"
+
     def exists(self) -> bool:
         """True if something has run here. Raises UserError as `check_paths` does."""
         self.check_paths()

@@ -51,5 +51,5 @@ class Ledger:
 def open_ledger(home: Home) -> Ledger:
     """Open a home's ledger. Raises UserError if nothing has run there."""
     if not home.exists():
-        raise UserError(f"nothing has run yet in {home.path}")
+        raise UserError(home.nothing_run)
     return Ledger(home)

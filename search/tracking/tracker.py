@@ -21,7 +21,7 @@ from mlflow.exceptions import MlflowException
 from model import Spec, verify
 from model.proof import VERDICT_FILE, is_right
 from search.errors import Failure, UserError
-from search.stats.counting import COUNTED, PooledRate, Row, StudyEvidence, final_metrics
+from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, Row, StudyEvidence, final_metrics
 from search.store.depot import Depot
 from search.store.home import IDENTIFIER, Home, pull_command
 from search.store.lease import Superseded
@@ -318,7 +318,7 @@ class Tracker:
 
     def log_steps(self, configuration: Configuration, steps: Mapping[int, dict[str, float]]) -> None:
         """Write metrics of a configuration by training step. Steps that are there stay as they are."""
-        self._log_once(self.run_of(configuration), "grok_rate", steps)
+        self._log_once(self.run_of(configuration), f"{FIRST_SEEDS}.grok_rate", steps)
 
     def _log_once(self, run: str, mark: str, steps: Mapping[int, dict[str, float]]) -> None:
         """Write metrics by step, those of a step together and once: MLflow keeps every value of a step.

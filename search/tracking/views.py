@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from search.stats.counting import FIRST_SEEDS
 from search.study.naming import Names, searched
 from search.study.schema import Study
 from search.study.trial import Configuration
@@ -46,7 +47,7 @@ ANSWER = (RATE, "final.grok_rate_low", "final.grok_rate_high", "final.seeds")
 RANKED = "final.ranked_by"
 CONFIRMED = tuple(f"final.confirmation_{name}" for name in ("rate", "low", "high", "seeds"))
 MORE = ("final.grokked_per_million", "final.best_exact", "final.held", "final.verified", "final.proved")
-CURVES = ("grok_rate", "best_exact", "median_exact", "loss")
+CURVES = tuple(f"{FIRST_SEEDS}.{name}" for name in ("grok_rate", "best_exact", "median_exact", "loss"))
 ROLE, RATIO = ("scale", "constraint", "toggled"), ("ratio", "ratio_low", "ratio_high", "pairs")
 ROLE_TAGS = ("trains", "cost", "keeps_half", "paper", "agrees")  # of a toggled arm's run, below `table.`
 SIDES = {"xaxis": "without", "yaxis": "with"}

@@ -160,10 +160,10 @@ CONTRACT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("promise", CONTRACT, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("spec", VARIANTS.values(), ids=VARIANTS)
-def test_every_variant_keeps(spec, promise):
-    promise(spec)
+def test_every_variant_keeps_the_contract(spec):
+    for promise in CONTRACT:
+        promise(spec)
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(300, marks=pytest.mark.full)])

@@ -124,7 +124,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch):
     monkeypatch.setattr("search.run.estimate.local_resources", lambda: {"CPU": 2, "GPU": 0})
     result = call("run", "57p", "--dry-run", "--home", "somewhere")
     assert result.exit_code == 0 and not result.stderr
-    banks = "2 at once, each of up to 8 seeds in 4 slots; others follow\n"
+    banks = "2 at once, each of up to 8 seeds in 4 slots; more follow\n"
     for text in ("57 parameters", "16, 60,000 steps each", banks, "/somewhere", "64 seeds in all"):
         assert text in result.stdout, text
     assert not list(Path().iterdir())
@@ -153,7 +153,10 @@ OF_A_STUDY = ["status 57p", "stop 57p", "delete 57p", "best 57p", "table 57p", "
 
 @pytest.mark.parametrize("words", [*OF_A_STUDY, "ui", "table"])
 def test_where_nothing_has_run_all_say_so_alike(words):
-    assert fails_with_one(2, *words.split()) == f"nothing has run yet in {Path('adder-runs').absolute()}"
+    assert (
+        fails_with_one(2, *words.split())
+        == f"nothing has run yet in {Path('adder-runs').absolute()}: no such folder"
+    )
 
 
 @pytest.mark.parametrize("words", OF_A_STUDY)

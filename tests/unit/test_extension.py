@@ -91,7 +91,7 @@ def test_impossible_numbers_count_where_they_are_points_still():
             "had recipe.clip 1.0, which this space has",
         ),
         (NARROW + "recipe: {batch: 32}\n", "recipe.batch: begun with 256, the file has 32"),
-        (NARROW + "model: 74p\n", "model.frozen_spiral: begun with True, the file has False"),
+        (NARROW + "model: 74p\n", "model.frozen_spiral: begun with true, the file has false"),
     ],
 )
 def test_a_search_whose_proposals_would_be_incomparable_is_refused(space, problem):
