@@ -235,8 +235,8 @@ def constraint_table(
     if not pairs:
         unread = not seeds and any((row.get("recipe.finish_above") or 1) < 1 for row in configurations)
         raise NoPartners(
-            f"none of {len(configurations)} recorded configurations is a preset that has a partner: the same "
-            "recipe, one constraint toggled; adder-search run constraints trains such pairs"
+            f"none of {len(configurations)} recorded configurations is a preset with a partner, which has the same "
+            "recipe and one constraint toggled, nor were flags searched; adder-search run constraints trains such pairs"
             + ("; with finish_above the records of its seeds are needed too" if unread else "")
         )
     columns = _columns(pairs, scales)

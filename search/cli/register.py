@@ -63,7 +63,10 @@ def register(
             place = log_model(
                 client, number, run.info.run_id, checkpoint, facts, lambda uri_: check_uri(client, home, uri_)
             )
-            version = make_version(client, name, place, run.info.run_id, checkpoint, facts, aliases)
+            about = (
+                f"{preset_name(checkpoint.spec)}: {facts.correct} of AdderBoard's 10,010 right, from {path}"
+            )
+            version = make_version(client, name, place, run.info.run_id, checkpoint, facts, aliases, about)
             client.set_terminated(run.info.run_id)
         rows.append({"checkpoint": str(path), "name": name, "version": version, "params": checkpoint.spec.params,
                      "verified": facts.verified})  # fmt: skip

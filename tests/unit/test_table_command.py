@@ -177,7 +177,9 @@ def test_the_picture_has_in_bold_what_is_left_at_the_false_discovery_rate():
     assert [cell.cost for cell in table.cells.values()].count("helps") == 2
     left = discovered(table.cells.values())
     assert [[cell.constraint for cell in same] for same in left] == [["frozen_spiral"]]
-    assert "false discovery rate of 5 % (Benjamini and Hochberg) 1 is left: frozen_spiral at 57p" in markdown(table)
+    assert "false discovery rate of 5 % (Benjamini and Hochberg) 1 is left: frozen_spiral at 57p" in markdown(
+        table
+    )
     figure = table_figure(table)
     bold = [text.get_text() for text in figure.axes[0].texts if text.get_fontweight() == "bold"]
     assert bold == [f"trains, {times(table.cells['frozen_spiral', '57p'])}"]
