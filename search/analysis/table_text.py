@@ -199,8 +199,8 @@ def notes(table: Table) -> list[str]:
     lines += [
         "k/n: seeds that grokked, of all that were counted. Seeds that a rule ended early count as not grokked",
         f"{MISSING}: not tried; empty: the scale cannot have the constraint, or it would save nothing",
-        "saves: parameters that the constraint takes away. paper: its words, in brackets the exact match that it gives. "
-        "agreement: of `trains` with them",
+        "saves: parameters that the constraint takes away",
+        "paper: its words, in brackets the exact match that it gives. agreement: of `trains` with them",
     ]
     if any(arm.stopped for arm in arms):
         lines += ["an arm that went on until enough seeds had grokked has too high a share, and no ratio"]
