@@ -196,7 +196,7 @@ def status(
     flag: names the home.
     """
     several = len({r["configuration"] for r in rows}) > 1
-    lines = [line for s in studies for line in _study(s)]
+    lines = [line for s in studies for line in _study(s, running is not None)]
     lines[1:1] = _running(running, names or {}) if running else []
     lines += [_seed(r, (names or {}) if several else None) for r in rows]
     if not running and any(r["outcome"] == Outcome.CENSORED and r["reason"] != ENOUGH for r in rows):
@@ -217,12 +217,14 @@ def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
-def _study(s: Row) -> list[str]:
+def _study(s: Row, is_running: bool) -> list[str]:
+    """Return lines on a study. is_running: others say how many of its seeds are in which state."""
     if not s["seeds"]:
         return [f"{s['study']}: {s['said']}"]
     states = ", ".join(f"{count} {WORDS[Outcome(state)]}" for state, count in s["states"].items())
     runs = "runs" if s["configurations"] > 1 else "seeds"
-    lines = [f"{s['study']}: {s['seeds']} {runs} ({states}) in {s['trials']} banks"]
+    within = f" in {s['trials']} banks" if is_running else f" ({states}) in {s['trials']} banks"
+    lines = [f"{s['study']}: {s['seeds']} {runs}{within}"]
     lines.append(f"  {', '.join(filter(None, (s['said'], _best(s['best_exact']))))}")
     if calls := s["verify_calls"]:
         lines.append(f"  the 10,010 were decoded {'once' if calls == 1 else f'{calls} times'}")

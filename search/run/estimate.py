@@ -58,6 +58,9 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         to_train = _seeds_to_train(study, listed, rows)
         seconds = {c: count * c.recipe.steps / rates.get(c.key, rate) for c, count in to_train.items()}
         asked = _configurations(study, listed, sum(to_train.values()))
+        keys = {c.key for c in listed}
+        if others := sum(is_final(r) and r["configuration"] not in keys for r in rows if not study.proposes):
+            asked.append(f"  not asked for   {others} recorded seeds of other configurations, which stay")
         trials, size, slots = TrialShapes(study).count(to_train, fits)
         if is_all := not (study.proposes or study.until.grokked or study.allocation):  # cut to end together
             trials = max(trials, min(fits.concurrent, sum(to_train.values())))
