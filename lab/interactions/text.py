@@ -11,7 +11,7 @@ from search.stats.logistic import Coefficient
 BEYOND = "odds × beyond both (95 %)"
 NOTES = (
     "odds ×: the ratio of the odds to grok with the constraint to those without it, the others being on as often as "
-    "off; of a pair the ratio of the odds with both to what the two would make of them by themselves. 1 is the sum: "
+    "off; of a pair the odds with both, over what they were if both ratios of odds were multiplied. 1 is the sum: "
     "worse than the sum is below it",
     "intervals of 95 % and p: of a logistic model of all effects and pairs (an effect that pairs are mixed with: of "
     "one without these pairs), penalised (Firth), because some combinations have no grokked seed; standard errors "

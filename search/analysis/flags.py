@@ -28,7 +28,7 @@ NOTES = (
     f"configurations share their seeds, under {FEWEST_SEEDS} seeds there are {TOO_FEW}",
     "other searched fields differ between the cells, and a sampler that learns visits good regions more often: a hint "
     "and no experiment",
-    "beyond both: the ratio of the odds with both to what the two would make of them by themselves, of a logistic "
+    "beyond both: the odds with both, over what they were if both ratios of odds were multiplied, of a logistic "
     "model of the two and their product, penalised (Firth), with standard errors clustered by seed",
 )
 

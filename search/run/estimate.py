@@ -166,7 +166,7 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
         missed = ended * FALSE_KILLS_UPPER
     wider = GrokRate(grokked, each, missed=missed).interval[1]
     if wider > high + 0.005:
-        text += f", or to {wider:.0%} if rules end the others, as some of these might have grokked"
+        text += f"; to {wider:.0%} if rules end the other {ended}, of which some might have grokked"
     is_advised = study.stop.hopeless and wider > high + USELESS
     return [text, "for a rate set stop: {hopeless: off}"] if is_advised else [text]
 

@@ -96,7 +96,7 @@ GRID, SEARCH, UNTIL = (
     "until: {grokked: 1, max_seeds: 9}",
 )
 BEYOND, ADVICE, OFF = "beyond the budget", "  for a rate set stop", "stop: {hopeless: off}"
-WIDER = "18% to 82%, or to 100% if rules end the others, as some of these might have grokked\n"
+WIDER = "18% to 82%; to 100% if rules end the other 4, of which some might have grokked\n"
 IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit excludes tie_fc2_head)"
 
 
