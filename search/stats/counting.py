@@ -445,7 +445,7 @@ def final_metrics(
         "grok_rate": rate.rate, "grok_rate_low": rate.interval[0], "grok_rate_high": rate.interval[1],
         "seeds": rate.n, "stopped": float(rate.stopped), "wrongly": rate.missed,
         "screened_wrongly": missed_by_screen(rows, evidence), **(apart if confirmation.n else {}),
-        "ranked_by": low if confirmation.n else rate.interval[0],
+        "ranked_by": 1 + low if confirmation.n else rate.interval[0],  # the confirmed ones go first
         "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
         "confirmation_given_up": confirmation.given_up, "confirmation_wrongly": confirmation.missed,
         **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},

@@ -127,7 +127,7 @@ def test_mlflow_has_the_rate_of_the_fresh_seeds_apart_and_what_best_sorts_by():
     assert "confirmation_rate" not in alone and alone["ranked_by"] == mid_p(6, 8)[0]
     assert both["grok_rate"] == 7 / 24 and both["confirmation_rate"] == 1 / 16
     assert (both["confirmation_low"], both["confirmation_high"]) == mid_p(1, 16)
-    assert both["ranked_by"] == mid_p(1, 16)[0] < alone["ranked_by"]
+    assert both["ranked_by"] == 1 + mid_p(1, 16)[0] > alone["ranked_by"]
 
 
 def test_all_counted_seeds_pay_for_those_that_grok():
