@@ -260,9 +260,9 @@ class _Page:
         text = ""
         if given_up := _rule_sentences("The hopeless rule gave up", StoppingCounts.of(rows)):
             text = (
-                f"{given_up}Some given-up seeds may have grokked later. The intervals allow for up to "
-                f"{self.configurations['wrongly'].sum() - screened_wrongly:,.1f} of them: {FALSE_KILLS_UPPER:.1%} "
-                "where the rule was measured, elsewhere as many as the spared seeds of a configuration leave possible. "
+                f"{given_up}Up to {self.configurations['wrongly'].sum() - screened_wrongly:,.1f} of the given-up seeds "
+                f"may have grokked later, and the intervals allow for that: {FALSE_KILLS_UPPER:.1%} of a "
+                "configuration's where the rule was measured on it, else as many as its spared seeds do not exclude. "
             )
         if screened := _rule_sentences("The screen ended", StoppingCounts.of(rows, Outcome.SCREENED)):
             text += (

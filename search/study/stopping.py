@@ -66,8 +66,8 @@ class Stop(Strict):
     )
     spare: Literal["pairs", "seeds", "hash"] | None = Field(
         None,
-        description="how the spared tenth is drawn: one of ten pairs of configuration and seed, or one of ten seeds "
-        "for all configurations; unset: pairs in a search, seeds in a list; hash: as in records of before",
+        description="how the spared tenth is drawn. pairs: of ten pairs of configuration and seed one, as in a search "
+        "if unset. seeds: of ten one for all configurations, as in a list if unset. hash: the draw of old records",
     )
 
     @classmethod
