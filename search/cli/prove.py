@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
-from os.path import relpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,7 +116,9 @@ def prove(
         written = "not written, as there is no proof"
         if proof.verdict == PROVED:
             write_text(target, proof_text(loaded.spec, loaded.theta_P, proof))
-            checked = f"python {relpath(CHECKER)} {target} {checkpoint} checks it"
+            here = Path.cwd()
+            checker = CHECKER.relative_to(here) if CHECKER.is_relative_to(here) else CHECKER
+            checked = f"python {checker} {target} {checkpoint} checks it"
             written = f"the proof; {checked if is_checkable(loaded.spec, proof) else 'check.py does not know this net'}"
         click.echo(f"{target}: {written}", err=as_json)
     exit_unless(proof.verdict == PROVED)

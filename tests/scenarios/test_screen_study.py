@@ -29,7 +29,8 @@ def test_a_screened_study_records_each_seed_once_with_its_outcome(here):
     assert f"screened: {len(screened)} of 8" in said.stdout and 1 < len(screened) < 8
     (run_,) = [r for r in client_of(here / "home").search_runs(["1"]) if "final.screened" in r.data.metrics]
     assert run_.data.metrics["final.screened_wrongly"] == len(screened), "nobody was spared"
-    assert {"probe.odd", "probe.basin", "probe.stride", "probe.lead"} <= run_.data.metrics.keys()
+    probes = {f"first_seeds.probe.{name}" for name in ("odd", "basin", "stride", "lead")}
+    assert probes <= run_.data.metrics.keys()
     assert f"{len(screened)} screened" in call("status", study["name"], "--home", "home").stdout
 
 

@@ -16,7 +16,7 @@ from model.proof import check
 from model.proof.attention import Attention
 from model.proof.columns import STATES, Sums, first_cases
 from model.proof.count import count_wrong
-from model.proof.file import is_proved, proof_text
+from model.proof.file import CHECKER, is_proved, proof_text
 from model.proof.here import Captured, capture
 from model.proof.intervals import GELU, Interval, SwiGLU
 from model.proof.net import view
@@ -438,8 +438,8 @@ def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
         first
         == f"{name}: PROVED right on all 10^2 pairs, at level any (every machine that keeps docs/proof.md's rules)"
     )
-    assert " boxes, with those that were halved, " in effort
-    assert written == f"proof.json: the proof; python model/proof/check.py proof.json {folder} checks it"
+    assert " boxes tried, " in effort
+    assert written == f"proof.json: the proof; python {CHECKER} proof.json {folder} checks it"
     check.main("proof.json", folder)
     assert capsys.readouterr().out.startswith("CHECKED: right on all 10^2 pairs")
     with pytest.raises(SystemExit, match="another θ"):

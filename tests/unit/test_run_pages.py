@@ -73,9 +73,11 @@ def test_a_study_that_stops_has_curves_and_a_page_of_its_own_that_its_experiment
         study = Recorder(empty_home(tmp_path), study_of(until={"grokked": 1, "max_seeds": 8}))
         study.trial([1], publish=True)
         client, run = study.tracker.client, study.tracker.run_of(study.configuration)
-        assert not client.get_metric_history(run, "best_exact"), "the first seeds have not ended"
+        assert not client.get_metric_history(run, "first_seeds.best_exact"), "the first seeds have not ended"
         study.trial([2, 3], grokked=[3])
-        assert len(client.get_metric_history(run, "best_exact")) == 3, "others of the first never will"
+        assert len(client.get_metric_history(run, "first_seeds.best_exact")) == 3, (
+            "others of the first never will"
+        )
         log_evidence(study.records, study.tracker, study.artifacts)
         page, experiment = study.tracker.study_run(), study.tracker.experiment
         study.tracker.log_study()
