@@ -4,12 +4,15 @@ That a seed is the same in any company is in tests/contract/test_seeds_of_their_
 decides is in test_outcomes.py.
 """
 
+from dataclasses import make_dataclass
+
 import pytest
 import torch
 
 from model import preset
 from tests.banks import EVERY, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Bank, Outcome
+from trainer.bank.bank import choices
 from trainer.files import snapshot
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
@@ -157,6 +160,15 @@ def test_a_state_that_lacks_a_later_record_goes_on(expected, tmp_path):
     bank = make(MORE, 2)
     assert bank.load(tmp_path / "more") and bank.result(0).steps == EVERY
     assert_all_same({p: r for p, r in results(finish(bank)).items() if p in MORE}, expected)
+
+
+def test_a_digest_outlives_fields_that_come_and_go():
+    before, after = (
+        make_dataclass("Recipe", [("lr", float, 0.1), *more]) for more in ([], [("new", int, 0)])
+    )
+    said = choices([before(0.2), (1, before())])
+    assert said == choices([after(0.2), (1, after())]) != choices([after(0.2), (1, after(0.2))])
+    assert choices([after(0.2), (1, after(new=3))]) != said
 
 
 def test_another_banks_state_is_refused(tmp_path):
