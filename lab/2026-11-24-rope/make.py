@@ -27,13 +27,23 @@ def rates() -> str:
     return markdown(head, rows)
 
 
-def arms() -> str:
-    """Return grok rates of the lists of arms, in the order in which they were trained."""
+def listed(*names: str) -> str:
+    """Return grok rates of lists of arms, in the order in which they were trained."""
     rows = []
-    for name in ("rope-arms", "rope-arms-2", "rope-arms-3", "rope-arms-4"):
+    for name in names:
         table = read(f"{name}.csv")
         for arm in table["arm"].unique():
             best = table[table["arm"] == arm]["best_exact"].nlargest(3)
             rate = with_interval(*count(f"{name}.csv where arm == '{arm}'"))
-            rows.append([name, arm, rate, ", ".join(f"{x:.3f}" for x in best)])
-    return markdown(["list", "arm", "runs that grok", "best exact match"], rows)
+            rows.append([name, arm, rate, ", ".join(f"{x:.3f}" for x in best)][len(names) == 1 :])
+    return markdown(["list", "arm", "runs that grok", "best exact match"][len(names) == 1 :], rows)
+
+
+def arms() -> str:
+    """Return grok rates of the lists of arms."""
+    return listed("rope-arms", "rope-arms-2", "rope-arms-3", "rope-arms-4")
+
+
+def published() -> str:
+    """Return grok rates of the published recipes."""
+    return listed("rope-published")
