@@ -35,8 +35,8 @@ def listed(*names: str) -> str:
         for arm in table["arm"].unique():
             best = table[table["arm"] == arm]["best_exact"].nlargest(3)
             rate = with_interval(*count(f"{name}.csv where arm == '{arm}'"))
-            rows.append([name, arm, rate, ", ".join(f"{x:.3f}" for x in best)][len(names) == 1 :])
-    return markdown(["list", "arm", "runs that grok", "best exact match"][len(names) == 1 :], rows)
+            rows.append([name, arm, rate, ", ".join(f"{x:.3f}" for x in best)])
+    return markdown(["list", "arm", "runs that grok", "best exact match"], rows)
 
 
 def arms() -> str:

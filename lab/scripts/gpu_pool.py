@@ -55,7 +55,7 @@ class Claims:
         pass
 
     def capacity(self) -> Capacity:
-        return Capacity(self.room, gpu=1 / 16)
+        return Capacity(self.room, gpu=1 / 16)  # with slots for 32 seeds at the width of 57p
 
     def start(self, key: str, config: Mapping[str, Any]) -> None:
         self.started += 1

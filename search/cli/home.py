@@ -33,7 +33,7 @@ def status(study: str | None, home: Home, as_json: bool) -> None:
     seeds_of = {r: r.list_seeds(environment=as_json and bool(study)) for r in opened}
     for records, seeds in seeds_of.items():
         if not records.get_driver():
-            _cut_off(seeds)
+            mark_cut_off(seeds)
     rows = [row for seeds in seeds_of.values() for row in seeds]
     recorded, refused = _recorded(r for r, its_seeds in seeds_of.items() if its_seeds)
     names, running = _of_one(opened[0], rows, recorded.get(study), refused) if study else ({}, None)
@@ -50,7 +50,7 @@ def status(study: str | None, home: Home, as_json: bool) -> None:
     show(as_json, about | ({"running": running} if study else {}), text)
 
 
-def _cut_off(seeds: list[SeedRecord]) -> None:
+def mark_cut_off(seeds: list[SeedRecord]) -> None:
     """Show seeds whose run was killed, which had no time to write that, as cut off."""
     from trainer import Outcome
 

@@ -92,8 +92,8 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
 
 def _unused(name: str) -> str:
     """Return a name that nothing in the working directory has: this one, or with a number behind it."""
-    further = (f"{name}-{n}" for n in itertools.count(2))
-    return name if not Path(name).exists() else next(other for other in further if not Path(other).exists())
+    names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
+    return next(other for other in names if not Path(other).exists())
 
 
 def _grokked(rows: Sequence[Row], names: Mapping[str, str], holds: Mapping[str, int]) -> list[str]:

@@ -1,5 +1,6 @@
 """The plan of a run before it starts: its estimated time; of a table of constraints cells, seeds, core-hours, power."""
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +31,8 @@ USELESS = 0.05  # what rules may add to the upper end of an interval before the 
 MOST_SIZES = 24  # numbers of parameters that are listed each
 EAGER = 100
 """Seed-steps/s of a core at batch 256 without the engine: a guess."""
+NICE = os.environ.get("RAY_worker_niceness", "15")  # noqa: SIM112
+"""What Ray starts workers with."""
 POWER = 0.8
 """Power that a plan should have."""
 ABOUT = (
@@ -85,7 +88,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         *asked,
         *_search(study),
         *(f"  {name.lower():15} {words}" for name, words in rules(study, [c.key for c in listed])),
-        f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each bank, at nice 15",
+        f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each bank, at nice {NICE}",
         *([f"  where           {_where(study, fits, here['CPU'], by_mps)}"] if here["GPU"] else []),
         f"  home            {home.path}",
         f"  estimated time  {time} at {rate:,.0f} seed-steps/s a bank ({source})",

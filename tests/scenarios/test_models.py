@@ -79,6 +79,7 @@ def test_a_checkpoint_is_registered_by_a_command_once(modelled):
         assert done.exit_code == 0 and "best: version 1 of own, 67 parameters, NOT verified" in done.stdout, (
             done.stderr
         )
+    assert '"models:/own/1"' in done.stdout, "smallest is of verified ones"
     client = client_of("elsewhere")
     (version,) = client.search_model_versions("name = 'own'")
     assert version.tags["adder.theta"] == digest

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from search.cli import render
+from search.cli.home import mark_cut_off
 from search.run.driver import Ended
 from search.run.estimate import estimate
 from search.stats.counting import overview
@@ -204,3 +205,12 @@ def test_the_summary_lists_ten_grokked_seeds_and_says_how_many_more(hold, stabil
 
     assert said(10).count(f" grokked at step 400{stability}\n") == 10 and "more" not in said(10)
     assert f" grokked at step 400{stability}\n  and 2 more\n" in said(12)
+
+
+def test_seeds_of_a_run_that_was_killed_are_cut_off():
+    seeds = [{"outcome": outcome, "reason": None} for outcome in ("running", "grokked")]
+    mark_cut_off(seeds)
+    assert [(r["outcome"], r["reason"]) for r in seeds] == [
+        ("censored", "its run was killed"),
+        ("grokked", None),
+    ]
