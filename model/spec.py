@@ -259,6 +259,16 @@ class Fold:
     """True if each position's logits are multiplied by one positive number, which changes no answer."""
 
 
+def choices(instance: Any) -> dict[str, Any]:
+    """Return a dataclass's fields that differ from their defaults: one added or retired later changes no digest."""
+    fields = dataclasses.fields(instance)
+    chosen = {f.name: v for f in fields if (v := getattr(instance, f.name)) != f.default}
+    return {
+        n: [v.family, choices(v)] if isinstance(v, Spec) else choices(v) if dataclasses.is_dataclass(v) else v
+        for n, v in chosen.items()
+    }
+
+
 def make_spec(family: str, **options: Any) -> Spec:
     """Make a spec by family name. Raises ValueError for an unknown family or option, naming the nearest."""
     if family in MAKERS:

@@ -1,6 +1,5 @@
 """Configurations with their keys, and trials, which go to workers as files."""
 
-import dataclasses
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from model import Spec, make_spec, preset_name
+from model.spec import choices
 from model.tied import Tied
 from search.study.resources import Resources
 from search.study.start import InitialTheta, digest_of, trained_spec
@@ -27,13 +27,6 @@ MAIN = (
 )  # fmt: skip
 """Fields of a configuration that MLflow's page of it always shows."""
 CARRY_MIX = ("recipe.carry_mix", "recipe.fade_start", "recipe.fade_end")
-
-
-def _choices(instance: Any) -> dict[str, Any]:
-    """Return the fields that differ from their defaults: a field that is added later changes no old key."""
-    fields = dataclasses.fields(instance)
-    chosen = {f.name: v for f in fields if (v := getattr(instance, f.name)) != f.default}
-    return {n: [v.family, _choices(v)] if isinstance(v, Spec) else v for n, v in chosen.items()}
 
 
 Spared = frozenset[tuple[str, Seed]]
@@ -56,7 +49,7 @@ class Configuration:
     @cached_property
     def key(self) -> str:
         origin = [self.start.digest] if self.start else []
-        return digest_of([self.spec.family, _choices(self.spec), _choices(self.recipe), *origin])
+        return digest_of([self.spec.family, choices(self.spec), choices(self.recipe), *origin])
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -91,7 +84,7 @@ class Configuration:
     def main_params(self, varied: Iterable[str]) -> dict[str, Any]:
         """Return of `as_params` what a study varies, and what of the recipe is not its default."""
         carries = () if self.recipe.carry_shares else CARRY_MIX
-        names = {*MAIN, *carries, *varied, *(f"recipe.{name}" for name in _choices(self.recipe))}
+        names = {*MAIN, *carries, *varied, *(f"recipe.{name}" for name in choices(self.recipe))}
         values = {name: value for name, value in self.as_params().items() if name in names}
         return {"preset": values.pop("rung"), **values}
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from model import preset
+from model.spec import choices
 from tests.banks import EVERY, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Bank, Outcome
-from trainer.bank.bank import choices
 from trainer.files import snapshot
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
@@ -166,9 +166,8 @@ def test_a_digest_outlives_fields_that_come_and_go():
     before, after = (
         make_dataclass("Recipe", [("lr", float, 0.1), *more]) for more in ([], [("new", int, 0)])
     )
-    said = choices([before(0.2), (1, before())])
-    assert said == choices([after(0.2), (1, after())]) != choices([after(0.2), (1, after(0.2))])
-    assert choices([after(0.2), (1, after(new=3))]) != said
+    assert choices(before(0.2)) == choices(after(0.2)) != choices(before())
+    assert choices(after(0.2, 3)) != choices(after(0.2))
 
 
 def test_another_banks_state_is_refused(tmp_path):

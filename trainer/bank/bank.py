@@ -10,7 +10,6 @@ Axes: S slot, N pair, L slot that is live, M measure, P parameters.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import logging
 import time
@@ -23,7 +22,7 @@ import torch
 from torch import Tensor
 
 from model.presets import preset_name
-from model.spec import Spec
+from model.spec import Spec, choices
 from trainer.bank.futility import FUTILITY_RULE, FutilityRule
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.curvature.minimise import finish_by_curvature
@@ -209,7 +208,8 @@ class Bank:
         """Return a digest of what a state is of."""
         chosen = tuple(numbers)
         if chosen not in self.keys:  # words for a thousand pairs take long
-            words = repr(choices([self.spec, [self.pairs[n] for n in chosen], self.slots]))
+            pairs = [choices(self.pairs[n]) for n in chosen]
+            words = repr([self.spec.family, choices(self.spec), pairs, self.slots])
             self.keys[chosen] = hashlib.sha256(words.encode()).hexdigest()
         return self.keys[chosen]
 
@@ -351,17 +351,6 @@ class Bank:
         state["wd_scale"][slot], state["mix_scale"][slot] = 1, 1
         if hard_examples.COUNT in state:
             state[hard_examples.COUNT][slot] = 0
-
-
-def choices(value: Any) -> Any:
-    """Return a value with dataclasses as their names and the fields that differ from their defaults.
-
-    So a digest stays the same when a field is added or retired.
-    """
-    if dataclasses.is_dataclass(value):
-        values = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
-        return [type(value).__name__, {f.name: choices(v) for f, v in values if v != f.default}]
-    return [choices(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> EngineBackend | TorchBackend:
