@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from search.store.home import Home
     from search.store.ledger import Ledger
     from search.study.schema import Study
+    from search.study.trial import Configuration
     from trainer import Seed
 
 
@@ -52,7 +53,7 @@ def cascade(plan: str, go_on: str, max_hours: float | None, home: Home) -> None:
             return
         configuration = Configuration(*stage.listed[0])
         counted = (
-            f"{configuration.trainable} numbers trainable, {configuration.spec.params} with what is frozen"
+            f"{trainable(configuration)} numbers trainable, {configuration.spec.params} with what is frozen"
         )
         click.echo(f"{stage.name}: {len(stage.first_seeds)} seeds; {counted}")
         if not is_done(stage, ledger):
@@ -68,6 +69,14 @@ def check(study: Study, plan: str) -> None:
         )
     if any(seed.init_seed != seed.data_seed for seed in study.first_seeds):
         raise UserError(f"{plan}: crossed seeds make no cascade")
+
+
+def trainable(configuration: Configuration) -> int:
+    """Return how many entries of θ train to the end, those frozen on the way not counted."""
+    from trainer.optimisers.freeze import frozen_from
+
+    frozen = frozen_from(configuration.spec.layout, configuration.recipe.freeze)
+    return sum(step >= configuration.recipe.steps for step in frozen)
 
 
 def stage_of(study: Study, number: int, ledger: Ledger, go_on: str) -> Study | None:

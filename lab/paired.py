@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import fisher_exact
 
-from search.stats.intervals import EXACT_PAIRS, GRID, Interval, Paired, crossing, tail_excess
+from search.stats.intervals import EXACT_PAIRS, GRID, Interval, Paired, chance_beyond_limit, crossing
 
 STEP, STEPS = 1e-3, 32  # spacing and number of the differences searched beyond the end for another crossing
 
@@ -55,7 +55,7 @@ def _largest_difference(first: int, second: int, n: int) -> float:
     """Return the largest difference under which a score as low as the observed one has a chance of 2.5 %."""
     observed, end = (first - second) / n, 1 - 1e-9
     exact = n <= EXACT_PAIRS
-    excess = tail_excess(first, second, n, _score, _shares_of_difference, exact)
+    excess = chance_beyond_limit(first, second, n, _score, _shares_of_difference, exact)
     if observed >= end or excess(end) > 0:
         return 1.0
     largest = crossing(excess, observed, end)

@@ -74,7 +74,12 @@ def masked(text: str) -> str:
 
 
 def bare(address: str) -> str:
-    """Return an address without what comes before an @ and what is behind ? or #. A plain word stays as it is."""
+    """Hide what may be secret in an address: http://me:pw@host/x?key=1 becomes http://host/x?***.
+
+    What is before the last @ goes where there is a scheme, or a colon (me:pw@host). Without a scheme only ?name=value
+    and &name=value are hidden, so that a plain word stays as it is. Of databricks://PROFILE, and where ? or # stand
+    before the @ (a password may have them), nothing but the scheme is shown.
+    """
     scheme, mark, rest = address.partition("://")
     who, at_sign, where = (rest if mark else address).rpartition("@")
     if not (at_sign and (mark or ":" in who)):

@@ -11,7 +11,7 @@ from typing import Any
 from lab.claims.claim import OF_SEEDS, Claim, arm, claims, seeds_of
 from lab.claims.trained import Trained
 from lab.paired import PairedArms
-from search.stats.counting import COUNTED, missed_by_hopeless_rule
+from search.stats.counting import COUNTED, missed_by
 from search.stats.intervals import LEVEL, Interval, discoveries, exact_low, mid_p, power
 from trainer import Outcome
 
@@ -244,7 +244,7 @@ def _succeeds(claim: Claim, row: Row) -> bool:
 
 
 def _count(claim: Claim, seeds: Arm) -> Count:
-    wrongly = 0.0 if claim.held or claim.within else missed_by_hopeless_rule(seeds.values())
+    wrongly = 0.0 if claim.held or claim.within else missed_by(Outcome.GIVEN_UP, seeds.values())
     steps = sorted(int(row["steps"]) for row in seeds.values())
     half = steps[(len(steps) - 1) // 2] if steps else None
     return Count(sum(_succeeds(claim, row) for row in seeds.values()), len(seeds), wrongly, half)

@@ -26,7 +26,7 @@ from lab.scripts.seed_table import COLUMNS, rise
 from lab.scripts.table_file import append, read
 from model import preset_name, verify
 from model.adderboard import ADDITIONS
-from search.stats.counting import COUNTED, missed_by_hopeless_rule, missed_by_screen
+from search.stats.counting import COUNTED, RULE_COLUMNS, missed_by
 from search.study.file import load_study
 from search.study.schema import Study
 from search.study.trial import Configuration, Trial
@@ -115,7 +115,7 @@ def configuration_row(study: str, configuration: Configuration, rows: list[dict[
         "best_exact": max(r["best_exact"] for r in rows),
         "median_grok_step": float(pd.Series(steps, dtype=float).median()),
         "seed_steps": sum(r["steps"] for r in rows),
-        "wrongly": missed_by_hopeless_rule(called) + missed_by_screen(called),
+        "wrongly": sum(missed_by(rule, called) for rule in RULE_COLUMNS),
         "verified": sum(right == ADDITIONS for right in decoded), "verify_tried": len(decoded), **fields,
     }  # fmt: skip
 

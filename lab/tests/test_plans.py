@@ -2,6 +2,7 @@
 
 import pytest
 
+from lab.cascade import trainable
 from lab.plans import LAB, load_plan
 from search.study.file import shipped_studies
 from search.study.trial import Configuration
@@ -41,4 +42,4 @@ def test_the_cascades_have_the_published_sizes():
     frozen, free = load_plan("cascade"), load_plan("cascade-free")
     assert [spec.params for spec, _ in free.listed] == sizes
     assert [spec.params for spec, _ in frozen.listed] == [75] * 8
-    assert [Configuration(*listed).trainable for listed in frozen.listed] == sizes
+    assert [trainable(Configuration(*listed)) for listed in frozen.listed] == sizes

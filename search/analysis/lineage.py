@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from model import preset_name
 from search.store.candidates import TieCandidate, lineage_of
 from search.store.study_records import StudyRecords
 from search.study.ancestors import Step
+from search.study.start import ties_beyond_parent
 from search.study.trial import Configuration
 
 MOST_TIES = 4  # of a step that are written out
@@ -40,9 +42,6 @@ def _of_candidate(candidates: Sequence[TieCandidate], candidate: TieCandidate) -
 
 
 def _of_configuration(study: str, configuration: Configuration) -> list[Step]:
-    from model import preset_name
-    from search.study.start import ties_beyond_parent
-
     spec = configuration.spec
     steps = [dict(s) for s in configuration.start.lineage] if configuration.start else []
     tied = ties_beyond_parent(steps[-1].get("spec") if steps else None, spec)

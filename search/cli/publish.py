@@ -154,6 +154,8 @@ def _card(
     name: str, checkpoint: Checkpoint, data: Mapping[str, Any], result: Verification,
     proof: dict[str, Any] | None, rate: str,
 ) -> str:  # fmt: skip
+    import torch
+
     from model.tied import count
 
     spec, metadata = checkpoint.spec, data["METADATA"]
@@ -167,7 +169,7 @@ def _card(
         "seed, step": f"{checkpoint.seed.get('init_seed', 'unknown')}, {checkpoint.step:,}",
     }
     sizes = {
-        t: len(_flat(v))
+        t: torch.tensor(v).numel()
         for t, v in data.get("WEIGHTS", {"numbers, each used in several places": data.get("NUMBERS")}).items()
     }
     return MODEL_CARD.format(
@@ -185,10 +187,6 @@ def _card(
         ),
         tricks=", ".join(f"`{trick}`" for trick in metadata["tricks"]) or "none",
     )
-
-
-def _flat(values: Any) -> list[float]:
-    return [n for each in values for n in _flat(each)] if isinstance(values, list) else [values]
 
 
 def _step_text(step: Step) -> str:

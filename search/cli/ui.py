@@ -40,6 +40,8 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
     from search.tracking.server import ADDRESS, listening, serve
 
     if not os.environ.get("MLFLOW_TRACKING_URI"):
+        if not (home.exists() and home.mlflow_db.exists()):
+            raise UserError(home.nothing_run)
         listening(port).close()  # a port that is taken is said before MLflow is imported, which takes seconds
     from search.tracking.tracking import connect, is_local
 
@@ -51,8 +53,6 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
             if page and not no_browser and _has_display():
                 open_page(page)
         return
-    if not (home.exists() and home.mlflow_db.exists()):
-        raise UserError(home.nothing_run)
     with listening(port) as listener:
         start, token = f"http://{ADDRESS}:{port}/", None if no_auth else secrets.token_urlsafe(24)
         entrance = start + (f"?token={token}" if token else "")

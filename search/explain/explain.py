@@ -1,13 +1,11 @@
 """The page of `adder-search explain`: one to three checkpoints add any two numbers, digit by digit."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from model import preset_name
 from model.proof.file import decide
@@ -15,9 +13,7 @@ from model.proof.net import FAMILIES
 from model.tied import ties_of
 from search.explain.net import program
 from search.plugins import part
-
-if TYPE_CHECKING:
-    from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 
 MOST = 3
 """Checkpoints side by side."""

@@ -60,28 +60,20 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
     else:
         to_train = _seeds_to_train(study, listed, rows)
         seconds = {c: count * c.recipe.steps / rates.get(c.key, rate) for c, count in to_train.items()}
-        asked = _configurations(study, listed, sum(to_train.values()))
-        keys = {c.key for c in listed}
-        if others := sum(is_final(r) and r["configuration"] not in keys for r in rows if not study.proposes):
-            asked.append(f"  not asked for   {others} recorded seeds of other configurations, which stay")
-        trials, size, slots = TrialShapes(study).count(to_train, fits)
-        if is_all := not (study.proposes or study.until.grokked or study.allocation):  # cut to end together
-            trials = max(trials, min(fits.concurrent, sum(to_train.values())))
-        at_once = min(trials, fits.concurrent)
-        following = f"; {trials} or more in all" if is_all and trials > at_once else ""
-        following = following if is_all and not study.confirm else "; more follow"
-        asked.append(
-            f"  banks           {at_once} at once, each of up to {size} seeds in {slots} slots{following}"
-        )
-        if all_s := sum(seconds.values()):
-            rate = sum(count * c.recipe.steps for c, count in to_train.items()) / all_s
-        core_hours = all_s * share["cpu"] / 3_600
-        cost = f", {core_hours:,.1f} core-hours" if core_hours >= 0.05 and not fits.on_gpu else ""
-        time = f"about {duration(all_s / max(1, min(trials, fits.concurrent)))} once it trains{cost}"
+        if total_s := sum(seconds.values()):
+            rate = sum(count * c.recipe.steps for c, count in to_train.items()) / total_s
+        trials, banks = _banks(study, to_train, fits)
+        asked = [
+            *_configurations(study, listed, sum(to_train.values())),
+            *_not_asked(study, listed, rows),
+            banks,
+        ]
+        core_hours = total_s * share["cpu"] / 3_600
+        time = f"about {duration(total_s / max(1, min(trials, fits.concurrent)))} once it trains"
+        time += f", {core_hours:,.1f} core-hours" if core_hours >= 0.05 and not fits.on_gpu else ""
         if fresh := study.confirm and study.confirm.configurations * len(study.confirm_seeds):
-            time += (
-                f", up to {duration(fresh * study.base_recipe.steps / (rate * fits.concurrent))} to confirm"
-            )
+            confirm_s = fresh * study.base_recipe.steps / (rate * fits.concurrent)
+            time += f", up to {duration(confirm_s)} to confirm"
         time += ","
     lines = [
         f"{study.name}: {study.about}" if study.about else study.name,
@@ -100,6 +92,27 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         by_arm = {c: share["cpu"] * s / 3_600 for c, s in seconds.items()}
         lines += ["", *describe_design(study.design, to_train, by_arm)]
     return "\n".join([*lines, *_later(study, len(listed) > 1), *([remark] if remark else [])])
+
+
+def _banks(study: Study, to_train: Mapping[Configuration, int], fits: Capacity) -> tuple[int, str]:
+    """Return the number of banks that so many seeds need, and the plan's line on them."""
+    trials, size, slots = TrialShapes(study).count(to_train, fits)
+    is_known = not (study.proposes or study.until.grokked or study.allocation)  # no bank depends on results
+    if is_known:  # they are cut to end together
+        trials = max(trials, min(fits.concurrent, sum(to_train.values())))
+    at_once = min(trials, fits.concurrent)
+    more = "; more follow" if study.confirm or not is_known else ""
+    if is_known and trials > at_once and not more:
+        more = f"; {trials} or more in all"
+    return trials, f"  banks           {at_once} at once, each of up to {size} seeds in {slots} slots{more}"
+
+
+def _not_asked(study: Study, listed: Sequence[Configuration], rows: Sequence[Row]) -> list[str]:
+    """Return a line on recorded seeds of configurations that the file has no more."""
+    keys = {c.key for c in listed}
+    others = sum(is_final(r) and r["configuration"] not in keys for r in rows if not study.proposes)
+    line = f"  not asked for   {others} recorded seeds of other configurations, which stay"
+    return [line] if others else []
 
 
 def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:

@@ -81,9 +81,11 @@ def check_proposals(study: Study, records: StudyRecords) -> None:
 
 
 def numbers_of(study: Study, configuration: Configuration, drawn: Mapping[str, Any]) -> Numbers:
-    """Return a configuration as numbers of the study's space: as they were drawn, where they mean the same.
+    """Return an earlier proposal's configuration as numbers of the study's space.
 
-    Raises UserError if it is no point of the space, or differs from the base in what is not searched.
+    Numbers that were drawn come before those of the values, which may be rounded. If a field's `after` has changed,
+    what was drawn means another value: then all numbers are taken from the values. Raises UserError if it is no point
+    of the space, or differs from the base in what is not searched.
     """
     if configuration.spec.family != study.base_spec.family:
         raise _changed(study, "model.family", configuration.spec.family, study.base_spec.family)

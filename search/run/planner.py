@@ -5,15 +5,14 @@ and wait in a queue, from which trials are cut when a worker asks for one. No ro
 what turns out not to be needed is not trained.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from search.compress.study import StudyDescent
 from search.run.packing import Capacity, TrialShapes, can_follow
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
+from search.run.proposals import Proposals
 from search.run.spared import spared_of
 from search.run.study_run import Round, StudyRun
 from search.run.tally import TrialReport
@@ -21,10 +20,6 @@ from search.stats.counting import Row
 from search.study.schema import Study
 from search.study.trial import Configuration, Trial
 from trainer import Seed
-
-if TYPE_CHECKING:  # a list of configurations needs no Optuna
-    from search.compress.study import StudyDescent
-    from search.run.proposals import Proposals
 
 
 class Planner:
@@ -114,29 +109,25 @@ class Planner:
             self._cancel_satisfied()
 
     def complete_trial(self, trial: Trial, rows: Sequence[Row]) -> list[Configuration]:
-        """Take a trial's outcomes and enqueue what follows. Returns the configurations that are complete."""
+        """Take a trial's outcomes and enqueue what follows. Return the configurations of which nothing more trains."""
         self.running.pop(trial.key, None)
         self.study_run.update_progress(trial, None)
         self.study_run.record(rows)
-        states = {c.key: self.study_run.add(c) for c in trial.configurations}
+        own = {c.key: self.study_run.add(c) for c in trial.configurations}
         for configuration, seed in trial.work:
-            states[configuration.key].pending.pop(seed, None)
-        self._cancel_satisfied()
+            own[configuration.key].pending.pop(seed, None)
+        self._cancel_satisfied()  # these outcomes may make seeds of other configurations needless
         self._note_cut(trial)
-        states |= {key: s for key, s in self.study_run.states.items() if s.cancelled or not s.is_reported}
-        for state in states.values():
+        open_ = own | {key: s for key, s in self.study_run.states.items() if s.cancelled or not s.is_reported}
+        for state in open_.values():
             if state.is_complete and (following := self.study_run.following_round(state)):
-                self._enqueue(following)
-        trained = [
-            s
-            for s in states.values()
-            if s.configuration in trial.configurations or (s.rows and not s.is_reported)
-        ]
-        complete = [s for s in trained if s.is_complete]
-        for state in complete:
+                self._enqueue(following)  # there is not enough after all
+        begun = (s for key, s in open_.items() if key in own or (s.rows and not s.is_reported))
+        ended = [s for s in begun if s.is_complete]
+        for state in ended:
             state.is_reported = True
             self.search.report(state)
-        return [s.configuration for s in complete]
+        return [s.configuration for s in ended]
 
     # ---- what is left
 

@@ -1,12 +1,10 @@
 """Progress of a running study, and the display of it."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -15,14 +13,12 @@ from rich.text import Text
 from search.run.planner import Planner
 from search.run.snapshot import Snapshot, describe
 from search.run.tally import TrialReport
+from search.run.workers import Workers, WorkerState
 from search.stats.counting import COUNTED
 from search.stats.intervals import mid_p
 from search.study.naming import Names
 from search.study.trial import Trial
 from trainer import Outcome
-
-if TYPE_CHECKING:  # torch comes with it, which a plan does without
-    from search.run.workers import Workers, WorkerState
 
 MOST_STEPS = 2_000
 """Seeds in training up to which each one's step is kept for `status`."""
@@ -199,7 +195,7 @@ class Display:
         self.live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
         self.shown = 0.0
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> Self:
         if self.live:
             self.live.start()
         return self

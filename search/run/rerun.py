@@ -1,8 +1,5 @@
 """A checkpoint's seed trained again, and compared with it bit for bit.
 
-A run of several stages (`provenance.stages`) is trained from its first one on. Each later stage begins at the θ
-of the one before, transferred to its spec (model/transfer.py), or at some of that θ's entries.
-
 Axes: S θ that is compared, P parameters.
 """
 
@@ -11,21 +8,18 @@ import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from model import Spec, make_spec
-from model.tied import Tied, ties_of
-from model.transfer import transfer
+from search.plugins import part
 from search.run.worker import bank_of, environment_of, in_configuration_space
 from search.study.resources import Resources
 from search.study.space import LARGEST_SEED
 from search.study.start import ANY, InitialTheta
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
-from trainer import Bank, Pair, Recipe, Seed
+from trainer import Bank, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
 from trainer.engine.build import DENORMALS
@@ -43,59 +37,24 @@ NOT_OF_THE_ENGINE = {"cpu", "device", "driver", "nvrtc", "engine", "threads", "s
 
 
 @dataclass(frozen=True)
-class EarlierStage:
-    """A stage of a run before its last. A tied spec's base is trained, with its ties held after the recipe's ramp.
-
-    entries: those of its θ at which the next stage begins; empty for a transfer.
-    """
-
-    spec: Spec
-    recipe: Recipe
-    entries: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, about: Any) -> Self:
-        """Build from plain values. Raises ValueError for others."""
-        try:
-            spec, recipe = make_spec(**about["spec"]), Recipe.from_record(about["recipe"])
-            stage = cls(spec, recipe, tuple(map(int, about.get("entries", ()))))
-            stage.pair(Seed.of(0), None).check(stage.base)
-            torch.zeros(stage.base.params)[list(stage.entries)]
-        except (AttributeError, TypeError, ValueError, LookupError) as error:
-            raise ValueError(f"its provenance has a stage that cannot be trained: {error}") from None
-        return stage
-
-    @property
-    def base(self) -> Spec:
-        return ties_of(self.spec)[0]
-
-    def pair(self, seed: Seed, start: tuple[float, ...] | None) -> Pair:
-        """Return the pair that a bank trains from θ `start`; None for the spec's initial values."""
-        ties = self.spec.ties if isinstance(self.spec, Tied) else None
-        return Pair(self.recipe, seed, start, ties)
-
-    def following_theta(self, theta_P: Tensor, into: Spec) -> Tensor:
-        """Return θ [P] of `into` at the first step of the next stage, from this one's θ [P]."""
-        if self.entries:
-            return theta_P[list(self.entries)]
-        return transfer(self.base, theta_P, into).theta_Q
-
-
-@dataclass(frozen=True)
 class Request:
     """A trial of one pair like the one that trained a checkpoint, and the step to train to.
 
-    stages: those of the same run before it, in order.
+    stages: those of the same run before it, where it had several (lab/stages.py).
     """
 
     trial: Trial
     step: int
-    stages: tuple[EarlierStage, ...] = ()
+    stages: Any = None
+
+    @property
+    def earlier_recipes(self) -> list[Recipe]:
+        return self.stages.recipes if self.stages else []
 
     @property
     def steps(self) -> int:
         """The most steps of all stages."""
-        return sum(stage.recipe.steps for stage in self.stages) + self.step
+        return sum(recipe.steps for recipe in self.earlier_recipes) + self.step
 
 
 @dataclass(frozen=True)
@@ -132,7 +91,8 @@ class Rerun:
 def read_request(loaded: Checkpoint) -> Request:
     """Return what to train, from a checkpoint's provenance. Raises ValueError saying what is missing or wrong."""
     start = _start(loaded)
-    stages = tuple(map(EarlierStage.of, loaded.provenance.get("stages", ())))
+    earlier = loaded.provenance.get("stages")
+    stages = part("stages", "rerun of a run in several stages")(earlier) if earlier else None
     if not loaded.recipe:
         raise ValueError("it has no recipe")
     if not {"init_seed", "data_seed"} <= loaded.seed.keys():
@@ -224,33 +184,19 @@ def train_again(
     """
     device = _device(recorded := _recorded(loaded))
     with _denormals_as(recorded):
-        request, before = _after_stages(request, device, watch)
-        bank = bank_of(request.trial, device, futility=None)
+        trial, before = request.trial, 0
+        if request.stages:
+            ((configuration, seed),) = trial.work
+            theta, before = request.stages.train(trial, device, watch)
+            start = InitialTheta(configuration.trained, {ANY: theta})
+            trial = replace(trial, work=((replace(configuration, start=start), seed),))
+        bank = bank_of(trial, device, futility=None)
         watch(before)
         # what is finished at the end is finished again
         at_end = request.step == request.trial.work[0][0].recipe.steps
         while (bank.result(0).steps < request.step or at_end) and bank.advance():
             watch(before + bank.result(0).steps)
         return _compare(loaded, request, bank)
-
-
-def _after_stages(request: Request, device: str, watch: Callable[[int], None]) -> tuple[Request, int]:
-    """Train the stages before the last. Return the request with the last one's start, and the steps of these."""
-    trial, steps, start = request.trial, 0, None
-    ((configuration, seed),) = trial.work
-    torch.set_num_threads(trial.resources.threads)
-    specs = [*(stage.base for stage in request.stages), configuration.trained]
-    for stage, spec_after in zip(request.stages, specs[1:], strict=True):
-        compiled, pair = trial.resources.compiled, stage.pair(seed, start)
-        bank = Bank(stage.base, [pair], slots=trial.slots, device=device, compiled=compiled, futility=None)
-        while bank.advance():
-            watch(steps + bank.result(0).steps)
-        steps += bank.result(0).steps
-        start = tuple(stage.following_theta(bank.result(0).theta_P, spec_after).tolist())
-    if start is not None:
-        configuration = replace(configuration, start=InitialTheta(configuration.trained, {ANY: start}))
-        trial = replace(trial, work=((configuration, seed),))
-    return replace(request, trial=trial), steps
 
 
 def _device(recorded: dict[str, Any]) -> str:
@@ -270,7 +216,7 @@ def _compare(loaded: Checkpoint, request: Request, bank: Bank) -> Rerun:
     exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection()))["exact"]
     different = int((bits_SP[0] != bits_SP[1]).sum())
     here = environment_of(request.trial, bank)
-    recipes = [request.trial.work[0][0].recipe, *(stage.recipe for stage in request.stages)]
+    recipes = [request.trial.work[0][0].recipe, *request.earlier_recipes]
     by_curvature = any(recipe.finish_above < 1 for recipe in recipes)
     both = {recorded.get("engine"), here["engine"]} <= ENGINES and not by_curvature
     matters = [k for k in here if k in recorded and not (both and k in NOT_OF_THE_ENGINE)]
@@ -281,7 +227,7 @@ def _compare(loaded: Checkpoint, request: Request, bank: Bank) -> Rerun:
         largest_difference=float(apart_P.max()),
         largest_in=max(largest, key=largest.__getitem__) if different else None,
         step=(request.step, result.best_step),
-        stages=len(request.stages) + 1,
+        stages=len(request.earlier_recipes) + 1,
         exact=(float(exact_S[0]), float(exact_S[1])),
         environment=here,
         differs={k: (recorded[k], here[k]) for k in matters if recorded[k] != here[k]},

@@ -100,12 +100,6 @@ class StudyRun:
         """Seeds that have ended, by the percentage of their budgets that they trained."""
         self.record(rows)
 
-    def seeds_of(self, configuration: Configuration) -> Sequence[Seed]:
-        """Return the seeds of a configuration's first round. They differ by scale alone."""
-        if not self.study.scales:
-            return self.seed_rounds[0]
-        return self.study.seeds_of((configuration.spec, configuration.recipe))
-
     def add(self, configuration: Configuration) -> ConfigurationState:
         """Return the state of a configuration, made from its recorded rows if it is new."""
         key = configuration.key
@@ -165,7 +159,7 @@ class StudyRun:
     def first_round(self, state: ConfigurationState) -> Round | None:
         """Return the first round of a configuration, or a later one if that is trained."""
         state.rounds_enqueued = 1
-        seeds = state.untrained(self.seeds_of(state.configuration))
+        seeds = state.untrained(self.study.seeds_of((state.configuration.spec, state.configuration.recipe)))
         if seeds and not self.has_enough(state.configuration):
             return Round(state.configuration, seeds)
         return self.following_round(state) if state.is_complete else None

@@ -89,7 +89,7 @@ class GrokRate:
         """
         rows, missed = list(rows), nan
         if bounded:
-            missed = missed_by_hopeless_rule(rows, evidence) + missed_by_screen(rows, evidence)
+            missed = sum(missed_by(rule, rows, evidence) for rule in RULE_COLUMNS)
         counts = Counter(r["outcome"] for r in rows)
         return cls(
             grokked=counts[Outcome.GROKKED],
@@ -187,54 +187,35 @@ def evidence_of(rows: Iterable[Row]) -> StudyEvidence:
     return {name: Evidence(**count) for name, count in counts.items()}
 
 
-def missed_by_hopeless_rule(rows: Iterable[Row], evidence: StudyEvidence | None = None) -> float:
-    """Return an upper bound on the given-up seeds that would have grokked.
+def missed_by(rule: Outcome, rows: Iterable[Row], evidence: StudyEvidence | None = None) -> float:
+    """Return an upper bound on the seeds that a stopping rule ended and that would have grokked.
 
-    Their share is at most FALSE_KILLS_UPPER for a configuration by which the rule was measured. For others it
-    is the one-sided 95 % bound (Clopper-Pearson) of the share of the configuration's own spared seeds that
-    grokked, 1 where none was spared, or what the whole study says (`Evidence.missed`), where that is less.
-    """
-    total = 0.0
-    for key, group in group_by(rows, "configuration").items():
-        counts, grokked = StoppingCounts.of(group), sum(r["outcome"] == Outcome.GROKKED for r in group)
-        if counts.ended and key in MEASURED:
-            total += counts.ended * FALSE_KILLS_UPPER
-        elif counts.ended:
-            ran_on = counts.spared, counts.spared_grokked
-            total += _missed(Outcome.GIVEN_UP, counts.ended, *ran_on, grokked, evidence)
-    return total
+    For each configuration, and each rung of a screen: the seeds that the rule ended, times the one-sided 95 % bound
+    (Clopper-Pearson) of the share that grokked of those that it called and that ran on. These are the spared seeds, and
+    those measured before (trainer/recipe/screen.py). If `evidence` of the whole study says less, that counts. The
+    hopeless rule loses at most FALSE_KILLS_UPPER of a configuration by which it was measured.
 
-
-def missed_by_screen(rows: Iterable[Row], evidence: StudyEvidence | None = None) -> float:
-    """Return an upper bound on the screened seeds that would have grokked.
-
-    For each rung of each configuration: the seeds that it ended times the one-sided 95 % bound
-    (Clopper-Pearson) of the share that grokked of those that it called and that ran on, or what the whole study
-    says. These are the spared seeds, and those measured before (trainer/recipe/screen.py).
+    rule: its outcome, a key of RULE_COLUMNS.
     """
     called: dict[tuple[str, str], list[str]] = {}
     winners: Counter[str] = Counter()
     for row in rows:
-        key = row.get("configuration", "")
+        key, fired = row.get("configuration", ""), row.get(RULE_COLUMNS[rule])
         winners[key] += row["outcome"] == Outcome.GROKKED
-        if row.get("screen") is not None and row["outcome"] in COUNTED:
-            called.setdefault((key, row["screen"]), []).append(row["outcome"])
+        if fired is not None and row["outcome"] in COUNTED:
+            called.setdefault((key, fired if rule == Outcome.SCREENED else rule), []).append(row["outcome"])
     total = 0.0
-    for (key, rung), outcomes in called.items():
-        if ended := outcomes.count(Outcome.SCREENED):
-            grokked, n = MEASURED_SCREENS.get((key, rung), (0, 0))
-            ran_on = n + len(outcomes) - ended
-            wrong = grokked + outcomes.count(Outcome.GROKKED)
-            total += _missed(rung, ended, ran_on, wrong, winners[key], evidence)
+    for (key, name), outcomes in called.items():
+        ended = outcomes.count(rule)
+        if rule == Outcome.GIVEN_UP and key in MEASURED:
+            total += ended * FALSE_KILLS_UPPER
+        elif ended:
+            grokked, n = MEASURED_SCREENS.get((key, name), (0, 0))
+            wrong, ran_on = grokked + outcomes.count(Outcome.GROKKED), n + len(outcomes) - ended
+            by_own = ended * exact_high(wrong, ran_on, LEVEL)
+            of_study = evidence[name].missed(ended, winners[key]) if evidence and name in evidence else by_own
+            total += min(by_own, of_study)
     return total
-
-
-def _missed(
-    rule: str, ended: int, ran_on: int, wrong: int, grokked: int, evidence: StudyEvidence | None
-) -> float:
-    """Return a configuration's bound: by its own seeds that a rule called and that ran on, or by the whole study's."""
-    by_own = ended * exact_high(wrong, ran_on, LEVEL)
-    return min(by_own, evidence[rule].missed(ended, grokked)) if evidence and rule in evidence else by_own
 
 
 def tries_until(rows: Iterable[Row], k: int, seeds: Iterable[Seed]) -> tuple[int, int, int] | None:
@@ -444,7 +425,7 @@ def final_metrics(
         **_common(rows, cost),
         "grok_rate": rate.rate, "grok_rate_low": rate.interval[0], "grok_rate_high": rate.interval[1],
         "seeds": rate.n, "stopped": float(rate.stopped), "wrongly": rate.missed,
-        "screened_wrongly": missed_by_screen(rows, evidence), **(apart if confirmation.n else {}),
+        "screened_wrongly": missed_by(Outcome.SCREENED, rows, evidence), **(apart if confirmation.n else {}),
         "ranked_by": 1 + low if confirmation.n else rate.interval[0],  # the confirmed ones go first
         "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
         "confirmation_given_up": confirmation.given_up, "confirmation_wrongly": confirmation.missed,

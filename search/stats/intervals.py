@@ -192,17 +192,19 @@ def ratio_interval(both: int, first: int, second: int) -> Interval:
 
 
 def _largest_ratio(both: int, first: int, second: int) -> float:
-    """Return the largest ratio under which a score as low as the observed one has a chance of 2.5 %.
+    """Return the upper end of the interval: the largest ratio that is not ruled out.
 
-    The search is for its logarithm. From beyond the end by the normal score it goes inwards: as the ratio grows
-    outcomes leave the tail one by one, and its chance may rise again.
+    A ratio is ruled out if a score as low as the observed one has a chance below 2.5 % under it. Steps go down from a
+    ratio that is surely too large, until one is not ruled out; then the end is bisected. Bisection alone could miss it:
+    exact chances jump as the ratio grows, so that ratios between two that are ruled out need not be. The first turn is
+    by normal chances, which come near the end, and the second by exact ones, up to EXACT_PAIRS pairs.
     """
     n = both + first + second
     if both + second == 0:
         return inf
 
     def excess_of(exact: bool) -> Callable[[float], float]:
-        by_ratio = tail_excess(first, second, n, _ratio_score, _shares_of_ratio, exact)
+        by_ratio = chance_beyond_limit(first, second, n, _ratio_score, _shares_of_ratio, exact)
         return lambda log_ratio: by_ratio(exp(log_ratio))
 
     high = log(max(both + first, 0.5) / (both + second))
@@ -227,7 +229,7 @@ def crossing(
     return (low + high) / 2
 
 
-def tail_excess(
+def chance_beyond_limit(
     first: int,
     second: int,
     n: int,
@@ -235,7 +237,7 @@ def tail_excess(
     shares: Callable[[float], tuple[Any, Any]],
     exact: bool,
 ) -> Callable[[float], float]:
-    """Return the chance of a score as low as the observed one, less 2.5 %, as a function of the parameter.
+    """Return, as a function of the parameter, the chance of a score as low as the observed one, less 2.5 %.
 
     shares: returns the shares of `first` and of `second` [nuisance, 1] that the parameter allows.
     If not `exact` it is the score plus its normal quantile, which has the same sign.

@@ -15,7 +15,7 @@ from model import Spec, make_spec, preset_name
 from model.tied import Tied, describe_new, free, ties_of
 from search.errors import reraise_as
 from search.study.space import Strict, refuse
-from trainer import Recipe, Seed
+from trainer import Seed
 
 if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
@@ -69,11 +69,6 @@ def read_start(start: StartSpec, path: Path) -> Checkpoint:
 
     with reraise_as("start.checkpoint"):
         return load_grokked(path, start.grokked)
-
-
-def trained_spec(spec: Spec, recipe: Recipe) -> Spec:
-    """Return the spec that a bank trains: of a tied spec with a ramp the base, which moves into the ties."""
-    return spec.base if isinstance(spec, Tied) and recipe.ramp else spec
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ from model import Spec, make_spec, preset_name
 from model.spec import choices
 from model.tied import Tied
 from search.study.resources import Resources
-from search.study.start import InitialTheta, digest_of, trained_spec
+from search.study.start import InitialTheta, digest_of
 from search.study.stopping import Stop
 from trainer import Pair, Recipe, Seed
 from trainer.files import durable
-from trainer.optimisers.freeze import frozen_from
 from trainer.recipe.teacher import shown
 
 TRIAL_FILE = "trial.json"
@@ -56,14 +55,8 @@ class Configuration:
 
     @property
     def trained(self) -> Spec:
-        """The spec that a bank trains."""
-        return trained_spec(self.spec, self.recipe)
-
-    @property
-    def trainable(self) -> int:
-        """Number of entries of θ that train to the end, those frozen on the way not counted."""
-        frozen = frozen_from(self.spec.layout, self.recipe.freeze)
-        return sum(step >= self.recipe.steps for step in frozen)
+        """The spec that a bank trains: of a tied spec with a ramp the base, which moves into the ties."""
+        return self.spec.base if isinstance(self.spec, Tied) and self.recipe.ramp else self.spec
 
     @property
     def program(self) -> Program:

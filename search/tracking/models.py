@@ -3,8 +3,6 @@
 A logged model has a pyfunc flavour around the exported submission, so that torch alone predicts with it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -12,8 +10,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag
 from mlflow.exceptions import MlflowException
 
@@ -22,13 +21,9 @@ from model.adderboard import ADDITIONS
 from model.export import export_source
 from search.errors import Failure, masked
 from trainer import Recipe
+from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.recipe.carry import CarrySchedule
 from trainer.recipe.curriculum import Augmentation, Curriculum
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-    from trainer.checkpoints.checkpoint import Checkpoint
 
 BEST, SMALLEST, SMALLEST_PROVED = "best", "smallest", "smallest-proved"
 """Aliases of versions."""

@@ -4,13 +4,11 @@ They are chosen once, when a study first runs, and kept in the ledger: what the 
 changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from model import Spec
 from model.transfer import transfer
 from search.errors import UserError, reraise_as
 from search.stats.counting import rank, seed_of
@@ -22,12 +20,8 @@ from search.study.start import ANY, InitialTheta, StartSpec, read_start
 from search.study.trial import Configuration
 from search.tracking.artifacts import ArtifactCache, finished_seeds, match_configurations
 from search.tracking.tracking import connect
-from trainer import Outcome, Seed
-
-if TYPE_CHECKING:
-    from model import Spec
-    from trainer import Recipe
-    from trainer.checkpoints.checkpoint import Checkpoint
+from trainer import Outcome, Recipe, Seed
+from trainer.checkpoints.checkpoint import Checkpoint
 
 
 def configurations(

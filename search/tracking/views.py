@@ -16,22 +16,19 @@ How MLflow 3.17 keeps a view, read in its scripts (savedViewEnvelope, Experiment
   metrics". Parallel coordinates leave out a run that lacks a value, or has a word where most have a number.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from mlflow import MlflowClient
 
 from search.stats.counting import FIRST_SEEDS
 from search.study.naming import Names, searched
 from search.study.schema import Study
 from search.study.trial import Configuration
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
 
 TAG = "mlflow.sharedViewState."
 VIEWS = {

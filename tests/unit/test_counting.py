@@ -72,9 +72,9 @@ def test_a_screens_own_spared_seeds_bound_what_it_killed():
 def test_earlier_measurements_of_a_rung_count_with_their_configuration_alone(monkeypatch):
     monkeypatch.setattr(counting, "MEASURED_SCREENS", {("a", RUNG): (0, 190)})
     seeds = rows(*[SCREENED] * 100, *[FAILED] * 10, configuration="a", screen=RUNG)
-    assert counting.missed_by_screen(seeds) == pytest.approx(100 * (1 - 0.05 ** (1 / 200)))
+    assert counting.missed_by(Outcome.SCREENED, seeds) == pytest.approx(100 * (1 - 0.05 ** (1 / 200)))
     elsewhere = [{**row, "configuration": "b"} for row in seeds]
-    assert counting.missed_by_screen(elsewhere) == pytest.approx(100 * (1 - 0.05 ** (1 / 10)))
+    assert counting.missed_by(Outcome.SCREENED, elsewhere) == pytest.approx(100 * (1 - 0.05 ** (1 / 10)))
     assert "of 190 seeds that it called and that ran on 0 grokked" in counting.describe_screen([RUNG], ["a"])
     assert "was not measured for this spec and recipe" in counting.describe_screen([RUNG], ["b"])
     assert "not all was measured" in counting.describe_screen([RUNG], ["a", "b"])

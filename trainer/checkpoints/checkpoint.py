@@ -46,17 +46,9 @@ class Checkpoint:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but θ, as plain values."""
-        return {
-            "format": FORMAT,
-            "params": self.spec.params,
-            "spec": self.spec.as_dict(),
-            "recipe": self.recipe,
-            "seed": self.seed,
-            "step": self.step,
-            "metrics": self.metrics,
-            "provenance": self.provenance,
-            "code": self.code,
-        }
+        names = ("recipe", "seed", "step", "metrics", "provenance", "code")
+        about = {name: getattr(self, name) for name in names}
+        return {"format": FORMAT, "params": self.spec.params, "spec": self.spec.as_dict(), **about}
 
     def as_origin(self) -> dict[str, Any]:
         """Return the facts that a checkpoint derived from this one records of it."""

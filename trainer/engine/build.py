@@ -78,17 +78,16 @@ def job_of(
     source: Path,
     shape: Mapping[str, int | str] | None = None,
     folders: Sequence[Path] = (),
-    options: Sequence[str] = (),
     capability: str = "",
 ) -> Job:
     """Return what is built of a source for a shape (its macros) and a CPU of which torch says this: this one.
 
-    folders: of headers, beside the source's own and FOLDERS. options: of the compiler, beside FLAGS.
+    folders: of headers, beside the source's own and FOLDERS.
     """
     cpu = target(capability or torch.backends.cpu.get_cpu_capability())
     shape = {**(shape or {}), **({"DENORMALS_KEPT": 1} if denormals() == "kept" else {})}
     macros = (f"-D{name}={value}" for name, value in shape.items())
-    return Job(source, (*FLAGS, *cpu, *options, *macros), (*FOLDERS, source.parent, *folders))
+    return Job(source, (*FLAGS, *cpu, *macros), (*FOLDERS, source.parent, *folders))
 
 
 def target(capability: str) -> list[str]:
@@ -100,16 +99,13 @@ def target(capability: str) -> list[str]:
 
 
 def library(
-    source: Path,
-    shape: Mapping[str, int | str] | None = None,
-    folders: Sequence[Path] = (),
-    options: Sequence[str] = (),
+    source: Path, shape: Mapping[str, int | str] | None = None, folders: Sequence[Path] = ()
 ) -> ctypes.CDLL:
     """Load a source compiled for a shape and this CPU (`job_of`): shipped, else built by one of several processes.
 
     Raise BuildError; ValueError where the cache cannot be trusted.
     """
-    return _library(job_of(source, shape, folders, options), tuple(compiler_command()))
+    return _library(job_of(source, shape, folders), tuple(compiler_command()))
 
 
 def missing_to_build(source: Path, shape: Mapping[str, int | str]) -> str | None:
