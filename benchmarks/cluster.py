@@ -169,9 +169,7 @@ class SimulatedCluster:
             place.busy_s += took
             self.worker_s += took
         self.count += 1
-        heapq.heappush(
-            self.events, (now + took, self.count, place, report and json.loads(json.dumps(report)))
-        )
+        heapq.heappush(self.events, (now + took, self.count, place, report and json.loads(json.dumps(report))))
 
 
 @dataclass

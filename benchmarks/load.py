@@ -129,9 +129,7 @@ def jiffies() -> tuple[int, int]:
     return sum(spent), spent[7]
 
 
-def run_trials(
-    home: Home, trials: int, workers: int, busy_s: float, max_hours: float | None = None
-) -> dict[str, Any]:
+def run_trials(home: Home, trials: int, workers: int, busy_s: float, max_hours: float | None = None) -> dict[str, Any]:
     """The study from its first trial to its end, or for so long."""
     study = study_of(trials)
     home.create()
@@ -241,11 +239,7 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
 def quarters(took_s: Sequence[float], memories: Sequence[int], bank: int) -> list[dict[str, float]]:
     """Of each quarter of the trials, in order: seeds/s by processor time, and memory at its highest."""
     parts = zip(np.array_split(np.array(took_s), 4), np.array_split(np.array(memories), 4), strict=True)
-    return [
-        {"seeds_per_s": bank / float(t.mean()), "memory_MiB": float(m.max()) / 2**20}
-        for t, m in parts
-        if len(t)
-    ]
+    return [{"seeds_per_s": bank / float(t.mean()), "memory_MiB": float(m.max()) / 2**20} for t, m in parts if len(t)]
 
 
 def sizes(home: Home) -> dict[str, int]:

@@ -72,9 +72,7 @@ def _line(axes: Axes, run: dict[str, Any], colour: str) -> None:
     most = f"up to {best['ours_seed_steps_per_s']:,.0f}, {best['ratio']:,.0f} × the published way"
     axes.plot(seeds, rates, color=colour, marker="o", ms=5, lw=1.8, label=f"{label(run)}:\n{most}")
     baseline = rows[0]["baseline_seed_steps_per_s"]
-    axes.axhline(
-        baseline, color=colour, ls=(0, (5, 4)), lw=1.2, label=f"the published way: {baseline:,.0f}\n"
-    )
+    axes.axhline(baseline, color=colour, ls=(0, (5, 4)), lw=1.2, label=f"the published way: {baseline:,.0f}\n")
 
 
 def _machine(run: dict[str, Any]) -> str:

@@ -109,9 +109,7 @@ def _pairs(trial: dict[str, Any], curves: pd.DataFrame) -> list[list[Any]]:
     return [[curves["configuration"].iloc[0], *seed] for seed in trial["seeds"]]
 
 
-def _run(
-    who: tuple[str, str, Seed], recipe: dict[str, Any], result: dict[str, Any], table: pd.DataFrame
-) -> Run:
+def _run(who: tuple[str, str, Seed], recipe: dict[str, Any], result: dict[str, Any], table: pd.DataFrame) -> Run:
     return Run(
         *who,
         budget=recipe["steps"],

@@ -98,9 +98,7 @@ def line(name: str, c: Count) -> str:
     """A row for people."""
     low, high = exact_low(c.winners - c.killed, c.winners), exact_high(c.winners - c.killed, c.winners)
     recall = f"{c.winners - c.killed} of {c.winners} ({low:.0%} to {high:.0%})"
-    kills = (
-        f"{c.killed} of {c.called}, at most {exact_high(c.killed, c.called, LEVEL):.1%}" if c.called else "-"
-    )
+    kills = f"{c.killed} of {c.called}, at most {exact_high(c.killed, c.called, LEVEL):.1%}" if c.called else "-"
     cost = f"{c.cost / 1e3:,.0f}" if c.cost < inf else "-"
     without = f"{c.cost_unspared / 1e3:,.0f}" if c.cost_unspared < inf else "-"
     return f"{name:<28}{recall:>26}{kills:>28}{cost:>12}{without:>12}"

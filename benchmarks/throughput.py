@@ -156,9 +156,7 @@ def _run(function: Callable[..., Any], setup: Setup, args: tuple[Any, ...]) -> A
         raise
 
 
-def in_processes(
-    function: Callable[..., Any], setup: Setup, arguments: Sequence[tuple[Any, ...]]
-) -> list[Any]:
+def in_processes(function: Callable[..., Any], setup: Setup, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
     """Results of function(setup, wait, *arguments), a fresh process for each of the arguments.
 
     `wait` returns when all have called it; each must call it once or more, equally often.
@@ -244,9 +242,7 @@ class Baselines:
         threads, rate = max(rates.items(), key=lambda item: item[1])
         if setup.processes == 1:
             return cls(rate, threads, rate)
-        return cls(
-            rate, threads, sum(in_processes(baseline_rate, setup, [(setup.threads,)] * setup.processes))
-        )
+        return cls(rate, threads, sum(in_processes(baseline_rate, setup, [(setup.threads,)] * setup.processes)))
 
 
 def about(setup: Setup) -> dict[str, Any]:

@@ -52,9 +52,7 @@ def cascade(plan: str, go_on: str, max_hours: float | None, home: Home) -> None:
             click.echo(f"{study.name}: no seed goes on to stage {n + 1}, {name_of(study, n)}")
             return
         configuration = Configuration(*stage.listed[0])
-        counted = (
-            f"{trainable(configuration)} numbers trainable, {configuration.spec.params} with what is frozen"
-        )
+        counted = f"{trainable(configuration)} numbers trainable, {configuration.spec.params} with what is frozen"
         click.echo(f"{stage.name}: {len(stage.first_seeds)} seeds; {counted}")
         if not is_done(stage, ledger):
             remaining = max(1e-3, (deadline - time.monotonic()) / 3600) if deadline else None
@@ -64,9 +62,7 @@ def cascade(plan: str, go_on: str, max_hours: float | None, home: Home) -> None:
 def check(study: Study, plan: str) -> None:
     """Raise UserError for a study whose configurations make no cascade."""
     if len(study.configurations) != len(study.listed) or study.until.grokked or study.confirm:
-        raise UserError(
-            f"{plan}: a cascade is a list of configurations, and each seed goes through all that it can"
-        )
+        raise UserError(f"{plan}: a cascade is a list of configurations, and each seed goes through all that it can")
     if any(seed.init_seed != seed.data_seed for seed in study.first_seeds):
         raise UserError(f"{plan}: crossed seeds make no cascade")
 

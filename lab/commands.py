@@ -31,9 +31,7 @@ OWN = (
 @click.option("--table", "as_table", is_flag=True, help="Print a table in Markdown, with the rules.")
 @json_option
 @home_option
-def claims(
-    studies: tuple[str, ...], shipped: bool, show_all: bool, as_table: bool, as_json: bool, home: Home
-) -> None:
+def claims(studies: tuple[str, ...], shipped: bool, show_all: bool, as_table: bool, as_json: bool, home: Home) -> None:
     """Show what the papers claim, and what the records say of each claim.
 
     STUDY is a recorded study, a .csv or .parquet file of seeds (adder-search records --of seeds), or a folder
@@ -54,9 +52,7 @@ def claims(
     seeds = RecordSet(others, home.path).seeds() if others or not folders else []
     judged = judge_all(seeds, trained.read(map(Path, folders)))
     if not show_all and not (judged := [j for j in judged if j.with_it.n or (j.without and j.without.n)]):
-        raise UserError(
-            "these records have nothing on any claim; --shipped reads the notebook's, --all shows all"
-        )
+        raise UserError("these records have nothing on any claim; --shipped reads the notebook's, --all shows all")
     write = plain if as_json else markdown if as_table else text
     click.echo(write(judged), nl=False)
 

@@ -31,9 +31,7 @@ NOTES = {
 
 @click.command(short_help="Add two numbers by a transformer forged by hand, step by step.")
 @click.argument("operands", nargs=-1, metavar="[A B]")
-@click.option(
-    "--forging", "name", default="published", show_default=True, help="published, literal, corrected"
-)
+@click.option("--forging", "name", default="published", show_default=True, help="published, literal, corrected")
 @click.option("--page", type=PATH, help="Write the trace as an HTML page to step through.")
 @click.option(
     "--ten-digits", "adder", type=PATH, metavar="DIR",

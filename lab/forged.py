@@ -184,9 +184,7 @@ def forward(tokens: Tensor, forging: Forging) -> dict[str, Tensor]:
     states: dict[str, Tensor] = {}
     x = embed(tokens, forging)
     for layer in (1, 2):
-        wq, wk, wv = (
-            torch.tensor(getattr(forging, f"w{kind}{layer}"), dtype=torch.float64) for kind in "qkv"
-        )
+        wq, wk, wv = (torch.tensor(getattr(forging, f"w{kind}{layer}"), dtype=torch.float64) for kind in "qkv")
         q, k, v = x @ wq, x @ wk, x @ wv
         kq = q @ k.mT
         attn = torch.softmax(kq, dim=-1)

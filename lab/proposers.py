@@ -48,9 +48,7 @@ def propose(
     return _new_sets(parent, count, excluded, at_random)
 
 
-def _new_sets(
-    parent: Parent, count: int, excluded: Collection[str], draw: Callable[[], Sequence[Ties]]
-) -> list[Ties]:
+def _new_sets(parent: Parent, count: int, excluded: Collection[str], draw: Callable[[], Sequence[Ties]]) -> list[Ties]:
     """Draw constraints until `count` sets of the parent's ties with them are possible and new."""
     sets: dict[Ties, None] = {}
     for _ in range(DRAWS * count):

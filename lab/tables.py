@@ -93,9 +93,7 @@ def rates(arms: Mapping[str, pd.DataFrame], head: str = "arm") -> str:
         steps = sorted(grokked["grok_step"].astype(int))
         at = f"{steps[0]:,} to {steps[-1]:,}, half by {steps[(len(steps) - 1) // 2]:,}" if steps else "–"
         cost = f"{round(rows['steps'].sum() / len(grokked), -3):,.0f}" if steps else "–"
-        lines.append(
-            (name, with_interval(len(grokked), len(rows)), "{} of {}".format(*vectors(rows)), at, cost)
-        )
+        lines.append((name, with_interval(len(grokked), len(rows)), "{} of {}".format(*vectors(rows)), at, cost))
     return markdown((head, "grokked", "of vectors", "at steps", "seed-steps a grokked seed"), lines)
 
 

@@ -50,9 +50,7 @@ class Certificate:
 def certificates(folder: Path) -> Iterator[Certificate]:
     """Yield the certificates in a folder's folders that are at least qualified. Raises UserError for a damaged one."""
     if not folder.is_dir():
-        raise UserError(
-            f"{folder}: no such folder; name one whose folders are checkpoints with verification.json"
-        )
+        raise UserError(f"{folder}: no such folder; name one whose folders are checkpoints with verification.json")
     for path in sorted(p for p in folder.iterdir() if (p / "verification.json").is_file()):
         with reraise_as():
             checkpoint = Checkpoint.load(path)
@@ -110,9 +108,7 @@ def thresholds(folder: Path) -> list[dict[str, Any]]:
             if not candidates:
                 continue
             smallest = {
-                column: min(
-                    candidates, key=lambda c: (c.numbers(column), STANDARDS.index(c.standard), c.name)
-                )
+                column: min(candidates, key=lambda c: (c.numbers(column), STANDARDS.index(c.standard), c.name))
                 for column in COLUMNS
             }
             if any(c.standard == standard for c in smallest.values()):

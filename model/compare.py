@@ -34,9 +34,7 @@ class Comparison:
 
 
 @torch.no_grad()
-def compare(
-    first: tuple[Spec, Tensor], second: tuple[Spec, Tensor], pairs: Sequence[tuple[int, int]]
-) -> Comparison:
+def compare(first: tuple[Spec, Tensor], second: tuple[Spec, Tensor], pairs: Sequence[tuple[int, int]]) -> Comparison:
     """Compare two models, spec and θ [P], on pairs of integers up to ten digits.
 
     A model that is right at every answer when fed the true digits decodes exactly those. Pairs on which either

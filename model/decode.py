@@ -46,9 +46,7 @@ def add(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> list
     return add_with_margins(spec, theta_P, a, b)[0]
 
 
-def add_with_margins(
-    spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]
-) -> tuple[list[int], Tensor]:
+def add_with_margins(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> tuple[list[int], Tensor]:
     """Return the sums as `add`, and each one's margin [B]: how far a digit's logit is from the next, at least.
 
     A margin is in float32 logits, as rounded on this machine.

@@ -133,9 +133,7 @@ def _nested(spec: Tied) -> dict[str, Any]:
     import torch
 
     shapes = spec.base.shapes()
-    return {
-        name: torch.tensor(ties).reshape(shapes[name]).tolist() for name, ties in spec.by_tensor().items()
-    }
+    return {name: torch.tensor(ties).reshape(shapes[name]).tolist() for name, ties in spec.by_tensor().items()}
 
 
 def _tied_class() -> str:

@@ -71,8 +71,7 @@ class Layout:
         """Split θ [S, P] into named tensors [S, *shape] (views)."""
         parts = theta_SP.split([prod(shape) for shape in self.shapes], dim=1)
         return {
-            name: part.reshape(-1, *shape)
-            for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
+            name: part.reshape(-1, *shape) for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
         }
 
     def join(self, tensors: Mapping[str, Tensor]) -> Tensor:

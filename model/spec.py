@@ -210,17 +210,13 @@ class Spec(ABC):
 
     def toggled(self, constraint: str, value: Any = True) -> Spec:
         """Remove a constraint where it is applied, apply it where it is not."""
-        return (
-            self.without(constraint) if constraint in self.applied() else self.constrained(constraint, value)
-        )
+        return self.without(constraint) if constraint in self.applied() else self.constrained(constraint, value)
 
     def _constraints_with(self, name: str) -> dict[str, dataclasses.Field[Any]]:
         """Return all constraints. Raises ValueError if `name` is not one of them."""
         constraints = self.constraints()
         if name not in constraints:
-            raise ValueError(
-                f"unknown constraint {name!r} of {self.family}; {did_you_mean(name, constraints)}"
-            )
+            raise ValueError(f"unknown constraint {name!r} of {self.family}; {did_you_mean(name, constraints)}")
         return constraints
 
     def saved_by(self, constraint: str) -> int:

@@ -289,9 +289,7 @@ def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None
         names = [re.sub(r"\s", "", name) for name in (entry, earlier) if name]
         for name in names:
             if name not in place:
-                raise ValueError(
-                    f"tie {text!r:.80}: {name} is no number of this model; {did_you_mean(name, place)}"
-                )
+                raise ValueError(f"tie {text!r:.80}: {name} is no number of this model; {did_you_mean(name, place)}")
         i, j = place[names[0]], place[names[-1]]
         try:
             ties = zeroed(ties, i) if zero else equated(ties, i, j, -1 if minus else 1)

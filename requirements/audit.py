@@ -29,9 +29,7 @@ def records(place: Path) -> Iterator[dict[str, Any]]:
         yield from (json.loads(file.read_bytes()) for file in sorted(place.rglob("*.json")))
     else:
         with zipfile.ZipFile(place) as archive:
-            yield from (
-                json.loads(archive.read(name)) for name in archive.namelist() if name.endswith(".json")
-            )
+            yield from (json.loads(archive.read(name)) for name in archive.namelist() if name.endswith(".json"))
 
 
 def pins(folder: Path = HERE) -> dict[str, str]:

@@ -55,15 +55,11 @@ def main(wheel: str) -> None:
     pins = pinned()
     core, test, audit = compiled("cluster"), compiled("cluster", "test"), compiled("cluster", "audit")
     cuda = {
-        name: text
-        for name, text in core.items()
-        if name == "torch" or name.startswith("nvidia-") or name not in pins
+        name: text for name, text in core.items() if name == "torch" or name.startswith("nvidia-") or name not in pins
     }
     files = {
         "core": {name: text for name, text in core.items() if name not in cuda},
-        "test": {
-            name: text for name, text in test.items() if name in pins and (name not in core or name == NVRTC)
-        },
+        "test": {name: text for name, text in test.items() if name in pins and (name not in core or name == NVRTC)},
         "audit": {name: text for name, text in audit.items() if name in pins and name not in core},
         "torch-cuda": cuda,
     }

@@ -35,9 +35,7 @@ def printable(line: str) -> str:
     return plain if len(line) <= LONGEST_LINE else plain + " ..."
 
 
-SQLALCHEMY = re.compile(
-    r"(?:\(raised as .*?\) )?\(\w+\.\w*Error\) (.*?) (\[SQL: |\(Background on this error).*"
-)
+SQLALCHEMY = re.compile(r"(?:\(raised as .*?\) )?\(\w+\.\w*Error\) (.*?) (\[SQL: |\(Background on this error).*")
 """What SQLAlchemy writes around a database's own words, in errors that MLflow passes on."""
 
 
@@ -50,9 +48,7 @@ def one_line(error: Exception) -> str:
 
 MASK = "***"
 ADDRESS = re.compile(r"(MLFLOW_\w+_URI|ADDER_SEARCH_(DATABASE|DEPOT)|\w+_PROXY)", re.IGNORECASE)
-SECRET = re.compile(
-    r"(?!.*_(PATH|FILE)$).*(PASSWORD|PASSPHRASE|SECRET|TOKEN|ACCESS_KEY|API_KEY|CONNECTION_STRING).*"
-)
+SECRET = re.compile(r"(?!.*_(PATH|FILE)$).*(PASSWORD|PASSPHRASE|SECRET|TOKEN|ACCESS_KEY|API_KEY|CONNECTION_STRING).*")
 """Names of environment variables that are an address, or a secret."""
 SHORTEST = 6
 """Characters of a secret that is looked for by itself: a shorter one is a part of other words."""

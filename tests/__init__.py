@@ -10,6 +10,4 @@ pytest.register_assert_rewrite("tests.commands", "tests.banks")
 
 ROOT = Path(__file__).parents[1]
 CERTIFICATES = ROOT / "lab/certificates"
-needs_compiler = pytest.mark.skipif(
-    bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"
-)
+needs_compiler = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")

@@ -5,9 +5,7 @@ GOOD = BEGIN + "seeds: [1]\n"
 LISTED = GOOD + "configurations: [{}, {model: 57p}]\n"
 SCALES = "name: x\nseeds: {first: 1, count: 4}\n"
 RECYCLING = "{recycle_every: 1000, recycle_until: 20000, recycle_unless: [[switches, 0.9]]}"
-RECYCLED = (
-    f"{SCALES}constraints: [rank1_out]\nscales: {{57p: {{rate: 0.5, recipe: {RECYCLING}, bases: {{%s}}}}}}"
-)
+RECYCLED = f"{SCALES}constraints: [rank1_out]\nscales: {{57p: {{rate: 0.5, recipe: {RECYCLING}, bases: {{%s}}}}}}"
 FADE = "space: {recipe.fade_end: {int: %s}}"
 ONE_RATE = "space: {recipe.hold: {choice: [1, 2]}}\nsampler: {objectives: %s}"
 # In both tables: YAML -> the whole error without its source, a * stands for anything.

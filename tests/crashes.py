@@ -75,9 +75,7 @@ def failing(at: int) -> Iterator[list[str]]:
         for name in CHANGING:
             patch.setattr(os, name, watched(getattr(os, name)))
         for module in (io, builtins):
-            patch.setattr(
-                module, "open", watched(io.open, lambda file, mode="r", *_: set(mode) & set("wax+"))
-            )
+            patch.setattr(module, "open", watched(io.open, lambda file, mode="r", *_: set(mode) & set("wax+")))
         yield calls
 
 

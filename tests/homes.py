@@ -103,9 +103,7 @@ def leave_parts(home, trial, grokked=(), changes: Mapping[int, dict] | None = No
     parts = map(trial.part, trial.configurations)
     if has_parts(folder):  # it ended, and nobody was there any more to be told
         return folder
-    write_parts(
-        folder, (ConfigurationResults(p, [made(*pair) for pair in p.work], dict(ABOUT)) for p in parts)
-    )
+    write_parts(folder, (ConfigurationResults(p, [made(*pair) for pair in p.work], dict(ABOUT)) for p in parts))
     return folder
 
 

@@ -115,10 +115,7 @@ def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
     if Home(home).depot.retains_results:
         rows = rows_of(home, study)
         with ArtifactCache(client_of(home), records_of(home, study)) as cache:
-            return {
-                (r["configuration"], r["init_seed"], r["data_seed"]): _facts(cache.seed(r).result)
-                for r in rows
-            }
+            return {(r["configuration"], r["init_seed"], r["data_seed"]): _facts(cache.seed(r).result) for r in rows}
     found: dict[Key, Facts] = {}
     for part in parts_of(home, study, scratch):
         for seed, result in part.by_seed.items():

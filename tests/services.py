@@ -40,9 +40,7 @@ REQUIRED = "ADDER_SEARCH_SERVICES"
 @functools.cache
 def _postgres_programs() -> Path | None:
     """The folder with initdb and postgres, which a distribution may keep off PATH."""
-    folders = [
-        Path(found).resolve().parent for name in ("initdb", "postgres") if (found := shutil.which(name))
-    ]
+    folders = [Path(found).resolve().parent for name in ("initdb", "postgres") if (found := shutil.which(name))]
     if config := shutil.which("pg_config"):
         folders.append(Path(subprocess.check_output([config, "--bindir"], text=True).strip()))
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)

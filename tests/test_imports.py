@@ -75,9 +75,7 @@ def backwards(edges):
 
     for name, others in edges.items():
         package = name.split(".")[0]
-        inside = (
-            [o for o in others if o.startswith(f"{package}.")] if package in ROOMS and "." in name else []
-        )
+        inside = [o for o in others if o.startswith(f"{package}.")] if package in ROOMS and "." in name else []
         yield from (f"{name} imports {other}" for other in inside if room(other) > room(name))
 
 

@@ -21,9 +21,7 @@ def matrix(row: int, column: int, value: float) -> np.ndarray:
     return np.array([[value * ((r, c) == (row, column)) for c in range(3)] for r in range(3)], dtype=float)
 
 
-def answers(
-    turned: bool, softmax_axis: int, residual: tuple[int, int], eos: int, **other: float
-) -> np.ndarray:
+def answers(turned: bool, softmax_axis: int, residual: tuple[int, int], eos: int, **other: float) -> np.ndarray:
     """Return the sums of all pairs [9801] under one reading.
 
     `turned`: weights stand on the left (W x). `softmax_axis`: 2 for a row of scores, 1 for a column. `residual`: 1

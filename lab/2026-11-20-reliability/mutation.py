@@ -68,9 +68,7 @@ def may_be_left_out(node):
     """Calls whose result nobody takes, what is raised, what is put into something."""
     is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
     into = isinstance(node, ast.Assign) and not any(isinstance(t, ast.Name) for t in node.targets)
-    return (
-        is_call or into or isinstance(node, ast.Raise | ast.AugAssign | ast.Delete | ast.Break | ast.Continue)
-    )
+    return is_call or into or isinstance(node, ast.Raise | ast.AugAssign | ast.Delete | ast.Break | ast.Continue)
 
 
 def without(lines, node):
@@ -282,9 +280,7 @@ def measure(module, given, done, writer, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="+", choices=TESTS)
     parser.add_argument("-o", type=Path, required=True)
     parser.add_argument("--most", type=int, default=10**6)

@@ -72,9 +72,7 @@ def read_whole(file: Path, roundings: Sequence[str]) -> dict[str, np.ndarray]:
         "left": lambda r: float(r["best_token"]) >= OUTCOMES["left"],
     }
     return {
-        name: np.array(
-            [[[test(rows[v, d, k]) for k in kinds] for d in streams] for v in vectors], dtype=float
-        )
+        name: np.array([[[test(rows[v, d, k]) for k in kinds] for d in streams] for v in vectors], dtype=float)
         for name, test in tests.items()
     }
 
@@ -86,16 +84,8 @@ def components(x_VDR: np.ndarray) -> dict[str, float]:
     vector_V, stream_D = cell_VD.mean(1), cell_VD.mean(0)
     of_vector = streams * roundings * ((vector_V - mean) ** 2).sum() / (vectors - 1)
     of_stream = vectors * roundings * ((stream_D - mean) ** 2).sum() / (streams - 1)
-    both = (
-        roundings
-        * ((cell_VD - vector_V[:, None] - stream_D + mean) ** 2).sum()
-        / ((vectors - 1) * (streams - 1))
-    )
-    rest = (
-        ((x_VDR - cell_VD[..., None]) ** 2).sum() / (vectors * streams * (roundings - 1))
-        if roundings > 1
-        else 0.0
-    )
+    both = roundings * ((cell_VD - vector_V[:, None] - stream_D + mean) ** 2).sum() / ((vectors - 1) * (streams - 1))
+    rest = ((x_VDR - cell_VD[..., None]) ** 2).sum() / (vectors * streams * (roundings - 1)) if roundings > 1 else 0.0
     variances = {
         "vector": (of_vector - both) / (streams * roundings),
         "data": max((of_stream - both) / (vectors * roundings), 0.0) + max((both - rest) / roundings, 0.0),
@@ -184,9 +174,7 @@ def draw(path: Path) -> None:
     edges = np.zeros(len(outcomes))
     for part, colour in (("vector", "#1f5aa6"), ("data", "#2b8a57"), ("rounding", "#b9bec5")):
         widths = np.array([100 * shares(x)[part] for x in outcomes.values()])
-        axes.barh(
-            [NAMES[name] for name in outcomes], widths, left=edges, color=colour, label=part, height=0.6
-        )
+        axes.barh([NAMES[name] for name in outcomes], widths, left=edges, color=colour, label=part, height=0.6)
         edges += widths
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
@@ -216,8 +204,7 @@ def main() -> None:
         generator = np.random.default_rng(1)
         shares_of, around = shares(x_VDR), intervals(x_VDR, generator)
         said = ", ".join(
-            f"{n} {100 * s:.0f} % ({100 * around[n][0]:.0f} to {100 * around[n][1]:.0f})"
-            for n, s in shares_of.items()
+            f"{n} {100 * s:.0f} % ({100 * around[n][0]:.0f} to {100 * around[n][1]:.0f})" for n, s in shares_of.items()
         )
         never, always = (int((x_VDR.mean((1, 2)) == end).sum()) for end in (0, 1))
         p = p_of_vector(x_VDR, generator)

@@ -64,10 +64,7 @@ class Paths:
 def load(files: Sequence[Path], spec: Spec, every: int = 1_000) -> Paths:
     """What is kept in some files, in order of the seeds."""
     arrays = [np.load(f) for f in files]
-    whole = {
-        k: np.concatenate([d[k] for d in arrays])
-        for k in ("init_seed", "theta", "curve", "steps", "grok_step")
-    }
+    whole = {k: np.concatenate([d[k] for d in arrays]) for k in ("init_seed", "theta", "curve", "steps", "grok_step")}
     order = np.argsort(whole["init_seed"])
     whole = {k: v[order] for k, v in whole.items()}
     theta = whole["theta"]
@@ -263,9 +260,7 @@ def main() -> None:
     if args.moved:
         study = load_study(str(here / "moved.yaml"))
         listed = [Configuration(*c) for c in study.listed]
-        changes = [
-            ", ".join(f"{k} {v}" for k, v in e.recipe.items()) or "nothing" for e in study.configurations
-        ]
+        changes = [", ".join(f"{k} {v}" for k, v in e.recipe.items()) or "nothing" for e in study.configurations]
         changes[-1] = "all to the published recipe"
         arms = dict(zip((c.key for c in listed), changes, strict=True))
         print("\n" + moved(args.moved, spec, listed[0].key, arms))

@@ -13,9 +13,7 @@ def thresholds() -> str:
     """Return the smallest proved certificate of each threshold beside the published number."""
     lines = []
     for row in proved():
-        cells = [
-            f"{row[way]['numbers']} ({row[way]['certificate']})" for way in ("inside", "across", "constants")
-        ]
+        cells = [f"{row[way]['numbers']} ({row[way]['certificate']})" for way in ("inside", "across", "constants")]
         lines.append((row["threshold"], row["published"] or "–", *cells))
     return markdown(("threshold", "published", "inside tensors", "across tensors", "with constants"), lines)
 
@@ -51,9 +49,7 @@ def proposers() -> str:
     lines = []
     for name, sets in read("proposers.csv").groupby("proposer", sort=False):
         right = sets[sets["outcome"] == "grokked"]
-        lines.append(
-            (name, right["numbers"].min(), f"{len(right)} of {len(sets)}", f"{sets['steps'].sum():,}")
-        )
+        lines.append((name, right["numbers"].min(), f"{len(right)} of {len(sets)}", f"{sets['steps'].sum():,}"))
     return markdown(("proposer", "fewest numbers", "sets that are right", "seed-steps"), lines)
 
 

@@ -43,10 +43,7 @@ def trained_on() -> str:
         "34": "34",
         "32": "32",
     }
-    lines = [
-        (name, "{} of {}".format(*count(f"trained-on.csv where arm == '{arm}'")))
-        for arm, name in arms.items()
-    ]
+    lines = [(name, "{} of {}".format(*count(f"trained-on.csv where arm == '{arm}'"))) for arm, name in arms.items()]
     return markdown(("numbers", "verified after training on"), lines)
 
 

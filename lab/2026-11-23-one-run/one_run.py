@@ -258,9 +258,7 @@ def from_trained(numbers: str, seeds: list[int]) -> Iterator[dict[str, object]]:
                "grok_step": "", "best_exact": its.best_exact, "correct": right}  # fmt: skip
 
 
-def papers(
-    spec: Spec, theta_P: torch.Tensor, result: Result, into_sets: list[tuple[Ties, Recipe]]
-) -> Checkpoint:
+def papers(spec: Spec, theta_P: torch.Tensor, result: Result, into_sets: list[tuple[Ties, Recipe]]) -> Checkpoint:
     """Return what a seed came to, as a checkpoint with the stages before the last, which `adder-search rerun` trains.
 
     A mirror image that was rewritten after the fold is in none of them: of such a seed it comes to another θ.

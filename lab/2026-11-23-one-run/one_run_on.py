@@ -78,9 +78,7 @@ def main(out: str, folder: str, how: str = "finished") -> None:
         STAGES.update({n: replace(r, finish_above=1.0) for n, r in STAGES.items()})
     parents = {int(f.name.split("-")[1]): Checkpoint.load(f) for f in sorted(Path(folder).glob("15p-*-36"))}
     mine = list(shared_entries(BASE, FORM))
-    theta = {
-        s: c.spec.untie(c.theta_P[None])[0][mine] for s, c in parents.items() if isinstance(c.spec, Tied)
-    }
+    theta = {s: c.spec.untie(c.theta_P[None])[0][mine] for s, c in parents.items() if isinstance(c.spec, Tied)}
     for name, recipe in STAGES.items():
         spec = Checkpoint.load(LAB / "certificates" / name).spec
         assert isinstance(spec, Tied) and spec.base == FORM

@@ -23,7 +23,5 @@ def arms() -> str:
 
 if __name__ == "__main__":
     rows_by_arm, base = arms_and_base()
-    counts = {
-        name: (len(r.query(GROKKED)), len(r)) for name, r in {"57p-robust": base, **rows_by_arm}.items()
-    }
+    counts = {name: (len(r.query(GROKKED)), len(r)) for name, r in {"57p-robust": base, **rows_by_arm}.items()}
     forest(counts, Path(__file__).with_name("wrappers.png"))

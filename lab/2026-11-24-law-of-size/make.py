@@ -50,9 +50,7 @@ def law() -> str:
 
 def shape() -> str:
     """Return the plan's test: a line in the log odds against a rate a size, and neighbours that a threshold parts."""
-    counts = {
-        params: (group["outcome"].eq("grokked").sum(), len(group)) for params, group in by_size().items()
-    }
+    counts = {params: (group["outcome"].eq("grokked").sum(), len(group)) for params, group in by_size().items()}
     k_S, n_S = np.array(list(counts.values())).T
     numbers_S = np.array(list(counts)) / 10
 

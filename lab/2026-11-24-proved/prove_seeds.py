@@ -104,16 +104,10 @@ def main() -> None:
     torch.set_num_threads(1)
     end = time.monotonic() + 60 * args.minutes
     lines = pd.read_csv(TABLE, dtype=object).to_dict("records") if TABLE.exists() else []
-    done = {
-        tuple(str(line[name]) for name in ("configuration", "preset", "init_seed", "data_seed"))
-        for line in lines
-    }
+    done = {tuple(str(line[name]) for name in ("configuration", "preset", "init_seed", "data_seed")) for line in lines}
     groups = [*recorded(args.folder), trained_again(args.folder), *kept()]
     for seed in chain.from_iterable(zip_longest(*groups)):
-        if (
-            seed is None
-            or tuple(map(str, (seed.configuration, seed.preset, seed.init_seed, seed.data_seed))) in done
-        ):
+        if seed is None or tuple(map(str, (seed.configuration, seed.preset, seed.init_seed, seed.data_seed))) in done:
             continue
         if time.monotonic() > end:
             break

@@ -42,9 +42,7 @@ def main(plan: str, arm: str, kept: str, *seeds: str) -> None:
                         "trained_by": "lab/scripts/seeds_in_banks.py"},
         ).save(folder)  # fmt: skip
         (folder / "verification.json").write_text(json.dumps(verification.as_dict()) + "\n")
-        print(
-            f"{folder.name}: {verification.correct} of {verification.total}, margin {verification.margin:.4f}"
-        )
+        print(f"{folder.name}: {verification.correct} of {verification.total}, margin {verification.margin:.4f}")
 
 
 if __name__ == "__main__":

@@ -40,9 +40,7 @@ class Model:
         parts = [self._part(np.array(sets[i : i + 2_000]), values) for i in range(0, len(sets), 2_000)]
         return np.concatenate([cost for cost, _ in parts]), [v for _, optima in parts for v in optima]
 
-    def _part(
-        self, sets_CP: NDArray[np.int64], values: dict[int, float]
-    ) -> tuple[Array, list[dict[int, float]]]:
+    def _part(self, sets_CP: NDArray[np.int64], values: dict[int, float]) -> tuple[Array, list[dict[int, float]]]:
         labels, size = sorted(values), len(sets_CP)
         value_K = np.array([values[k] for k in labels])
         which_CPK = np.abs(sets_CP)[..., None] == np.array(labels)
@@ -89,9 +87,7 @@ class Sets:
 
     def targets(self, labels: Labels, tensors: set[str]) -> set[int]:
         """Return the labels that entries of these tensors may read."""
-        read = {
-            abs(k) for k, name in zip(labels, self.tensor, strict=True) if self.across or {name} == tensors
-        }
+        read = {abs(k) for k, name in zip(labels, self.tensor, strict=True) if self.across or {name} == tensors}
         return read - {0}
 
     def dropped(self, labels: Labels) -> Iterator[Labels]:
@@ -171,9 +167,7 @@ class Sets:
         """Return True if a set has one number fewer, each in one tensor where ties are inside tensors."""
         return len({abs(k) for k in labels} - {0}) == len(self.values) - 1
 
-    def _ranked(
-        self, kind: str, sets: list[Labels], values: dict[int, float] | None = None
-    ) -> list[Candidate]:
+    def _ranked(self, kind: str, sets: list[Labels], values: dict[int, float] | None = None) -> list[Candidate]:
         if not sets:
             return []
         costs, optima = self.model.costs(sets, values or self.values)

@@ -145,9 +145,7 @@ def lift(spec: Spec, x_R: Array, pool: Pool, end: float, looks: int = LOOKS, eno
             moved = False
             while radius > NARROWEST and not moved:
                 bounds = [(-radius, radius)] * len(x_R) + [(None, None)]
-                solution = linprog(
-                    np.r_[np.zeros(len(x_R)), -1.0], rows, values, bounds=bounds, method="highs"
-                )
+                solution = linprog(np.r_[np.zeros(len(x_R)), -1.0], rows, values, bounds=bounds, method="highs")
                 new_R = x_R + solution.x[:-1] * scale
                 smallest = pool.smallest(spec, new_R)
                 if smallest <= best:
@@ -175,9 +173,7 @@ def lift(spec: Spec, x_R: Array, pool: Pool, end: float, looks: int = LOOKS, eno
 
 def state(spec: Spec, x_R: Array, pool: Pool, over: str, looks: int) -> Lifted:
     margins = pool.margins(spec, x_R[None])[0]
-    return Lifted(
-        x_R, float(margins.min()), over, looks, pool.rows[int(margins.argmin())], int((margins <= 0).sum())
-    )
+    return Lifted(x_R, float(margins.min()), over, looks, pool.rows[int(margins.argmin())], int((margins <= 0).sum()))
 
 
 @dataclass

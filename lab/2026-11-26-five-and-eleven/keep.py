@@ -51,9 +51,9 @@ def main(parent: str, name: str, *steps: str) -> None:
         "sets_tried": len(rows), "finished_by": "margin", "script": "lab/2026-11-26-five-and-eleven",
     }  # fmt: skip
     metrics = {"own_problems_wrong": 0}
-    replace(
-        origin, spec=spec, theta_P=theta_P, metrics=metrics, provenance=provenance, code=code_version()
-    ).save(CERTIFICATES / name)
+    replace(origin, spec=spec, theta_P=theta_P, metrics=metrics, provenance=provenance, code=code_version()).save(
+        CERTIFICATES / name
+    )
 
 
 if __name__ == "__main__":

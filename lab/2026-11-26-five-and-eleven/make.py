@@ -21,9 +21,7 @@ def kinds() -> str:
             (parent, kind, len(group), accepted.sum(), f"{left.min():.3f}, {left.median():.3f}",
              f"{group['cpu_s'].sum():.0f}")
         )  # fmt: skip
-    return markdown(
-        ("parent", "kind", "tried", "proved", "residual left: least, median", "core-seconds"), lines
-    )
+    return markdown(("parent", "kind", "tried", "proved", "residual left: least, median", "core-seconds"), lines)
 
 
 def wrong() -> str:
@@ -38,15 +36,9 @@ def wrong() -> str:
 def closest() -> str:
     """Return the sets of each parent that came closest, with the pair that binds."""
     lines = []
-    planned = rows()[
-        lambda r: r["kind"].isin(["single", "regrouped", "split"]) & (r["parent"] != "planted in 6p")
-    ]
+    planned = rows()[lambda r: r["kind"].isin(["single", "regrouped", "split"]) & (r["parent"] != "planted in 6p")]
     for parent, group in planned.groupby("parent", sort=True):
         for row in group.head(CLOSEST).itertuples():
             verdict = f"{row.verdict} ({row.level})" if isinstance(row.verdict, str) else "no"
-            lines.append(
-                (parent, row.ties_added, f"{row.left:.3f}", verdict, f"Z{row.digit} of {row.a} + {row.b}")
-            )
-    return markdown(
-        ("parent", "tie added", "residual left", "right on all pairs", "binding pair at the end"), lines
-    )
+            lines.append((parent, row.ties_added, f"{row.left:.3f}", verdict, f"Z{row.digit} of {row.a} + {row.b}"))
+    return markdown(("parent", "tie added", "residual left", "right on all pairs", "binding pair at the end"), lines)

@@ -27,9 +27,7 @@ def difference() -> str:
     lines = []
     for name, success in (("proved", rows["verdict"] == "PROVED"), ("at 10,010", rows["right"] == 10_010)):
         table: pd.DataFrame = success.unstack("method").dropna()
-        arms = PairedArms.of(
-            [(bool(m), bool(b)) for m, b in zip(table["margin"], table["lbfgs"], strict=True)]
-        )
+        arms = PairedArms.of([(bool(m), bool(b)) for m, b in zip(table["margin"], table["lbfgs"], strict=True)])
         low, high = arms.interval
         span = f"{100 * arms.difference:.1f} points ({100 * low:.1f} to {100 * high:.1f})"
         lines.append((name, arms.both, arms.first, arms.second, arms.neither, span, f"{arms.p:.2g}"))

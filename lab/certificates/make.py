@@ -62,9 +62,7 @@ def proofs() -> str:
         worst = f"{float(row['margin']):.2g}, Z{row['digit']} of {row['a']} + {row['b']}"
         boxes = f"{int(row['boxes']):,}" if row["verdict"] == "PROVED" else "–"
         lines.append((row["net"], verdict, wrong, worst, boxes, f"{row['seconds']} s", checks[row["check"]]))
-    return markdown(
-        ("net", "verdict (level)", "wrong of 10^20", "smallest margin", "boxes", "prover", "check"), lines
-    )
+    return markdown(("net", "verdict (level)", "wrong of 10^20", "smallest margin", "boxes", "prover", "check"), lines)
 
 
 def folders() -> list[Path]:
@@ -102,9 +100,7 @@ def origin(checkpoint: Checkpoint) -> str:
     if "stages" in provenance:
         return "from scratch, wide, then ramps, in one run"
     if "compressed_from" in provenance:
-        return (
-            f"compress: {provenance['sets_tried']:,} sets, {provenance['seed_steps'] / 1e6:.1f} million steps"
-        )
+        return f"compress: {provenance['sets_tried']:,} sets, {provenance['seed_steps'] / 1e6:.1f} million steps"
     if "sets_tried" in provenance:
         return f"ties more, by worst margins: {provenance['sets_tried']} sets"
     if "moved_from" in provenance:

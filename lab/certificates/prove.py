@@ -35,9 +35,7 @@ def checkpoints() -> dict[str, Path]:
     """Return the paths of all checkpoints by name."""
     paths = {path.parent.name: path.parent for path in FOLDER.glob("*/checkpoint.json")}
     if folder := os.environ.get("ADDER_SEARCH_GOLDEN"):
-        paths |= {
-            f"published-{p.stem.removeprefix(PUBLISHED)}": p for p in Path(folder).glob(f"{PUBLISHED}*.pt")
-        }
+        paths |= {f"published-{p.stem.removeprefix(PUBLISHED)}": p for p in Path(folder).glob(f"{PUBLISHED}*.pt")}
     return paths
 
 
@@ -80,9 +78,7 @@ def write(new: dict[str, Any]) -> None:
     if TABLE.exists():
         rows = pd.read_csv(TABLE, dtype=object)
         table = pd.concat([rows[rows["net"] != new["net"]], table], ignore_index=True)
-    order = pd.DataFrame({"params": table["params"].astype(int), "net": table["net"]}).sort_values(
-        ["params", "net"]
-    )
+    order = pd.DataFrame({"params": table["params"].astype(int), "net": table["net"]}).sort_values(["params", "net"])
     table.loc[order.index].to_csv(TABLE, index=False, lineterminator="\n")
 
 

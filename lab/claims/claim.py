@@ -61,9 +61,7 @@ class Claim(Strict):
     with_: str | None = Field(None, alias="with", description="the arm that the claim is about")
     without: str | None = Field(None, description="the arm that it is compared with, on the same seeds")
     reaches: float | None = Field(None, gt=0, lt=1, description="count seeds whose best token accuracy does")
-    held: bool = Field(
-        False, description="of the seeds that grokked early enough to show it, count those that held"
-    )
+    held: bool = Field(False, description="of the seeds that grokked early enough to show it, count those that held")
     within: int | None = Field(
         None, gt=0, description="of the seeds that grokked, count those whose exact match came from below "
         "10 % to 90 % in so many steps: a table's column `rise`"

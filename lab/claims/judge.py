@@ -78,9 +78,7 @@ class Judged:
         """Return how likely McNemar's test tells the better arm from one in which no seed succeeds."""
         if self.p is None or self.paired is None or self.claim.kind == "unrelated":
             return None
-        return power(
-            self.paired.n, (self.paired.both + max(self.paired.first, self.paired.second)) / self.paired.n
-        )
+        return power(self.paired.n, (self.paired.both + max(self.paired.first, self.paired.second)) / self.paired.n)
 
     @property
     def verdict(self) -> Verdict:
@@ -228,9 +226,7 @@ def _could_show(claim: Claim, row: Row) -> bool:
 
 
 def _could_hold(row: Row) -> bool:
-    return row["outcome"] == Outcome.GROKKED and (
-        bool(row["held"]) or row["grok_step"] + HOLD <= row["budget"]
-    )
+    return row["outcome"] == Outcome.GROKKED and (bool(row["held"]) or row["grok_step"] + HOLD <= row["budget"])
 
 
 def _succeeds(claim: Claim, row: Row) -> bool:

@@ -82,9 +82,7 @@ def text(judged: Sequence[Judged]) -> str:
 
 def summary(judged: Sequence[Judged]) -> str:
     count = Counter(j.verdict for j in judged)
-    counts = (
-        f"{count[Verdict.HOLDS]} hold, {count[Verdict.FAILS]} do not hold, {count[Verdict.OPEN]} are open"
-    )
+    counts = f"{count[Verdict.HOLDS]} hold, {count[Verdict.FAILS]} do not hold, {count[Verdict.OPEN]} are open"
     return f"{len(judged)} claims: {counts}."
 
 
@@ -97,8 +95,7 @@ def notes(judged: Sequence[Judged]) -> list[str]:
         "censored seeds are not, and given-up ones did not grok",
         "differences in points are between the seeds that both arms had, with the exact interval of 95 %",
         "p: McNemar's exact test, two-sided; of `unrelated` Fisher's",
-        "power: how likely that test would have told the arm in which more seeds do from one in which none "
-        "does",
+        "power: how likely that test would have told the arm in which more seeds do from one in which none does",
         f"{len(tests)} claims have a test; {len(small)} have p below 5 %, by chance alone "
         f"{LEVEL * len(tests):.1f} would; at a false discovery rate of 5 % (Benjamini and Hochberg) "
         f"{len(lasting)} are left and decide" + (f", without {lost}" if lost else ""),

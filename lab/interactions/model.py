@@ -151,9 +151,7 @@ class Interactions:
 # Lattices
 
 
-def lattices(
-    configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mapping[str, Any]]
-) -> list[Lattice]:
+def lattices(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mapping[str, Any]]) -> list[Lattice]:
     """Return the lattices among recorded configurations, the largest first: rows as search.analysis.frames has them.
 
     They have two constraints or more. Seeds that are not recorded one by one are left out.

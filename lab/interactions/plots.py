@@ -97,15 +97,11 @@ def _draw_path(axis: Axes, lattice: Lattice, steps: Sequence[int], colour: str, 
         "color": INK,
     }
     style["bbox"] = {"fc": "#ffffffd0", "ec": "none", "pad": 0.8}
-    for (before, after), *place in zip(
-        pairwise(steps), x[1:], (highs if is_first else lows)[1:], strict=True
-    ):
+    for (before, after), *place in zip(pairwise(steps), x[1:], (highs if is_first else lows)[1:], strict=True):
         levels = zip(lattice.constraints, lattice.levels[before], lattice.levels[after], strict=True)
         text = "\n".join(f"+ {name}" for name, was, has in levels if has and not was)
         offset = (0, 3 if is_first else -3)
-        axis.annotate(
-            text, tuple(place), offset, textcoords="offset points", zorder=6, parse_math=False, **style
-        )
+        axis.annotate(text, tuple(place), offset, textcoords="offset points", zorder=6, parse_math=False, **style)
 
 
 def _path(lattice: Lattice, names: Sequence[str]) -> list[int]:
@@ -125,9 +121,7 @@ def _draw_pairs(axis: Axes, model: Interactions) -> None:
         edge = INK if x == y else GREY
         axis.add_patch(Rectangle((x - 0.47, y - 0.44), 0.94, 0.88, facecolor=shade, edgecolor=edge, lw=0.7))
         weight, colour = ("bold", INK) if effect.is_discovery else ("normal", SOFT)
-        axis.text(
-            x, y, _times(effect) or "–", ha="center", va="center", fontsize=9, weight=weight, color=colour
-        )
+        axis.text(x, y, _times(effect) or "–", ha="center", va="center", fontsize=9, weight=weight, color=colour)
     axis.set_xticks(range(len(names)), names, fontsize=9, parse_math=False)
     axis.set_yticks(range(len(names)), names, fontsize=9, parse_math=False)
     axis.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(names) - 0.5, -0.5))
@@ -149,9 +143,7 @@ def _draw_effect(axis: Axes, lattice: Lattice, effect: Effect) -> None:
         alpha = min(0.8, max(0.4, 12 / len(pairs)))
         axis.scatter(without, with_it, s=12, color=COLOURS[0], alpha=alpha, lw=0, zorder=2)
     weight = "bold" if effect.is_discovery else "normal"
-    axis.set_title(
-        f"{effect.name}  {_times(effect)}", fontsize=9.5, loc="left", parse_math=False, weight=weight
-    )
+    axis.set_title(f"{effect.name}  {_times(effect)}", fontsize=9.5, loc="left", parse_math=False, weight=weight)
     axis.set(aspect="equal", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
     axis.set_xticks((0, 0.5, 1), ("0", "50%", "100%"))
     axis.set_yticks((0, 0.5, 1), ("0", "50%", "100%"))

@@ -132,9 +132,7 @@ def _notes(models: Sequence[Interactions]) -> list[str]:
         *([INCOMPLETE] if incomplete else []),
         *(["seeds that a rule ended early count as not grokked"] if stopped else []),
         *(
-            [
-                f"{FINISHING}: with the seeds that curvature finished (finish_above); all else is of training alone"
-            ]
+            [f"{FINISHING}: with the seeds that curvature finished (finish_above); all else is of training alone"]
             if any(model.lattice.finishes for model in models)
             else []
         ),

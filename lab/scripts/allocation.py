@@ -75,9 +75,7 @@ def judged(rates: np.ndarray, grokked: np.ndarray, n: np.ndarray, threshold: flo
     above, below = low > threshold, high < threshold
     right = (above & (rates > threshold)) | (below & (rates < threshold))
     covered = (low <= rates) & (rates <= high)
-    return Judged(
-        int(n.sum()), int(right.sum()), int((above | below).sum() - right.sum()), float(covered.mean())
-    )
+    return Judged(int(n.sum()), int(right.sum()), int((above | below).sum() - right.sum()), float(covered.mean()))
 
 
 def compare(studies: int, rng: np.random.Generator) -> dict[str, Any]:

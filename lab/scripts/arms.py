@@ -89,9 +89,7 @@ def train(study: Study, out: Path, only: list[int], slots: int, count: int) -> N
         right = {id(r): verify(spec, r.theta_P).correct for r in grokked[:DECODED]}
         rows = [row(study.name, configuration, r, right.get(id(r), "")) for r in results]
         append(out, rows, FIELDS)
-        theta_by_seed = {
-            f"{r.pair.seed.init_seed}.{r.pair.seed.data_seed}": r.theta_P.clone() for r in grokked
-        }
+        theta_by_seed = {f"{r.pair.seed.init_seed}.{r.pair.seed.data_seed}": r.theta_P.clone() for r in grokked}
         save_file(theta_by_seed or {"none": torch.zeros(1)}, state.with_suffix(".safetensors"))
         state.unlink(missing_ok=True)
         took, steps = time.monotonic() - start, sum(r.steps for r in results)

@@ -69,9 +69,7 @@ def main() -> None:
     parser.add_argument("--first", type=int)
     parser.add_argument("--count", type=int)
     parser.add_argument("--chunk", type=int, default=32)
-    parser.add_argument(
-        "--most", type=float, default=float("inf"), help="begin no chunk after so many seconds"
-    )
+    parser.add_argument("--most", type=float, default=float("inf"), help="begin no chunk after so many seconds")
     args = parser.parse_args()
     torch.set_num_threads(1)
     study, start = load_study(args.study), time.monotonic()

@@ -43,10 +43,7 @@ def accepted(n, ratio):
     p_G1, q_G1 = _shares_of_ratio(ratio)
     both_O = n - first_O - second_O
     chance_GO = np.exp(
-        ways(n, first_O, second_O)
-        + first_O * log(p_G1)
-        + second_O * log(q_G1)
-        + both_O * log(1 - p_G1 - q_G1)
+        ways(n, first_O, second_O) + first_O * log(p_G1) + second_O * log(q_G1) + both_O * log(1 - p_G1 - q_G1)
     )
     below = chance_GO.cumsum(1).max(0)[np.searchsorted(score_O, score_O + 1e-9, side="right") - 1]
     above = chance_GO[:, ::-1].cumsum(1)[:, ::-1].max(0)[np.searchsorted(score_O, score_O - 1e-9)]

@@ -52,9 +52,7 @@ def again(study: Study, row: Mapping[str, Any], finish: bool) -> tuple[Any, ...]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study")
     parser.add_argument("rows")
     parser.add_argument("--draw", type=int, default=20261127)

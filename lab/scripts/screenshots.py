@@ -32,9 +32,7 @@ def picture(address: str, target: Path, width: int, height: int, *flags: str) ->
             f"--window-size={width},{height}",
             f"--screenshot={target.resolve()}",
         ]
-        subprocess.run(
-            ["chromium", *FLAGS, *size, *flags, address], check=True, capture_output=True, timeout=180
-        )
+        subprocess.run(["chromium", *FLAGS, *size, *flags, address], check=True, capture_output=True, timeout=180)
 
 
 def reports(home: str, study: str, folder: Path) -> None:

@@ -60,9 +60,7 @@ def test_a_norm_without_weights_but_the_last_is_an_exact_rewriting(name):
     base = replace(parent.spec.base, structured_norm1=True)
     theta_P = rescaled(parent.spec.base, parent.spec.untie(parent.theta_P[None])[0])
     theta_P = theta_P[list(shared_entries(parent.spec.base, base))]
-    assert rewritten.spec.base == base and torch.equal(
-        rewritten.spec.untie(rewritten.theta_P[None])[0], theta_P
-    )
+    assert rewritten.spec.base == base and torch.equal(rewritten.spec.untie(rewritten.theta_P[None])[0], theta_P)
 
 
 def test_six_numbers_of_five_digits_are_enough_and_of_four_are_not():

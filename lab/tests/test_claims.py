@@ -76,9 +76,7 @@ def test_every_kind_has_its_rule(kind, one, other, expected):
     assert verdict(claim_of(kind), one, other) == expected
 
 
-@pytest.mark.parametrize(
-    ("kind", "alone"), [("no-better", FAILS), ("harmless", FAILS), ("impossible", HOLDS)]
-)
+@pytest.mark.parametrize(("kind", "alone"), [("no-better", FAILS), ("harmless", FAILS), ("impossible", HOLDS)])
 def test_a_test_that_a_false_discovery_rate_does_not_leave_decides_nothing(kind, alone, monkeypatch):
     """p = 0.03 by itself, and among 20 others of p = 1."""
     few, many = "f" * 20, "g" * 6 + "f" * 14
@@ -107,9 +105,7 @@ def test_only_the_seeds_of_the_studys_file_count():
     assert str(found.with_it) == "1 of 2"
 
 
-@pytest.mark.parametrize(
-    ("one", "expected"), [("g" * 60, HOLDS), ("f" * 20, FAILS), ("gf", OPEN), ("", OPEN)]
-)
+@pytest.mark.parametrize(("one", "expected"), [("g" * 60, HOLDS), ("f" * 20, FAILS), ("gf", OPEN), ("", OPEN)])
 def test_a_rate_is_held_against_its_bounds(one, expected):
     assert verdict(claim_of("rate", at_least=0.5), one) == expected
 
@@ -125,9 +121,7 @@ def test_another_measure_than_grokking_can_count():
     assert judge(claim_of("rate", at_least=0.5, reaches=0.4), arms(seeds(ONE, "ff"))).with_it.k == 2
     late = seeds(ONE, "g", grok_step=55_000.0, held=False)
     lost = seeds(ONE, "g", first=310_002, held=False)
-    found = judge(
-        claim_of("rate", at_least=0.5, held=True), arms(late + lost + seeds(ONE, "gf", first=310_003))
-    )
+    found = judge(claim_of("rate", at_least=0.5, held=True), arms(late + lost + seeds(ONE, "gf", first=310_003)))
     assert str(found.with_it) == "1 of 2", "who grokked in the last 10,000 steps could not show that it holds"
 
 
@@ -160,9 +154,7 @@ def test_no_rate_is_asked_of_a_study_that_stops_at_a_success(claim):
 
 
 def test_of_named_records_the_claims_that_they_touch_are_shown(tmp_path):
-    pd.DataFrame(seeds(ONE, "ggff") + seeds(OTHER, "fffg")).assign(hopeless_step=None).to_csv(
-        tmp_path / "a.csv"
-    )
+    pd.DataFrame(seeds(ONE, "ggff") + seeds(OTHER, "fffg")).assign(hopeless_step=None).to_csv(tmp_path / "a.csv")
     pd.DataFrame(seeds("other", "gf", study="x")).assign(hopeless_step=None).to_csv(tmp_path / "b.csv")
 
     def call(file, *words):

@@ -42,9 +42,7 @@ def test_it_adds_as_python_does_and_shows_every_state(written, tmp_path):
                     assert theirs[name] == getattr(ours, name), name
         shown, forward = set(), page.find_element("id", "next")
         while True:
-            shown |= {
-                t.get_attribute("data-name") for t in page.find_elements("css selector", "#stage table")
-            }
+            shown |= {t.get_attribute("data-name") for t in page.find_elements("css selector", "#stage table")}
             if not forward.is_enabled():
                 break
             forward.click()

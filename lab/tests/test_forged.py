@@ -37,9 +37,7 @@ def test_37_and_46_by_hand():
     assert (trace.units_sum, trace.tens_sum, trace.carry, trace.answer) == (13, 7, 1, 83) and trace.correct
 
 
-@pytest.mark.parametrize(
-    ("forging", "nonzero", "off"), [(PUBLISHED, 6, 0), (CORRECTED, 7, 0), (LITERAL, 6, -20)]
-)
+@pytest.mark.parametrize(("forging", "nonzero", "off"), [(PUBLISHED, 6, 0), (CORRECTED, 7, 0), (LITERAL, 6, -20)])
 def test_all_sums_and_what_a_forging_costs(forging, nonzero, off):
     """The end token's id taken for a digit makes every sum 20 short."""
     a, b = forged.every_pair()

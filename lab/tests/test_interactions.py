@@ -40,9 +40,7 @@ def model_of(lattice: Lattice, grokked_CS: np.ndarray, first: int | None = None)
     """The model of these outcomes in the order of the study's list, or of its first few combinations."""
     listed = {spec: grokked_S for (spec, _), grokked_S in zip(WIDE.listed, grokked_CS, strict=True)}
     arms = tuple(
-        replace(
-            arm, seeds={(n, n): bool(grokked) for n, grokked in enumerate(listed[arm.spec])}, with_finished={}
-        )
+        replace(arm, seeds={(n, n): bool(grokked) for n, grokked in enumerate(listed[arm.spec])}, with_finished={})
         for arm in lattice.arms
     )
     kept = slice(first)
@@ -172,9 +170,7 @@ def test_a_constraint_with_which_nothing_groks_has_an_effect_and_no_pairs(empty)
 )  # fmt: skip
 def test_any_study_that_lists_combinations_has_a_model(text, size, missing):
     study = parse_study(f"name: some\nmodel: 57p\nseeds: [1]\n{text}\n", "")
-    (lattice,) = lattices(
-        *recorded(study, outcomes(np.full(study.planned, 0.5), 8, np.random.default_rng(0)))
-    )
+    (lattice,) = lattices(*recorded(study, outcomes(np.full(study.planned, 0.5), 8, np.random.default_rng(0))))
     assert len(lattice.arms) == size
     model = interactions(lattice)
     assert all(effect.coefficient for effect in model.effects)
@@ -206,9 +202,7 @@ def test_every_format_has_a_row_an_effect_and_a_pair(files):
     assert norm["n_with"] == norm["n_without"] == 8 * SEEDS
     open_pairs = [row for row in rows[5:] if row["reason"] is None]
     assert len(open_pairs) == 4 and all(row["odds_ratio"] is None for row in rows[5:] if row["reason"])
-    read = list(
-        csv.DictReader(io.StringIO(call("table", *files, "--interactions", "--format", "csv").stdout))
-    )
+    read = list(csv.DictReader(io.StringIO(call("table", *files, "--interactions", "--format", "csv").stdout)))
     assert [row["constraint"] for row in read] == [row["constraint"] for row in rows]
 
 

@@ -44,9 +44,7 @@ def test_planes_go_through_theta_and_toward_another(landscape):
         assert 10 ** plane["losses"][middle][middle] == pytest.approx(landscape.loss, rel=0.02)
     other = float(landscape.losses(away_P[None])[0].log10())
     assert planes[-1]["losses"][middle][middle + round(middle / 1.25)] == pytest.approx(other, abs=0.15)
-    assert [p["name"] for p in landscape.planes(ADDER_P)] == ["sharpest", "flattest", "random"], (
-        "no way to itself"
-    )
+    assert [p["name"] for p in landscape.planes(ADDER_P)] == ["sharpest", "flattest", "random"], "no way to itself"
 
 
 def test_a_trained_adder_knows_carries_of_every_length():

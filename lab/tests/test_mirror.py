@@ -26,9 +26,7 @@ def other_way_round(flip):
 
 
 def logits(theta_P):
-    return torch.stack(
-        BASE.forward(theta_P.double()[None], sample_of(BASE, 40)[:, :-1], first=BASE.prompt - 1)
-    )
+    return torch.stack(BASE.forward(theta_P.double()[None], sample_of(BASE, 40)[:, :-1], first=BASE.prompt - 1))
 
 
 @pytest.mark.parametrize("flip", [(), (2,), (3, 4)])

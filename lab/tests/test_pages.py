@@ -39,9 +39,7 @@ def test_the_links_of_a_page_lead_to_files(page):
     local = [link for link in links if "://" not in link and not link.startswith("mailto:")]
     assert [link for link in local if not Path(page.parent / link).exists()] == []
     anchors = re.findall(r"\]\(([^):\s]*\.md)?#([^)\s]+)\)", page.read_text("utf-8"))
-    assert [
-        (to, name) for to, name in anchors if name not in headings(page.parent / to if to else page)
-    ] == []
+    assert [(to, name) for to, name in anchors if name not in headings(page.parent / to if to else page)] == []
 
 
 def headings(page: Path) -> set[str]:

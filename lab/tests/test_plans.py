@@ -27,10 +27,7 @@ def test_the_rule_for_hopeless_seeds_was_measured_where_none_was_given_up():
 
 def test_no_shipped_study_begins_with_seeds_that_confirmed_a_recipe():
     """Someone who runs a shipped study gets fresh evidence."""
-    studies = [
-        load_plan(name)
-        for name in (*shipped_studies(), "confirm-1", "half-2-128", "long-57p", "longer-fresh")
-    ]
+    studies = [load_plan(name) for name in (*shipped_studies(), "confirm-1", "half-2-128", "long-57p", "longer-fresh")]
     confirming = {seed for study in studies[-4:] for seed in study.first_seeds}
     confirming |= {seed for study in studies for seed in study.confirm_seeds}
     assert len(confirming) == 64 + 128 + 128 + 128

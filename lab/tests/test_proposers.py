@@ -10,9 +10,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 
 
 def neighbours(*firsts):
-    return [
-        constrained(BASE, [f"{BASE.layout.entries()[n + 1]} = {BASE.layout.entries()[n]}"]) for n in firsts
-    ]
+    return [constrained(BASE, [f"{BASE.layout.entries()[n + 1]} = {BASE.layout.entries()[n]}"]) for n in firsts]
 
 
 @pytest.mark.parametrize("proposer", ["nsga2", "random"])

@@ -205,9 +205,7 @@ class Attention:
         top = score[allowed > 0].max()
         distance = np.maximum(top - score, 0)
         digit = net.columns_of(length)[:, None] >= 0
-        error = np.where((allowed > 0) | (digit & (np.arange(net.vocabulary) < 10)), error, 0).max(
-            1, keepdims=True
-        )
+        error = np.where((allowed > 0) | (digit & (np.arange(net.vocabulary) < 10)), error, 0).max(1, keepdims=True)
         exponent = error + (self.machine.shift * U + SLACK) * (distance + 2 * error) + SLACK
         exponent, shared = np.minimum(exponent, 1), np.minimum(shared, 1)  # which is too much
         spread = SPARE * (np.expm1(exponent) + gamma(self.machine.exp) * np.exp(exponent))

@@ -413,12 +413,8 @@ class Query:
         costs, k = list[Floats](), self.k
         for row, weights in pairs(self.tokens, self.weights):
             gains = [side * (token.u.value - end) for token in row]
-            errors = [
-                token.u.radius + 1e-13 * (token.u.size + abs(end)) for token in row
-            ]  # and of these sums
-            costs.append(
-                [e[gain >= 0] * gain + e[1] * error for gain, error, e in pairs(gains, errors, weights)]
-            )
+            errors = [token.u.radius + 1e-13 * (token.u.size + abs(end)) for token in row]  # and of these sums
+            costs.append([e[gain >= 0] * gain + e[1] * error for gain, error, e in pairs(gains, errors, weights)])
         fixed = sum(costs[c][0] + abs(costs[c][0]) * self.shared[c] for c in (PLUS, EQUALS))
         paths = {0: fixed}
         for j, x in enumerate(costs[:10]):

@@ -22,21 +22,12 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 STATES: Ints = np.array(
-    [
-        (x, y, i)
-        for i in (0, 1)
-        for o in (0, 1)
-        for x in range(10)
-        for y in range(10)
-        if (x + y + i) // 10 == o
-    ]
+    [(x, y, i) for i in (0, 1) for o in (0, 1) for x in range(10) for y in range(10) if (x + y + i) // 10 == o]
 )
 """x, y and the carry in [S, 3], in four blocks by the carry in and the carry out."""
 X, Y, IN = STATES.T
 Z, OUT = (X + Y + IN) % 10, (X + Y + IN) // 10
-BLOCKS = [
-    slice(*np.flatnonzero((i == IN) & (o == OUT))[[0, -1]] + np.array([0, 1])) for i in (0, 1) for o in (0, 1)
-]
+BLOCKS = [slice(*np.flatnonzero((i == IN) & (o == OUT))[[0, -1]] + np.array([0, 1])) for i in (0, 1) for o in (0, 1)]
 GROUPS = 4
 """Parts of a case that is split, at most."""
 ROUNDING = 1e-13
@@ -104,9 +95,7 @@ class Sums:
         if query.k > COLUMNS:
             fixed.append((length - 1, query.token))
         self.fixed = tuple(np.array(fixed).T)
-        places = [
-            [net.place(n, j) if n < 2 or j < query.k else length for j in range(COLUMNS)] for n in range(3)
-        ]
+        places = [[net.place(n, j) if n < 2 or j < query.k else length for j in range(COLUMNS)] for n in range(3)]
         self.terms_of = np.array(places)[..., None] * net.vocabulary + np.array([X, Y, Z])[:, None]
         """Where a column's x, y and z are among terms [T + 1, V], by its state [3, J, S]; the last ones are 0."""
 
@@ -158,9 +147,7 @@ class Sums:
             total = (below * common[columns, states, rows]).sum(1) + weight[self.fixed].sum(0)
             error = ROUNDING * (size + np.abs(level)) * total
             if (np.abs(best) <= error)[np.isfinite(best)].all():
-                return np.where(
-                    np.isfinite(best), level + (np.maximum(best, 0) + error) / least, -np.inf
-                ), states
+                return np.where(np.isfinite(best), level + (np.maximum(best, 0) + error) / least, -np.inf), states
             level = level + np.where(np.isfinite(best), best / total, 0.0)
         raise Lost("the extremes were not reached")
 

@@ -104,9 +104,7 @@ def _by_channel(query: QueryProver) -> Iterator[tuple[Product, bool]]:
 Range = tuple[float, float]
 
 
-def wrong_ranges(
-    query: QueryProver, low: Array, high: Array, right: Ints
-) -> list[list[tuple[Range, Range | None]]]:
+def wrong_ranges(query: QueryProver, low: Array, high: Array, right: Ints) -> list[list[tuple[Range, Range | None]]]:
     """Return for each case the ranges of its channel where a token other than the right one may win, each with the
     part of it where one does for certain.
 

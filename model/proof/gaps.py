@@ -100,9 +100,7 @@ class Gaps:
         second = first + net.bend.at(hidden) @ net.fc2.matrix + self._bias(net.fc2_bias)
         last = second @ self.centre
         scale = np.sqrt((last * last).mean(-1) + self.ending.eps)
-        gaps: Array = np.einsum(
-            "nk,nvk->nv", last @ self.read + self.bias * scale[:, None], self.difference[right]
-        )
+        gaps: Array = np.einsum("nk,nvk->nv", last @ self.read + self.bias * scale[:, None], self.difference[right])
         return gaps, scale
 
     def over(self, low: Array, high: Array, right: Ints) -> Bounds:
@@ -116,11 +114,7 @@ class Gaps:
         loss = self._last_loss(values, read, right)
         slopes = self._slopes(values)
         box = slopes.pop("box")
-        gaps = (
-            gaps
-            - EVALUATION * np.einsum("nk,nvk->nv", read, np.abs(table))
-            - SPARE * _effect(table, box, radius)
-        )
+        gaps = gaps - EVALUATION * np.einsum("nk,nvk->nv", read, np.abs(table)) - SPARE * _effect(table, box, radius)
         errors = {
             "first": values.first.error, "centred": values.centred.error, "root": np.array([[self.scaling]]),
             "normed": values.normed.error, "hidden": values.hidden.error, "gate": values.gate.error,
@@ -137,11 +131,7 @@ class Gaps:
         centred = self._centred(first.range)
         y = centred.range
         require_range(y.size**2)
-        root = (
-            (y.square().sum(-1).times(1 / self.width) + Interval(*[np.array(norm.eps)] * 2))
-            .root()
-            .reciprocal()
-        )
+        root = (y.square().sum(-1).times(1 / self.width) + Interval(*[np.array(norm.eps)] * 2)).root().reciprocal()
         root = root.wider(root.high * self.scaling)
         n = (y * root[:, None]).times(norm.weight.value)
         error = n.size * (gamma(2) + SLACK) + y.size * root.high[:, None] * norm.weight.error
@@ -158,9 +148,7 @@ class Gaps:
         last = self._centred(second.range)
         require_range(last.range.size**2)
         scale = last.range.square().sum(-1).times(1 / self.width) + Interval(*[np.array(self.ending.eps)] * 2)
-        return Forward(
-            first, centred, root, normed, hidden, Rounded(gate, gate_error), second, last, scale.root()
-        )
+        return Forward(first, centred, root, normed, hidden, Rounded(gate, gate_error), second, last, scale.root())
 
     def _centred(self, x: Interval) -> Rounded:
         """Take the mean away where the norm does."""
@@ -223,16 +211,12 @@ class Gaps:
             # the bias counts by the inverse of the scale, which float32 has otherwise
             lost = lost + np.abs(self.bias) * values.scale.high[:, None] * (self.scaling * 1.01)
         lost = lost + error @ np.abs(self.head)
-        if (
-            net.head is not None
-        ):  # float32 has these numbers times the scale, so a rounding may be twice as large
+        if net.head is not None:  # float32 has these numbers times the scale, so a rounding may be twice as large
             lost = lost + 2 * net.head.loss(scaled + error) + tiny
         read = read + lost
         sums = gamma(table.shape[-1]) + SLACK
         errors = net.table.error[right][:, None] + net.table.error[None]
-        loss: Array = np.einsum("nk,nvk->nv", lost, difference) + np.einsum(
-            "nk,nvk->nv", read, table * sums + errors
-        )
+        loss: Array = np.einsum("nk,nvk->nv", lost, difference) + np.einsum("nk,nvk->nv", read, table * sums + errors)
         return loss + tiny
 
 

@@ -78,9 +78,7 @@ class Interval:
         return Interval(self.low.sum(axis) - slack, self.high.sum(axis) + slack)
 
     def square(self) -> Interval:
-        low = np.where(
-            (self.low <= 0) & (self.high >= 0), 0.0, np.minimum(np.abs(self.low), np.abs(self.high))
-        )
+        low = np.where((self.low <= 0) & (self.high >= 0), 0.0, np.minimum(np.abs(self.low), np.abs(self.high)))
         return Interval(np.maximum(down(low * low), 0), up(self.size * self.size))
 
     def root(self) -> Interval:
@@ -157,9 +155,7 @@ class SwiGLU:
         gates, units = self._halves(x)
         bends = _range(self.slope, gates, -self.TURN, self.TURN) * units
         parts = [along * part[:, None] for part in (bends, _range(self.silu, gates, self.LEAST_AT, np.inf))]
-        return Interval(
-            *(np.concatenate(ends, -1) for ends in zip(*((p.low, p.high) for p in parts), strict=True))
-        )
+        return Interval(*(np.concatenate(ends, -1) for ends in zip(*((p.low, p.high) for p in parts), strict=True)))
 
     @staticmethod
     def _halves(x: Interval) -> tuple[Interval, Interval]:

@@ -303,9 +303,7 @@ class QueryProver:
         decided[rows] = self.halved(self.wins, low[rows], high[rows], cases.right[rows], cuts)
         if first and self.channels == 1:
             for i, ends in sorted(cuts.items()):
-                self.proof.rows.append(
-                    [self.query.k, self.query.token, int(cases.label[rows[i]]), *sorted(ends)]
-                )
+                self.proof.rows.append([self.query.k, self.query.token, int(cases.label[rows[i]]), *sorted(ends)])
         return decided
 
     def halved(

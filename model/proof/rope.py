@@ -48,9 +48,7 @@ def view(spec: Rope, w: Tensors) -> Net:
     shape = (READ, DIGITS, spec.width)
     residual = Approx(table.value[None], table.error[None]).broadcast(shape)
     if spec.sine_input:  # the table's third dimension is 0
-        residual = concatenate(
-            [residual[..., :2], _ramp().broadcast(shape[:2])[..., None], residual[..., 3:]]
-        )
+        residual = concatenate([residual[..., :2], _ramp().broadcast(shape[:2])[..., None], residual[..., 3:]])
     q, k, v = _projections(spec, w)
     read = normed(residual, norms[0], ANY).value
     inputs = (np.abs(residual.value) > 0).any((0, 1))
@@ -135,9 +133,7 @@ def _turned(spec: Rope, w: Tensors, read: Approx, q: Array, k: Approx) -> tuple[
         rows = Linear(matrix.T)(read)
         split = Approx(*(part.reshape(*part.shape[:2], -1, HEAD) for part in (rows.value, rows.error)))
         scaled = normed(split, Norm(Approx(weight), eps=EPS), ANY).value
-        turned = _turn(
-            scaled, Approx(angle.value[:, None, None], angle.error[:, None, None]), spec.half_split
-        )
+        turned = _turn(scaled, Approx(angle.value[:, None, None], angle.error[:, None, None]), spec.half_split)
         count = 1 if turned.value.shape[2] == spec.heads else spec.heads
         flat = (np.tile(part.reshape(*part.shape[:2], -1), count) for part in (turned.value, turned.error))
         parts.append(Approx(*flat))

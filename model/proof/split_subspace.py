@@ -98,9 +98,7 @@ def _positions(spec: SplitSubspace, w: Tensors) -> Approx:
         factor = rounded(1 + w["correction"], 0.0)
     if "correction" in w:
         digits = digits * Approx(factor.value[:, None], factor.error[:, None]).broadcast(digits.value.shape)
-    learned = {
-        name: Approx(w.get(name, np.zeros(spec.pos_dim))[None]) for name in ("plus", "equals", "z_hi", "eos")
-    }
+    learned = {name: Approx(w.get(name, np.zeros(spec.pos_dim))[None]) for name in ("plus", "equals", "z_hi", "eos")}
     if spec.equals_on_ring:
         learned["equals"] = _spiral(spec, w, np.array([spec.equals_index]))
     parts = [digits, learned["plus"], digits, learned["equals"], digits, learned["z_hi"], learned["eos"]]

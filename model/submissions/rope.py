@@ -91,9 +91,7 @@ class Adder(nn.Module):
     def by_position(self, x_BHTN: Tensor) -> Tensor:
         """Turn both pairs of entries, by 1 and by 1/√base a position."""
         speeds = self.spec["rope_base"] ** (-torch.arange(2).to(x_BHTN) / 2)
-        return turn(
-            x_BHTN, torch.arange(x_BHTN.shape[2]).to(x_BHTN)[:, None] * speeds, self.spec["half_split"]
-        )
+        return turn(x_BHTN, torch.arange(x_BHTN.shape[2]).to(x_BHTN)[:, None] * speeds, self.spec["half_split"])
 
     def mlp(self, x_BTD: Tensor) -> Tensor:
         """SwiGLU: silu(gate · x) (up · x), then down."""

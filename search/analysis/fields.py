@@ -105,13 +105,9 @@ def _field(path: str, space: Space, configurations: pd.DataFrame) -> Field:
 def _categories(values: pd.Series, distribution: Distribution | None) -> tuple[str, ...]:
     """Return labels in order, numbers by their size; empty if the values are points of a range."""
     by_label = {shown(value): value for value in values}
-    numeric = all(
-        isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in by_label.values()
-    )
+    numeric = all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in by_label.values())
     is_range = distribution.choice is None if distribution else numeric and len(by_label) > MOST_CATEGORIES
-    return (
-        () if is_range else tuple(sorted(by_label, key=lambda label: by_label[label] if numeric else label))
-    )
+    return () if is_range else tuple(sorted(by_label, key=lambda label: by_label[label] if numeric else label))
 
 
 def _is_wide(values: pd.Series) -> bool:

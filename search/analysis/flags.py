@@ -107,9 +107,7 @@ def _values(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _grid(study: str, flags: tuple[str, str], values: Values, rows: Rows, seeds: Mapping[str, Rows]) -> Grid:
-    members = {
-        cell: [r for r in rows if (r.get(flags[0]), r.get(flags[1])) == cell] for cell in product(*values)
-    }
+    members = {cell: [r for r in rows if (r.get(flags[0]), r.get(flags[1])) == cell] for cell in product(*values)}
     cells: dict[Cell, PooledRate | None] = {}
     for cell, part in members.items():
         of_cell = [seed for row in part for seed in seeds.get(row["configuration"], ())]

@@ -216,10 +216,7 @@ def seed_rows(records: StudyRecords, seeds: Sequence[Row] | None = None) -> Iter
     """
     configurations = records.list_configurations()
     names = names_of(records.get_recorded_study(), configurations.values())
-    about = {
-        key: (names[key], preset_name(c.spec), c.spec.params, c.recipe.steps)
-        for key, c in configurations.items()
-    }
+    about = {key: (names[key], preset_name(c.spec), c.spec.params, c.recipe.steps) for key, c in configurations.items()}
     for row in records.list_seeds() if seeds is None else seeds:
         if row["outcome"] in (Outcome.QUEUED, Outcome.RUNNING):
             continue

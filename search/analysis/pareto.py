@@ -29,9 +29,7 @@ def rates_of(row: Mapping[str, Any]) -> tuple[GrokRate, GrokRate, GrokRate]:
     row: as search.analysis.frames has it. A search that stopped once enough had grokked has its own interval.
     """
     interval = (row["grok_rate_low"], row["grok_rate_high"]) if row["stopped"] else None
-    whole = GrokRate(
-        row["grokked"], row["seeds"], row["given_up"], row["wrongly"], recorded_interval=interval
-    )
+    whole = GrokRate(row["grokked"], row["seeds"], row["given_up"], row["wrongly"], recorded_interval=interval)
     fresh = GrokRate(*(row[f"confirmation_{name}"] for name in ("grokked", "seeds", "given_up", "wrongly")))
     search = GrokRate(
         whole.grokked - fresh.grokked,

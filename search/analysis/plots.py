@@ -121,9 +121,7 @@ def small_multiples(groups: Sequence[tuple[str, pd.DataFrame, Pairs]]) -> Figure
     return figure
 
 
-def _seed_lines(
-    axis: Axes, curves: pd.DataFrame, grokked: Pairs, measure: str, *, named: bool = True
-) -> None:
+def _seed_lines(axis: Axes, curves: pd.DataFrame, grokked: Pairs, measure: str, *, named: bool = True) -> None:
     """Draw a line a seed: losers grey behind; a few winners with a colour and a name each, many in one colour."""
     lines: dict[tuple[int, int], Any] = {
         seed: curve.sort_values("step")[["step", measure]].to_numpy() for seed, curve in curves.groupby(SEED)
@@ -260,9 +258,7 @@ def front_figure(configurations: pd.DataFrame) -> Figure:
                     alpha=alpha, zorder=z)  # fmt: skip
         axis.scatter(rows["params"], rows["grok_rate"], color=colour, s=size, lw=0, zorder=z + 1)
     stairs = front.drop_duplicates("params")
-    axis.step(
-        stairs["params"], stairs["grok_rate"], where="post", color=COLOURS[0], lw=1.2, alpha=0.6, zorder=3
-    )
+    axis.step(stairs["params"], stairs["grok_rate"], where="post", color=COLOURS[0], lw=1.2, alpha=0.6, zorder=3)
     for row in stairs.itertuples():
         axis.annotate(_front_label(row, front), (row.params, row.grok_rate), xytext=(-7, 3), ha="right",
                       textcoords="offset points", fontsize=9, color=INK, parse_math=False,

@@ -56,9 +56,7 @@ def rate_against_fields(fields: Sequence[Field], configurations: pd.DataFrame, s
 def _draw_rates(axis: Axes, field: Field, configurations: pd.DataFrame, seeds: pd.DataFrame) -> None:
     x = field.positions() - (0.15 if field.categories else 0)  # left of the pooled rate
     if len(configurations) <= MOST_INTERVALS:
-        axis.vlines(
-            x, configurations["grok_rate_low"], configurations["grok_rate_high"], color=GREY, lw=1, zorder=2
-        )
+        axis.vlines(x, configurations["grok_rate_low"], configurations["grok_rate_high"], color=GREY, lw=1, zorder=2)
     alpha = min(0.9, max(0.3, 25 / len(x)))
     axis.scatter(x, configurations["grok_rate"], s=18, color=SOFT, alpha=alpha, lw=0, zorder=3)
     if len(bins := pooled(field, configurations, seeds)) > 1:
@@ -87,9 +85,7 @@ def _scale_field(axis: Axes, field: Field) -> None:
     axis.xaxis.set_major_formatter(lambda value, _: shown(value))
 
 
-def pooled(
-    field: Field, configurations: pd.DataFrame, seeds: pd.DataFrame
-) -> list[tuple[float, float, float, float]]:
+def pooled(field: Field, configurations: pd.DataFrame, seeds: pd.DataFrame) -> list[tuple[float, float, float, float]]:
     """Return (position, rate, low, high) of like configurations together, clustered by seed.
 
     low, high: NaN where they have too few seeds to pool. seeds: the counted ones.
@@ -152,9 +148,7 @@ def _shares(fields: Sequence[Field], objective: np.ndarray) -> dict[str, float]:
     columns = [field.labels() if field.categories else field.numbers() for field in fields]
     for value, *numbers in zip(objective, *columns, strict=True):
         params = dict(zip(distributions, numbers, strict=True))
-        study.add_trial(
-            optuna.trial.create_trial(params=params, distributions=distributions, value=float(value))
-        )
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=float(value)))
     forest = optuna.importance.FanovaImportanceEvaluator(n_trees=32, max_depth=8, seed=0)
     return dict(optuna.importance.get_param_importances(study, evaluator=forest))
 
@@ -211,9 +205,7 @@ def probes_figure(curves: pd.DataFrame, probes: list[str], seeds: pd.DataFrame) 
             by_step = rows.groupby("step")[name]
             low, high = by_step.quantile(0.25), by_step.quantile(0.75)
             axis.fill_between(low.index, low, high, color=colour, alpha=0.25, lw=0)
-            axis.plot(
-                by_step.mean(), color=colour, lw=1.8, label=f"{label}: {len(rows[key].drop_duplicates()):,}"
-            )
+            axis.plot(by_step.mean(), color=colour, lw=1.8, label=f"{label}: {len(rows[key].drop_duplicates()):,}")
         axis.set_title(name, fontsize=11, loc="left", parse_math=False)
         axis.tick_params(labelbottom=True)
         in_thousands(axis)

@@ -85,9 +85,7 @@ def conclude(
         tracker.end(configuration, status)
 
 
-def _write_best(
-    tracker: Tracker, artifacts: ArtifactCache, configuration: Configuration, final: Sequence[Row]
-) -> None:
+def _write_best(tracker: Tracker, artifacts: ArtifactCache, configuration: Configuration, final: Sequence[Row]) -> None:
     """Write picture, best checkpoint and child runs. final: rows of the ended seeds, the best first."""
     run, study = tracker.run_of(configuration), tracker.study
     grokked = [r for r in final if r["outcome"] == Outcome.GROKKED]

@@ -140,16 +140,12 @@ def _sentence(rate: GrokRate) -> str:
 class _Page:
     """The template's data. Configurations are in the order of `best`; of equals, of their shrunk grok rates."""
 
-    def __init__(
-        self, study: Study | None, configurations: pd.DataFrame, seeds: pd.DataFrame, curves: pd.DataFrame
-    ):
+    def __init__(self, study: Study | None, configurations: pd.DataFrame, seeds: pd.DataFrame, curves: pd.DataFrame):
         judged = configurations[configurations["seeds"] > 0]
         self.unjudged = len(configurations) - len(judged) if len(judged) else 0
         configurations = judged if len(judged) else configurations
         objective = shrunk(configurations, seeds)
-        keys = [
-            (*standing(row), t) for row, t in zip(configurations.to_dict("records"), objective, strict=True)
-        ]
+        keys = [(*standing(row), t) for row, t in zip(configurations.to_dict("records"), objective, strict=True)]
         order = sorted(range(len(keys)), key=keys.__getitem__, reverse=True)
         self.study, self.seeds, self.curves = study, seeds, curves
         self.objective = objective[order]
@@ -298,9 +294,7 @@ class _Page:
             "rate": whole,
             "search": search,
             "confirmation": confirmation,
-            "searched": [
-                (f.values[i], labels[i]) for f, labels in zip(self.fields, self._labels, strict=True)
-            ],
+            "searched": [(f.values[i], labels[i]) for f, labels in zip(self.fields, self._labels, strict=True)],
             "front": self._front[i],
             "shrunk": self.objective[i],
             "pull": pull_command(self.name, row["configuration"]) if str(row["best_seed"]) else "",
@@ -349,9 +343,7 @@ class _Page:
         grokked = self.seeds[self.seeds["outcome"] == Outcome.GROKKED]
         for title, key in self._titles().items():
             if key in by_key:
-                winners = grokked.loc[grokked["configuration"] == key, SEED].itertuples(
-                    index=False, name=None
-                )
+                winners = grokked.loc[grokked["configuration"] == key, SEED].itertuples(index=False, name=None)
                 panels.append((title, by_key[key], set(winners)))
         if self.several:
             return small_multiples(panels)
@@ -433,9 +425,7 @@ def shrunk(configurations: pd.DataFrame, seeds: pd.DataFrame, weights: pd.Series
         "grokked": weight * (seeds["outcome"] == Outcome.GROKKED),
         "counted": weight * seeds["outcome"].isin([o.value for o in COUNTED]),
     })  # fmt: skip
-    sums = (
-        columns.groupby(seeds["configuration"]).sum().reindex(configurations["configuration"], fill_value=0)
-    )
+    sums = columns.groupby(seeds["configuration"]).sum().reindex(configurations["configuration"], fill_value=0)
     t = (sums["token"] / sums["seeds"]).fillna(0.0)
     return ((sums["grokked"] + t) / (sums["counted"] + 2)).to_numpy(dtype=float)
 

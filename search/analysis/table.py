@@ -304,9 +304,7 @@ def _columns(pairs: Mapping[tuple[str, Constraint], Sequence[Pair]], scales: Seq
     return sorted(columns, key=lambda n: (-preset(n).params, n))
 
 
-def _cell(
-    scale: str, row: Constraint, pairs: Sequence[Pair], by_spec: Mapping[Spec, Sequence[Arm]]
-) -> Cell | None:
+def _cell(scale: str, row: Constraint, pairs: Sequence[Pair], by_spec: Mapping[Spec, Sequence[Arm]]) -> Cell | None:
     """Return None if the preset cannot have the constraint."""
     base = preset(scale)
     if (toggled := _toggled(base, *row)) is None:

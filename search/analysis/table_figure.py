@@ -41,9 +41,7 @@ def table_figure(table: Table) -> Figure:
                 _draw(axes, x, y, cell, "bold" if cell in bold else "normal")
     axes.set_xlim(-0.02, columns + 0.02)
     axes.set_ylim(rows + 0.03, -0.03)
-    axes.set_xticks(
-        [x + 0.5 for x in range(columns)], [f"{s} parameters".replace("p ", " ") for s in table.scales]
-    )
+    axes.set_xticks([x + 0.5 for x in range(columns)], [f"{s} parameters".replace("p ", " ") for s in table.scales])
     axes.set_yticks([y + 0.5 for y in range(rows)], table.constraints)
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=10, labelcolor=INK)
@@ -67,9 +65,7 @@ def _draw(axes: Axes, x: int, y: int, cell: Cell, weight: str) -> None:
     tried = cell.with_it is not None
     colour = UNKNOWN if ratio is None else COLOURS(NORM(log2(max(ratio, 2**-2))))
     differs = cell.agreement == Agreement.CONTRADICTS
-    box = Rectangle(
-        (x + 0.02, y + 0.03), 0.96, 0.94, facecolor=colour if tried else "white", zorder=2 + differs
-    )
+    box = Rectangle((x + 0.02, y + 0.03), 0.96, 0.94, facecolor=colour if tried else "white", zorder=2 + differs)
     box.set(edgecolor=INK if differs else "white", linewidth=2.2)
     axes.add_patch(box)
     if ratio is None:

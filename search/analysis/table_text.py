@@ -30,13 +30,9 @@ FEW = 4
 FINISHING = "with curvature at the end"
 
 
-def table_of(
-    configurations: Sequence[dict[str, Any]], paper: bool, seeds: Iterable[dict[str, Any]] = ()
-) -> Table:
+def table_of(configurations: Sequence[dict[str, Any]], paper: bool, seeds: Iterable[dict[str, Any]] = ()) -> Table:
     """Return the table; with `paper` of the published constraints, and at its scales, recorded or not."""
-    constraints, scales = (
-        (dict.fromkeys(column) for column in zip(*published(), strict=True)) if paper else ({}, {})
-    )
+    constraints, scales = (dict.fromkeys(column) for column in zip(*published(), strict=True)) if paper else ({}, {})
     return constraint_table(configurations, [*constraints], [*scales], seeds)
 
 
@@ -120,9 +116,7 @@ def _summary(cell: Cell | None, paper: bool) -> str:
     return f"{WORDS[cell.trains]}{',' * bool(words)}{words}: {count(cell.with_it)} vs {count(cell.without)}{mark}"
 
 
-def details(
-    table: Table, paper: bool, link: Callable[[Arm], str] | None = None
-) -> tuple[list[str], list[list[str]]]:
+def details(table: Table, paper: bool, link: Callable[[Arm], str] | None = None) -> tuple[list[str], list[list[str]]]:
     """Return the columns and a line for each cell that was tried. link: returns an arm's count with a link."""
     lines = [_line(cell, link or count) for cell in _tried(table)]
     optional = {FINISHING: any(arm.finishes for arm in _arms(table)), **dict.fromkeys(PAPER, paper)}

@@ -131,9 +131,7 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: Home, as_jso
     _record_verification(loaded, home, result.correct)
     lines = [f"{name_of(loaded.spec)}: {grade(result)}"]
     if result.margin is not None:
-        lines.append(
-            f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32"
-        )
+        lines.append(f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32")
     wrong = list(dict.fromkeys(result.failures))  # AdderBoard asks some pairs twice
     lines += [f"  {a} + {b} = {a + b}, decoded {answer}" for a, b, answer in wrong[:SHOWN]]
     if len(wrong) > SHOWN:
@@ -299,9 +297,7 @@ def _rerun_lines(checkpoint: Path, again: Rerun) -> Iterator[str]:
 @number_option("--turns", 3, 1, 100, "Of a method, while each helps.")
 @number_option("--seed", 1, 0, None, "Of the problems that methods see.")
 @json_option
-def finish(
-    checkpoint: Path, target: Path, methods: tuple[str, ...], turns: int, seed: int, as_json: bool
-) -> None:
+def finish(checkpoint: Path, target: Path, methods: tuple[str, ...], turns: int, seed: int, as_json: bool) -> None:
     """Take a CHECKPOINT that gets nearly everything right to where it gets everything right.
 
     Methods see problems of our own alone, and are judged on others of our own. AdderBoard's 10,010 are

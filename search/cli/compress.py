@@ -51,9 +51,7 @@ cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threa
 @kinds_option
 @reach_option
 @number_option("--proposals", 12, 1, 1024, "Sets a round.")
-@number_option(
-    "--screen", 24, 1, 1024, "How many times as many to train briefly first; the best are the round's."
-)
+@number_option("--screen", 24, 1, 1024, "How many times as many to train briefly first; the best are the round's.")
 @number_option("--patience", 40, 1, None, "End when nothing has shrunk for so many rounds.")
 @number_option("--seeds", 1, 1, 64, "Data seeds of a set.")
 @number_option("--first-seed", 1, 0, 1 << 30, "The first of them.")
@@ -67,9 +65,7 @@ cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threa
     "--proved", type=click.Choice(["any", "here"]),
     help="Sets must be proved right on all 10^20 pairs, on any machine or here, and go by their smallest margin.",
 )  # fmt: skip
-@number_option(
-    "--finish", 4, 0, 1024, "Sets a round that do not hold and are finished by Levenberg-Marquardt."
-)
+@number_option("--finish", 4, 0, 1024, "Sets a round that do not hold and are finished by Levenberg-Marquardt.")
 @click.option("--max-hours", type=click.FloatRange(min=0, min_open=True), help="End after this time.")
 @cores_option
 @json_option
@@ -158,9 +154,7 @@ def use_cores(cores: int | None) -> None:
     torch.set_num_threads(cores or os.cpu_count() or 1)
 
 
-def _show_rounds(
-    local: LocalDescent, say: Callable[..., None], save: Callable[[], None], quiet: bool
-) -> None:
+def _show_rounds(local: LocalDescent, say: Callable[..., None], save: Callable[[], None], quiet: bool) -> None:
     """Go through the rounds with a line each; save after every gain."""
     smallest = local.descent.smallest
     local.on_progress = lambda text, *done: say(f"{smallest.numbers} numbers, {text}", *done)
@@ -230,7 +224,5 @@ def diagnose(
     use_cores(cores)
     loaded = load_checkpoint(checkpoint)
     with reraise_as(checkpoint), progress_bar("measuring curvature", quiet=as_json):
-        result = diagnosis.diagnose(
-            loaded.spec, loaded.theta_P, wanted, SCOPES[reach], limit, problems, measure
-        )
+        result = diagnosis.diagnose(loaded.spec, loaded.theta_P, wanted, SCOPES[reach], limit, problems, measure)
     click.echo(json.dumps(asdict(result)) if as_json else result.text())

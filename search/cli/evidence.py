@@ -89,9 +89,7 @@ def _nothing(study: str | None, max_params: int | None) -> str:
 @click.command()
 @click.argument("studies", nargs=-1, metavar="[STUDY ...]")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="md", show_default=True)
-@click.option(
-    "--paper", is_flag=True, help="Show all of the published table, and its verdicts (57p paper, 4.3)."
-)
+@click.option("--paper", is_flag=True, help="Show all of the published table, and its verdicts (57p paper, 4.3).")
 @click.option("--shipped", is_flag=True, help="Read the records that come with the package.")
 @click.option(
     "--ui", default="http://127.0.0.1:5000", show_default=True,
@@ -150,9 +148,7 @@ def _show_flags(records: RecordSet, style: str, target: Path | None) -> bool:
     return True
 
 
-def _deliver(
-    target: Path | None, text: Callable[[], str], picture: Callable[[], Figure] | None, summary: str
-) -> None:
+def _deliver(target: Path | None, text: Callable[[], str], picture: Callable[[], Figure] | None, summary: str) -> None:
     """Print a text, or write it or the picture into a file, as its suffix says, and print what that has."""
     if target is None:
         click.echo(text(), nl=False)

@@ -48,9 +48,7 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carrie
     with progress_bar("reading records") as say:
         recorded, trainings = zip(*(_recorded(home, checkpoint) for checkpoint in loaded), strict=True)
         say("training again" if carries else "looking for the worst pairs")
-        learned = [
-            _carries(path, c) if carries else None for path, c in zip(checkpoints, loaded, strict=True)
-        ]
+        learned = [_carries(path, c) if carries else None for path, c in zip(checkpoints, loaded, strict=True)]
         proofs = [proof_beside(path, c.spec, c.theta_P) for path, c in zip(checkpoints, loaded, strict=True)]
         say("measuring the loss around it" if landscape else "looking for the worst pairs")
         html = page_of(list(map(Shown, names, loaded, trainings, learned, proofs)), landscape)

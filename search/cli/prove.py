@@ -42,9 +42,7 @@ SAMPLED, SAMPLE_SEED = 20_000, 20
 @click.argument("checkpoint", type=PATH, required=False)
 @click.option("--study", help="Instead: the grokked seeds of this study. The records get the verdicts.")
 @number_option("--digits", DIGITS, 1, DIGITS, "Of the numbers.")
-@click.option(
-    "--limit", "limit_s", type=click.IntRange(1), default=LIMIT_S, show_default=True, help="In seconds."
-)
+@click.option("--limit", "limit_s", type=click.IntRange(1), default=LIMIT_S, show_default=True, help="In seconds.")
 @click.option(
     "--level", type=click.Choice(["any", "here"]), help="Of float32 (docs/proof.md). Not set: any, then here."
 )
@@ -141,9 +139,7 @@ def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
     tried, proved = counts["prove_tried"], counts["proved"]
     wrong = sum(is_right(row["proof"]) is False for row in rows)
     text = f"{name}: of {tried} grokked seeds {proved} are proved, {wrong} are wrong"
-    seeds = [
-        {"configuration": r["configuration"], "seed": str(seed_of(r)), **(r["proof"] or {})} for r in rows
-    ]
+    seeds = [{"configuration": r["configuration"], "seed": str(seed_of(r)), **(r["proof"] or {})} for r in rows]
     show(as_json, {"study": name, **counts, "wrong": wrong, "seeds": seeds}, text)
     exit_unless(0 < tried == proved)
 

@@ -182,9 +182,7 @@ def _card(
         facts="\n".join(f"| {key} | {value} |" for key, value in facts.items()),
         lineage="\n".join(map(_step_text, ancestors_of(checkpoint))),
         program=PROGRAM,
-        tensors="\n".join(
-            f"| {tensor} | {size} |" for tensor, size in {**sizes, "together": spec.params}.items()
-        ),
+        tensors="\n".join(f"| {tensor} | {size} |" for tensor, size in {**sizes, "together": spec.params}.items()),
         tricks=", ".join(f"`{trick}`" for trick in metadata["tricks"]) or "none",
     )
 

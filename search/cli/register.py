@@ -22,9 +22,7 @@ NAME = "adders"
 @click.option("--alias", "aliases", multiple=True, help="Of the version, such as best; again for more.")
 @home_option
 @json_option
-def register(
-    checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...], home: Home, as_json: bool
-) -> None:
+def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...], home: Home, as_json: bool) -> None:
     """Put CHECKPOINTs into MLflow's model registry: the home's, or that of MLFLOW_TRACKING_URI.
 
     Each is verified on AdderBoard's 10,010 additions and becomes a version; a checkpoint that is there already stays
@@ -63,9 +61,7 @@ def register(
             place = log_model(
                 client, number, run.info.run_id, checkpoint, facts, lambda uri_: check_uri(client, home, uri_)
             )
-            about = (
-                f"{preset_name(checkpoint.spec)}: {facts.correct} of AdderBoard's 10,010 right, from {path}"
-            )
+            about = f"{preset_name(checkpoint.spec)}: {facts.correct} of AdderBoard's 10,010 right, from {path}"
             version = make_version(client, name, place, run.info.run_id, checkpoint, facts, aliases, about)
             client.set_terminated(run.info.run_id)
         rows.append({"checkpoint": str(path), "name": name, "version": version, "params": checkpoint.spec.params,

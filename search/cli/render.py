@@ -64,9 +64,7 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         lines.append(f"  ({remark})")
     if study.until.grokked:
         lines += ["  it stopped at a success, so this rate is too high on average", *_cut(study, rows)]
-    lines += (
-        [] if study.compress else _grokked(rows, names, {k: c.recipe.hold for k, c in configurations.items()})
-    )
+    lines += [] if study.compress else _grokked(rows, names, {k: c.recipe.hold for k, c in configurations.items()})
     if ended.seed_steps_per_s:
         lines.append(f"  {ended.seed_steps_per_s:,.0f} seed-steps a second, evaluations included")
     lines += [f"  compiling took {ended.compile_s:.0f} s"] if ended.compile_s >= 1 else []
@@ -148,15 +146,12 @@ def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[
     return [head, *(f"  {name:{width}}  {rates[key]}" for key, name in shown.items()), *pooled, *confirmed]
 
 
-def _confirmed(
-    by_key: Mapping[str, Sequence[Row]], names: Mapping[str, str], evidence: StudyEvidence
-) -> list[str]:
+def _confirmed(by_key: Mapping[str, Sequence[Row]], names: Mapping[str, str], evidence: StudyEvidence) -> list[str]:
     """Return a line for each confirmed configuration: its rate on fresh seeds, and in the search."""
     lines = []
     for key, rows in sorted(by_key.items()):
         first, fresh = (
-            GrokRate.of((r for r in rows if r["confirmation"] == kind), evidence=evidence)
-            for kind in (False, True)
+            GrokRate.of((r for r in rows if r["confirmation"] == kind), evidence=evidence) for kind in (False, True)
         )
         if fresh.n:
             searched = f"{first.grokked} of {first.n} in the search"
@@ -211,9 +206,7 @@ def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
     snapshot = Snapshot(**{f.name: running[f.name] for f in fields(Snapshot) if f.name in running})
     lines = [f"runs since {since} as process {process} on {host}", *describe(snapshot)]
     for key, step, count in running["training"]:
-        lines.append(
-            f"training: {names.get(key, key)}: {count} {'seed' if count == 1 else 'seeds'} at step {step:,}"
-        )
+        lines.append(f"training: {names.get(key, key)}: {count} {'seed' if count == 1 else 'seeds'} at step {step:,}")
     return [f"  {line}" for line in lines]
 
 

@@ -187,9 +187,7 @@ def _interruptible() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _run(
-    study: Study, source: str, records: StudyRecords, client: MlflowClient, max_hours: float | None
-) -> None:
+def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient, max_hours: float | None) -> None:
     from rich.console import Console
     from rich.markup import escape
 

@@ -28,9 +28,7 @@ def studies(as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for study in map(load_study, shipped_studies()):
         params = list(dict.fromkeys(spec.params for spec, _ in study.listed))
-        rows.append(
-            {"name": study.name, "about": study.about, "params": params[0] if len(params) == 1 else params}
-        )
+        rows.append({"name": study.name, "about": study.about, "params": params[0] if len(params) == 1 else params})
     show(as_json, rows, aligned([(row["name"], row["about"]) for row in rows]))
 
 

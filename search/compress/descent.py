@@ -165,9 +165,7 @@ class Descent:
         base = self.base_of(parent)
         same_base = (c for c in (*self.candidates, *proposals) if self.base_of(c) == base)
         children = [
-            (c.ties, c.round, c.reached)
-            for c in self.candidates
-            if c.parent == parent.number and c.reached is not None
+            (c.ties, c.round, c.reached) for c in self.candidates if c.parent == parent.number and c.reached is not None
         ]
         theta = parent.thetas[self.progress.rounds % len(parent.thetas)]
         return propose(
@@ -179,9 +177,7 @@ class Descent:
             draw,
         )
 
-    def add(
-        self, proposals: Sequence[TieCandidate], configurations: Sequence[Any] = ()
-    ) -> list[TieCandidate]:
+    def add(self, proposals: Sequence[TieCandidate], configurations: Sequence[Any] = ()) -> list[TieCandidate]:
         """Make proposals the next round, and write them. Returns them with their numbers."""
         first = len(self.candidates)
         candidates = [replace(c, number=first + n) for n, c in enumerate(proposals)]

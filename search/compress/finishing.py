@@ -21,9 +21,7 @@ PROBLEMS, STEPS = 256, 14  # of a projection
 FIRST_WEIGHT, GROWTH = 1e-3, 3.0  # of its penalty
 
 
-def finish_candidate(
-    acceptance: AcceptanceSet, ties: Ties, thetas: list[Tensor], seed: int, until: float
-) -> Training:
+def finish_candidate(acceptance: AcceptanceSet, ties: Ties, thetas: list[Tensor], seed: int, until: float) -> Training:
     """Take each θ [P of the base] to the ties by Levenberg-Marquardt, and return them with their errors.
 
     until: a loss at which a turn ends. A θ of very little loss has large numbers, and training cannot take it
@@ -54,9 +52,7 @@ def _finish(
     return base_theta(spec, best_R), fewest, loss
 
 
-def project_by_curvature(
-    acceptance: AcceptanceSet, before: Ties, ties: Ties, theta_P: Tensor, seed: int
-) -> Tensor:
+def project_by_curvature(acceptance: AcceptanceSet, before: Ties, ties: Ties, theta_P: Tensor, seed: int) -> Tensor:
     """Move θ [P of the base], which keeps the ties `before`, onto other ties, while its loss is held down.
 
     The penalty is half the squared distance from the ties; it weighs GROWTH times more with every step.

@@ -55,9 +55,7 @@ class Journal(CandidateStore):
         sets = {"expansions": Counter(dict(progress["expansions"])), "exhausted": set(progress["exhausted"])}
         self.counters = Progress(**progress | sets)
 
-    def _candidate(
-        self, number: int, ties: list[int], thetas: list[list[float]], **facts: Any
-    ) -> TieCandidate:
+    def _candidate(self, number: int, ties: list[int], thetas: list[list[float]], **facts: Any) -> TieCandidate:
         first, *others = map(tuple, thetas)
         start = InitialTheta(self.base, {ANY: first})
         # its round is one of those that are counted

@@ -220,11 +220,7 @@ class LocalDescent:
     def _lost(self, bank: Bank, recipe: Recipe) -> list[int]:
         """Return the pairs that are nowhere a third of the way from the ramp's end to the end."""
         since = recipe.ramp + (recipe.steps - recipe.ramp) // 3
-        return [
-            n
-            for n, row in enumerate(bank.newest())
-            if row["step"] >= since and self._is_far(row["best_exact"])
-        ]
+        return [n for n, row in enumerate(bank.newest()) if row["step"] >= since and self._is_far(row["best_exact"])]
 
     def _is_far(self, exact: float) -> bool:
         return exact < LATE * self.settings.accept

@@ -35,9 +35,7 @@ class StudyDescent:
     To a planner it is what a search's proposals are (search/run/proposals.py).
     """
 
-    def __init__(
-        self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords, cache: ArtifactCache
-    ):
+    def __init__(self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords, cache: ArtifactCache):
         """Begin, or go on. Raises UserError for a θ to start from that does not get enough right."""
         assert study.compress is not None
         rules = _rules(study.compress)

@@ -69,7 +69,5 @@ def _form(base: Any) -> dict[str, Any]:
 
 def _prompt(base: Spec) -> list[int]:
     """Return the prompt's tokens, 100 + j where column j of the first number stands and 200 + j of the second."""
-    x, y = (
-        [torch.tensor([operand + j], dtype=torch.int64) for j in range(COLUMNS)] for operand in (100, 200)
-    )
+    x, y = ([torch.tensor([operand + j], dtype=torch.int64) for j in range(COLUMNS)] for operand in (100, 200))
     return [int(token) for token in base.sequence(x, y, [])]

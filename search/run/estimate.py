@@ -175,9 +175,7 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     if not (study.stop.hopeless or study.stop.rungs):
         return [text]
     spared = study.planned * ended // BLOCK
-    missed = Evidence(spared, 0, study.planned * ended - spared, study.planned * grokked).missed(
-        ended, grokked
-    )
+    missed = Evidence(spared, 0, study.planned * ended - spared, study.planned * grokked).missed(ended, grokked)
     if not study.space and all(c.key in MEASURED for c in listed) and not study.stop.rungs:
         missed = ended * FALSE_KILLS_UPPER
     wider = GrokRate(grokked, each, missed=missed).interval[1]
@@ -231,9 +229,7 @@ def _later(study: Study, several: bool) -> list[str]:
     return [f"  then            {line}" for line in lines]
 
 
-def _seeds_to_train(
-    study: Study, listed: list[Configuration], rows: Sequence[Row]
-) -> dict[Configuration, int]:
+def _seeds_to_train(study: Study, listed: list[Configuration], rows: Sequence[Row]) -> dict[Configuration, int]:
     """Return how many seeds each configuration still has to train; of a search, all under the first one."""
     final = [r for r in rows if is_final(r)]
     if study.space or study.start:  # by which θ the configurations are begun is in the ledger alone
@@ -268,9 +264,7 @@ def _expected_rates(
     programs: dict[str, tuple[Spec | None, Recipe, int]]
     programs = {c.key: (c.trained, c.recipe, shapes.of(c.program, fits).slots) for c in listed}
     programs = programs or {"": (shapes.base, study.base_recipe, shapes.most_slots(fits))}
-    rates = {
-        key: EAGER * study.resources.cpu * BATCH / recipe.batch for key, (_, recipe, _) in programs.items()
-    }
+    rates = {key: EAGER * study.resources.cpu * BATCH / recipe.batch for key, (_, recipe, _) in programs.items()}
     if not study.resources.compiled:
         return rates, median(rates.values()), "a guess until this study has run here"
     for key, (spec, recipe, slots) in programs.items():

@@ -139,8 +139,7 @@ def _fields(study: Study) -> list[str]:
 
 def _no_point(study: Study, path: str, value: Any) -> UserError:
     return UserError(
-        f"study {study.name}: space: an earlier proposal had {path} {value}, which this space has not; "
-        + WAY_OUT
+        f"study {study.name}: space: an earlier proposal had {path} {value}, which this space has not; " + WAY_OUT
     )
 
 

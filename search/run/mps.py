@@ -62,9 +62,7 @@ def own_mps(session: Path, share: float, is_auto: bool = False) -> Iterator[dict
             end(folder)
             log.warning("%s", without(share, why, is_auto))
         else:
-            log.warning(
-                "gpu: %g: %d banks side by side on a GPU, by an MPS of this run", share, int(1 / share)
-            )
+            log.warning("gpu: %g: %d banks side by side on a GPU, by an MPS of this run", share, int(1 / share))
         yield {} if why else variables
     finally:
         end(folder)

@@ -128,9 +128,7 @@ def can_follow(trial: Trial, before: Trial) -> bool:
     return trial.slots == before.slots and trial.work[0][0].program == before.work[0][0].program
 
 
-def placement_of(
-    study: Study, *nodes: Mapping[str, float], by_mps: bool = False
-) -> tuple[dict[str, float], Capacity]:
+def placement_of(study: Study, *nodes: Mapping[str, float], by_mps: bool = False) -> tuple[dict[str, float], Capacity]:
     """Return `placement` of a study's trials, with `gpu: auto` as is expected to be fastest.
 
     by_mps: trials with shares of a GPU train side by side there.

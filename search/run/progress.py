@@ -107,8 +107,7 @@ class Progress:
             seeds=(count, max(study.planned_seeds, count + open_seeds - sum(states[o] for o in COUNTED))),
             running=states[Outcome.RUNNING],
             waiting=states[Outcome.QUEUED],
-            grokked=sum(c[Outcome.GROKKED] for c in run.ended.values())
-            + sum(sum(r.grokked.values()) for r in reports),
+            grokked=sum(c[Outcome.GROKKED] for c in run.ended.values()) + sum(sum(r.grokked.values()) for r in reports),
             not_grokked=count - ended[Outcome.GROKKED],
             best=self._best(),
             best_exact=self.best_exact,

@@ -169,9 +169,7 @@ class RayExecutor:
         try:
             tune.Tuner(
                 tune.with_resources(worker.train, self.share),
-                tune_config=tune.TuneConfig(
-                    search_alg=searcher, num_samples=-1, max_concurrent_trials=MOST_WORKERS
-                ),
+                tune_config=tune.TuneConfig(search_alg=searcher, num_samples=-1, max_concurrent_trials=MOST_WORKERS),
                 run_config=tune.RunConfig(
                     name=f"{self.study.name}-{time.strftime('%Y%m%d-%H%M%S')}",
                     storage_path=str(self.storage),
@@ -215,9 +213,7 @@ class Handover:
 class QueueSearcher(Searcher):
     """Hands Tune the workers that wait to be started, and passes on what becomes of them as events."""
 
-    def __init__(
-        self, starting: deque[tuple[str, Mapping[str, Any]]], watchdog: StallWatchdog, handover: Handover
-    ):
+    def __init__(self, starting: deque[tuple[str, Mapping[str, Any]]], watchdog: StallWatchdog, handover: Handover):
         super().__init__()
         self.starting, self.watchdog, self.handover = starting, watchdog, handover
         self.workers: dict[str, str] = {}
@@ -237,9 +233,7 @@ class QueueSearcher(Searcher):
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         self.handover.put(Reported(self.workers[trial_id], json.loads(result["payload"])))
 
-    def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
-    ) -> None:
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         failure = self.watchdog.reason(trial_id) if error else None
         self.handover.put(Finished(self.workers.pop(trial_id), failure))
 
@@ -293,9 +287,7 @@ class StallWatchdog(tune.Callback):
         self.running[trial.trial_id], self.last_seen[trial.trial_id] = trial, time.monotonic()
         self.stalled.discard(trial.trial_id)
 
-    def on_trial_result(
-        self, iteration: int, trials: list[Any], trial: TuneTrial, result: Any, **info: Any
-    ) -> None:
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: TuneTrial, result: Any, **info: Any) -> None:
         self.last_seen[trial.trial_id] = time.monotonic()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:

@@ -43,9 +43,7 @@ def shield(token: Path) -> None:
 
 def withhold_secrets() -> None:
     """Keep Tune from sending AWS keys of the environment to workers: Ray would write them into its logs."""
-    class_cache.ENV_VARS_TO_PROPAGATE -= {
-        n for n in class_cache.ENV_VARS_TO_PROPAGATE if n.startswith("AWS_")
-    }
+    class_cache.ENV_VARS_TO_PROPAGATE -= {n for n in class_cache.ENV_VARS_TO_PROPAGATE if n.startswith("AWS_")}
 
 
 @contextmanager

@@ -76,9 +76,7 @@ class Recorder:
         while not self.records.home.depot.get_folder(folder / PARTS) and time.monotonic() < deadline:
             time.sleep(0.2)  # a shared folder may show them late
         if not has_parts(folder):
-            raise Failure(
-                f"study {self.records.study}: a trial ended without results in {folder}; is it shared?"
-            )
+            raise Failure(f"study {self.records.study}: a trial ended without results in {folder}; is it shared?")
         return read_parts(folder)
 
     def record(self, trial: Trial, parts: list[ConfigurationResults]) -> None:
@@ -147,9 +145,7 @@ def reconcile(records: StudyRecords, tracker: Tracker, rows: Iterable[Row]) -> s
     return set(adopted)
 
 
-def _part(
-    records: StudyRecords, tracker: Tracker, run: str, trial: str, scratch: Path
-) -> ConfigurationResults | None:
+def _part(records: StudyRecords, tracker: Tracker, run: str, trial: str, scratch: Path) -> ConfigurationResults | None:
     """Return a part that MLflow has, or None if it cannot be read."""
     try:
         folder = artifact(tracker.unfenced, run, f"{TRIALS}/{trial}", scratch, records.home)

@@ -125,9 +125,7 @@ def _start(loaded: Checkpoint) -> InitialTheta | None:
         return None
     try:
         theta = began["theta"]
-        return InitialTheta.of(
-            {"spec": began["spec"], "thetas": {ANY: theta} if theta else {}, "lineage": []}
-        )
+        return InitialTheta.of({"spec": began["spec"], "thetas": {ANY: theta} if theta else {}, "lineage": []})
     except (TypeError, ValueError, LookupError) as error:
         raise ValueError(f"its provenance has no start: {error}") from None
 
@@ -174,9 +172,7 @@ def _denormals_as(recorded: dict[str, Any]) -> Iterator[None]:
             os.environ[DENORMALS] = before
 
 
-def train_again(
-    loaded: Checkpoint, request: Request, watch: Callable[[int], None] = lambda step: None
-) -> Rerun:
+def train_again(loaded: Checkpoint, request: Request, watch: Callable[[int], None] = lambda step: None) -> Rerun:
     """Train to the step of the checkpoint's θ and compare. `watch` gets the steps so far at each evaluation.
 
     θ of a checkpoint is the best of all its evaluations, so at its own step it is the best so far. No seed is

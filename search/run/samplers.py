@@ -73,9 +73,7 @@ class _Sequence(QMCSampler):
         super().__init__(scramble=True, seed=seed)
         self._distributions = distributions
 
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return self._distributions
 
     def _find_sample_id(self, study: optuna.Study, search_space: dict[str, BaseDistribution]) -> int:
@@ -92,9 +90,7 @@ class _Grid(BaseSampler):
         self._distributions, self._points = distributions, points(space)
         random.Random(seed).shuffle(self._points)
 
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return self._distributions
 
     def sample_relative(

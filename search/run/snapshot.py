@@ -39,9 +39,7 @@ def describe(s: Snapshot) -> list[str]:
     counts = [f"configurations {s.configurations[0]:,} of {s.configurations[1]:,}"] if several else []
     counts += [f"confirming {s.confirming:,} of them on fresh seeds"] if s.confirming else []
     counts += [f"{'runs' if several else 'seeds'} {s.seeds[0]:,} of {up_to}{s.seeds[1]:,}"]
-    waiting = (
-        "compiling" if s.compiling else "waiting" if s.running else "waiting for their processes to start"
-    )
+    waiting = "compiling" if s.compiling else "waiting" if s.running else "waiting for their processes to start"
     counts += [f"{s.running:,} training"] if s.running or not s.waiting else []
     counts += [f"{s.waiting:,} {waiting}"] if s.waiting else []
     counts += [f"{s.grokked:,} grokked", f"{s.not_grokked:,} not grokked"]

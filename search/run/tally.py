@@ -49,9 +49,7 @@ class TrialReport:
             left=sum(row["budget"] - row["step"] for row in rows if row["outcome"] in OPEN),
             grokked=dict(Counter(row["configuration"] for row in perfect)),
             holding=[
-                (row["configuration"], str(Seed(*row["seed"])))
-                for row in perfect
-                if row["outcome"] == Outcome.RUNNING
+                (row["configuration"], str(Seed(*row["seed"]))) for row in perfect if row["outcome"] == Outcome.RUNNING
             ],
             best_exact=max((row["best_exact"] for row in rows), default=0.0),
             steps=[(step, len(list(same))) for step, same in groupby(row["step"] for row in rows)],

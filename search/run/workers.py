@@ -49,9 +49,7 @@ class Workers:
     wait_s: how long a worker without work waits until it says so; 0: it ends.
     """
 
-    def __init__(
-        self, study: Study, home: Home, planner: Planner, begin: Callable[[Trial, WorkerState], None]
-    ):
+    def __init__(self, study: Study, home: Home, planner: Planner, begin: Callable[[Trial, WorkerState], None]):
         self.study, self.home, self.planner, self._begin = study, home, planner, begin
         self.wait_s = min(WAIT_S, study.faults.stall_s / 3)
         self.states: dict[str, WorkerState] = {}

@@ -290,9 +290,7 @@ class PooledRate:
         runs = f"{self.grokked:,} of {self.n:,} runs grokked, {'of' if exact else 'of up to'} {of}"
         pooled = TOO_FEW
         if self.interval:
-            pooled = "{:.1%}, 95 % interval clustered by seed {:.1%} to {:.1%}".format(
-                self.rate, *self.interval
-            )
+            pooled = "{:.1%}, 95 % interval clustered by seed {:.1%} to {:.1%}".format(self.rate, *self.interval)
         return f"{runs} ({pooled}); {self.seeds_grokked} of {self.seeds} seeds grokked in some configuration"
 
 

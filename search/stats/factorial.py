@@ -20,9 +20,7 @@ def nested_fractions(factors: int) -> list[int]:
     columns = _first_columns(factors, size)
     words = _defining_words(columns)
     while len(words) > 1:
-        row = min(
-            range(1, 2**factors), key=lambda row: _pattern(_orthogonal(words, row), len(words), factors)
-        )
+        row = min(range(1, 2**factors), key=lambda row: _pattern(_orthogonal(words, row), len(words), factors))
         words = _orthogonal(words, row)
         columns = [column | (row >> j & 1) << size for j, column in enumerate(columns)]
         size += 1

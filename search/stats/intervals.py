@@ -158,9 +158,7 @@ def power(n: int, share: float, other: float = 0.0, level: float = LEVEL) -> flo
     pairs_D = np.arange(n + 1)
     fewer_D = binom.ppf(level / 2, pairs_D, 0.5)  # the most pairs one way, so that p <= level
     fewer_D -= 2 * binom.cdf(fewer_D, pairs_D, 0.5) > level
-    rejected_D = binom.cdf(fewer_D, pairs_D, first / differ) + binom.sf(
-        pairs_D - fewer_D - 1, pairs_D, first / differ
-    )
+    rejected_D = binom.cdf(fewer_D, pairs_D, first / differ) + binom.sf(pairs_D - fewer_D - 1, pairs_D, first / differ)
     return float(binom.pmf(pairs_D, n, differ) @ rejected_D)
 
 
@@ -219,9 +217,7 @@ def _largest_ratio(both: int, first: int, second: int) -> float:
     return exp(high)
 
 
-def crossing(
-    excess: Callable[[float], float], low: float, high: float, tolerance: float = TOLERANCE
-) -> float:
+def crossing(excess: Callable[[float], float], low: float, high: float, tolerance: float = TOLERANCE) -> float:
     """Return where `excess` falls to 0, by bisection."""
     while high - low > tolerance:
         middle = (low + high) / 2

@@ -96,9 +96,7 @@ class CandidateStore:
         """Return the counters of the rounds that cannot be counted again from what `read` returns."""
         return Progress()
 
-    def propose(
-        self, candidates: Sequence[TieCandidate], configurations: Sequence[Configuration] = ()
-    ) -> None:
+    def propose(self, candidates: Sequence[TieCandidate], configurations: Sequence[Configuration] = ()) -> None:
         """Write a round before anything of it is trained, all of it or none."""
 
     def judge(self, candidate: TieCandidate) -> None:
@@ -124,9 +122,7 @@ class DatabaseCandidates(CandidateStore):
             return [_candidate(row, starts) for row in rows]
 
     @retry_while_unavailable
-    def propose(
-        self, candidates: Sequence[TieCandidate], configurations: Sequence[Configuration] = ()
-    ) -> None:
+    def propose(self, candidates: Sequence[TieCandidate], configurations: Sequence[Configuration] = ()) -> None:
         # in place of the same ones: the answer to a first attempt may have been lost
         again = SETS.c.number.in_([c.number for c in candidates])
         with self.records.writing() as db:

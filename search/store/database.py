@@ -137,9 +137,10 @@ KINDS: dict[type, tuple[type, ...]] = {
     int: (int, NONE), float: (int, float, NONE), str: (str, NONE), bool: (bool, NONE), object: (dict, NONE),
 }  # fmt: skip
 """Types that a column's values may have, by the type that SQLAlchemy gives it."""
-FORMS = dict.fromkeys(
-    ("study", "configuration", "trial", "experiment", "run", "digest", "kept"), IDENTIFIER
-) | {"outcome": re.compile("|".join(Outcome)), "owner": re.compile(r"[^/\s]{1,100}/[0-9]{1,9}/[0-9a-f]+")}
+FORMS = dict.fromkeys(("study", "configuration", "trial", "experiment", "run", "digest", "kept"), IDENTIFIER) | {
+    "outcome": re.compile("|".join(Outcome)),
+    "owner": re.compile(r"[^/\s]{1,100}/[0-9]{1,9}/[0-9a-f]+"),
+}
 """Patterns of texts that become paths, are looked up or taken apart."""
 
 P = ParamSpec("P")
@@ -202,9 +203,7 @@ class Database:
         first: int = db.scalar(locked) or SCHEMA
         for schema in range(first, SCHEMA):
             if study := db.scalar(sa.select(STUDIES.c.study).where(live)):
-                raise Failure(
-                    f"{self.name}: an earlier version of adder-search runs study {study}; stop it first"
-                )
+                raise Failure(f"{self.name}: an earlier version of adder-search runs study {study}; stop it first")
             for statement in MIGRATIONS[schema]:
                 db.exec_driver_sql(statement)
             db.execute(sa.update(VERSION).values(schema=schema + 1))

@@ -115,9 +115,7 @@ class Home:
         And if the folder's path would be another one in a URL, as MLflow is given it.
         """
         if re.search(r"\?|%[0-9A-Fa-f]{2}", str(self.path)):
-            raise UserError(
-                f"{self.path}: a home's path has no ? and no % before two digits; choose another (--home)"
-            )
+            raise UserError(f"{self.path}: a home's path has no ? and no % before two digits; choose another (--home)")
         for file in (self.ledger_db, self.mlflow_db):
             if file.exists() and not file.is_file():
                 raise UserError(f"{file}: is no file")

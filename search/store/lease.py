@@ -110,9 +110,7 @@ class StudyLease:
                 raise self._superseded()
 
     def _superseded(self) -> Superseded:
-        return Superseded(
-            f"study {self.study}: {TAKEN}, while this one was paused; it has written nothing since"
-        )
+        return Superseded(f"study {self.study}: {TAKEN}, while this one was paused; it has written nothing since")
 
     @property
     def is_owned(self) -> sa.ColumnElement[bool]:

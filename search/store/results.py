@@ -83,8 +83,7 @@ class ConfigurationResults:
 
         names = {"configuration": self.configuration.key}
         seeds = [
-            {name: getattr(r, name) for name in FACTS} | names | dataclasses.asdict(r.pair.seed)
-            for r in self.results
+            {name: getattr(r, name) for name in FACTS} | names | dataclasses.asdict(r.pair.seed) for r in self.results
         ]
         files = {
             THETA: save({"theta": torch.stack([r.theta_P for r in self.results])}),
@@ -124,9 +123,7 @@ class ConfigurationResults:
             facts = {name: seed[name] for name in FACTS if name in seed}  # earlier parts lack later columns
             facts["outcome"] = Outcome(seed["outcome"])
             curve_EM, probes_ER = curve.split([len(MEASURES), len(probes)], dim=1)
-            results.append(
-                Result(pair=pair, theta_P=theta[n], curve_EM=curve_EM, probes_ER=probes_ER, **facts)
-            )
+            results.append(Result(pair=pair, theta_P=theta[n], curve_EM=curve_EM, probes_ER=probes_ER, **facts))
         return cls(trial, results, about)
 
 
@@ -179,9 +176,7 @@ def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataF
     return pd.DataFrame(who | dict(zip(names, (*curves.T, *read.T), strict=True)))
 
 
-def write_parts(
-    folder: Path, parts: Iterable[ConfigurationResults], cut: Mapping[SeedKey, int] | None = None
-) -> None:
+def write_parts(folder: Path, parts: Iterable[ConfigurationResults], cut: Mapping[SeedKey, int] | None = None) -> None:
     """Write a trial's parts to its folder, on disk: whole or not at all. cut: steps of the seeds in none."""
     fresh = folder / (PARTS + ".new")
     shutil.rmtree(fresh, ignore_errors=True)

@@ -11,9 +11,7 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 
-def retry(
-    call: Callable[[], R], patience_s: float, errors: type[Exception] = OSError, pause_s: float = 1.0
-) -> R:
+def retry(call: Callable[[], R], patience_s: float, errors: type[Exception] = OSError, pause_s: float = 1.0) -> R:
     """Return what `call` returns, called again while it raises one of `errors`, for `patience_s` seconds.
 
     Logs once that it waits, and once that this is over. Raises the last error.

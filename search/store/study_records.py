@@ -328,9 +328,7 @@ class StudyRecords:
                 db.execute(sa.update(ROWS).filter_by(**key).where(is_open), values)
 
     @retry_while_unavailable
-    def censor(
-        self, trials: Iterable[Trial], reason: str, steps: Mapping[SeedKey, int] | None = None
-    ) -> None:
+    def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[SeedKey, int] | None = None) -> None:
         """Write that running seeds were ended from outside, and after how many steps where that is known."""
         values = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
         with self.writing() as db:

@@ -60,9 +60,9 @@ def _origin(origin: Mapping[str, Any]) -> list[Step]:
 def _descent(last: Step, descent: Any) -> list[Step]:
     """Return the steps of a descent in a folder, the last of which is the checkpoint itself."""
     rows = [s for s in descent if isinstance(s, Mapping)] if isinstance(descent, list) else []
-    steps: list[Step] = [
-        {"params": s.get("numbers"), "tied": _texts(s.get("tied")), "how": []} for s in rows
-    ] or [{"tied": [], "how": []}]
+    steps: list[Step] = [{"params": s.get("numbers"), "tied": _texts(s.get("tied")), "how": []} for s in rows] or [
+        {"tied": [], "how": []}
+    ]
     return [*steps[:-1], last | steps[-1]]
 
 

@@ -27,9 +27,7 @@ def check_kinds(kinds: Sequence[str]) -> None:
 class Accept(Strict):
     """What a set must get right to be gone on from."""
 
-    exact: float = Field(
-        1.0, ge=0.5, le=1, description="of the selection problems, and of 54,400 others of our own"
-    )
+    exact: float = Field(1.0, ge=0.5, le=1, description="of the selection problems, and of 54,400 others of our own")
     proved: Literal["any", "here"] | None = Field(
         None,
         description="right on all 10^20 pairs too: on any machine, or here; sets go by their smallest margin",

@@ -14,9 +14,7 @@ class Faults(Strict):
     """The handling of trials that raise, lose their process or node, or hang."""
 
     max_failures: int = Field(2, ge=0, le=1_000, description="how often a trial is started again")
-    stall_s: int = Field(
-        1_800, ge=1, description="a trial that reports nothing for so long has failed; unit: seconds"
-    )
+    stall_s: int = Field(1_800, ge=1, description="a trial that reports nothing for so long has failed; unit: seconds")
 
 
 class Resources(Strict):

@@ -30,9 +30,7 @@ class Sampler(Strict):
     @classmethod
     def _one_rate(cls, value: list[Any] | None) -> list[Any] | None:
         if value is not None and (len([v for v in value if v != PARAMS]) != 1 or value.count(PARAMS) > 1):
-            raise ValueError(
-                f"must have one of grok_rate and per_million, beside it at most params, got {value}"
-            )
+            raise ValueError(f"must have one of grok_rate and per_million, beside it at most params, got {value}")
         return value
 
     @property

@@ -32,9 +32,7 @@ class Base(Strict):
 class Scale(Strict):
     """A column: a preset, trained as it is and with each of the constraints toggled."""
 
-    recipe: dict[str, Any] = Field(
-        default_factory=dict, description="fields over those of the study's recipe"
-    )
+    recipe: dict[str, Any] = Field(default_factory=dict, description="fields over those of the study's recipe")
     seeds: int | None = Field(
         None, ge=1, le=MOST_SEEDS, description="of each arm, from seeds.first on; unset: seeds.count"
     )

@@ -57,17 +57,13 @@ class Entry(Strict):
     model: str | dict[str, Any] | None = Field(
         None, description="the spec; a mapping without preset and family changes fields of the study's model"
     )
-    recipe: dict[str, Any] = Field(
-        default_factory=dict, description="fields over those of the study's recipe"
-    )
+    recipe: dict[str, Any] = Field(default_factory=dict, description="fields over those of the study's recipe")
 
 
 class Study(Strict):
     """One question. `model` is a preset's name, or a mapping: preset or family, and constraints."""
 
-    name: str = Field(
-        pattern=NAME, description="letters, digits, dot, dash, underscore; names the MLflow experiment"
-    )
+    name: str = Field(pattern=NAME, description="letters, digits, dot, dash, underscore; names the MLflow experiment")
     about: str = Field("", description="one line: what the study asks")
     model: str | dict[str, Any] | None = Field(
         None, description="a preset, or a mapping: preset or family, and fields (adder-search models)"
@@ -266,9 +262,7 @@ class Study(Strict):
         for path, value in values.items():
             part, name = path.split(".")
             split[part][name] = value
-        pair = validated_pair(
-            self._changed_spec(split["model"]), self._changed_recipe(split["recipe"]), "recipe"
-        )
+        pair = validated_pair(self._changed_spec(split["model"]), self._changed_recipe(split["recipe"]), "recipe")
         self.stop.check(*pair)
         return pair
 

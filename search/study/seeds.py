@@ -40,9 +40,7 @@ def _form(value: Any) -> str | None:
 
 
 Seeds = Annotated[
-    Annotated[SeedRange, Tag("range")]
-    | Annotated[SeedCross, Tag("cross")]
-    | Annotated[list[SeedNumber], Tag("list")],
+    Annotated[SeedRange, Tag("range")] | Annotated[SeedCross, Tag("cross")] | Annotated[list[SeedNumber], Tag("list")],
     Discriminator(_form),
 ]
 
@@ -76,9 +74,7 @@ class Allocation(Strict):
 
     threshold: float = Field(0.1, gt=0, lt=1, description="the grok rate that is asked about")
     most: int = Field(128, ge=1, le=MOST_SEEDS, description="of one configuration; unit: seeds")
-    budget: int | None = Field(
-        None, ge=1, description="of the whole study, the confirmation not counted; unit: seeds"
-    )
+    budget: int | None = Field(None, ge=1, description="of the whole study, the confirmation not counted; unit: seeds")
 
 
 class Confirm(Strict):

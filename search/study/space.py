@@ -222,9 +222,7 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
         if not field.after:
             continue
         if field.after not in names and base(field.after) is None:
-            raise error_at(
-                f"space.{path}.after", f"unknown field {field.after!r}; {did_you_mean(field.after, names)}"
-            )
+            raise error_at(f"space.{path}.after", f"unknown field {field.after!r}; {did_you_mean(field.after, names)}")
         if type(base(field.after)) not in (int, float):
             raise error_at(f"space.{path}.after", f"{field.after} is not a number")
     order(space)

@@ -80,9 +80,7 @@ WORD = re.compile(r"[0-9a-f]{12}:")
 """Beginning of a teacher in its recorded form, which a file may hold."""
 
 
-def recipe_of(
-    fields: dict[str, Any], changes: dict[str, Any], path: str, base: dict[str, Any] | None = None
-) -> Recipe:
+def recipe_of(fields: dict[str, Any], changes: dict[str, Any], path: str, base: dict[str, Any] | None = None) -> Recipe:
     """Return a recipe of `base`, `fields` and `changes`, in this order. Raise ValueError at the key path."""
     names = [f.name for f in dataclasses.fields(Recipe)]
     merged: dict[str, Any] = {}

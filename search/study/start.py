@@ -33,9 +33,7 @@ class StartSpec(Strict):
     )
     seed: int | str | None = Field(None, description="this seed of it: 800, or 777.804")
     each: bool = Field(False, description="each seed from the parent study's seed of the same number")
-    configuration: str | None = Field(
-        None, description="of this configuration of it; its key, or how it begins"
-    )
+    configuration: str | None = Field(None, description="of this configuration of it; its key, or how it begins")
     checkpoint: str | None = Field(None, description="a checkpoint's folder, from where the command is typed")
     grokked: bool = Field(True, description="refuse a θ that has not grokked")
 

@@ -48,9 +48,7 @@ class Screen(Strict):
     @property
     def rung(self) -> Rung:
         """The rung in the trainer's form: names with lowest and highest values."""
-        return Rung(
-            self.at, tuple((k, *(v if isinstance(v, tuple) else (v, inf))) for k, v in self.keep.items())
-        )
+        return Rung(self.at, tuple((k, *(v if isinstance(v, tuple) else (v, inf))) for k, v in self.keep.items()))
 
 
 class Stop(Strict):
@@ -109,9 +107,7 @@ class Stop(Strict):
 
 def recorded_screen(rungs: Iterable[Any]) -> list[Any]:
     """Return recorded rungs without fields of earlier versions that were unset; what is none as it is."""
-    return [
-        {k: v for k, v in rung.items() if v is not None} if isinstance(rung, dict) else rung for rung in rungs
-    ]
+    return [{k: v for k, v in rung.items() if v is not None} if isinstance(rung, dict) else rung for rung in rungs]
 
 
 def check_names(spec: Spec, names: Iterable[str], path: str) -> None:

@@ -165,9 +165,7 @@ class Trial:
             "resources": self.resources.model_dump(),
             "stop": self.stop.model_dump(),
             "confirmation": self.confirmation,
-            "spared": None
-            if self.spared is None
-            else sorted([k, s.init_seed, s.data_seed] for k, s in self.spared),
+            "spared": None if self.spared is None else sorted([k, s.init_seed, s.data_seed] for k, s in self.spared),
         }
         return json.dumps(about, indent=2).encode()
 

@@ -189,14 +189,9 @@ def _several(
 ) -> UserError:
     """Return the error for a seed of several configurations: it lists them, the best first."""
     names = names_of(records.get_recorded_study(), configurations.values())
-    lines = [
-        f"  --configuration {r['configuration'][:6]}  {names[r['configuration']]}: {r['outcome']}"
-        for r in rows
-    ]
+    lines = [f"  --configuration {r['configuration'][:6]}  {names[r['configuration']]}: {r['outcome']}" for r in rows]
     more = [f"  and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
-    return UserError(
-        "\n".join([f"seed {seed} is in {len(lines)} configurations; add one of", *lines[:LISTED], *more])
-    )
+    return UserError("\n".join([f"seed {seed} is in {len(lines)} configurations; add one of", *lines[:LISTED], *more]))
 
 
 def finished_seeds(records: StudyRecords, keys: Collection[str], seed: Seed | None) -> list[SeedRecord]:

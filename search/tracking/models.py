@@ -73,9 +73,7 @@ def digest_of(checkpoint: Checkpoint) -> str:
 def adderboard_dataset() -> Dataset:
     """Return the dataset on which checkpoints are verified."""
     source = {"seed": 2025, "pairs": ADDITIONS, "protocol": "https://github.com/anadim/AdderBoard"}
-    schema = {
-        "mlflow_colspec": [{"type": "long", "name": name, "required": True} for name in ("a", "b", "sum")]
-    }
+    schema = {"mlflow_colspec": [{"type": "long", "name": name, "required": True} for name in ("a", "b", "sum")]}
     digest = hashlib.sha256(json.dumps(source).encode()).hexdigest()[:8]
     return Dataset("AdderBoard 10,010", digest, "code", json.dumps(source), json.dumps(schema))
 
@@ -125,9 +123,7 @@ def log_model(
     return str(logged.model_id)
 
 
-def write_model(
-    checkpoint: Checkpoint, folder: Path, model_id: str | None = None, run: str | None = None
-) -> None:
+def write_model(checkpoint: Checkpoint, folder: Path, model_id: str | None = None, run: str | None = None) -> None:
     """Write the model's folder, `model`, with its MLmodel file, below `folder`."""
     import pandas as pd
     from mlflow.models import Model, ModelSignature
@@ -171,9 +167,7 @@ def register(
     if facts.proved is not None:
         tags[PROVED_TAG] = word(facts.proved)
     if existing is None:
-        source = client.get_logged_model(
-            model_id
-        ).artifact_location  # `models:/` asks the environment's store
+        source = client.get_logged_model(model_id).artifact_location  # `models:/` asks the environment's store
         existing = client.create_model_version(
             name, source, run_id=run, tags=tags, model_id=model_id, description=description
         )
@@ -192,9 +186,7 @@ def register(
 
 def _smallest(tags_of: Mapping[Any, Mapping[str, str]], tag: str) -> Any:
     """Return the version with the fewest parameters of those whose tag says yes, the earliest of equals."""
-    sizes = [
-        (int(t[PARAMS_TAG]), int(v), v) for v, t in tags_of.items() if t.get(tag) == "yes" and PARAMS_TAG in t
-    ]
+    sizes = [(int(t[PARAMS_TAG]), int(v), v) for v, t in tags_of.items() if t.get(tag) == "yes" and PARAMS_TAG in t]
     return min(sizes)[2] if sizes else None
 
 

@@ -87,9 +87,7 @@ def serve(
     page = page.replace("<head>", f"<head>{OPENING}", 1)
     app.router.routes.insert(0, Route("/", lambda request: HTMLResponse(page)))
     confine_artifacts(home.artifacts)
-    gate = (
-        app if token is None else TokenGate(app, token, f"adder-search-{listener.getsockname()[1]}", entered)
-    )
+    gate = app if token is None else TokenGate(app, token, f"adder-search-{listener.getsockname()[1]}", entered)
     config = uvicorn.Config(gate, log_level="warning", timeout_graceful_shutdown=2)
     with suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])

@@ -24,9 +24,7 @@ from trainer import Outcome, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 
 
-def configurations(
-    study: Study, parents: Sequence[InitialTheta], records: StudyRecords
-) -> list[Configuration]:
+def configurations(study: Study, parents: Sequence[InitialTheta], records: StudyRecords) -> list[Configuration]:
     """Return the configurations that a study's file lists, each from each parent's θ, if it has parents.
 
     Raises UserError.
@@ -63,9 +61,7 @@ def configuration_from_parent(spec: Spec, recipe: Recipe, parent: InitialTheta |
     import torch
 
     with reraise_as("start"):
-        transfers = {
-            n: transfer(parent.spec, torch.tensor(t), plain.trained) for n, t in parent.thetas.items()
-        }
+        transfers = {n: transfer(parent.spec, torch.tensor(t), plain.trained) for n, t in parent.thetas.items()}
     *before, last = parent.lineage
     lineage = (*before, {**last, "then": list(next(iter(transfers.values())).how)})
     thetas = {name: tuple(t.theta_Q.tolist()) for name, t in transfers.items()}
@@ -90,9 +86,7 @@ def _choose(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[
         return [InitialTheta(origins[0][0].spec, by_seed, tuple(lineage))]
     return [
         InitialTheta(checkpoint.spec, {ANY: theta}, tuple(lineage), number)
-        for number, ((checkpoint, _), theta, lineage) in enumerate(
-            zip(origins, thetas, lineages, strict=True)
-        )
+        for number, ((checkpoint, _), theta, lineage) in enumerate(zip(origins, thetas, lineages, strict=True))
     ]
 
 
@@ -114,9 +108,7 @@ def _recorded(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> lis
         return [(cache.seed(r).checkpoint(), runs[r["configuration"]][1]) for r in rows]
 
 
-def _best(
-    start: StartSpec, rows: list[SeedRecord], configurations: dict[str, Configuration]
-) -> list[SeedRecord]:
+def _best(start: StartSpec, rows: list[SeedRecord], configurations: dict[str, Configuration]) -> list[SeedRecord]:
     """Return the best rows, as many as are asked for."""
     fit = [r for r in rows if r["outcome"] == Outcome.GROKKED or not start.grokked]
     if len(fit) < start.count:

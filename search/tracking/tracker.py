@@ -220,18 +220,14 @@ class Tracker:
             tags["mlflow.user"] = getpass.getuser()
         return tags
 
-    def _create_once(
-        self, name: str, tags: Mapping[str, str], condition: str, parent: str | None = None
-    ) -> Run:
+    def _create_once(self, name: str, tags: Mapping[str, str], condition: str, parent: str | None = None) -> Run:
         """Create a run, and look again for those of the condition: a driver may have been paused in this call.
 
         Of two drivers that create a run at once, one sees both, and leaves that of the driver that has the study.
         """
         run = self.client.create_run(self.experiment, tags=dict(tags), run_name=name)
         found = self.client.search_runs([self.experiment], condition)
-        twins = [
-            r for r in found if r.data.tags.get(PARENT_TAG) == parent and r.info.run_id != run.info.run_id
-        ]
+        twins = [r for r in found if r.data.tags.get(PARENT_TAG) == parent and r.info.run_id != run.info.run_id]
         try:
             if twins:
                 self.verify()

@@ -33,10 +33,7 @@ every_family = pytest.mark.parametrize("family", FAMILIES)
 SMALLEST = [bases(family)[-1] for family in FAMILIES]
 presets_by_tier = pytest.mark.parametrize(
     "spec",
-    [
-        pytest.param(spec, id=name, marks=[] if spec in SMALLEST else pytest.mark.full)
-        for name, spec in PRESETS.items()
-    ],
+    [pytest.param(spec, id=name, marks=[] if spec in SMALLEST else pytest.mark.full) for name, spec in PRESETS.items()],
 )
 
 

@@ -302,9 +302,7 @@ def test_rows_that_count_for_the_same_are_counted_as_they_are(records):
         ("failed", 1_000, None, False, None, "r", 4.5, 0.75),
         ("censored", 7, None, None, None, None, None, None),
     ]
-    rows = [
-        dict(zip(names, kind, strict=True)) | {"confirmation": n % 4 < 2} for n, kind in enumerate(kinds * 5)
-    ]
+    rows = [dict(zip(names, kind, strict=True)) | {"confirmation": n % 4 < 2} for n, kind in enumerate(kinds * 5)]
     named = {"study": "study", "configuration": "a", "trial": "t", "data_seed": 1, "published": False}
     with records.database.begin() as db:
         for number, row in enumerate(rows):
@@ -386,9 +384,7 @@ WRITES = {
     "create_configurations": lambda records: records.create_configurations([CONFIGURATION]),
     "create_proposal": lambda records: records.create_proposal(0, CONFIGURATION, {}),
     "adopt": lambda records: records.adopt(
-        ConfigurationResults(
-            trial_of(SEEDS[0]), [result_of(SEEDS[0])], {"seed_steps_per_s": 1.0, "environment": {}}
-        ),
+        ConfigurationResults(trial_of(SEEDS[0]), [result_of(SEEDS[0])], {"seed_steps_per_s": 1.0, "environment": {}}),
         "trial",
         {SEEDS[0]},
         ("1", "run"),
@@ -402,9 +398,7 @@ WRITES = {
 def test_a_driver_that_comes_back_writes_nothing_more(write, paused, other):
     with paused.database.begin() as db:
         before = [list(db.execute(sa.select(table))) for table in database_module.OF_A_STUDY]
-    with pytest.raises(
-        Superseded, match="study study: another driver took the study over, while this one was pau"
-    ):
+    with pytest.raises(Superseded, match="study study: another driver took the study over, while this one was pau"):
         write(paused)
     with paused.database.begin() as db:
         assert before == [list(db.execute(sa.select(table))) for table in database_module.OF_A_STUDY]

@@ -35,9 +35,7 @@ WRAPPED = {
     "freeze": {"freeze": ((1, "arc", "norm[0,4]"), (4, "out_B"))},
 }
 VARIANTS = {**{name: {"optimiser": name} for name in OPTIMISERS}, **WRAPPED}
-VARIANTS["all wrappers"] = {k: v for fields in WRAPPED.values() for k, v in fields.items()} | {
-    "optimiser": "sgd"
-}
+VARIANTS["all wrappers"] = {k: v for fields in WRAPPED.values() for k, v in fields.items()} | {"optimiser": "sgd"}
 every_variant = pytest.mark.parametrize("name", VARIANTS)
 
 
@@ -129,9 +127,7 @@ def test_what_is_frozen_has_no_gradient_whatever_is_added_to_it(others):
     assert float(grad_SP.norm()) == pytest.approx(recipe.clip, rel=1e-4)
     if optimiser.gradient_point:
         moved_SP = optimiser.gradient_point(state, now, raw_SP) - state["theta"]
-        assert not moved_SP[0, frozen_P].any() and float(moved_SP.norm()) == pytest.approx(
-            recipe.sam_rho, rel=1e-3
-        )
+        assert not moved_SP[0, frozen_P].any() and float(moved_SP.norm()) == pytest.approx(recipe.sam_rho, rel=1e-3)
     after = steps(optimiser, state, hyper, [raw_SP])
     for name in filter(None, ("theta", optimiser.eval_theta)):
         assert torch.equal(after[name][0, frozen_P], state["theta"][0, frozen_P])

@@ -41,8 +41,7 @@ def defaults() -> dict[str, dict[str, Any]]:
     """Every field's default, of the recipe and of each family's spec."""
     kinds = {"recipe": Recipe, **FAMILIES}
     return {
-        kind: lasting({field.name: field.default for field in dataclasses.fields(cls)})
-        for kind, cls in kinds.items()
+        kind: lasting({field.name: field.default for field in dataclasses.fields(cls)}) for kind, cls in kinds.items()
     }
 
 

@@ -38,9 +38,7 @@ def test_a_worker_goes_on_with_the_next_spec(reports, here):
     assert run(SPECS, here).exit_code == 0
     check_whole(here / "home", SPECS, here, expected(SPECS))
     assert len({r["trial"] for r in rows_of(here / "home", "quick")}) == 5 and len(workers(reports)) == 2
-    banks = [
-        {configuration for configuration, _ in steps} for _, phase, _, steps in reports if phase == "training"
-    ]
+    banks = [{configuration for configuration, _ in steps} for _, phase, _, steps in reports if phase == "training"]
     assert max(map(len, banks)) == 1, "one spec in a bank"
 
 

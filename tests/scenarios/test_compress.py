@@ -94,9 +94,7 @@ def test_a_descent_is_gone_on_with_and_read_by_every_command(here, monkeypatch):
     assert small.provenance["descent"][-1]["numbers"] == small.spec.params
     ties = free(46)
     for step in small.provenance["descent"]:
-        texts = [
-            t for t in Tied(base=small.spec.base, ties=ties).spelt() if t not in step.get("loosened", ())
-        ]
+        texts = [t for t in Tied(base=small.spec.base, ties=ties).spelt() if t not in step.get("loosened", ())]
         ties = constrained(small.spec.base, [*texts, *step["tied"]])
     assert ties == small.spec.ties, "its provenance has every tie"
     written = json.loads(Path("small/verification.json").read_text())
@@ -106,9 +104,7 @@ def test_a_descent_is_gone_on_with_and_read_by_every_command(here, monkeypatch):
     assert "provenance does not say" in fails_with_one(2, "rerun", "small")
     again = json.loads(call("compress", START, "-o", "small", *SHORT, "--json").stdout)
     assert again["rounds"] == 2 and again["params"] <= small.spec.params and again["core_seconds"] > 0
-    assert (
-        again["sets_tried"] > len(journal["progress"]["tried"]) and again["verification"]["total"] == 10_010
-    )
+    assert again["sets_tried"] > len(journal["progress"]["tried"]) and again["verification"]["total"] == 10_010
     assert len(again["ties"]) == 46 - again["params"]
 
 
@@ -230,9 +226,7 @@ def test_rounds_go_on_from_what_was_accepted_and_nothing_is_tried_twice(here):
     assert len(rows) == 2 * 12 and all(is_final(r) and r["published"] for r in rows)
     for t in sets[1:]:
         is_right = t.numbers >= NEEDED and t.ties.count(1) == 1
-        assert bool(t.start) == is_right and t.reached == (
-            1.0 if is_right else pytest.approx(t.numbers / 100)
-        )
+        assert bool(t.start) == is_right and t.reached == (1.0 if is_right else pytest.approx(t.numbers / 100))
         assert sets[t.parent].start and sets[t.parent].numbers > t.numbers
     assert len({t.parent for t in sets if t.round == 3}) == 2, "a beam of two"
     sizes = [t.numbers for t in front(sets)]

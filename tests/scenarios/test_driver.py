@@ -95,9 +95,7 @@ def test_a_trial_that_fails_is_started_again(unlucky, here, monkeypatch, caplog)
     monkeypatch.setattr(bank, "EngineBackend", hang)
     study = QUICK | {"faults": {"max_failures": 1}}
     assert run(study, here).exit_code == 0
-    said = [
-        r.name for r in caplog.records if "g++ has not ended in 600 s: training without" in r.getMessage()
-    ]
+    said = [r.name for r in caplog.records if "g++ has not ended in 600 s: training without" in r.getMessage()]
     assert said.count("search.run.driver") == 1 < said.count("trainer.bank.bank")
     check_whole(here / "home", study, here, expected(study))
 

@@ -17,9 +17,7 @@ from tests.browser import chromium
 from tests.commands import call
 from trainer.checkpoints.checkpoint import Checkpoint
 
-PAIRS = [
-    (a, b) for r in [random.Random(7)] for a, b in [[r.randrange(10**10) for _ in "ab"] for _ in range(200)]
-]
+PAIRS = [(a, b) for r in [random.Random(7)] for a, b in [[r.randrange(10**10) for _ in "ab"] for _ in range(200)]]
 EXAMPLE = 4728391056, 1593846278
 TIED = Tied(base=preset("57p"), ties=(1, *(1 if n == 7 else n for n in range(2, 56)), -3, 0))
 SPECS = (
@@ -80,8 +78,7 @@ def test_the_nets_are_pythons(browser, tmp_path):
     """Of every family and kind of attention, with numbers moved away from where they start."""
     generator = torch.Generator().manual_seed(3)
     nets = {
-        n: (spec, spec.initial(3) + 0.3 * torch.randn(spec.params, generator=generator))
-        for n, spec in SPECS.items()
+        n: (spec, spec.initial(3) + 0.3 * torch.randn(spec.params, generator=generator)) for n, spec in SPECS.items()
     }
     shown = [
         {
@@ -171,9 +168,7 @@ def test_sliders_break_the_answer_and_reset_mends_it(opened):
     assert element(browser, "#answer").text != str(sum(EXAMPLE)) and browser.execute_script(zones) != before
     matched = browser.find_elements("css selector", ".same[data-entry='arc[2]']")
     assert len(matched) == 2  # in both nets
-    assert (
-        element(browser, "[data-net='0'] [data-entry='arc[2]']").get_attribute("class").split()[-1] == "moved"
-    )
+    assert element(browser, "[data-net='0'] [data-entry='arc[2]']").get_attribute("class").split()[-1] == "moved"
     element(browser, "#reset").click()
     assert element(browser, "#answer").text == str(sum(EXAMPLE)) and browser.execute_script(zones) == before
     same = browser.find_elements("css selector", "[data-net='1'] .tied")

@@ -134,9 +134,7 @@ def test_the_table_of_a_study_is_in_mlflow():
         "table.ratio": 3, "table.ratio_low": low, "table.ratio_high": high, "table.pairs": 4,
         "table.rate_with": 3 / 5, "table.rate_without": 1 / 4,
     })  # fmt: skip
-    assert (
-        data[without.key].tags["table.trains"] == "yes" and data[without.key].tags["table.agrees"] == "agrees"
-    )
+    assert data[without.key].tags["table.trains"] == "yes" and data[without.key].tags["table.agrees"] == "agrees"
     assert not any(name.startswith("table.") for name in data[base.key].metrics)
 
 

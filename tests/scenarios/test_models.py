@@ -32,9 +32,7 @@ print(*map(int, sums))
 def modelled(tmp_path_factory):
     """A study of two configurations, of which the larger one groks more often."""
     with quickly():
-        study = Recorder(
-            empty_home(tmp_path_factory.mktemp("modelled") / "runs"), study_of(toggle=["tie_vo"])
-        )
+        study = Recorder(empty_home(tmp_path_factory.mktemp("modelled") / "runs"), study_of(toggle=["tie_vo"]))
         small, large = study.configurations
         study.trial((1, 2, 3, 4), grokked=(2,))
         study.trial(work=[(large, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
@@ -76,9 +74,7 @@ def test_a_checkpoint_is_registered_by_a_command_once(modelled):
     digest = digest_of(Checkpoint.load(Path("best")))
     for _ in range(2):
         done = call("register", "best", "--name", "own", "--alias", "mine", "--home", "elsewhere")
-        assert done.exit_code == 0 and "best: version 1 of own, 67 parameters, NOT verified" in done.stdout, (
-            done.stderr
-        )
+        assert done.exit_code == 0 and "best: version 1 of own, 67 parameters, NOT verified" in done.stdout, done.stderr
     assert '"models:/own/1"' in done.stdout, "smallest is of verified ones"
     client = client_of("elsewhere")
     (version,) = client.search_model_versions("name = 'own'")

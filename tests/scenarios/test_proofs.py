@@ -78,9 +78,7 @@ def test_mlflow_can_be_asked_for_what_is_proved(proved):
     for condition in ("metrics.proved = 1", "tags.`adder.proved` = 'yes'"):
         (run,) = client.search_runs([experiment], condition)
         assert run.data.tags["adder.seed"] == "2"
-        assert "checkpoint/proof.json" in {
-            f.path for f in client.list_artifacts(run.info.run_id, "checkpoint")
-        }
+        assert "checkpoint/proof.json" in {f.path for f in client.list_artifacts(run.info.run_id, "checkpoint")}
     (run,) = client.search_runs([experiment], "metrics.`final.proved` = 1")
     assert run.data.metrics["final.prove_tried"] == 2
     version = client.get_model_version_by_alias("sweep", "smallest-proved")

@@ -18,10 +18,7 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.usefixtures("here")]
 def test_a_row_a_seed(smoke):
     seeds = records("smoke", home=smoke.home)
     assert seeds["init_seed"].tolist() == [777, 778, 779, 780] == seeds["data_seed"].tolist()
-    assert (
-        set(seeds["outcome"]) == {"failed"}
-        and seeds["steps"].tolist() == seeds["budget"].tolist() == [60] * 4
-    )
+    assert set(seeds["outcome"]) == {"failed"} and seeds["steps"].tolist() == seeds["budget"].tolist() == [60] * 4
     assert seeds["grok_step"].isna().all() and not seeds["confirmation"].any()
     assert {"threads", "slots", "torch", "cpu", "code"} <= set(seeds["environment"][0])
 
@@ -69,9 +66,7 @@ def test_a_checkpoints_page_has_its_curve_and_lies_beside_it_in_mlflow(smoke, tm
     assert call("pull", "smoke", "--seed", "778", "-o", folder, *home).exit_code == 0
     written = call("explain", folder, "-o", page, *home)
     assert written.exit_code == 0 and "MLflow" not in written.output, "no run of its own: it did not grok"
-    training = json.loads(page.read_text().split('id="model">')[1].split("</script>")[0])["nets"][0][
-        "training"
-    ]
+    training = json.loads(page.read_text().split('id="model">')[1].split("</script>")[0])["nets"][0]["training"]
     curve = records("smoke", "curves", home=smoke.home).query("init_seed == 778")
     assert training["curve"] == {"steps": [20, 40, 60], "exact": curve["exact"].round(4).tolist()}
     assert len(training["curves"]) == 3 and "0 of 4 seeds" in training["words"]

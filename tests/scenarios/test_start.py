@@ -162,9 +162,7 @@ def test_what_cannot_be_started_from_is_one_line(here, parent):
         "start.each: study parent has no θ of seed 7": {"study": "parent", "each": True},
         "start.checkpoint: nowhere: no such checkpoint": {"checkpoint": "nowhere"},
         "start.checkpoint: raw: has not grokked, 5,000 of *": {"checkpoint": "raw"},
-        "start: a θ of family low_rank cannot become one of split_subspace": {
-            "checkpoint": str(CERTIFICATES / "512p")
-        },
+        "start: a θ of family low_rank cannot become one of split_subspace": {"checkpoint": str(CERTIFICATES / "512p")},
     }
     for says, start in refused.items():
         file = write_study(here, CHILD | {"start": start})

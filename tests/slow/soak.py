@@ -117,9 +117,7 @@ class Stack:
 
     def cut_the_sockets(self, driver: Running) -> None:
         """Of everyone who speaks with PostgreSQL."""
-        self.ask(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-        )
+        self.ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
 
     def fill_the_disk(self, driver: Running) -> None:
         fill(self.disk / "filler")
@@ -225,9 +223,7 @@ def run_round(stack: Stack, folder: Path, entry: Round, seeds: int, until: float
         runs = len(client.search_runs(experiments, max_results=10_000))
     entry.is_equal = True
     kills = entry.codes.count(-signal.SIGKILL)
-    wait_until(
-        lambda: len(list(stack.temporary.iterdir())) <= 2 * kills, "a run that ended by itself left a folder"
-    )
+    wait_until(lambda: len(list(stack.temporary.iterdir())) <= 2 * kills, "a run that ended by itself left a folder")
     for left in stack.temporary.iterdir():  # what a killed driver was about to read, and its pictures
         shutil.rmtree(left)
     entry.after = stack.measure() | {"runs": runs}
@@ -259,9 +255,7 @@ def main() -> None:
 def report(rounds: list[dict[str, Any]]) -> None:
     """Print what was done, and fail where something grows from one round to the next."""
     done = sum(len(r["faults"]) for r in rounds)
-    print(
-        f"{len(rounds)} rounds, {done} faults, {sum(r['starts'] for r in rounds)} starts; all records equal"
-    )
+    print(f"{len(rounds)} rounds, {done} faults, {sum(r['starts'] for r in rounds)} starts; all records equal")
     first, last = rounds[0]["after"], rounds[-1]["after"]
     print(f"after the first round {first}\nafter the last round  {last}")
     for name in ("temporary", "trials", "runs"):

@@ -41,9 +41,7 @@ def test_a_study_in_the_background_is_alone_and_is_stopped_by_name(here):
     client_of(home)  # its tables, which take a process of its own seconds
     assert "away: runs as process" in done("run", file, "--detach")
     try:
-        wait_until(
-            lambda: any(r["outcome"] == "running" for r in rows_of(home, "away")), "nothing has begun to run"
-        )
+        wait_until(lambda: any(r["outcome"] == "running" for r in rows_of(home, "away")), "nothing has begun to run")
         second = call("run", file)
         assert second.exit_code == 2 and "study away is already being run by" in second.stderr
     finally:

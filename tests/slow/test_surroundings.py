@@ -45,18 +45,12 @@ def test_a_clock_that_jumps(jump, tmp_path):
 def test_as_a_containers_first_process(tmp_path):
     """Which has to take up what others leave, and gets no signal that it does not ask for."""
     long, words = LONG | {"name": "long"}, ("--home", str(tmp_path / "home"))
-    with running(
-        "run", write_study(tmp_path, long), *words, cwd=tmp_path, program=(*ALONE, str(COMMAND))
-    ) as command:
+    with running("run", write_study(tmp_path, long), *words, cwd=tmp_path, program=(*ALONE, str(COMMAND))) as command:
         wait_for_progress(command, tmp_path / "home")
-        (first,) = (
-            Path(f"/proc/{command.process.pid}/task/{command.process.pid}/children").read_text().split()
-        )
+        (first,) = Path(f"/proc/{command.process.pid}/task/{command.process.pid}/children").read_text().split()
         os.kill(int(first), signal.SIGTERM)
         said = command.wait(120)
         assert said.code == 130 and "Traceback" not in said.err and command.gone(), said
-    said = adder_search(
-        "run", write_study(tmp_path, QUICK), *words, cwd=tmp_path, program=(*ALONE, str(COMMAND))
-    )
+    said = adder_search("run", write_study(tmp_path, QUICK), *words, cwd=tmp_path, program=(*ALONE, str(COMMAND)))
     assert said.code == 0, said
     check_whole(tmp_path / "home", QUICK, tmp_path, expected(QUICK))

@@ -10,9 +10,7 @@ from trainer import Outcome, Recipe
 
 
 def standing(grokked, n, params=57, objective=None):
-    return ConfigurationScore(
-        GrokRate(grokked, n), params, grokked / (n + 2) if objective is None else objective
-    )
+    return ConfigurationScore(GrokRate(grokked, n), params, grokked / (n + 2) if objective is None else objective)
 
 
 def test_leaders_are_of_the_front_where_sizes_differ():

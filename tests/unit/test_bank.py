@@ -29,9 +29,7 @@ def test_only_live_slots_are_trained(monkeypatch, compiled):
     monkeypatch.setattr(bank, "_train", lambda count: counts.append(count) or whole(count))
     finish(bank)
     assert counts == ([8, 4, 4] if compiled else [8, 8, 8]) and bank.seed_steps == 16 * EVERY
-    assert_all_same(
-        results(bank), results(finish(make(pairs, None if not compiled else 4, compiled=compiled)))
-    )
+    assert_all_same(results(bank), results(finish(make(pairs, None if not compiled else 4, compiled=compiled))))
 
 
 # Divergence
@@ -163,9 +161,7 @@ def test_a_state_that_lacks_a_later_record_goes_on(expected, tmp_path):
 
 
 def test_a_digest_outlives_fields_that_come_and_go():
-    before, after = (
-        make_dataclass("Recipe", [("lr", float, 0.1), *more]) for more in ([], [("new", int, 0)])
-    )
+    before, after = (make_dataclass("Recipe", [("lr", float, 0.1), *more]) for more in ([], [("new", int, 0)]))
     assert choices(before(0.2)) == choices(after(0.2)) != choices(before())
     assert choices(after(0.2, 3)) != choices(after(0.2))
 

@@ -95,9 +95,7 @@ READERS = {"parquet": pd.read_parquet, "csv": pd.read_csv, "json": pd.read_json}
 @pytest.mark.parametrize("suffix", READERS)
 def test_records_are_written_in_the_format_of_the_files_name(suffix, recorded):
     result = call("records", "s", "-o", f"found.{suffix}")
-    assert result.stdout == (
-        f"found.{suffix}: 5 rows of {len(FRAME.columns)} columns, the configurations of s\n"
-    )
+    assert result.stdout == (f"found.{suffix}: 5 rows of {len(FRAME.columns)} columns, the configurations of s\n")
     assert recorded == [(("s", "configurations"), {"home": Path("adder-runs").absolute()})]
     found = READERS[suffix](f"found.{suffix}")
     assert list(found.columns) == list(FRAME.columns)
@@ -119,16 +117,12 @@ def test_search_and_confirmation_are_not_pooled():
     assert (row["grok_rate_low"], row["grok_rate_high"]) == mid_p(15, 17)
     assert (row["confirmation_low"], row["confirmation_high"]) == mid_p(5, 8)
     said = table([row | {"pull": ""}])
-    assert (
-        "15 of 17 (66.3% to 98.0%)" in said and "5 of 8 (27.8% to 89.4%)" in said and "20 of 25" not in said
-    )
+    assert "15 of 17 (66.3% to 98.0%)" in said and "5 of 8 (27.8% to 89.4%)" in said and "20 of 25" not in said
     rival = configuration(75, 20, 25, grok_rate_low=0.4, study="t")
     assert front([LARGE, rival]) == [row, *front([rival])], "0.31 on fresh seeds is less than 0.4"
     assert best_of([LARGE, rival])["study"] == "t"
     slower = rival | {"configuration": "0", "grokked_per_million": 1.0}
-    assert best_of([slower, rival])["configuration"] == rival["configuration"], (
-        "of equal rates the cheaper one"
-    )
+    assert best_of([slower, rival])["configuration"] == rival["configuration"], "of equal rates the cheaper one"
     for command, rule in {"best": "these count by their fresh seeds", "pull": "seeds per million"}.items():
         assert rule in " ".join(call(command, "--help").stdout.split())
     assert [r["held"] for r in front([LARGE | {"recipe.hold": 0}])] == [None]

@@ -77,9 +77,7 @@ def check_works(source, monkeypatch, cache):
 
 
 @needs_compiler
-def test_whenever_the_power_goes_the_cache_has_a_whole_library_or_builds_one(
-    copied, monkeypatch, tmp_path, caplog
-):
+def test_whenever_the_power_goes_the_cache_has_a_whole_library_or_builds_one(copied, monkeypatch, tmp_path, caplog):
     disk = Disk(tmp_path / "cache")
     with disk.recording():
         library(copied)
@@ -184,9 +182,7 @@ def test_a_shipped_library_needs_no_compiler_and_no_cache(small, monkeypatch, ca
     assert "built again, it was damaged" in caplog.text
 
 
-def test_a_shape_without_a_shipped_kernel_trains_without_the_engine_and_says_so(
-    monkeypatch, tmp_path, caplog
-):
+def test_a_shape_without_a_shipped_kernel_trains_without_the_engine_and_says_so(monkeypatch, tmp_path, caplog):
     for module in (build, bank):
         monkeypatch.setattr(module, "SHIPPED", tmp_path)
     monkeypatch.setenv("PATH", "")

@@ -154,8 +154,7 @@ OF_A_STUDY = ["status 57p", "stop 57p", "delete 57p", "best 57p", "table 57p", "
 @pytest.mark.parametrize("words", [*OF_A_STUDY, "ui", "table"])
 def test_where_nothing_has_run_all_say_so_alike(words):
     assert (
-        fails_with_one(2, *words.split())
-        == f"nothing has run yet in {Path('adder-runs').absolute()}: no such folder"
+        fails_with_one(2, *words.split()) == f"nothing has run yet in {Path('adder-runs').absolute()}: no such folder"
     )
 
 
@@ -194,9 +193,7 @@ def test_a_study_without_seeds_is_shown_with_its_driver(home):
     lines = call("status", "--home", "home").stdout.splitlines()
     assert len(lines) == 2 and lines[0].startswith("first: no seed begun yet; run by ")
     first, second, *_ = call("status", "smoke", "--home", "home").stdout.splitlines()
-    assert first == lines[1] == f"smoke: no seed begun yet; run by {owner}" and second.startswith(
-        "  runs since "
-    )
+    assert first == lines[1] == f"smoke: no seed begun yet; run by {owner}" and second.startswith("  runs since ")
     told = json.loads(call("status", "smoke", "--home", "home", "--json").stdout)
     assert told["running"] == running and [s["study"] for s in told["studies"]] == ["smoke"]
 

@@ -47,9 +47,7 @@ def test_what_is_no_checkpoint(checkpoint):
     says = "nowhere: no such checkpoint; adder-search pull STUDY writes one of a study"
     assert fails_with_one(2, "verify", "nowhere") == says
     Path("untrained/other.pt").write_bytes(b"hello")
-    assert fails_with_one(2, "verify", "untrained/other.pt").startswith(
-        "untrained/other.pt: not a checkpoint"
-    )
+    assert fails_with_one(2, "verify", "untrained/other.pt").startswith("untrained/other.pt: not a checkpoint")
     Path("empty").mkdir()
     assert "checkpoint.json: no such file" in fails_with_one(2, "verify", "empty")
     assert "File name too long" in fails_with_one(1, "verify", "x" * 5_000)
@@ -114,8 +112,7 @@ def test_a_checkpoint_is_written_into_its_own_folder_and_into_an_empty_one(check
     loaded, verdict = Checkpoint.load(checkpoint), checkpoint / VERDICT_FILE
     spec = json.loads(json.dumps(loaded.spec.as_dict()))
     proved, undecided = (
-        {"theta_sha256": digest(loaded.theta_P), "digits": 10, "verdict": v, "spec": spec}
-        for v in (PROVED, UNDECIDED)
+        {"theta_sha256": digest(loaded.theta_P), "digits": 10, "verdict": v, "spec": spec} for v in (PROVED, UNDECIDED)
     )
     write_verdict(checkpoint, loaded.spec, loaded.theta_P, undecided)
     for given, kept in ((None, undecided), (proved, proved), (None, proved), (undecided, proved)):
@@ -148,9 +145,7 @@ def test_where_nothing_can_be_written_is_said_before_the_work(words, checkpoint,
     ):  # fmt: skip
         monkeypatch.setattr(name, work)
     said = fails_with_one(2, *words.split())
-    assert re.search(
-        r"has another checkpoint|not empty|is a folder|there \(No such file or directory\)$", said
-    )
+    assert re.search(r"has another checkpoint|not empty|is a folder|there \(No such file or directory\)$", said)
 
 
 def test_a_file_that_was_cut_off_is_in_nobodys_way(checkpoint):

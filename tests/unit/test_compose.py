@@ -37,9 +37,7 @@ def test_workers_share_a_network_with_ray_and_with_nothing_else():
     assert {name for name in SERVICES if "ray" in networks(name)} == {*PLACED, "search"}
     assert not networks("postgres") and not networks("migrate"), "a database without a port"
     assert networks("mlflow") & networks("search") == {"tracking"}
-    assert set().union(*map(networks, SERVICES)) == set(COMPOSE["networks"]), (
-        "no default network, none unused"
-    )
+    assert set().union(*map(networks, SERVICES)) == set(COMPOSE["networks"]), "no default network, none unused"
 
 
 @pytest.mark.parametrize("name", PLACED)
@@ -69,15 +67,11 @@ def lock(file):
 def test_every_pin_has_its_hashes():
     pins = [Requirement(line) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line]
     pinned = {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in pins}
-    locked = {
-        name: version for file in ("core", "test", "audit") for name, (version, _) in lock(file).items()
-    }
+    locked = {name: version for file in ("core", "test", "audit") for name, (version, _) in lock(file).items()}
     cpu, cuda = lock("torch-cpu"), lock("torch-cuda")
     assert locked | {"torch": cuda["torch"][0]} == pinned
     assert list(cpu) == ["torch"] and cpu["torch"][0] == pinned["torch"] + "+cpu"
-    assert cuda.keys() & locked.keys() == {"nvidia-cuda-nvrtc"}, (
-        "tests compile for GPUs without torch's CUDA build"
-    )
+    assert cuda.keys() & locked.keys() == {"nvidia-cuda-nvrtc"}, "tests compile for GPUs without torch's CUDA build"
 
 
 def test_what_setup_cfg_asks_for_is_in_the_file_that_installs_it():

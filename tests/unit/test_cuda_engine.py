@@ -36,9 +36,7 @@ BY_KERNEL = {(s.family, *s.kernel().shape.items()): name for name in PRESETS if 
 SHAPES = {
     "57p": SPEC,
     "tied": Tied(base=SPEC, ties=constrained(SPEC, ["norm[0,1] = norm[0,0]", "fc1[1,4] = -fc1[0,0]"])),
-    "two heads on a circle": dataclasses.replace(
-        preset("74p"), pos_dim=4, heads=2, rank1_out=False, rank2_out=True
-    ),
+    "two heads on a circle": dataclasses.replace(preset("74p"), pos_dim=4, heads=2, rank1_out=False, rank2_out=True),
     **{name: preset(name) for name in ("100p", *BY_KERNEL.values())},
 }
 """A preset for each shape that a kernel is compiled for, and what no preset has."""
@@ -74,9 +72,7 @@ def assert_trains_alike(bank, backend, counts, starts=(0,)):
     for start in starts:
         state = {**bank.state, "step": bank.state["step"] + start}
         for steps in counts:
-            (ours, loss), (expected, cpu_loss) = (
-                b.train(state, bank.hyper, steps) for b in (backend, bank.programs)
-            )
+            (ours, loss), (expected, cpu_loss) = (b.train(state, bank.hyper, steps) for b in (backend, bank.programs))
             assert_same_bits({**ours, "loss": loss}, {**expected, "loss": cpu_loss})
     return ours
 
@@ -125,9 +121,7 @@ def test_nvrtc_rounds_as_the_cpu_does(name):
     used = set(re.findall(r"\b(?:add|sub|mul|div|rcp|fma|sqrt|neg|abs|min|max|setp)\.[\w.]*f32\b", ptx))
     assert len(used) > 8
     wrong = {
-        op
-        for op in used
-        if {"approx", "full", "sat"} & set(op.split(".")) or ("ftz" in op) != (denormals() == "0")
+        op for op in used if {"approx", "full", "sat"} & set(op.split(".")) or ("ftz" in op) != (denormals() == "0")
     }
     assert not wrong
 

@@ -85,9 +85,7 @@ OTHER = "the CUDA engine gave other bits on Stand-in"
         ("hang", 1, f"{IN_TEST}: no end of a test in 1 s"),
         ("wrong", 300, f"{IN_TEST}: other bits (step 1, seed 0, theta[0])"),
         pytest.param("error", 300, f"{IN_TEST}: {FAILED}", marks=pytest.mark.full),
-        pytest.param(
-            "crash", 300, f"{IN_TEST}: a test that ended its process (code -6)", marks=pytest.mark.full
-        ),
+        pytest.param("crash", 300, f"{IN_TEST}: a test that ended its process (code -6)", marks=pytest.mark.full),
     ],
 )
 def test_a_gpu_that_fails_its_test_is_left_alone(how, limit_s, why, gpu, caplog, monkeypatch):
@@ -113,9 +111,7 @@ def test_what_ended_a_test_is_said(monkeypatch):
         ("wrong", 5, "cuda, then native", f"{OTHER} (within 5 steps, slot 0, state[0])"),
         ("error", 5, "cuda, then native", FAILED),
         ("hang", 0, "native", "Stand-in did not answer in 1 s"),
-        pytest.param(
-            "hang", 5, "cuda, then native", "Stand-in did not answer in 20 s", marks=pytest.mark.full
-        ),
+        pytest.param("hang", 5, "cuda, then native", "Stand-in did not answer in 20 s", marks=pytest.mark.full),
     ],
 )
 def test_a_gpu_that_fails_later_is_replaced(how, after, name, why, gpu, libraries, caplog, monkeypatch):

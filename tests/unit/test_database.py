@@ -26,17 +26,13 @@ def test_another_schema_is_refused_and_left_as_it_is(schema, which, home):
         db.execute(f"INSERT INTO ledger_version VALUES ({schema})")
         db.commit()
     before = home.ledger_db.read_bytes()
-    with pytest.raises(
-        UserError, match=f"{home.ledger_db}: written by {which} version of adder-search; .*--home"
-    ):
+    with pytest.raises(UserError, match=f"{home.ledger_db}: written by {which} version of adder-search; .*--home"):
         Ledger(home)
     assert home.ledger_db.read_bytes() == before
 
 
 def test_a_ledger_has_its_version_and_a_record_all_its_columns(ledger):
-    columns = [
-        column.name for column in database.ROWS.columns if column.name != "reached"
-    ]  # no longer written
+    columns = [column.name for column in database.ROWS.columns if column.name != "reached"]  # no longer written
     assert list(SeedRecord.__annotations__) == [*columns, "proof"]
     with ledger.database.begin() as db:
         assert db.scalars(sa.text("SELECT schema FROM ledger_version")).all() == [database.SCHEMA]

@@ -37,11 +37,7 @@ def templates(spec):
     }
 
 
-PODS = [
-    pytest.param(t, id=f"{name}-{group}")
-    for name, s in clusters().items()
-    for group, t in templates(s).items()
-]
+PODS = [pytest.param(t, id=f"{name}-{group}") for name, s in clusters().items() for group, t in templates(s).items()]
 
 
 @pytest.mark.parametrize("template", PODS)

@@ -212,9 +212,7 @@ def untrained(monkeypatch, cheap):
 
 def test_of_many_candidates_the_best_after_a_preview_are_trained(untrained, tmp_path, monkeypatch):
     """Of four sizes, which take turns; from both starts, side by side."""
-    sizes = [
-        [f"{name} = 0" for name in BASE.layout.entries()[n : n + k]] for k in range(1, 5) for n in range(5)
-    ]
+    sizes = [[f"{name} = 0" for name in BASE.layout.entries()[n : n + k]] for k in range(1, 5) for n in range(5)]
     monkeypatch.setattr(descents, "propose", lambda *_: [constrained(BASE, texts) for texts in sizes])
     settings = Settings(proposals=4, preview=5, steps=200, ramp=100, finish=0)
     with pytest.raises(ValueError, match="46p has not grokked: it adds 9,999 of 59,400 of our own"):
@@ -245,15 +243,10 @@ def test_a_loss_that_is_no_number_comes_last(untrained, tmp_path, monkeypatch):
         local, "Bank",
         lambda _, pairs, **__: untrained.append(pairs) or UntrainedBank(pairs, lambda p: (0.6, nan_first(p), ONES)),
     )  # fmt: skip
-    descent = LocalDescent(
-        BASE, [ONES], Settings(proposals=2, preview=2, steps=200, ramp=100, finish=0), tmp_path
-    )
+    descent = LocalDescent(BASE, [ONES], Settings(proposals=2, preview=2, steps=200, ramp=100, finish=0), tmp_path)
     candidates = next(descent.rounds())
     assert all(pair.ties[10] for pair in untrained[1]) and len(candidates) == 2
-    trained = {
-        c.number: Training((ONES,), 0.6, loss)
-        for c, loss in zip(candidates, (float("nan"), 1.0), strict=True)
-    }
+    trained = {c.number: Training((ONES,), 0.6, loss) for c, loss in zip(candidates, (float("nan"), 1.0), strict=True)}
     assert [c.number for c in descent._to_finish(trained)] == [candidates[1].number, candidates[0].number]
 
 

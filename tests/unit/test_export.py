@@ -21,9 +21,7 @@ RUNNER = Path(__file__).parents[1] / "adderboard_runner.py"
 
 
 def source_of(spec, theta_P, **changes):
-    return export_source(
-        spec, theta_P, **({"name": "a name", "author": "a", "provenance": {"seed": 3}} | changes)
-    )
+    return export_source(spec, theta_P, **({"name": "a name", "author": "a", "provenance": {"seed": 3}} | changes))
 
 
 @pytest.mark.parametrize(
@@ -93,9 +91,7 @@ def test_published_checkpoints_add(name, count, tmp_path):
     command = [sys.executable, "-I", str(RUNNER), "submission.py", str(count)]
     # One thread: the matrices are so small that a second one only waits.
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, timeout=1_200, check=True
-    )
+    done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, timeout=1_200, check=True)
     score = json.loads(done.stdout)
     wrong = 2 if name == "226p" else 0  # 9999999999 + 9999999999, which is asked twice
     assert (score["params"], score["correct"], score["total"]) == (spec.params, count - wrong, count)

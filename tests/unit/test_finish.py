@@ -54,12 +54,7 @@ def test_none_of_its_problems_is_adderboards_or_the_selections():
     mine = [p for turn in (*range(3), *range(-3, 0)) for p in draw_problems(1, turn, 4_096)]
     assert len(set(mine)) > 0.99 * len(mine) and not official & set(mine)
     assert min(min(p) for p in mine) > 9 and max(max(p) for p in mine) < 10**10
-    assert (
-        draw_problems(1, 0, 64)
-        == draw_problems(1, 0, 64)
-        != draw_problems(1, 1, 64)
-        != draw_problems(2, 1, 64)
-    )
+    assert draw_problems(1, 0, 64) == draw_problems(1, 0, 64) != draw_problems(1, 1, 64) != draw_problems(2, 1, 64)
 
 
 def gauss_newton(theta_P, tokens_1TB):
@@ -190,9 +185,7 @@ def test_a_checkpoint_is_finished_and_says_so(parent, here, tmp_path, monkeypatc
     assert said["problems"] == sum(t["problems"] for t in said["turns"]) > 0
     papers = made.provenance
     assert papers["finished_by"] == "train" and papers["turns"] == said["turns"]
-    assert (
-        papers["finished_from"]["theta_sha256"] == ancestors_of(Checkpoint.load(parent))[-1]["theta_sha256"]
-    )
+    assert papers["finished_from"]["theta_sha256"] == ancestors_of(Checkpoint.load(parent))[-1]["theta_sha256"]
     assert ancestors_of(made)[-1]["how"] == ["finished by train"] and len(ancestors_of(made)) == 2
     assert "cannot be trained again" in fails_with_one(2, "rerun", tmp_path / "done")
 
@@ -279,9 +272,7 @@ def test_some_are_finished_at_a_time_and_none_twice(tmp_path, monkeypatch):
 def passes(monkeypatch):
     """The number of seeds of each pass of `expand` by several."""
     counts, make = [], together.slopes
-    monkeypatch.setattr(
-        together, "slopes", lambda pools, theta_SP: counts.append(len(pools)) or make(pools, theta_SP)
-    )
+    monkeypatch.setattr(together, "slopes", lambda pools, theta_SP: counts.append(len(pools)) or make(pools, theta_SP))
     return counts
 
 

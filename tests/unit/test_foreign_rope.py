@@ -66,9 +66,7 @@ def as_npz(state):
     return Path("theirs.npz")
 
 
-PLAIN = [
-    n for n, s in PRESETS.items() if isinstance(s, Rope) and not (s.sine_input or s.rank1_out or s.half_split)
-]
+PLAIN = [n for n, s in PRESETS.items() if isinstance(s, Rope) and not (s.sine_input or s.rank1_out or s.half_split)]
 
 
 @pytest.mark.parametrize("name", PLAIN)

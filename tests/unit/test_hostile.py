@@ -44,9 +44,7 @@ def test_what_no_column_can_have(statement):
 
 
 @pytest.mark.timeout(60)  # a reader of a pipe waits for ever
-@pytest.mark.parametrize(
-    "words", [["run", "pipe"], ["verify", "pipe"], ["rerun", "folder"], ["verify", "/dev/zero"]]
-)
+@pytest.mark.parametrize("words", [["run", "pipe"], ["verify", "pipe"], ["rerun", "folder"], ["verify", "/dev/zero"]])
 def test_pipes_and_devices(words):
     Path("folder").mkdir()
     for name in ("pipe", f"folder/{JSON_FILE}"):
@@ -103,9 +101,7 @@ def nested(depth):
 
 def test_provenance_that_no_submission_can_hold():
     path = checkpoint("deep", PRESETS["57p"], provenance=nested(900))
-    assert refused("export", path).endswith(
-        "provenance is nested more than 90 deep: Python reads no such literal"
-    )
+    assert refused("export", path).endswith("provenance is nested more than 90 deep: Python reads no such literal")
     assert not Path("submission.py").exists()
     assert call("export", checkpoint("less", PRESETS["57p"], provenance=nested(90))).exit_code == 0
     compile(Path("submission.py").read_text(), "submission.py", "exec")

@@ -37,9 +37,7 @@ def test_intervals_of_a_share_are_the_stored_ones(k, n):
     assert bounds == pytest.approx(GOLDEN[k, n], abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "p"), [(0, 0, 1), (5, 0, 1 / 16), (6, 0, 1 / 32), (3, 9, 0.1459960938)]
-)
+@pytest.mark.parametrize(("first", "second", "p"), [(0, 0, 1), (5, 0, 1 / 16), (6, 0, 1 / 32), (3, 9, 0.1459960938)])
 def test_mcnemars_test(first, second, p):
     assert mcnemar(first, second) == mcnemar(second, first) == pytest.approx(p)
 

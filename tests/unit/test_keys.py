@@ -9,11 +9,7 @@ from search.study.file import every_key, parse_study, shipped_studies
 from tests.commands import call, fails
 
 LISTED = {k.path: k for k in every_key()}
-OFF = {
-    p
-    for p in LISTED
-    if p.partition(".")[0] in ("allocation", "confirm", "space", "start", "compress", "seeds")
-}
+OFF = {p for p in LISTED if p.partition(".")[0] in ("allocation", "confirm", "space", "start", "compress", "seeds")}
 """Keys of sections that are on once one of them is given."""
 SMALL = {"name": "x", "model": "57p", "seeds": [1]}
 
@@ -61,9 +57,7 @@ def test_a_section_is_listed_alone_and_a_wrong_one_refused(tmp_path, monkeypatch
     )
 
 
-@pytest.mark.parametrize(
-    ("wrong", "near"), [("util", "until"), ("recipe.weightdecay", "recipe.weight_decay")]
-)
+@pytest.mark.parametrize(("wrong", "near"), [("util", "until"), ("recipe.weightdecay", "recipe.weight_decay")])
 def test_a_wrong_key_names_the_nearest(wrong, near, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert fails(2, "keys", wrong)[0].startswith(f"no key '{wrong}'; did you mean {near}")

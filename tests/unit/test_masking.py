@@ -26,9 +26,7 @@ SCHEMES = [
 def addresses(draw, around=AROUND):
     """An address with the secret in one of the places that addresses have for one."""
     scheme, hidden = draw(st.sampled_from(SCHEMES)), draw(around) + SECRET + draw(around)
-    host = draw(
-        st.sampled_from(["host", "host:5000", "10.0.0.1", "[::1]:5000", "host/path", "host:5000/a/b"])
-    )
+    host = draw(st.sampled_from(["host", "host:5000", "10.0.0.1", "[::1]:5000", "host/path", "host:5000/a/b"]))
     name = draw(st.sampled_from(["password", "sslpassword", "token", "api_key", "x", ""]))
     query = f"{name}={hidden}" if name else hidden
     where = draw(st.sampled_from(["user", "password", "query", "last of query", "fragment", "profile"]))

@@ -17,9 +17,7 @@ from tests.reference import QUICK, write_study
 from tests.services import need_services, ray_cluster
 
 DASHBOARD = ROOT / "deploy/grafana" / "adder-search.json"
-EXPORTED = {
-    f"ray_{PREFIX}{name}{'_total' if its.kind == COUNTER else ''}": its for name, its in MEASURES.items()
-}
+EXPORTED = {f"ray_{PREFIX}{name}{'_total' if its.kind == COUNTER else ''}": its for name, its in MEASURES.items()}
 """By their names in Prometheus, with Ray's prefix and a counter's suffix."""
 SELECTED = re.compile(r"(ray_[a-z_]+)\{([^}]*)\}")
 LABEL = re.compile(r'(\w+)=~?"')

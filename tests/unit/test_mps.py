@@ -79,9 +79,7 @@ def test_it_is_started_once_and_ended(ends_by, machine, tmp_path, caplog):
         ("STANDIN", "no context by MPS", " (cuDevicePrimaryCtxRetain failed (CUDA_ERROR))"),
     ],
 )  # fmt: skip
-def test_one_that_fails_is_said_and_trials_take_turns(
-    variable, value, why, machine, tmp_path, monkeypatch, caplog
-):
+def test_one_that_fails_is_said_and_trials_take_turns(variable, value, why, machine, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv(variable, value)
     with mps.own_mps(tmp_path, 0.25) as variables:
         assert variables == {} and machine()[:2] == ["start", "quit -t 5"], "it holds no GPU"

@@ -171,9 +171,7 @@ def test_a_tape_does_what_torch_does(name):
     tape = native.record(lambda g: [function(g["a"], g["b"])], {"a": (8,), "b": (8,)}, native.constant_fold)
     given = torch.cat([a, b], 1)[0].detach().numpy()
     expected = function(a, b)
-    torch.testing.assert_close(
-        torch.from_numpy(native.run(tape, given)), expected[0].detach(), rtol=1e-5, atol=1e-6
-    )
+    torch.testing.assert_close(torch.from_numpy(native.run(tape, given)), expected[0].detach(), rtol=1e-5, atol=1e-6)
     pull = torch.randn(expected.shape, generator=torch.Generator().manual_seed(3))
     wanted = torch.cat([*torch.autograd.grad(expected, (a, b), pull, materialize_grads=True)], 1)[0]
     got = gradient_of_tape(tape, given, pull[0].numpy())

@@ -22,9 +22,7 @@ LOOSE = {**CONSTANT, "clip": 1e9}
 def numbers(recipe):
     """A slot's, in float64."""
     hyper = hyper_of([recipe], SPEC.layout)
-    exact = {
-        f: getattr(recipe, f) for f in hyper if isinstance(getattr(recipe, f, None), float)
-    }  # float32 has no 0.9
+    exact = {f: getattr(recipe, f) for f in hyper if isinstance(getattr(recipe, f, None), float)}  # float32 has no 0.9
     doubles = {f: torch.tensor([v], dtype=torch.float64) for f, v in exact.items()}
     return {name: t.double() if t.is_floating_point() else t for name, t in (hyper | doubles).items()}
 
@@ -123,9 +121,7 @@ def test_sam_takes_the_gradient_where_the_papers_algorithm_does():
 
 def test_grokfast_is_its_papers_filter_before_clipping(end=8):
     """The authors' gradfilter_ema, whose mean begins with the first gradient that it sees."""
-    recipe = Recipe(
-        **{**CONSTANT, **ADAMW}, clip=0.5, grokfast_lambda=2.0, grokfast_alpha=0.7, grokfast_end=end
-    )
+    recipe = Recipe(**{**CONSTANT, **ADAMW}, clip=0.5, grokfast_lambda=2.0, grokfast_alpha=0.7, grokfast_end=end)
     mean = None
 
     def before(parameter, n):
@@ -165,9 +161,7 @@ def test_factors_are_torchs_parameter_groups(name):
     split = SPEC.layout.split(initial(1).double())
     parameters = {n: torch.nn.Parameter(t[0].clone()) for n, t in split.items()}
     lr = {"norm": 3.0, "fc1": 0.25}
-    groups = [
-        {"params": [p], "lr": 0.03 * lr.get(n, 1.0), "weight_decay": 0.3} for n, p in parameters.items()
-    ]
+    groups = [{"params": [p], "lr": 0.03 * lr.get(n, 1.0), "weight_decay": 0.3} for n, p in parameters.items()]
     made = {
         "adamw": lambda: torch.optim.AdamW(groups, betas=(0.8, 0.95), eps=1e-8),
         "adam": lambda: torch.optim.Adam(groups, betas=(0.8, 0.95), eps=1e-8),

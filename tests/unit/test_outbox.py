@@ -67,9 +67,7 @@ def test_what_was_put_while_the_server_was_away_is_written_once(server, outbox, 
     ]
 
 
-def test_a_job_that_fails_while_the_server_answers_is_given_up_and_the_others_are_done(
-    server, outbox, caplog
-):
+def test_a_job_that_fails_while_the_server_answers_is_given_up_and_the_others_are_done(server, outbox, caplog):
     tries = []
 
     def wrong():

@@ -68,9 +68,7 @@ def test_perfect_once_has_grokked_and_perfect_for_long_has_held(exact, loss, exp
     bank, thetas = scripted(exact, loss=loss)
     result = bank.result(0)
     assert (result.outcome, result.grok_step, result.held, result.steps) == expected
-    assert torch.equal(result.theta_P, thetas[1 if result.grok_step else 0][0]) and result.best_exact == max(
-        exact
-    )
+    assert torch.equal(result.theta_P, thetas[1 if result.grok_step else 0][0]) and result.best_exact == max(exact)
 
 
 def test_the_best_theta_is_the_most_exact_and_then_the_one_of_least_loss():

@@ -37,9 +37,7 @@ def text_of(draw):
     is_search = draw.random() < 0.5
     if is_search:
         text += draw.choice(SPACES)
-        text += (
-            f"sampler: {{name: random, configurations: {draw.randint(1, 8)}, seed: {draw.randint(0, 99)}}}\n"
-        )
+        text += f"sampler: {{name: random, configurations: {draw.randint(1, 8)}, seed: {draw.randint(0, 99)}}}\n"
     else:
         text += draw.choice(LISTS)
     rule, most = draw.random(), seeds + draw.randint(0, 8)
@@ -127,9 +125,7 @@ class Run:
 
     def check_told(self, before):
         """What the sampler was told now was trained whole, and is in no trial that runs or waits."""
-        for trial, state in zip(
-            self.planner.search.proposals.trials() if before else (), before, strict=False
-        ):
+        for trial, state in zip(self.planner.search.proposals.trials() if before else (), before, strict=False):
             if trial.state.name == "COMPLETE" and state == "RUNNING":
                 key = trial.user_attrs["configuration"]
                 rows = {seed_of(r): r for r in self.rows.values() if r["configuration"] == key}

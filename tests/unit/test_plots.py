@@ -101,9 +101,7 @@ def searched(count=12, confirmed=0, seeds=8):
         rows += [seed_row(configuration, n, "given_up", 20_000) for n in range(won, seeds)]
         if i >= count - confirmed:
             ends = [("grokked", 40_000), ("failed", 60_000)] * (seeds // 2)
-            rows += [
-                seed_row(configuration, 90_001 + n, *end, confirmation=True) for n, end in enumerate(ends)
-            ]
+            rows += [seed_row(configuration, 90_001 + n, *end, confirmation=True) for n, end in enumerate(ends)]
         recorded.append((configuration, rows))
     return study, *frames(recorded)
 

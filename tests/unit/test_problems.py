@@ -60,9 +60,7 @@ def test_the_stream_never_changes(name):
 def lesson_of(programs, state, hyper):
     """The engine's tape of the schedules, at a step."""
     given = {**hyper, **state}
-    numbers = [
-        given[n].flatten() if n in given else torch.zeros(math.prod(s)) for n, s in programs.shapes.items()
-    ]
+    numbers = [given[n].flatten() if n in given else torch.zeros(math.prod(s)) for n, s in programs.shapes.items()]
     row = torch.cat([t.float() for t in numbers]).numpy()
     _, share, mixed, single, chain, place, *counts = native.run(programs.tapes[0], row).tolist()
     digits, by_kind = map(int, counts)

@@ -83,9 +83,7 @@ def test_a_confirmation_is_told_from_the_search(home):
     confirming, *_ = drain(planner)
     assert confirming.confirmation and progress.snapshot().confirming == 1
     now = replace(SNAPSHOT, configurations=(3, 3), confirming=1, seeds=(48, 64))
-    assert describe(now)[0].startswith(
-        "configurations 3 of 3, confirming 1 of them on fresh seeds, runs 48 of 64"
-    )
+    assert describe(now)[0].startswith("configurations 3 of 3, confirming 1 of them on fresh seeds, runs 48 of 64")
 
 
 def test_a_display_names_the_best_configuration_and_what_is_left():

@@ -150,15 +150,11 @@ def test_a_search_is_written_as_a_study_of_optunas(here):
     with quickly():
         drive(home := empty_home(here / "adder-runs"), study, grokked=(2,))
     said = call("records", "fade", "-o", "fade.db")
-    assert said.exit_code == 0 and said.stdout == "fade.db: 3 trials; optuna-dashboard sqlite:///fade.db\n", (
-        said
-    )
+    assert said.exit_code == 0 and said.stdout == "fade.db: 3 trials; optuna-dashboard sqlite:///fade.db\n", said
     copy = optuna.load_study(study_name="fade", storage="sqlite:///fade.db")
     assert copy.metric_names == ["grok_rate"] and [d.name for d in copy.directions] == ["MAXIMIZE"]
     proposals = Proposals(study, records_of(home, "fade")).trials()
-    assert [(t.params, t.values, t.state) for t in copy.trials] == [
-        (t.params, t.values, t.state) for t in proposals
-    ]
+    assert [(t.params, t.values, t.state) for t in copy.trials] == [(t.params, t.values, t.state) for t in proposals]
     for trial in copy.trials:
         assert trial.user_attrs["seeds"] == 2 and trial.user_attrs["grokked"] == 1
         assert trial.user_attrs["name"].startswith("lr 0.01")

@@ -23,9 +23,7 @@ from trainer.curvature.quadratic import Quadratic, quadratic
 from trainer.step import step
 
 BASE = preset("46p")
-TIES = constrained(
-    BASE, ["form[0,0] = form[1,1]", "arc[0] = arc[2]", "fc1[0,3] = 0", "head[0,1] = -norm[0,1]"]
-)
+TIES = constrained(BASE, ["form[0,0] = form[1,1]", "arc[0] = arc[2]", "fc1[0,3] = 0", "head[0,1] = -norm[0,1]"])
 
 
 def draw(seed=0):

@@ -67,9 +67,7 @@ def margins(checkpoint, pairs, dtype=torch.float32):
     with torch.no_grad():
         logits = model(tokens(checkpoint, pairs))[:, checkpoint.spec.prompt - 1 :]
     right = torch.tensor(pairs[2])[..., None]
-    return (logits.gather(-1, right) - logits.scatter(-1, right, -torch.inf).amax(-1, keepdim=True))[
-        ..., 0
-    ].numpy()
+    return (logits.gather(-1, right) - logits.scatter(-1, right, -torch.inf).amax(-1, keepdim=True))[..., 0].numpy()
 
 
 def scaled(checkpoint, entry, factor):
@@ -172,9 +170,7 @@ def test_a_rope_nets_view_is_its_exported_program(name):
     chosen = draws.choice(len(TWO[0]), 12)
     pairs = tuple(part[chosen] for part in TWO)
     x, y, z = pairs
-    carries = np.concatenate(
-        [np.zeros((12, 1), int), (x[:, :9] + y[:, :9] > z[:, :9])], 1
-    )  # no carry is lost below
+    carries = np.concatenate([np.zeros((12, 1), int), (x[:, :9] + y[:, :9] > z[:, :9])], 1)  # no carry is lost below
     code = {tuple(state): n for n, state in enumerate(STATES.tolist())}
     decoded = margins(Checkpoint(spec, theta_P), pairs, torch.float64)
     for row in range(12):
@@ -202,9 +198,7 @@ def test_ranges_hold_what_follows_the_first_layer_and_its_slopes(bend):
         for i in range(6):
             step = 1e-6 * np.eye(6)[i]
             slope = (bend.at(points + step) - bend.at(points - step)) @ along / 2e-6
-            assert (slopes.low[0, 0, i] - 1e-7 <= slope).all() and (
-                slope <= slopes.high[0, 0, i] + 1e-7
-            ).all()
+            assert (slopes.low[0, 0, i] - 1e-7 <= slope).all() and (slope <= slopes.high[0, 0, i] + 1e-7).all()
 
 
 def test_this_machine_is_one_of_those_that_a_proof_speaks_of():
@@ -371,9 +365,7 @@ def proof_of(request):
 def refusal(proof, checkpoint, theta=None):
     """The line with which check.py refuses a proof."""
     with pytest.raises(SystemExit) as refused:
-        check.check(
-            proof, checkpoint.spec.as_dict(), (checkpoint.theta_P if theta is None else theta).tolist()
-        )
+        check.check(proof, checkpoint.spec.as_dict(), (checkpoint.theta_P if theta is None else theta).tolist())
     return str(refused.value)
 
 
@@ -496,7 +488,5 @@ def test_a_verdict_that_decides_nothing_replaces_none_that_does(here, monkeypatc
     monkeypatch.setattr("model.proof.prover.prove", lambda *given, **options: undecided)
     monkeypatch.setattr("model.adderboard.failures", lambda *given: [])
     result = call("prove", "7p", "--record")
-    assert result.output.splitlines()[-1].startswith(
-        "  not recorded: the folder has proved right on all 10^20"
-    )
+    assert result.output.splitlines()[-1].startswith("  not recorded: the folder has proved right on all 10^20")
     assert (here / "7p/proof.json").read_text() == before

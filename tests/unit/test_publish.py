@@ -55,9 +55,7 @@ def test_its_card_says_counts_rate_lineage_verification_and_proof(hub):
     card, tied = ((hub / name / "README.md").read_text() for name in ("57p", "6p"))
     _, head, text = card.split("---\n", 2)
     (entry,) = yaml.safe_load(head)["model-index"]
-    assert entry["name"] == "57p" and entry["results"][0]["metrics"] == [
-        {"type": "exact_match", "value": 1.0}
-    ]
+    assert entry["name"] == "57p" and entry["results"][0]["metrics"] == [{"type": "exact_match", "value": 1.0}]
     for said in (
         "| 10,010 right |",
         "| proved right on all 10^20 pairs, at level any (",
@@ -78,10 +76,7 @@ def test_a_studys_seeds_are_a_dataset(tmp_path):
     assert call("publish", "--study", "sweep", "-o", tmp_path / "hub", "--home", home).exit_code == 0
     folder = tmp_path / "hub/sweep-seeds"
     seeds = pd.read_parquet(folder / "seeds.parquet")
-    assert (
-        seeds["init_seed"].tolist() == [1, 2, 3]
-        and len(pd.read_parquet(folder / "configurations.parquet")) == 1
-    )
+    assert seeds["init_seed"].tolist() == [1, 2, 3] and len(pd.read_parquet(folder / "configurations.parquet")) == 1
     _, head, text = (folder / "README.md").read_text().split("---\n", 2)
     assert [c["data_files"] for c in yaml.safe_load(head)["configs"]] == [
         "seeds.parquet",

@@ -138,13 +138,9 @@ def test_capacity_follows_the_nodes_of_a_cluster(cluster, clock, tmp_path):
         return executor.capacity()
 
     assert capacity([]) == Capacity(0)
-    assert cluster.lines == [
-        "waiting for a node that has room (resources.cpu: a bank asks for 1, there are 0)"
-    ]
+    assert cluster.lines == ["waiting for a node that has room (resources.cpu: a bank asks for 1, there are 0)"]
     assert capacity([2.0]) == Capacity(2) and executor.share == {"cpu": 1, "gpu": 0.0}
-    assert (
-        capacity([2.0, 1.0]) == Capacity(3) and capacity([]) == Capacity(0) and capacity([1.0]) == Capacity(1)
-    )
+    assert capacity([2.0, 1.0]) == Capacity(3) and capacity([]) == Capacity(0) and capacity([1.0]) == Capacity(1)
 
 
 def test_an_autoscaler_is_asked_for_one_worker_more_than_work(cluster, clock, tmp_path, monkeypatch):

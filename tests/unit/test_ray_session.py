@@ -56,9 +56,7 @@ def test_a_parent_that_others_can_exchange_is_passed_over(how, parent, monkeypat
         assert folder.parent.parent == parent
     monkeypatch.setattr(ray_session, "SYSTEM", str(chosen))
     monkeypatch.setattr(ray_session.tempfile, "gettempdir", lambda: str(chosen))
-    with pytest.raises(
-        Failure, match=r"Ray needs a folder of your own, named by RAY_TMPDIR; .*: "
-    ) as refused:
+    with pytest.raises(Failure, match=r"Ray needs a folder of your own, named by RAY_TMPDIR; .*: ") as refused:
         private_session().__enter__()
     assert "\n" not in str(refused.value)
     assert how == "missing" or list(chosen.iterdir()) == []

@@ -93,9 +93,7 @@ def test_what_a_model_cannot_have_is_one_line(fields, says):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "fields", [{"batch": 64}, {"eval_every": 1}, {"targeted": 0.5}, {"optimiser": "sgd"}]
-)
+@pytest.mark.parametrize("fields", [{"batch": 64}, {"eval_every": 1}, {"targeted": 0.5}, {"optimiser": "sgd"}])
 def test_what_shapes_the_program_must_agree(fields):
     with pytest.raises(ValueError, match="agree in batch, eval_every, optimiser"):
         make([pair(1), pair(2, **fields)])

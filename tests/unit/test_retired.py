@@ -35,9 +35,7 @@ def test_an_optimiser_that_went_away_is_one_line_with_the_commit(name):
         Recipe(optimiser=name)
 
 
-@pytest.mark.parametrize(
-    "file", sorted(CERTIFICATES.glob("*/checkpoint.json")), ids=lambda file: file.parent.name
-)
+@pytest.mark.parametrize("file", sorted(CERTIFICATES.glob("*/checkpoint.json")), ids=lambda file: file.parent.name)
 def test_every_certificate_of_before_loads(file):
     """With the recipe of the training that it has, if it has one."""
     checkpoint = Checkpoint.load(file.parent)

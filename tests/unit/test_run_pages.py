@@ -37,9 +37,7 @@ def pages(tmp_path_factory):
 def test_parameters_are_what_is_searched_and_what_matters(pages):
     run, configuration = pages
     params = run.data.params
-    assert {"preset", "params", "recipe.lr", "model.tie_vo", "recipe.steps"} <= params.keys() and len(
-        params
-    ) <= 16
+    assert {"preset", "params", "recipe.lr", "model.tie_vo", "recipe.steps"} <= params.keys() and len(params) <= 16
     carries = {name: params[f"recipe.{name}"] for name in ("weight_decay", "carry_mix", "fade_end")}
     assert carries == {"weight_decay": "0.01", "carry_mix": "0.8", "fade_end": "200"}
     assert params["recipe.lr"] == str(configuration.recipe.lr) and "recipe.beta1" not in params
@@ -75,9 +73,7 @@ def test_a_study_that_stops_has_curves_and_a_page_of_its_own_that_its_experiment
         client, run = study.tracker.client, study.tracker.run_of(study.configuration)
         assert not client.get_metric_history(run, "first_seeds.best_exact"), "the first seeds have not ended"
         study.trial([2, 3], grokked=[3])
-        assert len(client.get_metric_history(run, "first_seeds.best_exact")) == 3, (
-            "others of the first never will"
-        )
+        assert len(client.get_metric_history(run, "first_seeds.best_exact")) == 3, "others of the first never will"
         log_evidence(study.records, study.tracker, study.artifacts)
         page, experiment = study.tracker.study_run(), study.tracker.experiment
         study.tracker.log_study()
@@ -102,9 +98,7 @@ def test_a_run_measures_its_machine_where_mlflows_variable_asks_for_it(tmp_path,
     with quickly():
         drive(home := empty_home(tmp_path), study, seen=lambda driver: time.sleep(0.5))
     client = client_of(home.path)
-    (run,) = client.search_runs(
-        [client.get_experiment_by_name(study.name).experiment_id], "tags.`adder.study` = 'yes'"
-    )
+    (run,) = client.search_runs([client.get_experiment_by_name(study.name).experiment_id], "tags.`adder.study` = 'yes'")
     assert run.data.metrics["system/cpu_utilization_percentage"] >= 0
     assert run.info.status == "FINISHED"
     assert "SystemMetricsMonitor" not in {thread.name for thread in threading.enumerate()}

@@ -49,9 +49,7 @@ def test_each_scale_has_its_seeds_and_equal_arms_are_trained_once(home):
     cells = {(c.scale, c.constraint): c for c in study.design.cells}
     assert cells["57p", "tie_fc2_head"].toggled == cells["67p", "qk_dim=4"].base, "57p without it is 67p"
     seeds = asked(TABLE, home)
-    assert seeds[Configuration(*cells["67p", "qk_dim=4"].base).key] == [11, 12, 13, 14, 15], (
-        "the more of both"
-    )
+    assert seeds[Configuration(*cells["67p", "qk_dim=4"].base).key] == [11, 12, 13, 14, 15], "the more of both"
     assert seeds[Configuration(*cells["67p", "qk_dim=4"].toggled).key] == [11, 12, 13]
     assert seeds[Configuration(*cells["170p", "tie_vo"].base).key] == [11, 12, 13, 14], "seeds.count"
     assert sum(map(len, seeds.values())) == sum(study.design.seeds.values()) == 43

@@ -33,9 +33,7 @@ def loaded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("startup")
     record(Home(folder / "adder-runs"), 20)
     words = [sys.executable, "-c", SCRIPT, json.dumps(COMMANDS)]
-    said = subprocess.run(
-        words, cwd=folder, env=own_environment(), capture_output=True, text=True, check=True
-    )
+    said = subprocess.run(words, cwd=folder, env=own_environment(), capture_output=True, text=True, check=True)
     assert (folder / "records.csv").is_file(), "the commands have done their work"
     return {name: set(tops) for name, tops in map(json.loads, said.stdout.splitlines())}
 

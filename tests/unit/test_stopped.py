@@ -52,10 +52,7 @@ def has_right_interval(text):
 def test_the_end_of_a_run(home):
     lines = render._rates(study_of(STUDY), records_of(home).list_seeds(), {})
     place = "1 of the first 3 seeds in the file's order grokked"
-    assert (
-        sum(RIGHT in line and "1 of 4 grokked, then it stopped" in line and place in line for line in lines)
-        == 2
-    )
+    assert sum(RIGHT in line and "1 of 4 grokked, then it stopped" in line and place in line for line in lines) == 2
     assert any("2 of 4" in line and "1 of 4 in the search" in line for line in lines)
 
 

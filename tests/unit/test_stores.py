@@ -90,9 +90,7 @@ def test_the_environments_store_gets_it(server, monkeypatch):
     Path("own.yaml").write_text(yaml.safe_dump(SMALL))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri + "/")
     line = fails_with_one(1, "run", "own.yaml")
-    assert (
-        f"MLflow store {server.uri}" in line and SECRET not in line and not list(Path().rglob("trial.json"))
-    )
+    assert f"MLflow store {server.uri}" in line and SECRET not in line and not list(Path().rglob("trial.json"))
     assert set(server.asked) == {ME}
 
 

@@ -75,13 +75,9 @@ def test_a_study_is_a_path_or_a_name(tmp_path):
         assert says(str(error.value), expected), error.value
 
 
-@pytest.mark.parametrize(
-    "start", ["checkpoint: c, seed: 0", "study: y, seed: 0, best: 2", "study: y, seed: -5"]
-)
+@pytest.mark.parametrize("start", ["checkpoint: c, seed: 0", "study: y, seed: 0, best: 2", "study: y, seed: -5"])
 def test_a_start_from_a_seed_is_checked_whichever_number_it_is(start):
-    with pytest.raises(
-        UserError, match=r"^f: start: (a study goes with one of|a seed is a number, .*got '-5')"
-    ):
+    with pytest.raises(UserError, match=r"^f: start: (a study goes with one of|a seed is a number, .*got '-5')"):
         parse_study(f"name: x\nmodel: 57p\nseeds: [1]\nstart: {{{start}}}\n", "f")
 
 

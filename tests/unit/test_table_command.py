@@ -143,9 +143,7 @@ def test_of_a_search_the_flags_are_shown_against_each_other(here):
     assert [({c["flag"], c["with_flag"]}, c["n"]) for c in cells] == [({"tie_vo", "no_ffn_bias"}, 12)] * 4
     assert sorted(c["grokked"] for c in cells) == [1, 2, 3, 4]
     assert "1 of 12 (8%, " in call("table", "some.parquet", "seeds.csv").stdout
-    assert fails_with_one(2, "table", "some.parquet", "seeds.csv", "-o", "a.svg").startswith(
-        "none of 4 recorded"
-    )
+    assert fails_with_one(2, "table", "some.parquet", "seeds.csv", "-o", "a.svg").startswith("none of 4 recorded")
 
 
 def test_a_picture_has_the_counts_of_every_cell(files, here):
@@ -177,9 +175,7 @@ def test_the_picture_has_in_bold_what_is_left_at_the_false_discovery_rate():
     assert [cell.cost for cell in table.cells.values()].count("helps") == 2
     left = discovered(table.cells.values())
     assert [[cell.constraint for cell in same] for same in left] == [["frozen_spiral"]]
-    assert "false discovery rate of 5 % (Benjamini and Hochberg) 1 is left: frozen_spiral at 57p" in markdown(
-        table
-    )
+    assert "false discovery rate of 5 % (Benjamini and Hochberg) 1 is left: frozen_spiral at 57p" in markdown(table)
     figure = table_figure(table)
     bold = [text.get_text() for text in figure.axes[0].texts if text.get_fontweight() == "bold"]
     assert bold == [f"trains, {times(table.cells['frozen_spiral', '57p'])}"]

@@ -25,9 +25,7 @@ def outputs(home, recorded, study="57p"):
     """The summary of a run, and the status, of some rows."""
     named = [{**row, "study": study} for row in recorded]
     records = SimpleNamespace(home=Home(home), list_configurations=dict, list_proposals=list)
-    return render.summary(load_study(study), study, records, Ended(rows=named)), render.status(
-        overview(named), []
-    )
+    return render.summary(load_study(study), study, records, Ended(rows=named)), render.status(overview(named), [])
 
 
 @pytest.mark.parametrize(
@@ -51,9 +49,7 @@ def test_an_exact_match_is_shown_where_it_is_known_and_nowhere_else(exact):
     """A seed's is recorded when its bank ends: before, or after Ctrl-C, it is not 0."""
     seeds = rows(CENSORED, Outcome.RUNNING, best_exact=exact, verified=None, verify_calls=0)
     text = render.status(overview(seeds), seeds)
-    assert (
-        text.count("best exact match 0.") == text.count(f"match {exact or 0:.4f}") == (exact is not None) * 3
-    )
+    assert text.count("best exact match 0.") == text.count(f"match {exact or 0:.4f}") == (exact is not None) * 3
     assert "no seed has ended" in text and "decoded" not in text
     assert "the 10,010 were decoded once\n" in render.status(overview(rows(FAILED)), []) + "\n"
 
@@ -162,9 +158,7 @@ def test_the_summary_tells_the_models_apart(tmp_path):
     study = parse_study(LIST, "")
     listed = [Configuration(*c) for c in study.listed]
     recorded = [
-        r
-        for n, c in enumerate(listed)
-        for r in rows(*[GROKKED if n == 1 else FAILED] * 2, configuration=c.key)
+        r for n, c in enumerate(listed) for r in rows(*[GROKKED if n == 1 else FAILED] * 2, configuration=c.key)
     ]
     records = SimpleNamespace(home=Home(tmp_path), list_configurations=lambda: {c.key: c for c in listed})
     text = render.summary(study, "list.yaml", records, Ended(rows=recorded))
@@ -194,9 +188,7 @@ def test_the_summary_says_what_mlflow_lacks(ended, lacks, tmp_path):
 
 @pytest.mark.parametrize(("hold", "stability"), [(0, ""), (500, " and did not hold")])
 def test_the_summary_lists_ten_grokked_seeds_and_says_how_many_more(hold, stability, tmp_path):
-    study = parse_study(
-        LIST.replace("lr: 0.01", f"hold: {hold}").replace("[{}, ", "[").replace("2}\n", "16}\n"), ""
-    )
+    study = parse_study(LIST.replace("lr: 0.01", f"hold: {hold}").replace("[{}, ", "[").replace("2}\n", "16}\n"), "")
     first = Configuration(*study.listed[0])
     records = SimpleNamespace(home=Home(tmp_path), list_configurations=lambda: {first.key: first})
 

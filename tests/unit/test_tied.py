@@ -75,9 +75,7 @@ def test_what_two_sets_share_holds_in_both_and_nothing_else():
     """Entry by entry: tied in what is shared where both tie them so, and only there."""
     base = preset("46p")
     one = constrained(base, ["form[0,2] = 0", "form[1,1] = form[0,0]", "fc1[1,0] = -fc1[0,0]", "arc[1] = 0"])
-    other = constrained(
-        base, ["form[1,1] = form[0,0]", "fc1[1,0] = fc1[0,0]", "arc[1] = 0", "arc[2] = form[0,0]"]
-    )
+    other = constrained(base, ["form[1,1] = form[0,0]", "fc1[1,0] = fc1[0,0]", "arc[1] = 0", "arc[2] = form[0,0]"])
     both = shared(one, other)
     assert both == constrained(base, ["form[1,1] = form[0,0]", "arc[1] = 0"])
     assert shared(one, one) == one and shared(one, free(46)) == free(46) == shared(free(46), other)

@@ -57,9 +57,7 @@ def test_pairs_beyond_the_slots_wait_and_follow(tmp_path):
     assert outcomes(reports[1]) == {"running": 2, "queued": 3}
     assert outcomes(reports[5]) == {"failed": 2, "running": 2, "queued": 1}
     assert read == trial
-    assert [(r.pair.seed, r.outcome, r.steps) for r in results] == [
-        (seed, Outcome.FAILED, 6) for _, seed in trial.work
-    ]
+    assert [(r.pair.seed, r.outcome, r.steps) for r in results] == [(seed, Outcome.FAILED, 6) for _, seed in trial.work]
     assert about["environment"]["slots"] == 2 and about["environment"]["engine"] == "programs"
     _, (_, alone, _) = run(trial_of(9, slots=2), tmp_path / "alone")
     assert torch.equal(results[4].theta_P, alone[0].theta_P)
@@ -73,9 +71,7 @@ def test_what_the_trainer_warns_of_is_reported_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(bank, "EngineBackend", hang)
     trial = trial_of(5)
-    reports, _ = run(
-        replace(trial, resources=trial.resources.model_copy(update={"compiled": True})), tmp_path
-    )
+    reports, _ = run(replace(trial, resources=trial.resources.model_copy(update={"compiled": True})), tmp_path)
     said = [r.get("remarks") for r in reports[1:]]
     slow = "training without the engine, a hundred times slower"
     assert said == [[f"g++ has not ended in 600 s: {slow}"], *[None] * (len(said) - 1)]
@@ -98,9 +94,7 @@ def test_a_gpu_is_for_workers_whose_place_is_on_one(on_gpu, tmp_path, monkeypatc
     """With `gpu: auto` few seeds have places on CPUs, while the GPU is another study's."""
     devices, whole = [], worker.bank_of
     monkeypatch.setattr(worker, "is_declared", lambda: True)
-    monkeypatch.setattr(
-        worker, "bank_of", lambda t, device, rule: devices.append(device) or whole(t, "cpu", rule)
-    )
+    monkeypatch.setattr(worker, "bank_of", lambda t, device, rule: devices.append(device) or whole(t, "cpu", rule))
     trial = trial_of(1)
     replace(trial, resources=trial.resources.model_copy(update={"gpu": "auto"})).write(tmp_path)
     list(worker.train_reporting({"folder": tmp_path, "on_gpu": on_gpu}))

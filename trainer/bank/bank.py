@@ -115,9 +115,7 @@ class Bank:
             self._finish(to_finish)
         self.spent = self.spent[TOGETHER:]
         if running:
-            measured_SM, shown_SP = self._train(
-                running if self.programs.supports_partial_bank else self.slots
-            )
+            measured_SM, shown_SP = self._train(running if self.programs.supports_partial_bank else self.slots)
             self.seed_steps += running * self.eval_every
             self._refresh_hard_examples(running)
             self._judge(measured_SM.cpu(), shown_SP)
@@ -230,9 +228,7 @@ class Bank:
         if self.optimiser.eval_theta:
             average, average_SP = self._evaluate(self.optimiser.eval_theta, state, hyper)
             same_S = average["exact"] == measured["exact"]
-            better_S = (average["exact"] > measured["exact"]) | (
-                same_S & (average["loss"] < measured["loss"])
-            )
+            better_S = (average["exact"] > measured["exact"]) | (same_S & (average["loss"] < measured["loss"]))
             measured = {name: torch.where(better_S, t, measured[name]) for name, t in average.items()}
             shown_SP = torch.where(better_S[:, None], average_SP, shown_SP)
         measured["train_loss"] = loss_S / self.eval_every
@@ -387,8 +383,6 @@ def _initial_state(optimiser: Optimiser, theta_SP: Tensor) -> State:
 def _empty(spec: Spec, optimiser: Optimiser, slots: int, device: str) -> State:
     theta_SP = torch.zeros(slots, spec.params, device=device)
     state = _initial_state(optimiser, theta_SP)
-    state |= {
-        name: torch.zeros(slots, dtype=torch.int64, device=device) for name in ("step", "before", "data_seed")
-    }
+    state |= {name: torch.zeros(slots, dtype=torch.int64, device=device) for name in ("step", "before", "data_seed")}
     state |= {name: torch.ones(slots, device=device) for name in ("wd_scale", "mix_scale")}
     return state | {"active": torch.zeros(slots, dtype=torch.bool, device=device)}

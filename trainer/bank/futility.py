@@ -56,8 +56,7 @@ MEASURED = frozenset(_MEASURED["futility_rule"]["configurations"])
 how often the rule is wrong (search/stats/counting.py)."""
 
 MEASURED_SCREENS: dict[tuple[str, str], tuple[int, int]] = {
-    (row["configuration"], row["rung"]): (row["grokked"], row["called"])
-    for row in _MEASURED["screens"]["rungs"]
+    (row["configuration"], row["rung"]): (row["grokked"], row["called"]) for row in _MEASURED["screens"]["rungs"]
 }
 """(configuration's key, rung) -> how many of the seeds that it called and that ran on grokked, and of how many."""
 

@@ -60,9 +60,7 @@ class SeedTracker:
     `hyper`: the recipes' hyperparameters; `facts`: what else no step changes. probes: the spec's, by name.
     """
 
-    def __init__(
-        self, pairs: Sequence[Pair], spec: Spec, rule: FutilityRule | None, probes: Sequence[str] = ()
-    ):
+    def __init__(self, pairs: Sequence[Pair], spec: Spec, rule: FutilityRule | None, probes: Sequence[str] = ()):
         self.pairs, self.rule, self.probes = list(pairs), rule, tuple(probes)
         self.eval_every = pairs[0].recipe.eval_every
         self.hyper = hyper_of([p.recipe for p in pairs], spec.layout)
@@ -232,9 +230,7 @@ class SeedTracker:
         if not passes and not self.facts["is_spared"][n]:
             r["outcome"][n] = SCREENED
 
-    def scales(
-        self, pair_L: Tensor, measures_LM: Tensor, wd_L: Tensor, mix_L: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def scales(self, pair_L: Tensor, measures_LM: Tensor, wd_L: Tensor, mix_L: Tensor) -> tuple[Tensor, Tensor]:
         """Return the factors [L] of weight decay and of the carry problems' share after an evaluation.
 
         Decay's is in trainer/recipe/weight_decay.py; the share falls while token accuracy is high (57p

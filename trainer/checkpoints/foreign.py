@@ -106,9 +106,7 @@ def _from_qwen(tensors: Content, source: dict[str, Any]) -> Checkpoint:
 def _ours(
     spec: Spec, theta_P: Tensor, content: Content, about: dict[str, Any], metrics: Any, arguments: Any
 ) -> Checkpoint:
-    metrics, arguments = (
-        value if isinstance(value, dict) else {} for value in (plain(metrics), plain(arguments))
-    )
+    metrics, arguments = (value if isinstance(value, dict) else {} for value in (plain(metrics), plain(arguments)))
     seed = arguments.get("seed")
     return Checkpoint(
         spec=spec,

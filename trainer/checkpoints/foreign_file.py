@@ -150,9 +150,7 @@ def plain(value: Any) -> Any:
 
     def walk(value: Any, depth: int) -> Any:
         if next(counter) > MAX_VALUES or depth > MAX_DEPTH:
-            raise ValueError(
-                f"its settings are more than {MAX_VALUES} values, or nested more than {MAX_DEPTH} deep"
-            )
+            raise ValueError(f"its settings are more than {MAX_VALUES} values, or nested more than {MAX_DEPTH} deep")
         if value is None or type(value) in (bool, int, str):
             return value
         if type(value) is float:

@@ -168,9 +168,7 @@ def _sizes(config: Mapping[str, Any], older: bool) -> dict[str, Any]:
     return {"heads": size["n_heads"], **{name: size[name] for name in ("tok_dim", "pos_dim", "qk_dim")}}
 
 
-def _spiral(
-    config: Mapping[str, Any], options: Mapping[str, Any], state: State, older: bool
-) -> dict[str, Any]:
+def _spiral(config: Mapping[str, Any], options: Mapping[str, Any], state: State, older: bool) -> dict[str, Any]:
     """Return fields for where the spiral starts or is frozen, and for EQUALS on it."""
     slope = number(config, "spiral_init_slope", -1.0)
     if slope < 0 and (older or "spiral_init_slope" not in config):

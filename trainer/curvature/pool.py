@@ -128,14 +128,11 @@ def slopes(pools: Sequence[Pool], theta_SP: Tensor) -> list[tuple[float, Tensor]
     spec, parameter_SP = pools[0].spec, theta_SP.detach().double().requires_grad_()
     wide_SN = flat(spec, parameter_SP).float()
     both = [
-        loss_and_gradient(spec, wide_N, pool.blocks, pool.size)
-        for pool, wide_N in zip(pools, wide_SN, strict=True)
+        loss_and_gradient(spec, wide_N, pool.blocks, pool.size) for pool, wide_N in zip(pools, wide_SN, strict=True)
     ]
     for pool in pools:
         pool.cost.problems += 2 * pool.size
-    (grad_SP,) = torch.autograd.grad(
-        wide_SN, parameter_SP, torch.stack([gradient_N for _, gradient_N in both])
-    )
+    (grad_SP,) = torch.autograd.grad(wide_SN, parameter_SP, torch.stack([gradient_N for _, gradient_N in both]))
     return [(mean, grad_P) for (mean, _), grad_P in zip(both, grad_SP, strict=True)]
 
 

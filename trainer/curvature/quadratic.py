@@ -46,9 +46,7 @@ class Quadratic:
         values_K, vectors_KK = torch.linalg.eigh(spread_PK.T @ self.hessian_PP @ spread_PK)
         x_K = numbers_NK[0] * weight_K
         loss = self.loss + float(cost_N[0])
-        return LossExpansion(
-            tie(self.base, ties), ties, x_K, loss, torch.zeros_like(x_K), values_K, vectors_KK
-        )
+        return LossExpansion(tie(self.base, ties), ties, x_K, loss, torch.zeros_like(x_K), values_K, vectors_KK)
 
     def _costs(self, sets: Sequence[Ties]) -> tuple[Tensor, Tensor]:
         """Return the costs [N], and the numbers [N, K] at the lowest points."""

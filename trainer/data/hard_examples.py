@@ -46,9 +46,7 @@ def with_errors(
     word = mix(word_a + word_b)
     is_error_RB = (fraction(word, 32, 32) < targeted_R.double()[:, None]) & (count_R > 0)[:, None]
     place_RB = torch.floor(fraction(word, 0, 31) * count_R[:, None]).to(torch.int64)
-    a_RB, b_RB = (
-        torch.where(is_error_RB, operands_R2M[:, n].gather(1, place_RB), t) for n, t in enumerate(drawn)
-    )
+    a_RB, b_RB = (torch.where(is_error_RB, operands_R2M[:, n].gather(1, place_RB), t) for n, t in enumerate(drawn))
     return a_RB, b_RB
 
 

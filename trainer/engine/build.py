@@ -98,9 +98,7 @@ def target(capability: str) -> list[str]:
     return [f"-march={kind}"] if kind else ["-O1"]  # there as fast as -O3, and built in a sixth of its time
 
 
-def library(
-    source: Path, shape: Mapping[str, int | str] | None = None, folders: Sequence[Path] = ()
-) -> ctypes.CDLL:
+def library(source: Path, shape: Mapping[str, int | str] | None = None, folders: Sequence[Path] = ()) -> ctypes.CDLL:
     """Load a source compiled for a shape and this CPU (`job_of`): shipped, else built by one of several processes.
 
     Raise BuildError; ValueError where the cache cannot be trusted.
@@ -210,9 +208,7 @@ def _compile(command: list[str]) -> None:
         if code:
             output.seek(0)
             lines = output.read(LONGEST_OUTPUT).decode(errors="replace").splitlines()
-            first = next(
-                (line for line in lines if "error" in line), "".join(lines[:1]) or f"exit code {code}"
-            )
+            first = next((line for line in lines if "error" in line), "".join(lines[:1]) or f"exit code {code}")
             raise BuildError(f"{command[0]} failed: {_first_line(first)}")
 
 

@@ -119,9 +119,7 @@ class EngineBackend:
         slots = self.slots_of(state, hyper)
         losses = self.run_steps(slots, steps)
         trained = torch.from_numpy(slots.rows)
-        new = {
-            name: trained[:, self.places[name]].reshape(state[name].shape) for name in self._updated_names()
-        }
+        new = {name: trained[:, self.places[name]].reshape(state[name].shape) for name in self._updated_names()}
         return {**state, **new, "step": state["step"] + steps}, torch.from_numpy(losses)
 
     def slots_of(self, state: State, hyper: Hyper) -> Slots:
@@ -181,9 +179,7 @@ class EngineBackend:
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         """Mark the wrong answers among each slot's own problems [S, N]."""
         wide = (run(self.tapes[1], row) for row in self._theta_rows(theta_SP))
-        return torch.stack(
-            [is_wrong(self.kernel, *of_slot) for of_slot in zip(wide, tokens_STN, strict=True)]
-        )
+        return torch.stack([is_wrong(self.kernel, *of_slot) for of_slot in zip(wide, tokens_STN, strict=True)])
 
     def _updated_names(self) -> list[str]:
         """Return the names of a state's tensors that a step changes, first in a row: θ and the optimiser's."""
@@ -276,9 +272,7 @@ class EngineBackend:
         )
         sizes = (self.kernel.kernel_size(), self.kernel.kernel_length())
         if sizes != (expected := (len(self.tapes[1].outputs), len(source))):
-            raise AssertionError(
-                f"{self.spec.family}: the kernel reads {sizes} numbers and tokens, not {expected}"
-            )
+            raise AssertionError(f"{self.spec.family}: the kernel reads {sizes} numbers and tokens, not {expected}")
         return program, (source, updated)
 
 
@@ -311,9 +305,7 @@ def _engine(denormals: str) -> ctypes.CDLL:
 def constant_fold(operation: int, *numbers: float) -> float:
     """Compute an operation of tapes on three numbers by the engine."""
     block = np.array([[operation, 0, 1]], np.int32)
-    tape = Tape(
-        3, np.zeros(0, np.float32), block, np.arange(3, dtype=np.int32)[:, None], np.array([3], np.int32)
-    )
+    tape = Tape(3, np.zeros(0, np.float32), block, np.arange(3, dtype=np.int32)[:, None], np.array([3], np.int32))
     return float(run(tape, np.array(numbers, np.float32))[0])
 
 

@@ -23,9 +23,7 @@ class Struct(ctypes.Structure):
     def __init__(self, **fields: Any) -> None:
         names = [name for name, *_ in self._fields_]
         if fields and sorted(fields) != sorted(names):
-            raise TypeError(
-                f"{type(self).__name__} has the fields {', '.join(names)}, got {', '.join(fields)}"
-            )
+            raise TypeError(f"{type(self).__name__} has the fields {', '.join(names)}, got {', '.join(fields)}")
         super().__init__(**fields)
 
 
@@ -146,6 +144,4 @@ def compare_place(place: str, here: int, there: int) -> None:
     """Raise AssertionError where a struct's bytes, or a field's place, is another in the C++; -1: missing."""
     if here != there:
         what = "missing" if there < 0 else f"at byte {there}" if "." in place else f"{there} bytes"
-        raise AssertionError(
-            f"the C++ does not fit its structs in Python: {place} is {what} there, {here} here"
-        )
+        raise AssertionError(f"the C++ does not fit its structs in Python: {place} is {what} there, {here} here")

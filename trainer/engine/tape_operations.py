@@ -23,9 +23,7 @@ def entrywise(scalar: Callable[..., int], count: int) -> Operation:
         parts = torch.broadcast_tensors(*(graph.registers(a) for a in args))
         if alpha != 1:
             raise NotImplementedError(f"alpha={alpha} is not supported by tapes")
-        results = [
-            scalar(graph, *entries) for entries in zip(*(p.flatten().tolist() for p in parts), strict=True)
-        ]
+        results = [scalar(graph, *entries) for entries in zip(*(p.flatten().tolist() for p in parts), strict=True)]
         return torch.tensor(results, dtype=torch.int64).reshape(parts[0].shape)
 
     return on_tensors
@@ -93,9 +91,7 @@ def reduced(name: str) -> Operation:
 def _halved(graph: Graph, name: str, row: list[int]) -> int:
     while len(row) > 1:
         half = len(row) // 2
-        row = [graph.operation(name, a, b) for a, b in zip(row[:half], row[half:], strict=False)] + row[
-            2 * half :
-        ]
+        row = [graph.operation(name, a, b) for a, b in zip(row[:half], row[half:], strict=False)] + row[2 * half :]
     return row[0]
 
 

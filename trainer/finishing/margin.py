@@ -93,9 +93,7 @@ def margin(task: Task, theta_P: Tensor) -> Tensor:
         rise = np.concatenate([-margins.slopes(theta_P, scale_P) * scales_P, np.ones((len(values_N), 1))], 1)
         while radius > NARROWEST:
             bounds = [(-radius, radius)] * len(theta_P) + [(None, None)]
-            solution = linprog(
-                np.r_[np.zeros(len(theta_P)), -1.0], rise, values_N, bounds=bounds, method="highs"
-            )
+            solution = linprog(np.r_[np.zeros(len(theta_P)), -1.0], rise, values_N, bounds=bounds, method="highs")
             new_P = (theta_P + torch.from_numpy(solution.x[:-1]) * scale_P).float().double()
             if margins.at(new_P[None]).min() <= best:
                 radius /= 3

@@ -40,8 +40,6 @@ def entries(layout: Layout, factors: Sequence[tuple[str, float]]) -> list[float]
     """Return each entry's factor [P], 1 by default. Raise ValueError for a tensor that θ does not have."""
     by_name = dict(factors)
     for name in by_name.keys() - set(layout.names):
-        raise ValueError(
-            f"lr_factors must be of tensors of θ, not {name!r:.80}; {did_you_mean(name, layout.names)}"
-        )
+        raise ValueError(f"lr_factors must be of tensors of θ, not {name!r:.80}; {did_you_mean(name, layout.names)}")
     sizes = zip(layout.names, map(prod, layout.shapes), strict=True)
     return [by_name.get(name, 1.0) for name, size in sizes for _ in range(size)]

@@ -27,9 +27,7 @@ class L1(Group):
         max_length=100, entries="names", source=SOURCE,
     )  # fmt: skip
     l1_start: int = dependent_option("l1_lambda", 0, "its onset", unit="steps", ge=0, source=SOURCE)
-    l1_rise: int = dependent_option(
-        "l1_lambda", 0, "how long it takes to full strength, linearly", unit="steps", ge=0
-    )
+    l1_rise: int = dependent_option("l1_lambda", 0, "how long it takes to full strength, linearly", unit="steps", ge=0)
 
     @staticmethod
     def validate(recipe: Any) -> None:

@@ -38,9 +38,7 @@ def grokfast(inner: Optimiser) -> Optimiser:
         step_S1 = state["step"][:, None]
         mean = torch.where(step_S1 == 0, grad_SP, state["slow"] * alpha + grad_SP * (1 - alpha))
         on_S1 = (end == 0) | (step_S1 < end)
-        filtered_SP, tensors = inner.gradient(
-            state, now, torch.where(on_S1, grad_SP + factor * mean, grad_SP)
-        )
+        filtered_SP, tensors = inner.gradient(state, now, torch.where(on_S1, grad_SP + factor * mean, grad_SP))
         return filtered_SP, {**tensors, "slow": mean}
 
     return extend(inner, zeros("slow"), gradient=gradient)

@@ -21,9 +21,7 @@ class Curriculum(Group):
         "share of ordinary problems whose length is drawn too, uniformly up to the curriculum's",
         unit="fraction", ge=0, le=1, source="456p report, training code",
     )  # fmt: skip
-    carry_mix: float = option(
-        0.8, "share of carry problems before the fade", unit="fraction", ge=0, le=1, source=PAPER
-    )
+    carry_mix: float = option(0.8, "share of carry problems before the fade", unit="fraction", ge=0, le=1, source=PAPER)
     fade_start: int = option(15_000, "where the share begins to fall linearly", unit="steps", ge=0)
     fade_end: int = option(45_000, "where it reaches 0", unit="steps", ge=0, source=PAPER)
     fade_token: float = option(
@@ -43,9 +41,7 @@ class Curriculum(Group):
         for stage in recipe.curriculum:
             valid = isinstance(stage, tuple) and [type(n) for n in stage] == [int, int]
             if not valid or not 1 <= stage[0] <= 10 or not 0 <= stage[1] <= LARGEST:
-                raise ValueError(
-                    f"curriculum must be pairs [digits 1 to 10, steps 0 to {LARGEST}], got {stage!s:.80}"
-                )
+                raise ValueError(f"curriculum must be pairs [digits 1 to 10, steps 0 to {LARGEST}], got {stage!s:.80}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -49,9 +49,7 @@ class Restarts(Group):
         if not recipe.again_unless:
             raise ValueError(f"again_at={recipe.again_at} needs again_unless")
         if recipe.again_at % recipe.eval_every:
-            raise ValueError(
-                f"eval_every must divide again_at, got {recipe.eval_every} and {recipe.again_at}"
-            )
+            raise ValueError(f"eval_every must divide again_at, got {recipe.eval_every} and {recipe.again_at}")
         if recipe.again_at * recipe.again_most >= recipe.steps:
             tries = f"{recipe.again_most} times {recipe.again_at} of {recipe.steps}"
             raise ValueError(f"again_at must leave steps for the last try, got {tries}")
@@ -89,12 +87,8 @@ class Recycle(Group):
         0, "distance of recycling: hidden units that have no use get another; 0 is off", unit="steps", ge=0,
         source=SOKAR,
     )  # fmt: skip
-    recycle_from: int = dependent_option(
-        "recycle_every", 4_000, "where it begins", unit="steps", ge=1, source=SOKAR
-    )
-    recycle_until: int = dependent_option(
-        "recycle_every", 16_000, "none after", unit="steps", ge=1, source=SOKAR
-    )
+    recycle_from: int = dependent_option("recycle_every", 4_000, "where it begins", unit="steps", ge=1, source=SOKAR)
+    recycle_until: int = dependent_option("recycle_every", 16_000, "none after", unit="steps", ge=1, source=SOKAR)
     recycle_unless: tuple[tuple[Any, ...], ...] = dependent_option(
         "recycle_every", (), f"{THRESHOLDS}: a seed that reaches any of them is left alone", unit="name, number",
         source=SOKAR,
@@ -102,9 +96,7 @@ class Recycle(Group):
 
     @staticmethod
     def validate(recipe: Any) -> None:
-        object.__setattr__(
-            recipe, "recycle_unless", parse_thresholds("recycle_unless", recipe.recycle_unless)
-        )
+        object.__setattr__(recipe, "recycle_unless", parse_thresholds("recycle_unless", recipe.recycle_unless))
         if not recipe.recycle_every:
             return
         if not recipe.recycle_unless:

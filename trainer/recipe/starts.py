@@ -49,9 +49,7 @@ class Starts(Group):
             if row[1] not in HOW:
                 raise ValueError(f"init must be {FORM}; unknown {row[1]!r:.80}; {did_you_mean(row[1], HOW)}")
             if row[1] != "at" and (len(row) > 3 or row[2] < 0):
-                raise ValueError(
-                    f"init must be one number of 0 or more for {row[1]}, got {list(row[2:])!r:.80}"
-                )
+                raise ValueError(f"init must be one number of 0 or more for {row[1]}, got {list(row[2:])!r:.80}")
         rows = tuple((name, how, *map(float, numbers)) for name, how, *numbers in recipe.init)
         object.__setattr__(recipe, "init", rows)
 

@@ -105,9 +105,7 @@ def check_teacher(spec: Spec, recipe: Any) -> None:
     from trainer.data.problems import marked
 
     if marked(teacher.spec) != marked(spec) or teacher.spec.vocabulary != spec.vocabulary:
-        raise ValueError(
-            f"teacher must have {preset_name(spec)}'s sequence of tokens, which {teacher.title} has not"
-        )
+        raise ValueError(f"teacher must have {preset_name(spec)}'s sequence of tokens, which {teacher.title} has not")
 
 
 def _is_same_sequence(first: Spec, second: Spec) -> bool:

@@ -97,9 +97,7 @@ def factor(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
     return factor_S
 
 
-def scale(
-    scale_L: Tensor, exact_L: Tensor, token_L: Tensor, hyper: Mapping[str, Tensor], eval_every: int
-) -> Tensor:
+def scale(scale_L: Tensor, exact_L: Tensor, token_L: Tensor, hyper: Mapping[str, Tensor], eval_every: int) -> Tensor:
     """Return decay's factor [L] after an evaluation (57p paper, Reflection 5).
 
     It drops for good when exact match passes each of two thresholds and token accuracy its own. With
@@ -108,8 +106,7 @@ def scale(
     import torch
 
     first_L, second_L = (
-        torch.where(exact_L > hyper[name], hyper["wd_drop"], 1.0)
-        for name in ("wd_drop_exact", "wd_drop_exact_final")
+        torch.where(exact_L > hyper[name], hyper["wd_drop"], 1.0) for name in ("wd_drop_exact", "wd_drop_exact_final")
     )
     lower_L = torch.minimum(scale_L, first_L * second_L)  # a power would round as the CPU does
     gated_L = token_L < hyper["wd_drop_token"]

@@ -53,17 +53,14 @@ class Objective:
             loss_SAB = (1 - alpha) * loss_SAB + alpha * apart_SAB
         return loss_SAB.mean((1, 2))
 
-    def _from_teacher(
-        self, logits_V: Sequence[Tensor], theta_SP: Tensor, tokens_STB: Tensor, hyper: Hyper
-    ) -> Tensor:
+    def _from_teacher(self, logits_V: Sequence[Tensor], theta_SP: Tensor, tokens_STB: Tensor, hyper: Hyper) -> Tensor:
         """Return T² KL(teacher, seed) of each answer [S, A, B], both at the temperature T."""
         assert self.teacher
         spec, heat = self.teacher.spec, hyper["distill_temperature"][:, None, None]
         teacher_SP = theta_SP.new_tensor(self.teacher.theta).expand(len(theta_SP), -1)
         taught = spec.forward(teacher_SP, tokens_STB[:, :-1], first=spec.prompt - 1)
         log_s, log_r = (
-            (torch.stack(torch.broadcast_tensors(*logits)) / heat).log_softmax(0)
-            for logits in (logits_V, taught)
+            (torch.stack(torch.broadcast_tensors(*logits)) / heat).log_softmax(0) for logits in (logits_V, taught)
         )
         return heat * heat * (log_r.exp() * (log_r - log_s)).sum(0)
 

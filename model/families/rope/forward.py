@@ -213,9 +213,7 @@ def _rotated(rows: Tensor, angle: Tensor, pairs: tuple[tuple[int, int], ...]) ->
 def _padded(t: Tensor, width: int) -> Tensor:
     """Append zeros to the last axis, up to `width`."""
     missing = width - t.shape[-1]
-    return (
-        torch.cat([t, torch.zeros_like(t[..., :1]).expand(*t.shape[:-1], missing)], dim=-1) if missing else t
-    )
+    return torch.cat([t, torch.zeros_like(t[..., :1]).expand(*t.shape[:-1], missing)], dim=-1) if missing else t
 
 
 def _constant(values: list[float] | list[int], like: Tensor) -> Tensor:

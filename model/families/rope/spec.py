@@ -74,20 +74,12 @@ class Rope(Spec):
         0.1, "angle from the MLP's first layer to its second at step 0, and where it is frozen", unit="radians",
         source=TBUKIC,
     )  # fmt: skip
-    qk_norm_1: float = option(
-        -1.0, "second weight of queries and keys, where fixed", unit="factor", source=HYRA
-    )
-    qk_norm_2: float = option(
-        0.0, "third weight of queries and keys, where fixed", unit="factor", source=HYRA
-    )
-    qk_norm_3: float = option(
-        3.6, "fourth weight of queries and keys, where fixed", unit="factor", source=HYRA
-    )
+    qk_norm_1: float = option(-1.0, "second weight of queries and keys, where fixed", unit="factor", source=HYRA)
+    qk_norm_2: float = option(0.0, "third weight of queries and keys, where fixed", unit="factor", source=HYRA)
+    qk_norm_3: float = option(3.6, "fourth weight of queries and keys, where fixed", unit="factor", source=HYRA)
 
     # Constraints
-    arc: bool = option(
-        False, "digits lie on an arc of a circle, in two dimensions", off=False, source=f"{TBUKIC}, 95"
-    )
+    arc: bool = option(False, "digits lie on an arc of a circle, in two dimensions", off=False, source=f"{TBUKIC}, 95")
     frozen_arc: bool = option(
         False, "the arc is fixed and nothing of it is learned", off=False, needs={"arc": True}, source=HYRA
     )
@@ -123,16 +115,12 @@ class Rope(Spec):
     rank1_out: bool = option(
         False, "the attention output is a product of a column and a row", off=False, source=f"{TBUKIC}, 96"
     )
-    shared_qk_norm: bool = option(
-        False, "one weight vector serves queries and keys", off=False, source=f"{VIJEC}, 52"
-    )
+    shared_qk_norm: bool = option(False, "one weight vector serves queries and keys", off=False, source=f"{VIJEC}, 52")
     fixed_qk_norm: bool = option(
         False, "the last three weights of queries and keys are fixed", off=False,
         needs={"shared_qk_norm": True}, source=HYRA,
     )  # fmt: skip
-    tie_gate: bool = option(
-        False, "gates are the MLP's first layer times a number", off=False, source=f"{TBUKIC}, 58"
-    )
+    tie_gate: bool = option(False, "gates are the MLP's first layer times a number", off=False, source=f"{TBUKIC}, 58")
     tie_down_gate: bool = option(
         False, "the MLP's second layer is its gates, transposed", off=False, excludes=("turned_down",),
         source=f"{WARLOCKEE}, 52",
@@ -149,9 +137,7 @@ class Rope(Spec):
         False, "one weight vector serves attention's norm and the MLP's", off=False,
         excludes=("shared_norms",), source=f"{TBUKIC}, 86",
     )  # fmt: skip
-    shared_norms: bool = option(
-        False, "one weight vector serves all three norms", off=False, source=f"{TBUKIC}, 83"
-    )
+    shared_norms: bool = option(False, "one weight vector serves all three norms", off=False, source=f"{TBUKIC}, 83")
     arc_inputs: bool = option(
         False, "attention reads the arc's two dimensions; the others are 0 there", off=False,
         needs={"arc": True}, excludes=("sine_input",), source=OURS,

@@ -33,9 +33,7 @@ ALL = slice(None)
 
 def sequence(spec: SplitSubspace, x: Vector, y: Vector, z: Vector) -> Vector:
     """Return the token sequence from digit columns, units first, with the vocabulary's delimiters."""
-    plus, equals, eos = (
-        torch.full_like(x[0], 0 if spec.vocabulary == DIGITS else DIGITS + i) for i in range(3)
-    )
+    plus, equals, eos = (torch.full_like(x[0], 0 if spec.vocabulary == DIGITS else DIGITS + i) for i in range(3))
     end = [eos] if len(z) == DIGITS + 1 and not spec.no_eos else []
     return [*x, plus, *y, equals, *z, *end]
 
@@ -144,9 +142,7 @@ def _attention(
     return [channel for head in heads for channel in head]
 
 
-def _by_head(
-    spec: SplitSubspace, attention: Tensor, read: list[Tensor]
-) -> Iterator[tuple[Tensor, list[Tensor]]]:
+def _by_head(spec: SplitSubspace, attention: Tensor, read: list[Tensor]) -> Iterator[tuple[Tensor, list[Tensor]]]:
     """Pair each head's weights or scores [S, A, T, 1] with its values [S, 1, T, B]."""
     count = len(read) // spec.heads
     return ((attention[:, h], read[h * count : (h + 1) * count]) for h in range(spec.heads))
@@ -158,9 +154,7 @@ def _future_positions(asking: slice, attention: Tensor) -> Tensor:
     return position_T[asking, None] < position_T
 
 
-def _attention_tensors(
-    spec: SplitSubspace, p: Any, norm: Any, table: Matrix, pos: Vector, asking: slice
-) -> Tensors:
+def _attention_tensors(spec: SplitSubspace, p: Any, norm: Any, table: Matrix, pos: Vector, asking: slice) -> Tensors:
     """Return the wide tensors of attention: values, weights or scores, and scale."""
     scale = _rms_scale(spec, p, table, pos)
     weighted = [c * w for c, w in zip(pos, norm[spec.tok_dim :], strict=True)]
@@ -207,9 +201,7 @@ def ffn_weights(spec: SplitSubspace, theta_SP: Tensor) -> tuple[Tensor, Tensor]:
     p = _select(spec, theta_SP, "norm", "fc1", "out_B", "head")
     weights = _norm_weights(spec, p)[1][: spec.tok_dim]
     reads = [[f * w for f, w in zip(row, weights, strict=False)] for row in p["fc1"]]
-    return _stack_matrix(reads), _stack_matrix(
-        _output_projection(spec, p)[: spec.tok_dim], like=p["head"][0][0]
-    )
+    return _stack_matrix(reads), _stack_matrix(_output_projection(spec, p)[: spec.tok_dim], like=p["head"][0][0])
 
 
 def position_form(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
@@ -347,9 +339,7 @@ def _position_vectors(spec: SplitSubspace, raw: dict[str, Tensor], p: Any) -> Ve
     zeros = [zero] * spec.pos_dim
     if spec.spiral:
         digits = [c * one for c in _spiral(spec, p, index)]
-        digits = (
-            [c * (1 + _position_scale(spec, raw, index)) for c in digits] if "correction" in raw else digits
-        )
+        digits = [c * (1 + _position_scale(spec, raw, index)) for c in digits] if "correction" in raw else digits
     else:
         digits = [c[..., None] for c in raw["digits"].unbind(2)]
     on_ring = _spiral(spec, p, torch.full_like(one, spec.equals_index)) if spec.equals_on_ring else zeros
@@ -381,7 +371,5 @@ def _position_scale(spec: SplitSubspace, raw: dict[str, Tensor], index: Tensor) 
 def _rotate(q: Vector, angle: Tensor) -> Vector:
     """Rotate the pairs (0,1), (2,3) ... by one angle; an odd last entry stays (57p paper 2.3)."""
     cos, sin = torch.cos(angle), torch.sin(angle)
-    turned = [
-        part for a, b in zip(q[::2], q[1::2], strict=False) for part in (a * cos - b * sin, a * sin + b * cos)
-    ]
+    turned = [part for a, b in zip(q[::2], q[1::2], strict=False) for part in (a * cos - b * sin, a * sin + b * cos)]
     return turned + q[len(turned) :]

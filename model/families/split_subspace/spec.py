@@ -166,9 +166,7 @@ class SplitSubspace(Spec):
         False, "the attention output is added to the second token dimension as it is", off=False,
         needs={"rank1_out": True}, source=f"{REFLECTION} 7.4",
     )  # fmt: skip
-    shared_norm: bool = option(
-        False, "one weight vector serves all three norms", off=False, source=f"{PAPER} 2.6"
-    )
+    shared_norm: bool = option(False, "one weight vector serves all three norms", off=False, source=f"{PAPER} 2.6")
     structured_norm3: bool = option(
         False, "norm weights are b, but b + c in the second dimension and b + d in the last", off=False,
         needs={"shared_norm": True},
@@ -254,9 +252,7 @@ class SplitSubspace(Spec):
     def trained(self) -> SplitSubspace:
         unread = [] if self.frozen_spiral else ["spiral_amp", "spiral_slope"]
         unread += [] if self.equals_on_ring else ["equals_index"]
-        unread += (
-            ["tie_qk", "qk_dim", "tie_vo"] if self.direct_forms else []
-        )  # drawn for them, then multiplied
+        unread += ["tie_qk", "qk_dim", "tie_vo"] if self.direct_forms else []  # drawn for them, then multiplied
         defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name in unread}
         return dataclasses.replace(self, **defaults)
 

@@ -107,9 +107,7 @@ class CudaBackend(EngineBackend):
         made = schedule(self.tapes, self.places, asked)
         sizes, put = self.module.sizes, self.memory.put
         if sizes.wide != 4 * len(self.tapes[1].outputs):
-            raise AssertionError(
-                f"{self.spec.family}: kernel_body.h reads {sizes.wide} bytes of wide tensors"
-            )
+            raise AssertionError(f"{self.spec.family}: kernel_body.h reads {sizes.wide} bytes of wide tensors")
         words = max(made.slots, made.at["room"] + sizes.shared // 4)
         return Program(
             schedule=CSchedule(kinds=put(made.kinds), places=put(made.places)),
@@ -128,8 +126,7 @@ class CudaBackend(EngineBackend):
                 f"{name}_at": made.at[name]
                 for name in ("constants", "asked", "gradient", "there", "wide", "pull", "room")
             },
-            team_words=words
-            + (BANKS // TEAMS - words) % BANKS,  # so that the teams of a warp meet no bank twice
+            team_words=words + (BANKS // TEAMS - words) % BANKS,  # so that the teams of a warp meet no bank twice
             yard_words=len(made.parked) + self.spec.params + sizes.far // 4,
             targeted=made.slot_of[asked[0]] if asked else -1,
         )

@@ -20,9 +20,7 @@ from trainer.files import durable
 from trainer.files.installed import cache_folder
 
 WARP = 32
-LARGEST_SHARED = (
-    8  # number of a function's attribute: most bytes of shared memory that are asked for at a launch
-)
+LARGEST_SHARED = 8  # number of a function's attribute: most bytes of shared memory that are asked for at a launch
 
 
 class Card:
@@ -43,14 +41,10 @@ class Card:
         return address.value
 
     def write(self, address: int, array: Array) -> None:
-        self._call(
-            "cuMemcpyHtoD_v2", c_uint64(address), c_void_p(address_of(array)), ctypes.c_size_t(array.nbytes)
-        )
+        self._call("cuMemcpyHtoD_v2", c_uint64(address), c_void_p(address_of(array)), ctypes.c_size_t(array.nbytes))
 
     def read(self, address: int, array: Array) -> None:
-        self._call(
-            "cuMemcpyDtoH_v2", c_void_p(address_of(array)), c_uint64(address), ctypes.c_size_t(array.nbytes)
-        )
+        self._call("cuMemcpyDtoH_v2", c_void_p(address_of(array)), c_uint64(address), ctypes.c_size_t(array.nbytes))
 
     def free(self, address: int) -> None:
         self._call("cuMemFree_v2", c_uint64(address))
@@ -93,9 +87,7 @@ class CardModule:
 
     def _allow(self, size: int) -> None:
         if size > self.card.gpu.shared:
-            raise CudaError(
-                f"a block needs {size} bytes of shared memory, the GPU has {self.card.gpu.shared}"
-            )
+            raise CudaError(f"a block needs {size} bytes of shared memory, the GPU has {self.card.gpu.shared}")
         for name in ("engine_train", "engine_evaluate"):
             self.card._call("cuFuncSetAttribute", self.functions[name], LARGEST_SHARED, size)
 
@@ -104,9 +96,7 @@ class CardModule:
         self.card._call("cuModuleGetFunction", byref(function), self.module, name.encode())
         return function
 
-    def _launch(
-        self, name: str, blocks: int, shared: int, *arguments: ctypes.Structure | c_int | c_uint64
-    ) -> None:
+    def _launch(self, name: str, blocks: int, shared: int, *arguments: ctypes.Structure | c_int | c_uint64) -> None:
         """Run a kernel to its end."""
         pointers = (c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
         self.card._call(

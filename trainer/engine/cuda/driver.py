@@ -108,9 +108,7 @@ class Driver:
             raise CudaError(f"CUDA's driver has no {name}") from None
         if code := function(*arguments):
             text = ctypes.c_char_p()
-            known = hasattr(self.library, "cuGetErrorName") and not self.library.cuGetErrorName(
-                code, byref(text)
-            )
+            known = hasattr(self.library, "cuGetErrorName") and not self.library.cuGetErrorName(code, byref(text))
             raise CudaError(f"{name} failed ({text.value.decode() if known and text.value else code})")
 
     def gpu(self, number: int = 0) -> Gpu:

@@ -113,9 +113,7 @@ def gradient(values: Values, tape: Tape, registers: Sequence[Value], pulls: Sequ
     for n, (kind, reads) in reversed(list(enumerate(operations(tape), start=first))):
         rule = GRADIENTS.get(OPS[kind])
         a, b, _ = (registers[r] for r in reads)
-        for register, slope in zip(
-            reads, rule(op, a, b, registers[n], slopes[n]) if rule else (), strict=False
-        ):
+        for register, slope in zip(reads, rule(op, a, b, registers[n], slopes[n]) if rule else (), strict=False):
             if slope is not None:
                 slopes[register] = op("add", slopes[register], slope)
     return slopes[: tape.inputs]

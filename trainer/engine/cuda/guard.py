@@ -66,9 +66,7 @@ class CheckedBackend(EngineBackend):
 
     def run_steps(self, slots: Slots, steps: int) -> Array:
         seed = self._next("train", len(slots.rows))
-        trained, one = (
-            replace(part, rows=part.rows.copy()) for part in (slots, slots.part(slice(seed, seed + 1)))
-        )
+        trained, one = (replace(part, rows=part.rows.copy()) for part in (slots, slots.part(slice(seed, seed + 1))))
         updated = self.places["step"].stop
 
         def on_gpu(cuda: CudaBackend) -> tuple[Array, dict[str, Tensor]]:

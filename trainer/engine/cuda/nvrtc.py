@@ -41,9 +41,7 @@ def library() -> ctypes.CDLL:
     paths = [path for place in places for path in (place / name for name in NAMES) if path.exists()]
     for path in [*map(str, paths), *(() if folder else NAMES)]:
         try:
-            for builtins in (
-                sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if os.sep in path else ()
-            ):
+            for builtins in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if os.sep in path else ():
                 ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
             return ctypes.CDLL(path)
         except OSError:

@@ -76,8 +76,7 @@ def schedule(tapes: Sequence[Tape], places: Mapping[str, slice], asked: Sequence
         return row[place]
 
     registers = {
-        name: values.tape(t, number)
-        for name, t in zip(("lesson", "expand", "probe", "take"), tapes, strict=True)
+        name: values.tape(t, number) for name, t in zip(("lesson", "expand", "probe", "take"), tapes, strict=True)
     }
     pulls = [values.given(at["pull"] + n) for n in range(wide)]
     slopes = gradient(values, expand, registers["expand"], pulls)[:params]
@@ -109,9 +108,7 @@ def _lay_out(inputs: int, params: int, wide: int, probes: bool) -> dict[str, int
 class _Writer:
     """Steps and slots, part by part."""
 
-    def __init__(
-        self, values: Values, at: dict[str, int], inputs: list[int], slot_of: dict[int, int]
-    ) -> None:
+    def __init__(self, values: Values, at: dict[str, int], inputs: list[int], slot_of: dict[int, int]) -> None:
         self.values, self.at, self.inputs, self.slot_of = values, at, inputs, slot_of
         self.one = values.constant(1.0)
         constants = list(values.constants.values())
