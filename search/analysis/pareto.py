@@ -102,15 +102,19 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def table(rows: Sequence[dict[str, Any]], width: int | None = None) -> str:
     """Return rows of `front` in aligned columns, and the commands below them.
 
     Confirmations and proofs have a column if there are any. `per million`: grokked seeds per million seed-steps.
+    width: characters of a line; where the columns need more, each row is a block of lines.
     """
     columns = zip(HEADINGS, *map(_cells, rows), strict=True)
     shown = [column for column in columns if column[0] not in OPTIONAL or any(column[1:])]
     numbers = [n for n, column in enumerate(shown) if column[0] in NUMBERS]
     lines = aligned(list(zip(*shown, strict=True)), right=numbers)
+    if width and max(map(len, lines)) > width:
+        heads, *blocks = zip(*shown, strict=True)
+        lines = [line for block in blocks for line in (*aligned([*zip(heads, block, strict=True)]), "")][:-1]
     return "\n".join([*lines, "", "The best seed's checkpoint of each:", *(f"  {r['pull']}" for r in rows)])
 
 

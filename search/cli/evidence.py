@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -60,7 +62,8 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
     for row in rows:
         row["pull"] = pull_command(row["study"], row["configuration"]) + home_flag(home)
     nothing = _nothing(study, max_params) if study or configurations else home.nothing_run
-    show(as_json, {"home": str(home.path), "front": rows}, table(rows) if rows else nothing)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    show(as_json, {"home": str(home.path), "front": rows}, table(rows, width) if rows else nothing)
 
 
 def _show_lineage(study: str, home: Home, max_params: int | None, as_json: bool) -> None:

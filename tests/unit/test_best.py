@@ -68,6 +68,17 @@ def test_the_table_has_a_row_a_configuration_and_a_command_for_each():
     assert len(set(starts)) == 1, "columns are aligned"
 
 
+def test_a_narrow_terminal_gets_a_block_of_lines_a_configuration():
+    rows = [row | {"pull": "pull"} for row in front(ROWS, max_params=57)]
+    wide, narrow = (table(rows, width).splitlines() for width in (200, 80))
+    assert wide == table(rows).splitlines() and max(map(len, narrow)) <= 80
+    heads, *values = (line.split("  ") for line in wide[:3])
+    shown = [" ".join(line.split()) for line in narrow]
+    for each in values:
+        for head, value in zip(filter(None, heads), filter(None, each), strict=True):
+            assert f"{head.strip()} {value.strip()}" in shown
+
+
 # ---- the commands
 
 
