@@ -146,7 +146,7 @@ def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[s
     A trial is on one node. nodes: the resources of each, by Ray's names.
     """
     share = share_of(resources, *nodes)
-    fits = sum(_room(share, node) for node in nodes)
+    fits = sum(_fitting(share, node) for node in nodes)
     if not fits:
         raise UserError(_missing(share, nodes))
     return share, Capacity(fits, share["gpu"])
@@ -160,7 +160,7 @@ def share_of(resources: Resources, *nodes: Mapping[str, float]) -> dict[str, flo
     return {"cpu": resources.cpu, "gpu": gpu, **kind}
 
 
-def _room(share: Mapping[str, float], node: Mapping[str, float]) -> int:
+def _fitting(share: Mapping[str, float], node: Mapping[str, float]) -> int:
     return int(min(node.get(RAY_NAMES.get(k, k), 0) / v for k, v in share.items() if v) + 1e-6)  # ten tenths
 
 
