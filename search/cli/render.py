@@ -31,7 +31,7 @@ from search.stats.counting import (
 from search.store.candidates import DatabaseCandidates, lineage_of, smallest
 from search.store.home import home_flag
 from search.store.study_records import StudyRecords
-from search.study.described import impossible_remark
+from search.study.described import impossible, impossible_remark
 from search.study.naming import names_of
 from trainer import Outcome
 
@@ -56,8 +56,7 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         lines = ["", *_descent(records)]
     else:
         lines = ["", *_rates(study, rows, names)]
-        drawn = [p["numbers"] for p in records.list_proposals()] if study.space else []
-        lines += [f"  {remark}"] if (remark := impossible_remark(study, drawn, "proposals")) else []
+        lines += [f"  {line}" for line in _proposed(study, records)] if study.space else []
         lines += [f"  {cost}"] if (cost := Cost.of(rows)).seed_steps else []
     lines += _stopping({outcome: StoppingCounts.of(rows, outcome) for outcome in RULE_COLUMNS})
     if remark := unended_warning(rows):
@@ -86,6 +85,17 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
             following = [*best, f"export {folder} -o {study.name}.py", *following]
         lines += ["", "Next:", *(f"  adder-search {command}" for command in following)]
     return "\n".join(lines)
+
+
+def _proposed(study: Study, records: StudyRecords) -> list[str]:
+    """Return a line on proposals that are impossible, and one on those that repeat a configuration."""
+    proposals = records.list_proposals()
+    keys = [p["configuration"] for p in proposals if p["configuration"]]
+    rest = (p["numbers"] for p in proposals if not p["configuration"] and p["numbers"].keys() == study.space.keys())
+    remark = impossible_remark(impossible(study, rest), len(proposals), "proposals")
+    repeated = len(keys) - len(set(keys))
+    repeat = f"{repeated} of {len(proposals)} proposals came to an earlier one's configuration" if repeated else ""
+    return list(filter(None, (remark, repeat)))
 
 
 def _unused(name: str) -> str:

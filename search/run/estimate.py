@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from itertools import groupby
+from random import Random
 from statistics import median
 
 from model import Spec
@@ -19,15 +20,16 @@ from search.stats.intervals import LEVEL, power
 from search.store.home import Home
 from search.store.record import is_final
 from search.study.compress import Compress
-from search.study.described import aligned, describe, impossible_remark, rules
+from search.study.described import aligned, describe, impossible, impossible_remark, rules
 from search.study.scales import Cell, Design
 from search.study.schema import Study
-from search.study.space import corners, fixed, points, resolve
+from search.study.space import Numbers, corners, fixed, order, points, resolve
 from search.study.trial import CARRY_MIX, Configuration
 from trainer import FALSE_KILLS_UPPER, Outcome, Recipe
 from trainer.bank.futility import MEASURED
 
 USELESS = 0.05  # what rules may add to the upper end of an interval before the plan advises against them
+DRAWN = 200  # points at random of a search, by which a plan says how many are impossible
 MOST_SIZES = 24  # numbers of parameters that are listed each
 EAGER = 100
 """Seed-steps/s of a core at batch 256 without the engine: a guess."""
@@ -127,10 +129,12 @@ def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
 
 def _configurations(study: Study, listed: Sequence[Configuration], remaining: int) -> list[str]:
     """Return lines on the configurations and seeds of a study, of which so many seeds remain to be trained."""
-    seeds = sum(study.design.seeds.values()) or len(study.first_seeds) * study.planned
+    seeds = sum(study.design.seeds.values()) or len(study.first_seeds) * _possible(study)
     proposed = f", proposed by {study.sampler.name}" if study.space else ""
-    grid = points(study.space) if study.space and study.sampler.name == "grid" else []
-    proposed += f"; {remark}" if (remark := impossible_remark(study, grid, "points")) else ""
+    if study.space:
+        what, tried = _tried(study)
+        remark = impossible_remark(impossible(study, tried), len(tried), what)
+        proposed += f"; {remark}" if remark else ""
     if study.combine:
         count = 2 ** len(study.combine)
         proposed = f", of {count} combinations; the others are impossible or equal to one of these"
@@ -142,6 +146,20 @@ def _configurations(study: Study, listed: Sequence[Configuration], remaining: in
         f"  configurations  {study.planned}{proposed}",
         f"  seeds           {f'{each} of each, {seeds} in all' if several else seeds}, {steps} steps each; {recorded}",
     ]
+
+
+def _tried(study: Study) -> tuple[str, list[Numbers]]:
+    """Return the points of a grid; of another sampler points drawn at random, for what may be impossible."""
+    if study.sampler.name == "grid":
+        return "points", points(study.space)
+    chance = Random(0)
+    return "random points", [{p: study.space[p].draw(chance) for p in order(study.space)} for _ in range(DRAWN)]
+
+
+def _possible(study: Study) -> int:
+    """Return the number of configurations that are planned, without the impossible points of a grid."""
+    is_grid = study.space and study.sampler.name == "grid"
+    return study.planned - (len(impossible(study, points(study.space))) if is_grid else 0)
 
 
 def _search(study: Study) -> list[str]:
@@ -236,7 +254,7 @@ def _seeds_to_train(study: Study, listed: list[Configuration], rows: Sequence[Ro
         seeds = study.first_seeds
         first = Counter(r["configuration"] for r in final if not r["confirmation"])
         done = sum(min(count, len(seeds)) for count in first.values())
-        return {listed[0]: max(0, len(seeds) * study.planned - done)}
+        return {listed[0]: max(0, len(seeds) * _possible(study) - done)}
     recorded = {(r["configuration"], seed_of(r)) for r in final}
     searched = [r for r in final if r["outcome"] == Outcome.GROKKED and not r["confirmation"]]
     grokked, wanted = Counter(r["configuration"] for r in searched), study.until.grokked

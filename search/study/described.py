@@ -28,16 +28,21 @@ def rules(study: Study, configurations: Iterable[str]) -> list[tuple[str, str]]:
     return listed
 
 
-def impossible_remark(study: Study, proposals: Iterable[Mapping[str, Any]], what: str) -> str:
-    """Return how many of a search's proposals (`numbers`) make no configuration, and why; empty if all do."""
-    problems, proposals = list[str](), list(proposals)
+def impossible(study: Study, proposals: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return why proposals (numbers of today's space) make no configuration, a text for each that does not."""
+    problems = []
     for numbers in proposals:
         try:
             study.configuration(study.resolved(numbers))
         except ValueError as error:
             problems.append(str(error))
+    return problems
+
+
+def impossible_remark(problems: Sequence[str], count: int, what: str) -> str:
+    """Return how many of so many proposals are impossible, and why; empty if none is."""
     are = "is" if len(problems) == 1 else "are"
-    return f"{len(problems)} of {len(proposals)} {what} {are} impossible ({problems[0]})" if problems else ""
+    return f"{len(problems)} of {count:,} {what} {are} impossible ({problems[0]})" if problems else ""
 
 
 def aligned(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list[str]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
 from itertools import islice, product
+from random import Random
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -80,6 +81,15 @@ class Distribution(Strict):
         """Return the values of a choice, or the least and the greatest."""
         values = self.values() or self.float_ or ()
         return values if self.choice is not None else (values[0], values[-1])
+
+    def draw(self, random: Random) -> Any:
+        """Return a number at random, as a sampler would draw its first."""
+        if self.log:
+            low, high = map(math.log, self.ends())
+            number = math.exp(random.uniform(low, high))
+            return round(number) if self.int_ else number
+        values = self.values()
+        return stored(random.choice(values)) if values else random.uniform(*self.ends())
 
     def has(self, value: Any) -> bool:
         """True if `value` is one of `values`, or in the continuum."""

@@ -87,6 +87,7 @@ def test_the_summary_says_which_of_equal_rates_was_confirmed(tmp_path):
 
 FLAGS = "model.one_unit: {choice: [true, false]}, model.tie_fc2_head: {choice: [on, off]}"
 FADE = "recipe.fade_start: {int: [5000, %d]}"
+BOTH = f"{FADE % 10_000}, recipe.fade_end: {{int: [5000, 10000]}}"
 GRID, SEARCH, UNTIL = (
     "sampler: {name: grid}",
     "sampler: {configurations: 4}",
@@ -102,7 +103,7 @@ IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit 
     [
         (
             [f"space: {{{FLAGS}}}", GRID],
-            [IMPOSSIBLE, "one_unit: one of on; off", "8 of each, 32 in all"],
+            [IMPOSSIBLE, "one_unit: one of on; off", "8 of each, 24 in all"],
             BEYOND,
         ),
         (
@@ -115,6 +116,7 @@ IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit 
             ["; 10,001 is beyond the budget, 10,000 steps"],
             IMPOSSIBLE,
         ),
+        ([f"space: {{{BOTH}}}", SEARCH], ["of 200 random points are impossible (recipe.fade_end: must be"], BEYOND),
         ([f"space: {{{FADE % 10_000}}}", SEARCH], ["whole numbers 5,000 to 10,000\n"], BEYOND),
         (["recipe: {lr: 0.03}"], [WIDER, f"{ADVICE}: {{hopeless: off}}\n"], "of each"),
         (["recipe: {lr: 0.03}", OFF], ["if 4 of 8 seeds grok: 18% to 82%"], "rules end"),
@@ -132,8 +134,12 @@ def test_a_plan_says_what_will_be_impossible_or_worth_little(lines, said, unsaid
 def test_a_search_over_flags_says_sizes_and_what_was_impossible(tmp_path):
     text = f"name: any\nmodel: 57p\nseeds: [1]\nspace: {{{FLAGS}}}\n{GRID}\n"
     study = parse_study(text, "any")
-    drawn = [{"numbers": numbers} for numbers in points(study.space)]
+    drawn = [{"numbers": numbers, "configuration": None} for numbers in points(study.space)]
     made = [Configuration(*study.configuration(d["numbers"])) for d in drawn[1:]]
+    for proposal, configuration in zip(drawn[1:], made, strict=True):
+        proposal["configuration"] = configuration.key
+    earlier = {"numbers": {"model.tie_fc2_head": True}, "configuration": made[0].key}  # before a field was added
+    drawn.append(earlier)
     records = SimpleNamespace(
         home=Home(tmp_path),
         list_configurations=lambda: {c.key: c for c in made},
@@ -141,7 +147,8 @@ def test_a_search_over_flags_says_sizes_and_what_was_impossible(tmp_path):
     )
     recorded = [row for c in made for row in rows(FAILED, configuration=c.key)]
     summary = render.summary(study, "any", records, Ended(rows=recorded))
-    assert "  1 of 4 proposals is impossible (model: one_unit excludes tie_fc2_head)\n" in summary
+    assert "  1 of 5 proposals is impossible (model: one_unit excludes tie_fc2_head)\n" in summary
+    assert "  1 of 5 proposals came to an earlier one's configuration\n" in summary
     assert "  one_unit off, tie_fc2_head off, 67 parameters  0 of 1 grokked" in summary
 
 
