@@ -63,7 +63,11 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         lines.append(f"  ({remark})")
     if study.until.grokked:
         lines += ["  it stopped at a success, so this rate is too high on average", *_cut(study, rows)]
-    lines += [] if study.compress else _grokked(rows, names, {k: c.recipe.hold for k, c in configurations.items()})
+    lines += (
+        []
+        if study.compress
+        else _grokked(rows, names, {k: (c.recipe.hold, c.recipe.steps) for k, c in configurations.items()})
+    )
     if ended.seed_steps_per_s:
         lines.append(f"  {ended.seed_steps_per_s:,.0f} seed-steps a second, evaluations included")
     lines += [f"  compiling took {ended.compile_s:.0f} s"] if ended.compile_s >= 1 else []
@@ -104,14 +108,14 @@ def _unused(name: str) -> str:
     return next(other for other in names if not Path(other).exists())
 
 
-def _grokked(rows: Sequence[Row], names: Mapping[str, str], holds: Mapping[str, int]) -> list[str]:
-    """Return lines on the FIRST seeds that grokked first. holds: steps to hold, by configuration."""
+def _grokked(rows: Sequence[Row], names: Mapping[str, str], holds: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Return lines on the FIRST seeds that grokked first. holds: steps to hold, and budget, by configuration."""
     lines, several = [], len({r["configuration"] for r in rows}) > 1
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
     for row in sorted(grokked, key=lambda r: r["grok_step"] or 0)[:FIRST]:
         key = row["configuration"]
         of = f" of {names.get(key, key)}" if several else ""
-        lines.append(f"  seed {seed_of(row)}{of} {grokking(row, holds.get(key, 0))}")
+        lines.append(f"  seed {seed_of(row)}{of} {grokking(row, *holds.get(key, (0, 0)))}")
     return [*lines, *([f"  and {len(grokked) - FIRST:,} more"] if len(grokked) > FIRST else [])]
 
 

@@ -46,9 +46,11 @@ def seed_of(row: Row) -> Seed:
     return Seed(row["init_seed"], row["data_seed"])
 
 
-def grokking(row: Row, hold: int) -> str:
-    """Return when a seed grokked, and if it held where it was to for so many steps."""
+def grokking(row: Row, hold: int, steps: int) -> str:
+    """Return when a seed grokked, and if it held where it was to for so many steps. steps: its budget."""
     stability = f" and {'held' if row['held'] else 'did not hold'}" if hold else ""
+    if hold and not row["held"] and steps - row["grok_step"] < hold:
+        stability = f", too late to hold for {hold:,} steps"
     return f"grokked at step {row['grok_step']:,}{stability}"
 
 

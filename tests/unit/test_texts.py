@@ -170,7 +170,7 @@ def test_the_summary_tells_the_models_apart(tmp_path):
     records = SimpleNamespace(home=Home(tmp_path), list_configurations=lambda: {c.key: c for c in listed})
     text = render.summary(study, "list.yaml", records, Ended(rows=recorded))
     assert "list: 3 configurations\n  57p, steps 1,000  0 of 2 grokked" in text, "its recipe is not 74p's"
-    assert "  seed 1 of 67p, steps 1,000 grokked at step 400 and did not hold\n" in text
+    assert "  seed 1 of 67p, steps 1,000 grokked at step 400, too late to hold for 10,000 steps\n" in text
     assert "\n  74p, steps 2,000  0 of 2 grokked" in text
 
 
@@ -193,7 +193,9 @@ def test_the_summary_says_what_mlflow_lacks(ended, lacks, tmp_path):
     assert [line.strip() for line in said if "has not got" in line] == ([lacks] if lacks else [])
 
 
-@pytest.mark.parametrize(("hold", "stability"), [(0, ""), (500, " and did not hold")])
+@pytest.mark.parametrize(
+    ("hold", "stability"), [(0, ""), (500, " and did not hold"), (700, ", too late to hold for 700 steps")]
+)
 def test_the_summary_lists_ten_grokked_seeds_and_says_how_many_more(hold, stability, tmp_path):
     study = parse_study(LIST.replace("lr: 0.01", f"hold: {hold}").replace("[{}, ", "[").replace("2}\n", "16}\n"), "")
     first = Configuration(*study.listed[0])
