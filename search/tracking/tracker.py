@@ -21,7 +21,7 @@ from mlflow.exceptions import MlflowException
 from model import Spec, verify
 from model.proof import VERDICT_FILE, is_right
 from search.errors import Failure, UserError
-from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, Row, StudyEvidence, final_metrics
+from search.stats.counting import COUNTED, FIRST_SEEDS, GrokRate, PooledRate, Row, StudyEvidence, final_metrics
 from search.store.depot import Depot
 from search.store.home import IDENTIFIER, Home, pull_command
 from search.store.lease import Superseded
@@ -357,6 +357,10 @@ class Tracker:
         """
         run, now = self.run_of(configuration), int(time.time() * 1000)
         values = final_metrics(rows, self.study.until_rule, evidence) | dict(more or {})
+        if self.study.confirm:
+            search = GrokRate.of((r for r in rows if not r["confirmation"]), evidence=evidence)
+            low, high = search.interval
+            values |= {"search_rate": search.rate, "search_low": low, "search_high": high}
         kept = {k: v for k, v in values.items() if v or k not in MAY_BE_ZERO or k in self.counted_names[run]}
         self.counted_names[run] |= kept.keys()
         metrics = [Metric(f"final.{k}", v, now, 0) for k, v in kept.items()]

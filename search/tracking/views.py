@@ -43,6 +43,7 @@ RATE = "final.grok_rate"
 ANSWER = (RATE, "final.grok_rate_low", "final.grok_rate_high", "final.seeds")
 RANKED = "final.ranked_by"
 CONFIRMED = tuple(f"final.confirmation_{name}" for name in ("rate", "low", "high", "seeds"))
+SEARCHED = tuple(f"final.search_{name}" for name in ("rate", "low", "high"))
 MORE = ("final.grokked_per_million", "final.best_exact", "final.held", "final.verified", "final.proved")
 CURVES = tuple(f"{FIRST_SEEDS}.{name}" for name in ("grok_rate", "best_exact", "median_exact", "loss"))
 ROLE, RATIO = ("scale", "constraint", "toggled"), ("ratio", "ratio_low", "ratio_high", "pairs")
@@ -72,9 +73,9 @@ class View:
 def table_view(study: Study) -> View:
     """Return a table: a row a configuration in the order of `best`, with its rates and parameters.
 
-    `final.grok_rate` is of all seeds; those of the confirmation have a rate of their own, which goes first.
+    A search that confirms has two rates, of its own seeds and of the fresh ones, which are not pooled.
     """
-    columns = [f"metrics.`{name}`" for name in (*(CONFIRMED if study.confirm else ()), *ANSWER)]
+    columns = [f"metrics.`{name}`" for name in ((*CONFIRMED, *SEARCHED) if study.confirm else ANSWER)]
     columns += [f"params.`{name}`" for name in searched(study)]
     columns += [f"metrics.`{name}`" for name in MORE]
     columns.append("params.`params`")
@@ -85,11 +86,14 @@ def table_view(study: Study) -> View:
 
 
 def charts_view(study: Study) -> View:
-    """Return charts: what was searched against the grok rate, then rates and curves of the twenty highest."""
-    fields = searched(study)[:MOST_AXES]
-    axes = {"selectedParams": fields, "selectedMetrics": [RATE], "showAllRuns": True}
+    """Return charts: what was searched against the grok rate, then rates and curves of the twenty highest.
+
+    The rate is that of the search's seeds, which all configurations have.
+    """
+    fields, rate = searched(study)[:MOST_AXES], SEARCHED[0] if study.confirm else RATE
+    axes = {"selectedParams": fields, "selectedMetrics": [rate], "showAllRuns": True}
     charts = [_chart("searched", "searched", "PARALLEL", **axes)] if fields else []
-    charts.append(_chart("rate", "curves", "BAR", metricKey=RATE))
+    charts.append(_chart("rate", "curves", "BAR", metricKey=rate))
     plain = {"lineSmoothness": 0, "useGlobalLineSmoothing": False}
     charts += [_chart(c, "curves", "LINE", metricKey=c, selectedMetricKeys=[c], **plain) for c in CURVES]
     sections = [

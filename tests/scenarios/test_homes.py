@@ -12,6 +12,7 @@ from mlflow import MlflowClient
 from mlflow.artifacts import load_dict
 
 from search.analysis.frames import RecordSet, configuration_rows
+from search.analysis.pareto import rates_of
 from search.analysis.publish import log_evidence
 from search.analysis.table import constraint_table
 from search.stats.intervals import ratio_interval
@@ -94,6 +95,8 @@ def test_the_table_of_mlflows_metrics_alone_is_the_ledgers(toggled):
     for key, row in theirs.items():
         both = row.keys() & ours[key].keys() - lists  # MLflow has them as text
         assert len(both) > 60
+        search = rates_of(ours[key])[2]
+        assert [row["search_rate"], row["search_low"], row["search_high"]] == [search.rate, *search.interval]
         assert not {n for n in both if row[n] != ours[key][n] and row[n] == row[n]}
 
 
