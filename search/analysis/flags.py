@@ -28,6 +28,8 @@ NOTES = (
     f"configurations share their seeds, under {FEWEST_SEEDS} seeds there are {TOO_FEW}",
     "other searched fields differ between the cells, and a sampler that learns visits good regions more often: a hint "
     "and no experiment",
+)
+BEYOND = (
     "beyond both: the odds with both, over what they were if both ratios of odds were multiplied, of a logistic "
     "model of the two and their product, penalised (Firth), with standard errors clustered by seed",
 )
@@ -97,7 +99,12 @@ def write_grids(grids: Sequence[Grid], style: str) -> str:
         for grid in grids
         for head, *lines in [grid.lines()]
     ]
-    return "\n\n".join([*parts, "Notes:", bullets(NOTES)]) + "\n"
+    return "\n\n".join([*parts, "Notes:", bullets(notes_on(grids))]) + "\n"
+
+
+def notes_on(grids: Sequence[Grid]) -> tuple[str, ...]:
+    """Return the notes that explain what these grids show."""
+    return (*NOTES, *(BEYOND if any(grid.interaction for grid in grids) else ()))
 
 
 def _values(values: Iterable[Any]) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from search.analysis.fields import columns, fields_of, meaning, shown
-from search.analysis.flags import MOST_GRIDS, NOTES, Grid, flag_grids
+from search.analysis.flags import MOST_GRIDS, Grid, flag_grids, notes_on
 from search.analysis.pareto import rates_of, standing
 from search.analysis.plots import (
     SEED,
@@ -106,7 +106,7 @@ def report(
         shuffles=SHUFFLES,
         most_axes=MOST_AXES,
         most_grids=MOST_GRIDS,
-        flag_notes=NOTES,
+        flag_notes=notes_on(page.flags),
     )
 
 

@@ -141,12 +141,14 @@ def table(
 
 
 def _show_flags(records: RecordSet, style: str, target: Path | None) -> bool:
-    """Show searched flags against each other. Return False if there are none, or a picture is asked for."""
+    """Show searched flags against each other. Return False if there are none."""
     from search.analysis.flags import flag_grids, write_grids
 
     grids = flag_grids(records.configurations(), records.seeds())
-    if not grids or (target and target.suffix.lower() in PICTURES):
+    if not grids:
         return False
+    if target and target.suffix.lower() in PICTURES:
+        raise UserError(f"{target}: searched flags have no picture; write {target.with_suffix('.md')}")
     _deliver(target, lambda: write_grids(grids, style), None, f"{len(grids)} pairs of flags")
     return True
 

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("study", required=False)
+@click.option("--seeds", "each", is_flag=True, help="Each seed of a STUDY of several configurations.")
 @home_option
 @json_option
-def status(study: str | None, home: Home, as_json: bool) -> None:
-    """Show the recorded studies, or one STUDY seed by seed, and how far it is while it runs."""
+def status(study: str | None, each: bool, home: Home, as_json: bool) -> None:
+    """Show the recorded studies, or one STUDY by configuration, and how far it is while it runs."""
     from search.cli import render
     from search.stats.counting import overview, summarise
     from search.store.home import home_flag
@@ -45,7 +46,7 @@ def status(study: str | None, home: Home, as_json: bool) -> None:
         studies.append({"study": records.study, **summarise([]), "said": said})
     seeds = rows if study else []
     flag = home_flag(home)
-    text = render.status(studies, seeds, names, running, flag) if opened else home.nothing_run
+    text = render.status(studies, seeds, names, running, flag, each) if opened else home.nothing_run
     about = {"home": str(home.path), "studies": studies, "seeds": seeds or None}
     show(as_json, about | ({"running": running} if study else {}), text)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,7 +158,9 @@ def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[
         head, keys = f"{head}; by grok rate", sorted(rates, key=lambda key: (-rates[key].rate, key))[:5]
     shown = {key: names.get(key, key) for key in keys}
     width = max(map(len, shown.values()), default=0)
-    return [head, *(f"  {name:{width}}  {rates[key]}" for key, name in shown.items()), *pooled, *confirmed]
+    more = [f"  and {len(rates) - len(keys)} more (adder-search report)"] if len(keys) < len(rates) else []
+    lines = [f"  {name:{width}}  {rates[key]}" for key, name in shown.items()]
+    return [head, *lines, *more, *pooled, *confirmed]
 
 
 def _confirmed(by_key: Mapping[str, Sequence[Row]], names: Mapping[str, str], evidence: StudyEvidence) -> list[str]:
@@ -198,19 +201,29 @@ def status(
     names: Mapping[str, str] | None = None,
     running: Mapping[str, Any] | None = None,
     flag: str = "",
+    each: bool = False,
 ) -> str:
-    """Return studies (of `counting.overview`), then ledger rows one by one, and how a study goes on that was cut off.
+    """Return studies (of `counting.overview`), then ledger rows, and how a study goes on that was cut off.
 
-    names: of one study's configurations, by key. running: what its driver left (search/store/running.py).
-    flag: names the home.
+    Rows of several configurations are counted by configuration, unless `each` is to be shown. names: of one study's
+    configurations, by key. running: what its driver left (search/store/running.py). flag: names the home.
     """
-    several = len({r["configuration"] for r in rows}) > 1
+    by_key, known = group_by(rows, "configuration"), names or {}
     lines = [line for s in studies for line in _study(s, running is not None)]
-    lines[1:1] = _running(running, names or {}) if running else []
-    lines += [_seed(r, (names or {}) if several else None) for r in rows]
+    lines[1:1] = _running(running, known) if running else []
+    if len(by_key) > 1 and not each:
+        lines += [f"  {known.get(key, key[:6])}: {_states(seeds)}" for key, seeds in by_key.items()]
+    else:
+        lines += [_seed(r, known if len(by_key) > 1 else None) for r in rows]
     if not running and any(r["outcome"] == Outcome.CENSORED and r["reason"] != ENOUGH for r in rows):
-        lines += ["", GO_ON, f"  adder-search resume {shlex.quote(rows[0]['study'])}{flag}"]
+        lines += ["", GO_ON, f"  adder-search run {shlex.quote(rows[0]['study'])}{flag}"]
     return "\n".join(lines)
+
+
+def _states(rows: Iterable[Row]) -> str:
+    """Return how many seeds are in which state."""
+    counts = Counter(r["outcome"] for r in rows)
+    return ", ".join(f"{counts[outcome]:,} {WORDS[outcome]}" for outcome in Outcome if counts[outcome])
 
 
 def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
@@ -234,7 +247,8 @@ def _study(s: Row, is_running: bool) -> list[str]:
     lines = [f"{s['study']}: {s['seeds']} {runs}{within}"]
     lines.append(f"  {', '.join(filter(None, (s['said'], _best(s['best_exact']))))}")
     if calls := s["verify_calls"]:
-        lines.append(f"  the 10,010 were decoded {'once' if calls == 1 else f'{calls} times'}")
+        times = "once" if calls == 1 else f"{calls} times"
+        lines.append(f"  AdderBoard's 10,010 were decoded {times}, to verify; nothing is chosen by them")
     if s["grokked"]:
         each = f", {s['core_s_per_grokked']:,.0f} core-seconds each" if s["core_s_per_grokked"] else ""
         lines.append(f"  {s['grokked_per_million']:.3g} grokked per million seed-steps{each}")

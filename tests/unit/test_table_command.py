@@ -143,7 +143,8 @@ def test_of_a_search_the_flags_are_shown_against_each_other(here):
     assert [({c["flag"], c["with_flag"]}, c["n"]) for c in cells] == [({"tie_vo", "no_ffn_bias"}, 12)] * 4
     assert sorted(c["grokked"] for c in cells) == [1, 2, 3, 4]
     assert "1 of 12 (8%, " in call("table", "some.parquet", "seeds.csv").stdout
-    assert fails_with_one(2, "table", "some.parquet", "seeds.csv", "-o", "a.svg").startswith("none of 4 recorded")
+    said = fails_with_one(2, "table", "some.parquet", "seeds.csv", "-o", "a.svg")
+    assert said == "a.svg: searched flags have no picture; write a.md"
 
 
 def test_a_picture_has_the_counts_of_every_cell(files, here):

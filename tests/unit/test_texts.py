@@ -51,7 +51,20 @@ def test_an_exact_match_is_shown_where_it_is_known_and_nowhere_else(exact):
     text = render.status(overview(seeds), seeds)
     assert text.count("best exact match 0.") == text.count(f"match {exact or 0:.4f}") == (exact is not None) * 3
     assert "no seed has ended" in text and "decoded" not in text
-    assert "the 10,010 were decoded once\n" in render.status(overview(rows(FAILED)), []) + "\n"
+    assert (
+        "AdderBoard's 10,010 were decoded once, to verify; nothing is chosen by them\n"
+        in render.status(overview(rows(FAILED)), []) + "\n"
+    )
+
+
+def test_seeds_of_several_configurations_are_counted_unless_each_is_asked_for():
+    seeds = [r for key in "ab" for r in rows(GROKKED, FAILED, FAILED, configuration=key)]
+    text = render.status(overview(seeds), seeds, {"a": "lr 1", "b": "lr 2"})
+    assert [line for line in text.splitlines() if "lr " in line] == [
+        "  lr 1: 1 grokked, 2 not grokked", "  lr 2: 1 grokked, 2 not grokked",
+    ]  # fmt: skip
+    seeds = [r | {"verified": None} for r in seeds]
+    assert "  seed " not in text and render.status(overview(seeds), seeds, each=True).count("  seed ") == 6
 
 
 def test_a_study_that_stopped_says_what_never_began(tmp_path):
