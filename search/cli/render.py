@@ -177,17 +177,15 @@ def _confirmed(by_key: Mapping[str, Sequence[Row]], names: Mapping[str, str], ev
 
 
 def _cut(study: Study, rows: Sequence[Row]) -> list[str]:
-    """Return lines on the seeds that trained, or had not begun, when enough had grokked: their outcome is unknown."""
-    cut, lines = [r for r in rows if r["outcome"] == Outcome.CENSORED and r["reason"] == ENOUGH], []
+    """Return a line on the seeds that trained, or had not begun, when enough had grokked: their outcome is unknown."""
+    cut = sum(r["outcome"] == Outcome.CENSORED and r["reason"] == ENOUGH for r in rows)
+    rate, parts = GrokRate.of(rows, bounded=False), list[str]()
     if cut:
-        rate = GrokRate.of(rows)
-        seeds = "1 seed more was" if len(cut) == 1 else f"{len(cut)} seeds more were"
-        lines.append(f"  {seeds} in training then, and not counted")
-        lines.append(f"  (if none of them had grokked: {rate.grokked} of {rate.n + len(cut)})")
+        parts.append(f"{cut} in training then ({rate.grokked} of {rate.n + cut} if none of them had grokked)")
     first = {(key, seed) for key in group_by(rows, "configuration") for seed in study.first_seeds}
     if left := len(first - {(r["configuration"], seed_of(r)) for r in rows}):
-        lines.append(f"  {left} of the first {len(first)} seeds never began")
-    return lines
+        parts.append(f"{left} that never began")
+    return [f"  not counted: {' and '.join(parts)}"] if parts else []
 
 
 def _stopping(rules: dict[Outcome, StoppingCounts]) -> list[str]:

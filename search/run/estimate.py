@@ -84,6 +84,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         *(f"  {name.lower():15} {words}" for name, words in rules(study, [c.key for c in listed])),
         f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each bank, at nice {NICE}",
         *([f"  where           {_where(study, fits, here['CPU'], by_mps)}"] if here["GPU"] else []),
+        *_busy(here["CPU"]),
         f"  home            {home.path}",
         f"  estimated time  {time} at {rate:,.0f} seed-steps/s a bank ({source})",
     ]
@@ -107,6 +108,13 @@ def _banks(study: Study, to_train: Mapping[Configuration, int], fits: Capacity) 
     if is_known and trials > at_once and not more:
         more = f"; {trials} or more in all"
     return trials, f"  banks           {at_once} at once, each of up to {size} seeds in {slots} slots{more}"
+
+
+def _busy(cores: float) -> list[str]:
+    """Return a line where other programs are at work, by the machine's load of the last minute."""
+    load = os.getloadavg()[0]
+    line = f"  load            {load:.1f} on {cores:g} cores: other programs are at work, so it will take longer"
+    return [line] if load > cores / 2 and not os.environ.get("RAY_ADDRESS") else []
 
 
 def _not_asked(study: Study, listed: Sequence[Configuration], rows: Sequence[Row]) -> list[str]:

@@ -183,7 +183,8 @@ class Progress:
 
 # ---- the display: a live line in a terminal, a plain one every few seconds elsewhere
 
-PLAIN_EVERY_S, LIVE_EVERY_S = 5.0, 0.25
+PLAIN_EVERY_S, LIVE_EVERY_S = (5.0, 60.0), 0.25
+"""A plain line comes after a tenth of the time so far, between these two: a log of hours stays short."""
 
 
 class Display:
@@ -192,7 +193,7 @@ class Display:
     def __init__(self, console: Console):
         self.console = console
         self.live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
-        self.shown = 0.0
+        self.began, self.shown = time.monotonic(), 0.0
 
     def __enter__(self) -> Self:
         if self.live:
@@ -205,7 +206,9 @@ class Display:
 
     def due(self) -> bool:
         """True if enough time has passed for another snapshot."""
-        return time.monotonic() - self.shown >= (LIVE_EVERY_S if self.live else PLAIN_EVERY_S)
+        now, (least, most) = time.monotonic(), PLAIN_EVERY_S
+        every = LIVE_EVERY_S if self.live else min(max(least, (now - self.began) / 10), most)
+        return now - self.shown >= every
 
     def show(self, snapshot: Snapshot) -> None:
         self.say(("\n" if self.live else ". ").join(describe(snapshot)))

@@ -69,7 +69,7 @@ def test_seeds_of_several_configurations_are_counted_unless_each_is_asked_for():
 
 def test_a_study_that_stopped_says_what_never_began(tmp_path):
     summary, _ = outputs(tmp_path, rows(GROKKED, *[FAILED] * 13, first=777))
-    assert "  2 of the first 16 seeds never began\n" in summary
+    assert "  not counted: 2 that never began\n" in summary
     assert "never began" not in outputs(tmp_path, rows(GROKKED, *[FAILED] * 15, first=777))[0]
     assert "57p: 1 of 14 grokked, then it stopped (95 % interval " in summary
     assert "%: the first seed in the file's order grokked)\n" in summary
