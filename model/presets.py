@@ -92,8 +92,8 @@ def preset(name: str) -> Spec:
 
 @cache
 def preset_name(spec: Spec) -> str:
-    """Return the preset's name, or the parameter count behind which is a preset one constraint away; else family
-    and parameter count. A tied spec has its base's name and the count of its numbers.
+    """Return the preset's name, or the parameter count behind which is a preset one constraint away, or else the
+    family. A tied spec has its base's name and the count of its numbers.
     """
     if isinstance(spec, Tied):
         return f"{preset_name(spec.base)} tied to {spec.params}"
@@ -103,7 +103,7 @@ def preset_name(spec: Spec) -> str:
         for name, s in PRESETS.items()
         if (change := _single_change(s, spec))
     )
-    return next(equal, None) or next(near, f"{spec.family} {spec.params}p")
+    return next(equal, None) or next(near, f"{spec.params} parameters ({spec.family})")
 
 
 def _single_change(base: Spec, spec: Spec) -> str:
