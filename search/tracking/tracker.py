@@ -74,6 +74,10 @@ MAY_BE_ZERO = {
 """Counts that are left out where they are 0 from the start."""
 NOTE = "mlflow.note.content"
 LONGEST_TAG = 4_000  # characters
+MEANING = (
+    "`first_seeds.*`: over steps, of its first seeds alone. `final.*`: of all its seeds; up to `wrongly` of those "
+    "that rules ended might have grokked."
+)
 MOST_RUNS = 50_000  # of an experiment: MLflow's limit for one search
 STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit for one call is 1,000
 
@@ -213,6 +217,8 @@ class Tracker:
         lines += [
             f"    {pull_command(study, configuration.key)}",
             f"    adder-search report {study} -o {study}.html",
+            "",
+            MEANING,
         ]
         tags = {NOTE: "\n".join(lines), "mlflow.source.type": "LOCAL"}
         tags["mlflow.source.name"] = f"adder-search run {study}"
