@@ -130,6 +130,8 @@ class GrokRate:
         if self.stopped:
             place = f"{interval[:-1]}: {self.place} in the file's order grokked)" if self.tries else interval
             return f"{self.grokked} of {self.n} grokked, then it stopped {place}"
+        if self.missed >= 0.5:
+            interval = f"{interval[:-1]}: up to {self.missed:.0f} that rules ended might have grokked)"
         return f"{self.grokked} of {self.n} grokked: {self.rate:.1%} {interval}"
 
     @property
