@@ -10,14 +10,12 @@ from pathlib import Path
 from tempfile import mkdtemp
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 import torch
 from mlflow.tracking._tracking_service import utils
 
 from benchmarks.executor import InProcessExecutor
 from search.analysis import publish as publishing
-from search.analysis.frames import records
 from search.run.driver import Driver
 from search.store.home import Home
 from search.store.ledger import Ledger
@@ -248,23 +246,6 @@ def forget_places() -> None:
     looks on.
     """
     utils._artifact_repos_cache.clear()
-
-
-def frames(folder, study="sweep"):
-    """All that `records` gives of a study, without what differs between homes: MLflow's ids."""
-    found = {of: records(study, of, home=folder) for of in ("seeds", "configurations", "curves")}
-    order = ["configuration", "init_seed", "data_seed", "step"]
-    dropped = ["experiment_id", "run_id"]
-    return {
-        of: f.drop(columns=dropped, errors="ignore")
-        .sort_values([c for c in order if c in f.columns], ignore_index=True)
-        for of, f in found.items()
-    }  # fmt: skip
-
-
-def assert_same(one, other):
-    for of in one:
-        pd.testing.assert_frame_equal(one[of], other[of], check_like=True)
 
 
 def parts_of(folder, study, scratch) -> Iterator[ConfigurationResults]:

@@ -4,6 +4,7 @@ import contextlib
 import subprocess
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from search.errors import AlreadyExists
 from search.store import lease
@@ -19,17 +20,14 @@ def dead_owner() -> str:
 
 def at_once(drivers: list[StudyRecords], take: Callable[[StudyRecords], object]) -> list[str]:
     """Call `take` with the records of all drivers at one time. Returns the owners that were not refused."""
-    together, owners = threading.Barrier(len(drivers)), []
+    together = threading.Barrier(len(drivers))
 
-    def run(records: StudyRecords) -> None:
+    def run(records: StudyRecords) -> str | None:
         together.wait()
         with contextlib.suppress(AlreadyExists):
             take(records)
-            owners.append(records.owner)
+            return records.owner
+        return None
 
-    threads = [threading.Thread(target=run, args=(records,)) for records in drivers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return owners
+    with ThreadPoolExecutor(len(drivers)) as threads:
+        return list(filter(None, threads.map(run, drivers)))

@@ -17,7 +17,6 @@ recipe: {steps: 1000}
 seeds: {first: 1, count: 5}
 resources: {seeds_per_trial: 2}
 """
-ROUNDS = SWEEP + "until: {grokked: 2, max_seeds: 12}\n"
 SEARCH = """
 name: search
 model: 57p
@@ -28,13 +27,6 @@ space: {recipe.lr: {float: [0.001, 0.1], log: true}, model.qk_dim: {int: [3, 5]}
 sampler: {name: random, configurations: 4, seed: 1}
 """
 ONLY = SEARCH[: SEARCH.index("space: ")]
-IMPOSSIBLE = (
-    ONLY
-    + """
-space: {recipe.steps: {int: [1000, 2000]}}
-sampler: {name: random, configurations: 20, seed: 1}
-"""
-)
 
 
 class Given(StudyRecords):

@@ -5,10 +5,10 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 from mlflow import MlflowClient
@@ -87,16 +87,9 @@ def _facts(result: Any) -> Facts:
     return theta, curve, result.steps, result.outcome.value
 
 
-@contextmanager
-def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """This process's environment with some values, as a command's would be."""
-    before = dict(os.environ)
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+def environment(values: Mapping[str, str]) -> Any:
+    """This process's environment with some values, as a command's would be: a block after which it is as before."""
+    return patch.dict(os.environ, values)
 
 
 def client_of(home: Path) -> MlflowClient:

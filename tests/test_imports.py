@@ -1,7 +1,6 @@
 """Imports go one way: between the three packages, and between the rooms of each."""
 
 import ast
-import warnings
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
@@ -26,7 +25,6 @@ ROOMS = {
     ],
 }  # fmt: skip
 """Sub-packages and files of a package: each imports only from itself and those before it."""
-LONG_FILE = 400  # lines
 
 
 def modules(root=ROOT):
@@ -115,11 +113,3 @@ def test_the_rooms_of_a_package_are_imported_one_way():
 def test_no_module_imports_itself_by_way_of_others():
     assert sum(map(len, EDGES.values())) > len(EDGES)
     assert circle(EDGES) == []
-
-
-def test_a_long_file_is_warned_of():
-    lines = {name: len(file.read_text().splitlines()) for name, file in FILES.items()}
-    for name, count in lines.items():
-        if count > LONG_FILE:
-            warnings.warn(f"{name} has {count} lines: can it be read as one thing?", stacklevel=1)
-    assert lines

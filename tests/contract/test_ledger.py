@@ -1,10 +1,11 @@
 """Promises of a records, on SQLite and on PostgreSQL (search/store: `Ledger`, `StudyRecords`, `StudyLease`)."""
 
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain, repeat
 from types import SimpleNamespace
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 import sqlalchemy as sa
@@ -175,12 +176,10 @@ def test_a_lease_that_nobody_can_have_is_free(how, records, other, monkeypatch):
     assert columns(records, "owner", "outcome", "reason") == {1: (records.owner, "running", None)}
 
 
-def test_of_many_drivers_one_gets_a_seed(open_records, monkeypatch):
-    raised = []
-    monkeypatch.setattr(threading, "excepthook", raised.append)
+def test_of_many_drivers_one_gets_a_seed(open_records):
     drivers = [open_records() for _ in range(6)]
     owners = at_once(drivers, lambda records: records.claim(trial_of(*SEEDS)))
-    assert len(owners) == 1 and not raised, "the others are refused in a line"
+    assert len(owners) == 1, "the others are refused in a line"
     assert {r["owner"] for r in drivers[0].list_seeds()} == set(owners)
 
 
@@ -477,14 +476,7 @@ def test_a_driver_is_asked_to_stop_once(records, other):
 @pytest.mark.parametrize("error", [RuntimeError("a mistake"), DatabaseUnavailable("gone")])
 def test_a_lease_survives_whatever_its_renewal_meets(error, records, monkeypatch, caplog):
     monkeypatch.setattr(lease_module, "RENEW_S", 0.01)
-    renew, calls = records.lease.renew, []
-
-    def failing():
-        calls.append(0)
-        if len(calls) < 4:
-            raise error
-        return renew()
-
+    failing = Mock(wraps=records.lease.renew, side_effect=chain([error] * 3, repeat(DEFAULT)))
     monkeypatch.setattr(records.lease, "renew", failing)
     with records.lease as lease:
         until = records.get_study()["lease_until"]
@@ -586,23 +578,16 @@ def test_a_deleted_study_leaves_nothing_and_no_other_changes(records, another):
 
 
 def test_a_transaction_is_tried_again_for_so_long_and_said_once(records, monkeypatch, caplog):
-    begin, calls = records.database.begin, []
-
-    def away_twice():
-        calls.append(0)
-        if len(calls) <= 3:
-            raise DatabaseUnavailable("gone")
-        return begin()
-
+    away_twice = Mock(side_effect=[*[DatabaseUnavailable("gone")] * 3, records.database.begin()])
     monkeypatch.setattr(records.database, "begin", away_twice)
     monkeypatch.setattr(database_module, "RETRY_S", 0.01)
     with pytest.raises(DatabaseUnavailable):
         records.list_seeds()
     records.database.patience_s = 5.0
-    assert records.list_seeds() == [] and len(calls) == 4
+    assert records.list_seeds() == [] and away_twice.call_count == 4
     assert caplog.messages == ["gone; waiting for it, for up to 5 s", "what was waited for is back"]
-    calls[:], records.database.patience_s = [], 0.05
-    monkeypatch.setattr(records.database, "begin", lambda: (_ for _ in ()).throw(DatabaseUnavailable("gone")))
+    records.database.patience_s = 0.05
+    monkeypatch.setattr(records.database, "begin", Mock(side_effect=DatabaseUnavailable("gone")))
     start = time.monotonic()
     with pytest.raises(DatabaseUnavailable):
         records.list_seeds()

@@ -3,6 +3,7 @@ are edited, trials that fail, runs that are stopped.
 """
 
 import os
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,7 +11,7 @@ from search.run import worker
 from search.store.record import is_final
 from search.tracking.tracking import KEY_TAG
 from tests.commands import fails_with_one
-from tests.reference import check_whole, client_of, expected, rows_of, write_study
+from tests.reference import check_whole, client_of, expected, rows_of, runs_of, write_study
 from tests.scenarios.studies import SHORT as QUICK
 from tests.scenarios.studies import run
 from trainer import Outcome
@@ -32,8 +33,7 @@ SEARCH = QUICK | {
 def test_a_search_records_a_run_a_configuration(here):
     assert run(SEARCH, here).exit_code == 0
     client, rows = client_of(here / "home"), rows_of(here / "home", "searched")
-    found = client.search_runs([client.get_experiment_by_name("searched").experiment_id])
-    runs = [r for r in found if KEY_TAG in r.data.tags]
+    runs = [r for r in runs_of(client, "searched") if KEY_TAG in r.data.tags]
     assert len(runs) == 3 and {r.info.status for r in runs} == {"FINISHED"}
     rates = {float(r.data.params["recipe.lr"]) for r in runs}
     assert len(rates) == 3 and all(0.005 <= rate <= 0.05 for rate in rates)
@@ -89,10 +89,7 @@ def unlucky(monkeypatch):
 def test_a_trial_that_fails_is_started_again(unlucky, here, monkeypatch, caplog):
     """Here without the engine, whose compiler hangs: each worker says so, the driver once."""
 
-    def hang(*given):
-        raise GivenUp("g++ has not ended in 600 s")
-
-    monkeypatch.setattr(bank, "EngineBackend", hang)
+    monkeypatch.setattr(bank, "EngineBackend", Mock(side_effect=GivenUp("g++ has not ended in 600 s")))
     study = QUICK | {"faults": {"max_failures": 1}}
     assert run(study, here).exit_code == 0
     said = [r.name for r in caplog.records if "g++ has not ended in 600 s: training without" in r.getMessage()]

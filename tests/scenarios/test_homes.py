@@ -31,6 +31,7 @@ from tests.homes import (
     snapshot,
     study_of,
 )
+from tests.reference import runs_of
 from trainer import Outcome, Recipe
 
 pytestmark = pytest.mark.usefixtures("here", "quick")
@@ -185,7 +186,7 @@ def test_a_home_at_another_place_is_as_it_was_and_goes_on_there(bring, toggled, 
     assert snapshot("an old_place") == (before if bring is packed else {})
     assert (new / "artifacts/sweep").is_dir()
     client = MlflowClient(tracking_uri=f"sqlite:///{Home(new).mlflow_db}")
-    for run in client.search_runs([client.get_experiment_by_name("sweep").experiment_id]):
+    for run in runs_of(client, "sweep"):
         place = Path(client.download_artifacts(run.info.run_id, ""))
         assert place.is_relative_to(here / new) and any(place.iterdir())
         if run.data.tags.get(KEY_TAG) == study.configuration.key:

@@ -89,10 +89,3 @@ def test_the_run_of_an_interrupted_study_stays_killed(proved):
     _, study, *_ = proved
     run = study.tracker.run_of(study.configuration)
     assert study.tracker.client.get_run(run).info.status == "KILLED"
-
-
-def test_what_cannot_be_asked(proved):
-    folder, *_ = proved
-    for given in ([], ["somewhere", "--study", "sweep"]):
-        done = call("prove", *given, "--home", folder)
-        assert done.exit_code == 2 and "give a CHECKPOINT, or --study STUDY" in done.stderr

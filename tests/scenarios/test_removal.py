@@ -2,6 +2,7 @@
 
 import itertools
 import shutil
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,10 +20,8 @@ from tests.commands import call, done
 from tests.crashes import Disk, failing
 from tests.homes import (
     Recorder,
-    assert_same,
     empty_home,
     forget_places,
-    frames,
     recorded,
     records_of,
     snapshot,
@@ -32,6 +31,8 @@ from tests.homes import (
     two_studies,
 )
 from tests.leases import dead_owner
+from tests.reference import runs_of
+from tests.scenarios.test_cut_off import facts
 from tests.services import mlflow_server
 
 pytestmark = pytest.mark.usefixtures("here", "quick")
@@ -40,8 +41,7 @@ pytestmark = pytest.mark.usefixtures("here", "quick")
 def runs(study):
     """The names of a study's runs in MLflow."""
     client = connect(Home("runs"))
-    found = client.get_experiment_by_name(study)
-    return found and sorted(r.info.run_name for r in client.search_runs([found.experiment_id]))
+    return client.get_experiment_by_name(study) and sorted(r.info.run_name for r in runs_of(client, study))
 
 
 def left():
@@ -99,7 +99,7 @@ def test_what_would_go_is_shown_and_stays(words, answer, code, reason, monkeypat
 def test_a_deletion_that_was_cut_off_is_completed(monkeypatch):
     two_studies()
     with monkeypatch.context() as patch:
-        patch.setattr(removal, "_erase", lambda *_: (_ for _ in ()).throw(Failure("locked")))
+        patch.setattr(removal, "_erase", Mock(side_effect=Failure("locked")))
         assert call("delete", "sweep", "--home", "runs", "--yes").exit_code == 1
     assert records_of("runs").get_study()["owner"] is None
     done("delete", "sweep", "--home", "runs", "--yes")
@@ -174,13 +174,13 @@ def test_another_homes_experiment_stays_as_it_is(path, here, monkeypatch):
     with records.lease:
         records.update_study(asked.model_dump(mode="json", by_alias=True))
         records.claim(trial_of(asked, (Configuration(*asked.listed[0]), 1)))
-    before = frames("other"), thetas("other")
+    before = facts(Home("other")), thetas("other")
     said = done("delete", "sweep", "--home", "runs", "--yes")
     where = f"{here / 'other/mlflow.db'}, another home's, "
     assert f"  MLflow     3 runs in {where}where they stay\n" in said
     assert f"sweep is deleted; its runs are in {where}and stay there\n" in said
-    assert Ledger(Home("runs")).list_studies() == [] and thetas("other") == before[1]
-    assert_same(frames("other"), before[0])
+    assert Ledger(Home("runs")).list_studies() == []
+    assert (facts(Home("other")), thetas("other")) == before
     client = connect(Home("other"))
     assert client.get_experiment_by_name("sweep").lifecycle_stage == "active"
 
@@ -200,4 +200,4 @@ def test_on_a_server_the_name_is_freed(monkeypatch):
         recorder = Recorder(Home("runs"), study_of())
         recorder.trial((1, 2, 3))
         recorder.done()
-        assert frames("runs")["configurations"]["seeds"].tolist() == [3]
+        assert len(records_of("runs").list_seeds()) == 3

@@ -27,7 +27,7 @@ import psutil  # of those that Ray brings: found once it is imported  # isort: s
 
 from tests.commands import Running, running
 from tests.processes import Process, short_folder, wait_until
-from tests.reference import QUICK, check_whole, client_of, environment, expected, rows_of, write_study
+from tests.reference import QUICK, check_whole, client_of, environment, expected, rows_of, runs_of, write_study
 from tests.scenarios.test_full_disk import fill, small_disk
 from tests.services import MlflowServer, Postgres, RayCluster, mlflow_server, postgres, ray_cluster
 from trainer.files import durable
@@ -218,9 +218,7 @@ def run_round(stack: Stack, folder: Path, entry: Round, seeds: int, until: float
         side_by_side = study | {"resources": study["resources"] | {"slots": seeds}}
         check_whole(stack.home, study, Path(scratch), expected(side_by_side))
         assert {row["outcome"] for row in rows_of(stack.home, study["name"])} <= {"failed", "grokked"}
-        client = client_of(stack.home)
-        experiments = [e.experiment_id for e in client.search_experiments() if e.name == study["name"]]
-        runs = len(client.search_runs(experiments, max_results=10_000))
+        runs = len(runs_of(client_of(stack.home), study["name"]))
     entry.is_equal = True
     kills = entry.codes.count(-signal.SIGKILL)
     wait_until(lambda: len(list(stack.temporary.iterdir())) <= 2 * kills, "a run that ended by itself left a folder")

@@ -77,24 +77,3 @@ def test_it_trains_without_a_compiler(bare, tmp_path):
         printed = run(bare, tmp_path, "adder-search", "run", "study.yaml")
         assert said in printed and ("a hundred times slower" in printed) == bool(said), printed
     assert not (tmp_path / "cache/adder-search/native").exists()
-
-
-SPEEDS = """
-import sys, time, torch, search
-from model import preset
-from trainer import Bank, Pair, Recipe, Seed
-torch.set_num_threads(1)
-bank = Bank(preset("57p"), [Pair(Recipe(), Seed.of(n)) for n in range(4)])
-bank.advance()
-start = time.perf_counter()
-bank.advance()
-print(search.__file__, bank.programs.name, time.perf_counter() - start, file=sys.stderr)
-"""
-
-
-def test_it_is_as_fast_as_what_is_built_here(bare, tmp_path):
-    def seconds(*python):
-        return float(min(run(bare, tmp_path, *python, "-P", "-c", SPEEDS).split()[-1] for _ in range(3)))
-
-    there, here = seconds(bare / "bin/python"), seconds(sys.executable)
-    assert there < 1.3 * here, (there, here)

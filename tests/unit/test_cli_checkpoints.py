@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -21,13 +22,6 @@ from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
 SPEC = PRESETS["57p"]
-
-
-def raising(error):
-    def work(*given, **options):
-        raise error
-
-    return work
 
 
 # ---- checkpoints
@@ -135,7 +129,7 @@ def test_a_checkpoint_is_written_into_its_own_folder_and_into_an_empty_one(check
     ],
 )  # fmt: skip
 def test_where_nothing_can_be_written_is_said_before_the_work(words, checkpoint, monkeypatch):
-    work = raising(AssertionError("worked in vain"))
+    work = Mock(side_effect=AssertionError("worked in vain"))
     folded = (replace(Checkpoint.load(checkpoint), theta_P=torch.zeros(57)), ["a fold"])
     monkeypatch.setattr("trainer.checkpoints.folded.fold_checkpoint", lambda given: folded)
     for name in (
@@ -161,11 +155,11 @@ def test_a_file_that_was_cut_off_is_in_nobodys_way(checkpoint):
 
 
 def test_an_error_that_has_words_alone_is_said_in_them(monkeypatch):
-    monkeypatch.setattr("trainer.files.durable.make_folder", raising(OSError("no such bucket")))
+    monkeypatch.setattr("trainer.files.durable.make_folder", Mock(side_effect=OSError("no such bucket")))
     with pytest.raises(UserError, match=r"home: cannot write there \(no such bucket\); choose another home"):
         Home("home").create()
     with pytest.raises(UserError, match=r"^x: cannot write there \(no such bucket\)$"):
-        write_file(Path("x"), raising(OSError("no such bucket")))
+        write_file(Path("x"), Mock(side_effect=OSError("no such bucket")))
 
 
 # ---- a trained adder

@@ -16,8 +16,6 @@ from tests.processes import wait_until
 
 KUBERAY, SBATCH = ROOT / "deploy" / "kuberay", ROOT / "deploy" / "slurm" / "adder-search.sbatch"
 KUBERNETES = "1.30"
-# The fields of ray.io/v1 that are used, with their types, as the API reference of KubeRay 1.6.2 has them
-# (https://docs.ray.io/en/master/cluster/kubernetes/references/api.html).
 
 
 def described(name):

@@ -1,5 +1,7 @@
 """What a driver that was paused does to MLflow when it comes back, and that each run is there once."""
 
+from unittest.mock import Mock
+
 import pytest
 from mlflow import MlflowClient
 
@@ -8,6 +10,8 @@ from search.study.trial import Configuration
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import FencedClient, connect
 from tests.homes import study_of
+
+superseded = Mock(side_effect=Superseded("another driver has the study"))
 
 
 @pytest.fixture
@@ -18,10 +22,6 @@ def study():
 @pytest.fixture
 def client(home):
     return connect(home)
-
-
-def superseded():
-    raise Superseded("another driver has the study")
 
 
 def test_a_driver_that_is_superseded_reads_and_changes_nothing(client):

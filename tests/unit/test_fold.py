@@ -1,6 +1,5 @@
 """Folds of presets, and the command. That the answers stay the same is in tests/contract."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from tests import CERTIFICATES
 from tests.commands import call, done
 from tests.specs import some_theta
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.checkpoints.folded import compare_checkpoints, fold_checkpoint
 
 FOLDED = """
     242p 203, 226p 187, 214p 175, 203p 167, 187p 167, 170p 160, 141p 118, 133p 107, 100p 76, 90p 66,
@@ -39,14 +37,6 @@ def test_what_cannot_be_divided_by_stays(first):
     tensors["out_B"][0, 0] = first
     folded = fold(spec, spec.layout.join(tensors))
     assert folded.spec == preset("47p") and folded.theta_P.isfinite().all()
-
-
-def test_a_comparison_is_recorded_in_the_folded_checkpoint():
-    loaded = Checkpoint.load(CERTIFICATES / "earlier/54p")
-    folded, _ = fold_checkpoint(loaded)
-    sets = compare_checkpoints(loaded, folded, 100)
-    assert folded.provenance["compared"] == {name: asdict(c) for name, c in sets.items()}
-    assert sets["fresh"].pairs == 100 and "compared" not in loaded.provenance
 
 
 # The command

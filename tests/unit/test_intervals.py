@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from search.stats import intervals
 from search.stats.intervals import (
     LEVEL,
-    discoveries,
     exact_high,
     exact_low,
     mcnemar,
@@ -35,11 +34,6 @@ GOLDEN = {  # successes, n: the mid-P interval, Clopper and Pearson's, the one-s
 def test_intervals_of_a_share_are_the_stored_ones(k, n):
     bounds = (*mid_p(k, n), exact_low(k, n), exact_high(k, n), exact_high(k, n, LEVEL))
     assert bounds == pytest.approx(GOLDEN[k, n], abs=1e-6)
-
-
-@pytest.mark.parametrize(("first", "second", "p"), [(0, 0, 1), (5, 0, 1 / 16), (6, 0, 1 / 32), (3, 9, 0.1459960938)])
-def test_mcnemars_test(first, second, p):
-    assert mcnemar(first, second) == mcnemar(second, first) == pytest.approx(p)
 
 
 @pytest.mark.parametrize(
@@ -141,11 +135,3 @@ def test_unknown_outcomes_widen_the_interval_of_a_stopped_study():
     assert (low, high) == pytest.approx((0.00126509, 0.17646691), abs=1e-8)
     assert stopped(1, 30, 20)[0] < low and stopped(1, 20, 10)[1] > high
     assert stopped(1, 20, 20, missed=2.0)[1] > high and stopped(1, 1, 1)[1] == 1.0
-
-
-def test_false_discoveries_are_limited():
-    """The example of Benjamini and Hochberg 1995, section 3.2: of 15 tests the first four."""
-    ps = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719,
-          0.6528, 0.7590, 1.0000]  # fmt: skip
-    assert discoveries(ps) == [True] * 4 + [False] * 11 == discoveries(ps[::-1])[::-1]
-    assert discoveries([]) == [] and discoveries([0.9]) == [False]

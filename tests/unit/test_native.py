@@ -3,7 +3,6 @@
 That it does what the eager programs do is in tests/contract (families and optimisers).
 """
 
-import dataclasses
 import math
 import os
 import subprocess
@@ -19,9 +18,6 @@ from tests import ROOT, needs_compiler
 from tests.banks import gradient_of_tape
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.engine import native
-from trainer.engine.native import EngineBackend
-from trainer.optimisers import OPTIMISERS
-from trainer.optimisers.base import zeros
 
 pytestmark = needs_compiler
 
@@ -178,19 +174,7 @@ def test_a_tape_does_what_torch_does(name):
     torch.testing.assert_close(torch.from_numpy(got), wanted, rtol=1e-4, atol=1e-5)
 
 
-# Tapes
-
-
-def test_tapes_are_recorded_once_for_a_program(monkeypatch):
-    """Another spec, recipe or optimiser has its own; the oldest goes."""
-    monkeypatch.setattr(native, "RECORDED", {})
-    monkeypatch.setattr(native, "MOST_RECORDED", 3)
-    first, again = (EngineBackend(preset("57p"), Recipe(lr=lr)).tapes for lr in (0.01, 0.02))
-    assert first is again and len(native.RECORDED) == 1
-    others = [EngineBackend(preset("57p"), Recipe(**f)).tapes for f in ({"batch": 64}, {"optimiser": "sgd"})]
-    monkeypatch.setitem(OPTIMISERS, "sgd", dataclasses.replace(OPTIMISERS["sgd"], init=zeros("m")))
-    others += [EngineBackend(s, Recipe(optimiser="sgd")).tapes for s in (preset("57p"), preset("67p"))]
-    assert len({id(tapes) for tapes in (first, *others)}) == 5 and len(native.RECORDED) == 3
+# Builds
 
 
 def test_every_source_and_record_goes_into_a_wheel():

@@ -6,6 +6,7 @@ import shutil
 from functools import cache
 from importlib.metadata import PackageNotFoundError
 from itertools import product
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -439,10 +440,7 @@ def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
 
 
 def test_a_proof_of_a_checkout_says_that_nothing_is_installed(monkeypatch):
-    def version(name):
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr("model.proof.file.version", version)
+    monkeypatch.setattr("model.proof.file.version", Mock(side_effect=PackageNotFoundError))
     checkpoint = certificate("6p")
     proof = prove(checkpoint.spec, checkpoint.theta_P, digits=1)
     values = json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
@@ -478,6 +476,9 @@ def test_what_no_study_takes_is_refused(here):
     for words in ("--digits 2", "--level here", "--record", "--count", "-o x"):
         said = fails_with_one(2, "prove", "--study", "sweep", *words.split())
         assert said == f"{words.split()[0]} is of a CHECKPOINT, and does not go with --study"
+    for given in ([], ["somewhere", "--study", "sweep"]):
+        done = call("prove", *given)
+        assert done.exit_code == 2 and "give a CHECKPOINT, or --study STUDY" in done.stderr
 
 
 def test_a_verdict_that_decides_nothing_replaces_none_that_does(here, monkeypatch):

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import threading
 from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import pytest
 import ray
@@ -165,22 +166,13 @@ def test_an_autoscaler_is_asked_for_one_worker_more_than_work(cluster, clock, tm
 
 
 def test_a_machine_too_busy_to_start_ray_in_time_gets_a_second_try(monkeypatch):
-    errors = [Exception("The current node timed out during startup. This could happen because ..."), None]
-    calls = []
-
-    def init(**options):
-        calls.append(options)
-        if error := errors[len(calls) - 1]:
-            raise error
-
-    monkeypatch.setattr(ray, "init", init)
+    late = Exception("The current node timed out during startup. This could happen because ...")
+    monkeypatch.setattr(ray, "init", init := Mock(side_effect=[late, None, ConnectionError("no such cluster")]))
     ray_executor.init_ray(address="local")
-    assert calls == [{"address": "local"}] * 2
-    calls.clear()
-    errors[0] = ConnectionError("no such cluster")
+    assert init.call_args_list == [call(address="local")] * 2
     with pytest.raises(ConnectionError):
         ray_executor.init_ray(address="local")
-    assert len(calls) == 1
+    assert init.call_count == 3
 
 
 def test_signals_are_the_drivers_and_what_outlives_a_ray_that_one_ended_starts_no_other(monkeypatch):

@@ -11,8 +11,9 @@ from mlflow.artifacts import load_dict
 from search.analysis.publish import log_evidence
 from search.study.trial import Configuration
 from search.tracking.tracker import Tracker
+from search.tracking.tracking import STUDY_TAG
 from tests.homes import Recorder, drive, empty_home, quickly, study_of
-from tests.reference import client_of
+from tests.reference import client_of, runs_of
 
 SEARCH = {
     "space": {"recipe.lr": {"float": [0.01, 0.02]}, "model.tie_vo": {"choice": [True, False]}},
@@ -90,15 +91,12 @@ def test_a_study_that_stops_has_curves_and_a_page_of_its_own_that_its_experiment
 
 def test_a_run_measures_its_machine_where_mlflows_variable_asks_for_it(tmp_path, monkeypatch):
     study = study_of()
-    for name, value in (
-        ("ENABLE_SYSTEM_METRICS_LOGGING", "true"),
-        ("SYSTEM_METRICS_SAMPLING_INTERVAL", "0.2"),
-    ):
-        monkeypatch.setenv(f"MLFLOW_{name}", value)
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "true")
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.1")
     with quickly():
-        drive(home := empty_home(tmp_path), study, seen=lambda driver: time.sleep(0.5))
+        drive(home := empty_home(tmp_path), study, seen=lambda driver: time.sleep(0.25))
     client = client_of(home.path)
-    (run,) = client.search_runs([client.get_experiment_by_name(study.name).experiment_id], "tags.`adder.study` = 'yes'")
+    (run,) = (r for r in runs_of(client, study.name) if STUDY_TAG in r.data.tags)
     assert run.data.metrics["system/cpu_utilization_percentage"] >= 0
     assert run.info.status == "FINISHED"
     assert "SystemMetricsMonitor" not in {thread.name for thread in threading.enumerate()}

@@ -24,14 +24,13 @@ WRONG = ["{:.1%} to {:.1%}".format(*mid_p(k, n)) for k, n in ((1, 4), (3, 8), (2
 """Of the search as if it had not stopped, and of search and confirmation together."""
 
 
-def record(folder, text, both=True):
+def record(folder, text):
     """Record that the third of four seeds grokked, its partner's too, and then two of four fresh ones."""
     with quickly():
         study = Recorder(empty_home(folder), study_of(text))
         study.trial((1, 2, 3, 4), grokked=(3,))
         study.trial((90001, 90002, 90003, 90004), grokked=(90001, 90002), confirmation=True)
-        if both:
-            study.trial(work=[(study.configurations[1], n) for n in (1, 2, 3, 4)], grokked=(3,))
+        study.trial(work=[(study.configurations[1], n) for n in (1, 2, 3, 4)], grokked=(3,))
         study.done()
     return folder
 

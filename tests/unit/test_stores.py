@@ -96,15 +96,12 @@ def test_the_environments_store_gets_it(server, monkeypatch):
 
 # ---- a token in an address is a password
 
-SECRETS = (
-    "http://me:dont-tell@host", "https://dont-tell@host/path", "http://host/?token=dont-tell",
-    "postgresql://host/db?password=dont-tell", "http://me:p@dont-tell@host", "http://host/#dont-tell",
-)  # fmt: skip
 
-
-@pytest.mark.parametrize("uri", [uri for uri in SECRETS if uri.startswith("http:")])
+@pytest.mark.parametrize(
+    "uri", ["me:dont-tell@host", "host/?token=dont-tell", "me:p@dont-tell@host", "host/#dont-tell"]
+)
 def test_one_of_the_environment_is_neither_printed_nor_kept(uri, server, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.replace("host", server.uri.removeprefix("http://")))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://" + uri.replace("host", server.uri.removeprefix("http://")))
     Path("own.yaml").write_text(yaml.safe_dump(SMALL))
     for words in (["run", "own.yaml", "--home", "home"], ["ui", "--no-browser", "--home", "home"]):
         said = call(*words)

@@ -9,13 +9,11 @@ import torch
 
 from model import PRESETS
 from search.run import worker
-from search.store.results import WorkerAssignment, has_parts, read_parts
+from search.store.results import WorkerAssignment, read_parts
 from search.study.resources import Resources
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from trainer import FutilityRule, Outcome, Recipe, Seed
-from trainer.bank import bank
-from trainer.engine.build import GivenUp
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -63,20 +61,6 @@ def test_pairs_beyond_the_slots_wait_and_follow(tmp_path):
     assert torch.equal(results[4].theta_P, alone[0].theta_P)
 
 
-def test_what_the_trainer_warns_of_is_reported_once(tmp_path, monkeypatch):
-    """Nobody sees a worker's own output: here that its compiler has hung."""
-
-    def hang(*given):
-        raise GivenUp("g++ has not ended in 600 s")
-
-    monkeypatch.setattr(bank, "EngineBackend", hang)
-    trial = trial_of(5)
-    reports, _ = run(replace(trial, resources=trial.resources.model_copy(update={"compiled": True})), tmp_path)
-    said = [r.get("remarks") for r in reports[1:]]
-    slow = "training without the engine, a hundred times slower"
-    assert said == [[f"g++ has not ended in 600 s: {slow}"], *[None] * (len(said) - 1)]
-
-
 @pytest.mark.usefixtures("always")
 def test_hopeless_seeds_are_given_up_but_for_those_spared(tmp_path):
     reports, (_, results, _) = run(trial_of(1, 2, 3, stop=True), tmp_path)
@@ -120,23 +104,6 @@ def test_a_trial_that_has_ended_leaves_nothing_in_the_bank(tmp_path):
     _, (_, alone, _) = run(trial_of(7, slots=3), tmp_path / "alone")
     (part,) = read_parts(tmp_path / second.key)
     assert torch.equal(part.results[0].theta_P, alone[0].theta_P)
-
-
-def test_parts_are_there_whole_or_not_at_all(tmp_path, monkeypatch):
-    """A disk that is full while they are written leaves none, and their remains are in nobody's way."""
-    trial = trial_of(1, 2)
-    trial.write(tmp_path)
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="full"):
-        patch.setattr(worker.ConfigurationResults, "write", _half)
-        list(worker.run_trial(tmp_path))
-    assert not has_parts(tmp_path) and read_parts(tmp_path) == []
-    list(worker.run_trial(tmp_path))
-    assert [r.pair.seed for r in read_parts(tmp_path)[0].results] == [Seed.of(1), Seed.of(2)]
-
-
-def _half(part, folder):
-    part.trial.write(folder)
-    raise OSError("the disk is full")
 
 
 def test_a_worker_that_died_after_its_results_has_nothing_left_to_do(tmp_path):
