@@ -24,7 +24,7 @@ from search.study.space import points
 from search.study.trial import Configuration, Trial
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, connect
-from tests.commands import Running
+from tests.commands import Running, Said, adder_search
 from tests.homes import parts_of, records_of
 from trainer import FUTILITY_RULE, Bank, Outcome
 
@@ -151,6 +151,16 @@ def check_whole(home: Path, study: Mapping[str, Any], scratch: Path, wanted: Map
     if study.get("space"):
         proposed = {p["configuration"] for p in records.list_proposals()} - {None}
         assert proposed == {key for key, _, _ in wanted}, "a proposal was left open"
+
+
+def ends_whole(
+    study: Mapping[str, Any], folder: Path, home: Path, wanted: Mapping[Key, Facts] | None = None, **options: Any
+) -> Said:
+    """Run a study to its end by a command of its own, and compare its records with uninterrupted training."""
+    said = adder_search("run", write_study(folder, study), "--home", str(home), **{"cwd": folder} | options)
+    assert said.code == 0, said
+    check_whole(home, study, folder, wanted or expected(study))
+    return said
 
 
 def check_run(home: Path, run: Any, wanted: Mapping[Key, Facts]) -> None:

@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -111,24 +112,26 @@ def made_up(base: Spec, pair: Any, fewest: int) -> tuple[float, float, Tensor]:
     return exact, loss, on_the_ties(base, pair.ties, torch.tensor(pair.start))
 
 
-class BarelyTrainedBank:
-    """A bank of a study, whose results are made up."""
+def made_up_facts(fewest: int, spec: Spec, result: Result) -> dict[str, Any]:
+    exact, loss, theta_P = made_up(spec, result.pair, fewest)
+    return {"best_exact": exact, "theta_P": theta_P, "curve_EM": torch.full_like(result.curve_EM, loss)}
 
-    def __init__(self, spec: Spec, pairs: Any, fewest: int, **options: Any):
-        self.bank, self.fewest = Bank(spec, pairs, **options), fewest
+
+class BarelyTrainedBank:
+    """A bank of a study, whose results are made up. facts: what differs of a result, its exact match with it."""
+
+    def __init__(self, facts: Callable[[Spec, Result], dict[str, Any]], spec: Spec, pairs: Any, **options: Any):
+        self.bank, self.facts = Bank(spec, pairs, **options), facts
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.bank, name)
 
     def result(self, n: int) -> Result:
         result = self.bank.result(n)
-        exact, loss, theta_P = made_up(self.bank.spec, self.bank.pairs[n], self.fewest)
-        grokked = exact == 1.0
-        return replace(
-            result, best_exact=exact, grok_step=6 if grokked else None,
-            outcome=Outcome.GROKKED if grokked else Outcome.FAILED,
-            theta_P=theta_P, curve_EM=torch.full_like(result.curve_EM, loss),
-        )  # fmt: skip
+        facts = self.facts(self.bank.spec, result)
+        grokked = facts["best_exact"] == 1.0
+        outcome = Outcome.GROKKED if grokked else Outcome.FAILED
+        return replace(result, outcome=outcome, grok_step=6 if grokked else None, **facts)
 
 
 def untrained(patch: pytest.MonkeyPatch, fewest: int) -> None:
@@ -183,10 +186,7 @@ def study_descent(parent: str) -> list[list[Any]]:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, without_ray():
         untrained(patch, PARENTS[parent])
         patch.setattr(driver, "log_descents", lambda *_: None)
-        patch.setattr(
-            worker, "Bank",
-            lambda spec, pairs, **options: BarelyTrainedBank(spec, pairs, PARENTS[parent], **options),
-        )  # fmt: skip
+        patch.setattr(worker, "Bank", partial(BarelyTrainedBank, partial(made_up_facts, PARENTS[parent])))
         home = Path(folder) / "home"
         done("run", write_study(Path(folder), study), "--home", home)
         sets = DatabaseCandidates(StudyRecords(Ledger(Home(home)), study["name"])).read()

@@ -1,7 +1,7 @@
 """Studies of seconds that the scenarios run, and how."""
 
 from tests.commands import call
-from tests.reference import QUICK, write_study
+from tests.reference import QUICK, check_whole, expected, write_study
 
 RECIPE = {"steps": 16, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6, "hold": 4}
 BY_ENGINE = QUICK["resources"] | {"compiled": True}
@@ -37,3 +37,11 @@ GRID = SWEEP | {
 
 def run(study, here, *options):
     return call("run", write_study(here, study), *options, "--home", "home")
+
+
+def run_whole(study, here):
+    """Run a study to its end here, and compare its records with uninterrupted training. Returns what was said."""
+    said = run(study, here)
+    assert said.exit_code == 0, said.output
+    check_whole(here / "home", study, here, expected(study))
+    return said

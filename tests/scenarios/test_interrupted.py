@@ -1,4 +1,5 @@
-"""A study whose driver ends anywhere is recorded as if nothing had happened: each seed once, to the bit.
+"""A study whose driver ends anywhere is recorded as if nothing had happened: each seed once, to the bit. And
+screened studies from file to records.
 
 Whole runs by the command, with everything but Ray (tests/in_process.py) and pictures. With Ray, and killed for
 real: tests/slow/test_signals.py and test_faults.py.
@@ -14,7 +15,7 @@ from search.store.results import read_parts
 from search.tracking.tracking import KEY_TAG
 from tests.commands import call
 from tests.reference import check_whole, client_of, expected, rows_of, runs_of
-from tests.scenarios.studies import GRID, MIXED, SCREENED, UNTIL, run
+from tests.scenarios.studies import GRID, MIXED, SCREENED, UNTIL, run, run_whole
 from trainer import Outcome
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here", "nobody_spared")
@@ -55,8 +56,7 @@ def test_a_study_ends_the_same_wherever_its_driver_did(study, error, at, here, m
         assert run(study, here).exit_code == 130
     reached = {r["init_seed"]: r["steps"] for r in rows_of(here / "home", study["name"]) if not is_final(r)}
     assert reached, "there was something to interrupt"
-    assert run(study, here).exit_code == 0
-    check_whole(here / "home", study, here, expected(study))
+    run_whole(study, here)
 
 
 @pytest.mark.usefixtures("groks")
@@ -96,3 +96,39 @@ def test_a_run_that_is_out_of_time_goes_on_by_name(here):
     (here / "quick.yaml").unlink()  # the ledger knows it
     assert call("resume", "quick", "--home", "home").exit_code == 0
     check_whole(here / "home", MIXED, here, expected(MIXED))
+
+
+# ---- screens
+
+
+SEARCH = SCREENED | {
+    "name": "searched",
+    "seeds": {"first": 1, "count": 4},
+    "space": {"recipe.lr": {"choice": [0.01, 0.02]}},
+    "sampler": {"name": "grid", "objectives": ["per_million"]},
+    "stop": {"hopeless": False, "screen": {"at": 8, "keep": {}}},
+    "confirm": {"configurations": 1, "seeds": {"first": 90, "count": 2}},
+}
+
+
+def test_a_screened_study_records_each_seed_once_with_its_outcome(here):
+    study = SCREENED
+    said = run(study, here)
+    assert said.exit_code == 0, said.output
+    check_whole(here / "home", study, here, wanted := expected(study))
+    screened = [key for key, (*_, outcome) in wanted.items() if outcome == Outcome.SCREENED]
+    assert f"screened: {len(screened)} of 8" in said.stdout and 1 < len(screened) < 8
+    (run_,) = [r for r in runs_of(client_of(here / "home"), "screened") if "final.screened" in r.data.metrics]
+    assert run_.data.metrics["final.screened_wrongly"] == len(screened), "nobody was spared"
+    probes = {f"first_seeds.probe.{name}" for name in ("odd", "basin", "stride", "lead")}
+    assert probes <= run_.data.metrics.keys()
+    assert f"{len(screened)} screened" in call("status", study["name"], "--home", "home").stdout
+
+
+def test_grokked_seeds_per_million_seed_steps_are_an_objective(here, monkeypatch):
+    interrupt(monkeypatch, 5, KeyboardInterrupt)
+    assert run(SEARCH, here).exit_code == 130
+    assert run(SEARCH, here).exit_code == 0
+    rows = rows_of(here / "home", "searched")
+    assert {(r["outcome"], r["steps"]) for r in rows} == {(Outcome.SCREENED, 8)}
+    assert len(rows) == 8, "none grokked, so none is confirmed"

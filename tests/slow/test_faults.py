@@ -1,4 +1,5 @@
-"""What a study survives, killed for real: drivers, workers, nodes, checkpoints, trials that go wrong.
+"""What a study survives, killed for real: drivers, workers, nodes, checkpoints, trials that go wrong; services
+that are away, and a disk that is full.
 
 Every record is compared with training that nothing interrupted. Minutes long: `make test-faults`.
 """
@@ -18,12 +19,16 @@ from tests.commands import adder_search, running
 from tests.reference import (
     QUICK,
     check_whole,
+    ends_whole,
+    environment,
     expected,
     rows_of,
     states,
     wait_for_progress,
     write_study,
 )
+from tests.scenarios.test_full_disk import fill, small_disk
+from tests.services import mlflow_server, postgres
 from trainer import Outcome
 
 pytestmark = pytest.mark.faults
@@ -99,9 +104,7 @@ def test_a_driver_killed_at_random_instants(study, tmp_path):
                     os.kill(command.process.pid, signal.SIGKILL)
                     killed += 1
                 assert command.wait(20).code == (0 if ended else -signal.SIGKILL), command.wait()
-        said = adder_search("run", file, "--home", str(home), cwd=tmp_path)
-        assert said.code == 0, said
-        check_whole(home, study, tmp_path, wanted)
+        ends_whole(study, tmp_path, home, wanted)
 
 
 # ---- workers and nodes
@@ -136,27 +139,27 @@ def test_torn_states_cost_steps_and_no_result(tmp_path):
     one.write_bytes(one.read_bytes()[:-100])  # its predecessor is whole
     for torn in other.parent.glob("bank.state*"):
         torn.write_bytes(b"")
-    said = adder_search("run", file, "--home", str(home), cwd=tmp_path)
-    assert said.code == 0, said
-    check_whole(home, LONG, tmp_path, long_wanted())
+    ends_whole(LONG, tmp_path, home, long_wanted())
 
 
 # ---- trials that go wrong
 
 
-def faulty(how, times):
-    return {"program": (sys.executable, "-P", str(FAULTY), how, str(times))}
+def run_faulty(how, times, most, folder):
+    """Run a study whose trial of seed 5 goes wrong so many times, and may at most so often. Returns both."""
+    study = QUICK | {"name": how, "faults": {"max_failures": most, "stall_s": 45}}
+    program = (sys.executable, "-P", str(FAULTY), how, str(times))
+    said = adder_search("run", write_study(folder, study), "--home", "home", cwd=folder, program=program)
+    if how == "memory" and "no control group" in said.err:
+        pytest.skip(said.err.strip())
+    return study, said
 
 
 @pytest.mark.parametrize("how", ["raise", "memory", "hang", "freeze"])
 def test_a_trial_that_goes_wrong_is_started_again(how, tmp_path):
-    study = QUICK | {"name": how, "faults": {"max_failures": 2, "stall_s": 45}}
-    home, file = tmp_path / "home", write_study(tmp_path, study)
-    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, **faulty(how, 1))
-    if how == "memory" and "no control group" in said.err:
-        pytest.skip(said.err.strip())
+    study, said = run_faulty(how, 1, 2, tmp_path)
     assert said.code == 0, said
-    check_whole(home, study, tmp_path, expected(study))
+    check_whole(tmp_path / "home", study, tmp_path, expected(study))
 
 
 @pytest.mark.parametrize(
@@ -164,18 +167,104 @@ def test_a_trial_that_goes_wrong_is_started_again(how, tmp_path):
     [("raise", "RuntimeError: no luck"), ("memory", "its process died"), ("hang", "stalled: nothing was")],
 )
 def test_a_trial_that_goes_on_going_wrong_is_recorded_with_its_reason(how, reason, tmp_path):
-    study = QUICK | {"name": how, "faults": {"max_failures": 1, "stall_s": 45}}
-    home, file = tmp_path / "home", write_study(tmp_path, study)
-    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, **faulty(how, 99))
-    if how == "memory" and "no control group" in said.err:
-        pytest.skip(said.err.strip())
-    assert said.code == 1, said
-    assert reason in said.out and "To go on:" in said.out, said.out
-    rows = rows_of(home, how)
+    study, said = run_faulty(how, 99, 1, tmp_path)
+    assert said.code == 1 and reason in said.out and "To go on:" in said.out, said
+    rows = rows_of(tmp_path / "home", how)
     assert len(rows) == 4
     failed = [r for r in rows if not is_final(r)]
     assert failed and all(r["outcome"] == Outcome.CENSORED and reason in r["reason"] for r in failed)
     assert all(r["outcome"] == Outcome.FAILED for r in rows if is_final(r)), "the others went on"
-    said = adder_search("run", file, "--home", str(home), cwd=tmp_path)
-    assert said.code == 0, said
-    check_whole(home, study, tmp_path, expected(study))
+    ends_whole(study, tmp_path, tmp_path / "home")
+
+
+# ---- services that are away, and a disk that is full
+
+AWAY_S = 60
+
+
+def trains_meanwhile(command, home, seconds):
+    """Whether banks save states in the first and in the second half of a time."""
+    for _ in range(2):
+        before, until = states(home), time.monotonic() + seconds / 2
+        while time.monotonic() < until:
+            assert command.process.poll() is None, command.wait()
+            time.sleep(0.2)
+        if states(home) <= before:
+            return False
+    return True
+
+
+def test_mlflow_is_away_for_a_minute(tmp_path):
+    slow = QUICK["recipe"] | {"steps": 4_000, "eval_every": 50}
+    study = QUICK | {"name": "minute", "recipe": slow, "seeds": [5, 6]}
+    study |= {"resources": QUICK["resources"] | {"seeds_per_trial": 1}}
+    home = tmp_path / "home"
+    with mlflow_server() as mlflow:
+        values = mlflow.environment()
+        words = ("run", write_study(tmp_path, study), "--home", str(home))
+        with running(*words, cwd=tmp_path, environment=values) as command:
+            wait_for_progress(command, home)
+            mlflow.stop()
+            assert trains_meanwhile(command, home, AWAY_S)
+            command.wait_for(lambda: "MLflow is away" in command.warned(), "not said that MLflow is away")
+            mlflow.start()
+            said = command.wait()
+        assert said.code == 0, said
+        assert "MLflow is away" in said.err and "MLflow is back" in said.err and "Traceback" not in said.err
+        with environment(values):
+            check_whole(home, study, tmp_path, expected(study))
+
+
+def test_mlflow_is_away_until_after_the_end(tmp_path):
+    home = tmp_path / "home"
+    with mlflow_server() as mlflow:
+        options = {"cwd": tmp_path, "environment": mlflow.environment()}
+        words = ("run", write_study(tmp_path, QUICK), "--home", str(home))
+        with running(*words, **options) as command:
+            wait_for_progress(command, home)
+            mlflow.stop()
+            said = command.wait()
+        assert said.code == 0, said
+        assert "MLflow has not got 4 seeds yet: the next run writes what is left" in said.out
+        mlflow.start()
+        with environment(mlflow.environment()):
+            said = ends_whole(QUICK, tmp_path, home, environment=mlflow.environment())
+        assert "nothing left to train" in said.out, said
+
+
+def test_postgresql_is_restarted(tmp_path):
+    home = tmp_path / "home"
+    with postgres() as db, mlflow_server(db) as mlflow:
+        values = db.environment() | mlflow.environment() | {"ADDER_SEARCH_DATABASE": db.url("optuna")}
+        words = ("run", write_study(tmp_path, GRID), "--home", str(home))
+        with running(*words, cwd=tmp_path, environment=values) as command:
+            for down_s in (0, 5, 10):
+                wait_for_progress(command, home)
+                db.stop()
+                time.sleep(down_s)
+                db.start()
+            said = command.wait()
+        assert said.code == 0 and "Traceback" not in said.err, said
+        with environment(values):
+            check_whole(home, GRID, tmp_path, grid_wanted())
+
+
+@pytest.mark.parametrize(("where", "megabytes"), [("trials", 2), ("", 8)])
+def test_a_full_disk_costs_states_and_no_result(where, megabytes, tmp_path):
+    """Of trials alone, and of all that there is: ledger, MLflow's store and artifacts too."""
+    home = tmp_path / "home"
+    words = ("run", write_study(tmp_path, LONG), "--home", str(home))
+    with small_disk(home / where, megabytes) as disk:
+        with running(*words, cwd=tmp_path) as command:
+            wait_for_progress(command, home)
+            fill(disk / "filler")
+            before = states(home)
+            time.sleep(10)
+            assert command.process.poll() is None, command.wait()
+            assert states(home) == before, "there was room for a state"
+            (disk / "filler").unlink()
+            wait_for_progress(command, home)
+            said = command.wait()
+        assert said.code == 0 and "Traceback" not in said.err, said
+        again = ends_whole(LONG, tmp_path, home, long_wanted())  # writes what MLflow could not take
+        assert "nothing left to train" in again.out, again

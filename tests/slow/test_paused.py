@@ -13,7 +13,7 @@ import pytest
 
 from tests import ROOT
 from tests.commands import adder_search, running
-from tests.reference import QUICK, check_whole, expected, wait_for_progress, write_study
+from tests.reference import QUICK, check_whole, ends_whole, expected, wait_for_progress, write_study
 
 pytestmark = pytest.mark.faults
 
@@ -85,9 +85,7 @@ def check_taken_over(folder, command, wanted):
     assert said.code == 0 or (said.code == 1 and said.err.splitlines()[-1].startswith(TAKEN)), said
     if not is_left:
         check_whole(folder / "home", STUDY, folder, wanted)
-    said = run(folder)
-    assert said.code == 0, said
-    check_whole(folder / "home", STUDY, folder, wanted)
+    ends_whole(STUDY, folder, folder / "home", wanted, cwd=ROOT, **IN_PROCESS)
     assert not list((folder / "home" / "trials").iterdir())
 
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from tests.commands import adder_search, running
+from tests.commands import running
 from tests.processes import short_folder
-from tests.reference import QUICK, check_whole, expected, wait_for_progress, write_study
+from tests.reference import QUICK, ends_whole, wait_for_progress, write_study
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.full]
 LONG = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100_000}}
@@ -63,7 +63,6 @@ def test_a_sigterm_to_all_of_its_processes(temporary, tmp_path):
         os.killpg(command.process.pid, signal.SIGTERM)
         command.wait(120)
         assert command.gone()
-    said = adder_search(*words, cwd=tmp_path, environment=environment)
-    assert said.code == 0 and "Traceback" not in said.err, said
-    check_whole(tmp_path / "home", QUICK, tmp_path, expected(QUICK))
+    said = ends_whole(QUICK, tmp_path, tmp_path / "home", environment=environment)
+    assert "Traceback" not in said.err, said
     assert list(temporary.iterdir()) == []

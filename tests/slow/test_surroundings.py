@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.commands import COMMAND, adder_search, running
-from tests.reference import QUICK, check_whole, expected, wait_for_progress, write_study
+from tests.commands import COMMAND, running
+from tests.reference import QUICK, check_whole, ends_whole, expected, wait_for_progress, write_study
 
 pytestmark = pytest.mark.faults
 LONG = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100_000}}
@@ -51,6 +51,4 @@ def test_as_a_containers_first_process(tmp_path):
         os.kill(int(first), signal.SIGTERM)
         said = command.wait(120)
         assert said.code == 130 and "Traceback" not in said.err and command.gone(), said
-    said = adder_search("run", write_study(tmp_path, QUICK), *words, cwd=tmp_path, program=(*ALONE, str(COMMAND)))
-    assert said.code == 0, said
-    check_whole(tmp_path / "home", QUICK, tmp_path, expected(QUICK))
+    ends_whole(QUICK, tmp_path, tmp_path / "home", program=(*ALONE, str(COMMAND)))

@@ -39,7 +39,8 @@ def checkpoint():
 def test_what_is_no_checkpoint(checkpoint):
     """A file of another kind is refused by name, also when a checkpoint lies beside it."""
     says = "nowhere: no such checkpoint; adder-search pull STUDY writes one of a study"
-    assert fails_with_one(2, "verify", "nowhere") == says
+    for words in ("verify nowhere", "rerun nowhere", "compress nowhere -o x"):
+        assert fails_with_one(2, *words.split()) == says
     Path("untrained/other.pt").write_bytes(b"hello")
     assert fails_with_one(2, "verify", "untrained/other.pt").startswith("untrained/other.pt: not a checkpoint")
     Path("empty").mkdir()

@@ -20,7 +20,6 @@ from search.compress.journal import Journal
 from search.compress.local import LocalDescent, Settings, to_checkpoint
 from search.compress.proposers import Rules
 from search.compress.study import StudyDescent
-from search.errors import UserError
 from search.store.candidates import DatabaseCandidates, digest, lineage_of
 from search.study.trial import Configuration
 from tests import CERTIFICATES, needs_compiler
@@ -173,21 +172,6 @@ def test_a_candidate_is_accepted_with_its_best_training(tmp_path):
     assert judged(Rules(), Training((ONES, -ONES), 1.0, 0.1)).start is None, "every start must bear it"
     few = Training((ONES,), 0.996, 0.1, errors=500)
     assert judged(Rules(accept=0.99), few).start and not judged(Rules(accept=0.995), few).start
-
-
-def test_a_file_is_read_as_it_was_written(tmp_path, cheap):
-    descent = Descent(Journal(tmp_path, BASE, "origin", {}), Rules(proposals=2))
-    descent.begin([(BASE, [ONES], ())])
-    one_round(descent)
-    file = tmp_path / "descent.json"
-    assert json.loads(file.read_text())["accepted"][1]["parent"] == 0
-    assert state(Descent(Journal(tmp_path, BASE, "origin", {}), Rules())) == state(descent)
-    with pytest.raises(ValueError, match="from another checkpoint"):
-        Journal(tmp_path, BASE, "another", {})
-    for broken in ("{}", "[]", '{"format": 1}', file.read_text().replace('"ties"', '"tiles"')):
-        file.write_text(broken)
-        with pytest.raises(UserError, match="not the record of a descent of format 3"):
-            Journal(tmp_path, BASE, "origin", {})
 
 
 # ---- in this process

@@ -1,8 +1,11 @@
-"""A home that schema 6 wrote (tests/golden/data/home-6.txz): read and gone on with by every version from here on."""
+"""A home that schema 6 wrote (tests/golden/data/home-6.txz): read and gone on with by every version from here on;
+and the database under the ledger: other schemas, servers, and what is away.
+"""
 
 import json
 import lzma
 import os
+import re
 import sqlite3
 import subprocess
 import tarfile
@@ -12,12 +15,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from search.errors import Failure
+from search.errors import Failure, UserError
 from search.run.driver import plan
 from search.run.packing import Capacity
 from search.store import database
-from search.store.database import Database
+from search.store.database import Database, DatabaseUnavailable
 from search.store.home import Home
+from search.store.ledger import Ledger
+from search.store.record import SeedRecord
 from search.study.file import recorded_study
 from search.study.trial import Configuration
 from search.tracking.artifacts import ArtifactCache
@@ -97,13 +102,6 @@ def test_a_stored_search_is_planned_on(name, home):
 
 
 @pytest.mark.usefixtures("next_version")
-def test_the_next_schema_takes_it_over(stored):
-    before = outcomes(stored)
-    assert outcomes(stored) == before
-    assert version(stored) == ([(database.SCHEMA,)], True)
-
-
-@pytest.mark.usefixtures("next_version")
 def test_a_migration_is_whole_or_not_at_all(stored, monkeypatch):
     broken = {database.SCHEMA - 1: (*NEXT[database.SCHEMA - 1], "UPDATE nowhere SET x = 1")}
     with monkeypatch.context() as patch:
@@ -111,7 +109,7 @@ def test_a_migration_is_whole_or_not_at_all(stored, monkeypatch):
         with pytest.raises(Failure, match="no such table: nowhere"):
             Database(stored)
     assert version(stored) == ([(database.SCHEMA - 1,)], False)
-    Database(stored)
+    assert outcomes(stored)[2] == Outcome.GROKKED
     assert version(stored) == ([(database.SCHEMA,)], True)
 
 
@@ -129,21 +127,11 @@ def test_a_dump_is_restored_in_another_postgresql(home, monkeypatch):
     """As docs/cluster.md has it, for the next major version."""
 
     def run(server, program, text=""):
-        command = [
-            server.programs / program,
-            "-h",
-            LOOPBACK,
-            "-p",
-            str(server.port),
-            "-U",
-            server.USER,
-            "optuna",
-        ]
+        where = ["-h", LOOPBACK, "-p", str(server.port), "-U", server.USER, "optuna"]
         options = ["-v", "ON_ERROR_STOP=1", "--single-transaction", "-q"] if program == "psql" else []
         environment = os.environ | server.environment()
-        return subprocess.run(
-            [*command, *options], input=text, env=environment, check=True, capture_output=True, text=True
-        ).stdout
+        command = [server.programs / program, *where, *options]
+        return subprocess.run(command, input=text, env=environment, check=True, capture_output=True, text=True).stdout
 
     def rows(server):
         monkeypatch.setenv("ADDER_SEARCH_DATABASE", server.url("optuna"))
@@ -156,3 +144,45 @@ def test_a_dump_is_restored_in_another_postgresql(home, monkeypatch):
         records.claim(trial)
         run(after, "psql", run(before, "pg_dump"))
         assert rows(after).list_seeds() == records.list_seeds() != []
+
+
+# ---- another schema, a server
+
+
+@pytest.mark.parametrize(("schema", "which"), [(database.SCHEMA - 1, "an earlier"), (99, "a newer")])
+def test_another_schema_is_refused_and_left_as_it_is(schema, which, home):
+    with closing(sqlite3.connect(home.ledger_db)) as db:  # of a version that had other tables
+        db.execute("CREATE TABLE ledger_version (schema INTEGER)")
+        db.execute(f"INSERT INTO ledger_version VALUES ({schema})")
+        db.commit()
+    before = home.ledger_db.read_bytes()
+    with pytest.raises(UserError, match=f"{home.ledger_db}: written by {which} version of adder-search; .*--home"):
+        Ledger(home)
+    assert home.ledger_db.read_bytes() == before
+
+
+def test_a_record_has_all_columns_of_the_ledger():
+    columns = [column.name for column in database.ROWS.columns if column.name != "reached"]  # no longer written
+    assert list(SeedRecord.__annotations__) == [*columns, "proof"]
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("postgresql://me:secret@host/db", "leave the password out and name a password file with PGPASSFILE"),
+        ("postgresql://me@host/db?password=secret", "leave the password out"),
+        ("mysql://me@host/db", "must be postgresql+psycopg://USER@HOST/NAME"),
+        ("nonsense", "not a database's URL"),
+    ],
+)
+def test_a_database_is_named_without_its_password(url, problem, home, monkeypatch):
+    monkeypatch.setenv("ADDER_SEARCH_DATABASE", url)
+    with pytest.raises(UserError, match=re.escape(problem)) as said:
+        Ledger(home)
+    assert "secret" not in str(said.value)
+
+
+def test_a_server_that_is_away_is_a_line_and_waited_for_when_asked(home, monkeypatch):
+    monkeypatch.setenv("ADDER_SEARCH_DATABASE", "postgresql://me@127.0.0.1:1/db")
+    with pytest.raises(DatabaseUnavailable, match=r"me@127\.0\.0\.1:1/db: .*refused"):
+        Ledger(home)

@@ -161,6 +161,3 @@ def test_checkpoints_that_nobody_trained_here():
     for name in ("34p-by-hand", "46p"):
         line = fails_with_one(2, "rerun", CERTIFICATES / name)
         assert line.endswith("trained from scratch, or from which θ")
-    assert fails_with_one(2, "rerun", "nowhere") == (
-        "nowhere: no such checkpoint; adder-search pull STUDY writes one of a study"
-    )

@@ -1,9 +1,14 @@
-"""What `ui` prints and opens, without the server."""
+"""What `ui` prints and opens, without the server; and the views that it opens on, as MLflow keeps its own."""
 
+import base64
 import html
+import json
 import re
 import socket
 import webbrowser
+import zlib
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -11,7 +16,7 @@ from search.cli import ui as ui_command
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import load_study
-from search.tracking import server, tracking
+from search.tracking import server, tracking, views
 from search.tracking.tracking import connect
 from search.tracking.views import write_views
 from tests.commands import call, fails_with_one
@@ -50,8 +55,8 @@ def opened(monkeypatch):
 def test_the_latest_studies_are_listed_first_and_the_first_is_opened(client, opened, here):
     for i in range(22):
         client.create_experiment(f"old-{i}")
-    views = client.create_experiment("57p")
-    write_views(client, load_study("57p"), views)
+    mine = client.create_experiment("57p")
+    write_views(client, load_study("57p"), mine)
     port = free_port()
     lines = call("ui", "--port", port).stdout.splitlines()
     start, address = lines[0].partition(" ")[0], f"http://127.0.0.1:{port}/"
@@ -60,7 +65,7 @@ def test_the_latest_studies_are_listed_first_and_the_first_is_opened(client, ope
     assert lines.pop(1) == "These work in a browser that has opened it:" and "token" not in "".join(lines[1:])
     names = [line.strip() for line in lines if line.startswith("  ") and line[2] != " "]
     assert names == ["57p", *(f"old-{i}" for i in range(21, 2, -1))]
-    table = f"#/experiments/{views}/runs?workflowType=machine_learning"
+    table = f"#/experiments/{mine}/runs?workflowType=machine_learning"
     table += "&viewStateShareKey=adder-search-table&compareRunsMode=TABLE"
     charts = table.replace("table", "charts").replace("TABLE", "CHART")
     assert lines[1:4] == ["  57p", f"    table  {address}{table}", f"    charts {address}{charts}"]
@@ -97,3 +102,31 @@ def test_a_port_that_is_taken_is_said(client):
         assert fails_with_one(1, "ui", "--port", port) == (
             f"port {port}: Address already in use; choose another with --port"
         )
+
+
+# ---- the views of a study's experiment
+
+
+def state_of(view):
+    """What the UI reads out of a tag."""
+    envelope = json.loads(view.encoded(7))
+    prefix, _, packed = envelope["state"].partition(";")
+    assert prefix == "deflate" and (envelope["createdAt"], envelope["updatedAt"]) == (7, 7)
+    return json.loads(zlib.decompress(base64.b64decode(packed)))
+
+
+def test_a_study_of_constraints_has_a_table_by_constraint_and_a_chart_of_with_against_without():
+    client = MagicMock()
+    client.get_experiment.return_value = SimpleNamespace(creation_time=1_700_000_000_000, tags={})
+    write_views(client, load_study("constraints"), "1")
+    assert len({name for _, name, _ in (given.args for given in client.set_experiment_tag.call_args_list)}) == 4
+    table, charts = state_of(views.constraints_view()), state_of(views.ratios_view())
+    assert table["groupBy"]["groupByKeys"] == [{"mode": "param", "groupByData": "constraint"}]
+    assert table["selectedColumns"][:4] == [
+        "params.`scale`", "params.`constraint`", "params.`toggled`", "metrics.`table.ratio`",
+    ]  # fmt: skip
+    scatter, *bars = charts["compareRunCharts"]
+    assert (scatter["type"], scatter["xaxis"]["key"], scatter["yaxis"]["key"]) == (
+        "SCATTER", "table.rate_without", "table.rate_with",
+    )  # fmt: skip
+    assert [bar["metricKey"] for bar in bars] == ["table.ratio", "table.ratio_low", "table.ratio_high"]
