@@ -1,14 +1,11 @@
 """A study's life from the command line: in the background, stopped, limited, extended, begun afresh."""
 
-import re
 import sys
 
 import pytest
 import yaml
 
 from search.cli.run import _renamed
-from search.errors import UserError
-from search.run.extension import check_extension
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
@@ -53,47 +50,14 @@ def test_a_study_in_the_background_is_alone_and_is_stopped_by_name(here):
     assert fails_with_one(2, "stop", "away") == "study away is not running"
 
 
-# ---- what a file may not become, and new names
-
-
-def row(number, confirmation=False):
-    return {"init_seed": number, "data_seed": number, "confirmation": confirmation}
-
-
-def study(**changes):
-    return parse_study(yaml.safe_dump(QUICK | changes), "test")
+# ---- new names
 
 
 SEARCHED = {"space": {"recipe.lr": {"float": [0.01, 0.02]}}}
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "rows", "problem"),
-    [
-        ({}, SEARCHED, [], "was begun as a list, the file now has a space"),
-        (SEARCHED, {}, [], "was begun as a search, the file now has no space"),
-        ({}, {"confirm": {"seeds": [90]}}, [row(90)], "confirm.seeds: 90 was a seed of the search"),
-        ({}, {"seeds": [5, 90]}, [row(90, True)], "seeds: 90 was used to confirm"),
-    ],
-)
-def test_a_file_that_would_mix_what_cannot_be_compared_is_refused(before, now, rows, problem):
-    known = study(**before).model_dump(mode="json", by_alias=True)
-    with pytest.raises(UserError, match=re.escape(f"study quick: {problem}")):
-        check_extension(study(**now), known, rows)
-
-
-@pytest.mark.parametrize(
-    "now",
-    [
-        {"seeds": {"first": 1, "count": 90}},
-        {"recipe": QUICK["recipe"] | {"steps": 120}},
-        {"until": {"grokked": 2, "max_seeds": 16}},
-        {"confirm": {"seeds": [91]}},
-    ],
-)
-def test_a_file_that_asks_for_more_goes_on(now):
-    check_extension(study(**now), study().model_dump(mode="json", by_alias=True), [row(5), row(92, True)])
-    check_extension(study(**now), None, [])
+def study(**changes):
+    return parse_study(yaml.safe_dump(QUICK | changes), "test")
 
 
 def test_a_fresh_start_takes_the_next_name_that_is_free(home):

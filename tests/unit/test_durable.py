@@ -9,53 +9,35 @@ from model import PRESETS
 from search.cli.options import save_checkpoint, write_text
 from search.store import results as part
 from tests import homes
-from tests.crashes import Disk
+from tests.crashes import Disk, failing
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import durable, snapshot
 
 STUDY = homes.study_of()
 
 
-def write_file(folder, n):
-    durable.make_folder(folder / "deeper")
-    durable.write(folder / "deeper" / "file", b"1" * 1_000 * n)
-
-
-def read_file(folder):
-    path = folder / "deeper" / "file"
-    return len(path.read_bytes()) // 1_000 if path.exists() else 0
-
-
-def write_state(folder, n):
-    snapshot.write(folder / "trials" / "bank.state", {"theta": torch.full((50,), float(n))}, {"n": n})
-
-
-def read_state(folder):
-    found = snapshot.read(folder / "trials" / "bank.state")
-    return found[1]["n"] if found else 0
-
-
-def save(folder, n):
+def adder(step):
     """The same θ again: another one is refused."""
-    save_checkpoint(Checkpoint(PRESETS["57p"], torch.ones(PRESETS["57p"].params), step=n), folder / "best")
+    return Checkpoint(PRESETS["57p"], torch.ones(PRESETS["57p"].params), step=step)
 
 
-def saved(folder):
-    return Checkpoint.load(folder / "best").step if (folder / "best").exists() else 0
-
-
-def write_page(folder, n):
-    write_text(folder / "page", "1" * 1_000 * n)
-
-
-def read_page(folder):
-    path = folder / "page"
-    return len(path.read_text()) // 1_000 if path.exists() else 0
-
-
-WAYS = {
-    "file": (write_file, read_file), "state": (write_state, read_state), "checkpoint": (save, saved),
-    "page": (write_page, read_page),
+WAYS = {  # how the n-th is written in a folder, and the n that is read
+    "file": (
+        lambda folder, n: (durable.make_folder(folder / "in"), durable.write(folder / "in/file", b"1" * 1_000 * n)),
+        lambda folder: len((folder / "in/file").read_bytes()) / 1_000 if (folder / "in/file").exists() else 0,
+    ),
+    "state": (
+        lambda folder, n: snapshot.write(folder / "trials/bank.state", {"theta": torch.full((50,), 1.0 * n)}, {"n": n}),
+        lambda folder: found[1]["n"] if (found := snapshot.read(folder / "trials/bank.state")) else 0,
+    ),
+    "checkpoint": (
+        lambda folder, n: save_checkpoint(adder(n), folder / "best"),
+        lambda folder: Checkpoint.load(folder / "best").step if (folder / "best").exists() else 0,
+    ),
+    "page": (
+        lambda folder, n: write_text(folder / "page", "1" * 1_000 * n),
+        lambda folder: len((folder / "page").read_text()) / 1_000 if (folder / "page").exists() else 0,
+    ),
 }  # fmt: skip
 
 
@@ -77,7 +59,7 @@ def test_what_was_written_is_there_and_what_is_being_written_is_old_or_new(way, 
     assert read(tmp_path / "seen") == 3
 
 
-def test_parts_are_there_whole_or_not_at_all_whenever_the_power_goes(tmp_path):
+def test_parts_are_there_whole_or_not_at_all_whenever_the_power_goes_or_a_call_fails(tmp_path):
     home = homes.Home(tmp_path / "home")
     configuration = homes.Configuration(*STUDY.listed[0])
     trial = homes.trial_of(STUDY, (configuration, 1), (configuration, 2))
@@ -94,6 +76,12 @@ def test_parts_are_there_whole_or_not_at_all_whenever_the_power_goes(tmp_path):
             assert part.Trial.read(folder) == trial, left.how
         assert len(part.read_parts(folder)) == 1 or left.moments[-1] <= ended, left.how
     assert len(part.read_parts(folder)) == 1
+    full = homes.empty_home(tmp_path / "full")
+    trial.write(folder := full.trial("sweep", trial.key))
+    with failing(3), pytest.raises(OSError):
+        homes.leave_parts(full, trial)
+    assert not part.has_parts(folder) and part.read_parts(folder) == []
+    assert len(part.read_parts(homes.leave_parts(full, trial))) == 1, "remains are in nobody's way"
 
 
 # Saved states of banks

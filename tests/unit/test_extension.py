@@ -10,6 +10,7 @@ from search.run.extension import check_extension
 from search.study.space import points
 from tests.homes import study_of
 from tests.searches import NARROW, Memory, asked, numbers, proposals_of, reported, row, states, train
+from tests.unit.test_counting import FAILED, rows
 
 LENGTHS = """
 space:
@@ -108,3 +109,33 @@ def test_another_objective_is_told_of_what_is_known():
     again = proposals_of(ledger, more=", objectives: [grok_rate]")
     assert [len(t.values) for t in again.trials()] == [1, 1, 1]
     assert len(asked(again)) == 21
+
+
+# ---- what any file may become, and may not
+
+LISTED = {"recipe": {"steps": 60, "eval_every": 20}, "seeds": {"first": 5, "count": 4}}
+SEARCHED = {"space": {"recipe.lr": {"float": [0.01, 0.02]}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "recorded", "problem"),
+    [
+        ({}, SEARCHED, [], "was begun as a list, the file now has a space"),
+        (SEARCHED, {}, [], "was begun as a search, the file now has no space"),
+        ({}, {"confirm": {"seeds": [90]}}, rows(FAILED, first=90), "confirm.seeds: 90 was a seed of the search"),
+        ({}, {"seeds": [5, 90]}, rows(FAILED, first=90, confirmation=True), "seeds: 90 was used to confirm"),
+        ({}, {"seeds": {"first": 1, "count": 90}}, None, ""),
+        ({}, {"recipe": LISTED["recipe"] | {"steps": 120}}, None, ""),
+        ({}, {"until": {"grokked": 2, "max_seeds": 16}}, None, ""),
+        ({}, {"confirm": {"seeds": [91]}}, None, ""),
+    ],
+)
+def test_a_file_may_ask_for_more_and_not_mix_what_cannot_be_compared(before, now, recorded, problem):
+    known = study_of(**LISTED | before).model_dump(mode="json", by_alias=True)
+    if problem:
+        with pytest.raises(UserError, match=re.escape(f"study sweep: {problem}")):
+            check_extension(study_of(**LISTED | now), known, recorded)
+    else:
+        used = rows(FAILED, first=5) + rows(FAILED, first=92, confirmation=True)
+        check_extension(study_of(**LISTED | now), known, used)
+        check_extension(study_of(**LISTED | now), None, [])

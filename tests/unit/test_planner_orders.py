@@ -76,16 +76,12 @@ class Run:
         return digest[0] / 256 < self.rate
 
     def started(self, trial):
-        for c, s in trial.work:
+        for (c, s), row in zip(trial.work, rows_of(trial, Outcome.RUNNING), strict=True):
             place = (c.key, s)
             assert place not in self.failed, "a seed that failed is not tried again in one run"
             assert all(place not in [(o.key, t) for o, t in other.work] for other in self.running.values())
             assert place not in self.rows or not is_final(self.rows[place]), "trained twice"
-            self.rows[place] = {
-                "configuration": c.key, "init_seed": s.init_seed, "data_seed": s.data_seed,
-                "trial": trial.key, "confirmation": trial.confirmation, "outcome": Outcome.RUNNING,
-                "grok_step": None, "best_token": 0.5, "steps": 0,
-            }  # fmt: skip
+            self.rows[place] = row | {"steps": 0}
         self.running[trial.key] = trial
 
     def reported(self, trial):

@@ -21,11 +21,18 @@ SPARED = SOME + rows(FAILED, GROKKED, first=5, hopeless_step=24_000)
 CUT = SOME + rows(CENSORED, Outcome.RUNNING, first=7)
 
 
+def summary(study, home, ended, made=(), drawn=()):
+    """Of a run of which these configurations and proposals are recorded."""
+    records = SimpleNamespace(
+        home=Home(home), list_configurations=lambda: {c.key: c for c in made}, list_proposals=lambda: list(drawn)
+    )
+    return render.summary(study, study.name, records, ended)
+
+
 def outputs(home, recorded, study="57p"):
     """The summary of a run, and the status, of some rows."""
     named = [{**row, "study": study} for row in recorded]
-    records = SimpleNamespace(home=Home(home), list_configurations=dict, list_proposals=list)
-    return render.summary(load_study(study), study, records, Ended(rows=named)), render.status(overview(named), [])
+    return summary(load_study(study), home, Ended(rows=named)), render.status(overview(named), [])
 
 
 @pytest.mark.parametrize(
@@ -68,23 +75,22 @@ def test_seeds_of_several_configurations_are_counted_unless_each_is_asked_for():
 
 
 def test_a_study_that_stopped_says_what_never_began(tmp_path):
-    summary, _ = outputs(tmp_path, rows(GROKKED, *[FAILED] * 13, first=777))
-    assert "  not counted: 2 that never began\n" in summary
+    said, _ = outputs(tmp_path, rows(GROKKED, *[FAILED] * 13, first=777))
+    assert "  not counted: 2 that never began\n" in said
     assert "never began" not in outputs(tmp_path, rows(GROKKED, *[FAILED] * 15, first=777))[0]
-    assert "57p: 1 of 14 grokked, then it stopped (95 % interval " in summary
-    assert "%: the first seed in the file's order grokked)\n" in summary
-    assert "\n  it stopped at a success, so this rate is too high on average\n" in summary
+    assert "57p: 1 of 14 grokked, then it stopped (95 % interval " in said
+    assert "%: the first seed in the file's order grokked)\n" in said
+    assert "\n  it stopped at a success, so this rate is too high on average\n" in said
 
 
 def test_what_a_run_cost_is_said_one_thing_a_line(tmp_path):
     study = parse_study(LIST, "")
-    records = SimpleNamespace(home=Home(tmp_path), list_configurations=dict)
     ended = Ended(rows=rows(FAILED, steps=240), seed_steps_per_s=18.4, compile_s=0.2)
-    said = render.summary(study, "l", records, ended).splitlines()
+    said = summary(study, tmp_path, ended).splitlines()
     assert "  none grokked in 240 seed-steps (steps of all seeds together)" in said
     assert "  18 seed-steps a second, evaluations included" in said and not any("compil" in s for s in said)
     ended.compile_s = 61.0
-    assert "  compiling took 61 s" in render.summary(study, "l", records, ended).splitlines()
+    assert "  compiling took 61 s" in summary(study, tmp_path, ended).splitlines()
 
 
 def test_the_summary_says_which_of_equal_rates_was_confirmed(tmp_path):
@@ -92,10 +98,9 @@ def test_the_summary_says_which_of_equal_rates_was_confirmed(tmp_path):
     listed = [Configuration(*c) for c in study.listed]
     recorded = [r for c in listed[:2] for r in rows(GROKKED, FAILED, configuration=c.key)]
     recorded += rows(GROKKED, FAILED, first=101, configuration=listed[0].key, confirmation=True)
-    records = SimpleNamespace(home=Home(tmp_path), list_configurations=lambda: {c.key: c for c in listed})
     tie = "  (chosen by the search's highest grok_rate, of equal ones the highest token accuracy)\n"
-    assert tie in render.summary(study, "l", records, Ended(rows=recorded))
-    assert tie not in render.summary(study, "l", records, Ended(rows=recorded[:4]))
+    assert tie in summary(study, tmp_path, Ended(rows=recorded), listed)
+    assert tie not in summary(study, tmp_path, Ended(rows=recorded[:4]), listed)
 
 
 FLAGS = "model.one_unit: {choice: [true, false]}, model.tie_fc2_head: {choice: [on, off]}"
@@ -152,17 +157,11 @@ def test_a_search_over_flags_says_sizes_and_what_was_impossible(tmp_path):
     for proposal, configuration in zip(drawn[1:], made, strict=True):
         proposal["configuration"] = configuration.key
     earlier = {"numbers": {"model.tie_fc2_head": True}, "configuration": made[0].key}  # before a field was added
-    drawn.append(earlier)
-    records = SimpleNamespace(
-        home=Home(tmp_path),
-        list_configurations=lambda: {c.key: c for c in made},
-        list_proposals=lambda: drawn,
-    )
     recorded = [row for c in made for row in rows(FAILED, configuration=c.key)]
-    summary = render.summary(study, "any", records, Ended(rows=recorded))
-    assert "  1 of 5 proposals is impossible (model: one_unit excludes tie_fc2_head)\n" in summary
-    assert "  1 of 5 proposals came to an earlier one's configuration\n" in summary
-    assert "  one_unit off, tie_fc2_head off, 67 parameters  0 of 1 grokked" in summary
+    said = summary(study, tmp_path, Ended(rows=recorded), made, [*drawn, earlier])
+    assert "  1 of 5 proposals is impossible (model: one_unit excludes tie_fc2_head)\n" in said
+    assert "  1 of 5 proposals came to an earlier one's configuration\n" in said
+    assert "  one_unit off, tie_fc2_head off, 67 parameters  0 of 1 grokked" in said
 
 
 LIST = """
@@ -180,8 +179,7 @@ def test_the_summary_tells_the_models_apart(tmp_path):
     recorded = [
         r for n, c in enumerate(listed) for r in rows(*[GROKKED if n == 1 else FAILED] * 2, configuration=c.key)
     ]
-    records = SimpleNamespace(home=Home(tmp_path), list_configurations=lambda: {c.key: c for c in listed})
-    text = render.summary(study, "list.yaml", records, Ended(rows=recorded))
+    text = summary(study, tmp_path, Ended(rows=recorded), listed)
     assert "list: 3 configurations\n  57p, steps 1,000  0 of 2 grokked" in text, "its recipe is not 74p's"
     assert "  seed 1 of 67p, steps 1,000 grokked at step 400, too late to hold for 10,000 steps\n" in text
     assert "\n  74p, steps 2,000  0 of 2 grokked" in text
@@ -200,9 +198,7 @@ def test_the_summary_tells_the_models_apart(tmp_path):
     ],
 )
 def test_the_summary_says_what_mlflow_lacks(ended, lacks, tmp_path):
-    study = parse_study(LIST, "")
-    records = SimpleNamespace(home=Home(tmp_path), list_configurations=dict)
-    said = render.summary(study, "l", records, ended).splitlines()
+    said = summary(parse_study(LIST, ""), tmp_path, ended).splitlines()
     assert [line.strip() for line in said if "has not got" in line] == ([lacks] if lacks else [])
 
 
@@ -212,10 +208,9 @@ def test_the_summary_says_what_mlflow_lacks(ended, lacks, tmp_path):
 def test_the_summary_lists_ten_grokked_seeds_and_says_how_many_more(hold, stability, tmp_path):
     study = parse_study(LIST.replace("lr: 0.01", f"hold: {hold}").replace("[{}, ", "[").replace("2}\n", "16}\n"), "")
     first = Configuration(*study.listed[0])
-    records = SimpleNamespace(home=Home(tmp_path), list_configurations=lambda: {first.key: first})
 
     def said(n):
-        return render.summary(study, "l", records, Ended(rows=rows(*[GROKKED] * n, configuration=first.key)))
+        return summary(study, tmp_path, Ended(rows=rows(*[GROKKED] * n, configuration=first.key)), [first])
 
     assert said(10).count(f" grokked at step 400{stability}\n") == 10 and "more" not in said(10)
     assert f" grokked at step 400{stability}\n  and 2 more\n" in said(12)
