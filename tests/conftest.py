@@ -15,6 +15,7 @@ from search.store.home import Home
 from tests.commands import call
 from tests.homes import quickly
 from tests.in_process import without_ray
+from tests.standin import standin_folder
 from trainer.engine import native, torch_backend
 
 
@@ -108,3 +109,9 @@ def smoke(tmp_path_factory):
         result = call("run", "smoke", "--home", home)
     assert result.exit_code == 0, result.output
     return SimpleNamespace(home=home, result=result)
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory):
+    """A folder of CUDA's libraries that stand in for a GPU's."""
+    return standin_folder(tmp_path_factory.mktemp("cuda"))

@@ -16,7 +16,7 @@ import io
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +54,18 @@ class Found:
 
 
 @contextmanager
+def exchanged(changing: Callable[[Any], Any], opening: Callable[[Any], Any]) -> Iterator[None]:
+    """Put something in the place of each call that changes names or syncs, and of `open`."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CHANGING:
+            patch.setattr(os, name, changing(getattr(os, name)))
+        opened = opening(io.open)
+        for module in (io, builtins):
+            patch.setattr(module, "open", opened)
+        yield
+
+
+@contextmanager
 def failing(at: int) -> Iterator[list[str]]:
     """Have the call of this number, from 1, fail of those that change names, sync, or open a file for writing.
 
@@ -71,11 +83,8 @@ def failing(at: int) -> Iterator[list[str]]:
 
         return watching
 
-    with pytest.MonkeyPatch.context() as patch:
-        for name in CHANGING:
-            patch.setattr(os, name, watched(getattr(os, name)))
-        for module in (io, builtins):
-            patch.setattr(module, "open", watched(io.open, lambda file, mode="r", *_: set(mode) & set("wax+")))
+    writes = lambda file, mode="r", *_: set(mode) & set("wax+")  # noqa: E731
+    with exchanged(watched, lambda call: watched(call, writes)):
         yield calls
 
 
@@ -93,22 +102,18 @@ class Disk:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        with pytest.MonkeyPatch.context() as patch:
-            for name in CHANGING:
-                patch.setattr(os, name, self._watched(getattr(os, name), name == "fsync"))
-            for module in (io, builtins):
-                patch.setattr(module, "open", self._opening(io.open))
+        with exchanged(self._watched, self._opening):
             yield
         self._note("at the end")
         for handle in self.kept.values():
             os.close(handle)
 
-    def _watched(self, call: Any, syncs: bool) -> Any:
+    def _watched(self, call: Any) -> Any:
         def watched(*given: Any, **more: Any) -> Any:
             with self.lock:  # no other thread's call between the moment, the call and what it promises
                 self._note(f"before {call.__name__}({', '.join(map(str, given))})")
                 done = call(*given, **more)
-                if syncs:
+                if call.__name__ == "fsync":
                     self._synced(given[0] if isinstance(given[0], int) else given[0].fileno())
                 return done
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
@@ -220,8 +220,10 @@ def recorded(folder, *trials, text=STUDY, **more) -> Path:
 
 
 @cache
-def _two_studies() -> Path:
-    home = empty_home(mkdtemp(prefix="adder-search-test-"))
+def _two_studies() -> TemporaryDirectory[str]:
+    """In a folder that goes when Python ends."""
+    folder = TemporaryDirectory(prefix="adder-search-test-")
+    home = empty_home(folder.name)
     with quickly():
         recorder = Recorder(home, study_of())
         recorder.trial((1, 2), grokked=(2,))
@@ -230,13 +232,13 @@ def _two_studies() -> Path:
         other = Recorder(home, study_of(name="sweep-2"))
         other.trial((1,))
         other.done()
-    return home.path
+    return folder
 
 
 def two_studies(folder="runs") -> Path:
     """A home with two studies, one of them with seeds that never ended. Recorded once, and copied."""
     forget_places()
-    home = Home(shutil.copytree(_two_studies(), folder))
+    home = Home(shutil.copytree(_two_studies().name, folder))
     connect(home)  # it is where it is now
     return home.path
 

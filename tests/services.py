@@ -138,10 +138,10 @@ def write_secret(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def _running(make: Callable[[Path], S]) -> Iterator[S]:
+def started(kind: Callable[..., S], **options: Any) -> Iterator[S]:
     """A service in a folder of its own, started and in the end stopped."""
     with short_folder() as place:
-        service = make(place)
+        service = kind(place, **options)
         try:
             service.start()
             yield service
@@ -152,7 +152,7 @@ def _running(make: Callable[[Path], S]) -> Iterator[S]:
 def postgres() -> AbstractContextManager[Postgres]:
     """A throw-away PostgreSQL that is running."""
     need_services()
-    return _running(Postgres)
+    return started(Postgres)
 
 
 # ---- MLflow
@@ -211,7 +211,7 @@ class MlflowServer:
 
 def mlflow_server(database: Postgres | None = None) -> AbstractContextManager[MlflowServer]:
     """An MLflow server that is running, on SQLite in its folder or on a PostgreSQL's databases."""
-    return _running(functools.partial(MlflowServer, database=database))
+    return started(MlflowServer, database=database)
 
 
 # ---- Ray
@@ -247,11 +247,14 @@ class RayNode(Process):
 
 
 class RayCluster:
-    """A head without CPUs and nodes that have some, on one machine, with token authentication."""
+    """A head without CPUs and workers with so many CPUs and declared GPUs each, on one machine, with tokens.
+
+    settings: of Ray, as its environment names them. grows_to: nodes that an autoscaler starts at most.
+    """
 
     def __init__(
-        self, folder: Path, workers: int, cpus: float, gpus: float, settings: Mapping[str, str] | None,
-        grows_to: int,
+        self, folder: Path, workers: int = 2, cpus: float = 1, gpus: float = 0,
+        settings: Mapping[str, str] | None = None, grows_to: int = 0,
     ):  # fmt: skip
         self.workers, self.shares, self.settings = workers, (cpus, gpus), dict(settings or {})
         self.grows_to = grows_to
@@ -289,19 +292,8 @@ class RayCluster:
         """Write what Ray's fake autoscaler needs, which starts nodes as processes when they are asked for."""
         self.settings |= {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
         types = {"ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}}
-        types["worker"] = {
-            "resources": {"CPU": self.shares[0]},
-            "node_config": {},
-            "max_workers": self.grows_to,
-        }
-        commands = (
-            "initialization",
-            "setup",
-            "head_setup",
-            "worker_setup",
-            "head_start_ray",
-            "worker_start_ray",
-        )
+        types["worker"] = {"resources": {"CPU": self.shares[0]}, "node_config": {}, "max_workers": self.grows_to}
+        commands = ("initialization", "setup", "head_setup", "worker_setup", "head_start_ray", "worker_start_ray")
         config = {
             "cluster_name": "fake",
             "provider": {
@@ -393,12 +385,6 @@ class RayCluster:
             node.end()
 
 
-def ray_cluster(
-    workers: int = 2, cpus: float = 1, gpus: float = 0, settings: Mapping[str, str] | None = None,
-    grows_to: int = 0,
-) -> AbstractContextManager[RayCluster]:  # fmt: skip
-    """A running cluster whose workers have so many CPUs and declared GPUs each. settings: of Ray, as its
-    environment names them. grows_to: nodes that an autoscaler starts at most.
-    """
-    made = functools.partial(RayCluster, workers=workers, cpus=cpus, gpus=gpus, settings=settings)
-    return _running(functools.partial(made, grows_to=grows_to))
+def ray_cluster(**options: Any) -> AbstractContextManager[RayCluster]:
+    """A running cluster: options are those of `RayCluster`."""
+    return started(RayCluster, **options)

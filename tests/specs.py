@@ -106,10 +106,6 @@ def variants():
     return _each_once(named)
 
 
-ENDS = _each_once({f"{f} {n}": bases(f)[n] for f in FAMILIES for n in (1, -1) if len(bases(f)) > 1})
-"""The first and the last rung of each family."""
-
-
 def reference(spec, theta_P):
     """The family's plain module with these weights, in θ's precision."""
     template = importlib.import_module(f"model.submissions.{spec.family}")

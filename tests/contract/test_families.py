@@ -31,6 +31,7 @@ from trainer.step import step
 VARIANTS = variants()
 every_family = pytest.mark.parametrize("family", FAMILIES)
 SMALLEST = [bases(family)[-1] for family in FAMILIES]
+ENDS = [*SMALLEST, *(bases(family)[1] for family in FAMILIES)]
 presets_by_tier = pytest.mark.parametrize(
     "spec",
     [pytest.param(spec, id=name, marks=[] if spec in SMALLEST else pytest.mark.full) for name, spec in PRESETS.items()],
@@ -158,15 +159,30 @@ CONTRACT = [
 
 
 @pytest.mark.parametrize("spec", VARIANTS.values(), ids=VARIANTS)
+def test_every_variant_is_a_value(spec):
+    is_a_value(spec)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(
+            spec,
+            id=name,
+            marks=pytest.mark.full if (name in PRESETS and spec not in ENDS) or " without " in name else [],
+        )
+        for name, spec in VARIANTS.items()
+    ],
+)
 def test_every_variant_keeps_the_contract(spec):
     for promise in CONTRACT:
         promise(spec)
 
 
-@pytest.mark.parametrize("count", [10, pytest.param(300, marks=pytest.mark.full)])
+@pytest.mark.full
 @every_family
-def test_any_spec_keeps_the_contract(family, count):
-    @settings(max_examples=count, deadline=None, database=None, derandomize=True)
+def test_any_spec_keeps_the_contract(family):
+    @settings(max_examples=300, deadline=None, database=None, derandomize=True)
     @given(specs(family))
     def keeps(spec):
         for promise in CONTRACT:

@@ -159,10 +159,6 @@ def said_of(folder):
     return said, snapshot("out")
 
 
-def moved(old, new):
-    shutil.move(old, new)
-
-
 def packed(old, new):
     with tarfile.open("runs.tar.gz", "w:gz") as tar:
         tar.add(old, arcname=".")
@@ -170,7 +166,7 @@ def packed(old, new):
         tar.extractall(new, filter="data")
 
 
-@pytest.mark.parametrize("bring", [moved, packed])
+@pytest.mark.parametrize("bring", [shutil.move, packed])
 def test_a_home_at_another_place_is_as_it_was_and_goes_on_there(bring, toggled, here):
     old, new = Path("an old_place/runs"), Path("new place/of/runs")
     shutil.copytree(toggled.path, old)

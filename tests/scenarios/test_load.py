@@ -18,20 +18,9 @@ from tests.reference import environment
 @pytest.mark.faults
 def test_200_trials_and_10_000_seeds(tmp_path):
     out = tmp_path / "load.json"
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.load",
-        "--trials",
-        "200",
-        "--seeds",
-        "10000",
-        "--busy",
-        "0.4",  # five trials a second; those that take no time end faster than MLflow writes them
-        "--json",
-        str(out),
-    ]
-    subprocess.run(command, check=True, timeout=1_700)
+    # Five trials a second: those that take no time end faster than MLflow writes them.
+    words = ["-m", "benchmarks.load", "--trials", "200", "--seeds", "10000", "--busy", "0.4", "--json"]
+    subprocess.run([sys.executable, *words, str(out)], check=True, timeout=1_700)
     found = json.loads(out.read_text())
     trials, seeds = found["trials"], found["seeds"]
     assert trials["trials"] == 200 and seeds["seeds"] == 10_000

@@ -64,7 +64,7 @@ def promised(home, wanted):
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("every", [61, pytest.param(1, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("every", [97, pytest.param(1, marks=pytest.mark.faults)])
 def test_the_next_driver_takes_up_whatever_is_left(every, tmp_path):
     whole, left = cut(tmp_path)
     was, wanted = facts(whole), thetas(whole.path)

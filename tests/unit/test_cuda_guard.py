@@ -10,17 +10,11 @@ import pytest
 from benchmarks.gpu import wave_of
 from tests import needs_compiler
 from tests.banks import SPEC, assert_all_same, finish, pair, results
-from tests.standin import standin_folder
 from trainer import Bank, Recipe
 from trainer.engine.cuda import check, driver, guard, nvrtc
 from trainer.engine.cuda.guard import CheckedBackend
 
 pytestmark = [needs_compiler, pytest.mark.usefixtures("few_selection_problems")]
-
-
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory):
-    return standin_folder(tmp_path_factory.mktemp("cuda"))
 
 
 @pytest.fixture

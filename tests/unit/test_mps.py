@@ -12,7 +12,7 @@ from search.run.packing import check_resources
 from search.run.ray_session import private_session
 from search.study.resources import Resources
 from tests.processes import short_folder, wait_until
-from tests.standin import standin_folder, standin_mps
+from tests.standin import standin_mps
 from trainer.engine.cuda import driver
 
 BY_MPS = "gpu: 0.25: 4 banks side by side on a GPU, by an MPS of this run"
@@ -20,11 +20,6 @@ TURNS = (
     "gpu: 0.25 without MPS{}: 4 banks take turns on the GPU, at 1/4 of its speed together "
     "(nvidia-cuda-mps-control on the PATH would start it; or set gpu: 1)"
 )
-
-
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory):
-    return standin_folder(tmp_path_factory.mktemp("cuda"))
 
 
 @pytest.fixture

@@ -64,22 +64,25 @@ def same(found, expected):
 ADAMW = {"lr": 0.03, "weight_decay": 0.3, "beta1": 0.8, "beta2": 0.95}
 
 
+MOMENTS = {"betas": (0.8, 0.95), "eps": 1e-8}
+TORCHS = {  # of parameters, or of groups of them that have rates of their own
+    "adamw": lambda of: torch.optim.AdamW(of, lr=0.03, weight_decay=0.3, **MOMENTS),
+    "adam": lambda of: torch.optim.Adam(of, lr=0.03, weight_decay=0.3, **MOMENTS),
+    "sgd": lambda of: torch.optim.SGD(of, lr=0.03, weight_decay=0.3, momentum=0.8, nesterov=True),
+}
+
+
 def adamw(parameter):
-    return torch.optim.AdamW([parameter], lr=0.03, weight_decay=0.3, betas=(0.8, 0.95), eps=1e-8)
+    return TORCHS["adamw"]([parameter])
 
 
 # Optimisers
 
 
-@pytest.mark.parametrize("name", ["adamw", "adam", "sgd"])
+@pytest.mark.parametrize("name", TORCHS)
 def test_it_is_torchs(name):
-    recipe = Recipe(**LOOSE, optimiser=name, lr=0.03, weight_decay=0.3, beta1=0.8, beta2=0.95)
-    makers = {
-        "adamw": adamw,
-        "adam": lambda p: torch.optim.Adam([p], lr=0.03, weight_decay=0.3, betas=(0.8, 0.95), eps=1e-8),
-        "sgd": lambda p: torch.optim.SGD([p], lr=0.03, weight_decay=0.3, momentum=0.8, nesterov=True),
-    }
-    same(ours(recipe)[0], theirs(makers[name]))
+    recipe = Recipe(**{**LOOSE, **ADAMW}, optimiser=name)
+    same(ours(recipe)[0], theirs(lambda parameter: TORCHS[name]([parameter])))
 
 
 def test_lion_is_its_papers_program():
@@ -152,7 +155,7 @@ def test_the_moving_mean_is_torchs():
     torch.testing.assert_close(state["average"][0], mean.module[0].data, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["adamw", "adam", "sgd"])
+@pytest.mark.parametrize("name", TORCHS)
 def test_factors_are_torchs_parameter_groups(name):
     recipe = Recipe(
         **{**LOOSE, **ADAMW}, optimiser=name, lr_factors=(("norm", 3.0), ("fc1", 0.25)),
@@ -161,12 +164,7 @@ def test_factors_are_torchs_parameter_groups(name):
     split = SPEC.layout.split(initial(1).double())
     parameters = {n: torch.nn.Parameter(t[0].clone()) for n, t in split.items()}
     lr = {"norm": 3.0, "fc1": 0.25}
-    groups = [{"params": [p], "lr": 0.03 * lr.get(n, 1.0), "weight_decay": 0.3} for n, p in parameters.items()]
-    made = {
-        "adamw": lambda: torch.optim.AdamW(groups, betas=(0.8, 0.95), eps=1e-8),
-        "adam": lambda: torch.optim.Adam(groups, betas=(0.8, 0.95), eps=1e-8),
-        "sgd": lambda: torch.optim.SGD(groups, momentum=0.8, nesterov=True),
-    }[name]()
+    made = TORCHS[name]([{"params": [p], "lr": 0.03 * lr.get(n, 1.0)} for n, p in parameters.items()])
     for grad_P in gradients():
         for tensor, its in SPEC.layout.split(grad_P[None]).items():
             parameters[tensor].grad = its[0].reshape(shapes[tensor]).clone()

@@ -108,23 +108,11 @@ ENDS = [  # a rule or rungs, exact match, token accuracy, if the seed is spared;
     (HALFWAY, [0.1, 0.0, 0.0, 0.0, 0.0, 0.0], 0.5, False, (Outcome.FAILED, 30, None)),
     (HALFWAY, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0], 0.7, False, (Outcome.GROKKED, 30, None)),
     (HALFWAY, ZERO, 0.5, True, (Outcome.FAILED, 30, 15)),
-    (
-        HALFWAY,
-        [0.0, 0.0, 0.0, 0.0, 1.0, 1.0],
-        0.5,
-        True,
-        (Outcome.GROKKED, 30, 15),
-    ),  # it would have been lost
+    (HALFWAY, [0.0, 0.0, 0.0, 0.0, 1.0, 1.0], 0.5, True, (Outcome.GROKKED, 30, 15)),  # it would have been lost
     ([TOKEN], ZERO, 0.34, False, (Outcome.SCREENED, 15, AT_15)),
     ([TOKEN], ZERO, [0.1, 0.36, 0.1, 0.1, 0.1, 0.1], False, (Outcome.FAILED, 30, None)),  # the best so far
     ([TOKEN], ZERO, [0.1, 0.1, 0.1, 0.9, 0.9, 0.9], False, (Outcome.SCREENED, 15, AT_15)),
-    (
-        [TOKEN],
-        [0.0, 1.0, 0.0, 0.0, 0.0, 0.0],
-        0.1,
-        False,
-        (Outcome.GROKKED, 30, None),
-    ),  # nobody who has grokked
+    ([TOKEN], [0.0, 1.0, 0.0, 0.0, 0.0, 0.0], 0.1, False, (Outcome.GROKKED, 30, None)),  # nobody who has grokked
     ([TOKEN, EXACT], ZERO, 0.4, False, (Outcome.SCREENED, 15, "exact 0.01 at 15")),  # all that are due
     ([TOKEN, replace(EXACT, at=20)], [0.0, 0.0, 0.0, 0.0, 0.0, 1.0], 0.1, True, (Outcome.GROKKED, 30, AT_15)),
 ]

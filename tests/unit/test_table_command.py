@@ -35,14 +35,18 @@ def some_rows(study="constraints"):
     ]
 
 
+def write_frames(rows):
+    """A file of configurations and one of their seeds."""
+    frame = pd.DataFrame(rows)
+    frame["recipe.curriculum"] = frame["recipe.curriculum"].map(json.dumps)
+    frame.to_parquet("some.parquet", index=False)
+    pd.DataFrame(seeds_of(rows)).to_csv("seeds.csv", index=False)
+    return "some.parquet", "seeds.csv"
+
+
 @pytest.fixture
 def files(here):
-    """A file of configurations and one of their seeds."""
-    rows = pd.DataFrame(some_rows())
-    rows["recipe.curriculum"] = rows["recipe.curriculum"].map(json.dumps)
-    rows.to_parquet("some.parquet", index=False)
-    pd.DataFrame(seeds_of(some_rows())).to_csv("seeds.csv", index=False)
-    return "some.parquet", "seeds.csv"
+    return write_frames(some_rows())
 
 
 def pipes(text):
@@ -128,22 +132,15 @@ def test_shipped_records_are_read_without_a_home(here):
 
 def test_of_a_search_the_flags_are_shown_against_each_other(here):
     base = preset("74p").constrained("frozen_spiral")
-    specs = [
-        base,
-        base.toggled("tie_vo"),
-        base.toggled("no_ffn_bias"),
-        base.toggled("tie_vo").toggled("no_ffn_bias"),
-    ]
+    tied = base.toggled("tie_vo")
+    specs = [base, tied, base.toggled("no_ffn_bias"), tied.toggled("no_ffn_bias")]
     rows = [arm(spec, i, 12, recipe=replace(OTHER, hold=i), study="s") for i, spec in enumerate(specs, 1)]
-    frame = pd.DataFrame(rows)
-    frame["recipe.curriculum"] = frame["recipe.curriculum"].map(json.dumps)
-    frame.to_parquet("some.parquet", index=False)
-    pd.DataFrame(seeds_of(rows)).to_csv("seeds.csv", index=False)
-    cells = json.loads(call("table", "some.parquet", "seeds.csv", "--format", "json").stdout)
+    files = write_frames(rows)
+    cells = json.loads(call("table", *files, "--format", "json").stdout)
     assert [({c["flag"], c["with_flag"]}, c["n"]) for c in cells] == [({"tie_vo", "no_ffn_bias"}, 12)] * 4
     assert sorted(c["grokked"] for c in cells) == [1, 2, 3, 4]
-    assert "1 of 12 (8%, " in call("table", "some.parquet", "seeds.csv").stdout
-    said = fails_with_one(2, "table", "some.parquet", "seeds.csv", "-o", "a.svg")
+    assert "1 of 12 (8%, " in call("table", *files).stdout
+    said = fails_with_one(2, "table", *files, "-o", "a.svg")
     assert said == "a.svg: searched flags have no picture; write a.md"
 
 
