@@ -39,7 +39,7 @@ SHUFFLES = 10
 def rate_against_fields(fields: Sequence[Field], configurations: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
     """Draw a panel a field: each configuration's rate, and that of like configurations together.
 
-    seeds: the counted ones. Like configurations have an interval where they have seeds enough to be pooled.
+    Like configurations have an interval where they have seeds enough to be pooled.
     """
     columns = min(3 if len(fields) % 4 == 1 else 4, len(fields))  # no panel alone in a row
     figure, axes = panels(len(fields), columns, 2.5, sharey=True)
@@ -88,7 +88,7 @@ def _scale_field(axis: Axes, field: Field) -> None:
 def pooled(field: Field, configurations: pd.DataFrame, seeds: pd.DataFrame) -> list[tuple[float, float, float, float]]:
     """Return (position, rate, low, high) of like configurations together, clustered by seed.
 
-    low, high: NaN where they have too few seeds to pool. seeds: the counted ones.
+    low, high: NaN where they have too few seeds to pool.
     Like configurations have the same category, or are in one of up to five bins of equal size. Those where the
     field had no say are left out.
     """

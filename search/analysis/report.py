@@ -158,6 +158,7 @@ class _Page:
         self.counts = seeds["outcome"].value_counts()
         self.confirmed = bool((configurations["confirmation_seeds"] > 0).any())
         self.counted = seeds[seeds["outcome"].isin([o.value for o in COUNTED])]
+        self.own = seeds[~seeds["confirmation"].astype(bool)]
 
     # ---- what was asked
 
@@ -269,7 +270,7 @@ class _Page:
 
     def clustered(self, name: str) -> str:
         """Return in words if what pools configurations, by `name`, is clustered by seed or has too few of them."""
-        seeds = len(self.seeds[SEED].drop_duplicates())
+        seeds = len(self.own[SEED].drop_duplicates())
         return f"{name} clustered by seed" if seeds >= FEWEST_SEEDS else f"no interval: {TOO_FEW}"
 
     def cost(self) -> str:
@@ -325,12 +326,12 @@ class _Page:
             figures["grokking-curves"] = self._curves_figure()
         if (probes := probes_of(self.curves)) and len(self.counted):
             figures["probes"] = probes_figure(self.curves, probes, self.counted)
-        if len(self.seeds):
+        if len(self.own):
             figures["time-to-grok"] = time_figure(self._groups())
         if self.several and self.fields and len(self.counted):
             fields = [f for f, _ in self.importances.shares] if self.importances else self.fields
             some = self.fields if len(self.fields) <= MOST_AXES else fields[:MOST_AXES]
-            figures["rate-against-fields"] = rate_against_fields(some, self.configurations, self.counted)
+            figures["rate-against-fields"] = rate_against_fields(some, self._of_search, self.own)
         if self.configurations["params"].nunique() > 1 and len(self.counted):
             figures["pareto-front"] = front_figure(self.configurations)
         if self.importances:
@@ -341,7 +342,7 @@ class _Page:
         """Draw the curves of the first few configurations that have some."""
         by_key, panels = dict(list(self.curves.groupby("configuration"))), []
         grokked = self.seeds[self.seeds["outcome"] == Outcome.GROKKED]
-        for title, key in self._titles().items():
+        for title, key in self._titles(self.configurations).items():
             if key in by_key:
                 winners = grokked.loc[grokked["configuration"] == key, SEED].itertuples(index=False, name=None)
                 panels.append((title, by_key[key], set(winners)))
@@ -353,13 +354,23 @@ class _Page:
     def _groups(self) -> dict[str, pd.DataFrame]:
         """Return seeds by the titles of few configurations, or all together."""
         if len(self.configurations) > FEW:
-            return {"all": self.seeds}
-        by_key = dict(list(self.seeds.groupby("configuration")))
-        return {title: by_key[key] for title, key in self._titles().items() if key in by_key}
+            return {"all": self.own}
+        by_key = dict(list(self.own.groupby("configuration")))
+        return {title: by_key[key] for title, key in self._titles(self._of_search).items() if key in by_key}
 
-    def _titles(self) -> dict[str, str]:
+    @cached_property
+    def _of_search(self) -> pd.DataFrame:
+        """The configurations with the rates of the search's own seeds."""
+        rates = [rates_of(row)[2] for row in self.configurations.to_dict("records")]
+        low, high = zip(*(r.interval for r in rates), strict=True)
+        return self.configurations.assign(
+            seeds=[r.n for r in rates], grokked=[r.grokked for r in rates], wrongly=[r.missed for r in rates],
+            grok_rate=[r.rate if r.n else np.nan for r in rates], grok_rate_low=low, grok_rate_high=high,
+        )  # fmt: skip
+
+    def _titles(self, configurations: pd.DataFrame) -> dict[str, str]:
         """Return the keys of the first few configurations by titles that have their counts."""
-        rows = self.configurations.head(FEW).to_dict("records")
+        rows = configurations.head(FEW).to_dict("records")
         return {f"{r['title']}: {r['grokked']:,} of {r['seeds']:,}": r["configuration"] for r in rows}
 
     @cached_property

@@ -64,6 +64,18 @@ def test_a_screened_study_says_what_its_screen_did_and_what_probes_read():
     assert "grokked per million seed-steps; each cost" in text
 
 
+def test_pictures_of_the_search_leave_out_the_seeds_of_its_confirmation():
+    study, configurations, seeds, curves = searched(7, confirmed=2)
+    figures = report_module._Page(study, configurations, seeds, curves).figures()
+    own = seeds[~seeds["confirmation"]]
+    won = own["outcome"].eq("grokked").groupby(own["configuration"]).mean()
+    points = figures["rate-against-fields"].axes[0].collections[1].get_offsets()
+    assert sorted(points[:, 1]) == pytest.approx(sorted(won))
+    (line,) = figures["time-to-grok"].axes[0].lines
+    assert line.get_ydata()[-1] == pytest.approx(own["outcome"].eq("grokked").mean())
+    assert words_of(study, configurations, seeds, curves).count("those of the confirmation are left out") == 2
+
+
 def test_it_needs_nothing_else():
     text = report(*searched(8))
     resources = re.findall(r"\b(?:src|href|srcset|action|data)\s*=\s*[\"']?([^\"'>\s]*)", text)
