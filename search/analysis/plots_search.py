@@ -33,7 +33,7 @@ from trainer import MEASURES, Outcome
 MOST_INTERVALS = 30  # configurations whose intervals are drawn each
 FEWEST_IN_A_BIN = 4  # configurations
 MOST_AXES = 12
-SHUFFLES = 10
+SHUFFLES = 50
 
 
 def rate_against_fields(fields: Sequence[Field], configurations: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
@@ -113,9 +113,10 @@ def pooled(field: Field, configurations: pd.DataFrame, seeds: pd.DataFrame) -> l
 
 @dataclass(frozen=True)
 class Importances:
-    """Share of each field in what the fields explain, greatest first, and the 90 % quantile of shuffled shares.
+    """Share of each field in what the fields explain, greatest first.
 
-    ends: the least and the greatest share of each with seeds drawn anew, with replacement; empty if there are too few.
+    chance: above the greatest share of all fields in 95 % of shuffles. ends: the least and the greatest share of each,
+    as it is and with seeds drawn anew, with replacement; empty if there are too few.
     """
 
     shares: list[tuple[Field, float]]
@@ -134,11 +135,11 @@ def importances(
         return None
     rng = np.random.default_rng(0)
     shares = _shares(fields, objective)
-    shuffled = [list(_shares(fields, rng.permutation(objective)).values()) for _ in range(SHUFFLES)]
+    shuffled = [max(_shares(fields, rng.permutation(objective)).values()) for _ in range(SHUFFLES)]
     ordered = sorted(((f, shares[f.path]) for f in fields), key=lambda pair: -pair[1])
     others = [_shares(fields, values) for values in redrawn if np.ptp(values)]
-    ends = [(min(o[f.path] for o in others), max(o[f.path] for o in others)) for f, _ in ordered if others]
-    return Importances(ordered, float(np.quantile(shuffled, 0.9)), ends)
+    every = [[share, *(o[f.path] for o in others)] for f, share in ordered if others]
+    return Importances(ordered, float(np.quantile(shuffled, 0.95)), [(min(s), max(s)) for s in every])
 
 
 def _shares(fields: Sequence[Field], objective: np.ndarray) -> dict[str, float]:
@@ -160,22 +161,24 @@ def _distribution(field: Field) -> BaseDistribution:
     return FloatDistribution(float(np.nanmin(numbers)), float(np.nanmax(numbers)), log=field.log)
 
 
-def importance_figure(importance: Importances) -> Figure:
-    """Draw a bar a field, and a line at what chance gives."""
+def importance_figure(importance: Importances, coloured: bool) -> Figure:
+    """Draw a bar a field, and a line at what chance gives; coloured: bars beyond the line."""
     fields, shares = zip(*importance.shares, strict=True)
     figure = new_figure(WIDEST, 0.36 * len(fields) + 1.1)
     axis = figure.subplots()
-    colours = [COLOURS[0] if share > importance.chance else GREY for share in shares]
+    colours = [COLOURS[0] if coloured and share > importance.chance else GREY for share in shares]
     axis.barh(range(len(fields)), shares, height=0.6, zorder=2, color=colours)
     if importance.ends:
         axis.hlines(range(len(fields)), *zip(*importance.ends, strict=True), color=INK, lw=1.2, zorder=4)
     axis.axvline(importance.chance, color=INK, lw=1.2, ls=(0, (4, 3)), zorder=3)
-    axis.annotate("nine in ten shares with shuffled rates are below", (importance.chance, 1), (5, 3), fontsize=9,
+    most = 1.05 * max(importance.chance, *shares, *(high for _, high in importance.ends))
+    side, ha = (-5, "right") if importance.chance > most / 2 else (5, "left")
+    axis.annotate("95 % of shuffles have no share above", (importance.chance, 1), (side, 3), fontsize=9, ha=ha,
                   xycoords=("data", "axes fraction"), textcoords="offset points", color=INK)  # fmt: skip
     axis.set_yticks(range(len(fields)), [field.name for field in fields], parse_math=False)
     axis.invert_yaxis()
     axis.set_xlabel("share of the variation that the fields explain")
-    axis.set_xlim(0, max(1.05 * max(shares), 1.7 * importance.chance))
+    axis.set_xlim(0, most)
     axis.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
     quiet(axis, grid="x")
     return figure

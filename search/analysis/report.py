@@ -60,6 +60,8 @@ from trainer import FALSE_KILLS_UPPER, Outcome
 FEW = 6  # configurations that are shown one by one
 BEST = 5  # configurations in the first table, beside those that were confirmed
 FEWEST_FOR_IMPORTANCE = 8  # configurations
+FEWEST_GROKKED = 10  # runs, for a share that counts as evidence
+REDRAWS = 10
 OUTCOMES = {
     Outcome.GROKKED: "every answer digit of all 5,000 selection problems right at some evaluation",
     Outcome.FAILED: "spent the budget without grokking",
@@ -335,7 +337,7 @@ class _Page:
         if self.configurations["params"].nunique() > 1 and len(self.counted):
             figures["pareto-front"] = front_figure(self.configurations)
         if self.importances:
-            figures["importance"] = importance_figure(self.importances)
+            figures["importance"] = importance_figure(self.importances, not self.few_grokked())
         return figures
 
     def _curves_figure(self) -> Figure:
@@ -399,18 +401,24 @@ class _Page:
     def importances(self) -> Importances | None:
         if not (self.study and self.study.space) or len(self.configurations) < FEWEST_FOR_IMPORTANCE:
             return None
-        return importances(self.fields, self.objective, self._redrawn())
+        return importances(self.fields, shrunk(self.configurations, self.own), self._redrawn())
+
+    def few_grokked(self) -> str:
+        """Return a sentence if too few runs of the search grokked to tell what mattered."""
+        grokked = int((self.own["outcome"] == Outcome.GROKKED).sum())
+        few = f"Only {grokked} grokked, and under {FEWEST_GROKKED} are too few to tell a share from chance: no colour."
+        return few if grokked < FEWEST_GROKKED else ""
 
     def _redrawn(self) -> list[np.ndarray]:
         """Return the objective with seeds drawn anew; none where there are too few of them."""
-        seeds = pd.MultiIndex.from_frame(self.seeds[SEED])
+        seeds = pd.MultiIndex.from_frame(self.own[SEED])
         names, rng = seeds.unique(), np.random.default_rng(0)
         if len(names) < FEWEST_SEEDS:
             return []
-        draws = (rng.multinomial(len(names), np.full(len(names), 1 / len(names))) for _ in range(SHUFFLES))
+        draws = (rng.multinomial(len(names), np.full(len(names), 1 / len(names))) for _ in range(REDRAWS))
         places = names.get_indexer(seeds)
-        weights = (pd.Series(draw[places], index=self.seeds.index) for draw in draws)
-        return [shrunk(self.configurations, self.seeds, weight) for weight in weights]
+        weights = (pd.Series(draw[places], index=self.own.index) for draw in draws)
+        return [shrunk(self.configurations, self.own, weight) for weight in weights]
 
     def why_no_importance(self) -> str:
         """Return a sentence where one would look for importances and there are none."""

@@ -4,9 +4,12 @@ import html
 import re
 
 import pytest
+from matplotlib.colors import to_hex
 
 from search.analysis import report as report_module
-from search.analysis.fields import shown
+from search.analysis.fields import fields_of, shown
+from search.analysis.plots import COLOURS, GREY
+from search.analysis.plots_search import Importances, importance_figure
 from search.analysis.report import report
 from search.study.trial import Configuration
 from tests.unit.test_plots import frames, searched, seed_row, study_of
@@ -84,6 +87,16 @@ def test_it_needs_nothing_else():
     assert "http:" not in text and "https:" not in text and "//cdn" not in text
     assert text.count("<script") == 1 and "default-src 'none'" in text
     assert len(text) < 5e6 and "prefers-color-scheme: dark" in text
+
+
+def test_a_bar_has_a_colour_where_enough_grokked_and_all_that_is_drawn_is_within_the_axis():
+    for coloured, colours in ((True, {COLOURS[0], GREY}), (False, {GREY})):
+        field = fields_of(*searched(2)[:2])[0]
+        importance = Importances([(field, 0.5), (field, 0.1)], 0.4, [(0.4, 0.9), (0.0, 0.2)])
+        axis = importance_figure(importance, coloured).axes[0]
+        assert {to_hex(bar.get_facecolor()) for bar in axis.patches} == colours and axis.get_xlim()[1] > 0.9
+    few = report_module._Page(*searched(2)).few_grokked()
+    assert few.startswith("Only 3 grokked") and not report_module._Page(*searched(7)).few_grokked()
 
 
 def test_what_others_wrote_is_only_text():
