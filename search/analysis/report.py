@@ -98,7 +98,7 @@ def report(
         loader=FileSystemLoader(Path(__file__).with_name("templates")), autoescape=True,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"percent": percent, "counts": _counts, "ends": _ends, "shown": shown}
+    environment.filters |= {"percent": percent, "counts": _counts, "ends": _ends}
     return environment.get_template("report.html.j2").render(
         page=page,
         images=images,
@@ -285,35 +285,55 @@ class _Page:
         first = range(min(BEST, len(self.configurations)))
         return [self.row(i) for i in sorted({*first, *confirmed.tolist()})]
 
-    def rows(self) -> list[dict[str, Any]]:
-        return [self.row(i) for i in range(len(self.configurations))]
-
     def row(self, i: int) -> dict[str, Any]:
-        """Return one configuration for the tables: its columns, its three rates and its command."""
+        """Return one configuration: its columns and its three rates."""
         row: dict[str, Any] = self.configurations.iloc[i].to_dict()
         whole, confirmation, search = rates_of(row)
-        return {
-            **row,
-            "rate": whole,
-            "search": search,
-            "confirmation": confirmation,
-            "searched": [(f.values[i], labels[i]) for f, labels in zip(self.fields, self._labels, strict=True)],
-            "front": self._front[i],
-            "shrunk": self.objective[i],
-            "pull": pull_command(self.name, row["configuration"]) if str(row["best_seed"]) else "",
-        }
+        return {**row, "rate": whole, "search": search, "confirmation": confirmation}
 
-    @cached_property
-    def _labels(self) -> list[list[str]]:
-        """The varied fields' values as text, a list a field."""
-        return [f.labels() for f in self.fields]
+    def listed(self) -> list[tuple[str, list[tuple[str, Any]]]]:
+        """Return the columns of the table of all configurations: each cell's text and what it is sorted by.
 
-    @cached_property
-    def _front(self) -> list[bool]:
-        """True for the configurations on the Pareto front, of those with counted seeds if there are any."""
+        Those that are zero or empty everywhere are left out.
+        """
         frame = self.configurations
-        front = pareto(frame["params"].tolist(), frame["grok_rate"].tolist())
-        return [member and n > 0 for member, n in zip(front, frame["seeds"], strict=True)]
+        rows = [self.row(i) for i in range(len(frame))]
+        front, sizes = pareto(frame["params"].tolist(), frame["grok_rate"].tolist()), frame["params"].nunique()
+
+        def plain(name: str, style: str = "") -> list[tuple[str, Any]]:
+            return [(format(v, style) if style else shown(v), v) for v in frame[name]]
+
+        def tried(name: str, tries: str) -> list[tuple[str, Any]]:
+            return [(f"{r[name]} of {r[tries]}" if r[tries] else "–", r[name]) for r in rows]
+
+        commands = [pull_command(self.name, r["configuration"]) if str(r["best_seed"]) else "" for r in rows]
+        on_front = ["yes" if f and r["seeds"] and sizes > 1 else "" for f, r in zip(front, rows, strict=True)]
+        counts = [
+            (name, [(_counts(r[name]) if r[name].n else "–", r[name].rate) for r in rows])
+            for name in ("search", "confirmation") if self.confirmed
+        ]  # fmt: skip
+        columns = [
+            ("parameters", plain("params")),
+            (("grok rate", "grok rate of\nall seeds")[self.confirmed], [(percent(r), r) for r in frame["grok_rate"]]),
+            ("95 %\ninterval", [(_ends(r["rate"]), r["rate"].interval[0]) for r in rows]),
+            *counts,
+            ("command", [(command, command) for command in commands]),
+            ("seeds", plain("seeds")),
+            *((WORDS[o], plain(o)) for o in OUTCOMES),
+            ("grokked per\nmillion\nseed-steps", plain("grokked_per_million", ".3g")),
+            ("core-seconds\neach", plain("core_s_per_grokked")),
+            ("shrunk\nrate", [(f"{t:.3f}", t) for t in self.objective]),
+            ("best exact\nmatch", plain("best_exact", ".4f")),
+            ("median\ngrok step", plain("median_grok_step")),
+            ("held", plain("held")),
+            ("verified", tried("verified", "verify_tried")),
+            ("proved", tried("proved", "prove_tried")),
+            ("best seed", plain("best_seed")),
+            ("on the\nfront", [(text, text) for text in on_front]),
+            *((f"{f.name}\n({f.unit})" if f.unit else f.name, [*zip(f.labels(), f.values, strict=True)])
+              for f in self.fields),
+        ]  # fmt: skip
+        return [(name, cells) for name, cells in columns if {text for text, _ in cells} - {"", "0", "–"}]
 
     # ---- pictures
 
