@@ -85,6 +85,8 @@ const verdicts = {
   UNDECIDED: p => `not decided for all pairs; smallest margin seen ${shown(p.margin)}`,
 };
 
+const moved = net => net.run.numbers.some((n, i) => n !== net.run.start[i]);
+
 function card(net) {
   const step = net.trace.steps[Math.min(state.k, net.trace.steps.length - 1)], { k } = step;
   const { x, y, carry, sum, right } = column(k), before = step.tokens.at(-1), gap = margin(step);
@@ -95,7 +97,8 @@ function card(net) {
   const seen = count > 1 ? `${count} numbers: ${step.channels.map(shown).join(", ")}. The line goes through them in the direction in which the column's sum moves them; points: where other sums would lie`
     : `One number, <b>${shown(step.channels[0])}</b>. Regions: which token wins there. Bands below: where all inputs lie, by the column's sum with its carry`;
   const section = document.createElement("section");
-  section.innerHTML = `<div class="kicker">${escaped(net.name)} · ${net.params} numbers${net.proof ? " · " + verdicts[net.proof.verdict](net.proof) : ""}</div>
+  section.innerHTML = `<div class="kicker">${escaped(net.name)} · ${net.params} numbers${
+    !net.proof ? "" : moved(net) ? " · numbers changed: the proof is of the original" : " · " + verdicts[net.proof.verdict](net.proof)}</div>
     <h2>${k > COLUMNS ? "The end" : `Digit ${k}`}: <span class="${good(k, step.token) ? "" : "bad"}">${named(step.token)}</span></h2>
     <p>Asked for at ${asked}. In this column ${work}. ${good(k, step.token) ? "" : `<span class="bad">The model says ${named(step.token)}.</span>`}</p>
     <div class="pair"><div><h3>What attention reads</h3><div class="wide look">${looking(run, step)}</div></div>
@@ -142,7 +145,7 @@ function numbers(net, index) {
 function refresh(net, section) {
   for (const cell of section.querySelectorAll("td[data-number]")) {
     const number = Number(cell.dataset.number), value = net.run.numbers[number], slider = cell.querySelector("input");
-    cell.querySelector("span").textContent = shown(Number(cell.dataset.sign) * value);
+    cell.querySelector("span").textContent = slider.ariaValueText = shown(Number(cell.dataset.sign) * value);
     cell.classList.toggle("moved", value !== net.run.start[number]);
     if (slider !== document.activeElement) slider.value = value;
   }
@@ -176,7 +179,7 @@ function draw() {
   const [a, b] = state.pair, count = Math.max(...NETS.map(net => net.run.steps));
   state.k = Math.min(state.k, count - 1);
   for (const net of NETS) net.trace = net.run.decode(a, b);
-  at("answer").textContent = NETS[0].trace.answer;
+  at("answer").textContent = at("stage").inert ? "?" : NETS[0].trace.answer;
   at("answer").className = NETS[0].trace.answer === a + b ? "" : "bad";
   at("columns").innerHTML = [...Array(count).keys()].reverse().map(k => {
     const { x, y, carry, right } = column(k), answers = NETS.map(net => net.trace.steps[k]).map(step =>
@@ -189,7 +192,11 @@ function draw() {
   at("back").disabled = state.k === 0;
   at("stage").replaceChildren(...NETS.map(card));
   NETS.forEach((net, i) => refresh(net, at("numbers").children[i]));
-  at("reset").disabled = NETS.every(net => net.run.numbers.every((n, i) => n === net.run.start[i]));
+  at("reset").disabled = !NETS.some(moved);
+  for (const button of at("worst").children) {
+    const net = NETS[button.value], many = NETS.length > 1;
+    button.textContent = `Worst pair${moved(net) ? " of the original" : many ? " of" : ""}${many ? ` ${net.name}` : ""}`;
+  }
 }
 
 function ask() {
@@ -201,7 +208,7 @@ function ask() {
     return Number(at(id).value);
   });
   at("problem").textContent = problem;
-  at("stage").inert = Boolean(problem);
+  at("stage").inert = document.querySelector("nav").inert = Boolean(problem);
   if (problem) return void (at("answer").textContent = "?");
   state.pair = pair;
   draw();
@@ -280,7 +287,7 @@ at("numbers").replaceChildren(...NETS.map(numbers));
 at("budget").replaceChildren(...NETS.map(budget));
 training();
 landscape();
-at("worst").innerHTML = NETS.map((net, i) => net.proof ? `<button type="button" value="${i}">Worst pair${NETS.length > 1 ? ` of ${escaped(net.name)}` : ""}</button>` : "").join("");
+at("worst").innerHTML = NETS.map((net, i) => net.proof ? `<button type="button" value="${i}"></button>` : "").join("");
 at("worst").addEventListener("click", event => {
   const proof = NETS[event.target.closest("button")?.value]?.proof;
   if (proof) put(proof.pair, proof.digit ?? NETS[event.target.value].run.decode(...proof.pair).steps.find(s => s.token !== Math.floor((proof.pair[0] + proof.pair[1]) / 10 ** s.k) % 10)?.k);
@@ -314,7 +321,7 @@ at("reset").addEventListener("click", () => {
   draw();
 });
 document.addEventListener("keydown", event => {
-  if (event.target.matches("input") || event.ctrlKey || event.altKey || event.metaKey) return;
+  if (event.target.matches("input") || at("stage").inert || event.ctrlKey || event.altKey || event.metaKey) return;
   if (event.key === "ArrowLeft" && !at("next").disabled) go(state.k + 1);
   if (event.key === "ArrowRight" && !at("back").disabled) go(state.k - 1);
 });

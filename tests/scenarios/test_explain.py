@@ -163,14 +163,21 @@ def test_sliders_break_the_answer_and_reset_mends_it(opened):
     browser = opened(adder=(preset("57p"), ADDER_P), tied=(tied, ADDER_P[: tied.params].clone()))
     zones = "return document.querySelector('#stage .axis').innerHTML"
     before = browser.execute_script(zones)
+    claim = lambda: [element(browser, css).text for css in ("#stage .kicker", "#worst button")]  # noqa: E731
+    proved = claim()
+    assert "proved right on all" in proved[0]
     slider = element(browser, "[data-entry='arc[2]'] input")
     slider.send_keys(Keys.PAGE_UP * 4)
     assert element(browser, "#answer").text != str(sum(EXAMPLE)) and browser.execute_script(zones) != before
     matched = browser.find_elements("css selector", ".same[data-entry='arc[2]']")
     assert len(matched) == 2  # in both nets
     assert element(browser, "[data-net='0'] [data-entry='arc[2]']").get_attribute("class").split()[-1] == "moved"
+    assert claim() == ["adder · 57 numbers · numbers changed: the proof is of the original",
+                       "Worst pair of the original adder"]  # fmt: skip
+    assert slider.get_attribute("aria-valuetext") == element(browser, "[data-entry='arc[2]'] span").text
     element(browser, "#reset").click()
     assert element(browser, "#answer").text == str(sum(EXAMPLE)) and browser.execute_script(zones) == before
+    assert claim() == proved
     same = browser.find_elements("css selector", "[data-net='1'] .tied")
     same[0].find_element("css selector", "input").send_keys(Keys.ARROW_RIGHT)
     assert len({c.find_element("css selector", "span").text for c in same}) == 1 and len(same) == 2
