@@ -85,7 +85,7 @@ def frames(recorded):
     return configurations, pd.DataFrame(seeds), pd.DataFrame(curves)
 
 
-def searched(count=12):
+def searched(count=12, confirmed=0):
     """A study of SPACE and its frames. The higher the learning rate the more seeds grok."""
     study, seeds, recorded = study_of(space=SPACE, sampler={"configurations": count}), 8, []
     for i in range(count):
@@ -97,7 +97,9 @@ def searched(count=12):
         won = round(seeds * i / (count + 1))
         rows = [seed_row(configuration, n, "grokked", 30_000 + 1_000 * n) for n in range(won)]
         rows += [seed_row(configuration, n, "given_up", 20_000) for n in range(won, seeds)]
-
+        if i >= count - confirmed:
+            ends = [("grokked", 40_000), ("failed", 60_000)] * (seeds // 2)
+            rows += [seed_row(configuration, 90_001 + n, *end, confirmation=True) for n, end in enumerate(ends)]
         recorded.append((configuration, rows))
     return study, *frames(recorded)
 
