@@ -31,7 +31,7 @@ def study_of(**changes):
     return Study.model_validate({"name": "s", "model": "57p", "seeds": {"first": 1, "count": 4}} | changes)
 
 
-def seed_row(configuration, number, outcome, step=0):
+def seed_row(configuration, number, outcome, step=0, confirmation=False):
     """A row of the seeds' frame. step: where it grokked, was given up or was cut off."""
     budget, grokked = configuration.recipe.steps, outcome == "grokked"
     steps = min(step + 10_000, budget) if grokked else step or budget
@@ -39,7 +39,7 @@ def seed_row(configuration, number, outcome, step=0):
     return {
         "study": "s", "configuration": configuration.key, "title": configuration.title, "rung": "57p",
         "params": configuration.spec.params, "init_seed": number, "data_seed": number,
-        "confirmation": False, "outcome": outcome, "reason": None, "steps": steps, "budget": budget,
+        "confirmation": confirmation, "outcome": outcome, "reason": None, "steps": steps, "budget": budget,
         "grok_step": float(step) if grokked else np.nan, "held": grokked,
         "hopeless_step": float(step) if outcome == "given_up" else np.nan, "best_step": steps,
         "screen": "token 0.35 at 5000" if outcome == "screened" else None, "core_s": steps / 10_000,
