@@ -54,7 +54,7 @@ def configuration_row(configuration, rows):
     rate, cost, name = GrokRate.of(plain), Cost.of(rows), configuration.title.rpartition(" ")[0]
     low, high = rate.interval
     won = [r for r in rows if r["outcome"] == "grokked"]
-
+    fresh = GrokRate.of([r for r in plain if r["confirmation"]])
     return {
         "study": "s", "configuration": configuration.key, "title": configuration.title, "experiment_id": "1",
         "run_id": "r", "rung": name, "params": configuration.spec.params, "seeds": rate.n,
@@ -66,8 +66,8 @@ def configuration_row(configuration, rows):
         "median_grok_step": float(np.median([r["grok_step"] for r in won])) if won else np.nan,
         "held": len(won), "verified": len(won[:2]), "verify_tried": len(won[:3]), "best_seed": "1",
         "proved": 0, "prove_tried": 0,
-        "confirmation_grokked": 0, "confirmation_seeds": 0, "confirmation_given_up": 0, "confirmation_wrongly": 0.0,
-        "wrongly": rate.missed, **configuration.as_params(),
+        "confirmation_grokked": fresh.grokked, "confirmation_seeds": fresh.n, "confirmation_given_up": 0,
+        "confirmation_wrongly": fresh.missed, "wrongly": rate.missed, **configuration.as_params(),
         "recipe.curriculum": configuration.recipe.curriculum,
     }  # fmt: skip
 
