@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from model.adderboard import ADDITIONS
 from model.proof import is_right
 from model.proof.file import decide
 from search.analysis.publish import conclude, register_best
@@ -18,7 +17,7 @@ from trainer import Outcome
 
 
 def prove_study(records: StudyRecords, limit_s: float) -> Iterator[tuple[SeedRecord, dict[str, Any]]]:
-    """Decide the grokked seeds of a study that decoding has not refuted, the best first: yield a row and its verdict.
+    """Decide the grokked seeds of a study, the best first: yield a row and its verdict.
 
     Each is recorded as it is decided; what was decided before is not asked again. MLflow has them at the end. The
     caller has the study's lease.
@@ -30,7 +29,7 @@ def prove_study(records: StudyRecords, limit_s: float) -> Iterator[tuple[SeedRec
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED and r["published"]]
     with ArtifactCache(client, records) as artifacts:
         for row in sorted(grokked, key=rank):
-            if row["verified"] not in (None, ADDITIONS) or is_right(row["proof"]) is not None:
+            if is_right(row["proof"]) is not None:
                 continue
             seed = artifacts.seed(row)
             proof = decide(seed.configuration.spec, seed.result.theta_P, limit_s)

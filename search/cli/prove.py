@@ -128,20 +128,21 @@ def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
     from search.analysis.proofs import prove_study
     from search.stats.counting import proof_counts, seed_of
     from search.store.study_records import open_records
+    from trainer import Outcome
 
     records = open_records(home, name)
     with records.lease, progress_bar("proving grokked seeds", quiet=as_json):
         for row, proof in prove_study(records, limit_s):
             if not as_json:
                 click.echo(f"seed {seed_of(row)} of {row['configuration'][:6]}: {said_of(proof)}")
-    rows = [row for row in records.list_seeds() if row["proof"]]
-    counts = proof_counts(rows)
-    tried, proved = counts["prove_tried"], counts["proved"]
-    wrong = sum(is_right(row["proof"]) is False for row in rows)
-    text = f"{name}: of {tried} grokked seeds {proved} are proved, {wrong} are wrong"
+    rows = [row for row in records.list_seeds() if row["outcome"] == Outcome.GROKKED]
+    verdicts = [is_right(row["proof"]) for row in rows]
+    proved, wrong, undecided = (verdicts.count(v) for v in (True, False, None))
+    text = f"{name}: of {len(rows)} grokked seeds {proved} are proved, {wrong} are wrong, {undecided} are undecided"
     seeds = [{"configuration": r["configuration"], "seed": str(seed_of(r)), **(r["proof"] or {})} for r in rows]
-    show(as_json, {"study": name, **counts, "wrong": wrong, "seeds": seeds}, text)
-    exit_unless(0 < tried == proved)
+    counts = {"grokked": len(rows), **proof_counts(rows), "wrong": wrong, "undecided": undecided}
+    show(as_json, {"study": name, **counts, "seeds": seeds}, text)
+    exit_unless(0 < len(rows) == proved)
 
 
 def _lines(spec: Spec, proof: Proof) -> Iterator[str]:

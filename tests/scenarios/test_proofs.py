@@ -18,7 +18,7 @@ RIGHT = Checkpoint.load(CERTIFICATES / "earlier/57p")
 
 @pytest.fixture(scope="module")
 def proved(tmp_path_factory):
-    """Three grokked seeds: θ of 1 and 4 is no adder's, and decoding has refuted 4; that of 2 is a certificate's."""
+    """Three grokked seeds: θ of 1 and 4 is no adder's, as decoding has found of 4; that of 2 is a certificate's."""
     folder = tmp_path_factory.mktemp("proved") / "runs"
     with quickly():
         study = Recorder(empty_home(folder), study_of())
@@ -36,29 +36,30 @@ def proved(tmp_path_factory):
 def test_grokked_seeds_are_decided_once_and_recorded(proved):
     folder, study, _, done, again = proved
     key = study.configuration.key[:6]
-    first, second, last = done.stdout.splitlines()
+    first, second, third, last = done.stdout.splitlines()
     assert done.exit_code == again.exit_code == 1, "not all are proved"
     assert first.startswith(f"seed 1 of {key}: wrong on ")
     level = "at level any (every machine that keeps docs/proof.md's rules)"
     assert second == f"seed 2 of {key}: proved right on all 10^20 pairs, {level}"
-    assert last == "sweep: of 2 grokked seeds 1 are proved, 1 are wrong"
+    assert third.startswith(f"seed 4 of {key}: wrong on "), "decoding's verdict has no counterexample"
+    assert last == "sweep: of 3 grokked seeds 1 are proved, 2 are wrong, 0 are undecided"
     said = json.loads(again.stdout)
-    assert [said[n] for n in ("proved", "prove_tried", "wrong")] == [1, 2, 1]
-    assert [seed["verdict"] for seed in said["seeds"]] == ["COUNTEREXAMPLE", "PROVED"]
+    assert [said[n] for n in ("grokked", "proved", "prove_tried", "wrong")] == [3, 1, 3, 2]
+    assert [seed["verdict"] for seed in said["seeds"]] == ["COUNTEREXAMPLE", "PROVED", "COUNTEREXAMPLE"]
     rows = {r["init_seed"]: r["proof"] for r in records_of(Home(folder)).list_seeds()}
-    assert rows[3] is rows[4] is None, "it did not grok; decoding has refuted it"
+    assert rows[3] is None, "it did not grok"
 
 
 def test_tables_say_so(proved):
     folder, _, before, *_ = proved
     assert before.splitlines()[0].split()[-1] == "verified", "nobody had asked"
     (row,) = json.loads(call("best", "sweep", "--home", folder, "--json").stdout)["front"]
-    assert (row["proved"], row["prove_tried"], row["best_seed"]) == (1, 2, "2")
+    assert (row["proved"], row["prove_tried"], row["best_seed"]) == (1, 3, "2")
     head, line, *_ = call("best", "sweep", "--home", folder).stdout.splitlines()
-    assert head.split()[-1] == "proved" and line.endswith("  1 of 2")
+    assert head.split()[-1] == "proved" and line.endswith("  1 of 3")
     assert call("report", "sweep", "-o", "page.html", "--home", folder).exit_code == 0
     page = Path("page.html").read_text()
-    assert '">1 of 2</td><td class="number">2</td>' in page, "the proved, then the best seed"
+    assert '">1 of 3</td><td class="number">2</td>' in page, "the proved, then the best seed"
 
 
 def test_the_best_seed_is_one_that_is_not_refuted_and_its_checkpoint_has_the_verdict(proved):
@@ -80,7 +81,7 @@ def test_mlflow_can_be_asked_for_what_is_proved(proved):
         assert run.data.tags["adder.seed"] == "2"
         assert "checkpoint/proof.json" in {f.path for f in client.list_artifacts(run.info.run_id, "checkpoint")}
     (run,) = client.search_runs([experiment], "metrics.`final.proved` = 1")
-    assert run.data.metrics["final.prove_tried"] == 2
+    assert run.data.metrics["final.prove_tried"] == 3
     version = client.get_model_version_by_alias("sweep", "smallest-proved")
     assert version.tags["adder.proved"] == "yes"
 
