@@ -13,6 +13,7 @@ import torch
 
 from model.proof import VERDICT_FILE, is_right
 from model.proof.columns import COLUMNS
+from model.proof.net import FAMILIES
 from model.proof.prover import prove
 from model.proof.rounding import MACHINES
 from model.spec import make_spec
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from model.spec import Spec
 
 FORMAT = 1
+SOON_S = 4.0
 CHECKER = Path(__file__).with_name("check.py")
 
 
@@ -41,6 +43,11 @@ def verdict_of(spec: Spec, theta_P: Tensor, proof: Proof) -> dict[str, Any]:
 def decide(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any]:
     """Decide all pairs of numbers, and return the verdict as plain values. Raises as `prove` does."""
     return verdict_of(spec, theta_P, prove(spec, theta_P, limit_s=limit_s))
+
+
+def decide_soon(spec: Spec, theta_P: Tensor) -> dict[str, Any] | None:
+    """Return the verdict on all pairs that SOON_S seconds are enough for; None of a family without proofs."""
+    return decide(spec, theta_P, SOON_S) if ties_of(spec)[0].family in FAMILIES else None
 
 
 def write_verdict(folder: Path, spec: Spec, theta_P: Tensor, values: dict[str, Any]) -> dict[str, Any]:

@@ -90,8 +90,8 @@ class Proof:
     """True if the rows are the whole proof."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything but the rows, as plain values."""
-        values = asdict(self)
+        """Return everything but the rows, as plain values; no margin where no case was looked at."""
+        values = asdict(self) | {"margin": self.margin if np.isfinite(self.margin) else None}
         for name in ("rows", "complete"):
             del values[name]
         return values

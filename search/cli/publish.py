@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,12 +113,12 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
 
     from model import verify
     from model.export import data_blocks, hub_source
-    from model.proof.file import VERDICT_FILE, proof_beside
+    from model.proof.file import VERDICT_FILE, decide_soon, proof_beside, write_verdict
     from trainer.checkpoints.checkpoint import JSON_FILE
     from trainer.files import durable
 
     spec = checkpoint.spec
-    proof = proof_beside(path, spec, checkpoint.theta_P)
+    proof = proof_beside(path, spec, checkpoint.theta_P) or decide_soon(spec, checkpoint.theta_P)
     data = data_blocks(spec, checkpoint.theta_P, name=folder.name, author=AUTHOR, proof=proof)
     result = verify(spec, checkpoint.theta_P)
     numbers = data.get("WEIGHTS") or {"numbers": data["NUMBERS"]}
@@ -131,8 +130,6 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
     }
     config |= {"spec": data["SPEC"], "metadata": data["METADATA"], "ties": data.get("TIES")}
     durable.make_folder(folder)
-    if not proof:
-        (folder / VERDICT_FILE).unlink(missing_ok=True)
     texts = {
         "config.json": json.dumps(config, indent=2) + "\n",
         PROGRAM: hub_source(spec),
@@ -146,7 +143,9 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
         save({name: torch.tensor(values) for name, values in numbers.items()}, {"format": "pt"}),
     )
     if proof:
-        shutil.copy(path / VERDICT_FILE, folder)
+        write_verdict(folder, spec, checkpoint.theta_P, proof)
+    else:
+        (folder / VERDICT_FILE).unlink(missing_ok=True)
     return f"{result.correct:,}/{result.total:,}"
 
 
@@ -156,11 +155,14 @@ def _card(
 ) -> str:  # fmt: skip
     import torch
 
+    from model.proof import is_right
     from model.tied import count
 
     spec, metadata = checkpoint.spec, data["METADATA"]
-    verdict = "not tried (`adder-search prove`)"
-    if proof:
+    verdict = "no proof is known for its family"
+    if proof and is_right(proof) is None:
+        verdict = f"undecided after {proof['seconds']:.0f} s (`adder-search prove` takes longer)"
+    elif proof:
         verdict = f"{said_of(proof)}; least margin of logits {proof['margin']:.3g}"
     facts = {
         "AdderBoard's 10,010": f"{result.correct:,} right",
@@ -198,15 +200,23 @@ def _step_text(step: Step) -> str:
 def _rate(checkpoint: Checkpoint, home: Home) -> str:
     """Return how often the first ancestor's recipe works, by the home's records, else by those of the package."""
     from search.analysis.frames import RecordSet, shipped_records
+    from search.analysis.pareto import rates_of
 
     key = ancestors_of(checkpoint)[0].get("configuration")
     for names in [[], shipped_records()] if home.exists() else [shipped_records()]:
         rows = RecordSet(names, home.path).configurations()
         row = max((r for r in rows if r["configuration"] == key), key=lambda r: r["seeds"], default=None)
         if row and row["seeds"]:
+            said, chosen, again = f"{row['grokked']} of {row['seeds']} seeds grok", "", ""
             low, high = row.get("grok_rate_low"), row.get("grok_rate_high")
+            if row.get("confirmation_seeds", 0) > 0:  # a file may have NaN
+                _, fresh, search = rates_of(row)
+                said, (low, high) = f"{fresh.grokked} of {fresh.n} fresh seeds grok", fresh.interval
+                chosen = f"; {search.grokked} of {search.n} in the search that chose it"
             interval = f" (95 %: {low:.1%} to {high:.1%})" if low is not None else ""
-            return f"{row['grokked']} of {row['seeds']} seeds grok{interval}; study {row['study']}, configuration {key}"
+            if row.get("recipe.again_at", 0) > 0:
+                again = f"; a run draws up to {row['recipe.again_most'] + 1:.0f} initial vectors"
+            return f"{said}{interval}{chosen}{again}; study {row['study']}, configuration {key}"
     return "no rate is recorded here"
 
 

@@ -82,7 +82,7 @@ function bars(step) {
 const verdicts = {
   PROVED: p => `proved right on all 10<sup>20</sup> pairs; smallest margin ${shown(p.margin)}`,
   COUNTEREXAMPLE: p => `<span class="bad">wrong on ${p.pair[0]} + ${p.pair[1]}</span>`,
-  UNDECIDED: p => `not decided for all pairs; smallest margin seen ${shown(p.margin)}`,
+  UNDECIDED: p => `not decided for all pairs${p.margin === null ? "" : `; smallest margin seen ${shown(p.margin)}`}`,
 };
 
 const moved = net => net.run.numbers.some((n, i) => n !== net.run.start[i]);

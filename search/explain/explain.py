@@ -8,17 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from model import preset_name
-from model.proof.file import decide
-from model.proof.net import FAMILIES
-from model.tied import ties_of
+from model.proof.file import decide_soon
 from search.explain.net import program
 from search.plugins import part
 from trainer.checkpoints.checkpoint import Checkpoint
 
 MOST = 3
 """Checkpoints side by side."""
-LIMIT_S = 4.0
-"""For the proof of a checkpoint, which finds the worst pair on its way."""
 EXAMPLE = (4728391056, 1593846278)
 HERE = Path(__file__).parent
 INCLUDE = re.compile(r"/\* include ([\w.]+) \*/\n?")
@@ -70,10 +66,9 @@ def _net(shown: Shown) -> dict[str, Any]:
 
 def _proof(shown: Shown) -> dict[str, Any] | None:
     """Return the verdict on all pairs and the pair with the smallest margin; None for families without proofs."""
-    spec, theta_P = shown.checkpoint.spec, shown.checkpoint.theta_P
-    if ties_of(spec)[0].family not in FAMILIES:
+    proof = shown.proof or decide_soon(shown.checkpoint.spec, shown.checkpoint.theta_P)
+    if not proof:
         return None
-    proof = shown.proof or decide(spec, theta_P, LIMIT_S)
     wrong = proof["wrong"][0] if proof["wrong"] else None
     return {
         **{name: proof[name] for name in ("verdict", "level", "margin")},

@@ -53,14 +53,16 @@ class Recorded:
                     break
                 by_seed = artifacts.curves(self.configuration, trial).groupby(["init_seed", "data_seed"])
                 curves |= {Seed(*map(int, numbers)): _points(curve) for numbers, curve in by_seed}
-        grokked = sum(r["outcome"] == Outcome.GROKKED for r in self.rows)
+        searched, fresh = ([r for r in self.rows if r["confirmation"] == kind] for kind in (False, True))
+        rate = f"{_grokked(searched)} seeds of its configuration grokked"
+        if fresh:
+            rate += f" in the search that chose it, {_grokked(fresh)} fresh ones"
         step = row["grok_step"]
         words = f"Seed {self.seed} of study {self.records.study} " + (
             f"grokked at step {step:,}" if step else f"ended as {row['outcome']}"
         )
         return {
-            "words": f"{words}; {grokked:,} of {len(self.rows):,} seeds of its configuration grokked."
-            " Share of selection problems that are right, by step.",
+            "words": f"{words}; {rate}. Share of selection problems that are right, by step.",
             "curve": curves.pop(self.seed),
             "curves": list(curves.values())[:MOST_CURVES],
         }
@@ -78,6 +80,10 @@ class Recorded:
                 check_place(client, self.records.home, run)
                 client.log_text(run.info.run_id, html, PAGE)
         return bool(runs)
+
+
+def _grokked(rows: Sequence[Row]) -> str:
+    return f"{sum(r['outcome'] == Outcome.GROKKED for r in rows):,} of {len(rows):,}"
 
 
 def _points(curve: pd.DataFrame) -> dict[str, list[float]]:

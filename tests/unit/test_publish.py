@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from model import PRESETS
 from tests import CERTIFICATES
 from tests.commands import call, done, fails_with_one
-from tests.homes import quickly, recorded
+from tests.homes import STUDY, Recorder, empty_home, quickly, recorded, study_of
 from trainer.checkpoints.checkpoint import Checkpoint
 
 PAIRS = [(0, 0), (9_999_999_999, 1), (1_234_567_890, 9_876_543_210), (5_000_000_000, 5_000_000_000)]
@@ -94,9 +94,38 @@ def test_what_cannot_be_published_is_said(tmp_path, here):
     assert fails_with_one(2, "publish", "6p", "-o", ".") == expected
 
 
-def test_a_verdict_of_earlier_weights_does_not_stay(here):
+def test_a_searchs_seeds_and_fresh_ones_are_told_apart_and_what_is_not_recorded_is_decided(here):
+    again = "again_at: 1000, again_unless: [[token, 0.5]], again_most: 2, fade_end: 200"
+    with quickly():
+        study = Recorder(empty_home(here / "home"), study_of(STUDY.replace("fade_end: 200", again)))
+        study.trial((1, 2, 3, 4), grokked=(1, 2, 3))
+        study.trial((5, 6), grokked=(6,), confirmation=True)
+        study.done()
+    done("pull", "sweep", "--seed", "1", "-o", "one", "--home", "home")
+    done("publish", "one", "-o", "hub", "--home", "home")
+    card = (here / "hub/one/README.md").read_text()
+    assert "1 of 2 fresh seeds grok (95 %: 2.5% to 97.5%); 3 of 4 in the search that chose it" in card
+    assert "; a run draws up to 3 initial vectors; study sweep" in card and "| wrong on " in card
+    done("explain", "one", "-o", "page.html", "--home", "home")
+    rate = "3 of 4 seeds of its configuration grokked in the search that chose it, 1 of 2 fresh ones."
+    assert rate in (here / "page.html").read_text()
+
+
+def test_what_is_not_decided_is_said(here):
+    """A number too small for float32 ends a proof before it has seen a margin."""
+    its = Checkpoint.load(CERTIFICATES / "57p")
+    its.theta_P[-1] = 1e-39
+    its.save(here / "57p")
+    done("publish", "57p", "-o", "hub")
+    assert "| undecided after 0 s (`adder-search prove` takes longer) |" in (here / "hub/57p/README.md").read_text()
+    done("explain", "57p", "-o", "page.html")
+
+
+def test_a_verdict_of_earlier_weights_does_not_stay(here, monkeypatch):
+    monkeypatch.setattr("model.proof.file.FAMILIES", ())
     Checkpoint(PRESETS["57p"], PRESETS["57p"].initial(1)).save(here / "57p")
     (here / "hub/57p").mkdir(parents=True)
     (here / "hub/57p/proof.json").write_text("{}")
     done("publish", "57p", "-o", "hub")
     assert not (here / "hub/57p/proof.json").exists()
+    assert "| no proof is known for its family |" in (here / "hub/57p/README.md").read_text()
