@@ -489,8 +489,14 @@ def read(path: Path) -> tuple[dict[str, Any], bytes]:
 
 
 def main(proof_path: str, checkpoint_path: str) -> None:
-    proof = json.loads(Path(proof_path).read_text())
-    spec, theta = read(Path(checkpoint_path))
+    path = proof_path
+    try:
+        proof = json.loads(Path(path).read_text())
+        spec, theta = read(Path(path := checkpoint_path))
+    except OSError as error:
+        sys.exit(f"NOT CHECKED: {error.filename}: {error.strerror}")
+    except ValueError as error:
+        sys.exit(f"NOT CHECKED: {path}: not JSON ({error})")
     require(proof["theta_sha256"] == hashlib.sha256(theta).hexdigest(), "it is a proof of another θ")
     boxes = check(proof, spec, list(struct.unpack(f"<{len(theta) // 4}f", theta)))
     asked = f"all 10^{2 * proof['digits']} pairs"

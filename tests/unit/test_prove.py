@@ -6,6 +6,7 @@ import shutil
 from functools import cache
 from importlib.metadata import PackageNotFoundError
 from itertools import product
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -437,6 +438,15 @@ def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
     assert capsys.readouterr().out.startswith("CHECKED: right on all 10^2 pairs")
     with pytest.raises(SystemExit, match="another θ"):
         check.main("proof.json", CERTIFICATES / "7p")
+    Path("text").write_text("hello")
+    for proof, checkpoint, expected in (
+        ("nowhere", folder, "nowhere: No such file or directory"),
+        ("proof.json", "nowhere", "nowhere/theta.safetensors: No such file or directory"),
+        ("text", folder, "text: not JSON (Expecting value: line 1 column 1 (char 0))"),
+    ):
+        with pytest.raises(SystemExit) as refused:
+            check.main(proof, checkpoint)
+        assert refused.value.code == f"NOT CHECKED: {expected}"
 
 
 def test_a_proof_of_a_checkout_says_that_nothing_is_installed(monkeypatch):
