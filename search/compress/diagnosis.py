@@ -41,14 +41,12 @@ class Diagnosis:
             parts = " ".join(f"{share:+.2f} {name}" for name, share in free.items())
             lines.append(f"  free direction: {parts}")
         curved = f"{self.spectrum[0]:.3g} to {self.spectrum[-1]:.3g}, {self.negative} negative"
-        lines += [
-            f"  Hessian's eigenvalues: {curved}",
-            "",
-            "constraint: loss predicted, and measured at once",
-        ]
+        is_measured = any(c["measured"] is not None for c in self.cheapest)
+        columns = ": predicted, measured" if is_measured else " (--try measures): predicted"
+        lines += [f"  Hessian's eigenvalues: {curved}", "", f"increase of the loss{columns}, constraint"]
         for c in self.cheapest:
-            measured = "" if c["measured"] is None else f" {c['measured']:12.4g}"
-            lines.append(f"  {c['predicted']:12.4g}{measured}  {c['says']}")
+            measured = f" {c['measured'] - self.loss:12.4g}" if is_measured else ""
+            lines.append(f"  {c['predicted'] - self.loss:12.4g}{measured}  {c['says']}")
         return "\n".join(lines)
 
 

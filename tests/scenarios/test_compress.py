@@ -146,6 +146,12 @@ def test_a_diagnosis_names_what_is_free_and_what_is_cheap():
     assert all(c["measured"] > 0 for c in about["cheapest"])
     text = call("diagnose", START, "--problems", 64, "--most", 2, "--reach", "tensor").stdout
     assert text.startswith("46p: 46 live directions of 46 numbers")
+    head, *rows = text.splitlines()[-3:]
+    assert head == "increase of the loss (--try measures): predicted, constraint"
+    assert 0 < float(rows[0].split()[0]) < float(rows[1].split()[0]) < 1e-5
+    text = call("diagnose", START, "--problems", 64, "--most", 1, "--try").stdout
+    head, row = text.splitlines()[-2:]
+    assert head == "increase of the loss: predicted, measured, constraint" and len(row.split()) == 5
 
 
 # ---- a study
