@@ -327,7 +327,7 @@ def finish(checkpoint: Path, target: Path, methods: tuple[str, ...], turns: int,
             seed=seed,
             watch=watch,
         )
-        better = finished(loaded, result)
+        better = finished(loaded, result) if result.turns else loaded
         save_checkpoint(better, target)
         verification = verify(better.spec, better.theta_P)
     counts = {"by": result.by, "wrong_before": result.before, "wrong": result.wrong}
@@ -336,6 +336,7 @@ def finish(checkpoint: Path, target: Path, methods: tuple[str, ...], turns: int,
     by = f"by {result.by}" if result.by else "by nothing that was tried"
     changes = f"of {exam.size:,} problems of our own {result.before:,} were wrong and {result.wrong:,} are"
     paid = f"{cost['problems']:,} problems, {cost['cpu_s']:.1f} core-seconds"
-    text = [f"{target}: {grade(verification)}", f"  {changes}, {by}; {paid}"]
+    right = f"of {exam.size:,} problems of our own none is wrong: already right; copied"
+    text = [f"{target}: {grade(verification)}", f"  {changes}, {by}; {paid}" if result.turns else f"  {right}"]
     show(as_json, counts | cost | details, text)
     exit_unless(verification.verified)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
 
 PATH = click.Path(path_type=Path)
+SAID_EVERY_S = 60
 
 
 def _open_home(_: click.Context, __: click.Parameter, folder: str | None) -> Home:
@@ -56,7 +58,7 @@ def show(as_json: bool, values: object, text: str | Sequence[str]) -> None:
 
 @contextmanager
 def progress_bar(first: str, quiet: bool = False) -> Iterator[Callable[..., None]]:
-    """Show on a terminal what goes on, with a bar and the time since it began.
+    """Show on a terminal what goes on, with a bar and the time since it began; elsewhere say it once a minute.
 
     Yields what takes the next text, and how much of it is done of how much, as far as that is known.
     """
@@ -72,11 +74,22 @@ def progress_bar(first: str, quiet: bool = False) -> Iterator[Callable[..., None
         def say(text: str, done: float = 0, total: float | None = None) -> None:
             nonlocal task
             if text != progress.tasks[0].description:
-                progress.remove_task(task)
-                task = progress.add_task(text, total=total)
+                before, task = task, progress.add_task(text, total=total)
+                progress.remove_task(before)  # there is always one, for `repeat`
             progress.update(task, completed=done, total=total)
 
-        yield say
+        def repeat() -> None:
+            while not ended.wait(SAID_EVERY_S):
+                now = progress.tasks[0]
+                click.echo(f"{now.description}, {now.elapsed:.0f} s", err=True)
+
+        ended = threading.Event()
+        if hidden and not quiet:
+            threading.Thread(target=repeat, daemon=True).start()
+        try:
+            yield say
+        finally:
+            ended.set()
 
 
 def exit_unless(passed: bool) -> None:

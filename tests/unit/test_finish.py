@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,10 +16,11 @@ from model import preset
 from model.decode import add
 from model.proof.prover import worst_pairs
 from model.tied import constrained, project, tie
+from search.cli.options import progress_bar
 from search.study.ancestors import ancestors_of
 from tests import CERTIFICATES
 from tests.banks import finish as advanced
-from tests.commands import call, fails_with_one
+from tests.commands import call, done, fails_with_one
 from trainer import Bank, Outcome, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.curvature import minimise, together
@@ -188,6 +190,22 @@ def test_a_checkpoint_is_finished_and_says_so(parent, here, tmp_path, monkeypatc
     assert papers["finished_from"]["theta_sha256"] == ancestors_of(Checkpoint.load(parent))[-1]["theta_sha256"]
     assert ancestors_of(made)[-1]["how"] == ["finished by train"] and len(ancestors_of(made)) == 2
     assert "cannot be trained again" in fails_with_one(2, "rerun", tmp_path / "done")
+
+
+def test_what_is_right_already_is_copied(here):
+    said = done("finish", CERTIFICATES / "57p", "-o", "copy")
+    assert said == "copy: 10010/10010 VERIFIED\n  of 59,400 problems of our own none is wrong: already right; copied\n"
+    made, its = (Checkpoint.load(folder) for folder in (Path("copy"), CERTIFICATES / "57p"))
+    assert torch.equal(made.theta_P, its.theta_P) and made.provenance == its.provenance
+
+
+def test_what_takes_long_is_said_again_and_again_where_there_is_no_terminal(monkeypatch, capsys):
+    monkeypatch.setattr("search.cli.options.SAID_EVERY_S", 0.02)
+    for quiet in (True, False):
+        with progress_bar("finishing", quiet=quiet) as say:
+            say("first")
+            time.sleep(0.1)
+        assert ("first, 0 s\n" in capsys.readouterr().err) is not quiet
 
 
 # Seeds that are finished where their recipe asks for it
