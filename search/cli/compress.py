@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from search.store.candidates import TieCandidate
     from trainer.checkpoints.checkpoint import Checkpoint
 
+SHOWN = 4
+"""Ties of a round that are named."""
 kinds_help = "Which constraints, with commas between them; other: a tie loosened for another."
 kinds_option = click.option("--kinds", default=",".join(KINDS), show_default=True, help=kinds_help)
 reach_option = click.option(
@@ -91,7 +93,8 @@ def compress(
     from trainer.checkpoints.folded import fold_checkpoint
 
     began = time.monotonic()
-    start, folds = fold_checkpoint(load_checkpoint(checkpoint))
+    loaded = load_checkpoint(checkpoint)
+    start, folds = fold_checkpoint(loaded)
     _refuse_other(target)
     with reraise_as(checkpoint), progress_bar("building", quiet=as_json):
         half = options["steps"] // 2
@@ -116,7 +119,7 @@ def compress(
         smallest.save(target)
         (target / "verification.json").write_text(json.dumps(verification.as_dict(), indent=2) + "\n")
     about = summary(local, verification)
-    click.echo(json.dumps(about) if as_json else _text(about, verification, target))
+    click.echo(json.dumps(about) if as_json else _text(about, verification, target, loaded.spec.params))
 
 
 def _theta_beside(path: Path, start: Checkpoint) -> Tensor:
@@ -179,19 +182,23 @@ def _round_text(local: LocalDescent, candidates: list[TieCandidate]) -> str:
         return f"{head}; from {parent.numbers}, {none}"
     new = min(accepted, key=lambda c: (c.numbers, c.loss))
     loosened, tied = describe_change(local.base, parent.ties, new.ties)
-    ties = ", ".join([*tied, *(f"not {text}" for text in loosened)])
-    return f"{head}; {len(accepted)} of {len(candidates)} sets held, {new.numbers} by {ties}"
+    ties = [*tied, *(f"not {text}" for text in loosened)]
+    more = f" and {len(ties) - SHOWN} more" if len(ties) > SHOWN else ""
+    return f"{head}; {len(accepted)} of {len(candidates)} sets held, {new.numbers} by {', '.join(ties[:SHOWN])}{more}"
 
 
-def _text(about: dict[str, Any], verification: Verification, target: Path) -> str:
-    counts = about["count"]
+def _text(about: dict[str, Any], verification: Verification, target: Path, before: int) -> str:
+    counts, start = about["count"], about["start"]
+    folded = [f"  folded from {before} to {start} numbers, exactly"] if start < before else []
     return "\n".join(
         [
-            f"{target}: {about['start']} numbers tied to {about['params']}, {grade(verification)}",
+            f"{target}: {start} numbers tied to {about['params']}, {grade(verification)}",
+            *folded,
             f"  {about['sets_tried']} sets tried in {about['rounds']} rounds, {about['seconds']:,.0f} s, "
             f"{about['core_seconds']:,.0f} core-seconds",
-            f"  {counts['inside']} numbers with ties inside tensors, {counts['across']} with ties across"
-            f" tensors, {counts['constants']} with hard-wired constants",
+            f"  {counts['across']} as AdderBoard has counted, {counts['hidden']} with hidden constants;"
+            f" {counts['inside']} with ties inside tensors alone, {counts['constants']} with all constants"
+            " (docs/counting.md)",
         ]
     )
 

@@ -8,12 +8,14 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from model import preset
 from model.tied import Tied, constrained, free
+from search.cli.compress import _round_text
 from search.compress import descent, local
 from search.compress.acceptance import AcceptanceSet
 from search.compress.journal import Journal
@@ -55,8 +57,13 @@ def test_time_that_is_up_ends_a_round_wherever_it_is(phase, rounds, here, monkey
             getattr(self, "descent", self).parents()
 
     monkeypatch.setattr(local.Descent if phase == "propose" else local.LocalDescent, phase, without_end)
-    said = done("compress", START, "-o", "small", *SHORT, "--max-hours", 1)
-    assert "46 numbers tied to 46" in said
+    said = done("compress", CERTIFICATES / "57p", "-o", "small", *SHORT, "--max-hours", 1)
+    first, folded, _, counts = said.splitlines()
+    assert "46 numbers tied to 46" in first and folded == "  folded from 57 to 46 numbers, exactly"
+    assert counts == (
+        "  46 as AdderBoard has counted, 47 with hidden constants; 46 with ties inside tensors alone, 49 with all "
+        "constants (docs/counting.md)"
+    )
     journal = Path("small/descent.json")
     assert (json.loads(journal.read_text())["progress"]["rounds"] if journal.exists() else 0) == rounds
 
@@ -152,6 +159,18 @@ def test_a_diagnosis_names_what_is_free_and_what_is_cheap():
     text = call("diagnose", START, "--problems", 64, "--most", 1, "--try").stdout
     head, row = text.splitlines()[-2:]
     assert head == "increase of the loss: predicted, measured, constraint" and len(row.split()) == 5
+
+
+def test_a_round_names_a_few_ties(monkeypatch):
+    texts = [f"x{n} = 0" for n in range(9)]
+    monkeypatch.setattr("model.tied.describe_change", lambda *given: (texts[:1], texts[1:]))
+    candidate = SimpleNamespace(start=[1], numbers=37, loss=0.1, ties=(), reached=1.0)
+    tree = SimpleNamespace(
+        parent_of=lambda _: candidate, smallest=candidate, progress=SimpleNamespace(rounds=1), accepted=[candidate]
+    )
+    its = SimpleNamespace(descent=tree, base=None, journal=SimpleNamespace(seconds=5.0))
+    said = "round 1, 5 s: 37 numbers; 1 of 1 sets held, 37 by x1 = 0, x2 = 0, x3 = 0, x4 = 0 and 5 more"
+    assert _round_text(its, [candidate]) == said
 
 
 # ---- a study
