@@ -28,6 +28,8 @@ from trainer.files.installed import cache_folder
 from trainer.retired import Retired
 from trainer.step import step
 
+MADE_BY = {"finished_from": "finish", "compressed_from": "compress", "folded_from": "fold", "imported_from": "import"}
+"""Key of a provenance -> the command that made the checkpoint."""
 THREADS_A_CORE = 16
 """More would take the machine and show nothing."""
 ENGINES = {"native", "cuda", "cuda, then native"}
@@ -119,6 +121,8 @@ def _start(loaded: Checkpoint) -> InitialTheta | None:
     """Return where its θ began, if not at its own initial values. Raises ValueError if its provenance lacks it."""
     origin, began = loaded.provenance.get("trained"), loaded.provenance.get("start")
     lacks_parent = origin == "from a parent" and not isinstance(began, dict)
+    if made := [command for key, command in MADE_BY.items() if key in loaded.provenance]:
+        raise ValueError(f"made by {made[0]}; only what a run trained can be trained again")
     if origin not in ("from scratch", "from a parent") or lacks_parent:
         raise ValueError("its provenance does not say that it was trained from scratch, or from which θ")
     if not isinstance(began, dict):

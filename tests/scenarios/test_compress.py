@@ -109,7 +109,7 @@ def test_a_descent_is_gone_on_with_and_read_by_every_command(here, monkeypatch):
     assert written["correct"] == json.loads(call("verify", "small", "--json").stdout)["correct"]
     assert "46p tied to" in call("models", "small").stdout
     assert call("export", "small", "-o", "submission.py").exit_code == 0
-    assert "provenance does not say" in fails_with_one(2, "rerun", "small")
+    assert "made by compress" in fails_with_one(2, "rerun", "small")
     again = json.loads(call("compress", START, "-o", "small", *SHORT, "--json").stdout)
     assert again["rounds"] == 2 and again["params"] <= small.spec.params and again["core_seconds"] > 0
     assert again["sets_tried"] > len(journal["progress"]["tried"]) and again["verification"]["total"] == 10_010

@@ -129,6 +129,7 @@ def test_what_the_engine_trained_compares_across_machines(by_engine):
     assert found["environment"]["engine"] == "native" and found["environment"]["cpu"] != "NEON"
 
 
+MADE_BY = {"46p": "fold", "28p-finished": "finish", "6p": "compress"}
 REFUSED = {
     "no recipe": ({"recipe": {}}, "it has no recipe"),
     "recipe": ({"recipe": {"lr": -1.0}}, "recipe: lr *"),
@@ -136,7 +137,7 @@ REFUSED = {
     "step": ({"step": 15}, "step 15 is none at which its recipe evaluates"),
     "folded": (
         {"provenance": {"folded_from": {}, "trained_again": False}},
-        "its provenance does not say that it was trained from scratch, or from which θ",
+        "made by fold; only what a run trained can be trained again",
     ),
     "stages": (
         {"provenance": {"trained": "from scratch", "stages": [{"spec": {"family": "split_subspace"}}]}},
@@ -158,6 +159,8 @@ def test_what_cannot_be_trained_again(case, trained):
 
 
 def test_checkpoints_that_nobody_trained_here():
-    for name in ("34p-by-hand", "46p"):
-        line = fails_with_one(2, "rerun", CERTIFICATES / name)
-        assert line.endswith("trained from scratch, or from which θ")
+    for name, why in (
+        ("34p-by-hand", "its provenance does not say that it was trained from scratch, or from which θ"),
+        *((n, f"made by {m}; only what a run trained can be trained again") for n, m in MADE_BY.items()),
+    ):
+        assert fails_with_one(2, "rerun", CERTIFICATES / name).endswith(f"cannot be trained again: {why}")
