@@ -36,14 +36,22 @@ def studies(as_json: bool) -> None:
 @click.argument("section", required=False)
 @json_option
 def keys(section: str | None, as_json: bool) -> None:
-    """List the keys of a study file with their defaults, or those of one SECTION: seeds, recipe, recipe.lr."""
+    """List the keys of a study file with their defaults, or those of one SECTION: seeds, recipe, recipe.lr.
+
+    The beginning of a key is enough, and so is its last word; fields of a model are found by these too.
+    """
     from model.fields import did_you_mean
+    from model.spec import FAMILIES
     from search.study.described import aligned
-    from search.study.file import every_key
+    from search.study.file import Key, every_key
 
     listed = every_key()
     if section is not None:
         chosen = [k for k in listed if f"{k.path}.".startswith(f"{section}.")]
+        if not chosen:
+            options = {f.name: f for cls in FAMILIES.values() for f in fields(cls) if "help" in f.metadata}
+            within = [Key(f"model.{name}", f.metadata["help"], f.default) for name, f in options.items()]
+            chosen = [k for k in [*listed, *within] if k.path.startswith(section) or k.path.endswith(f".{section}")]
         if not chosen:
             below = [k.path for k in listed if k.path.startswith(f"{section.partition('.')[0]}.")]
             near = below or [k.path for k in listed if "." not in k.path]

@@ -57,6 +57,19 @@ def test_a_section_is_listed_alone_and_a_wrong_one_refused(tmp_path, monkeypatch
     )
 
 
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("fade_start", ["recipe.fade_start"]),
+        ("recipe.fade_s", ["recipe.fade_start"]),
+        ("tie_vo", ["model.tie_vo"]),
+        ("model.tie_vo", ["model.tie_vo"]),
+    ],
+)
+def test_a_bare_name_and_a_beginning_are_found(asked, found):
+    assert [k["path"] for k in json.loads(call("keys", asked, "--json").output)] == found
+
+
 @pytest.mark.parametrize(("wrong", "near"), [("util", "until"), ("recipe.weightdecay", "recipe.weight_decay")])
 def test_a_wrong_key_names_the_nearest(wrong, near, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
