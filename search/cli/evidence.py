@@ -170,9 +170,9 @@ def _deliver(target: Path | None, text: Callable[[], str], picture: Callable[[],
 
 @click.command()
 @click.argument("study")
-@target_option("File to write, such as report.html.", required=True)
+@target_option("File to write [STUDY.html].")
 @home_option
-def report(study: str, target: Path, home: Home) -> None:
+def report(study: str, target: Path | None, home: Home) -> None:
     """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
     from search.analysis.frames import configurations_frame, recorded_curves, seeds_frame
     from search.analysis.lineage import lineages, tree
@@ -181,6 +181,7 @@ def report(study: str, target: Path, home: Home) -> None:
     from search.store.candidates import DatabaseCandidates
     from search.store.study_records import open_records
 
+    target = target or Path(f"{study}.html")
     check_file(target)
     recorded = open_records(home, study)
     configurations, seeds = configurations_frame(recorded), seeds_frame(recorded)

@@ -57,8 +57,8 @@ def test_tables_say_so(proved):
     assert (row["proved"], row["prove_tried"], row["best_seed"]) == (1, 3, "2")
     head, line, *_ = call("best", "sweep", "--home", folder).stdout.splitlines()
     assert head.split()[-1] == "proved" and line.endswith("  1 of 3")
-    assert call("report", "sweep", "-o", "page.html", "--home", folder).exit_code == 0
-    page = Path("page.html").read_text()
+    assert call("report", "sweep", "--home", folder).exit_code == 0
+    page = Path("sweep.html").read_text()
     assert '">1 of 3</td><td class="number">2</td>' in page, "the proved, then the best seed"
 
 
