@@ -497,6 +497,7 @@ def main(proof_path: str, checkpoint_path: str) -> None:
         sys.exit(f"NOT CHECKED: {error.filename}: {error.strerror}")
     except ValueError as error:
         sys.exit(f"NOT CHECKED: {path}: not JSON ({error})")
+    require(isinstance(proof, dict) and {"theta_sha256", "digits", "rows"} <= proof.keys(), f"{proof_path}: no proof")
     require(proof["theta_sha256"] == hashlib.sha256(theta).hexdigest(), "it is a proof of another θ")
     boxes = check(proof, spec, list(struct.unpack(f"<{len(theta) // 4}f", theta)))
     asked = f"all 10^{2 * proof['digits']} pairs"

@@ -439,10 +439,12 @@ def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
     with pytest.raises(SystemExit, match="another θ"):
         check.main("proof.json", CERTIFICATES / "7p")
     Path("text").write_text("hello")
+    Path("empty").write_text("{}")
     for proof, checkpoint, expected in (
         ("nowhere", folder, "nowhere: No such file or directory"),
         ("proof.json", "nowhere", "nowhere/theta.safetensors: No such file or directory"),
         ("text", folder, "text: not JSON (Expecting value: line 1 column 1 (char 0))"),
+        ("empty", folder, "empty: no proof"),
     ):
         with pytest.raises(SystemExit) as refused:
             check.main(proof, checkpoint)
