@@ -11,24 +11,42 @@ from search.stats.intervals import discoveries
 HERE = Path(__file__).parent
 
 
-def model() -> Interactions:
-    parts = (pd.read_parquet(HERE / f"atlas-{part}.parquet") for part in ("configurations", "seeds"))
+SEEDS = 32
+"""Of each combination; one with fewer ended ones is left out."""
+
+
+def model(study: str) -> Interactions:
+    configurations, seeds = (pd.read_parquet(HERE / f"{study}-{part}.parquet") for part in ("configurations", "seeds"))
+    ended = seeds[seeds["outcome"] != "censored"].groupby("configuration").size()
+    parts = (frame[frame["configuration"].isin(ended[ended == SEEDS].index)] for frame in (configurations, seeds))
     (lattice,) = lattices(*(frame.astype(object).to_dict("records") for frame in parts))
     return interactions(lattice)
 
 
-def left() -> str:
-    """Return the effects and pairs that are left at a false discovery rate of 5 % over all that were fitted."""
-    atlas = model()
-    fitted = [(e, e.coefficient) for e in (*atlas.effects, *atlas.pairs) if e.coefficient]
+def table(study: str, mains: bool = False) -> str:
+    """Return the effects and pairs that are left at a false discovery rate of 5 % over all that were fitted.
+
+    mains: every effect, and no pair, which take all combinations.
+    """
+    atlas = model(study)
+    terms = atlas.effects if mains else (*atlas.effects, *atlas.pairs)
+    fitted = [(e, e.coefficient) for e in terms if e.coefficient]
     kept = discoveries([coefficient.p for _, coefficient in fitted])
     lines = [
         (effect.name, "{:.2f} ({:.2f}–{:.2f})".format(*coefficient.odds_ratio), f"{coefficient.p:.1g}")
         for (effect, coefficient), is_left in zip(fitted, kept, strict=True)
-        if is_left
+        if is_left or mains
     ]
     return markdown(("constraint, or pair", "odds × (95 %)", "p"), lines)
 
 
+def left() -> str:
+    return table("atlas")
+
+
+def narrow() -> str:
+    return table("atlas-170p", mains=True)
+
+
 if __name__ == "__main__":
-    print(left())
+    print(left(), narrow(), sep="\n\n")
