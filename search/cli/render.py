@@ -6,7 +6,7 @@ import itertools
 import shlex
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -210,7 +210,10 @@ def status(
     lines = [line for s in studies for line in _study(s, running is not None)]
     lines[1:1] = _running(running, known) if running else []
     if len(by_key) > 1 and not each:
-        lines += [f"  {known.get(key, key[:6])}: {_states(seeds)}" for key, seeds in by_key.items()]
+        lines += [
+            f"  {known.get(key, key[:6])}: {_states(Counter(r['outcome'] for r in seeds))}"
+            for key, seeds in by_key.items()
+        ]
     else:
         lines += [_seed(r, known if len(by_key) > 1 else None) for r in rows]
     if not running and any(r["outcome"] == Outcome.CENSORED and r["reason"] != ENOUGH for r in rows):
@@ -218,10 +221,9 @@ def status(
     return "\n".join(lines)
 
 
-def _states(rows: Iterable[Row]) -> str:
+def _states(counts: Mapping[str, int]) -> str:
     """Return how many seeds are in which state."""
-    counts = Counter(r["outcome"] for r in rows)
-    return ", ".join(f"{counts[outcome]:,} {WORDS[outcome]}" for outcome in Outcome if counts[outcome])
+    return ", ".join(f"{counts[outcome]} {WORDS[outcome]}" for outcome in Outcome if counts.get(outcome))
 
 
 def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
@@ -239,9 +241,8 @@ def _study(s: Row, is_running: bool) -> list[str]:
     """Return lines on a study. is_running: others say how many of its seeds are in which state."""
     if not s["seeds"]:
         return [f"{s['study']}: {s['said']}"]
-    states = ", ".join(f"{count} {WORDS[Outcome(state)]}" for state, count in s["states"].items())
     runs = "runs" if s["configurations"] > 1 else "seeds"
-    within = f" in {s['trials']} banks" if is_running else f" ({states}) in {s['trials']} banks"
+    within = f" in {s['trials']} banks" if is_running else f" ({_states(s['states'])}) in {s['trials']} banks"
     lines = [f"{s['study']}: {s['seeds']} {runs}{within}"]
     lines.append(f"  {', '.join(filter(None, (s['said'], _best(s['best_exact']))))}")
     if calls := s["verify_calls"]:

@@ -60,13 +60,18 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         round_steps = study.compress.proposals * len(study.first_seeds) * study.base_recipe.steps
         time = f"{duration(round_steps / (rate * fits.concurrent))} a round"
     else:
-        to_train = _seeds_to_train(study, listed, rows)
+        what, tried = _tried(study)
+        problems = impossible(study, tried)
+        planned = study.planned - (len(problems) if what == "points" else 0)
+        to_train = _seeds_to_train(study, listed, rows, planned)
         seconds = {c: count * c.recipe.steps / rates.get(c.key, rate) for c, count in to_train.items()}
         if total_s := sum(seconds.values()):
             rate = sum(count * c.recipe.steps for c, count in to_train.items()) / total_s
         trials, banks = _banks(study, to_train, fits)
         asked = [
-            *_configurations(study, listed, sum(to_train.values())),
+            *_configurations(
+                study, listed, sum(to_train.values()), planned, impossible_remark(problems, len(tried), what)
+            ),
             *_not_asked(study, listed, rows),
             banks,
         ]
@@ -135,14 +140,16 @@ def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
     return f"on {cores:g} cores; by a model of its speed a GPU is faster from {fewest} on"
 
 
-def _configurations(study: Study, listed: Sequence[Configuration], remaining: int) -> list[str]:
-    """Return lines on the configurations and seeds of a study, of which so many seeds remain to be trained."""
-    seeds = sum(study.design.seeds.values()) or len(study.first_seeds) * _possible(study)
+def _configurations(
+    study: Study, listed: Sequence[Configuration], remaining: int, planned: int, remark: str
+) -> list[str]:
+    """Return lines on the configurations and seeds of a study, of which so many seeds remain to be trained.
+
+    planned: possible configurations. remark: on the impossible ones.
+    """
+    seeds = sum(study.design.seeds.values()) or len(study.first_seeds) * planned
     proposed = f", proposed by {study.sampler.name}" if study.space else ""
-    if study.space:
-        what, tried = _tried(study)
-        remark = impossible_remark(impossible(study, tried), len(tried), what)
-        proposed += f"; {remark}" if remark else ""
+    proposed += f"; {remark}" if remark else ""
     if study.combine:
         count = 2 ** len(study.combine)
         proposed = f", of {count} combinations; the others are impossible or equal to one of these"
@@ -157,17 +164,13 @@ def _configurations(study: Study, listed: Sequence[Configuration], remaining: in
 
 
 def _tried(study: Study) -> tuple[str, list[Numbers]]:
-    """Return the points of a grid; of another sampler points drawn at random, for what may be impossible."""
+    """Return the points of a grid; of another sampler points drawn at random; none without a space."""
+    if not study.space:
+        return "", []
     if study.sampler.name == "grid":
         return "points", points(study.space)
     chance = Random(0)
     return "random points", [{p: study.space[p].draw(chance) for p in order(study.space)} for _ in range(DRAWN)]
-
-
-def _possible(study: Study) -> int:
-    """Return the number of configurations that are planned, without the impossible points of a grid."""
-    is_grid = study.space and study.sampler.name == "grid"
-    return study.planned - (len(impossible(study, points(study.space))) if is_grid else 0)
 
 
 def _search(study: Study) -> list[str]:
@@ -255,14 +258,16 @@ def _later(study: Study, several: bool) -> list[str]:
     return [f"  then            {line}" for line in lines]
 
 
-def _seeds_to_train(study: Study, listed: list[Configuration], rows: Sequence[Row]) -> dict[Configuration, int]:
-    """Return how many seeds each configuration still has to train; of a search, all under the first one."""
+def _seeds_to_train(
+    study: Study, listed: list[Configuration], rows: Sequence[Row], planned: int
+) -> dict[Configuration, int]:
+    """Return how many seeds each configuration still has to train; of a search, all `planned` under the first one."""
     final = [r for r in rows if is_final(r)]
     if study.space or study.start:  # by which θ the configurations are begun is in the ledger alone
         seeds = study.first_seeds
         first = Counter(r["configuration"] for r in final if not r["confirmation"])
         done = sum(min(count, len(seeds)) for count in first.values())
-        return {listed[0]: max(0, len(seeds) * _possible(study) - done)}
+        return {listed[0]: max(0, len(seeds) * planned - done)}
     recorded = {(r["configuration"], seed_of(r)) for r in final}
     searched = [r for r in final if r["outcome"] == Outcome.GROKKED and not r["confirmation"]]
     grokked, wanted = Counter(r["configuration"] for r in searched), study.until.grokked

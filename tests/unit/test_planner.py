@@ -93,7 +93,7 @@ def test_a_study_that_has_enough_trains_nothing_more(home):
     again = planner_of(UNTIL, home, rows)
     assert again.is_done and again.next() is None and again.complete_before == [only(first)]
     study = parse_study(UNTIL, "until.yaml")
-    plan = estimate._seeds_to_train(study, [only(first)], rows)
+    plan = estimate._seeds_to_train(study, [only(first)], rows, study.planned)
     assert plan == {only(first): 0}
     more = planner_of(UNTIL.replace("grokked: 1", "grokked: 2"), home, rows)
     assert sorted(n for t in numbers(drain(more)) for n in t)[:3] == [2, 3, 4]

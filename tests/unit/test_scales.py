@@ -73,7 +73,7 @@ def test_an_edited_file_asks_for_exactly_what_is_missing(before, after, expected
     assert edited != TABLE and len(rows) == 43
     assert sorted(asked(edited, home, rows).values()) == expected
     study = parse_study(edited, "")
-    to_train = estimate._seeds_to_train(study, [Configuration(*c) for c in study.listed], rows)
+    to_train = estimate._seeds_to_train(study, [Configuration(*c) for c in study.listed], rows, study.planned)
     assert sorted(filter(None, to_train.values())) == sorted(map(len, expected))
 
 
