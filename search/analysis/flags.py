@@ -24,8 +24,8 @@ Rows = Sequence[Mapping[str, Any]]
 MOST_VALUES, MOST_GRIDS = 4, 15
 NOT_FLAGS = {"model.family", "model.ties"}
 NOTES = (
-    "a cell: grokked of counted seeds of all its configurations; intervals of 95 % are clustered by seed, as "
-    f"configurations share their seeds, under {FEWEST_SEEDS} seeds there are {TOO_FEW}",
+    "a cell: grokked of counted seeds of all its configurations, without those of a confirmation; intervals of "
+    f"95 % are clustered by seed, as configurations share their seeds, under {FEWEST_SEEDS} seeds there are {TOO_FEW}",
     "other searched fields differ between the cells, and a sampler that learns visits good regions more often: a hint "
     "and no experiment",
 )
@@ -78,7 +78,8 @@ class Grid:
 
 def flag_grids(configurations: Iterable[Mapping[str, Any]], seeds: Iterable[Mapping[str, Any]]) -> list[Grid]:
     """Return a grid of each two flags whose values differ in a study: rows as search.analysis.frames has them."""
-    counted = group_by((row for row in seeds if row["outcome"] in COUNTED), "study")
+    own = (row for row in seeds if row["outcome"] in COUNTED and not row.get("confirmation"))
+    counted = group_by(own, "study")
     grids = []
     for study, rows in group_by(configurations, "study").items():
         by_key = group_by(counted.get(study, ()), "configuration")
@@ -118,7 +119,7 @@ def _grid(study: str, flags: tuple[str, str], values: Values, rows: Rows, seeds:
     cells: dict[Cell, PooledRate | None] = {}
     for cell, part in members.items():
         of_cell = [seed for row in part for seed in seeds.get(row["configuration"], ())]
-        missed = sum(row.get("wrongly") or 0.0 for row in part)
+        missed = sum((row.get("wrongly") or 0.0) - (row.get("confirmation_wrongly") or 0.0) for row in part)
         cells[cell] = PooledRate.of(of_cell, missed) if of_cell else None
     interaction, reason = _interaction(values, members, cells, seeds)
     names = (flags[0].removeprefix("model."), flags[1].removeprefix("model."))

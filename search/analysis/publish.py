@@ -190,12 +190,11 @@ def register_best(
     configurations = [row for row in configuration_rows(records, rows) if row["configuration"] in by_key]
     if not configurations:
         return
-    smallest = min(configurations, key=lambda row: row["params"])
-    for row, aliases in ((smallest, ()), (best_of(configurations), (BEST_ALIAS,))):
-        if row:
-            best = by_key[row["configuration"]][0]
-            seed = artifacts.seed(best)
-            tracker.register(seed, ADDITIONS, is_right(best["proof"]), aliases)
+    ranked_first = (best_of(configurations) or configurations[0])["configuration"]
+    smallest = min(configurations, key=lambda row: (row["params"], row["configuration"] != ranked_first))
+    for key, aliases in {smallest["configuration"]: (), ranked_first: (BEST_ALIAS,)}.items():
+        best = by_key[key][0]
+        tracker.register(artifacts.seed(best), ADDITIONS, is_right(best["proof"]), aliases)
 
 
 def _draw(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache, folder: Path) -> None:

@@ -223,11 +223,11 @@ class _Page:
         best = self.row(0)
         if not self.several:
             return f"{_sentence(best['rate'])} grokked."
-        grokked = int(self.counts.get(Outcome.GROKKED, 0))
-        pooled = PooledRate.of(self.counted.to_dict("records"), float(self.configurations["wrongly"].sum()))
-        if not grokked:
-            return f"{pooled}."
-        text = f"{pooled}. "
+        own = self.counted[~self.counted["confirmation"].astype(bool)]
+        pooled = PooledRate.of(own.to_dict("records"), float(self._of_search["wrongly"].sum()))
+        text = f"{'In the search ' if self.confirmed else ''}{pooled}. "
+        if not self.counts.get(Outcome.GROKKED, 0):
+            return text.strip()
         if not self.confirmed:
             return text + f"The best is {best['title']} with {_sentence(best['rate'])}."
         return text + f"On fresh seeds the best is {best['title']} with {_sentence(best['confirmation'])}."
@@ -244,8 +244,7 @@ class _Page:
         if self.confirmed:
             return (
                 "Trust the confirmation column: its seeds had no part in choosing. The search's rates are "
-                "what the configurations were chosen for, so they are too high on average (the winner's "
-                "curse), and so are those of all seeds, which have both."
+                "what the configurations were chosen for, so they are too high on average (the winner's curse)."
             )
         return (
             f"The best of {len(self.configurations):,} were picked by these same rates, so their true rates "
@@ -298,7 +297,8 @@ class _Page:
         """
         frame = self.configurations
         rows = [self.row(i) for i in range(len(frame))]
-        front, sizes = pareto(frame["params"].tolist(), frame["grok_rate"].tolist()), frame["params"].nunique()
+        front = pareto(frame["params"].tolist(), self._of_search["grok_rate"].tolist())
+        sizes = frame["params"].nunique()
 
         def plain(name: str, style: str = "") -> list[tuple[str, Any]]:
             return [(format(v, style) if style else shown(v), v) for v in frame[name]]
@@ -308,15 +308,18 @@ class _Page:
 
         commands = [pull_command(self.name, r["configuration"]) if str(r["best_seed"]) else "" for r in rows]
         on_front = ["yes" if f and r["seeds"] and sizes > 1 else "" for f, r in zip(front, rows, strict=True)]
-        counts = [
-            (name, [(_counts(r[name]) if r[name].n else "–", r[name].rate) for r in rows])
-            for name in ("search", "confirmation") if self.confirmed
-        ]  # fmt: skip
+
+        def rates(name: str, head: str) -> list[tuple[str, list[tuple[str, Any]]]]:
+            of_rows = [r[name] for r in rows]
+            return [
+                (head, [(percent(r.rate) if r.n else "–", r.rate if r.n else -1.0) for r in of_rows]),
+                ("95 %\ninterval", [(_ends(r) if r.n else "–", r.interval[0]) for r in of_rows]),
+            ]
+
         columns = [
             ("parameters", plain("params")),
-            (("grok rate", "grok rate of\nall seeds")[self.confirmed], [(percent(r), r) for r in frame["grok_rate"]]),
-            ("95 %\ninterval", [(_ends(r["rate"]), r["rate"].interval[0]) for r in rows]),
-            *counts,
+            *(rates("search", "search") + rates("confirmation", "confirmation") if self.confirmed
+              else rates("rate", "grok rate")),
             ("command", [(command, command) for command in commands]),
             ("seeds", plain("seeds")),
             *((WORDS[o], plain(o)) for o in OUTCOMES),
@@ -355,7 +358,7 @@ class _Page:
             some = self.fields if len(self.fields) <= MOST_AXES else fields[:MOST_AXES]
             figures["rate-against-fields"] = rate_against_fields(some, self._of_search, self.own)
         if self.configurations["params"].nunique() > 1 and len(self.counted):
-            figures["pareto-front"] = front_figure(self.configurations)
+            figures["pareto-front"] = front_figure(self._of_search)
         if self.importances:
             figures["importance"] = importance_figure(self.importances, not self.few_grokked())
         return figures

@@ -60,6 +60,7 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
         if token:
             click.echo("These work in a browser that has opened it:")
         page, link = show_studies(connect(home, uri), start), home.path / LINK
+        click.echo("Studies that begin from now on are at the first address.")
         if page and not no_browser and _has_display():
             write_link(link, entrance + page.removeprefix(start))
             open_page(link.as_uri())

@@ -27,6 +27,10 @@ from trainer.recipe.curriculum import Augmentation, Curriculum
 
 BEST, SMALLEST, SMALLEST_PROVED = "best", "smallest", "smallest-proved"
 """Aliases of versions."""
+MEANING = (
+    "Adders, one version a checkpoint (adder-search). `best`: the best seed of the configuration that ranks first in "
+    "`adder-search best`. `smallest`, `smallest-proved`: the fewest parameters of those that are verified, or proved."
+)
 THETA_TAG, PARAMS_TAG, VERIFIED_TAG, PROVED_TAG = (
     "adder.theta",
     "adder.params",
@@ -152,10 +156,11 @@ def register(
 ) -> str:  # fmt: skip
     """Make a logged model a version of a registered model, once, and set aliases. Returns the version.
 
-    `smallest` and `smallest-proved` go to the version with the fewest parameters of those that are verified, or proved.
+    `smallest` and `smallest-proved` go to the version with the fewest parameters of those that are verified, or proved:
+    of equals to `best`, or else to the earliest.
     """
     try:
-        client.create_registered_model(name, description="Adders, one version a checkpoint (adder-search)")
+        client.create_registered_model(name, description=MEANING)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise Failure(f"registered model {name}: {masked(str(error))[:200]}") from None
@@ -178,16 +183,17 @@ def register(
     tags_of = {v.version: v.tags for v in versions} | {existing.version: tags}
     for alias in aliases:
         client.set_registered_model_alias(name, alias, existing.version)
+    best = client.get_registered_model(name).aliases.get(BEST)
     for alias, tag in ((SMALLEST, VERIFIED_TAG), (SMALLEST_PROVED, PROVED_TAG)):
-        if (version := _smallest(tags_of, tag)) is not None:
+        if (version := _smallest(tags_of, tag, best)) is not None:
             client.set_registered_model_alias(name, alias, version)
     return str(existing.version)
 
 
-def _smallest(tags_of: Mapping[Any, Mapping[str, str]], tag: str) -> Any:
-    """Return the version with the fewest parameters of those whose tag says yes, the earliest of equals."""
-    sizes = [(int(t[PARAMS_TAG]), int(v), v) for v, t in tags_of.items() if t.get(tag) == "yes" and PARAMS_TAG in t]
-    return min(sizes)[2] if sizes else None
+def _smallest(tags_of: Mapping[Any, Mapping[str, str]], tag: str, best: Any) -> Any:
+    """Return the version with the fewest parameters whose tag says yes; of equals the best, or the earliest."""
+    versions = [v for v, t in tags_of.items() if t.get(tag) == "yes" and PARAMS_TAG in t]
+    return min(versions, key=lambda v: (int(tags_of[v][PARAMS_TAG]), str(v) != str(best), int(v)), default=None)
 
 
 def word(value: bool) -> str:

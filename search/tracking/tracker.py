@@ -178,6 +178,20 @@ class Tracker:
         runs = self.client.search_runs([self.experiment], max_results=MOST_RUNS)
         return [r for r in runs if KEY_TAG in r.data.tags]
 
+    def rename(self, configurations: Mapping[str, Configuration]) -> None:
+        """Rename runs that have the name of a study that has since been extended by a field, unless a user named them.
+
+        configurations: of the study, by key.
+        """
+        for run in self._configuration_runs():
+            configuration, old = configurations.get(run.data.tags[KEY_TAG]), run.info.run_name
+            if configuration is None or old == self.names[configuration]:
+                continue
+            if run.data.tags.get(NOTE, "").startswith(f"**{old}**"):
+                self.client.update_run(run.info.run_id, name=self.names[configuration])
+                self.client.set_tag(run.info.run_id, NOTE, self._about(configuration)[NOTE])
+                self._describe(run, configuration)
+
     def list_doubtful(self, final: Mapping[str, int]) -> list[tuple[str, str]]:
         """List configurations, with their runs, that may have more ended seeds than are known.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from search.analysis.publish import log_evidence
+from search.study.trial import Configuration
 from search.tracking.models import digest_of
 from tests import CERTIFICATES
 from tests.commands import call
@@ -41,6 +42,20 @@ def modelled(tmp_path_factory):
             study.trial(work=[(small, 5 + _)])
         study.done()
     return study
+
+
+def test_where_the_best_is_as_small_as_any_it_is_the_smallest_too(tmp_path):
+    with quickly():
+        study = Recorder(empty_home(tmp_path / "runs"), study_of(space={"recipe.lr": {"choice": [0.01, 0.02]}}))
+        first, second = (Configuration(*study.study.configuration({"recipe.lr": lr})) for lr in (0.01, 0.02))
+        study.trial(work=[(first, n) for n in (1, 2, 3, 4)], grokked=(2,))
+        log_evidence(study.records, study.tracker, study.artifacts)
+        study.trial(work=[(second, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
+        log_evidence(study.records, study.tracker, study.artifacts)
+        study.done()
+    client = study.tracker.client
+    best, smallest = (client.get_model_version_by_alias("sweep", alias) for alias in ("best", "smallest"))
+    assert int(best.version) == int(smallest.version) == 2
 
 
 def test_the_best_verified_seeds_of_a_study_are_versions_with_aliases(modelled):

@@ -41,6 +41,9 @@ def test_each_cell_has_its_rate_and_a_pair_is_compared_with_the_sum():
     assert head == ["tie_vo", "shared_norm off", "shared_norm on"]
     rate = grid.cells[False, False]
     assert off[1].startswith(f"{rate.grokked} of 80 ({rate.rate:.0%}, ")
+    configurations, seeds = seeds_of(ADDITIVE)
+    fresh = [row | {"init_seed": 1_000 + row["init_seed"], "confirmation": True} for row in seeds]
+    assert flag_grids(configurations, [*seeds, *fresh])[0].cells[False, False] == rate
 
 
 def test_what_cannot_be_estimated_says_why():

@@ -61,6 +61,25 @@ def test_a_page_says_who_what_and_on_which_data(pages):
     assert [(t.key, t.value) for t in data.tags] == [("mlflow.data.context", "training")]
 
 
+def test_runs_get_the_name_and_parameters_of_an_extended_search_unless_a_user_named_them(tmp_path):
+    with quickly():
+        study = Recorder(empty_home(tmp_path), study_of(name="searched", **SEARCH))
+        client, run = study.tracker.unfenced, study.tracker.run_of(study.configuration)
+        space = SEARCH["space"] | {"recipe.clip": {"float": [0.5, 1.5]}}
+        extended = study_of(name="searched", **SEARCH | {"space": space})
+        before, known = client.get_run(run), {study.configuration.key: study.configuration}
+        assert "clip" not in before.info.run_name
+        for _ in range(2):
+            Tracker(client, study.home, extended).rename(known)
+            after = client.get_run(run)
+            assert after.info.run_name == f"{before.info.run_name}, clip 1" and "recipe.clip" in after.data.params
+            assert after.data.tags["mlflow.note.content"].startswith(f"**{after.info.run_name}**")
+        client.update_run(run, name="the good one")
+        Tracker(client, study.home, study.study).rename(known)
+        assert client.get_run(run).info.run_name == "the good one"
+        study.done()
+
+
 def test_where_carry_shares_say_it_the_share_and_its_fade_are_no_parameters():
     (listed,) = study_of(recipe={"carry_shares": [[0, 0.5]]}).listed
     params = Configuration(*listed).main_params(())
