@@ -23,7 +23,7 @@ SYSTEM = "/tmp"
 LONGEST = 107 - len("/r/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
 """Bytes of a session folder's path: the system takes 107 of a socket's, and Ray's lie deep."""
 STARTING_S = 60.0
-"""Seconds in which a run locks the folder that it has made."""
+"""Seconds in which a run locks the folder that it has made, and writes a token."""
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def _remove_left_over(parent: Path) -> None:
             status = folder.lstat()
             if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
                 continue
-            if time.time() - status.st_mtime < STARTING_S:
+            if time.time() - status.st_mtime < STARTING_S and not (folder / "token").exists():
                 continue
             with FileLock(folder / "lock", timeout=0):
                 mps.end(folder / mps.FOLDER)

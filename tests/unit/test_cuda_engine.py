@@ -146,7 +146,7 @@ def test_a_meeting_that_is_left_out_is_a_race(name, header, before, tmp_path):
     bank = bank_of(SHAPES[name], batch=16)
     machine = ThreadedMachine(tmp_path, (header, before))
     with pytest.raises(CudaError, match="ThreadSanitizer: data race"):
-        CudaBackend(bank.spec, bank.pairs[0].recipe, machine).train(bank.state, bank.hyper, 3)
+        CudaBackend(bank.spec, bank.pairs[0].recipe, machine).train(bank.state, bank.hyper, 30)
 
 
 @pytest.fixture

@@ -64,13 +64,14 @@ def test_a_parent_that_others_can_exchange_is_passed_over(how, parent, monkeypat
 
 def test_folders_of_dead_runs_are_removed_and_no_others(parent, tmp_path):
     own = f"ray-{os.geteuid()}-"
-    for name in ("dead", "running", "young"):
+    for name in ("dead", "running", "young", "killed"):
         (parent / f"{own}{name}" / "r").mkdir(parents=True)
+    (parent / f"{own}killed" / "token").touch()  # it had the lock, a moment ago
     (parent / "ray-1-dead").mkdir()
     (tmp_path / "precious").mkdir()
     (parent / f"{own}link").symlink_to(tmp_path)
     for path in parent.iterdir():
-        if path.name != f"{own}young":
+        if path.name not in (f"{own}young", f"{own}killed"):
             os.utime(path, (0, 0), follow_symlinks=False)
     with FileLock(parent / f"{own}running" / "lock"):
         os.utime(parent / f"{own}running", (0, 0))
