@@ -1,0 +1,52 @@
+"""The table of README.md: what each descent came to. Run this file to verify and prove all of it again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from lab.tables import markdown
+from model import verify
+from model.proof.file import decide, write_verdict
+from model.tied import count
+from trainer.checkpoints.checkpoint import Checkpoint
+
+FOLDER = Path(__file__).parent
+
+
+def folders() -> list[Path]:
+    return sorted(path.parent for path in FOLDER.glob("*/checkpoint.json"))
+
+
+def ends() -> str:
+    """Return a line a checkpoint: numbers in the four ways to count, sets tried, steps, and what is right."""
+    lines = []
+    for path in folders():
+        checkpoint = Checkpoint.load(path)
+        numbers = count(checkpoint.spec)
+        verification, proof = (json.loads((path / f"{name}.json").read_text()) for name in ("verification", "proof"))
+        provenance = checkpoint.provenance
+        lines.append((
+            f"[{path.name}]({path.name})",
+            f"{numbers.inside} / {numbers.across} / {numbers.hidden} / {numbers.constants}",
+            f"{provenance['sets_tried']:,}",
+            f"{provenance['seed_steps'] / 1e6:.1f}",
+            f"{verification['correct']:,}",
+            f"{proof['verdict']} ({proof['level']})",
+            f"{float(proof['margin']):.2g}",
+        ))  # fmt: skip
+    head = ("checkpoint", "inside / across / hidden / constants", "sets tried", "million steps", "of 10,010",
+            "verdict (level)", "smallest margin")  # fmt: skip
+    return markdown(head, lines)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for path in folders():
+        checkpoint = Checkpoint.load(path)
+        spec, theta_P = checkpoint.spec, checkpoint.theta_P
+        (path / "verification.json").write_text(json.dumps(verify(spec, theta_P, extended=True).as_dict()) + "\n")
+        verdict = write_verdict(path, spec, theta_P, decide(spec, theta_P, limit_s=600))
+        print(path.name, verdict["verdict"], verdict["margin"], flush=True)
