@@ -26,16 +26,15 @@ def model(study: str) -> Interactions:
 def table(study: str, mains: bool = False) -> str:
     """Return the effects and pairs that are left at a false discovery rate of 5 % over all that were fitted.
 
-    mains: every effect, and no pair, which take all combinations.
+    mains: every effect, and the pairs that are left.
     """
     atlas = model(study)
-    terms = atlas.effects if mains else (*atlas.effects, *atlas.pairs)
-    fitted = [(e, e.coefficient) for e in terms if e.coefficient]
+    fitted = [(e, e.coefficient) for e in (*atlas.effects, *atlas.pairs) if e.coefficient]
     kept = discoveries([coefficient.p for _, coefficient in fitted])
     lines = [
         (effect.name, "{:.2f} ({:.2f}–{:.2f})".format(*coefficient.odds_ratio), f"{coefficient.p:.1g}")
         for (effect, coefficient), is_left in zip(fitted, kept, strict=True)
-        if is_left or mains
+        if is_left or (mains and effect in atlas.effects)
     ]
     return markdown(("constraint, or pair", "odds × (95 %)", "p"), lines)
 
