@@ -50,7 +50,8 @@ def study_files() -> dict[str, Path]:
     """Every study file of the repository by the study's name, wherever it lies."""
     files: dict[str, Path] = {}
     for path in sorted(ROOT.rglob("*.yaml")):
-        if any(part.startswith(".") for part in path.relative_to(ROOT).parts):
+        parts = path.relative_to(ROOT).parts
+        if parts[0] == "build" or any(part.startswith(".") for part in parts):  # of `make wheel`, and of tools
             continue
         lines = path.read_text("utf-8").splitlines()
         name = next((line.partition(":")[2].strip() for line in lines if line.startswith("name:")), "")
