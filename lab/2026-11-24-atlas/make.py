@@ -11,14 +11,8 @@ from search.stats.intervals import discoveries
 HERE = Path(__file__).parent
 
 
-SEEDS = 32
-"""Of each combination; one with fewer ended ones is left out."""
-
-
 def model(study: str) -> Interactions:
-    configurations, seeds = (pd.read_parquet(HERE / f"{study}-{part}.parquet") for part in ("configurations", "seeds"))
-    ended = seeds[seeds["outcome"] != "censored"].groupby("configuration").size()
-    parts = (frame[frame["configuration"].isin(ended[ended == SEEDS].index)] for frame in (configurations, seeds))
+    parts = (pd.read_parquet(HERE / f"{study}-{part}.parquet") for part in ("configurations", "seeds"))
     (lattice,) = lattices(*(frame.astype(object).to_dict("records") for frame in parts))
     return interactions(lattice)
 

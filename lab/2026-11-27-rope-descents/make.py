@@ -1,10 +1,14 @@
-"""The table of README.md: what each descent came to. Run this file to verify and prove all of it again."""
+"""The tables of README.md. Run this file to verify and prove the checkpoints again.
+
+descents.csv: a row a descent, of the `descent.json` that `compress` keeps in its folder; small: below 27 numbers.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pandas as pd
 import torch
 
 from lab.tables import markdown
@@ -39,6 +43,20 @@ def ends() -> str:
         ))  # fmt: skip
     head = ("checkpoint", "inside / across / hidden / constants", "sets tried", "million steps", "of 10,010",
             "verdict (level)", "smallest margin")  # fmt: skip
+    return markdown(head, lines)
+
+
+def descents() -> str:
+    """Return a line a descent: numbers, rounds, sets, core-seconds, and accepted sets that curvature entered."""
+    rows = pd.read_csv(FOLDER / "descents.csv").itertuples()
+    lines = [
+        (f"{r.parent}, {r.folded}", r.reach, f"{r.started} to {r.fewest}", f"{r.rounds} ({r.last_gain})",
+         f"{r.sets:,}", f"{r.core_seconds:,}", f"{r.finished_small} of {r.accepted_small}",
+         f"{r.finished_large} of {r.accepted_large}")
+        for r in rows
+    ]  # fmt: skip
+    head = ("parent, folded", "reach", "numbers", "rounds (last gain)", "sets tried", "core-seconds",
+            "finished: below 27", "27 and more")  # fmt: skip
     return markdown(head, lines)
 
 

@@ -225,12 +225,12 @@ class _Page:
             return f"{_sentence(best['rate'])} grokked."
         own = self.counted[~self.counted["confirmation"].astype(bool)]
         pooled = PooledRate.of(own.to_dict("records"), float(self._of_search["wrongly"].sum()))
-        text = f"{'In the search ' if self.confirmed else ''}{pooled}. "
+        text = f"{'In the search ' if self.confirmed else ''}{pooled}."
         if not self.counts.get(Outcome.GROKKED, 0):
-            return text.strip()
+            return text
         if not self.confirmed:
-            return text + f"The best is {best['title']} with {_sentence(best['rate'])}."
-        return text + f"On fresh seeds the best is {best['title']} with {_sentence(best['confirmation'])}."
+            return f"{text} The best is {best['title']} with {_sentence(best['rate'])}."
+        return f"{text} On fresh seeds the best is {best['title']} with {_sentence(best['confirmation'])}."
 
     def unended(self) -> str:
         """Return how seeds that have not ended bias the rates."""
@@ -309,17 +309,16 @@ class _Page:
         commands = [pull_command(self.name, r["configuration"]) if str(r["best_seed"]) else "" for r in rows]
         on_front = ["yes" if f and r["seeds"] and sizes > 1 else "" for f, r in zip(front, rows, strict=True)]
 
-        def rates(name: str, head: str) -> list[tuple[str, list[tuple[str, Any]]]]:
+        def rates(name: str, head: str = "") -> list[tuple[str, list[tuple[str, Any]]]]:
             of_rows = [r[name] for r in rows]
             return [
-                (head, [(percent(r.rate) if r.n else "–", r.rate if r.n else -1.0) for r in of_rows]),
+                (head or name, [(percent(r.rate) if r.n else "–", r.rate if r.n else -1.0) for r in of_rows]),
                 ("95 %\ninterval", [(_ends(r) if r.n else "–", r.interval[0]) for r in of_rows]),
             ]
 
         columns = [
             ("parameters", plain("params")),
-            *(rates("search", "search") + rates("confirmation", "confirmation") if self.confirmed
-              else rates("rate", "grok rate")),
+            *(rates("search") + rates("confirmation") if self.confirmed else rates("rate", "grok rate")),
             ("command", [(command, command) for command in commands]),
             ("seeds", plain("seeds")),
             *((WORDS[o], plain(o)) for o in OUTCOMES),

@@ -153,7 +153,8 @@ class Driver:
         for key in open_runs.keys() - self.planner.study_run.states.keys():  # the file asks for it no more
             self.outbox.put(client.set_terminated, open_runs[key], "KILLED")
         self.outbox.put(self.tracker.log_study)
-        self.outbox.put(self.tracker.rename, self.records.list_configurations())
+        if self.study.space:  # to which a field may have been added
+            self.outbox.put(self.tracker.rename, self.records.list_configurations())
         self.outbox.put(write_views, client, self.study, self.tracker.experiment)
         self._conclude_earlier()
 
