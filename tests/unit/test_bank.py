@@ -4,13 +4,10 @@ That a seed is the same in any company is in tests/contract/test_seeds_of_their_
 decides is in test_outcomes.py.
 """
 
-from dataclasses import make_dataclass
-
 import pytest
 import torch
 
 from model import preset
-from model.spec import choices
 from tests.banks import EVERY, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Bank, Outcome
 from trainer.files import snapshot
@@ -20,16 +17,15 @@ pytestmark = pytest.mark.usefixtures("few_selection_problems")
 # Slots
 
 
-@pytest.mark.parametrize("compiled", [True, False], ids=["engine", "eager"])
-def test_only_live_slots_are_trained(monkeypatch, compiled):
+def test_only_live_slots_are_trained(monkeypatch):
     """Four long pairs stand apart until the four short ones between them have ended."""
     pairs = [pair(s, steps=EVERY * (3 if s % 2 else 1)) for s in range(8)]
-    bank = make(pairs, compiled=compiled)
+    bank = make(pairs)
     counts, whole = [], bank._train
     monkeypatch.setattr(bank, "_train", lambda count: counts.append(count) or whole(count))
     finish(bank)
-    assert counts == ([8, 4, 4] if compiled else [8, 8, 8]) and bank.seed_steps == 16 * EVERY
-    assert_all_same(results(bank), results(finish(make(pairs, None if not compiled else 4, compiled=compiled))))
+    assert counts == [8, 4, 4] and bank.seed_steps == 16 * EVERY
+    assert_all_same(results(bank), results(finish(make(pairs, 4))))
 
 
 # Divergence
@@ -65,11 +61,8 @@ def outcomes(bank):
     return [bank.result(n).outcome.value for n in range(len(bank.pairs))]
 
 
-@pytest.mark.parametrize("evaluations", [0, 1, 9])
-def test_pairs_that_are_added_train_as_if_they_had_been_there(expected, evaluations):
-    bank = make(FIRST, 2)
-    for _ in range(evaluations):
-        bank.advance()
+def test_pairs_that_are_added_when_all_have_ended_begin_at_once(expected):
+    bank = finish(make(FIRST, 2))
     assert list(bank.add(MORE)) == [2, 3, 4]
     assert_all_same(results(finish(bank)), expected)
 
@@ -158,12 +151,6 @@ def test_a_state_that_lacks_a_later_record_goes_on(expected, tmp_path):
     bank = make(MORE, 2)
     assert bank.load(tmp_path / "more") and bank.result(0).steps == EVERY
     assert_all_same({p: r for p, r in results(finish(bank)).items() if p in MORE}, expected)
-
-
-def test_a_digest_outlives_fields_that_come_and_go():
-    before, after = (make_dataclass("Recipe", [("lr", float, 0.1), *more]) for more in ([], [("new", int, 0)]))
-    assert choices(before(0.2)) == choices(after(0.2)) != choices(before())
-    assert choices(after(0.2, 3)) != choices(after(0.2))
 
 
 def test_another_banks_state_is_refused(tmp_path):
