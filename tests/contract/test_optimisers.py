@@ -6,8 +6,8 @@ import torch
 
 from model import preset
 from tests import needs_compiler
-from tests.banks import EVERY, SMALL, SPEC, finish, make, pair
-from trainer import Pair, Recipe, Seed
+from tests.banks import EVERY, SMALL, SPEC, make, pair
+from trainer import Recipe
 from trainer.bank.bank import _empty
 from trainer.engine.cuda.comparison import examples
 from trainer.engine.native import EngineBackend, run
@@ -156,21 +156,3 @@ def test_the_engine_takes_the_steps_that_torchs_programs_take(name):
         here, there = (b.state["theta"][:2] for b in (engine, eager))
         torch.testing.assert_close(here, there, rtol=2e-3, atol=2e-3)
     assert (engine.state["theta"][:2] - initial(3)[1:]).abs().max() > 1e-3
-
-
-def test_a_bank_trains_by_its_recipes_optimiser(monkeypatch):
-    """One that keeps a tensor [S, P, 2] and another [S], and stands still."""
-
-    def fresh(theta_SP):
-        return {"pairs": theta_SP.new_zeros(*theta_SP.shape, 2), "calls": theta_SP.new_zeros(len(theta_SP))}
-
-    def still(state, now, grad_SP):
-        return {"theta": state["theta"], "pairs": state["pairs"] + 1, "calls": state["calls"] + now["lr"]}
-
-    monkeypatch.setitem(OPTIMISERS, "still", Optimiser(fresh, still))
-    recipe = Recipe(**{**SMALL, "steps": EVERY}, optimiser="still", lr=0.5)
-
-    bank = finish(make([Pair(recipe, Seed.of(1)), Pair(recipe, Seed.of(2))], 3))
-    assert torch.equal(bank.result(0).theta_P, SPEC.initial(1))
-    assert bank.state["pairs"][:2].eq(EVERY).all() and bank.state["pairs"][2].eq(0).all()
-    assert bank.state["calls"][0] == pytest.approx(sum(0.5 * (t + 1) / (2 * EVERY) for t in range(EVERY)))
