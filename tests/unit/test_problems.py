@@ -132,22 +132,6 @@ def test_errors_take_their_share_each_as_often_and_only_a_seeds_own():
     assert counts.min() > 30 and counts.max() < 110, "64 a problem in the mean"
 
 
-@needs_compiler
-def test_the_engine_asks_what_torch_asks():
-    errors = some_errors()
-    for fields in ({"targeted": 0.4}, {"targeted": 0.9}):
-        programs = EngineBackend(SPEC, Recipe(batch=40, **fields))
-        expected = step.tokens_of(SPEC, *batches(40, errors, **fields))
-        for s, seed in enumerate(SEEDS):
-            pointers = [errors[OPERANDS][s, n].numpy().ctypes.data for n in (0, 1)]
-            targeted, mix = torch.tensor([fields["targeted"], 0.8]).tolist()  # as float32 has them
-            lesson = Lesson.some(
-                data_seed=seed, step=9, carry_mix=mix, digits=3, targeted=targeted,
-                errors=int(errors[COUNT][s]), error_a=pointers[0], error_b=pointers[1],
-            )  # fmt: skip
-            assert torch.equal(engine_tokens(programs, lesson), expected[0, s]), (fields, seed)
-
-
 def some_thetas():
     """Of a seed that has grokked, as it is and moved: nothing wrong, something and much."""
     noise = torch.randn(SPEC.params, generator=torch.Generator().manual_seed(1))
