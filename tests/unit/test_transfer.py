@@ -5,15 +5,10 @@ import torch
 
 from model import preset
 from model.fold import fold
-from model.tied import Tied, constrained, project
+from model.tied import project
 from model.transfer import fold_path, transfer
 from tests.specs import some_theta, some_tokens
-
-TIES = ["form[0,2] = 0", "form[1,0] = -form[0,1]", "norm[0,1] = norm[0,0]"]
-
-
-def tied():
-    return Tied(base=preset("46p"), ties=constrained(preset("46p"), TIES))
+from tests.unit.test_tied import tied
 
 
 def answers(spec, theta_P):
