@@ -11,7 +11,7 @@ from trainer import Recipe
 from trainer.engine import native, structures
 from trainer.engine.cuda import structures as structures_of_cuda
 from trainer.engine.cuda.backend import macros_of
-from trainer.engine.structures import Lesson, Struct
+from trainer.engine.structures import Struct
 
 
 def other(name, fields):
@@ -53,13 +53,3 @@ def test_a_struct_of_the_gpus_with_two_fields_exchanged_is_named(monkeypatch):
     monkeypatch.setattr(structures_of_cuda, "Program", other("Program", [*fields, last, first]))
     with pytest.raises(AssertionError, match=r"Python: Program\.targeted is at byte (\d+) there, \d+ here"):
         Emulator().module(SPEC.kernel(), macros_of(SPEC, SPEC.kernel(), Recipe()))
-
-
-def test_a_struct_is_built_from_all_its_fields_by_name():
-    with pytest.raises(TypeError):
-        structures.Sequence(1, 0)
-    with pytest.raises(TypeError, match="has the fields length, source, got length"):
-        structures.Sequence(length=1)
-    with pytest.raises(TypeError, match="has the fields data_seed"):
-        Lesson.some(digit=3)
-    assert Lesson.some(digits=3).digits == 3
