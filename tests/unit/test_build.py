@@ -37,10 +37,7 @@ def kept(source):
     return sorted((source.parent / "cache" / "native").glob("*.so"))
 
 
-FOREIGN = {
-    "empty": lambda whole: b"", "cut": lambda whole: whole[: len(whole) // 2], "text": lambda whole: b"x" * 999,
-    "flipped": lambda whole: whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:],
-}  # fmt: skip
+FOREIGN = {"cut": lambda whole: whole[:-9], "flipped": lambda whole: whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:]}
 
 
 @needs_compiler
@@ -129,11 +126,7 @@ def compiler(folder, text):
     [
         ("head -c 3000 /dev/urandom > $OUT", "compiler built no library: .*"),
         ("exit 0", "compiler built no library: .*No such file.*"),
-        ("head -c 3000 /dev/urandom >&2; exit 1", "compiler failed: .*"),
-        (
-            r"printf 'note\n\x1b[31m x.cpp: error: \xff no' >&2; exit 2",
-            r"compiler failed: \?\[31m x.cpp: error: . no",
-        ),
+        (r"printf 'note\n\x1b[31m x.cpp: error: \xff no' >&2; exit 2", r"compiler failed: \?\[31m x.cpp: error: . no"),
         ("kill -9 $$", "compiler failed: exit code -9"),
         ("yes error | head -c 3000000 >&2; exit 1", "compiler failed: error"),
     ],
@@ -195,10 +188,10 @@ def test_a_shape_without_a_shipped_kernel_trains_without_the_engine_and_says_so(
 
 def test_a_compiler_that_hangs_is_given_up_with_what_it_started(small, monkeypatch, caplog):
     """And a bank trains without the engine."""
-    monkeypatch.setattr(build, "LONGEST_S", 1.0)
+    monkeypatch.setattr(build, "LONGEST_S", 0.3)
     monkeypatch.setenv("CXX", compiler(small.parent, f"sleep 987 & echo $! >> {small.parent}/pids; wait"))
     assert isinstance(programs_of(PRESETS["57p"], Recipe(), "cpu", compiled=True), TorchBackend)
-    assert re.search(r"compiler has not ended in 1 s: training without the engine", caplog.text)
+    assert re.search(r"compiler has not ended in 0 s: training without the engine", caplog.text)
     pids = (small.parent / "pids").read_text().split()
     left = "the compiler's own processes are still there"
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), left)

@@ -104,10 +104,7 @@ def assert_reads(path, expected):
 DAMAGES = {
     "nothing": lambda data: data,
     "empty": lambda data: b"",
-    "half of the head": lambda data: data[:10],
     "half": lambda data: data[:100],
-    "all but a byte": lambda data: data[:-1],
-    "a bit of the head": lambda data: bytes([data[0] ^ 1]) + data[1:],
     "a bit of a tensor": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
 }
 

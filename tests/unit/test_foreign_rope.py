@@ -31,11 +31,7 @@ def tbukic(spec, **config):
     state |= {place: state[place].reshape(()) for place in state if place.endswith(("alpha", "theta"))}
     if spec.arc:
         state |= dict(zip(("arc_A", "arc_start", "arc_stride"), p["arc"].unbind(), strict=True))
-    again = {
-        "kv": "block.attn.v_proj.weight",
-        "qk_norm": "block.attn.k_norm.weight",
-        "norm": "block.ln2.weight",
-    }
+    again = {"kv": "block.attn.v_proj.weight", "qk_norm": "block.attn.k_norm.weight", "norm": "block.ln2.weight"}
     state |= {place: p[name].clone() for name, place in again.items() if name in p}
     state |= {"block.attn.o_proj.weight": p["q"].T.clone()} if spec.tie_oq else {}
     ties = [group.split(", ") for group, constraint in GROUPS.items() if getattr(spec, constraint)]
@@ -102,7 +98,6 @@ REFUSALS = {
         lambda f: f["state_dict"].update({"block.attn.v_proj.weight": torch.zeros(4, 3)}),
         "tensor block.attn.v_proj.weight must be equal to block.attn.k_proj.weight, to which it is tied, and is not",
     ),
-    "head_dim": (lambda f: f["config"].update(head_dim=8), "architecture not known here: head_dim=8"),
     "class": (lambda f: f["config"].update(model_class="spline"), "architecture not known here: model_class=spline"),
     "setting": (lambda f: f["config"].update(softcap=30.0), "architecture not known here: softcap=30.0"),
     "no group": (lambda f: f["config"].update(tie_groups=[[]]), "architecture not known here: tie_groups=a list"),
