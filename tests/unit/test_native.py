@@ -16,7 +16,7 @@ import torch
 
 from model import preset
 from tests import ROOT, needs_compiler
-from tests.banks import gradient_of_tape
+from tests.banks import finish, gradient_of_tape
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.engine import native
 
@@ -29,8 +29,7 @@ def small(spec, seeds):
 
 
 def trained(bank):
-    while bank.advance():
-        pass
+    finish(bank)
     return {bank.pairs[n].seed.init_seed: bank.result(n) for n in range(len(bank.pairs))}
 
 
