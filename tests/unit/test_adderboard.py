@@ -9,8 +9,6 @@ from tests import adderboard_runner
 from tests.golden_checkpoints import golden_theta
 from trainer.step import step
 
-# Decoding and AdderBoard
-
 
 def test_evaluation_agrees_with_greedy_decoding():
     """On models that are spoilt a little, so that some sums are right and some are wrong."""

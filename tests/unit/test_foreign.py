@@ -165,10 +165,7 @@ def untied():
                 "freeze_tok_arc": "A", "head_dim": 4, "pos_correction_mode": "some",
             }.items()
         ],
-        (
-            {"q_proj_mode": "toeplitz", "n_heads": 5, "head_dim": 1},
-            f"{UNKNOWN}q_proj_mode=toeplitz with n_heads=5",
-        ),
+        ({"q_proj_mode": "toeplitz", "n_heads": 5, "head_dim": 1}, f"{UNKNOWN}q_proj_mode=toeplitz with n_heads=5"),
         ({"n_layers": "1"}, "n_layers must be like 1, got '1'"),
         ({"spiral_init_amp": float("nan")}, "spiral_init_amp must be a finite number, got nan"),
     ],
@@ -195,10 +192,7 @@ def test_settings_of_the_older_tree_that_no_spec_can_say(changes, expected):
         (microadder() | {"step": "84000"}, "step must be an integer, got '84000'"),
         (microadder() | {"config": [1]}, "config must be a dictionary, got a list"),
         (report(SMALL, tie_qkv="vk"), f"{UNKNOWN}tie_qkv=vk"),
-        (
-            report(SMALL, qkv_rank=0),
-            f"{UNKNOWN}tie_qkv=shareA_tieKV needs a qkv_rank above 0, got qkv_rank=0",
-        ),
+        (report(SMALL, qkv_rank=0), f"{UNKNOWN}tie_qkv=shareA_tieKV needs a qkv_rank above 0, got qkv_rank=0"),
         (report(SMALL, attn_out_rank=3), "tensor blocks.0.attn.proj.A must have shape (7, 3), found (7, 2)"),
         (report(SMALL) | {"params": 455}, "params is 455, but its settings and tensors make 456"),
         (untied(), "tensor lm_head.weight must be token_emb.weight, to which it is tied, and is not"),

@@ -10,16 +10,7 @@ from tests.reference import environment
 
 SECRET = "5ecret-canary"
 AROUND = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=6)
-SCHEMES = [
-    "http://",
-    "https://",
-    "postgresql+psycopg://",
-    "databricks://",
-    "s3://",
-    "sqlite://",
-    "wss+x-1://",
-    "",
-]
+SCHEMES = ["http://", "postgresql+psycopg://", "databricks://", "s3://", "sqlite://", "wss+x-1://", ""]
 
 
 @st.composite

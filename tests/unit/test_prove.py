@@ -186,10 +186,8 @@ def test_a_rope_nets_view_is_its_exported_program(name):
 def test_ranges_hold_what_follows_the_first_layer_and_its_slopes(bend):
     draws = np.random.default_rng(1)
     for _ in range(200):
-        middle, radius = (
-            draws.uniform(-6, 6, (1, 6)),
-            draws.choice([1e-3, 0.3, 3.0]) * draws.uniform(0, 1, (1, 6)),
-        )
+        middle = draws.uniform(-6, 6, (1, 6))
+        radius = draws.choice([1e-3, 0.3, 3.0]) * draws.uniform(0, 1, (1, 6))
         box = Interval(middle - radius, middle + radius)
         points = middle + radius * draws.uniform(-1, 1, (500, 6))
         result, error = bend.over(box, ANY)
@@ -224,10 +222,8 @@ def test_this_machine_is_one_of_those_that_a_proof_speaks_of():
 @pytest.mark.parametrize("name", ["14p", *longer(["100p"], ["133p"])])
 def test_what_is_taken_from_this_machine_are_the_bits_of_any_problem(name):
     checkpoint, machine = certificate(name), HERE
-    program, net = (
-        Program(checkpoint.spec, checkpoint.theta_P),
-        view(checkpoint.spec, checkpoint.theta_P, ANY),
-    )
+    program = Program(checkpoint.spec, checkpoint.theta_P)
+    net = view(checkpoint.spec, checkpoint.theta_P, ANY)
     attention = Captured(capture(net, program), machine, program)
     attention.ask(10)
     x, y, z = (part[9_990:] for part in TWO)
@@ -270,10 +266,7 @@ def test_a_verdict_flips_where_decoding_does(entry, wrong):
 
 @pytest.mark.parametrize(
     ("name", "entry", "factor", "digits"),
-    [
-        ("6p", 0, 1.0015, 2),
-        *longer(("6p", 0, 1.01, 2), ("456p", 3, 0.5, 2), ("10p-qualified", 0, 1.0, 3)),
-    ],
+    [("6p", 0, 1.0015, 2), *longer(("6p", 0, 1.01, 2), ("456p", 3, 0.5, 2), ("10p-qualified", 0, 1.0, 3))],
 )
 def test_as_many_pairs_are_wrong_as_are_counted(name, entry, factor, digits):
     checkpoint = scaled(certificate(name), entry, factor)
@@ -333,11 +326,7 @@ def test_what_a_chain_of_maps_loses_covers_any_input_of_a_size():
         computed = (
             ((x @ first) @ second, real, chain.loss(np.ones(2))),
             ((x @ first) @ second + bias, real + bias, chain.loss(np.ones(2), bias)),
-            (
-                bias + x[0] * first[0] + x[1] * first[1],
-                x.astype(float) @ first + bias,
-                once.loss(np.ones(2), bias),
-            ),
+            (bias + x[0] * first[0] + x[1] * first[1], x.astype(float) @ first + bias, once.loss(np.ones(2), bias)),
         )
         worst = np.maximum(worst, [abs(have - exact)[0] / granted.max() for have, exact, granted in computed])
     assert (worst > 0.2).all() and (worst < 1).all()
@@ -428,10 +417,8 @@ def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
     assert result.exit_code == 0, result.output
     first, *_, effort, written = result.output.splitlines()
     name = "45 parameters (46p with opposite_out) tied to 6 parameters"
-    assert (
-        first
-        == f"{name}: PROVED right on all 10^2 pairs, at level any (every machine that keeps docs/proof.md's rules)"
-    )
+    level = "at level any (every machine that keeps docs/proof.md's rules)"
+    assert first == f"{name}: PROVED right on all 10^2 pairs, {level}"
     assert " boxes tried, " in effort
     assert written == f"proof.json: the proof; python {CHECKER} proof.json {folder} checks it"
     check.main("proof.json", folder)

@@ -1,4 +1,4 @@
-"""The rope family: itemised counts of published models, and the record from outside."""
+"""The rope family: the record from outside, and what cannot be."""
 
 from dataclasses import replace
 
@@ -9,8 +9,6 @@ from model.adderboard import failures, official_pairs
 from model.families.rope import Rope
 from model.tied import count
 from tests.outside import WRONG, hyra
-
-# AdderBoard's entries: table, Q, K, V, O, norms of queries and keys, MLP, norms.
 
 
 def test_the_record_from_outside_is_wrong_where_it_was_found_to_be():
