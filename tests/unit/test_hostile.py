@@ -80,14 +80,6 @@ def test_what_a_checkpoint_says_reaches_the_terminal_as_text(change):
 # Files that ask for much
 
 
-def refused(*words):
-    """Return the error line of a command that must refuse its input."""
-    result = call(*words)
-    (line,) = result.stderr.splitlines()
-    assert result.exit_code in (1, 2) and line.startswith("error: ") and line.isprintable()
-    return line.removeprefix("error: ")
-
-
 def checkpoint(folder, spec, **about):
     theta_P = about.pop("theta", torch.randn(spec.params, generator=torch.Generator().manual_seed(0)))
     Checkpoint(spec, theta_P, **about).save(Path(folder))
@@ -100,7 +92,8 @@ def nested(depth):
 
 def test_provenance_that_no_submission_can_hold():
     path = checkpoint("deep", PRESETS["57p"], provenance=nested(900))
-    assert refused("export", path).endswith("provenance is nested more than 90 deep: Python reads no such literal")
+    said = fails_with_one(2, "export", path)
+    assert said.endswith("provenance is nested more than 90 deep: Python reads no such literal")
     assert not Path("submission.py").exists()
     assert call("export", checkpoint("less", PRESETS["57p"], provenance=nested(90))).exit_code == 0
     compile(Path("submission.py").read_text(), "submission.py", "exec")
@@ -116,7 +109,7 @@ def test_provenance_that_no_submission_can_hold():
 )
 def test_a_diagnosis_that_would_take_long(spec, theta, why):
     path, begun = checkpoint("bad", spec, theta=torch.full((spec.params,), theta)), time.process_time()
-    assert why in refused("diagnose", path)
+    assert why in fails_with_one(2, "diagnose", path)
     assert time.process_time() - begun < 10
 
 
@@ -142,7 +135,7 @@ def write_huge(part):
 def test_a_huge_checkpoint_is_refused_in_seconds(part):
     """By the one function with which every command reads a checkpoint."""
     path, begun = write_huge(part), time.process_time()
-    assert re.search("larger than any|not a checkpoint", refused("diagnose", path))
+    assert re.search("larger than any|not a checkpoint", fails_with_one(2, "diagnose", path))
     assert time.process_time() - begun < 10
 
 
@@ -161,7 +154,7 @@ def test_a_start_that_is_no_checkpoint_is_refused_before_anything_is_opened(word
     if content:
         Path("bad").mkdir()
         Path("bad", JSON_FILE).write_text(content)
-    assert refused(*words.split()).startswith("s.yaml: start.checkpoint: bad")
+    assert fails_with_one(2, *words.split()).startswith("s.yaml: start.checkpoint: bad")
     assert not Path("adder-runs").exists()
 
 
@@ -176,5 +169,5 @@ def test_a_fresh_start_takes_its_checkpoint_anew(monkeypatch):
 @pytest.mark.parametrize("name", ["50%20", "what?"])
 @pytest.mark.parametrize("command", ["run smoke", "status", "ui"])
 def test_a_home_whose_path_is_another_one_in_a_url(name, command):
-    assert "a home's path has no ? and no % before two digits" in refused(*command.split(), "--home", name)
+    assert "a home's path has no ? and no % before two digits" in fails_with_one(2, *command.split(), "--home", name)
     assert not Path(name).exists()
