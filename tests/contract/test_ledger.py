@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from model import PRESETS
-from search.errors import AlreadyExists, Failure, NotFound
+from search.errors import AlreadyExists, Failure
 from search.stats.counting import final_metrics
 from search.store import database as database_module
 from search.store import lease as lease_module
@@ -28,6 +28,7 @@ from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from tests import homes
 from tests.leases import at_once, dead_owner
+from tests.processes import wait_until
 from tests.services import postgres
 from trainer import Outcome, Recipe, Seed
 
@@ -78,6 +79,13 @@ def trial_of(*seeds, study="study"):
     return Trial(study, tuple((CONFIGURATION, seed) for seed in seeds), 2, Resources(), Stop())
 
 
+def claimed(records, *seeds):
+    """A trial of seeds that a driver has claimed."""
+    trial = trial_of(*seeds, study=records.study)
+    records.claim(trial)
+    return trial
+
+
 def result_of(seed, outcome=Outcome.FAILED, **facts):
     result = homes.result_of(CONFIGURATION, seed.init_seed, outcome == Outcome.GROKKED)
     return replace(result, outcome=outcome, **facts)
@@ -107,7 +115,7 @@ def later(monkeypatch, seconds):
 def migrated(open_records, monkeypatch):
     """A database of this version, before the one that follows it; as it was, afterwards."""
     records = open_records()
-    records.claim(trial_of(*SEEDS))
+    claimed(records, *SEEDS)
     statements = "ALTER TABLE ledger ADD COLUMN mood FLOAT", "UPDATE ledger SET mood = 0.5"
     with monkeypatch.context() as patch:
         patch.setattr(database_module, "MIGRATIONS", {database_module.SCHEMA: statements})
@@ -131,20 +139,20 @@ def test_of_many_that_migrate_at_once_one_does_it(open_records, migrated):
 
 
 def test_a_claim_is_a_lease(records, another):
-    trial = trial_of(*SEEDS)
-    records.claim(trial)
+    trial = claimed(records, *SEEDS)
     rows = records.list_seeds()
     assert [Seed(r["init_seed"], r["data_seed"]) for r in rows] == list(SEEDS)
     assert {(r["trial"], r["outcome"], r["owner"]) for r in rows} == {(trial.key, "running", records.owner)}
     assert all(0 < r["lease_until"] - time.time() <= LEASE_S for r in rows)
     assert not any(map(is_final, rows)) and not any(r["published"] for r in rows)
     assert another.list_seeds() == [] and records.list_seeds(trial=trial.key) == rows
+    assert records.ledger.list_studies() == ["study"], "it is begun"
 
 
 def test_a_seed_has_one_row_in_each_study(records, another):
-    another.claim(trial_of(SEEDS[0], study="another"))
-    for trial in (trial_of(SEEDS[0]), trial_of(*SEEDS[:2])):
-        records.claim(trial)
+    claimed(another, SEEDS[0])
+    claimed(records, SEEDS[0])
+    claimed(records, *SEEDS[:2])
     rows = [*another.list_seeds(), *records.list_seeds()]
     assert [(r["study"], r["init_seed"]) for r in rows] == [("another", 1), ("study", 1), ("study", 2)]
     key = {name: records.list_seeds()[0][name] for name in KEY_COLUMNS}
@@ -152,33 +160,25 @@ def test_a_seed_has_one_row_in_each_study(records, another):
         db.execute(sa.insert(ROWS).values(**key, trial="t", outcome="running"))
 
 
-def test_a_live_driver_keeps_its_seeds(records, other):
-    other.claim(trial_of(SEEDS[1]))
-    with pytest.raises(AlreadyExists, match=f"study study: seed 2 is held by {other.owner}"):
-        records.claim(trial_of(*SEEDS))
-    assert len(records.list_seeds()) == 1, "a claim is whole or not at all"
-
-
 @pytest.mark.parametrize("how", ["dead", "late", "censored"])
-def test_a_lease_that_nobody_can_have_is_free(how, records, other, monkeypatch):
-    if how == "dead":
-        other.lease.owner = dead_owner()
+def test_a_live_driver_keeps_its_seeds_and_a_lease_that_nobody_can_have_is_free(how, records, other, monkeypatch):
+    other.lease.owner = {"dead": dead_owner(), "late": ELSEWHERE, "censored": other.owner}[how]
+    trial = claimed(other, SEEDS[1])
+    if how != "dead":
+        with pytest.raises(AlreadyExists, match=f"study study: seed 2 is held by {other.owner}"):
+            claimed(records, *SEEDS)
+        assert len(records.list_seeds()) == 1, "a claim is whole or not at all"
     if how == "late":
-        other.lease.owner = ELSEWHERE
-    other.claim(trial_of(SEEDS[0]))
-    if how == "late":
-        with pytest.raises(AlreadyExists, match=f"seed 1 is held by {ELSEWHERE}"):
-            records.claim(trial_of(SEEDS[0]))
         later(monkeypatch, LEASE_S + 1)
     if how == "censored":
-        other.censor([trial_of(SEEDS[0])], "interrupted")
-    records.claim(trial_of(SEEDS[0]))
-    assert columns(records, "owner", "outcome", "reason") == {1: (records.owner, "running", None)}
+        other.censor([trial], "interrupted")
+    records.claim(trial)
+    assert columns(records, "owner", "outcome", "reason") == {2: (records.owner, "running", None)}
 
 
 def test_of_many_drivers_one_gets_a_seed(open_records):
     drivers = [open_records() for _ in range(6)]
-    owners = at_once(drivers, lambda records: records.claim(trial_of(*SEEDS)))
+    owners = at_once(drivers, lambda records: claimed(records, *SEEDS))
     assert len(owners) == 1, "the others are refused in a line"
     assert {r["owner"] for r in drivers[0].list_seeds()} == set(owners)
 
@@ -187,18 +187,13 @@ def test_of_many_drivers_one_gets_a_seed(open_records):
 
 
 def test_results_are_recorded(records, other):
-    trial = trial_of(SEEDS[0])
-    records.claim(trial)
+    trial = claimed(records, SEEDS[0])
     record(records, trial, result_of(SEEDS[0], Outcome.GROKKED), speed=123.0, environment={"threads": 1})
     (row,) = other.list_seeds()
-    facts = {"outcome": "grokked", "steps": 60_000, "grok_step": 2_000, "held": False, "best_step": 2_000}
-    facts |= {
-        "best_exact": 1.0,
-        "best_token": 0.5,
-        "seed_steps_per_s": 123.0,
-        "owner": None,
-        "lease_until": None,
-    }
+    facts = {
+        "outcome": "grokked", "steps": 60_000, "grok_step": 2_000, "held": False, "best_step": 2_000,
+        "best_exact": 1.0, "best_token": 0.5, "seed_steps_per_s": 123.0, "owner": None, "lease_until": None,
+    }  # fmt: skip
     assert {name: row[name] for name in facts} == facts and "environment" not in row
     assert records.list_seeds(environment=True) == [row | {"environment": {"threads": 1}}]
     assert is_final(row) and not row["published"]
@@ -206,8 +201,7 @@ def test_results_are_recorded(records, other):
 
 @pytest.mark.parametrize("outcome", FINAL)
 def test_a_final_row_is_never_overwritten(outcome, records):
-    trial = trial_of(SEEDS[0])
-    records.claim(trial)
+    trial = claimed(records, SEEDS[0])
     record(records, trial, result_of(SEEDS[0], outcome, hopeless_step=2_000))
     (before,) = records.list_seeds()
     assert (before["outcome"], before["hopeless_step"]) == (outcome, 2_000)
@@ -221,9 +215,7 @@ def test_a_final_row_is_never_overwritten(outcome, records):
 
 def test_censored_seeds_go_on(records):
     """Their steps are noted where they are known; those of which nothing was trained are deleted."""
-    trial, unstarted = trial_of(*SEEDS[:2]), trial_of(SEEDS[2])
-    for claimed in (trial, unstarted):
-        records.claim(claimed)
+    trial, unstarted = claimed(records, *SEEDS[:2]), claimed(records, SEEDS[2])
     record(records, trial, result_of(SEEDS[0]))
     steps = {(CONFIGURATION.key, seed.init_seed, seed.data_seed): 700 for seed in SEEDS}
     records.censor([trial], "its process died", steps)
@@ -232,21 +224,18 @@ def test_censored_seeds_go_on(records):
     }  # fmt: skip
     assert [is_final(r) for r in records.list_seeds()] == [True, False, False]
     records.censor([unstarted], "enough")
-    for claimed in (trial, unstarted):
-        records.delete_unstarted(claimed)
+    for each in (trial, unstarted):
+        records.delete_unstarted(each)
     assert sorted(columns(records)) == [1, 2]
     record(records, trial, result_of(SEEDS[1]))  # its results were there after all
     assert columns(records, "outcome") == {1: ("failed",), 2: ("failed",)}
 
 
 def test_only_rows_of_dead_drivers_are_orphans(records, other, another):
-    recorded = trial_of(SEEDS[1])
-    elsewhere = StudyRecords(other.ledger, "another")
-    elsewhere.claim(trial_of(SEEDS[0], study="another"))
-    for trial in (trial_of(SEEDS[0]), recorded):
-        other.claim(trial)
-    record(other, recorded, result_of(SEEDS[1]))
-    records.claim(trial_of(SEEDS[2]))
+    claimed(StudyRecords(other.ledger, "another"), SEEDS[0])
+    claimed(other, SEEDS[0])
+    record(other, claimed(other, SEEDS[1]), result_of(SEEDS[1]))
+    claimed(records, SEEDS[2])
     records.censor_orphaned()
     assert columns(records, "outcome", "reason", "owner") == {
         1: ("censored", DIED, None), 2: ("failed", None, None), 3: ("running", None, records.owner),
@@ -255,10 +244,9 @@ def test_only_rows_of_dead_drivers_are_orphans(records, other, another):
 
 
 def test_lost_results_are_trained_again_but_for_those_that_mlflow_has(records):
-    published, lost = trial_of(SEEDS[0]), trial_of(SEEDS[1])
-    for trial, seed in ((published, SEEDS[0]), (lost, SEEDS[1])):
-        records.claim(trial)
-        record(records, trial, result_of(seed, Outcome.GROKKED))
+    published, lost = claimed(records, SEEDS[0]), claimed(records, SEEDS[1])
+    record(records, published, result_of(SEEDS[0], Outcome.GROKKED))
+    record(records, lost, result_of(SEEDS[1], Outcome.GROKKED))
     records.publish(published, CONFIGURATION, "1", "run")
     before = records.list_seeds()
     for trial in (published, lost):
@@ -271,9 +259,8 @@ def test_lost_results_are_trained_again_but_for_those_that_mlflow_has(records):
 
 
 def test_a_publication_is_noted_with_its_place(records, another):
-    trial = trial_of(SEEDS[0])
-    for claimed in (trial, trial_of(SEEDS[1])):
-        records.claim(claimed)
+    trial = claimed(records, SEEDS[0])
+    claimed(records, SEEDS[1])
     assert records.list_runs() == {CONFIGURATION.key: ("", "")}
     records.publish(trial, CONFIGURATION, "3", "run")
     assert columns(records, "published") == {1: (True,), 2: (False,)}
@@ -281,8 +268,7 @@ def test_a_publication_is_noted_with_its_place(records, another):
 
 
 def test_calls_of_verify_are_counted(records, another):
-    for seed in SEEDS:
-        records.claim(trial_of(seed))
+    claimed(records, *SEEDS)
     key = (CONFIGURATION.key, 1, 1)
     assert records.record_verification(key, 9) and records.record_verification(key, 10_010)
     assert not another.record_verification(key, 0)
@@ -365,14 +351,14 @@ def paused(records, other, monkeypatch):
     """A driver that has claimed a trial and was paused for longer than its lease, with another one at work."""
     monkeypatch.setattr(lease_module, "RENEW_S", 1e6)
     with records.lease:
-        records.claim(trial_of(*SEEDS))
+        claimed(records, *SEEDS)
         later(monkeypatch, LEASE_S + 1)
         with other.lease:
             yield records
 
 
 WRITES = {
-    "claim": lambda records: records.claim(trial_of(SEEDS[0])),
+    "claim": lambda records: claimed(records, SEEDS[0]),
     "record": lambda records: record(records, trial_of(SEEDS[0]), result_of(SEEDS[0])),
     "censor": lambda records: records.censor([trial_of(*SEEDS)], "stopped"),
     "censor_orphaned": lambda records: records.censor_orphaned(),
@@ -454,8 +440,8 @@ def test_time_is_the_databases(records, other, monkeypatch):
 
 def test_renewing_extends_only_the_own_leases(records, other, monkeypatch):
     records.lease.acquire()
-    records.claim(trial_of(SEEDS[0]))
-    other.claim(trial_of(SEEDS[1]))
+    claimed(records, SEEDS[0])
+    claimed(other, SEEDS[1])
     before, study = columns(records, "lease_until"), records.get_study()
     later(monkeypatch, 50)
     records.lease.renew()
@@ -480,9 +466,8 @@ def test_a_lease_survives_whatever_its_renewal_meets(error, records, monkeypatch
     monkeypatch.setattr(records.lease, "renew", failing)
     with records.lease as lease:
         until = records.get_study()["lease_until"]
-        lease.thread.join(0.5)
-        assert lease.thread.is_alive() and lease.why is None
-        assert records.get_study()["lease_until"] > until
+        wait_until(lambda: records.get_study()["lease_until"] > until, "it was not renewed")
+        assert failing.call_count > 3 and lease.thread.is_alive() and lease.why is None
     assert not lease.thread.is_alive() and records.get_study()["owner"] is None
     line = f"study study: its hold could not be renewed: {error!r}"
     assert caplog.messages == ([] if isinstance(error, DatabaseUnavailable) else [line]), "once"
@@ -535,7 +520,7 @@ def test_what_is_written_again_as_the_answer_was_lost_is_there_once(records):
     assert len(records.list_parents()) == 1 and [c.ties for c in sets.read()] == [(1, 2), (1, 1)]
 
 
-@pytest.mark.parametrize("take", [lambda r: r.lease.acquire(), lambda r: r.claim(trial_of(SEEDS[0]))])
+@pytest.mark.parametrize("take", [lambda r: r.lease.acquire(), lambda r: claimed(r, SEEDS[0])])
 def test_an_owner_that_can_be_none_is_damage(take, records, other):
     take(other)
     with records.database.begin() as db:
@@ -545,25 +530,9 @@ def test_an_owner_that_can_be_none_is_damage(take, records, other):
         take(records)
 
 
-def test_a_study_that_was_never_begun_is_named_with_those_that_were(records):
-    ledger = records.ledger
-    begun, misspelt = StudyRecords(ledger, "begun"), StudyRecords(ledger, "studdy")
-    with pytest.raises(
-        NotFound, match=f"study 'studdy' has no records in {records.home.path}; no study was begun here"
-    ):
-        misspelt.require_study()
-    records.claim(trial_of(SEEDS[0]))
-    begun.lease.acquire()
-    for each in (records, begun):
-        each.require_study()
-    assert ledger.list_studies() == ["begun", "study"] and ledger.list_running_studies() == ["begun"]
-    with pytest.raises(NotFound, match=r"did you mean study\?"):
-        misspelt.require_study()
-
-
 def test_a_deleted_study_leaves_nothing_and_no_other_changes(records, another):
     for each in (records, another):
-        each.claim(trial_of(SEEDS[0], study=each.study))
+        claimed(each, SEEDS[0])
         each.lease.acquire()
         each.create_proposal(0, CONFIGURATION, {})
     records.delete_study()
