@@ -30,7 +30,7 @@ MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_tri
 
 @pytest.mark.parametrize(
     ("seeds", "concurrent", "size"),
-    [(16, 1, 16), (16, 2, 8), (17, 2, 9), (64, 2, 32), (200, 2, 64), (3, 8, 1), (1, 1, 1), (5, 0, 5)],
+    [(17, 1, 17), (17, 2, 9), (200, 2, 64), (3, 8, 1), (5, 0, 5)],
 )
 def test_a_round_is_spread_over_the_trials_that_fit(seeds, concurrent, size):
     study = parse_study(MANY.replace("count: 70", f"count: {seeds}"), "test")
@@ -50,14 +50,6 @@ def test_a_gpus_trial_has_a_wave_of_slots(monkeypatch):
     assert shape(asked, 1, gpu=1) == (128, 32)
 
 
-@pytest.mark.parametrize(("seeds", "cores", "on_gpu"), [(60, 16, False), (60, 8, True), (5_000, 64, True)])
-def test_few_seeds_are_trained_on_cpus(seeds, cores, on_gpu):
-    """Unless the study says that it wants a GPU."""
-    text, node = MANY.replace("count: 70", f"count: {seeds}"), {"CPU": cores, "GPU": 1.0}
-    assert placement_of(parse_study(text, "test"), node)[1].on_gpu == on_gpu
-    assert placement_of(parse_study(text + "resources: {gpu: 1}\n", "test"), node)[1].on_gpu
-
-
 WAVES = {"57p": 1_056, "54p": 1_056, "100p": 1_056, "170p": 528, "242p": 264, "262p": 528, "62p": 264}
 
 
@@ -75,22 +67,15 @@ def test_the_model_of_speed_is_what_was_measured():
     assert speed.gpu_rate(1_057) < 0.51 * speed.gpu_rate(1_056), "two waves for one seed more"
 
 
-@pytest.mark.parametrize(
-    ("name", "alike"),
-    [("46p", "54p"), ("67p", "57p"), ("187p", "170p"), ("456p", "262p"), ("122p", "62p")],
-)
-def test_a_spec_is_as_fast_as_the_measured_one_most_like_it(name, alike):
-    assert speed_of(preset(name)).preset == alike
-
-
-def test_few_means_more_of_what_a_gpu_is_slow_at():
-    assert [speed_of(preset(name)).fewest_for_gpu(8) for name in ("57p", "170p")] == [39, 136]
+def test_a_spec_is_as_fast_as_the_measured_one_most_like_it():
+    alike = {"46p": "54p", "67p": "57p", "187p": "170p", "456p": "262p", "122p": "62p"}
+    assert {name: speed_of(preset(name)).preset for name in alike} == alike
 
 
 ATLAS = """
 name: atlas
 model: 57p
-combine: [shared_norm, rank1_out, no_ffn_bias, tie_vo, frozen_spiral, qk_dim=4, tie_fc2_head, no_eos, direct_forms]
+combine: [shared_norm, rank1_out, tie_vo, frozen_spiral, tie_fc2_head, no_eos]
 seeds: {first: 1, count: 32}
 """
 
@@ -109,6 +94,8 @@ seeds: {first: 1, count: 32}
         (ATLAS.replace("count: 32", "count: 600"), (16, 1), True, 1.0, 1),
         (ATLAS.replace("count: 32", "count: 8"), (16, 1), True, 0.0, 16),
         (MANY, (8, 1), True, 1.0, 1),  # one program
+        (MANY, (16, 1), True, 0.0, 16),  # few seeds
+        (MANY + "resources: {gpu: 1}\n", (16, 1), True, 1.0, 1),  # unless it is asked for
     ],
 )
 def test_banks_of_few_seeds_share_a_gpu_where_they_train_side_by_side(text, node, by_mps, gpu, side):
@@ -128,7 +115,7 @@ def test_banks_of_few_seeds_share_a_gpu_where_they_train_side_by_side(text, node
         ({"cpu": 2, "gpu": 0}, [{"CPU": 5.0, "GPU": 1.0}], {"cpu": 2, "gpu": 0.0}, Capacity(2)),
         ({"cpu": 1}, [{"CPU": 4.0, "GPU": 2.0}], {"cpu": 1, "gpu": 1.0}, Capacity(2, 1.0)),
         ({"cpu": 1}, [{"CPU": 4.0}], {"cpu": 1, "gpu": 0.0}, Capacity(4)),
-        ({"cpu": 2, "gpu": 0}, [{"CPU": 3.0}, {"CPU": 3.0}], {}, Capacity(2)),  # and not six halves
+        ({"cpu": 2, "gpu": 0}, [{"CPU": 3.0}, {"CPU": 3.0}], {}, Capacity(2)),  # and not three
         ({"cpu": 1}, [{"CPU": 0.0}, {"CPU": 4.0}, {"CPU": 8.0, "GPU": 2.0}], {"gpu": 1.0}, Capacity(2, 1.0)),
         (
             {"gpu": 0.5, "accelerator_type": "H200"},
@@ -149,17 +136,8 @@ def test_as_many_trials_fit_as_have_their_share_on_one_node_of_the_kind_that_is_
 @pytest.mark.parametrize(
     ("asked", "nodes", "says"),
     [
-        (
-            {"cpu": 4, "gpu": 0},
-            [{"CPU": 3.0}, {"CPU": 3.0}],
-            "resources.cpu: a bank asks for 4, there are 3 on",
-        ),
-        (
-            {"accelerator_type": "H200"},
-            [{"CPU": 3.0, "GPU": 1.0}],
-            "resources.accelerator_type: no node has H200",
-        ),
-        ({"cpu": 1}, [], "resources.cpu: a bank asks for 1, there are 0"),
+        ({"cpu": 4, "gpu": 0}, [{"CPU": 3.0}, {"CPU": 3.0}], "resources.cpu: a bank asks for 4, there are 3 on"),
+        ({"accelerator_type": "H200"}, [{"CPU": 3.0, "GPU": 1.0}], "resources.accelerator_type: no node has H200"),
         ({"cpu": 2, "gpu": 1}, [{"CPU": 2.0}, {"CPU": 1.0, "GPU": 1.0}], "no node has all"),
     ],
 )
@@ -173,7 +151,6 @@ def test_why_nothing_fits_is_said(asked, nodes, says):
     ("resources", "ahead", "sizes", "slots"),
     [
         ("{}", 1, [64, 6], 16),
-        ("{}", 2, [18, 18, 18, 16], 16),
         ("{}", 8, [9, 9, 9, 9, 9, 9, 9, 7], 9),
         ("{slots: 40}", 2, [35, 35], 35),
         ("{slots: 4, seeds_per_trial: 30}", 2, [18, 18, 18, 16], 4),
@@ -188,7 +165,7 @@ def test_the_trials_of_a_round_have_equal_slots(resources, ahead, sizes, slots, 
     assert [n for trial in numbers(trials) for n in trial] == list(range(1, 71)), "in order"
 
 
-@pytest.mark.parametrize("ended", [[0], [1], [3], [0, 2], [1, 2, 3], []])
+@pytest.mark.parametrize("ended", [[0, 2], [1, 2, 3], []])
 def test_after_an_interruption_the_trials_that_are_left_are_the_same(ended, home):
     trials = drain(planner_of(MANY, home, ahead=4))
     rows = [r for i, t in enumerate(trials) for r in rows_of(t, Outcome.FAILED if i in ended else "censored")]
@@ -229,10 +206,7 @@ def test_configurations_of_one_program_share_a_trial(home):
     assert trials[2].configurations[0].recipe.batch == 128, "another batch is another program"
 
 
-CHANGES = ["stop: {hopeless: off}", "resources: {slots: 8}", "recipe: {steps: 2000}"]
-
-
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", ["stop: {hopeless: off}", "resources: {slots: 8}", "recipe: {steps: 2000}"])
 def test_an_interrupted_trial_goes_on_only_as_what_it_was(change, home):
     """After a change of its rule, its slots or its recipe the seeds are planned anew."""
     trials = drain(planner_of(MANY, home, ahead=1))
@@ -255,31 +229,18 @@ def test_what_was_begun_on_a_gpu_goes_on_without_one(home):
 
 
 WIDE = MANY.replace("57p", "170p")
+UNLIKE = MANY.replace("model: 57p", "configurations: [{model: 57p}, {model: 170p}]").replace("count: 70", "count: 16")
 
 
 @pytest.mark.parametrize(
     ("text", "resources", "there", "says"),
     [
-        (
-            ATLAS,
-            "{}",
-            True,
-            ["on the GPU, 16 banks side by side by MPS", "as measured of 57p and 54p on an H100"],
-        ),
+        (ATLAS, "{}", True, ["on the GPU, 16 banks side by side by MPS", "as measured of 57p and 54p on an H100"]),
         (ATLAS, "{}", False, ["a GPU is faster from 77 seeds of one program on", "on a core of a busy Xeon"]),
         (ATLAS, "{gpu: 0.25}", False, ["on the GPU, 4 banks in turns"]),
-        (
-            WIDE,
-            "{gpu: 1}",
-            True,
-            ["below 272 seeds of one program 16 cores", "as measured of 170p on an H100"],
-        ),
-        (
-            WIDE,
-            "{gpu: 0}",
-            True,
-            ["5,681 seed-steps/s a bank (as measured of 170p on a core of a busy Xeon)"],
-        ),
+        (WIDE, "{gpu: 1}", True, ["below 272 seeds of one program 16 cores", "as measured of 170p on an H100"]),
+        (WIDE, "{gpu: 0}", True, ["5,681 seed-steps/s a bank (as measured of 170p on a core of a busy Xeon)"]),
+        (UNLIKE, "{gpu: 0}", True, ["8,557 seed-steps/s a bank (as measured of 57p and 170p on a core of a busy"]),
         (MANY, "{gpu: 0, compiled: false}", True, ["at 100 seed-steps/s a bank (a guess until"]),
     ],
 )
@@ -289,11 +250,3 @@ def test_a_plan_says_what_it_went_by(text, resources, there, says, monkeypatch, 
         monkeypatch.setattr(f"search.run.{module}.local_resources", lambda: {"CPU": 16.0, "GPU": 1.0})
     plan = estimate(parse_study(f"{text}resources: {resources}\n", "test"), Home(tmp_path / "runs"))
     assert [words for words in says if words not in plan] == [], plan
-
-
-def test_a_plan_of_unlike_programs_goes_by_each_ones_speed(monkeypatch, tmp_path):
-    text = "name: x\nconfigurations: [{model: 57p}, {model: 170p}]\nseeds: {first: 1, count: 16}\nresources: {gpu: 0}\n"
-    monkeypatch.setattr("search.run.estimate.local_resources", lambda: {"CPU": 1.0, "GPU": 0.0})
-    monkeypatch.setattr("search.run.packing.local_resources", lambda: {"CPU": 1.0, "GPU": 0.0})
-    plan = estimate(parse_study(text, "test"), Home(tmp_path / "runs"))
-    assert "at 8,557 seed-steps/s a bank (as measured of 57p and 170p on a core of a busy Xeon)" in plan
