@@ -85,11 +85,6 @@ def said_of(trial, ended=(), grokked=()):
     ]
 
 
-def states(planner):
-    """The states of a search's proposals, in order."""
-    return [t.state.name for t in planner.search.proposals.trials()]
-
-
 def drain(planner):
     """Every trial that can start now."""
     trials = []

@@ -1,43 +1,9 @@
-"""What to train next: rounds, trials, resuming, and proposals in a real ledger. No slot is idle."""
-
-import pytest
+"""What to train next: no slot is idle, nothing needless is trained, cores end together."""
 
 from search.run import estimate
 from search.study.file import parse_study
-from tests.planners import (
-    ONLY,
-    SEARCH,
-    SWEEP,
-    drain,
-    finish,
-    hear,
-    numbers,
-    only,
-    planner_of,
-    rows_of,
-    said_of,
-    states,
-)
+from tests.planners import ONLY, SWEEP, drain, hear, numbers, only, planner_of, rows_of, said_of
 from trainer import Outcome
-
-# ---- a search
-
-
-def test_every_proposal_gets_its_seeds_and_an_objective(home):
-    planner = planner_of(SEARCH.replace("seed: 1}", "seed: 1, objectives: [grok_rate, params]}"), home)
-    trials, ended = finish(planner)
-    assert len(ended) == 4 and len({c.key for c in ended}) == 4
-    for configuration in ended:
-        mine = [s.init_seed for t in trials for c, s in t.work if c == configuration]
-        assert mine == [1, 2, 3]
-        assert 3 <= configuration.spec.query_dim <= 5 and 0.001 <= configuration.recipe.lr <= 0.1
-    found = planner.search.proposals.trials()
-    assert states(planner) == ["COMPLETE"] * 4
-    assert all(t.values[0] == pytest.approx(0.5 / 5, rel=0.01) for t in found)
-    assert [t.values[1] for t in found] == [c.spec.params for c in ended]
-
-
-# ---- free slots and what is not needed
 
 UNTIL = """
 name: until
@@ -50,8 +16,6 @@ RECIPES = (
     ONLY.replace("resources: {seeds_per_trial: 2}\n", "")
     + "space: {recipe.lr: {float: [0.001, 0.1]}}\nsampler: {name: random, configurations: 8}\n"
 )
-GROKKED = {"outcome": Outcome.GROKKED, "grok_step": 500}
-CONFIRM = "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n"
 
 
 # ---- free slots take what is next
@@ -101,12 +65,14 @@ def test_a_study_that_has_enough_trains_nothing_more(home):
 
 def test_enough_is_counted_on_the_searchs_seeds(home):
     """Not on those of the confirmation, or a study would seem to have more than it asked for."""
-    text = UNTIL.replace("grokked: 1", "grokked: 2") + CONFIRM
+    confirm = "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n"
+    text = UNTIL.replace("grokked: 1", "grokked: 2") + confirm
     planner = planner_of(text, home, ahead=1)
     rows = []
     for trial in (planner.next(), planner.next(), planner.next()):
         ended = rows_of(trial)
-        ended[0] |= GROKKED if ended[0]["init_seed"] == 1 else {}
+        if ended[0]["init_seed"] == 1:
+            ended[0] |= {"outcome": Outcome.GROKKED, "grok_step": 500}
         planner.complete_trial(trial, ended)
         rows += ended
     confirming = planner.next()

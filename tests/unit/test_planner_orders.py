@@ -15,7 +15,8 @@ from search.run.proposals import Proposals
 from search.stats.counting import seed_of
 from search.store.record import is_final
 from search.study.file import parse_study
-from tests.planners import Given, drain, hear, planner_of, rows_of, said_of
+from tests.planners import Given, hear, rows_of
+from tests.searches import reported
 from trainer import Outcome
 
 BASE = "name: any\nmodel: 57p\nrecipe: {steps: 1000}\n"
@@ -159,7 +160,10 @@ class Run:
         raise AssertionError("it does not end")
 
     def check_end(self):
-        """Each round of each configuration is trained, but for what there is enough of and what failed."""
+        """Each round of each configuration is trained, but for what there is enough of and what failed.
+
+        The sampler was told of all proposals that were trained whole.
+        """
         recorded = {place for place, row in self.rows.items() if is_final(row)} | self.failed
         for c in [s.configuration for s in self.planner.study_run.states.values()]:
             if self.planner.study_run.has_enough(c):
@@ -167,6 +171,10 @@ class Run:
             rounds = self.study.rounds
             needed = [s for seeds in (rounds if self.study.until.grokked else rounds[:1]) for s in seeds]
             assert {(c.key, s) for s in needed} <= recorded, "seeds were forgotten"
+        if self.study.space:
+            final = recorded - self.failed
+            told = {c.key for c in reported(self.planner.search.proposals)}
+            assert told == {key for key, _ in final if all((key, s) in final for s in self.study.first_seeds)}
 
     def confirmed(self):
         return {key for (key, _), row in self.rows.items() if row["confirmation"]}
@@ -200,32 +208,3 @@ def test_a_driver_that_dies_anywhere_changes_nothing_of_what_is_chosen(number, h
         assert seeds <= {place for place, row in run.rows.items() if is_final(row)}, "begun, and not ended"
         grokked = {r["configuration"] for r in run.rows.values() if r["outcome"] == Outcome.GROKKED}
         assert bool(run.confirmed()) == bool(grokked), "the best is confirmed, whoever was there when it won"
-
-
-ROUNDS = BASE + "seeds: {first: 1, count: 2}\nuntil: {grokked: 1, max_seeds: 6}\n"
-SEARCH = BASE + SPACES[0] + "seeds: {first: 1, count: 2}\nuntil: {grokked: 1}\n" + CONFIRM
-SEARCH += "resources: {seeds_per_trial: 1}\nsampler: {name: random, configurations: 4, seed: 1}\n"
-
-
-def test_cancelled_seeds_are_trained_if_the_seed_that_gave_enough_is_lost(home):
-    """It had only been reported: its worker dies before its results are there."""
-    planner = planner_of(ROUNDS, home)  # two trials of a seed each
-    first, _ = planner.next(), planner.next()
-    hear(planner, first, said_of(first, grokked=range(1, 7)))
-    assert planner.queued_seeds == 0
-    for trial in list(planner.running.values()):
-        planner.complete_trial(trial, rows_of(trial, Outcome.CENSORED))
-    left = {s.init_seed for t in drain(planner) for _, s in t.work}
-    assert left == {3, 4, 5, 6}
-
-
-def test_a_winner_that_was_cut_short_is_confirmed_by_the_next_driver_too(home):
-    """Optuna was not told of it: one of its seeds was not needed any more."""
-    planner = planner_of(SEARCH, home, ahead=1)
-    first = planner.next()
-    hear(planner, first, said_of(first, grokked=range(1, 7)))
-    rows = rows_of(first, Outcome.GROKKED)
-    planner.complete_trial(first, rows)
-    for driver in (planner, planner_of(SEARCH, home, rows, ahead=1)):
-        confirmation = driver.next()
-        assert confirmation.confirmation and confirmation.configurations == first.configurations
