@@ -9,21 +9,15 @@ from tests.searches import row
 from trainer import Outcome, Recipe
 
 
-def standing(grokked, n, params=57, objective=None):
-    return ConfigurationScore(GrokRate(grokked, n), params, grokked / (n + 2) if objective is None else objective)
+def standing(grokked, n, params):
+    return ConfigurationScore(GrokRate(grokked, n), params, grokked / (n + 2))
 
 
 def test_leaders_are_of_the_front_where_sizes_differ():
-    found = {
-        "a": standing(8, 16, 50),
-        "b": standing(6, 16, 60),
-        "c": standing(12, 16, 70),
-        "d": standing(0, 16, 40),
-    }
+    found = {"a": standing(8, 16, 50), "b": standing(6, 16, 60), "c": standing(12, 16, 70), "d": standing(0, 16, 40)}
     assert select_for_confirmation(found, 3, front=True) == ["c", "a"]
-    assert select_for_confirmation(found, 2, front=False) == ["c", "a"] and select_for_confirmation(
-        found, 9, front=False
-    ) == ["c", "a", "b"]
+    assert select_for_confirmation(found, 2, front=False) == ["c", "a"]
+    assert select_for_confirmation(found, 9, front=False) == ["c", "a", "b"]
 
 
 STUDY = """
@@ -35,23 +29,21 @@ seeds: {first: 1, count: 8}
 allocation: {threshold: 0.3, most: 24}
 confirm: {configurations: 1, seeds: {first: 101, count: 8}}
 """
-
-
-def tell(planner, trial, rates):
-    """End a trial whose seeds grok by a configuration's learning rate: the first so many of each eight."""
-    rows = rows_of(trial)
-    lr = {c.key: c.recipe.lr for c in trial.configurations}
-    for its in rows:
-        if its["init_seed"] % 8 < rates[lr[its["configuration"]]]:
-            its |= {"outcome": Outcome.GROKKED, "grok_step": 500}
-    return rows, planner.complete_trial(trial, rows)
+RATES = {0.01: 0, 0.02: 3, 0.04: 8}
+"""How many of each eight seeds grok, by their learning rate."""
 
 
 def run(planner, rates):
+    """Run a plan to its end. Seeds grok by their learning rate: the first so many of each eight."""
     trials, rows = [], []
     while trial := planner.next():
+        ended = rows_of(trial)
+        for (configuration, seed), its in zip(trial.work, ended, strict=True):
+            if seed.init_seed % 8 < rates[configuration.recipe.lr]:
+                its |= {"outcome": Outcome.GROKKED, "grok_step": 500}
+        planner.complete_trial(trial, ended)
         trials.append(trial)
-        rows += tell(planner, trial, rates)[0]
+        rows += ended
     return trials, rows
 
 
@@ -64,7 +56,7 @@ def by_lr(trials):
 
 
 def test_open_configurations_get_more_and_the_best_is_confirmed(home):
-    trials, rows = run(planner_of(STUDY, home, ahead=1), {0.01: 0, 0.02: 3, 0.04: 8})
+    trials, rows = run(planner_of(STUDY, home, ahead=1), RATES)
     found = by_lr(trials)
     assert found[0.01, False] == list(range(1, 17)), "0 of 8 may be 30 %, 0 of 16 may not"
     assert found[0.02, False] == list(range(1, 25)), "3 of 8 are neither surely more than 30 % nor less"
@@ -83,9 +75,7 @@ def test_a_budget_bounds_the_search_and_not_the_confirmation(home):
 
 def test_what_was_chosen_for_confirmation_stays_chosen(home):
     """However bad its fresh seeds are: the choice is the search's alone."""
-    rates = {0.01: 0, 0.02: 3, 0.04: 8}
-    planner = planner_of(STUDY, home, ahead=1)
-    _, rows = run(planner, rates)
+    _, rows = run(planner_of(STUDY, home, ahead=1), RATES)
     fresh = [r | {"outcome": Outcome.FAILED} if r["confirmation"] else r for r in rows]
     assert planner_of(STUDY, home, fresh).is_done
     half = [r for r in fresh if not r["confirmation"] or r["init_seed"] < 104]
@@ -94,11 +84,10 @@ def test_what_was_chosen_for_confirmation_stays_chosen(home):
 
 
 def test_after_an_extension_a_new_best_is_confirmed_beside_the_earlier_one(home):
-    rates = {0.01: 0, 0.02: 3, 0.04: 8}
-    two = STUDY.replace(", {recipe: {lr: 0.04}}", "").replace("allocation: {threshold: 0.3, most: 24}\n", "")
-    _, rows = run(planner_of(two, home, ahead=1), rates)
     more = STUDY.replace("allocation: {threshold: 0.3, most: 24}\n", "")
-    added = by_lr(run(planner_of(more, home, rows, ahead=1), rates)[0])
+    two = more.replace(", {recipe: {lr: 0.04}}", "")
+    _, rows = run(planner_of(two, home, ahead=1), RATES)
+    added = by_lr(run(planner_of(more, home, rows, ahead=1), RATES)[0])
     assert added == {(0.04, False): list(range(1, 9)), (0.04, True): list(range(101, 109))}
 
 

@@ -12,12 +12,6 @@ from tests.homes import study_of
 from tests.searches import NARROW, Memory, asked, numbers, proposals_of, reported, row, states, train
 from tests.unit.test_counting import FAILED, rows
 
-LENGTHS = """
-space:
-  recipe.fade_token: {float: [0.1, 0.7]}
-  recipe.fade_token_end: {float: [0, 0.3], after: recipe.fade_token}
-"""
-
 
 @pytest.mark.parametrize(
     "space",
@@ -56,15 +50,12 @@ def test_a_start_that_an_earlier_version_recorded_goes_on():
 
 def test_numbers_are_kept_as_they_were_drawn():
     """A length of floats, taken off again, would be another one."""
-    ledger, space = Memory(), LENGTHS
+    ledger, length = Memory(), "recipe.fade_token_end: {float: [0, 0.3], after: recipe.fade_token}"
+    space = f"space: {{recipe.fade_token: {{float: [0.1, 0.7]}}, {length}}}\n"
     first = proposals_of(ledger, "random", space=space)
-    asked(first, 20)
-    rounded = [
-        t
-        for t, c in zip(first.trials(), first.proposed(), strict=True)
-        if c.recipe.fade_token_end - c.recipe.fade_token != t.params["recipe.fade_token_end"]
-    ]
-    assert rounded
+    taken_off = [c.recipe.fade_token_end - c.recipe.fade_token for c in asked(first, 20)]
+    drawn = [params["recipe.fade_token_end"] for params in numbers(first)]
+    assert len(taken_off) == len(drawn) and taken_off != drawn
     wider = proposals_of(ledger, "random", space=space.replace("0.3]", "0.35]"))
     assert numbers(wider) == numbers(first)
 
@@ -87,10 +78,7 @@ def test_impossible_numbers_count_where_they_are_points_still():
         (NARROW.replace("[0.01, 0.02]", "[0.5, 0.6]"), "space: an earlier proposal had recipe.lr 0.01"),
         (NARROW.replace("[3, 4]", "[5]"), "space: an earlier proposal had model.qk_dim "),
         ("space: {recipe.lr: {float: [0.01, 0.02]}}\n", "space: an earlier proposal had model.qk_dim "),
-        (
-            NARROW.replace("}}", "}, recipe.clip: {float: [2, 3]}}"),
-            "had recipe.clip 1.0, which this space has",
-        ),
+        (NARROW.replace("}}", "}, recipe.clip: {float: [2, 3]}}"), "had recipe.clip 1.0, which this space has"),
         (NARROW + "recipe: {batch: 32}\n", "recipe.batch: begun with 256, the file has 32"),
         (NARROW + "model: 74p\n", "model.frozen_spiral: begun with true, the file has false"),
     ],

@@ -52,11 +52,7 @@ def test_grokking_is_the_first_perfect_evaluation_and_holding_frees_the_slot():
 @pytest.mark.parametrize(
     ("exact", "loss", "expected"),
     [
-        (
-            [0.0, 1.0, 1.0, 0.9998, 1.0, 1.0, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0],
-            1.0,
-            (Outcome.GROKKED, 10, True, 60),
-        ),
+        ([0.0, 1.0, 1.0, 0.9998, 1.0, 1.0, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0], 1.0, (Outcome.GROKKED, 10, True, 60)),
         ([0.0, 1.0] + [0.9] * 10, 1.0, (Outcome.GROKKED, 10, False, 60)),
         ([0.0, 1.0, 0.0], [1.0, 0.1, torch.nan], (Outcome.GROKKED, 10, False, 15)),
         ([0.0, 0.0, 0.0], [1.0, torch.inf, 1.0], (Outcome.DIVERGED, None, False, 10)),
@@ -138,12 +134,7 @@ def test_a_seed_is_ended_by_what_it_has_shown(stop, exact, token, is_spared, exp
 
 def test_a_rung_keeps_whoever_has_any_of_what_it_asks_for():
     keep = (("token", 0.35, inf), ("stride", 0.1, 0.2))
-    for token, stride, is_kept in (
-        (0.35, 0.5, True),
-        (0.1, 0.2, True),
-        (0.34, 0.21, False),
-        (nan, nan, False),
-    ):
+    for token, stride, is_kept in ((0.35, 0.5, True), (0.1, 0.2, True), (0.34, 0.21, False), (nan, nan, False)):
         assert is_within_any(keep, {"token": token, "stride": stride}) == is_kept
     assert not is_within_any((), {"token": 1.0})
     assert str(Rung(5_000, keep)) == "token 0.35 or stride 0.1 to 0.2 at 5000"

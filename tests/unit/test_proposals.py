@@ -13,19 +13,7 @@ from search.study.file import parse_study
 from tests.bad_studies import GOOD
 from tests.commands import call, fails_with_one
 from tests.homes import drive, empty_home, quickly, records_of, study_of
-from tests.searches import (
-    IMPOSSIBLE,
-    LINE,
-    SPACE,
-    Memory,
-    asked,
-    numbers,
-    proposals_of,
-    reported,
-    row,
-    states,
-    train,
-)
+from tests.searches import IMPOSSIBLE, LINE, SPACE, Memory, asked, numbers, proposals_of, reported, row, states, train
 from trainer import Outcome, Recipe
 
 SAMPLERS = ("tpe", "nsga2", "qmc", "random", "grid")
@@ -149,6 +137,7 @@ def test_a_search_is_written_as_a_study_of_optunas(here):
     )  # fmt: skip
     with quickly():
         drive(home := empty_home(here / "adder-runs"), study, grokked=(2,))
+        drive(home, study_of(name="list", seeds={"first": 1, "count": 1}))
     said = call("records", "fade", "-o", "fade.db")
     assert said.exit_code == 0 and said.stdout == "fade.db: 3 trials; optuna-dashboard sqlite:///fade.db\n", said
     copy = optuna.load_study(study_name="fade", storage="sqlite:///fade.db")
@@ -158,10 +147,4 @@ def test_a_search_is_written_as_a_study_of_optunas(here):
     for trial in copy.trials:
         assert trial.user_attrs["seeds"] == 2 and trial.user_attrs["grokked"] == 1
         assert trial.user_attrs["name"].startswith("lr 0.01")
-    assert "is no search" in fails_with_one(2, "records", _list(home), "-o", "list.db")
-
-
-def _list(home):
-    with quickly():
-        drive(home, study_of(name="list", seeds={"first": 1, "count": 1}))
-    return "list"
+    assert "is no search" in fails_with_one(2, "records", "list", "-o", "list.db")

@@ -9,39 +9,26 @@ from search.stats.intervals import mid_p, stopped
 from tests.commands import done
 from tests.homes import Recorder, empty_home, quickly, records_of, study_of
 
-STUDY = """
-name: sweep
-model: 57p
-recipe: {steps: 3000, fade_start: 100, fade_end: 200}
-toggle: [tie_vo]
-seeds: {first: 1, count: 4}
-until: {grokked: 1, max_seeds: 8}
-confirm: {configurations: 1, seeds: {first: 90001, count: 4}}
-"""
+STUDY = study_of(
+    toggle=["tie_vo"],
+    until={"grokked": 1, "max_seeds": 8},
+    confirm={"configurations": 1, "seeds": {"first": 90001, "count": 4}},
+)
 LOW, HIGH = stopped(1, 3, 3)
 RIGHT = f"{LOW:.1%} to {HIGH:.1%}"
 WRONG = ["{:.1%} to {:.1%}".format(*mid_p(k, n)) for k, n in ((1, 4), (3, 8), (2, 8))]
 """Of the search as if it had not stopped, and of search and confirmation together."""
 
 
-def record(folder, text):
-    """Record that the third of four seeds grokked, its partner's too, and then two of four fresh ones."""
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """The third of four seeds grokked, its partner's too, and then two of four fresh ones."""
     with quickly():
-        study = Recorder(empty_home(folder), study_of(text))
+        study = Recorder(empty_home(tmp_path_factory.mktemp("home")), STUDY)
         study.trial((1, 2, 3, 4), grokked=(3,))
         study.trial((90001, 90002, 90003, 90004), grokked=(90001, 90002), confirmation=True)
         study.trial(work=[(study.configurations[1], n) for n in (1, 2, 3, 4)], grokked=(3,))
-        study.done()
-    return folder
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    return record(tmp_path_factory.mktemp("home"), STUDY)
-
-
-def output(home, *words):
-    return done(*words, "--home", home)
+        return study.done()
 
 
 def has_right_interval(text):
@@ -49,32 +36,32 @@ def has_right_interval(text):
 
 
 def test_the_end_of_a_run(home):
-    lines = render._rates(study_of(STUDY), records_of(home).list_seeds(), {})
+    lines = render._rates(STUDY, records_of(home).list_seeds(), {})
     place = "1 of the first 3 seeds in the file's order grokked"
     assert sum(RIGHT in line and "1 of 4 grokked, then it stopped" in line and place in line for line in lines) == 2
     assert any("2 of 4" in line and "1 of 4 in the search" in line for line in lines)
 
 
 def test_best(home):
-    text = output(home, "best", "sweep")
+    text = done("best", "sweep", "--home", home)
     assert has_right_interval(text)
     assert f"1 of 4 (stopped; by the file's order {RIGHT})" in text and "2 of 4 (9.4% to 90.6%)" in text
-    (row,) = json.loads(output(home, "best", "sweep", "--json"))["front"]
+    (row,) = json.loads(done("best", "sweep", "--json", "--home", home))["front"]
     assert (row["grok_rate_low"], row["grok_rate_high"]) == pytest.approx((LOW, HIGH)) and row["stopped"]
 
 
 def test_table(home):
-    text = output(home, "table", "sweep", "--ui", "")
+    text = done("table", "sweep", "--ui", "", "--home", home)
     assert "went on until enough seeds had grokked has too high a share, and no ratio" in text
-    (cell,) = json.loads(output(home, "table", "sweep", "--format", "json"))
+    (cell,) = json.loads(done("table", "sweep", "--format", "json", "--home", home))
     assert (cell["pairs"], cell["ratio"]) == (0, None)
 
 
 def test_report_and_records(home, tmp_path):
     page, file = tmp_path / "report.html", tmp_path / "c.json"
-    output(home, "report", "sweep", "-o", page)
+    done("report", "sweep", "-o", page, "--home", home)
     assert has_right_interval(page.read_text())
-    output(home, "records", "sweep", "-o", file)
+    done("records", "sweep", "-o", file, "--home", home)
     rows = json.loads(file.read_text())
     assert len(rows) == 2 and all(r["stopped"] for r in rows)
     assert all((r["grok_rate_low"], r["grok_rate_high"]) == pytest.approx((LOW, HIGH)) for r in rows)

@@ -29,11 +29,11 @@ def trial_of(*seeds, slots=2, stop=False):
 
 
 def run(trial, folder):
-    """The reports of a trial that runs to its end, and what it left."""
+    """The reports of a trial that runs to its end, and the results that it left."""
     trial.write(folder)
     reports = list(worker.run_trial(folder))
     (part,) = read_parts(folder)
-    return reports, (part.trial, part.results, part.about)
+    return reports, part
 
 
 @pytest.fixture
@@ -50,27 +50,25 @@ def outcomes(report):
 
 def test_pairs_beyond_the_slots_wait_and_follow(tmp_path):
     trial = trial_of(5, 6, 7, 8, 9, slots=2)
-    reports, (read, results, about) = run(trial, tmp_path)
+    reports, part = run(trial, tmp_path)
     assert [r["phase"] for r in reports] == ["compiling"] + ["training"] * 10 + ["done"]
     assert outcomes(reports[1]) == {"running": 2, "queued": 3}
     assert outcomes(reports[5]) == {"failed": 2, "running": 2, "queued": 1}
-    assert read == trial
-    assert [(r.pair.seed, r.outcome, r.steps) for r in results] == [(seed, Outcome.FAILED, 6) for _, seed in trial.work]
-    assert about["environment"]["slots"] == 2 and about["environment"]["engine"] == "programs"
-    _, (_, alone, _) = run(trial_of(9, slots=2), tmp_path / "alone")
-    assert torch.equal(results[4].theta_P, alone[0].theta_P)
+    assert part.trial == trial
+    ended = [(r.pair.seed, r.outcome, r.steps) for r in part.results]
+    assert ended == [(seed, Outcome.FAILED, 6) for _, seed in trial.work]
+    assert part.about["environment"]["slots"] == 2 and part.about["environment"]["engine"] == "programs"
+    _, alone = run(trial_of(9, slots=2), tmp_path / "alone")
+    assert torch.equal(part.results[4].theta_P, alone.results[0].theta_P)
 
 
 @pytest.mark.usefixtures("always")
 def test_hopeless_seeds_are_given_up_but_for_those_spared(tmp_path):
-    reports, (_, results, _) = run(trial_of(1, 2, 3, stop=True), tmp_path)
-    assert [(r.outcome, r.steps, r.hopeless_step) for r in results] == [
-        (Outcome.GIVEN_UP, 2, 2),
-        (Outcome.FAILED, 6, 2),
-        (Outcome.GIVEN_UP, 2, 2),
-    ]
+    reports, part = run(trial_of(1, 2, 3, stop=True), tmp_path)
+    ended = [(r.outcome, r.steps, r.hopeless_step, len(r.curve_EM)) for r in part.results]
+    given_up = (Outcome.GIVEN_UP, 2, 2, 1)
+    assert ended == [given_up, (Outcome.FAILED, 6, 2, 3), given_up]
     assert outcomes(reports[2]) == {"given_up": 1, "running": 2}, "its slot is taken at once"
-    assert [len(r.curve_EM) for r in results] == [1, 3, 1]
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])
@@ -90,20 +88,20 @@ def test_a_trial_that_has_ended_leaves_nothing_in_the_bank(tmp_path):
     first, second = trial_of(5, 6, slots=3), trial_of(7, slots=3)
     for trial in (first, second):
         trial.write(tmp_path / trial.key)
-    folder, longer = tmp_path / first.key, CONFIGURATION.recipe.steps
+    folder = tmp_path / first.key
     WorkerAssignment((first.key, second.key)).write(folder)
     session = worker.WorkerSession(folder, worker.Shared())
-    assert session.run_next() and longer == 6
+    assert session.run_next()
     session.bank.end([0, 1])
     assert session.write_results(session.rows()) == [first.key]
     assert [p.seed for p in session.bank.pairs] == [Seed.of(7)] and session.load_assigned() == []
     while session.bank.advance():
-        assert session.rows()[0]["outcome"] == ("running" if session.rows()[0]["step"] < longer else "failed")
+        assert session.rows()[0]["outcome"] == ("running" if session.rows()[0]["step"] < RECIPE.steps else "failed")
     assert session.write_results(session.rows()) == [second.key]
     session.release()
-    _, (_, alone, _) = run(trial_of(7, slots=3), tmp_path / "alone")
+    _, alone = run(trial_of(7, slots=3), tmp_path / "alone")
     (part,) = read_parts(tmp_path / second.key)
-    assert torch.equal(part.results[0].theta_P, alone[0].theta_P)
+    assert torch.equal(part.results[0].theta_P, alone.results[0].theta_P)
 
 
 def test_a_worker_that_died_after_its_results_has_nothing_left_to_do(tmp_path):
