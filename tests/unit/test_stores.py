@@ -14,7 +14,6 @@ from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
-import yaml
 
 from model import PRESETS
 from search.errors import Failure, UserError
@@ -29,13 +28,6 @@ from tests.homes import records_of, study_of, two_studies
 from trainer import Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 
-SMALL = {
-    "name": "small",
-    "model": "57p",
-    "recipe": {"steps": 20, "batch": 8, "eval_every": 20},
-    "seeds": [1],
-    "resources": {"gpu": 0, "compiled": False},
-}
 SECRET = "dont-tell"
 
 
@@ -87,9 +79,8 @@ def test_a_server_that_is_not_there_is_said_at_once(words, monkeypatch):
 
 
 def test_the_environments_store_gets_it(server, monkeypatch):
-    Path("own.yaml").write_text(yaml.safe_dump(SMALL))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri + "/")
-    line = fails_with_one(1, "run", "own.yaml")
+    line = fails_with_one(1, "run", "smoke")
     assert f"MLflow store {server.uri}" in line and SECRET not in line and not list(Path().rglob("trial.json"))
     assert set(server.asked) == {ME}
 
@@ -102,9 +93,8 @@ def test_the_environments_store_gets_it(server, monkeypatch):
 )
 def test_one_of_the_environment_is_neither_printed_nor_kept(uri, server, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://" + uri.replace("host", server.uri.removeprefix("http://")))
-    Path("own.yaml").write_text(yaml.safe_dump(SMALL))
-    for words in (["run", "own.yaml", "--home", "home"], ["ui", "--no-browser", "--home", "home"]):
-        said = call(*words)
+    for words in (["run", "smoke"], ["ui", "--no-browser"]):
+        said = call(*words, "--home", "home")
         assert said.exit_code and SECRET not in said.output, said.output
     kept = [f for f in Path().rglob("*") if f.is_file() and SECRET.encode() in f.read_bytes()]
     assert kept == []
@@ -136,10 +126,8 @@ def served(**facts):
 
 
 @pytest.mark.parametrize(
-    ("run", "name"),
-    [*((run, "trials/abc") for run in ("/tmp/outside", "../outside", "a/b", "")),
-     *(("0a1b", name) for name in ("trials/../../x", "/etc/passwd", "trials//x"))],
-)  # fmt: skip
+    ("run", "name"), [("../outside", "trials/abc"), ("0a1b", "trials/../../x"), ("0a1b", "/etc/passwd")]
+)
 def test_a_servers_run_and_a_ledgers_key_lead_nowhere(run, name, tmp_path):
     client = served(run_id=run)
     with pytest.raises(UserError, match="no name"):
@@ -187,8 +175,7 @@ def test_a_store_names_no_place_but_its_own(store, place, told):
 
 def test_a_ledgers_trial_is_not_looked_for_elsewhere():
     """`run` takes up what trials have left, by the ledger's keys, and removes it when it is published."""
-    home = Home(two_studies())
-    records = records_of(home)
+    records = records_of(two_studies())
     with records.database.begin() as db:
         db.execute(sa.text("UPDATE ledger SET trial = '../../../x', published = 0"))
     outside = Path("x")
@@ -197,8 +184,6 @@ def test_a_ledgers_trial_is_not_looked_for_elsewhere():
     Path("sweep.yaml").write_text(json.dumps(dict(records.get_study()["definition"])))
     said = call("run", "sweep.yaml", "--home", "runs")
     assert (said.exit_code, "trial is '../../../x'" in said.stderr) == (1, True), said.output
-    with pytest.raises(UserError, match="no name"):  # nor by a key from anywhere else
-        home.trial("sweep", "../../../x")
     assert (outside / "mine").exists()
 
 
