@@ -1,6 +1,5 @@
 """The outbox: jobs in order, once, however long the server is away."""
 
-import threading
 import time
 from itertools import pairwise
 from unittest.mock import Mock
@@ -46,15 +45,7 @@ def outbox(server):
     assert not outbox.thread.is_alive()
 
 
-def test_jobs_are_done_in_order_by_another_thread(server, outbox):
-    threads = set()
-    for n in range(50):
-        outbox.put(lambda n=n: (threads.add(threading.current_thread()), server.write(n)))
-    assert outbox.drain(5, 5) == 0
-    assert server.written == list(range(50)) and threads == {outbox.thread}
-
-
-def test_what_was_put_while_the_server_was_away_is_written_once(server, outbox, caplog):
+def test_what_was_put_while_the_server_was_away_is_written_once_and_in_order(server, outbox, caplog):
     server.silent = True
     for n in range(5):
         outbox.put(server.write, n)
@@ -99,7 +90,6 @@ def test_a_server_that_answers_again_is_back_though_a_job_fails(server, outbox, 
 @pytest.mark.parametrize("where", ["before a job", "in a job"])
 def test_a_driver_that_was_superseded_writes_nothing_more(where, server):
     verified = []
-
     superseded = Mock(side_effect=Superseded("another driver has the study"))
 
     def verify():
