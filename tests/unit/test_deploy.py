@@ -23,10 +23,7 @@ def described(name):
 
 
 def clusters():
-    return {
-        "raycluster": described("raycluster")["spec"],
-        "rayjob": described("rayjob")["spec"]["rayClusterSpec"],
-    }
+    return {"raycluster": described("raycluster")["spec"], "rayjob": described("rayjob")["spec"]["rayClusterSpec"]}
 
 
 def templates(spec):
@@ -137,6 +134,7 @@ exit 3
 def job(tmp_path):
     """A started job's script; what it calls writes to the file `calls`."""
     programs = {"srun": SRUN, "scontrol": "printf 'one\\ntwo\\n'", "ray": RAY, "adder-search": RUN}
+    programs["sleep"] = '/bin/sleep "${1/#1/0.05}"'  # and not a second between two looks
     (tmp_path / "bin").mkdir()
     for name, text in programs.items():
         (tmp_path / "bin" / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
@@ -149,11 +147,7 @@ def job(tmp_path):
 
     def start(*words, **more):
         return subprocess.Popen(
-            ["bash", SBATCH, *words],
-            env=given | more,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            ["bash", SBATCH, *words], env=given | more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
     return start
@@ -163,9 +157,15 @@ def called(folder):
     return (folder / "calls").read_text().splitlines() if (folder / "calls").exists() else []
 
 
-def test_a_slurm_job_runs_a_study_on_its_nodes(job, tmp_path):
-    """Ray on every node with the job's CPUs and GPUs, a token of its own, and the run's exit code."""
-    process = job("studies/57p.yaml", "--max-hours", "1")
+@pytest.mark.parametrize("mps", [None, "starts", "fails"])
+def test_a_slurm_job_runs_a_study_on_its_nodes(mps, job, tmp_path):
+    """Ray on every node with the job's CPUs and GPUs, a token of its own, an MPS where it is asked for and
+    starts (else Ray's workers do not look for it), and the run's exit code.
+    """
+    program = tmp_path / "bin" / "nvidia-cuda-mps-control"
+    program.write_text(f'#!/bin/sh\n[ "$1" ] || echo "to mps: $(cat)" >> "$CALLS"\n[ {mps} = starts ]\n')
+    program.chmod(0o755)
+    process = job("studies/57p.yaml", "--max-hours", "1", **({"ADDER_SEARCH_MPS": "1"} if mps else {}))
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 3, said
     lines = called(tmp_path)
@@ -176,8 +176,11 @@ def test_a_slurm_job_runs_a_study_on_its_nodes(job, tmp_path):
     address = re.search(r"--address=(\S+:20077)$", others[0])[1]
     (run,) = [line for line in lines if line.startswith("run ")]
     assert run == f"run {address} token 64 run studies/57p.yaml --max-hours 1"
-    folders = [line.split() for line in lines if line.startswith("folder ")]
-    assert [mode for _, mode, _ in folders] == ["700"] * 2 and not any(Path(f).exists() for *_, f in folders)
+    folders = sorted(line.split()[2] for line in lines if line.startswith("folder 700 "))
+    assert len(folders) == 2 and not any(Path(folder).exists() for folder in folders)
+    pipes = sorted(line.split()[1] for line in lines if line.startswith("pipes "))
+    assert pipes == (folders if mps == "starts" else ["none"] * 2)
+    assert lines.count("to mps: quit -t 5") == (2 if mps == "starts" else 0)
     assert lines.count("ended") == 2 and not list((tmp_path / "home").iterdir())
 
 
@@ -188,19 +191,3 @@ def test_a_slurm_job_whose_time_is_up_stops_its_run(job, tmp_path):
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert called(tmp_path)[-3:].count("ended") == 2 and "stopped" in called(tmp_path)
-
-
-@pytest.mark.parametrize("how", ["starts", "fails"])
-def test_a_slurm_job_may_have_an_mps_on_each_node(how, job, tmp_path):
-    """Where it fails, Ray's workers do not look for it."""
-    mps = tmp_path / "bin" / "nvidia-cuda-mps-control"
-    mps.write_text(f'#!/bin/sh\n[ "$1" ] || echo "to mps: $(cat)" >> "$CALLS"\n[ {how} = starts ]\n')
-    mps.chmod(0o755)
-    process = job("studies/57p.yaml", ADDER_SEARCH_MPS="1")
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == 3, said
-    lines = called(tmp_path)
-    folders = sorted(line.split()[2] for line in lines if line.startswith("folder "))
-    pipes = sorted(line.split()[1] for line in lines if line.startswith("pipes "))
-    assert pipes == (folders if how == "starts" else ["none"] * 2)
-    assert lines.count("to mps: quit -t 5") == (2 if how == "starts" else 0)
