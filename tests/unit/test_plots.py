@@ -1,23 +1,24 @@
-"""Pictures of a study, and what they are drawn from, on frames made by hand."""
+"""Pictures of a study, and what they are drawn from, on frames of rows made by hand."""
 
 import struct
 from math import exp, log, sqrt
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from search.analysis.fields import fields_of
+from search.analysis.frames import configuration_rows, seed_rows
 from search.analysis.plots import curves_figure, png, small_multiples, time_figure, time_to_grok
 from search.analysis.plots_search import rate_against_fields
 from search.compress.pictures import sets_figure
-from search.stats.counting import Cost, GrokRate
 from search.stats.intervals import Z_95
 from search.store.candidates import TieCandidate
 from search.study.schema import Study
 from search.study.trial import Configuration
+from tests.unit.test_counting import rows
 
-OUTCOMES = ("grokked", "failed", "diverged", "given_up", "screened", "censored")
 SPACE = {
     "recipe.lr": {"float": [0.001, 0.1], "log": True},
     "recipe.fade_start": {"int": [0, 20_000]},
@@ -32,62 +33,36 @@ def study_of(**changes):
 
 
 def seed_row(configuration, number, outcome, step=0, confirmation=False):
-    """A row of the seeds' frame. step: where it grokked, was given up or was cut off."""
+    """A row of the ledger. step: where it grokked, was given up or was cut off."""
     budget, grokked = configuration.recipe.steps, outcome == "grokked"
-    steps = min(step + 10_000, budget) if grokked else step or budget
-    best = 1.0 if grokked else 0.3
-    return {
-        "study": "s", "configuration": configuration.key, "title": configuration.title, "rung": "57p",
-        "params": configuration.spec.params, "init_seed": number, "data_seed": number,
-        "confirmation": confirmation, "outcome": outcome, "reason": None, "steps": steps, "budget": budget,
-        "grok_step": float(step) if grokked else np.nan, "held": grokked,
-        "hopeless_step": float(step) if outcome == "given_up" else np.nan, "best_step": steps,
-        "screen": "token 0.35 at 5000" if outcome == "screened" else None, "core_s": steps / 10_000,
-        "best_exact": best, "best_token": best, "trial": "t", "environment": {},
+    steps, best = step or budget, 1.0 if grokked else 0.3
+    facts = {
+        "steps": min(step + 10_000, budget) if grokked else steps, "grok_step": step if grokked else None,
+        "held": grokked, "hopeless_step": step if outcome == "given_up" else None, "core_s": steps / 10_000,
+        "best_step": steps, "best_exact": best, "best_token": best, "verified": None,
     }  # fmt: skip
+    (row,) = rows(outcome, first=number, configuration=configuration.key, confirmation=confirmation, **facts)
+    return row
 
 
-def configuration_row(configuration, rows):
-    """What the configurations' frame says of a configuration's seeds."""
-    outcomes = [r["outcome"] for r in rows]
-    plain = [{**r, "hopeless_step": 1 if r["outcome"] == "given_up" else None} for r in rows]
-    rate, cost, name = GrokRate.of(plain), Cost.of(rows), configuration.title.rpartition(" ")[0]
-    low, high = rate.interval
-    won = [r for r in rows if r["outcome"] == "grokked"]
-    fresh = GrokRate.of([r for r in plain if r["confirmation"]])
-    return {
-        "study": "s", "configuration": configuration.key, "title": configuration.title, "experiment_id": "1",
-        "run_id": "r", "rung": name, "params": configuration.spec.params, "seeds": rate.n,
-        **{outcome: outcomes.count(outcome) for outcome in OUTCOMES},
-        "screened_wrongly": rate.missed, "seed_steps": cost.seed_steps,
-        "grokked_per_million": cost.per_million, "core_s_per_grokked": cost.each or np.nan,
-        "grok_rate": rate.rate, "stopped": False, "grok_rate_low": low, "grok_rate_high": high,
-        "best_exact": max(r["best_exact"] for r in rows),
-        "median_grok_step": float(np.median([r["grok_step"] for r in won])) if won else np.nan,
-        "held": len(won), "verified": len(won[:2]), "verify_tried": len(won[:3]), "best_seed": "1",
-        "proved": 0, "prove_tried": 0,
-        "confirmation_grokked": fresh.grokked, "confirmation_seeds": fresh.n, "confirmation_given_up": 0,
-        "confirmation_wrongly": fresh.missed, "wrongly": rate.missed, **configuration.as_params(),
-        "recipe.curriculum": configuration.recipe.curriculum,
-    }  # fmt: skip
-
-
-def frames(recorded):
-    """The three frames of (configuration, its seeds' rows) pairs, with straight curves of four points."""
-    seeds = [row for _, rows in recorded for row in rows]
+def frames(study, configurations, seeds):
+    """The three frames of rows of the ledger, with straight curves of four points."""
+    known = {c.key: c for c in configurations}
+    runs = dict.fromkeys(known, ("1", "r"))
+    records = SimpleNamespace(study="s", get_recorded_study=lambda: study, list_configurations=lambda: known,
+                              list_runs=lambda: runs)  # fmt: skip
     curves = [
         {"study": "s", **{k: row[k] for k in ("configuration", "init_seed", "data_seed")}, "loss": 1.0,
          "step": int(row["steps"] * part), "exact": row["best_exact"] * part, "token": row["best_token"],
          "train_loss": 1.0}
         for row in seeds for part in (0.25, 0.5, 0.75, 1.0)
     ]  # fmt: skip
-    configurations = pd.DataFrame([configuration_row(c, rows) for c, rows in recorded])
-    return configurations, pd.DataFrame(seeds), pd.DataFrame(curves)
+    return tuple(map(pd.DataFrame, (configuration_rows(records, seeds), seed_rows(records, seeds), curves)))
 
 
 def searched(count=12, confirmed=0):
     """A study of SPACE and its frames. The higher the learning rate the more seeds grok."""
-    study, seeds, recorded = study_of(space=SPACE, sampler={"configurations": count}), 8, []
+    study, seeds, configurations, recorded = study_of(space=SPACE, sampler={"configurations": count}), 8, [], []
     for i in range(count):
         start, drops, curricula = 1_000 * i, (1.0, 0.1), SPACE["recipe.curriculum"]["choice"]
         values = {"recipe.lr": 0.001 * 100 ** (i / count), "recipe.fade_start": start,
@@ -95,13 +70,21 @@ def searched(count=12, confirmed=0):
                   "recipe.curriculum": curricula[i // 2 % 2]}  # fmt: skip
         configuration = Configuration(*study.configuration(values))
         won = round(seeds * i / (count + 1))
-        rows = [seed_row(configuration, n, "grokked", 30_000 + 1_000 * n) for n in range(won)]
-        rows += [seed_row(configuration, n, "given_up", 20_000) for n in range(won, seeds)]
+        configurations.append(configuration)
+        recorded += [seed_row(configuration, n, "grokked", 30_000 + 1_000 * n) for n in range(won)]
+        recorded += [seed_row(configuration, n, "given_up", 20_000) for n in range(won, seeds)]
         if i >= count - confirmed:
             ends = [("grokked", 40_000), ("failed", 60_000)] * (seeds // 2)
-            rows += [seed_row(configuration, 90_001 + n, *end, confirmation=True) for n, end in enumerate(ends)]
-        recorded.append((configuration, rows))
-    return study, *frames(recorded)
+            recorded += [seed_row(configuration, 90_001 + n, *end, confirmation=True) for n, end in enumerate(ends)]
+    return study, *frames(study, configurations, recorded)
+
+
+def one(outcomes, **changes):
+    """A study of one configuration and its frames."""
+    study = study_of(**changes)
+    configuration = Configuration(*study.configuration({}))
+    recorded = [seed_row(configuration, i, *outcome) for i, outcome in enumerate(outcomes)]
+    return study, *frames(study, [configuration], recorded)
 
 
 def size(picture):
@@ -113,14 +96,9 @@ def size(picture):
 # ---- time to grok
 
 
-def by_hand(*outcomes):
-    configuration = Configuration(*study_of().configuration({}))
-    return pd.DataFrame([seed_row(configuration, i, *outcome) for i, outcome in enumerate(outcomes)])
-
-
 def test_given_up_seeds_stay_at_risk_to_the_budget_and_censored_ones_leave():
-    seeds = by_hand(("grokked", 30_000), ("given_up", 18_000), ("diverged", 100), ("censored", 35_000),
-                    ("grokked", 40_000), ("failed",))  # fmt: skip
+    ends = [("grokked", 30_000), ("given_up", 18_000), ("diverged", 100), ("censored", 35_000), ("grokked", 40_000)]
+    _, _, seeds, _ = one([*ends, ("failed",)])
     curve = time_to_grok(seeds)
     # 30,000: 1 of 6. 40,000: 1 of the 4 still at risk, the given-up, the diverged and the failed among them.
     assert curve.at(np.array([0, 29_999, 30_000, 39_999, 40_000, 60_000])) == pytest.approx(
@@ -130,7 +108,8 @@ def test_given_up_seeds_stay_at_risk_to_the_budget_and_censored_ones_leave():
 
 
 def test_the_band_is_greenwoods_on_the_log_log_scale():
-    curve = time_to_grok(by_hand(("grokked", 30_000), ("failed",), ("failed",), ("failed",)))
+    _, _, seeds, _ = one([("grokked", 30_000), ("failed",), ("failed",), ("failed",)])
+    curve = time_to_grok(seeds)
     survival, at_risk = 3 / 4, 4
     spread = Z_95 * sqrt(1 / (at_risk * (at_risk - 1))) / abs(log(survival))
     i = curve.steps.tolist().index(30_000)
@@ -152,15 +131,16 @@ def test_a_picture_of_sets_has_each_of_them_in_one_class():
 LONG = "decay 0.0106, fade 10,000 to 12,345, lr 0.0141, tie_vo on, ramp_start 17,500: 0 of 8"
 
 
-@pytest.mark.parametrize("ends", [(0.014, 0.018), (0.001, 0.1)])
-def test_a_picture_fills_its_card_and_its_words_do_not_run_into_each_other(ends):
+def test_a_picture_fills_its_card_and_its_words_do_not_run_into_each_other():
     study, configurations, seeds, curves = searched()
     curves["step"] //= 3  # to 20,000
-    configurations["recipe.lr"] = np.geomspace(*ends, len(configurations))
-    fields = fields_of(study, configurations)
+    of_fields = []
+    for ends in ((0.014, 0.018), (0.001, 0.1)):
+        configurations["recipe.lr"] = np.geomspace(*ends, len(configurations))
+        fields = fields_of(study, configurations)
+        of_fields += [rate_against_fields(some, configurations, seeds) for some in (fields, fields[:2])]
     figures = [
-        rate_against_fields(fields, configurations, seeds),
-        rate_against_fields(fields[:2], configurations, seeds),
+        *of_fields,
         small_multiples([(LONG, curves, set()), (LONG, curves, set())]),
         small_multiples([(LONG, curves, set())] * 3),
         small_multiples([("a $title$", curves, {(0, 0)}), ("b", curves, set())]),

@@ -11,8 +11,7 @@ from search.analysis.fields import fields_of, shown
 from search.analysis.plots import COLOURS, GREY
 from search.analysis.plots_search import Importances, importance_figure
 from search.analysis.report import report
-from search.study.trial import Configuration
-from tests.unit.test_plots import frames, searched, seed_row, study_of
+from tests.unit.test_plots import one, searched
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'and' {{ braces }}"
 
@@ -38,14 +37,6 @@ def words_of(*given):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report_module, "image_of", lambda figure, suffix: b"SVG")
         return report(*given)
-
-
-def one(outcomes, **changes):
-    """A study of one configuration and its frames."""
-    study = study_of(**changes)
-    configuration = Configuration(*study.configuration({}))
-    rows = [seed_row(configuration, i, *outcome) for i, outcome in enumerate(outcomes)]
-    return study, *frames([(configuration, rows)])
 
 
 def test_a_screened_study_says_what_its_screen_did_and_what_probes_read():
@@ -81,7 +72,8 @@ def test_search_and_confirmation_are_never_pooled():
     assert f"In the search {own['outcome'].eq('grokked').sum()} of {len(own)} runs grokked" in page
 
 
-def test_it_needs_nothing_else():
+def test_it_needs_nothing_else(monkeypatch):
+    monkeypatch.setattr("search.analysis.plots_search.SHUFFLES", 5)  # of importances, which take seconds
     text = report(*searched(8))
     resources = re.findall(r"\b(?:src|href|srcset|action|data)\s*=\s*[\"']?([^\"'>\s]*)", text)
     assert text.count("data:image/svg+xml;base64,") == 4 <= len(resources) and cells_of(text)
@@ -108,9 +100,6 @@ def test_what_others_wrote_is_only_text():
     assert text.count("<script") == 1 and HOSTILE not in text and "<img src=x" not in text
     assert "&lt;script&gt;alert(1)" in text and "{{ braces }}" in text
     assert title in cells_of(text)
-
-
-# ---- the table, in a real browser
 
 
 @pytest.mark.end_to_end
