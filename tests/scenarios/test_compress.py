@@ -8,14 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from model import preset
 from model.tied import Tied, constrained, free
-from search.cli.compress import _round_text
 from search.compress import descent, local
 from search.compress.acceptance import AcceptanceSet
 from search.compress.journal import Journal
@@ -125,7 +123,6 @@ def test_bad_input_of_compress_is_one_line_each(here):
     assert "ramp must be at most steps" in fails_with_one(2, "compress", START, "-o", "x", "--ramp", 7_000)
     long = "--steps", 9_000_000  # of which a descent without gains may ask thrice as many
     assert "steps must be " in fails_with_one(2, "compress", START, "-o", "x", *long)
-    assert call("compress", START, "-o", "x", "--first-seed", 10**20).exit_code == 2
     loaded = Checkpoint.load(START)
     replace(loaded, theta_P=loaded.spec.initial(1)).save(Path("raw"))
     assert "raw: 46p has not grokked: it adds " in fails_with_one(2, "compress", "raw", "-o", "x")
@@ -139,7 +136,7 @@ def test_bad_input_of_compress_is_one_line_each(here):
     journal.end_round([], journal.progress())
     assert fails_with_one(2, "compress", START, "-o", "other").endswith("a descent from another checkpoint")
     whole = Path("other/descent.json").read_text()
-    for broken in ("{}", "[]", '{"format": 1}', whole.replace('"accepted"', '"acepted"')):
+    for broken in ("[]", '{"format": 1}', whole.replace('"accepted"', '"acepted"')):
         Path("other/descent.json").write_text(broken)
         line = fails_with_one(2, "compress", START, "-o", "other")
         assert line.endswith("not the record of a descent of format 3")
@@ -156,21 +153,6 @@ def test_a_diagnosis_names_what_is_free_and_what_is_cheap():
     head, *rows = text.splitlines()[-3:]
     assert head == "increase of the loss (--try measures): predicted, constraint"
     assert 0 < float(rows[0].split()[0]) < float(rows[1].split()[0]) < 1e-5
-    text = call("diagnose", START, "--problems", 64, "--most", 1, "--try").stdout
-    head, row = text.splitlines()[-2:]
-    assert head == "increase of the loss: predicted, measured, constraint" and len(row.split()) == 5
-
-
-def test_a_round_names_a_few_ties(monkeypatch):
-    texts = [f"x{n} = 0" for n in range(9)]
-    monkeypatch.setattr("model.tied.describe_change", lambda *given: (texts[:1], texts[1:]))
-    candidate = SimpleNamespace(start=[1], numbers=37, loss=0.1, ties=(), reached=1.0)
-    tree = SimpleNamespace(
-        parent_of=lambda _: candidate, smallest=candidate, progress=SimpleNamespace(rounds=1), accepted=[candidate]
-    )
-    its = SimpleNamespace(descent=tree, base=None, journal=SimpleNamespace(seconds=5.0))
-    said = "round 1, 5 s: 37 numbers; 1 of 1 sets held, 37 by x1 = 0, x2 = 0, x3 = 0, x4 = 0 and 5 more"
-    assert _round_text(its, [candidate]) == said
 
 
 # ---- a study
@@ -244,10 +226,7 @@ def test_rounds_go_on_from_what_was_accepted_and_nothing_is_tried_twice(here):
     sizes = [t.numbers for t in front(sets)]
     assert sizes == sorted(sizes) and len(recorded(here / "home", "small", here)) == len(rows)
     child = next(t for t in sets if t.round == 2)
-    parent, configuration = (
-        sets[child.parent],
-        records_of("home", "small").list_configurations()[child.configuration],
-    )
+    parent, configuration = (sets[child.parent], records_of("home", "small").list_configurations()[child.configuration])
     assert configuration.start.digest == parent.start.digest
     assert configuration.spec.ties == child.ties and configuration.spec.base == preset("46p")
     *_, last = configuration.start.lineage

@@ -141,22 +141,6 @@ def test_sets_that_must_be_proved_go_by_their_smallest_margin(tmp_path, monkeypa
 
 
 @pytest.mark.usefixtures("cheap")
-def test_a_round_that_is_interrupted_is_gone_on_with_or_forgotten(reopen, tmp_path):
-    (tmp_path / "small").mkdir()
-    rules = Rules(proposals=3)
-    descent = Descent(reopen(), rules)
-    descent.begin([(BASE, [ONES], ())])
-    one_round(descent)
-    before = state(descent)
-    descent.judge(descent.add(descent.propose(3))[0], 0.5, [])
-    again = Descent(reopen(), rules)
-    if isinstance(again.store, Journal):
-        assert state(again) == before and not again.is_open
-    else:
-        assert again.candidates == descent.candidates and again.is_open and again.progress.rounds == 1
-
-
-@pytest.mark.usefixtures("cheap")
 def test_a_candidate_is_accepted_with_its_best_training(tmp_path):
     def judged(rules, *trainings):
         descent = Descent(Journal(tmp_path, BASE, "origin", {}), rules)
@@ -268,9 +252,6 @@ def test_a_checkpoint_records_how_it_was_trained_and_what_it_reached(untrained, 
     (tmp_path / "descent.json").write_text(json.dumps(about))
     older = LocalDescent(BASE, [ONES], replace(settings, steps=600), tmp_path)
     assert to_checkpoint(older, Checkpoint(BASE, ONES), []).step == 600
-
-
-# ---- by curvature
 
 
 @pytest.mark.full  # `make test` finishes sets in tests/scenarios/test_compress.py
