@@ -1,5 +1,6 @@
-"""Whole runs of a study, by the command, with everything but Ray (tests/in_process.py): searches, files that
-are edited, trials that fail, runs that are stopped.
+"""Whole runs of a study, by the command, with everything but Ray (tests/in_process.py) and pictures: trials that
+follow one another in a worker's bank, trials that fail, runs that have enough, files that are edited or refused,
+records on PostgreSQL. MLflow's own server and Ray nodes: tests/slow/test_cluster.py.
 """
 
 import os
@@ -8,97 +9,211 @@ from unittest.mock import Mock
 import pytest
 
 from search.run import worker
-from search.tracking.tracking import KEY_TAG
+from search.run.packing import Capacity
+from search.stats.counting import ENOUGH
+from search.store.record import is_final
+from search.store.results import PARTS, THETA
+from tests import in_process
 from tests.commands import fails_with_one
-from tests.reference import check_whole, client_of, expected, rows_of, runs_of, write_study
-from tests.scenarios.studies import SHORT as QUICK
-from tests.scenarios.studies import run, run_whole
+from tests.reference import check_whole, environment, expected, recorded, rows_of, write_study
+from tests.scenarios.studies import GRID, MIXED, SHORT, SPECS, SWEEP, UNTIL, run, run_whole
+from tests.services import postgres
+from trainer import Outcome
 from trainer.bank import bank
 from trainer.engine.build import GivenUp
 from trainer.engine.cuda.driver import gpus
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
 
-SEARCH = QUICK | {
-    "name": "searched",
-    "seeds": {"first": 1, "count": 2},
-    "stop": {"hopeless": True},
-    "space": {"recipe.lr": {"float": [0.005, 0.05], "log": True}, "model.qk_dim": {"choice": [4, 5]}},
-    "sampler": {"name": "tpe", "configurations": 3, "seed": 1},
-}
+
+def workers(reports):
+    return {first for first, *_ in reports}
 
 
-def test_a_search_records_a_run_a_configuration(here):
-    assert run(SEARCH, here).exit_code == 0
-    client, rows = client_of(here / "home"), rows_of(here / "home", "searched")
-    runs = [r for r in runs_of(client, "searched") if KEY_TAG in r.data.tags]
-    assert len(runs) == 3 and {r.info.status for r in runs} == {"FINISHED"}
-    rates = {float(r.data.params["recipe.lr"]) for r in runs}
-    assert len(rates) == 3 and all(0.005 <= rate <= 0.05 for rate in rates)
-    assert {r.data.params["model.qk_dim"] for r in runs} <= {"4", "0"}  # 0: as wide as the head
-    assert len(rows) == 6
-    for run_ in runs:
-        final = {k.removeprefix("final."): v for k, v in run_.data.metrics.items() if k.startswith("final.")}
-        failed, given_up, spared = (final.get(name, 0) for name in ("failed", "given_up", "spared"))
-        assert failed + given_up == final["seeds"] == 2
-        assert 0 <= spared <= failed and "spared_grokked" not in final, "what is always 0 is left out"
-        mine = [r for r in rows if r["configuration"] == run_.data.tags[KEY_TAG]]
-        hopeless = [r["hopeless_step"] for r in mine if r["hopeless_step"] is not None]
-        assert len(hopeless) == given_up + spared
+def test_trials_follow_in_the_slots_that_are_free(reports, here):
+    run_whole(MIXED, here)
+    assert len({r["trial"] for r in rows_of(here / "home", "quick")}) >= 5 and len(workers(reports)) == 2
+    assert max(len(trials) for _, _, trials, _ in reports) == 2, "both in one bank"
+    assert not list((here / "home" / "trials").rglob("*.*")), "no orders are left"
 
 
-def test_a_finished_study_is_extended_by_editing_its_file(here):
-    home = here / "home"
-    assert run(QUICK | {"seeds": {"first": 5, "count": 2}}, here).exit_code == 0
-    before = rows_of(home, "quick")
-    run_whole(QUICK, here)
-    assert rows_of(home, "quick")[:2] == before, "what was recorded stays as it is"
+def test_a_worker_goes_on_with_the_next_spec(reports, here):
+    """In a bank of its own, in the same process."""
+    run_whole(SPECS, here)
+    assert len({r["trial"] for r in rows_of(here / "home", "quick")}) == 5 and len(workers(reports)) == 2
+    banks = [{configuration for configuration, _ in steps} for _, phase, _, steps in reports if phase == "training"]
+    assert max(map(len, banks)) == 1, "one spec in a bank"
 
 
-def test_a_store_that_has_none_of_a_studys_records_is_refused(here, monkeypatch):
-    """Else its records would go to two places, and be whole in neither."""
-    assert run(QUICK | {"seeds": {"first": 5, "count": 2}}, here).exit_code == 0
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here / 'other.db'}")
-    before = rows_of(here / "home", "quick")
-    said = run(QUICK, here)
-    assert said.exit_code == 2 and "this MLflow store has none of its records" in said.stderr
-    assert len(said.stderr.splitlines()) == 1 and rows_of(here / "home", "quick") == before
+def test_on_a_gpu_another_spec_has_a_worker_of_its_own(reports, here, monkeypatch):
+    """Its programs are compiled, and a process keeps what it has of a GPU."""
+    monkeypatch.setattr(in_process, "FITS", Capacity(2, gpu=1.0))
+    assert run(SPECS, here).exit_code == 0
+    assert len(workers(reports)) == 5
 
 
-# ---- trials that fail
+# ---- failing
 
 
 @pytest.fixture
 def unlucky(monkeypatch):
-    """The first trial raises when it is started for the first time."""
-    whole, lucky = worker.run_trial, []
+    """A worker that raises after so many reports, so many times."""
+    state, whole = {"after": 5, "times": 1}, worker.run_trial
 
     def run_trial(folder, *rest):
-        lucky.append(folder)
-        if len(lucky) == 1:
-            raise RuntimeError("no luck\nat all")
-        yield from whole(folder, *rest)
+        for count, report in enumerate(whole(folder, *rest), 1):
+            yield report
+            if count == state["after"] and state["times"]:
+                state["times"] -= 1
+                raise RuntimeError("no luck\nat all")
 
     monkeypatch.setattr(worker, "run_trial", run_trial)
+    return state
 
 
 def test_a_trial_that_fails_is_started_again(unlucky, here, monkeypatch, caplog):
     """Here without the engine, whose compiler hangs: each worker says so, the driver once."""
-
+    unlucky["after"] = 1
     monkeypatch.setattr(bank, "EngineBackend", Mock(side_effect=GivenUp("g++ has not ended in 600 s")))
-    study = QUICK | {"faults": {"max_failures": 1}}
+    study = SHORT | {"faults": {"max_failures": 1}}
     assert run(study, here).exit_code == 0
     said = [r.name for r in caplog.records if "g++ has not ended in 600 s: training without" in r.getMessage()]
     assert said.count("search.run.driver") == 1 < said.count("trainer.bank.bank")
     check_whole(here / "home", study, here, expected(study))
 
 
-# ---- refused
+def test_a_worker_that_is_started_again_goes_on_with_all_its_trials_and_gets_no_more(unlucky, reports, here):
+    study = SWEEP | {"faults": {"max_failures": 1}}
+    run_whole(study, here)
+    first = reports[0][0]
+    own = [trials for worker_, phase, trials, _ in reports if worker_ == first and phase == "training"]
+    before, after = own[: unlucky["after"] - 1], own[unlucky["after"] - 1 :]
+    assert after and set.union(*after) <= set.union(*before) | after[0]
+    assert len(workers(reports)) >= 2
+
+
+def test_trials_of_a_worker_that_fails_for_good_are_censored_and_the_others_done(unlucky, here):
+    unlucky["after"] = 4
+    study = SWEEP | {"faults": {"max_failures": 0}}
+    said = run(study, here)
+    assert said.exit_code == 1 and "RuntimeError: no luck" in said.stdout and "To go on:" in said.stdout
+    rows = rows_of(here / "home", "quick")
+    failed = [r for r in rows if not is_final(r)]
+    assert len(rows) == 12 and 0 < len(failed) <= 4
+    assert {(r["outcome"], r["reason"]) for r in failed} == {(Outcome.CENSORED, "RuntimeError: no luck")}
+    run_whole(study, here)
+
+
+def test_damaged_results_of_one_trial_of_a_bank_cost_its_own_alone(here, monkeypatch):
+    whole, written = worker.write_parts, []
+
+    def write_parts(folder, *given):
+        whole(folder, *given)
+        written.append(folder)
+        if len(written) == 3:
+            (next((folder / PARTS).iterdir()) / THETA).write_bytes(b"")
+
+    monkeypatch.setattr(worker, "write_parts", write_parts)
+    said = run(SWEEP, here)
+    assert said.exit_code == 1 and f"results in {written[2]}" in said.stdout
+    rows = rows_of(here / "home", "quick")
+    lost = [r for r in rows if not is_final(r)]
+    assert len(rows) == 12 and {r["trial"] for r in lost} == {written[2].name}
+    assert all(r["steps"] == 0 and "cannot be read" in r["reason"] for r in lost)
+    run_whole(SWEEP, here)
+
+
+# ---- enough
+
+
+@pytest.mark.usefixtures("groks")
+def test_a_run_ends_when_enough_have_grokked(reports, here):
+    said = run(UNTIL, here)
+    assert said.exit_code == 0, said.output
+    rows = {r["init_seed"]: r for r in rows_of(here / "home", "until")}
+    assert (rows[7]["outcome"], rows[7]["grok_step"], rows[7]["held"]) == (Outcome.GROKKED, 8, True)
+    cut = [r for r in rows.values() if r["outcome"] == Outcome.CENSORED]
+    assert cut and all(r["reason"] == ENOUGH and 0 < r["steps"] < 16 for r in cut)
+    assert all(r["outcome"] == Outcome.FAILED for n, r in rows.items() if n != 7 and r not in cut)
+    assert len(rows) < 20, "what had not begun is not recorded"
+    counted = len(rows) - len(cut)
+    assert f"until: 1 of {counted} grokked" in said.stdout
+    cut_off = f"{len(cut)} in training then (1 of {len(rows)} if none of them had grokked)"
+    assert f"  not counted: {cut_off}" in said.stdout
+    assert "have not ended" not in said.stdout, "nobody waits for them"
+    before = len(reports)
+    again = run(UNTIL, here)
+    assert again.exit_code == 0 and len(reports) == before, "there is nothing left to train"
+
+
+@pytest.mark.usefixtures("groks")
+def test_what_was_cut_is_trained_when_more_is_asked_for(here):
+    assert run(UNTIL, here).exit_code == 0
+    assert run(UNTIL | {"until": {"grokked": 2, "max_seeds": 12}}, here).exit_code == 0
+    after = rows_of(here / "home", "until")
+    assert [r["init_seed"] for r in after] == list(range(1, 13)) and all(map(is_final, after))
+    assert recorded(here / "home", "until", here) == expected(SWEEP)
+
+
+# ---- files that are edited, and refused
+
+
+def test_a_finished_study_is_extended_by_editing_its_file(here):
+    home = here / "home"
+    assert run(SHORT | {"seeds": {"first": 5, "count": 2}}, here).exit_code == 0
+    before = rows_of(home, "quick")
+    run_whole(SHORT, here)
+    assert rows_of(home, "quick")[:2] == before, "what was recorded stays as it is"
+
+
+def test_a_store_that_has_none_of_a_studys_records_is_refused(here, monkeypatch):
+    """Else its records would go to two places, and be whole in neither."""
+    assert run(SHORT | {"seeds": {"first": 5, "count": 2}}, here).exit_code == 0
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here / 'other.db'}")
+    before = rows_of(here / "home", "quick")
+    said = run(SHORT, here)
+    assert said.exit_code == 2 and "this MLflow store has none of its records" in said.stderr
+    assert len(said.stderr.splitlines()) == 1 and rows_of(here / "home", "quick") == before
 
 
 @pytest.mark.parametrize("resource", ["cpu", "gpu"])
 def test_a_trial_that_fits_nowhere_is_refused(resource, here):
     much = {"gpu": len(gpus()[0]) + 4, "cpu": os.cpu_count() + 62}[resource]
-    file = write_study(here, QUICK | {"resources": QUICK["resources"] | {resource: much}})
+    file = write_study(here, SHORT | {"resources": SHORT["resources"] | {resource: much}})
     line = fails_with_one(2, "run", file, "--home", "home")
     assert f"resources.{resource}: a bank asks for {much}, there are" in line
+
+
+# ---- records on a server
+
+
+@pytest.fixture(scope="module")
+def database():
+    with postgres() as server:
+        yield server
+
+
+def known(database):
+    """The environment that a driver needs."""
+    return database.environment() | {"ADDER_SEARCH_DATABASE": database.url("optuna")}
+
+
+def test_a_search_on_postgresql_has_its_records_there(database, here):
+    """And no password in any file."""
+    home = here / "home"
+    with environment(known(database)):
+        said = run(GRID, here)
+        assert said.exit_code == 0, said.output
+        check_whole(home, GRID, here, expected(GRID))
+    assert [f.name for f in home.rglob("*.db")] == ["mlflow.db"]
+    texts = [said.output, *(f.read_bytes().decode("latin-1") for f in home.rglob("*") if f.is_file())]
+    assert not [text for text in texts if database.password in text], "the password was kept"
+
+
+def test_a_run_without_the_password_is_one_line(database, here):
+    with environment(known(database) | {"PGPASSFILE": "nowhere"}):
+        said = run(SHORT, here)
+    assert said.exit_code == 1, said.output
+    assert said.stderr.startswith("error: ") and said.stderr.count("\n") == 1
+    assert "no password supplied" in said.stderr
+    assert not list(here.rglob("trial.json")), "something was begun"

@@ -1,5 +1,5 @@
 """PostgreSQL, MLflow with authentication, a Ray head and two nodes, as processes on loopback: a study on
-all of them, strangers at Ray's door. `make test-full`; without Ray: test_servers.py.
+all of them, strangers at Ray's door. `make test-full`; without Ray: tests/scenarios/test_driver.py.
 """
 
 import contextlib
