@@ -19,7 +19,6 @@ from search.study.trial import TRIAL_FILE, Configuration
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import TRIALS, connect
-from tests import homes
 from tests.commands import fails_with_one
 from tests.crashes import Disk
 from tests.homes import (
@@ -36,7 +35,6 @@ from tests.homes import (
 )  # fmt: skip
 from tests.leases import dead_owner
 from tests.scenarios.test_cut_off import facts
-from trainer import Outcome
 
 GROKKED = (2,)
 STUDY = study_of(resources={"seeds_per_trial": 2}, seeds={"first": 1, "count": 3})
@@ -140,25 +138,6 @@ def test_results_that_lack_a_later_column_are_recorded(home, wanted):
     drive(home, STUDY, GROKKED)
     assert thetas(home.path) == wanted and not (home.path / "damaged").exists()
     assert [r["screen"] for r in records_of(home).list_seeds()] == [None] * 3
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_trial_that_leaves_damaged_results_has_failed(home, wanted, monkeypatch):
-    def leave(*given):
-        (mine,) = (leave_parts(*given) / PARTS).iterdir()
-        (mine / THETA).write_bytes(b"")
-
-    failed = {}
-    with monkeypatch.context() as patch:
-        patch.setattr(homes, "leave_parts", leave)
-        drive(home, STUDY, GROKKED, seen=lambda driver: failed.update(driver.ended.failed_trials))
-    rows = records_of(home).list_seeds()
-    assert {(r["outcome"], r["reason"], r["grok_step"]) for r in rows} == {
-        (Outcome.CENSORED, reason, None) for reason in failed.values()
-    }
-    assert len(failed) == 2 and all("cannot be read" in reason for reason in failed.values())
-    drive(home, STUDY, GROKKED)
-    assert thetas(home.path) == wanted
 
 
 @pytest.mark.usefixtures("quick")
