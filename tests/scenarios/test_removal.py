@@ -38,20 +38,18 @@ from tests.services import mlflow_server
 pytestmark = pytest.mark.usefixtures("here", "quick")
 
 
-def runs(study):
-    """The names of a study's runs in MLflow."""
-    client = connect(Home("runs"))
-    return client.get_experiment_by_name(study) and sorted(r.info.run_name for r in runs_of(client, study))
-
-
-def left():
-    """What of the study that stays is there, all else being gone."""
-    assert Ledger(Home("runs")).list_studies() == ["sweep-2"] and runs("sweep") is None
-    assert len(thetas("runs", "sweep-2")) == 1 and runs("sweep-2") == ["57p", "study sweep-2"]
-    return True
-
-
-# ---- delete
+def check_completed(place, how):
+    """The same command completes a deletion, and one that was complete has left nothing."""
+    forget_places()
+    said = call("delete", "sweep", "--home", place, "--yes")
+    assert said.exit_code == 0 or "has no records" in said.stderr, (how, said.output)
+    home = Home(place)
+    assert not home.trial("sweep", "").exists() and not (home.artifacts / "sweep").exists(), how
+    assert not records_of(home).list_proposals(), how
+    assert Ledger(home).list_studies() == ["sweep-2"] and len(thetas(place, "sweep-2")) == 1, how
+    client = connect(home)
+    assert client.get_experiment_by_name("sweep") is None, how
+    assert sorted(r.info.run_name for r in runs_of(client, "sweep-2")) == ["57p", "study sweep-2"], how
 
 
 @pytest.mark.parametrize("place", ["runs", "far"])
@@ -68,9 +66,8 @@ def test_delete_shows_what_it_frees_and_frees_it(place, here):
         "  MLflow     3 runs\n", "  banks      1 saved states, ", "  Optuna     2 proposals\n", "sweep is deleted\n",
     ):  # fmt: skip
         assert line in said
-    assert left() and not (here / "runs/artifacts/sweep").exists() and not records_of("runs").list_proposals()
-    assert not (here / "runs/trials/sweep").exists()
     assert "no records" in call("delete", "sweep", "--home", "runs", "--yes").stderr
+    check_completed("runs", "at once")
 
 
 @pytest.mark.parametrize(
@@ -102,8 +99,7 @@ def test_a_deletion_that_was_cut_off_is_completed(monkeypatch):
         patch.setattr(removal, "_erase", Mock(side_effect=Failure("locked")))
         assert call("delete", "sweep", "--home", "runs", "--yes").exit_code == 1
     assert records_of("runs").get_study()["owner"] is None
-    done("delete", "sweep", "--home", "runs", "--yes")
-    assert left()
+    check_completed("runs", "the second time")
 
 
 def test_a_deletion_that_was_paused_while_another_driver_began_the_study_deletes_nothing(monkeypatch):
@@ -119,18 +115,6 @@ def test_a_deletion_that_was_paused_while_another_driver_began_the_study_deletes
         before = snapshot("runs")
         removal.delete(contents)
     assert snapshot("runs") == before
-
-
-def check_completed(place, how):
-    """The same command completes a deletion, and one that was complete has left nothing."""
-    forget_places()
-    said = call("delete", "sweep", "--home", place, "--yes")
-    assert said.exit_code == 0 or "has no records" in said.stderr, (how, said.output)
-    home = Home(place)
-    assert not home.trial("sweep", "").exists() and not (home.artifacts / "sweep").exists(), how
-    assert Ledger(home).list_studies() == ["sweep-2"] and len(thetas(place, "sweep-2")) == 1, how
-    client = connect(home)
-    assert client.get_experiment_by_name("sweep") is None and client.get_experiment_by_name("sweep-2"), how
 
 
 @pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.faults)])
@@ -161,9 +145,6 @@ def test_whichever_call_of_a_deletion_fails_the_same_completes_it(here):
     assert at > 10
 
 
-# ---- a store that is not the home's
-
-
 @pytest.mark.parametrize("path", ["other/mlflow.db", "link/mlflow.db"])
 def test_another_homes_experiment_stays_as_it_is(path, here, monkeypatch):
     recorded("other", (1, 2), grokked=(2,))
@@ -183,9 +164,6 @@ def test_another_homes_experiment_stays_as_it_is(path, here, monkeypatch):
     assert (facts(Home("other")), thetas("other")) == before
     client = connect(Home("other"))
     assert client.get_experiment_by_name("sweep").lifecycle_stage == "active"
-
-
-# ---- a server
 
 
 @pytest.mark.faults  # minutes of password hashing
