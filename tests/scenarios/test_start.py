@@ -63,9 +63,8 @@ def configurations(name):
     return records_of("home", name).list_configurations()
 
 
-def pulled(study, seed, target="pulled", **options):
-    words = [w for k, v in options.items() for w in (f"--{k}", v)]
-    done("pull", study, "--seed", seed, "-o", target, "--home", "home", *words)
+def pulled(study, seed, target="pulled"):
+    done("pull", study, "--seed", seed, "-o", target, "--home", "home")
     return Checkpoint.load(Path(target))
 
 
@@ -146,8 +145,6 @@ def test_into_ties_by_a_ramp(here, parent):
     assert wanted.best_step >= 4, "before the ramp has ended nothing counts"
     own = ancestors_of(made)[-1]
     assert own["tied"] == TIES and own["how"][0].startswith("folded: ")
-    for command in ("models", "verify", "export"):
-        assert "Traceback" not in call(command, "pulled").output
     assert call("rerun", "pulled").exit_code == 0
 
 
@@ -178,11 +175,7 @@ def test_a_tied_model_is_spelt_by_a_checkpoint_or_a_file(here):
     spec = Tied(base=preset("46p"), ties=constrained(preset("46p"), TIES))
     Checkpoint(spec=spec, theta_P=spec.initial(1)).save(Path("tied"))
     recipe = {"recipe": RECIPE | {"ramp": 4}}
-    for model in (
-        {"base": "46p", "ties": "ties.yaml"},
-        {"checkpoint": "tied"},
-        {"base": "46p", "ties": TIES},
-    ):
+    for model in ({"base": "46p", "ties": "ties.yaml"}, {"checkpoint": "tied"}, {"base": "46p", "ties": TIES}):
         study = parse_study(json.dumps(CHILD | recipe | {"model": model}), "x")
         assert study.listed[0][0] == spec
         again = type(study).model_validate_json(study.model_dump_json(by_alias=True))

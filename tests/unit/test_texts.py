@@ -58,10 +58,8 @@ def test_an_exact_match_is_shown_where_it_is_known_and_nowhere_else(exact):
     text = render.status(overview(seeds), seeds)
     assert text.count("best exact match 0.") == text.count(f"match {exact or 0:.4f}") == (exact is not None) * 3
     assert "no seed has ended" in text and "decoded" not in text
-    assert (
-        "AdderBoard's 10,010 were decoded once, to verify; nothing is chosen by them\n"
-        in render.status(overview(rows(FAILED)), []) + "\n"
-    )
+    once = "  AdderBoard's 10,010 were decoded once, to verify; nothing is chosen by them"
+    assert once in render.status(overview(rows(FAILED)), []).splitlines()
 
 
 def test_seeds_of_several_configurations_are_counted_unless_each_is_asked_for():
@@ -78,8 +76,6 @@ def test_a_study_that_stopped_says_what_never_began(tmp_path):
     said, _ = outputs(tmp_path, rows(GROKKED, *[FAILED] * 13, first=777))
     assert "  not counted: 2 that never began\n" in said
     assert "never began" not in outputs(tmp_path, rows(GROKKED, *[FAILED] * 15, first=777))[0]
-    assert "57p: 1 of 14 grokked, then it stopped (95 % interval " in said
-    assert "%: the first seed in the file's order grokked)\n" in said
     assert "\n  it stopped at a success, so this rate is too high on average\n" in said
 
 
@@ -106,11 +102,7 @@ def test_the_summary_says_which_of_equal_rates_was_confirmed(tmp_path):
 FLAGS = "model.one_unit: {choice: [true, false]}, model.tie_fc2_head: {choice: [on, off]}"
 FADE = "recipe.fade_start: {int: [5000, %d]}"
 BOTH = f"{FADE % 10_000}, recipe.fade_end: {{int: [5000, 10000]}}"
-GRID, SEARCH, UNTIL = (
-    "sampler: {name: grid}",
-    "sampler: {configurations: 4}",
-    "until: {grokked: 1, max_seeds: 9}",
-)
+GRID, SEARCH, UNTIL = ("sampler: {name: grid}", "sampler: {configurations: 4}", "until: {grokked: 1, max_seeds: 9}")
 BEYOND, ADVICE, OFF = "beyond the budget", "  for a rate set stop", "stop: {hopeless: off}"
 WIDER = "18% to 82%; to 100% if rules end the other 4, of which some might have grokked\n"
 IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit excludes tie_fc2_head)"
@@ -119,23 +111,10 @@ IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit 
 @pytest.mark.parametrize(
     ("lines", "said", "unsaid"),
     [
-        (
-            [f"space: {{{FLAGS}}}", GRID],
-            [IMPOSSIBLE, "one_unit: one of on; off", "8 of each, 24 in all"],
-            BEYOND,
-        ),
-        (
-            [f"space: {{{FLAGS}}}", SEARCH],
-            ["split_subspace, 57 to 67 parameters\n"],
-            BEYOND,
-        ),
-        (
-            [f"space: {{{FADE % 10_001}}}", SEARCH],
-            ["; 10,001 is beyond the budget, 10,000 steps"],
-            IMPOSSIBLE,
-        ),
+        ([f"space: {{{FLAGS}}}", GRID], [IMPOSSIBLE, "one_unit: one of on; off", "8 of each, 24 in all"], BEYOND),
+        ([f"space: {{{FLAGS}}}", SEARCH], ["split_subspace, 57 to 67 parameters\n"], BEYOND),
+        ([f"space: {{{FADE % 10_001}}}", SEARCH], ["; 10,001 is beyond the budget, 10,000 steps"], IMPOSSIBLE),
         ([f"space: {{{BOTH}}}", SEARCH], ["of 200 random points are impossible (recipe.fade_end: must be"], BEYOND),
-        ([f"space: {{{FADE % 10_000}}}", SEARCH], ["whole numbers 5,000 to 10,000\n"], BEYOND),
         (["recipe: {lr: 0.03}"], [WIDER, f"{ADVICE}: {{hopeless: off}}\n"], "of each"),
         (["recipe: {lr: 0.03}", OFF], ["if 4 of 8 seeds grok: 18% to 82%"], "rules end"),
         (["recipe: {steps: 60000}"], ["if 4 of 8 seeds grok: 18% to 82%\n"], ADVICE),
@@ -191,10 +170,7 @@ def test_the_summary_tells_the_models_apart(tmp_path):
         (Ended(), ""),
         (Ended(unwritten=1, interrupted=True), ""),
         (Ended(unwritten=1), "MLflow has not got the study's end yet: the next run writes what is left"),
-        (
-            Ended(unwritten=3, unpublished=2),
-            "MLflow has not got 2 seeds yet: the next run writes what is left",
-        ),
+        (Ended(unwritten=3, unpublished=2), "MLflow has not got 2 seeds yet: the next run writes what is left"),
     ],
 )
 def test_the_summary_says_what_mlflow_lacks(ended, lacks, tmp_path):
@@ -219,7 +195,4 @@ def test_the_summary_lists_ten_grokked_seeds_and_says_how_many_more(hold, stabil
 def test_seeds_of_a_run_that_was_killed_are_cut_off():
     seeds = [{"outcome": outcome, "reason": None} for outcome in ("running", "grokked")]
     mark_cut_off(seeds)
-    assert [(r["outcome"], r["reason"]) for r in seeds] == [
-        ("censored", "its run was killed"),
-        ("grokked", None),
-    ]
+    assert [(r["outcome"], r["reason"]) for r in seeds] == [("censored", "its run was killed"), ("grokked", None)]

@@ -1,12 +1,9 @@
 """What `ui` prints and opens, without the server; and the views that it opens on, as MLflow keeps its own."""
 
-import base64
 import html
-import json
 import re
 import socket
 import webbrowser
-import zlib
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -104,23 +101,12 @@ def test_a_port_that_is_taken_is_said(client):
         )
 
 
-# ---- the views of a study's experiment
-
-
-def state_of(view):
-    """What the UI reads out of a tag."""
-    envelope = json.loads(view.encoded(7))
-    prefix, _, packed = envelope["state"].partition(";")
-    assert prefix == "deflate" and (envelope["createdAt"], envelope["updatedAt"]) == (7, 7)
-    return json.loads(zlib.decompress(base64.b64decode(packed)))
-
-
 def test_a_study_of_constraints_has_a_table_by_constraint_and_a_chart_of_with_against_without():
     client = MagicMock()
     client.get_experiment.return_value = SimpleNamespace(creation_time=1_700_000_000_000, tags={})
     write_views(client, load_study("constraints"), "1")
     assert len({name for _, name, _ in (given.args for given in client.set_experiment_tag.call_args_list)}) == 4
-    table, charts = state_of(views.constraints_view()), state_of(views.ratios_view())
+    table, charts = views.constraints_view().state, views.ratios_view().state
     assert table["groupBy"]["groupByKeys"] == [{"mode": "param", "groupByData": "constraint"}]
     assert table["selectedColumns"][:4] == [
         "params.`scale`", "params.`constraint`", "params.`toggled`", "metrics.`table.ratio`",
