@@ -106,8 +106,7 @@ def killed(folder, late):
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
-    ("late", "every"),
-    [(False, 11), *(pytest.param(late, 1, marks=pytest.mark.full) for late in (False, True))],
+    ("late", "every"), [(False, 11), *(pytest.param(late, 1, marks=pytest.mark.full) for late in (False, True))]
 )
 def test_whatever_call_was_its_last(late, every, tmp_path):
     whole, cut_off = killed(tmp_path, late)

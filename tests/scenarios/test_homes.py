@@ -20,17 +20,7 @@ from search.store.home import Home
 from search.tracking.tracker import MAY_BE_ZERO
 from search.tracking.tracking import CONFIGURATION_JSON, KEY_TAG, TRIALS
 from tests.commands import call, done, fails_with_one
-from tests.homes import (
-    STUDY,
-    Recorder,
-    empty_home,
-    forget_places,
-    quickly,
-    recorded,
-    records_of,
-    snapshot,
-    study_of,
-)
+from tests.homes import STUDY, Recorder, empty_home, forget_places, quickly, recorded, records_of, snapshot, study_of
 from tests.reference import runs_of
 from trainer import Outcome, Recipe
 
@@ -102,30 +92,28 @@ def test_the_table_of_mlflows_metrics_alone_is_the_ledgers(toggled):
 
 
 def test_an_arm_that_mlflow_lacks_leaves_the_table_to_the_others():
-    with quickly():
-        study = Recorder(empty_home("table"), study_of(toggle=["tie_vo", "no_ffn_bias"]))
-        base, *others = study.configurations
-        for configuration in (base, *others):
-            work = [(configuration, n) for n in range(1, 5)]
-            study.trial(work=work, grokked=(1, 2), publish=configuration != others[1])
-        log_evidence(study.records, study.tracker, study.artifacts)
-        study.done()
+    study = Recorder(empty_home("table"), study_of(toggle=["tie_vo", "no_ffn_bias"]))
+    base, *others = study.configurations
+    for configuration in (base, *others):
+        work = [(configuration, n) for n in range(1, 5)]
+        study.trial(work=work, grokked=(1, 2), publish=configuration != others[1])
+    log_evidence(study.records, study.tracker, study.artifacts)
+    study.done()
     runs = [study.tracker.client.get_run(study.tracker.run_of(c)) for c in (base, others[0])]
     assert [run.data.params["constraint"] for run in runs] == ["none", "tie_vo"]
 
 
 def test_the_table_of_a_study_is_in_mlflow():
     """As files of its run, and as parameters, metrics and tags of its arms, that the UI groups and draws."""
-    with quickly():
-        study = Recorder(empty_home("table"), study_of(toggle=["tie_vo"]))
-        base, without = study.configurations
-        study.trial(range(1, 5), grokked=(1, 2, 3))
-        study.trial(work=[(without, n) for n in range(1, 5)], grokked=(1,))
-        for number in (5, 6):  # what is there is not written again
-            log_evidence(study.records, study.tracker, study.artifacts)
-            study.trial((number,))
-        study.tracker.log_role(study.tracker.run_of(base), {"scale": "67p"}, {}, {})  # MLflow would refuse
-        study.done()
+    study = Recorder(empty_home("table"), study_of(toggle=["tie_vo"]))
+    base, without = study.configurations
+    study.trial(range(1, 5), grokked=(1, 2, 3))
+    study.trial(work=[(without, n) for n in range(1, 5)], grokked=(1,))
+    for number in (5, 6):  # what is there is not written again
+        log_evidence(study.records, study.tracker, study.artifacts)
+        study.trial((number,))
+    study.tracker.log_role(study.tracker.run_of(base), {"scale": "67p"}, {}, {})  # MLflow would refuse
+    study.done()
     client, runs = study.tracker.client, study.tracker.runs
     names = {file.path for file in client.list_artifacts(study.tracker.study_run())}
     assert {"table.md", "table.csv", "table.json"} <= names

@@ -45,14 +45,13 @@ def modelled(tmp_path_factory):
 
 
 def test_where_the_best_is_as_small_as_any_it_is_the_smallest_too(tmp_path):
-    with quickly():
-        study = Recorder(empty_home(tmp_path / "runs"), study_of(space={"recipe.lr": {"choice": [0.01, 0.02]}}))
-        first, second = (Configuration(*study.study.configuration({"recipe.lr": lr})) for lr in (0.01, 0.02))
-        study.trial(work=[(first, n) for n in (1, 2, 3, 4)], grokked=(2,))
-        log_evidence(study.records, study.tracker, study.artifacts)
-        study.trial(work=[(second, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
-        log_evidence(study.records, study.tracker, study.artifacts)
-        study.done()
+    study = Recorder(empty_home(tmp_path / "runs"), study_of(space={"recipe.lr": {"choice": [0.01, 0.02]}}))
+    first, second = (Configuration(*study.study.configuration({"recipe.lr": lr})) for lr in (0.01, 0.02))
+    study.trial(work=[(first, n) for n in (1, 2, 3, 4)], grokked=(2,))
+    log_evidence(study.records, study.tracker, study.artifacts)
+    study.trial(work=[(second, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
+    log_evidence(study.records, study.tracker, study.artifacts)
+    study.done()
     client = study.tracker.client
     best, smallest = (client.get_model_version_by_alias("sweep", alias) for alias in ("best", "smallest"))
     assert int(best.version) == int(smallest.version) == 2
@@ -65,11 +64,7 @@ def test_the_best_verified_seeds_of_a_study_are_versions_with_aliases(modelled):
     best, smallest = (client.get_model_version_by_alias("sweep", alias) for alias in ("best", "smallest"))
     assert (best.tags["adder.params"], smallest.tags["adder.params"]) == ("67", "57")
     logged = client.get_logged_model(best.tags["adder.model"])
-    assert {m.key: m.value for m in logged.metrics} == {
-        "best_exact": 1.0,
-        "adderboard": 10_010,
-        "verified": 1.0,
-    }
+    assert {m.key: m.value for m in logged.metrics} == {"best_exact": 1.0, "adderboard": 10_010, "verified": 1.0}
     assert {m.dataset_name for m in logged.metrics} == {"AdderBoard 10,010"}
     assert logged.source_run_id == best.run_id and client.get_run(best.run_id).inputs.dataset_inputs
 

@@ -47,7 +47,6 @@ def test_pull_by_configuration(smoke, tmp_path):
 
 
 def test_a_checkpoints_page_has_its_curve_and_lies_beside_it_in_mlflow(smoke, tmp_path, monkeypatch):
-
     key = records("smoke", "configurations", home=smoke.home)["configuration"][0]
     home, folder, page = ("--home", smoke.home), tmp_path / "adder", tmp_path / "page.html"
     assert call("pull", "smoke", "--seed", "778", "-o", folder, *home).exit_code == 0

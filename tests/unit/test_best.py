@@ -78,9 +78,6 @@ def test_a_narrow_terminal_gets_a_block_of_lines_a_configuration():
             assert f"{head.strip()} {value.strip()}" in shown
 
 
-# ---- the command
-
-
 @pytest.fixture
 def recorded(monkeypatch):
     """What was recorded is made up."""

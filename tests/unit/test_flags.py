@@ -21,12 +21,7 @@ def seeds_of(rates, seeds=40, each=2):
     return configurations, recorded
 
 
-ADDITIVE = {
-    (False, False): 0.5,
-    (True, False): 0.27,
-    (False, True): 0.27,
-    (True, True): 0.12,
-}  # odds × 0.37 each
+ADDITIVE = {(False, False): 0.5, (True, False): 0.27, (False, True): 0.27, (True, True): 0.12}  # odds × 0.37 each
 
 
 def test_each_cell_has_its_rate_and_a_pair_is_compared_with_the_sum():

@@ -78,10 +78,7 @@ def test_a_studys_seeds_are_a_dataset(tmp_path):
     seeds = pd.read_parquet(folder / "seeds.parquet")
     assert seeds["init_seed"].tolist() == [1, 2, 3] and len(pd.read_parquet(folder / "configurations.parquet")) == 1
     _, head, text = (folder / "README.md").read_text().split("---\n", 2)
-    assert [c["data_files"] for c in yaml.safe_load(head)["configs"]] == [
-        "seeds.parquet",
-        "configurations.parquet",
-    ]
+    assert [c["data_files"] for c in yaml.safe_load(head)["configs"]] == ["seeds.parquet", "configurations.parquet"]
     assert "all 3 seeds, configurations: 1" in text and "2 failed, 1 grokked" in text
 
 

@@ -51,10 +51,7 @@ def test_a_page_says_who_what_and_on_which_data(pages):
     tags = run.data.tags
     assert tags["mlflow.user"] == getpass.getuser()
     assert (tags["mlflow.source.name"], tags["mlflow.source.type"]) == ("adder-search run searched", "LOCAL")
-    for words in (
-        f"adder-search pull searched --configuration {configuration.key}",
-        "in `configuration.json`",
-    ):
+    for words in (f"adder-search pull searched --configuration {configuration.key}", "in `configuration.json`"):
         assert words in tags["mlflow.note.content"]
     (data,) = run.inputs.dataset_inputs
     assert data.dataset.name == "additions by step" and json.loads(data.dataset.source)["carry_mix"] == 0.8

@@ -132,10 +132,7 @@ def test_seeds_that_curvature_finished_are_counted_apart():
     seeds = seeds_of(rows[:1], finished=(9, 10, 11, 12)) + seeds_of(rows[1:], finished=(12,))
     cell = constraint_table(rows, seeds=seeds).cells["tie_vo", "57p"]
     values = cell.as_dict()
-    assert cell.paired == Paired(8, 0, 3, 29) and (values["grokked_with"], values["grokked_without"]) == (
-        8,
-        11,
-    )
+    assert cell.paired == Paired(8, 0, 3, 29) and (values["grokked_with"], values["grokked_without"]) == (8, 11)
     assert (values["grokked_with_finished"], values["grokked_without_finished"]) == (12, 12)
     assert (values["ratio"], values["ratio_finished"]) == (8 / 11, 1.0)
     assert (values["ratio_finished_low"], values["ratio_finished_high"]) == ratio_interval(12, 0, 0)
@@ -151,16 +148,8 @@ def test_a_verified_seed_of_any_study_shows_that_it_trains():
     assert cell_of(rows).trains == "no"
     other = arm("57p", 1, 5, recipe=OTHER, study="other")
     cell = cell_of([*rows, other])
-    assert (cell.trains, cell.seen_in, cell.with_it.study, cell.cost) == (
-        "yes",
-        "other",
-        "constraints",
-        "costs",
-    )
+    assert (cell.trains, cell.seen_in, cell.with_it.study, cell.cost) == ("yes", "other", "constraints", "costs")
     assert cell_of([*rows, {**other, "verified": 0}]).trains == "open", "it grokked, and was not verified"
-
-
-# Rows and columns
 
 
 def test_rows_and_columns_can_be_asked_for():
@@ -169,9 +158,6 @@ def test_rows_and_columns_can_be_asked_for():
     assert table.constraints == ("tie_vo", "qk_dim=4", "tie_qkv=shareA", "unit_out")
     assert table.scales == ("170p", "57p")
     assert {cell.as_dict()["n_with"] for (_, scale), cell in table.cells.items() if scale == "170p"} == {0}
-
-
-# Reading frames
 
 
 @pytest.mark.parametrize(

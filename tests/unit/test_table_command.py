@@ -188,24 +188,11 @@ SEEDS = "study,configuration,init_seed,data_seed,outcome,held,steps,budget,grok_
     [
         ("x.parquet", None, "x.parquet: no such file"),
         ("x.parquet", b"no Parquet at all", "x.parquet: cannot be read as Parquet"),
-        ("x.csv", b"", "x.csv: cannot be read as CSV"),
         ("x.csv", b"\xff\xfe\x00", "x.csv: cannot be read as CSV"),
-        (
-            "x.csv",
-            b"study,seeds\na,3\n",
-            "this is no frame of configurations: it has no column configuration, *",
-        ),
-        (
-            "x.csv",
-            b"init_seed,study\n1,a\n",
-            "x.csv: no table of seeds: it has no column configuration, outcome, *",
-        ),
+        ("x.csv", b"study,seeds\na,3\n", "this is no frame of configurations: it has no column configuration, *"),
+        ("x.csv", b"init_seed,study\n1,a\n", "x.csv: no table of seeds: it has no column configuration, outcome, *"),
         ("x.csv", f"{SEEDS}\na,b,x,1,failed,False,1,1,,,0\n".encode(), "*: what is to be a number is none"),
-        (
-            "x.csv",
-            f"{SEEDS}\na,b,1e400,1,failed,False,1,1,,,0\n".encode(),
-            "*: what is to be a number is none",
-        ),
+        ("x.csv", f"{SEEDS}\na,b,1e400,1,failed,False,1,1,,,0\n".encode(), "*: what is to be a number is none"),
     ],
 )
 def test_files_that_cannot_be_read(name, content, message, here):
