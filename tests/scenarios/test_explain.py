@@ -20,11 +20,8 @@ from trainer.checkpoints.checkpoint import Checkpoint
 PAIRS = [(a, b) for r in [random.Random(7)] for a, b in [[r.randrange(10**10) for _ in "ab"] for _ in range(200)]]
 EXAMPLE = 4728391056, 1593846278
 TIED = Tied(base=preset("57p"), ties=(1, *(1 if n == 7 else n for n in range(2, 56)), -3, 0))
-SPECS = (
-    {name: preset(name) for name in ("57p", "74p", "133p", "170p", "226p", "456p", "512p")}
-    | {"tied": TIED}
-    | {name: preset(name) for name in ("228p", "58p-kv", "36p")}
-)
+FEW = ("57p", "74p", "133p", "170p", "226p", "456p", "512p", "228p", "58p-kv", "36p")
+"""Presets of every family and kind of attention."""
 
 
 @pytest.fixture(scope="module")
@@ -74,27 +71,22 @@ def farthest_logit(browser, index, spec, theta_P, pairs):
     return float((theirs_VAB - ours_VAB).abs().max())
 
 
-def test_the_nets_are_pythons(browser, tmp_path):
-    """Of every family and kind of attention, with numbers moved away from where they start."""
+@pytest.mark.parametrize("names", [FEW, pytest.param(tuple(PRESETS), marks=pytest.mark.full)], ids=["few", "all"])
+def test_the_nets_are_pythons(names, browser, tmp_path):
+    """With numbers moved away from where they start."""
     generator = torch.Generator().manual_seed(3)
-    nets = {
-        n: (spec, spec.initial(3) + 0.3 * torch.randn(spec.params, generator=generator)) for n, spec in SPECS.items()
-    }
-    shown = [
-        {
-            "name": n,
-            "model": n,
-            "params": spec.params,
-            "program": program(spec, theta_P),
-            "proof": None,
-            "training": None,
-        }
-        for n, (spec, theta_P) in nets.items()
-    ]
+    nets, shown = {}, []
+    for name, spec in [("tied", TIED), *((name, preset(name)) for name in names)]:
+        theta_P = spec.initial(3) + 0.3 * torch.randn(spec.params, generator=generator)
+        nets[name] = spec, theta_P
+        about = {"name": name, "model": name, "params": spec.params, "proof": None, "training": None}
+        shown.append(about | {"program": program(spec, theta_P)})
     (tmp_path / "page.html").write_text(page(HERE / "explain.html", {"example": EXAMPLE, "nets": shown}))
     browser.get((tmp_path / "page.html").as_uri())
     for index, (name, (spec, theta_P)) in enumerate(nets.items()):
         assert farthest_logit(browser, index, spec, theta_P, PAIRS) < 1e-4, name
+        answer = browser.execute_script("return NETS[arguments[0]].trace.answer", index)
+        assert [answer] == add(spec, theta_P, *([n] for n in EXAMPLE)), name
         looked = browser.execute_script(
             "const { run } = NETS[arguments[0]], step = run.decode(1, 2).steps.at(-1);"
             "const div = document.createElement('div'); div.innerHTML = looking(run, step);"
@@ -103,20 +95,9 @@ def test_the_nets_are_pythons(browser, tmp_path):
         )
         positions = range(spec.prompt + spec.decoded - 1)
         assert sorted(looked[1]) == sorted([*positions] * looked[0]), f"{name}: each position once a head"
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_page_of_every_preset_adds_as_python_does(opened, name):
-    spec, generator, draws = PRESETS[name], torch.Generator().manual_seed(5), random.Random(name)
-    theta_P = spec.initial(5) + 0.3 * torch.randn(spec.params, generator=generator)
-    browser = opened(net=(spec, theta_P))
-    pairs = [[draws.randrange(10**10) for _ in "ab"] for _ in range(20)]
-    assert farthest_logit(browser, 0, spec, theta_P, pairs) < 1e-4
-    assert element(browser, "#answer").text == str(*add(spec, theta_P, *([n] for n in EXAMPLE)))
-    browser.execute_script("[...Array(NETS[0].run.steps).keys()].forEach(go)")
-    for button in browser.find_elements("css selector", "#worst button"):
-        button.click()
+    for digit in range(len(browser.find_elements("css selector", "#columns button"))):
+        browser.execute_script("go(arguments[0])", digit)
+    assert browser.get_log("browser") == [], "every digit of every net is drawn"
 
 
 def test_bands_are_the_provers(opened):
@@ -140,12 +121,7 @@ def test_a_sum_digit_by_digit(opened):
     )
     wide = preset("57p").expand(ADDER_P.double()[None])
     row = wide["attention"][0, 0, 3, : 22 + 3]
-    torch.testing.assert_close(
-        torch.tensor([share for _, share in sorted(shares)], dtype=torch.float64),
-        row / row.sum(),
-        atol=1e-6,
-        rtol=0,
-    )
+    assert [share for _, share in sorted(shares)] == pytest.approx((row / row.sum()).tolist(), abs=1e-6)
     element(browser, "#worst button").click()
     pair = [int(element(browser, f"#{n}").get_attribute("value")) for n in "ab"]
     proof = prove(preset("57p"), ADDER_P)
@@ -200,13 +176,10 @@ def test_the_keyboard_alone_reaches_all(opened):
     press = lambda *keys: ActionChains(browser).send_keys(*keys).perform()  # noqa: E731
     press(Keys.ARROW_LEFT, Keys.ARROW_LEFT, Keys.ARROW_RIGHT)
     assert element(browser, "#stage h2").text.startswith("Digit 1")
-    reached, focus = (
-        set(),
-        (
-            "const e = document.activeElement;"
-            "return e.id || e.closest('[data-entry]')?.dataset.entry || e.ariaLabel || e.value"
-        ),
-    )
+    reached, focus = set(), (
+        "const e = document.activeElement;"
+        "return e.id || e.closest('[data-entry]')?.dataset.entry || e.ariaLabel || e.value"
+    )  # fmt: skip
     for _ in range(90):
         press(Keys.TAB)
         reached.add(browser.execute_script(focus))
