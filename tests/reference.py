@@ -6,6 +6,7 @@
 import os
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -24,7 +25,7 @@ from search.study.space import points
 from search.study.trial import Configuration, Trial
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, connect
-from tests.commands import Running, Said, adder_search
+from tests.commands import Running, Said, running
 from tests.homes import parts_of, records_of
 from trainer import FUTILITY_RULE, Bank, Outcome
 
@@ -50,6 +51,20 @@ def write_study(folder: Path, study: Mapping[str, Any]) -> str:
     file = folder / f"{study['name']}.yaml"
     file.write_text(yaml.safe_dump(dict(study)))
     return str(file)
+
+
+def running_study(
+    study: Mapping[str, Any], folder: Path, home: Path | str = "home", **options: Any
+) -> AbstractContextManager[Running]:
+    """The command that runs a study, by a file in a folder that has its home too. Options: those of `running`."""
+    words = ("run", write_study(folder, study), "--home", str(folder / home))
+    return running(*words, **{"cwd": folder} | options)
+
+
+def run_study(study: Mapping[str, Any], folder: Path, home: Path | str = "home", **options: Any) -> Said:
+    """Run a study to its end by a command of its own."""
+    with running_study(study, folder, home, **options) as command:
+        return command.wait()
 
 
 def states(home: Path) -> set[tuple[Path, int]]:
@@ -157,7 +172,7 @@ def ends_whole(
     study: Mapping[str, Any], folder: Path, home: Path, wanted: Mapping[Key, Facts] | None = None, **options: Any
 ) -> Said:
     """Run a study to its end by a command of its own, and compare its records with uninterrupted training."""
-    said = adder_search("run", write_study(folder, study), "--home", str(home), **{"cwd": folder} | options)
+    said = run_study(study, folder, home, **options)
     assert said.code == 0, said
     check_whole(home, study, folder, wanted or expected(study))
     return said

@@ -25,9 +25,9 @@ import ray  # noqa: F401
 
 import psutil  # of those that Ray brings: found once it is imported  # isort: skip
 
-from tests.commands import Running, running
+from tests.commands import Running
 from tests.processes import Process, short_folder, wait_until
-from tests.reference import QUICK, check_whole, client_of, environment, expected, rows_of, runs_of, write_study
+from tests.reference import QUICK, check_whole, client_of, environment, expected, rows_of, running_study, runs_of
 from tests.scenarios.test_full_disk import fill, small_disk
 from tests.services import MlflowServer, Postgres, RayCluster, mlflow_server, postgres, ray_cluster
 from trainer.files import durable
@@ -185,11 +185,10 @@ def disturb(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) 
     """Run a study to its end, its driver again whenever it has ended, with faults until a time. Returns it."""
     draw = random.Random(entry.seed)
     study = STUDY | {"name": f"soak-{entry.number}", "seeds": {"first": 1_000 * entry.number, "count": seeds}}
-    words = ("run", write_study(folder, study), "--home", str(stack.home))
     is_done, begun = False, time.monotonic()
     due = begun + entry.every_s
     while not is_done:
-        with running(*words, cwd=folder, environment=stack.environment()) as driver:
+        with running_study(study, folder, stack.home, environment=stack.environment()) as driver:
             entry.starts += 1
             while time.monotonic() < until:
                 with contextlib.suppress(subprocess.TimeoutExpired):

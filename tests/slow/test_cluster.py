@@ -12,9 +12,8 @@ import pytest
 
 from search.store.results import LOCK
 from tests import services
-from tests.commands import adder_search, running
 from tests.processes import wait_until
-from tests.reference import QUICK, check_whole, environment, expected, rows_of, write_study
+from tests.reference import QUICK, check_whole, environment, expected, rows_of, run_study, running_study
 from tests.services import mlflow_server, postgres, ray_cluster
 from trainer import Outcome
 
@@ -42,12 +41,8 @@ QUARTERS = QUICK | {
     "resources": QUICK["resources"] | {"gpu": 0.25, "seeds_per_trial": 1},
 }
 MORE = QUARTERS | {"name": "more"}
-GRID = QUICK | {
-    "name": "grid",
-    "seeds": [5],
-    "space": {"recipe.lr": {"choice": [0.01, 0.02]}},
-    "sampler": {"name": "grid"},
-}
+GRID = QUICK | {"name": "grid", "seeds": [5]}
+GRID |= {"space": {"recipe.lr": {"choice": [0.01, 0.02]}}, "sampler": {"name": "grid"}}
 
 
 def in_training(home, *studies):
@@ -64,14 +59,13 @@ def test_three_drivers_share_a_cluster_and_get_what_one_machine_gives(around, tm
     counts the other's. No secret is in any file.
     """
     home = tmp_path / "home"
-    files = {study["name"]: write_study(tmp_path, study) for study in (QUARTERS, MORE, GRID)}
-    options = {"cwd": tmp_path, "environment": around.known | {"ADDER_SEARCH_HOME": str(home)}}
+    options = {"environment": around.known}
     placed = wanted = 0
     with (
-        running("run", files["quarters"], **options) as quarters,
-        running("run", files["more"], **options) as more,
-        running("run", files["grid"], **options) as grid,
-        environment(options["environment"]),
+        running_study(QUARTERS, tmp_path, **options) as quarters,
+        running_study(MORE, tmp_path, **options) as more,
+        running_study(GRID, tmp_path, **options) as grid,
+        environment(around.known),
     ):
         wait_until(home.exists, "no home was made")
         while quarters.process.poll() is None or more.process.poll() is None:
@@ -97,8 +91,7 @@ def test_three_drivers_share_a_cluster_and_get_what_one_machine_gives(around, tm
 @pytest.mark.parametrize("token", ["nowhere", "guess"])
 def test_ray_without_its_token_is_one_line(token, around, tmp_path):
     services.write_secret(tmp_path / "guess", secrets.token_hex(32))
-    words = ("run", write_study(tmp_path, QUICK), "--home", "home")
-    said = adder_search(*words, cwd=tmp_path, environment=around.known | {"RAY_AUTH_TOKEN_PATH": token})
+    said = run_study(QUICK, tmp_path, environment=around.known | {"RAY_AUTH_TOKEN_PATH": token})
     assert said.code == 1, said
     assert said.err.startswith("error: Ray") and said.err.count("\n") == 1, said.err
     assert not any(key in said.out + said.err for key in ("Traceback", *around.keys))

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from search.store import depot as depots
-from tests.commands import running
 from tests.object_server import object_server
 from tests.processes import wait_until
-from tests.reference import QUICK, check_whole, environment, expected, rows_of, wait_for_progress, write_study
+from tests.reference import QUICK, check_whole, environment, expected, rows_of, running_study, wait_for_progress
 from tests.services import need_services, ray_cluster
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.full]
@@ -33,20 +32,21 @@ def test_nodes_come_are_drained_and_go(tmp_path):
     """
     need_services()
     home = tmp_path / "home"
-    with ray_cluster(workers=0) as cluster:
-        around = cluster.environment() | {"ADDER_SEARCH_HOME": str(home)}
-        with running("run", write_study(tmp_path, LONG), cwd=tmp_path, environment=around) as command:
-            nobody = "waiting for a node that has room (resources.cpu: a bank asks for 1, there are 0)"
-            command.wait_for(lambda: nobody in command.printed(), "it does not say that it waits")
-            cluster.wait_for(cluster.add(cpus=2))
-            others = "waiting for a node that has room (resources.accelerator_type: no node has T4)"
-            command.wait_for(lambda: others in command.printed(), "it does not say for what")
-            cluster.wait_for(leaving := cluster.add(cpus=1, kind="T4"))
-            wait_for_progress(command, home)
-            cluster.drain(leaving, 2)
-            cluster.wait_for(cluster.add(cpus=2, kind="T4"))
-            leaving.end()
-            ended = command.wait()
+    with (
+        ray_cluster(workers=0) as cluster,
+        running_study(LONG, tmp_path, environment=cluster.environment()) as command,
+    ):
+        nobody = "waiting for a node that has room (resources.cpu: a bank asks for 1, there are 0)"
+        command.wait_for(lambda: nobody in command.printed(), "it does not say that it waits")
+        cluster.wait_for(cluster.add(cpus=2))
+        others = "waiting for a node that has room (resources.accelerator_type: no node has T4)"
+        command.wait_for(lambda: others in command.printed(), "it does not say for what")
+        cluster.wait_for(leaving := cluster.add(cpus=1, kind="T4"))
+        wait_for_progress(command, home)
+        cluster.drain(leaving, 2)
+        cluster.wait_for(cluster.add(cpus=2, kind="T4"))
+        leaving.end()
+        ended = command.wait()
     assert ended.code == 0, ended
     with environment({}):
         check_whole(home, LONG, tmp_path, expected(LONG))
@@ -59,13 +59,14 @@ def test_an_autoscaler_starts_the_nodes_that_a_run_needs(tmp_path):
     need_services()
     study = LONG | {"name": "grows", "resources": QUICK["resources"] | {"seeds_per_trial": 2}}
     home, most = tmp_path / "home", set()
-    with ray_cluster(workers=0, cpus=1, grows_to=4) as cluster:
-        around = cluster.environment() | {"ADDER_SEARCH_HOME": str(home)}
-        with running("run", write_study(tmp_path, study), cwd=tmp_path, environment=around) as command:
-            while command.process.poll() is None:
-                most |= {node["id"] for node in cluster.known() if node["has"].get("CPU")}
-                time.sleep(1)
-            ended = command.wait()
+    with (
+        ray_cluster(workers=0, cpus=1, grows_to=4) as cluster,
+        running_study(study, tmp_path, environment=cluster.environment()) as command,
+    ):
+        while command.process.poll() is None:
+            most |= {node["id"] for node in cluster.known() if node["has"].get("CPU")}
+            time.sleep(1)
+        ended = command.wait()
     assert ended.code == 0 and "waiting for a node that has room" in ended.out, ended
     assert len(most) >= 2
     with environment({}):
@@ -75,33 +76,27 @@ def test_an_autoscaler_starts_the_nodes_that_a_run_needs(tmp_path):
 # ---- no folder in common
 
 
-def can_hide():
-    return subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
-
-
 def test_workers_that_see_nothing_of_the_home_train_through_an_object_store(tmp_path):
     """Two nodes in name spaces where the home is an empty folder; S3's protocol on loopback. One of the nodes
     dies while it trains; its trial goes on on the other from the state in the store.
     """
     need_services()
-    if not can_hide():
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
         pytest.skip("folders can be hidden from a process by root alone")
     (home := tmp_path / "home").mkdir()
     study = LONG | {"name": "apart", "faults": {"max_failures": 2}, "resources": QUICK["resources"]}
     with object_server() as server, ray_cluster(workers=0) as cluster:
         nodes = [cluster.add(cpus=1, hidden=home, environment=server.environment()) for _ in range(2)]
         cluster.wait_for(*nodes)
-        around = cluster.environment() | server.environment()
-        around |= {"ADDER_SEARCH_HOME": str(home), depots.VARIABLE: server.uri("trials")}
-        states = [f"{server.BUCKET}/trials/apart"]
+        around = server.environment() | {depots.VARIABLE: server.uri("trials")}
 
         def kept():
             from pyarrow.fs import FileSelector
 
-            selected = FileSelector(states[0], recursive=True, allow_not_found=True)
+            selected = FileSelector(f"{server.BUCKET}/trials/apart", recursive=True, allow_not_found=True)
             return [i.path for i in server.store.get_file_info(selected) if i.path.endswith("bank.state")]
 
-        with running("run", write_study(tmp_path, study), cwd=tmp_path, environment=around) as command:
+        with running_study(study, tmp_path, environment=cluster.environment() | around) as command:
             wait_until(lambda: len(kept()) == 2 or command.process.poll() is not None, "no state was saved")
             seen = Path(f"/proc/{nodes[1].popen.pid}/root{home}")
             assert home.joinpath("trials").exists() and not list(seen.iterdir())
@@ -109,6 +104,6 @@ def test_workers_that_see_nothing_of_the_home_train_through_an_object_store(tmp_
             ended = command.wait()
             assert not list(seen.iterdir()), "a worker wrote into the driver's folder"
         assert ended.code == 0, ended
-        with environment(server.environment() | {depots.VARIABLE: server.uri("trials")}):
+        with environment(around):
             check_whole(home, study, tmp_path, expected(study))
             assert not kept()

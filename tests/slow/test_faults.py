@@ -1,12 +1,14 @@
 """What a study survives, killed for real: drivers, workers, nodes, checkpoints, trials that go wrong; services
-that are away, and a disk that is full.
+that are away, a disk that is full, clocks that jump, and to be a container's first process.
 
 Every record is compared with training that nothing interrupted. Minutes long: `make test-faults`.
 """
 
 import os
 import random
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from functools import cache
@@ -15,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from search.store.record import is_final
-from tests.commands import adder_search, running
+from tests import ROOT
+from tests.commands import COMMAND
 from tests.reference import (
     QUICK,
     check_whole,
@@ -23,9 +26,10 @@ from tests.reference import (
     environment,
     expected,
     rows_of,
+    run_study,
+    running_study,
     states,
     wait_for_progress,
-    write_study,
 )
 from tests.scenarios.test_full_disk import fill, small_disk
 from tests.services import mlflow_server, postgres
@@ -49,21 +53,12 @@ GRID = QUICK | {
     "faults": {"max_failures": 5},
 }
 LONG = QUICK | {"name": "long", "recipe": QUICK["recipe"] | {"steps": 600}, "faults": {"max_failures": 10}}
-FAULTY = Path(__file__).parents[1] / "faulty.py"
 
 
 @cache
-def long_wanted():
+def wanted():
+    """What becomes of LONG."""
     return expected(LONG)
-
-
-@cache
-def grid_wanted():
-    return expected(GRID)
-
-
-def wait_for_both_banks(command, home):
-    command.wait_for(lambda: len({f.parent for f, _ in states(home)}) >= 2, "two banks saved no states")
 
 
 def trial_processes(command):
@@ -87,15 +82,14 @@ def test_a_driver_killed_at_random_instants(study, tmp_path):
     """At 20 in all, of the time that an undisturbed run takes here. A study that ends before its instant is
     checked and begun again in another home.
     """
-    draw, killed, kills, homes, wanted = random.Random(57), 0, 10, 0, expected(study)
-    file = write_study(tmp_path, study)
-    whole = adder_search("run", file, "--home", "undisturbed", cwd=tmp_path)
+    draw, killed, kills, homes, known = random.Random(57), 0, 10, 0, expected(study)
+    whole = run_study(study, tmp_path, "undisturbed")
     assert whole.code == 0, whole
     while killed < kills:
         homes += 1
         home, ended = tmp_path / f"home-{homes}", False
         while killed < kills and not ended:
-            with running("run", file, "--home", str(home), cwd=tmp_path) as command:
+            with running_study(study, tmp_path, home) as command:
                 instant = command.started + draw.uniform(0, whole.seconds)
                 while time.monotonic() < instant and command.process.poll() is None:
                     time.sleep(0.05)
@@ -104,7 +98,7 @@ def test_a_driver_killed_at_random_instants(study, tmp_path):
                     os.kill(command.process.pid, signal.SIGKILL)
                     killed += 1
                 assert command.wait(20).code == (0 if ended else -signal.SIGKILL), command.wait()
-        ends_whole(study, tmp_path, home, wanted)
+        ends_whole(study, tmp_path, home, known)
 
 
 # ---- workers and nodes
@@ -112,7 +106,7 @@ def test_a_driver_killed_at_random_instants(study, tmp_path):
 
 def test_killed_workers_are_replaced(tmp_path):
     home = tmp_path / "home"
-    with running("run", write_study(tmp_path, LONG), "--home", str(home), cwd=tmp_path) as command:
+    with running_study(LONG, tmp_path) as command:
         for _ in range(3):
             wait_for_progress(command, home)
             victims = trial_processes(command)
@@ -120,16 +114,16 @@ def test_killed_workers_are_replaced(tmp_path):
             os.kill(victims[0], signal.SIGKILL)
         said = command.wait()
     assert said.code == 0, said
-    check_whole(home, LONG, tmp_path, long_wanted())
+    check_whole(home, LONG, tmp_path, wanted())
 
 
 # ---- checkpoints
 
 
 def test_torn_states_cost_steps_and_no_result(tmp_path):
-    home, file = tmp_path / "home", write_study(tmp_path, LONG)
-    with running("run", file, "--home", str(home), cwd=tmp_path) as command:
-        wait_for_both_banks(command, home)
+    home = tmp_path / "home"
+    with running_study(LONG, tmp_path) as command:
+        command.wait_for(lambda: len({f.parent for f, _ in states(home)}) >= 2, "two banks saved no states")
         for _ in range(3):
             wait_for_progress(command, home)
         os.kill(command.process.pid, signal.SIGKILL)
@@ -139,7 +133,7 @@ def test_torn_states_cost_steps_and_no_result(tmp_path):
     one.write_bytes(one.read_bytes()[:-100])  # its predecessor is whole
     for torn in other.parent.glob("bank.state*"):
         torn.write_bytes(b"")
-    ends_whole(LONG, tmp_path, home, long_wanted())
+    ends_whole(LONG, tmp_path, home, wanted())
 
 
 # ---- trials that go wrong
@@ -148,8 +142,7 @@ def test_torn_states_cost_steps_and_no_result(tmp_path):
 def run_faulty(how, times, most, folder):
     """Run a study whose trial of seed 5 goes wrong so many times, and may at most so often. Returns both."""
     study = QUICK | {"name": how, "faults": {"max_failures": most, "stall_s": 45}}
-    program = (sys.executable, "-P", str(FAULTY), how, str(times))
-    said = adder_search("run", write_study(folder, study), "--home", "home", cwd=folder, program=program)
+    said = run_study(study, folder, program=(sys.executable, "-P", f"{ROOT}/tests/faulty.py", how, str(times)))
     if how == "memory" and "no control group" in said.err:
         pytest.skip(said.err.strip())
     return study, said
@@ -201,8 +194,7 @@ def test_mlflow_is_away_for_a_minute(tmp_path):
     home = tmp_path / "home"
     with mlflow_server() as mlflow:
         values = mlflow.environment()
-        words = ("run", write_study(tmp_path, study), "--home", str(home))
-        with running(*words, cwd=tmp_path, environment=values) as command:
+        with running_study(study, tmp_path, environment=values) as command:
             wait_for_progress(command, home)
             mlflow.stop()
             assert trains_meanwhile(command, home, AWAY_S)
@@ -218,17 +210,16 @@ def test_mlflow_is_away_for_a_minute(tmp_path):
 def test_mlflow_is_away_until_after_the_end(tmp_path):
     home = tmp_path / "home"
     with mlflow_server() as mlflow:
-        options = {"cwd": tmp_path, "environment": mlflow.environment()}
-        words = ("run", write_study(tmp_path, QUICK), "--home", str(home))
-        with running(*words, **options) as command:
+        values = mlflow.environment()
+        with running_study(QUICK, tmp_path, environment=values) as command:
             wait_for_progress(command, home)
             mlflow.stop()
             said = command.wait()
         assert said.code == 0, said
         assert "MLflow has not got 4 seeds yet: the next run writes what is left" in said.out
         mlflow.start()
-        with environment(mlflow.environment()):
-            said = ends_whole(QUICK, tmp_path, home, environment=mlflow.environment())
+        with environment(values):
+            said = ends_whole(QUICK, tmp_path, home, environment=values)
         assert "nothing left to train" in said.out, said
 
 
@@ -236,8 +227,7 @@ def test_postgresql_is_restarted(tmp_path):
     home = tmp_path / "home"
     with postgres() as db, mlflow_server(db) as mlflow:
         values = db.environment() | mlflow.environment() | {"ADDER_SEARCH_DATABASE": db.url("optuna")}
-        words = ("run", write_study(tmp_path, GRID), "--home", str(home))
-        with running(*words, cwd=tmp_path, environment=values) as command:
+        with running_study(GRID, tmp_path, environment=values) as command:
             for down_s in (0, 5, 10):
                 wait_for_progress(command, home)
                 db.stop()
@@ -246,16 +236,15 @@ def test_postgresql_is_restarted(tmp_path):
             said = command.wait()
         assert said.code == 0 and "Traceback" not in said.err, said
         with environment(values):
-            check_whole(home, GRID, tmp_path, grid_wanted())
+            check_whole(home, GRID, tmp_path, expected(GRID))
 
 
 @pytest.mark.parametrize(("where", "megabytes"), [("trials", 2), ("", 8)])
 def test_a_full_disk_costs_states_and_no_result(where, megabytes, tmp_path):
     """Of trials alone, and of all that there is: ledger, MLflow's store and artifacts too."""
     home = tmp_path / "home"
-    words = ("run", write_study(tmp_path, LONG), "--home", str(home))
     with small_disk(home / where, megabytes) as disk:
-        with running(*words, cwd=tmp_path) as command:
+        with running_study(LONG, tmp_path) as command:
             wait_for_progress(command, home)
             fill(disk / "filler")
             before = states(home)
@@ -266,5 +255,45 @@ def test_a_full_disk_costs_states_and_no_result(where, megabytes, tmp_path):
             wait_for_progress(command, home)
             said = command.wait()
         assert said.code == 0 and "Traceback" not in said.err, said
-        again = ends_whole(LONG, tmp_path, home, long_wanted())  # writes what MLflow could not take
+        again = ends_whole(LONG, tmp_path, home, wanted())  # writes what MLflow could not take
         assert "nothing left to train" in again.out, again
+
+
+# ---- clocks and namespaces
+
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+ALONE = ("unshare", "--pid", "--fork", "--mount-proc")
+can_be_alone = pytest.mark.skipif(
+    not shutil.which("unshare") or subprocess.run([*ALONE, "true"], capture_output=True).returncode != 0,
+    reason="no namespace of processes can be made here",
+)
+
+
+@pytest.mark.skipif(FAKETIME is None, reason="needs libfaketime (apt-get install faketime)")
+@pytest.mark.parametrize("jump", ["+3600", "-3600"])
+def test_a_clock_that_jumps(jump, tmp_path):
+    """By an hour while a bank trains: the clock by which leases are, as it is set by hand or by a server."""
+    offset = tmp_path / "offset"
+    offset.write_text("+0")
+    fake = {"LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(offset), "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1"}  # fmt: skip
+    program = (sys.executable, "-m", "tests.in_process")
+    with running_study(QUICK, tmp_path, cwd=ROOT, environment=fake, program=program) as command:
+        wait_for_progress(command, tmp_path / "home")
+        offset.write_text(jump)
+        said = command.wait()
+    assert said.code == 0, said
+    check_whole(tmp_path / "home", QUICK, tmp_path, expected(QUICK))
+
+
+@can_be_alone
+def test_as_a_containers_first_process(tmp_path):
+    """Which has to take up what others leave, and gets no signal that it does not ask for."""
+    endless, alone = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100_000}}, {"program": (*ALONE, str(COMMAND))}
+    with running_study(endless | {"name": "endless"}, tmp_path, **alone) as command:
+        wait_for_progress(command, tmp_path / "home")
+        (first,) = Path(f"/proc/{command.process.pid}/task/{command.process.pid}/children").read_text().split()
+        os.kill(int(first), signal.SIGTERM)
+        said = command.wait(120)
+        assert said.code == 130 and "Traceback" not in said.err and command.gone(), said
+    ends_whole(QUICK, tmp_path, tmp_path / "home", **alone)

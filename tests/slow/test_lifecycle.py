@@ -1,23 +1,43 @@
-"""A study's life from the command line: in the background, stopped, limited, extended, begun afresh."""
+"""A study's life from the command line: one run by real Ray as a stranger meets it; in the background, stopped; begun
+afresh.
+"""
 
 import sys
 
 import pytest
-import yaml
 
 from search.cli.run import _renamed
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
-from search.study.file import parse_study
+from search.study.file import load_study
 from search.tracking.tracking import connect
 from tests import ROOT
-from tests.commands import call, done, fails_with_one
+from tests.commands import adder_search, call, done, fails_with_one
+from tests.homes import study_of
 from tests.processes import wait_until
-from tests.reference import QUICK, client_of, rows_of, write_study
+from tests.reference import QUICK, check_whole, client_of, expected, rows_of, write_study
 
 pytestmark = pytest.mark.end_to_end
 
+SMOKE = load_study("smoke").model_dump(mode="json", by_alias=True)
 LONG = QUICK | {"name": "away", "recipe": QUICK["recipe"] | {"steps": 4_000}, "seeds": [5]}
+
+
+def test_a_run_in_a_folder_of_things_that_must_not_be_taken_for_ours(tmp_path):
+    """It says what came of it and what to type next. Records are those of training without Ray, to the bit."""
+    marker = tmp_path / "a-decoy-was-imported"
+    decoy = f"open({str(marker)!r}, 'w').close()\nprint('decoy')\nraise RuntimeError('decoy')\n"
+    for name in ("model/__init__.py", "search.py", "trainer/__init__.py", "studies/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(decoy)
+    said = adder_search("run", "smoke", cwd=tmp_path)
+    assert (said.code, said.err) == (0, ""), said
+    assert not marker.exists() and not any(sign in said.out for sign in ("decoy", "\x1b", "\r"))
+    lines = said.out.splitlines()
+    assert "smoke: 0 of 4 grokked: 0.0% (95 % interval 0.0% to 52.7%)" in lines
+    assert {"  adder-search report smoke -o smoke.html", "  adder-search ui"} <= set(lines)
+    assert "pull smoke" not in said.out, "nothing grokked"
+    check_whole(tmp_path / "adder-runs", SMOKE, tmp_path, expected(SMOKE))
 
 
 @pytest.fixture(params=["alone", pytest.param("ray", marks=pytest.mark.full)])
@@ -50,21 +70,10 @@ def test_a_study_in_the_background_is_alone_and_is_stopped_by_name(here):
     assert fails_with_one(2, "stop", "away") == "study away is not running"
 
 
-# ---- new names
-
-
-SEARCHED = {"space": {"recipe.lr": {"float": [0.01, 0.02]}}}
-
-
-def study(**changes):
-    return parse_study(yaml.safe_dump(QUICK | changes), "test")
-
-
-def test_a_fresh_start_takes_the_next_name_that_is_free(home):
-    ledger = Ledger(home)
-    client = connect(home, f"sqlite:///{home.mlflow_db}")
-    assert _renamed(study(), ledger.list_studies(), client).name == "quick-2"
-    StudyRecords(ledger, "quick-2").lease.acquire()
-    client.create_experiment("quick-3")
-    fresh = _renamed(study(**SEARCHED), ledger.list_studies(), client)
-    assert fresh == study(**SEARCHED, name="quick-4")
+def test_a_fresh_start_takes_the_next_name_that_is_free_in_ledger_and_mlflow(home):
+    ledger, client = Ledger(home), connect(home, f"sqlite:///{home.mlflow_db}")
+    StudyRecords(ledger, "sweep-2").lease.acquire()
+    client.create_experiment("sweep-3")
+    searched = {"space": {"recipe.lr": {"float": [0.01, 0.02]}}}
+    fresh = _renamed(study_of(**searched), ledger.list_studies(), client)
+    assert fresh == study_of(**searched, name="sweep-4")

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.commands import adder_search, running
-from tests.reference import QUICK, check_whole, ends_whole, expected, wait_for_progress, write_study
+from tests.reference import QUICK, check_whole, ends_whole, expected, run_study, running_study, wait_for_progress
 
 pytestmark = pytest.mark.faults
 
 STUDY = QUICK | {"name": "paused"}
 LEASE_S = 6.0
-IN_PROCESS = {"program": (sys.executable, "-m", "tests.in_process")}
+IN_PROCESS = {"cwd": ROOT, "program": (sys.executable, "-m", "tests.in_process")}
 """Driver, worker and outbox in one process: all of it is paused."""
 TAKEN = "error: study paused: another driver took the study over, while this one was paused; it has written nothing"
 LOCK_S = 3
@@ -36,17 +35,10 @@ def wanted():
 def calls(tmp_path_factory):
     """How often an undisturbed run writes to MLflow, and the seconds that it takes."""
     folder = tmp_path_factory.mktemp("counted")
-    said = run(folder, {"PAUSE": "before any 0", "NOTE": str(folder / "count")})
+    counting = {"PAUSE": "before any 0", "NOTE": str(folder / "count")}
+    said = run_study(STUDY, folder, environment=counting, **IN_PROCESS)
     assert said.code == 0, said
     return int((folder / "count").read_text()), said.seconds
-
-
-def words(folder):
-    return "run", write_study(folder, STUDY), "--home", str(folder / "home")
-
-
-def run(folder, environment=None):
-    return adder_search(*words(folder), cwd=ROOT, environment=environment or {}, **IN_PROCESS)
 
 
 def is_stopped(pid):
@@ -77,7 +69,7 @@ def check_taken_over(folder, command, wanted):
     A trial in which a worker is paused is left to the next run, and said.
     """
     time.sleep(LEASE_S)
-    said = run(folder, {"LOCK_S": str(LOCK_S)})
+    said = run_study(STUDY, folder, environment={"LOCK_S": str(LOCK_S)}, **IN_PROCESS)
     is_left = said.code == 1 and LEFT in said.out
     assert is_left or (said.code == 0 and "has not got" not in said.out), said
     command.process.send_signal(signal.SIGCONT)  # nothing, where it has ended
@@ -85,7 +77,7 @@ def check_taken_over(folder, command, wanted):
     assert said.code == 0 or (said.code == 1 and said.err.splitlines()[-1].startswith(TAKEN)), said
     if not is_left:
         check_whole(folder / "home", STUDY, folder, wanted)
-    ends_whole(STUDY, folder, folder / "home", wanted, cwd=ROOT, **IN_PROCESS)
+    ends_whole(STUDY, folder, folder / "home", wanted, **IN_PROCESS)
     assert not list((folder / "home" / "trials").iterdir())
 
 
@@ -99,7 +91,7 @@ def test_paused_in_a_call_to_mlflow(call, calls, wanted, tmp_path):
         draw = random.Random(SEED + call)
         call = f"{draw.choice(['before', 'after'])} any {draw.randrange(1, calls[0] + 1)}"
     environment = {"PAUSE": call, "LEASE_S": str(LEASE_S)}
-    with running(*words(tmp_path), cwd=ROOT, environment=environment, **IN_PROCESS) as command:
+    with running_study(STUDY, tmp_path, environment=environment, **IN_PROCESS) as command:
         command.wait_for(lambda: is_stopped(command.process.pid), f"there was no call {call}")
         check_taken_over(tmp_path, command, wanted)
 
@@ -107,7 +99,7 @@ def test_paused_in_a_call_to_mlflow(call, calls, wanted, tmp_path):
 @pytest.mark.parametrize("instant", range(INSTANTS))
 def test_paused_at_any_time(instant, calls, wanted, tmp_path):
     _, seconds = calls
-    with running(*words(tmp_path), cwd=ROOT, environment={"LEASE_S": str(LEASE_S)}, **IN_PROCESS) as command:
+    with running_study(STUDY, tmp_path, environment={"LEASE_S": str(LEASE_S)}, **IN_PROCESS) as command:
         command.wait_for((tmp_path / "home" / "mlflow.db").exists, "it did not begin")
         time.sleep(random.Random(SEED + instant).uniform(0, 0.7 * seconds))
         pause_unlocked(command, tmp_path / "home")
@@ -116,11 +108,11 @@ def test_paused_at_any_time(instant, calls, wanted, tmp_path):
 
 def test_paused_with_rays_workers_at_work(wanted, tmp_path):
     """They train on, and end as soon as a trial of theirs belongs to the other driver."""
-    with running(*words(tmp_path), cwd=tmp_path) as command:
+    with running_study(STUDY, tmp_path) as command:
         wait_for_progress(command, tmp_path / "home")
         pause_unlocked(command, tmp_path / "home")
         time.sleep(125)  # the lease as it is
-        said = adder_search(*words(tmp_path), cwd=tmp_path)
+        said = run_study(STUDY, tmp_path)
         assert said.code == 0, said
         os.kill(command.process.pid, signal.SIGCONT)
         said = command.wait()

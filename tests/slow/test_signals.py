@@ -1,14 +1,17 @@
-"""A real run that is told to end, at any time and by more than one signal: cleanly, with nothing left behind."""
+"""A real run that is told to end, at any time and by more than one signal: cleanly, with nothing left behind, nor
+the MPS that it started.
+"""
 
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.commands import running
 from tests.processes import short_folder
-from tests.reference import QUICK, ends_whole, wait_for_progress, write_study
+from tests.reference import QUICK, ends_whole, running_study, wait_for_progress
+from tests.standin import standin_folder, standin_mps
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.full]
 LONG = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100_000}}
@@ -20,20 +23,21 @@ def temporary():
         yield folder
 
 
+def environment_of(temporary):
+    return {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
+
+
 @pytest.fixture
 def command(temporary, tmp_path):
     """A run that ends cleanly by what a test does to it."""
-    words = ("run", write_study(tmp_path, LONG), "--home", "home")
-    environment = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
-    with running(*words, cwd=tmp_path, environment=environment) as command:
+    with running_study(LONG, tmp_path, environment=environment_of(temporary)) as command:
         yield command
         said = command.wait(120)
         assert said.code == 130 and "Traceback" not in said.out + said.err, said
         assert command.gone() and list(temporary.rglob("*")) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("after_s", [0.0, 1.5])
+@pytest.mark.parametrize(("number", "after_s"), [(signal.SIGTERM, 0.0), (signal.SIGHUP, 1.5)])
 def test_while_ray_starts(number, after_s, command, temporary):
     command.wait_for(lambda: list(temporary.iterdir()), "Ray did not begin")
     time.sleep(after_s)
@@ -56,9 +60,8 @@ def test_a_terminal_that_is_closed(command, tmp_path):
 
 def test_a_sigterm_to_all_of_its_processes(temporary, tmp_path):
     """Ray's own may end first, which aborts the driver. What was saved stays, and the next run goes on."""
-    words = ("run", write_study(tmp_path, QUICK), "--home", "home")
-    environment = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
-    with running(*words, cwd=tmp_path, environment=environment) as command:
+    environment = environment_of(temporary)
+    with running_study(QUICK, tmp_path, environment=environment) as command:
         wait_for_progress(command, tmp_path / "home")
         os.killpg(command.process.pid, signal.SIGTERM)
         command.wait(120)
@@ -66,3 +69,35 @@ def test_a_sigterm_to_all_of_its_processes(temporary, tmp_path):
     said = ends_whole(QUICK, tmp_path, tmp_path / "home", environment=environment)
     assert "Traceback" not in said.err, said
     assert list(temporary.iterdir()) == []
+
+
+# ---- MPS
+
+
+def pipes_of(pid):
+    try:
+        told = (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return set()
+    return {line.partition(b"=")[2].decode() for line in told if line.startswith(b"CUDA_MPS_PIPE_DIRECTORY=")}
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_workers_share_a_gpu_by_the_runs_own_mps(interrupted, temporary, tmp_path):
+    """A stand-in of a GPU."""
+    libraries, calls = standin_folder(tmp_path / "cuda"), standin_mps(tmp_path / "bin")
+    environment = environment_of(temporary) | {"ADDER_SEARCH_CUDA": str(libraries)}
+    environment["PATH"] = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    study = (LONG if interrupted else QUICK) | {"resources": QUICK["resources"] | {"gpu": 0.5}}
+    with running_study(study, tmp_path, environment=environment) as command:
+        wait_for_progress(command, tmp_path / "home")
+        seen = set[str]().union(*map(pipes_of, command.descendants()))
+        if interrupted:
+            command.process.send_signal(signal.SIGINT)
+        said = command.wait()
+        assert said.code == (130 if interrupted else 0), said
+        assert command.gone() and list(temporary.rglob("*")) == []
+    (pipes,) = seen
+    assert Path(pipes).name == "mps" and Path(pipes).parents[1] == temporary
+    assert "gpu: 0.5: 2 banks side by side on a GPU, by an MPS of this run" in said.err.splitlines()
+    assert calls.read_text().splitlines() == ["start", "quit -t 5"]
