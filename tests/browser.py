@@ -17,17 +17,9 @@ from tests.processes import PATIENCE_S, free_port, wait_until
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1500,1400",
-)
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1500,1400",
+)  # fmt: skip
 
 
 @contextlib.contextmanager

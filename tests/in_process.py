@@ -38,17 +38,14 @@ def without_ray() -> Iterator[None]:
     with environment({}), pytest.MonkeyPatch.context() as patch:
         for name in OTHERS:
             patch.delenv(name, raising=False)
-        patch.setattr(
-            ray_executor,
-            "RayExecutor",
-            lambda study, *rest: InProcessExecutor(study.faults.max_failures, _fits(study)),
-        )
+        patch.setattr(ray_executor, "RayExecutor", _executor)
         yield
     signal.signal(signal.SIGTERM, before)
 
 
-def _fits(study: Any) -> Capacity:
-    return replace(FITS, gpu=FITS.gpu or float(study.resources.gpu not in (0, "auto")))
+def _executor(study: Any, *rest: Any) -> InProcessExecutor:
+    gpu = FITS.gpu or float(study.resources.gpu not in (0, "auto"))
+    return InProcessExecutor(study.faults.max_failures, replace(FITS, gpu=gpu))
 
 
 # ---- as a process of its own

@@ -1,4 +1,4 @@
-"""An object store as a thread on loopback: S3's protocol, for one test."""
+"""An object store as a thread on loopback: S3's protocol by moto's server, objects in this process's memory."""
 
 import contextlib
 import logging
@@ -12,22 +12,15 @@ from tests.reference import environment
 
 
 class ObjectServer:
-    """Moto's server: S3's protocol on loopback, objects in this process's memory."""
+    """A bucket at an address."""
 
     BUCKET = "bucket"
 
-    def __init__(self) -> None:
-        from moto.server import ThreadedMotoServer
-
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        self.server = ThreadedMotoServer(ip_address=LOOPBACK, port=0, verbose=False)
-
-    def start(self) -> None:
+    def __init__(self, address: str) -> None:
         from pyarrow.fs import S3FileSystem
 
-        self.server.start()
-        self.address = "{}:{}".format(*self.server.get_host_and_port())
-        options = {"endpoint_override": self.address, "scheme": "http", "region": "us-east-1"}
+        self.address = address
+        options = {"endpoint_override": address, "scheme": "http", "region": "us-east-1"}
         with environment(self.environment()):
             self.store = S3FileSystem(**options, allow_bucket_creation=True)
         self.store.create_dir(self.BUCKET)
@@ -46,17 +39,17 @@ class ObjectServer:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def stop(self) -> None:
-        self.server.stop()
-
 
 @contextlib.contextmanager
 def object_server() -> Iterator[ObjectServer]:
     """An object store that answers; skips where moto is not installed."""
     pytest.importorskip("moto", reason="moto, an object server, is not installed")
-    server = ObjectServer()
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address=LOOPBACK, port=0, verbose=False)
     server.start()
     try:
-        yield server
+        yield ObjectServer("{}:{}".format(*server.get_host_and_port()))
     finally:
         server.stop()

@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
+from tests import ROOT
+
 NOBODY = 65534
-ROOT = Path(__file__).parents[1]
 
 
 def need_second_user() -> None:

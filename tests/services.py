@@ -17,19 +17,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import pytest
 
 from tests.processes import LOOPBACK, OURS, Process, free_port, is_healthy, short_folder
 
-
-class Service(Protocol):
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-
-
-S = TypeVar("S", bound=Service)
 REQUIRED = "ADDER_SEARCH_SERVICES"
 """Set to `required`, a program that is missing is a failure and no reason to skip."""
 
@@ -138,7 +131,7 @@ def write_secret(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def started(kind: Callable[..., S], **options: Any) -> Iterator[S]:
+def started(kind: Callable[..., Any], **options: Any) -> Iterator[Any]:
     """A service in a folder of its own, started and in the end stopped."""
     with short_folder() as place:
         service = kind(place, **options)
@@ -294,23 +287,18 @@ class RayCluster:
         types = {"ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}}
         types["worker"] = {"resources": {"CPU": self.shares[0]}, "node_config": {}, "max_workers": self.grows_to}
         commands = ("initialization", "setup", "head_setup", "worker_setup", "head_start_ray", "worker_start_ray")
+        provider = {"type": "fake_multinode", "gcs_address": self.address}
+        provider |= dict.fromkeys(("disable_node_updaters", "disable_launch_config_check"), True)
         config = {
             "cluster_name": "fake",
-            "provider": {
-                "type": "fake_multinode",
-                "gcs_address": self.address,
-                "disable_node_updaters": True,
-                "disable_launch_config_check": True,
-            },
+            "provider": provider,
             "max_workers": self.grows_to,
             "available_node_types": types,
             "head_node_type": "ray.head.default",
             "idle_timeout_minutes": 60,
             "upscaling_speed": 1.0,
-            "auth": {},
-            "docker": {},
-            "file_mounts": {},
             "cluster_synced_files": [],
+            **{name: {} for name in ("auth", "docker", "file_mounts")},
             **{f"{name}_commands": [] for name in commands},
         }
         (path := self.folder / "autoscaler.json").write_text(json.dumps(config))
@@ -334,11 +322,10 @@ class RayCluster:
     def drain(self, node: RayNode, seconds: int) -> None:
         """Tell Ray that a node will be taken away, as who lends machines does, so long before."""
         (number,) = (its["id"] for its in self.known() if its["name"] == node.name)
-        command = [sys.executable, "-I", "-m", "ray.scripts.scripts", "drain-node", "--address", self.address]
-        command += ["--node-id", number, "--reason", "DRAIN_NODE_REASON_PREEMPTION"]
-        command += ["--reason-message", "taken away", "--deadline-remaining-seconds", str(seconds)]
-        own = {k: v for k, v in os.environ.items() if not k.startswith(OURS)} | self._authentication()
-        subprocess.run(command, env=own, check=True, timeout=60)
+        words = ["drain-node", "--address", self.address, "--node-id", number]
+        words += ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "taken away"]
+        words += ["--deadline-remaining-seconds", str(seconds)]
+        self._run("-m", "ray.scripts.scripts", *words).check_returncode()
 
     def _start(
         self, name: str, options: list[str], before: list[str] | None = None,
@@ -358,11 +345,13 @@ class RayCluster:
         """The nodes that the head knows: `name`, `id`, `alive`, what it `has` by Ray's names of resources,
         and the port of its `metrics`.
         """
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
-        environment |= self._authentication()
-        command = [sys.executable, "-I", "-c", ASK, self.address]
-        asked = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        asked = self._run("-c", ASK, self.address)
         return json.loads(asked.stdout) if asked.returncode == 0 else []
+
+    def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run Python as someone who has the cluster's token."""
+        own = {k: v for k, v in os.environ.items() if not k.startswith(OURS)} | self._authentication()
+        return subprocess.run([sys.executable, "-I", *words], env=own, capture_output=True, text=True, timeout=60)
 
     def alive(self) -> set[str]:
         """The names of the nodes that the head takes to be there."""

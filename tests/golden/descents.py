@@ -163,19 +163,9 @@ def local_descent(parent: str) -> dict[str, Any]:
     progress, accepted = journal["progress"], []
     visits = dict(progress["expansions"])
     for n, row in enumerate(journal["accepted"]):
-        facts = [
-            row["parent"],
-            row["data_seed"],
-            visits.get(n, 0),
-            n in progress["exhausted"],
-            row["is_finished"],
-        ]
+        facts = [row["parent"], row["data_seed"], visits.get(n, 0), n in progress["exhausted"], row["is_finished"]]
         accepted.append([digest(tuple(row["ties"])), max(map(abs, row["ties"])), *facts])
-    counters = {
-        "rounds": progress["rounds"],
-        "shrunk": progress["last_gain"],
-        "several": progress["batch_size"],
-    }
+    counters = {"rounds": progress["rounds"], "shrunk": progress["last_gain"], "several": progress["batch_size"]}
     counters["seed_steps"] = journal["seed_steps"]
     return {"banks": trace, "accepted": accepted, "tried": progress["tried"], **counters}
 
