@@ -143,6 +143,11 @@ class Running:
         """Descendants other than Ray's two agents, which outlive a killed driver by a minute now and then."""
         return [pid for pid in self.descendants() if not _title(pid).startswith(RAY_AGENTS)]
 
+    def training(self) -> list[int]:
+        """Ray's processes that train trials now."""
+        titles = {pid: _title(pid) for pid in self.workers()}
+        return [pid for pid, title in titles.items() if title.startswith(b"ray::") and b"IDLE" not in title]
+
     def gone(self, timeout: float = 20, killed: bool = False) -> bool:
         """Whether every descendant has ended by then; of a killed command, every one that does its work."""
         deadline = time.monotonic() + timeout
