@@ -148,16 +148,12 @@ class Disk:
     def _look(self) -> tuple[Names, Contents]:
         """The folder as a process sees it at one moment."""
         with ExitStack() as held:
-            for database in self.root.glob("*.db"):
-                self._hold(database, held)
+            for database in self.root.glob("*.db"):  # who reads lets no other thread commit meanwhile
+                reader = sqlite3.connect(f"file:{database}?mode=ro", uri=True, isolation_level=None)
+                held.callback(reader.close)
+                reader.execute("BEGIN")
+                reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
             return self._walk()
-
-    def _hold(self, database: Path, held: ExitStack) -> None:
-        """Who reads lets nobody commit: in another thread SQLite writes when it likes."""
-        reader = sqlite3.connect(f"file:{database}?mode=ro", uri=True, isolation_level=None)
-        held.callback(reader.close)
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
     def _walk(self) -> tuple[Names, Contents]:
         names: Names = {}

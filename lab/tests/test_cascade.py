@@ -37,6 +37,7 @@ def fails_to_run(here, study):
 
 
 def test_each_seed_goes_on_from_its_own_theta_and_keeps_what_is_frozen(here):
+    """And more seeds are another study."""
     said = run(here)
     assert [line for line in said.splitlines() if "trainable" in line] == [
         "cascade.1-free: 3 seeds; 57 numbers trainable, 57 with what is frozen",
@@ -55,6 +56,8 @@ def test_each_seed_goes_on_from_its_own_theta_and_keeps_what_is_frozen(here):
         assert [step["study"] for step in lineage] == NAMES
         assert [step["seed"] for step in lineage[1:]] == [str(seed)] * 2
         assert lineage[2]["tied"] == ["z_hi[0] = 0"]
+    error = fails_to_run(here, STUDY | {"seeds": [1, 2, 3, 4]})
+    assert "study cascade.2-frozen: was begun with other seeds; give the study a new name" in error
 
 
 def thetas(home="home"):
@@ -93,7 +96,7 @@ def test_killed_and_resumed_it_ends_the_same(here, monkeypatch, call_number):
 
 
 def test_only_what_holds_goes_on(here):
-    exact = {r["init_seed"]: r["best_exact"] for r in rows_after(here)}
+    exact = {seed: trained(preset("57p"), RECIPE, seed, None).best_exact for seed in STUDY["seeds"]}
     middle = sorted(exact.values())[1]
     some = STUDY | {"name": "some", "configurations": [{}, {"recipe": FROZEN}]}
     run(here, some, go_on=str(middle))
@@ -102,17 +105,6 @@ def test_only_what_holds_goes_on(here):
     none = STUDY | {"name": "none", "configurations": [{}, {"recipe": FROZEN}]}
     assert "none: no seed goes on to stage 2, none.2" in run(here, none, go_on="grokked")
     assert rows_of("home", "none.2") == []
-
-
-def rows_after(here):
-    run(here, STUDY | {"name": "all", "configurations": [{}]})
-    return rows_of("home", "all.1")
-
-
-def test_more_seeds_are_another_study(here):
-    run(here)
-    error = fails_to_run(here, STUDY | {"seeds": [1, 2, 3, 4]})
-    assert "study cascade.2-frozen: was begun with other seeds; give the study a new name" in error
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,10 @@ from tests.services import mlflow_server
 pytestmark = pytest.mark.full
 
 
-@pytest.fixture(scope="module")
-def running():
-    with mlflow_server() as started:
-        yield started
-
-
 @pytest.fixture
-def server(running, here):
-    with environment(running.environment()):
-        yield running
+def server(here):
+    with mlflow_server() as started, environment(started.environment()):
+        yield started
 
 
 def predict(server, name):
