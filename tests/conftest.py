@@ -11,9 +11,8 @@ import pytest
 import torch
 from mlflow.store.db import utils
 
-from search.store.home import Home
 from tests.commands import call
-from tests.homes import quickly
+from tests.homes import empty_home, quickly
 from tests.in_process import without_ray
 from tests.standin import standin_folder
 from trainer.engine import native, torch_backend
@@ -89,9 +88,7 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture
 def home(tmp_path):
     """An empty home."""
-    home = Home(tmp_path)
-    home.create()
-    return home
+    return empty_home(tmp_path)
 
 
 @pytest.fixture
