@@ -18,8 +18,11 @@ LINES = {  # what is added to GOOD
     "'[key]': 1": "[key]: unknown key; valid: about, *",
     # The recipe: what else it cannot be is in unit/test_recipe.py, and what went away in unit/test_retired.py
     "recipe: {lr: -1}": "recipe.lr: must be 0.0 or more, got -1",
+    "recipe: {batch: 70000}": "recipe.batch: must be from 1 to 65536, got 70000",
+    "recipe: {wd_period: 5}": "recipe: wd_period=5 needs wd_schedule=cyclical",
     "recipe: {wd_schedule: smooth}": "recipe: wd_schedule=smooth needs wd_drop below 1: *",
     "recipe: {jiggle_every: 6000}": "recipe.jiggle_every = 6000: removed; commit e95297c has it",
+    "recipe: {best_of: 4}": "recipe.best_of = 4: removed; commit 72778fb has it",
     "space: {recipe.lookahead_k: {int: [2, 9]}}": "space.recipe.lookahead_k: removed; commit e95297c has it",
     "recipe: {init: [[fc3, normal, 1]]}": "recipe.init: must be about tensors *; did you mean fc1?",
     "recipe: {recycle_every: 2000, recycle_unless: [[swiches, 1]]}": "*unknown probe 'swiches'; did you mean swit*",
@@ -50,6 +53,7 @@ LINES = {  # what is added to GOOD
     "space: {recipe.lr: {choice: [0.1, 0.2]}, recipe.hold: {choice: [-1]}}": "space.recipe.hold: must be *",
     FADE % "[0, 9], after: recipe.fade_strat": "space.recipe.fade_end.after: unknown field *; did you mean *",
     FADE % "[0, 9], after: recipe.curriculum": "space.recipe.fade_end.after: recipe.curriculum is not a number",
+    FADE % "[0, 9], after: recipe.fade_end": "space.recipe.fade_end.after: depends on itself *",
     FADE % "[0, 2147483647], after: recipe.fade_start": "space.recipe.fade_end: must be *, got 2147498647",
     "space: {recipe.fade_end: {choice: [1, 2], after: recipe.fade_start}}": "*: after goes with float or int",
     "space: {recipe.warmup: {int: [1, 2], after: recipe.hold}, recipe.hold: {int: [1, 2], after: recipe.warmup}}":
@@ -123,6 +127,7 @@ FILES = {
     LISTED.replace("model: 57p\n", "", 1): "configurations.0.model: missing, and the study has none",
     LISTED.replace("{}, ", "{recipe: {step: 1}}, "): "configurations.0.recipe.step: unknown key; did you mean*steps*",
     LISTED.replace("{}, ", "{model: {arc: false}}, "): "configurations.0.model: circular needs arc",
+    LISTED + "space: {recipe.lr: {float: [0.1, 0.2]}}": "configurations: *not both",
     # YAML itself
     "": "must be a mapping with name, model and seeds",
     "a: [1": "line 1, column 6: not valid YAML (expected ',' or ']', but got '<stream end>')",
