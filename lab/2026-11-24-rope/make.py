@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 from lab.tables import count, markdown, of_vectors, read, with_interval
+from search.analysis.frames import RecordSet
+from search.analysis.table import constraint_table
 
 SIZES = {
     "122p": "none",
@@ -12,6 +16,7 @@ SIZES = {
     "36p": "44p's, but K = rotation of Q; query/key norm shared, down = rotation of upᵀ",
 }
 STUDIES = ("rope-five", "rope-six")
+RECORDS = [str(files("studies") / f"records/rope-constraints-{of}.parquet") for of in ("configurations", "seeds")]
 
 
 def rates() -> str:
@@ -47,3 +52,15 @@ def arms() -> str:
 def published() -> str:
     """Return grok rates of the published recipes."""
     return listed("rope-published")
+
+
+def constraints() -> str:
+    """Return each constraint at each scale: seeds that grok with it and without it, and the ratio of the rates."""
+    records = RecordSet(RECORDS)
+    rows = [
+        (cell["constraint"], cell["scale"], cell["params_saved"], cell["grokked_with"], cell["grokked_without"],
+         cell["verified_with"], f"×{cell['ratio']:.2f} ({cell['ratio_low']:.2f}–{cell['ratio_high']:.2f})")
+        for cell in constraint_table(records.configurations(), seeds=records.seeds()).tidy()
+    ]  # fmt: skip
+    head = ("constraint", "scale", "saves", "with it", "without it", "verified with it", "ratio (95 %)")
+    return markdown(head, rows)
