@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+import numpy as np
+
 from lab.tables import count, markdown, of_vectors, read, with_interval
 from search.analysis.frames import RecordSet
 from search.analysis.table import constraint_table
@@ -64,3 +66,24 @@ def constraints() -> str:
     ]  # fmt: skip
     head = ("constraint", "scale", "saves", "with it", "without it", "verified with it", "ratio (95 %)")
     return markdown(head, rows)
+
+
+def crossed() -> str:
+    """Return of 137p's eight vectors the runs that grok and those that reach 0.99, and whether vectors differ."""
+    runs = read("rope-137-crossed.csv")
+    rows, lines = [], []
+    for name, reached in (("grok", runs["outcome"] == "grokked"), ("0.99 exact match", runs["best_exact"] >= 0.99)):
+        rows.append([name, *reached.groupby(runs["init_seed"]).sum(), f"{reached.sum()} of {len(runs)}"])
+        lines.append(f"{name}: p = {_vectors_differ(reached.to_numpy(), runs['init_seed'].to_numpy()):.2g}")
+    vectors = sorted(runs["init_seed"].unique())
+    return f"{markdown(['runs that', *map(str, vectors), 'all'], rows)}\n\nVectors differ? {'; '.join(lines)}."
+
+
+def _vectors_differ(reached: np.ndarray, vector: np.ndarray, draws: int = 10_000) -> float:
+    """Return the p-value of the variance between vectors, by permutation of the runs."""
+
+    def variance(values: np.ndarray) -> float:
+        return float(np.var([values[vector == v].mean() for v in np.unique(vector)]))
+
+    rng, seen = np.random.default_rng(137), variance(reached)
+    return (1 + sum(variance(rng.permutation(reached)) >= seen - 1e-12 for _ in range(draws))) / (1 + draws)
