@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 
 import numpy as np
+import pandas as pd
+from scipy.stats import permutation_test
 
 from lab.tables import count, markdown, of_vectors, read, with_interval
 from search.analysis.frames import RecordSet
@@ -74,16 +76,17 @@ def crossed() -> str:
     rows, lines = [], []
     for name, reached in (("grok", runs["outcome"] == "grokked"), ("0.99 exact match", runs["best_exact"] >= 0.99)):
         rows.append([name, *reached.groupby(runs["init_seed"]).sum(), f"{reached.sum()} of {len(runs)}"])
-        lines.append(f"{name}: p = {_vectors_differ(reached.to_numpy(), runs['init_seed'].to_numpy()):.2g}")
+        lines.append(f"{name}: p = {_vectors_differ(reached, runs['init_seed']):.2g}")
     vectors = sorted(runs["init_seed"].unique())
     return f"{markdown(['runs that', *map(str, vectors), 'all'], rows)}\n\nVectors differ? {'; '.join(lines)}."
 
 
-def _vectors_differ(reached: np.ndarray, vector: np.ndarray, draws: int = 10_000) -> float:
-    """Return the p-value of the variance between vectors, by permutation of the runs."""
+def _vectors_differ(reached: pd.Series, vector: pd.Series) -> float:
+    """Return the p-value of the variance between vectors, by 10,000 permutations of the runs."""
 
-    def variance(values: np.ndarray) -> float:
-        return float(np.var([values[vector == v].mean() for v in np.unique(vector)]))
+    def variance(*groups: np.ndarray, axis: int) -> np.ndarray:
+        return np.var([group.mean(axis=axis) for group in groups], axis=0)
 
-    rng, seen = np.random.default_rng(137), variance(reached)
-    return (1 + sum(variance(rng.permutation(reached)) >= seen - 1e-12 for _ in range(draws))) / (1 + draws)
+    groups = [group.to_numpy(float) for _, group in reached.groupby(vector)]
+    rng = np.random.default_rng(137)
+    return float(permutation_test(groups, variance, n_resamples=10_000, alternative="greater", rng=rng).pvalue)
