@@ -79,6 +79,7 @@ clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/bin/python:
+	$(PYTHON) model/supported.py
 	$(PYTHON) -m venv $(VENV)
 
 # torch first: its CPU build where an index or a folder that pip looks into has it, else the default one, with CUDA.

@@ -1,6 +1,7 @@
 """`make wheel`: with KERNELS, a folder of libraries, they go into the wheel, which is then one for x86-64 Linux."""
 
 import os
+import runpy
 import shutil
 import sys
 from pathlib import Path
@@ -9,14 +10,16 @@ from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
+HERE = Path(__file__).parent
 KERNELS = os.environ.get("KERNELS")
+runpy.run_path(str(HERE / "model/supported.py"))
 
 
 class WithKernels(build_py):
     def run(self):
         super().run()
         if KERNELS and not self.editable_mode:
-            sys.path.insert(0, str(Path(__file__).parent))
+            sys.path.insert(0, str(HERE))
             from trainer.engine.shipping import ship
 
             shipped = Path(self.build_lib, "trainer/engine/shipped")

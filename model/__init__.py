@@ -3,6 +3,7 @@
 Importing it does not import torch: specs and presets can be listed, and studies checked, without it.
 """
 
+from model import supported as supported  # first: it refuses machines on which what follows fails
 from model.adderboard import Verification, verify
 from model.decode import add
 from model.presets import PRESETS, preset, preset_name
