@@ -28,7 +28,8 @@ from trainer.engine import kernel, native
 from trainer.engine.native import EngineBackend
 from trainer.step import step
 
-VARIANTS = variants()
+HIDDEN = {f"67p hidden={n}": replace(PRESETS["67p"], hidden=n) for n in (3, 8, 16)}
+VARIANTS = variants() | HIDDEN
 every_family = pytest.mark.parametrize("family", FAMILIES)
 SMALLEST = [bases(family)[-1] for family in FAMILIES]
 ENDS = [*SMALLEST, *(bases(family)[1] for family in FAMILIES)]
@@ -209,7 +210,7 @@ def test_a_seeds_gradient_is_bit_for_bit_the_same_in_every_slot(spec):
 # The C++ kernel
 
 TIED = make_spec("tied", base=PRESETS["46p"].as_dict(), ties=["form[0,2] = 0", "fc1[0,3] = -equals[1]"])
-KERNELS = {"46p tied": TIED, **PRESETS} | {
+KERNELS = {"46p tied": TIED, **HIDDEN, **PRESETS} | {
     f"{family} {name}": spec
     for family in FAMILIES
     for name, spec in {
@@ -222,7 +223,7 @@ BATCH = 40  # problems: two blocks of lanes and a half
 kernels_by_tier = pytest.mark.parametrize(
     "spec",
     [
-        pytest.param(spec, id=name, marks=[] if spec in (*SMALLEST, TIED) else pytest.mark.full)
+        pytest.param(spec, id=name, marks=[] if spec in (*SMALLEST, TIED, HIDDEN["67p hidden=8"]) else pytest.mark.full)
         for name, spec in KERNELS.items()
     ],
 )
