@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from model import PRESETS, add, families, make_spec, submissions
+from model import PRESETS, add, families, make_spec, preset_name, submissions
 from model.adderboard import official_pairs
 from model.export import export_source
 from model.families.low_rank.spec import SHARED
@@ -318,6 +318,15 @@ def test_families_are_the_files_of_their_folder():
         assert cls.family == name and cls.__module__.startswith(f"model.families.{name}")
         assert cls.about and all(len(role) > 3 for role in cls.roles.values())
         assert importlib.import_module(f"model.submissions.{name}").architecture(cls().as_dict())
+
+
+def test_a_spec_is_named_after_the_preset_that_is_one_size_away():
+    for near, field, name in (
+        ("67p", {"hidden": 8}, "127 parameters (67p with hidden=8)"),
+        ("122p", {"ffn": 8}, "167 parameters (122p with ffn=8)"),
+        ("67p", {"hidden": 8, "no_ffn_bias": False}, "140 parameters (split_subspace)"),
+    ):
+        assert preset_name(replace(PRESETS[near], **field)) == name
 
 
 @every_family
