@@ -79,6 +79,9 @@ FILES = {
     "name: x\nmodel: 59p\nseeds: [1]": "model: unknown preset '59p'; did you mean 58p or 61p?",
     "name: x\nmodel: {rung: 57p, qkdim: 3}\nseeds: [1]": "model: unknown constraint 'qkdim' *; did you mean qk_dim *",
     "name: x\nmodel: {rung: 57p, qk_dim: 1}\nseeds: [1]": "model: tie_qk excludes qk_dim=1: *",
+    "name: x\nmodel: {rung: 57p, hidden: 8}\nseeds: [1]": "model: tie_fc2_head needs hidden=2",
+    "name: x\nmodel: {rung: 67p, hidden: 8, one_unit: true}\nseeds: [1]": "model: one_unit needs hidden=2",
+    "name: x\nmodel: {rung: 67p, hidden: 1}\nseeds: [1]": "model.hidden: must be from 2 to 16, got 1",
     "name: x\nmodel: 170p\nseeds: [1]\nrecipe: {recycle_every: 2000, recycle_unless: [[token, 0.5]]}":
         "*needs a model with the probe `switches`*",
     # Seeds and when they end

@@ -204,7 +204,7 @@ def transposed(matrix: Iterable[Iterable[Any]]) -> list[list[Any]]:
 # -- the net
 
 DEFAULTS = {
-    "tok_dim": 3, "pos_dim": 3, "heads": 2, "vocabulary": 14, "spiral_amp": 3.5, "spiral_slope": 0.15,
+    "tok_dim": 3, "pos_dim": 3, "heads": 2, "hidden": 2, "vocabulary": 14, "spiral_amp": 3.5, "spiral_slope": 0.15,
     "equals_index": 9.5,
 }  # fmt: skip
 PLUS, EQUALS = 10, 11
@@ -215,7 +215,7 @@ def shapes(s: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...], bool]]:
     """The tensors that a net may have, in order: name, shape, True if it has it."""
     tok, pos, direct = s["tok_dim"], s["pos_dim"], s["direct_forms"]
     width = tok + pos
-    size = s["qk_dim"] or width
+    size, units = s["qk_dim"] or width, 1 if s["one_unit"] else s["hidden"]
     row = (tok if s["token_out"] else width) - s["unit_out"] - s["opposite_out"]
     count = 3 if s["structured_norm3"] else 2 if s["structured_norm2"] else 1
     is_flat = count > 1 or s["structured_norm1"] or s["scalar_norm"]
@@ -235,8 +235,8 @@ def shapes(s: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...], bool]]:
     yield "v_proj", (width, tok), not direct and not s["tie_vo"]
     yield "out_A", (tok if direct else width, 1), True
     yield "out_B", (1, row), row and not s["onehot_out"]
-    yield "fc1", (1 if s["one_unit"] else 2, width), True
-    yield "fc2", (width, 1 if s["one_unit"] else 2), not s["tie_fc2_head"]
+    yield "fc1", (units, width), True
+    yield "fc2", (width, units), not s["tie_fc2_head"]
     yield "head", (tok, width), True
     yield "norm", (count,) if is_flat else (1 if s["shared_norm"] else 3, width), not s["parameterless_norm"]
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from model import PRESETS, add, families, make_spec, submissions
+from model import PRESETS, add, families, make_spec, preset_name, submissions
 from model.adderboard import official_pairs
 from model.export import export_source
 from model.families.low_rank.spec import SHARED
@@ -28,7 +28,8 @@ from trainer.engine import kernel, native
 from trainer.engine.native import EngineBackend
 from trainer.step import step
 
-VARIANTS = variants()
+HIDDEN = {f"67p hidden={n}": replace(PRESETS["67p"], hidden=n) for n in (3, 8, 16)}
+VARIANTS = variants() | HIDDEN
 every_family = pytest.mark.parametrize("family", FAMILIES)
 SMALLEST = [bases(family)[-1] for family in FAMILIES]
 ENDS = [*SMALLEST, *(bases(family)[1] for family in FAMILIES)]
@@ -209,7 +210,7 @@ def test_a_seeds_gradient_is_bit_for_bit_the_same_in_every_slot(spec):
 # The C++ kernel
 
 TIED = make_spec("tied", base=PRESETS["46p"].as_dict(), ties=["form[0,2] = 0", "fc1[0,3] = -equals[1]"])
-KERNELS = {"46p tied": TIED, **PRESETS} | {
+KERNELS = {"46p tied": TIED, **HIDDEN, **PRESETS} | {
     f"{family} {name}": spec
     for family in FAMILIES
     for name, spec in {
@@ -222,7 +223,7 @@ BATCH = 40  # problems: two blocks of lanes and a half
 kernels_by_tier = pytest.mark.parametrize(
     "spec",
     [
-        pytest.param(spec, id=name, marks=[] if spec in (*SMALLEST, TIED) else pytest.mark.full)
+        pytest.param(spec, id=name, marks=[] if spec in (*SMALLEST, TIED, HIDDEN["67p hidden=8"]) else pytest.mark.full)
         for name, spec in KERNELS.items()
     ],
 )
@@ -317,6 +318,15 @@ def test_families_are_the_files_of_their_folder():
         assert cls.family == name and cls.__module__.startswith(f"model.families.{name}")
         assert cls.about and all(len(role) > 3 for role in cls.roles.values())
         assert importlib.import_module(f"model.submissions.{name}").architecture(cls().as_dict())
+
+
+def test_a_spec_is_named_after_the_preset_that_is_one_size_away():
+    for near, field, name in (
+        ("67p", {"hidden": 8}, "127 parameters (67p with hidden=8)"),
+        ("122p", {"ffn": 8}, "167 parameters (122p with ffn=8)"),
+        ("67p", {"hidden": 8, "no_ffn_bias": False}, "140 parameters (split_subspace)"),
+    ):
+        assert preset_name(replace(PRESETS[near], **field)) == name
 
 
 @every_family

@@ -98,6 +98,7 @@ def read_settings(config, is_older):
             {"spiral_amp": 3.5, "spiral_slope": 0.15}, [],
         ),
         (older("75p", norm_mode="fixed"), "75p", {"parameterless_norm": True}, []),
+        (older("67p", ffn_dim=8), "67p", {"hidden": 8}, []),
         (older("187p", n_heads=3, pos_dim=6), "187p", {"heads": 3, "pos_dim": 6}, []),
         (older("67p", q_proj_mode="toeplitz"), "67p", {"toeplitz_q": True}, ["blocks.0.attn.q_proj.vals"]),
         (older("75p", num_kv_heads=1, token_init="normal", novelty=False, third=None), "75p", {}, []),
@@ -166,6 +167,7 @@ def untied():
             }.items()
         ],
         ({"q_proj_mode": "toeplitz", "n_heads": 5, "head_dim": 1}, f"{UNKNOWN}q_proj_mode=toeplitz with n_heads=5"),
+        ({"ffn_dim": 1}, f"{UNKNOWN}hidden must be from 2 to 16, got 1"),
         ({"n_layers": "1"}, "n_layers must be like 1, got '1'"),
         ({"spiral_init_amp": float("nan")}, "spiral_init_amp must be a finite number, got nan"),
     ],

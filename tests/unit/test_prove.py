@@ -411,6 +411,22 @@ def test_the_checkers_arithmetic_holds_what_float32_computes():
     assert 0.5 < max(used) <= 1
 
 
+def test_a_net_of_more_hidden_units_is_proved_and_checked():
+    """The 57p's with a third unit, of little say; where it speaks up, there is another digit somewhere."""
+    small = certificate("57p")
+    tensors = {name: t[0] for name, t in small.spec.layout.split(small.theta_P[None]).items()}
+    spec = dataclasses.replace(PRESETS["67p"], hidden=3)
+    fc1 = torch.cat([tensors["fc1"], 0.5 * tensors["fc1"][:1]])
+    for said, expected in ((2.0**-12, PROVED), (2.0, COUNTEREXAMPLE)):
+        fc2 = torch.cat([tensors["head"].T, torch.full((spec.width, 1), said)], dim=1)
+        theta_P = spec.layout.join({**tensors, "fc1": fc1, "fc2": fc2})
+        proof = prove(spec, theta_P, digits=1)
+        assert proof.verdict == expected
+        if expected == PROVED:
+            values = json.loads(proof_text(spec, theta_P, proof))
+            assert check.check(values, spec.as_dict(), theta_P.tolist()) >= len(values["rows"])
+
+
 def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
     folder = CERTIFICATES / "6p"
     result = call("prove", folder, "--digits", 1, "-o", "proof.json")

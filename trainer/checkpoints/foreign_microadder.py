@@ -29,7 +29,6 @@ from trainer.checkpoints.foreign_file import (
 OLDER: Choices = {
     "n_layers": {1: {}},
     "share_layers": {False: {}},
-    "ffn_dim": {2: {}},
     "ffn_bias": {True: {}, False: {"no_ffn_bias": True}},
     "vocab_size": {14: {}, 10: {"vocabulary": 10}},
     "max_seq_len": {34: {}},
@@ -62,7 +61,6 @@ OF_SPIRAL: Choices = {
 NEWER: Choices = {
     "n_layers": {1: {}},
     "n_heads": {1: {}},
-    "ffn_dim": {2: {}},
     "vocab_size": {10: {}},
     "max_seq_len": {34: {}},
     "qk_input": {"pos": {}},
@@ -82,8 +80,8 @@ ALL = frozenset({"amp", "phase", "slope", "offset"})
 FROZEN: dict[Any, dict[str, Any]] = {
     frozenset(): {}, frozenset({"slope"}): {"flat_spiral": True}, ALL: {"frozen_spiral": True},
 }  # fmt: skip
-OLDER_SIZES = {"tok_dim": 3, "pos_dim": 3, "n_heads": 2, "head_dim": 3, "qk_dim": 0}
-NEWER_SIZES = {"tok_dim": 2, "pos_dim": 3, "n_heads": 1, "head_dim": 5, "qk_dim": 0}
+OLDER_SIZES = {"tok_dim": 3, "pos_dim": 3, "n_heads": 2, "head_dim": 3, "qk_dim": 0, "ffn_dim": 2}
+NEWER_SIZES = {"tok_dim": 2, "pos_dim": 3, "n_heads": 1, "head_dim": 5, "qk_dim": 0, "ffn_dim": 2}
 SIZES = {"d_model", *OLDER_SIZES}
 SPIRAL = {"freeze_spiral", "spiral_init_amp", "spiral_init_slope"}
 # Initial values, which do not matter to a trained model.
@@ -165,7 +163,8 @@ def _sizes(config: Mapping[str, Any], older: bool) -> dict[str, Any]:
         raise unknown("d_model", config["d_model"])
     if size["head_dim"] * size["n_heads"] != width:
         raise unknown("head_dim", size["head_dim"])
-    return {"heads": size["n_heads"], **{name: size[name] for name in ("tok_dim", "pos_dim", "qk_dim")}}
+    same = {name: size[name] for name in ("tok_dim", "pos_dim", "qk_dim")}
+    return {"heads": size["n_heads"], "hidden": size["ffn_dim"], **same}
 
 
 def _spiral(config: Mapping[str, Any], options: Mapping[str, Any], state: State, older: bool) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def kernel(spec: SplitSubspace) -> Kernel:
     shape = {
         "TOK": spec.tok_dim, "POS": spec.pos_dim, "VOCABULARY": spec.vocabulary, "HEADS": spec.heads,
         "CHANNELS": spec.out_rank or spec.tok_dim, "SUMMED": int(spec.out_rank > 0),
-        "CIRCLE": int(spec.circular), "BIAS": int(not spec.no_ffn_bias), "ANSWERS": spec.answers,
+        "CIRCLE": int(spec.circular), "FFN": spec.hidden, "BIAS": int(not spec.no_ffn_bias), "ANSWERS": spec.answers,
     }  # fmt: skip
     return Kernel(Path(__file__).with_name("kernel.cpp"), shape)
 
@@ -177,7 +177,7 @@ def _attention_tensors(spec: SplitSubspace, p: Any, norm: Any, table: Matrix, po
 
 
 def _add_idle_unit(raw: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the FFN's tensors with an idle second unit, because kernels have two."""
+    """Return the FFN's tensors with an idle second unit: the kernel is that of two."""
     where = {"fc1": 1, "fc1_bias": 1, "fc2": 2}
     return {n: torch.cat([raw[n], torch.zeros_like(raw[n])], dim=d) for n, d in where.items() if n in raw}
 
