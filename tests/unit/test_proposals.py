@@ -17,7 +17,7 @@ from tests.searches import IMPOSSIBLE, LINE, SPACE, Memory, asked, numbers, prop
 from trainer import Outcome, Recipe
 
 SAMPLERS = ("tpe", "nsga2", "qmc", "random", "grid")
-INTERRUPTED = {name: (1, 7, 12) for name in SAMPLERS} | {"nsga2": (1, 8, 12)}
+INTERRUPTED = dict.fromkeys(SAMPLERS, (1, 7, 12)) | {"nsga2": (1, 8, 12)}
 """Proposals after which a driver dies; within a generation of nsga2, of four here, parents are chosen again."""
 
 
