@@ -178,7 +178,10 @@ def test_what_a_program_puts_around_a_model_is_not_of_it(rename):
 
 
 def test_a_published_file_under_another_prefix():
-    before, content = read_foreign(golden_file("75p")), torch.load(golden_file("75p"), weights_only=True)
+    before, content = (
+        read_foreign(golden_file("75p")),
+        torch.load(golden_file("75p"), weights_only=True, map_location="cpu"),
+    )
     checkpoint = read_foreign(written(renamed(content, lambda name: f"_orig_mod.{name}")))
     assert checkpoint.spec == before.spec and torch.equal(checkpoint.theta_P, before.theta_P)
 
@@ -231,7 +234,10 @@ def test_defaults_may_be_spelled_out(settings):
     assert read_foreign(written(report(SMALL, **settings))).spec == SMALL
 
 
-@pytest.mark.parametrize(("name", "params", "correct"), [("lichengliu_262", 262, 10_005), ("jack_242", 242, 9_917)])
+@pytest.mark.parametrize(
+    ("name", "params", "correct"),
+    [("lichengliu_262", 262, 10_005), pytest.param("jack_242", 242, 9_917, marks=pytest.mark.full)],
+)
 def test_published_files_of_other_programs(name, params, correct):
     checkpoint = read_foreign(published_file(f"foreign/{name}.pt"))
     assert checkpoint.spec.params == params and verify(checkpoint.spec, checkpoint.theta_P).correct == correct
