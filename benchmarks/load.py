@@ -56,6 +56,7 @@ from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect
 from trainer import MEASURES, Outcome, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import code_version
+from trainer.files.cores import usable_cores
 
 EACH = 4  # seeds of a configuration, each in a trial of its own
 STEPS, EVERY = 30_000, 1_000
@@ -289,7 +290,7 @@ def main() -> None:
     parser.add_argument("--configurations", type=int, default=5, help="of those, at most five")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    row: dict[str, Any] = {"cores": os.cpu_count(), "cpu": platform.machine(), "code": code_version()}
+    row: dict[str, Any] = {"cores": usable_cores(), "cpu": platform.machine(), "code": code_version()}
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         if args.trials:

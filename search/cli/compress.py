@@ -150,11 +150,11 @@ def _refuse_other(target: Path) -> None:
 
 def use_cores(cores: int | None) -> None:
     """Set the threads of this process; None: all cores."""
-    import os
-
     import torch
 
-    torch.set_num_threads(cores or os.cpu_count() or 1)
+    from trainer.files.cores import usable_cores
+
+    torch.set_num_threads(cores or usable_cores())
 
 
 def _show_rounds(local: LocalDescent, say: Callable[..., None], save: Callable[[], None], quiet: bool) -> None:

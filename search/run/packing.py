@@ -19,6 +19,7 @@ from search.study.schema import Study
 from search.study.trial import Configuration, Program, Trial
 from trainer import Seed
 from trainer.engine.cuda.driver import gpus
+from trainer.files.cores import usable_cores
 from trainer.files.installed import SHIPPED, cache_folder, missing_for_compilation
 
 
@@ -176,8 +177,8 @@ def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -
 
 
 def local_resources() -> dict[str, float]:
-    """Return this machine's resources by Ray's names. A GPU that does not answer is none."""
-    return {"CPU": os.cpu_count() or 1, "GPU": len(gpus()[0])}
+    """Return what this process may use of its machine, by Ray's names. A GPU that does not answer is none."""
+    return {"CPU": usable_cores(), "GPU": len(gpus()[0])}
 
 
 def check_resources(resources: Resources) -> str | None:

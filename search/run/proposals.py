@@ -57,8 +57,7 @@ class Proposals:
         """Numbers of the proposals that Optuna has not been told of, by their configurations' keys."""
         self._drawn = 0
         earlier = records.list_proposals()
-        sampler = sampler_of(study, len(earlier))
-        self.optuna = optuna.create_study(directions=list(self.objectives.values()), sampler=sampler)
+        self.optuna = optuna.create_study(directions=list(self.objectives.values()), sampler=sampler_of(study))
         if earlier:
             self._rebuild(earlier)
 

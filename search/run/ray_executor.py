@@ -335,6 +335,7 @@ def start_ray(folder: Path | None, variables: Mapping[str, str]) -> None:
     variables: what workers have in their environment.
     """
     cluster = cluster_address()
+    own = {} if cluster else local_resources()
     late = "Ray has not started in %.0f s; if it gives up, its own words follow, and the same command tries again"
     slow = threading.Timer(SLOW_START_S, log.warning, (late, SLOW_START_S))
     slow.daemon = True
@@ -346,7 +347,8 @@ def start_ray(folder: Path | None, variables: Mapping[str, str]) -> None:
             init_ray(
                 address=cluster or "local",
                 include_dashboard=None if cluster else False,
-                num_gpus=None if cluster else int(local_resources()["GPU"]),
+                num_cpus=int(own["CPU"]) if own else None,
+                num_gpus=int(own["GPU"]) if own else None,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 runtime_env={"working_dir": WORKING_DIR, "env_vars": {**QUIET, **variables}},

@@ -24,6 +24,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
 from trainer.engine.build import DENORMALS
 from trainer.engine.native import missing_to_train
+from trainer.files.cores import usable_cores
 from trainer.files.installed import cache_folder
 from trainer.retired import Retired
 from trainer.step import step
@@ -139,7 +140,7 @@ def _resources(loaded: Checkpoint, recipe: Recipe) -> Resources:
     recorded = _recorded(loaded)
     if by_engine := recorded.get("engine") in ENGINES:  # whatever its threads and slots were
         recorded = {}
-    limit = THREADS_A_CORE * (os.cpu_count() or 1)
+    limit = THREADS_A_CORE * usable_cores()
     if isinstance(threads := recorded.get("threads"), int) and threads > limit:
         raise ValueError(f"its bank had {threads} threads, and this machine runs {limit} at most")
     names = {"cpu": "threads", "slots": "slots", "compiled": "compiled"}

@@ -3,7 +3,6 @@ follow one another in a worker's bank, trials that fail, runs that have enough, 
 records on PostgreSQL. MLflow's own server and Ray nodes: tests/slow/test_cluster.py.
 """
 
-import os
 from unittest.mock import Mock
 
 import pytest
@@ -22,6 +21,7 @@ from trainer import Outcome
 from trainer.bank import bank
 from trainer.engine.build import GivenUp
 from trainer.engine.cuda.driver import gpus
+from trainer.files.cores import usable_cores
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
 
@@ -178,7 +178,7 @@ def test_a_store_that_has_none_of_a_studys_records_is_refused(here, monkeypatch)
 
 @pytest.mark.parametrize("resource", ["cpu", "gpu"])
 def test_a_trial_that_fits_nowhere_is_refused(resource, here):
-    much = {"gpu": len(gpus()[0]) + 4, "cpu": os.cpu_count() + 62}[resource]
+    much = {"gpu": len(gpus()[0]) + 4, "cpu": usable_cores() + 62}[resource]
     file = write_study(here, SHORT | {"resources": SHORT["resources"] | {resource: much}})
     line = fails_with_one(2, "run", file, "--home", "home")
     assert f"resources.{resource}: a bank asks for {much}, there are" in line
