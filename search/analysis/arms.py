@@ -10,8 +10,7 @@ from model import Spec, make_spec
 from model.adderboard import ADDITIONS
 from model.spec import FAMILIES, MAKERS
 from search.errors import UserError
-from search.stats.counting import COUNTED
-from search.stats.intervals import mid_p
+from search.stats.counting import COUNTED, RULE_COLUMNS, GrokRate, confirms, missed_by
 from trainer import Outcome, Recipe
 
 COLUMNS = (
@@ -46,6 +45,8 @@ class Arm:
     """Seeds, of the best that grokked by training, that are right on all 10,010 additions."""
     ended: int = 0
     """Counted seeds that a rule ended before their budget was spent."""
+    missed: float = 0.0
+    """Upper bound on those that would have grokked."""
     stopped: bool = False
     """True if it went on until enough seeds had grokked, so that its rate is too high."""
     seeds: Mapping[SeedId, bool] = field(default_factory=dict, compare=False)
@@ -67,8 +68,8 @@ class Arm:
 
     @property
     def at_most(self) -> float:
-        """Upper end of the interval of the rate, seeds that a rule ended counting as not grokked."""
-        return mid_p(self.grokked, self.n)[1]
+        """Upper end of the interval of the rate."""
+        return GrokRate(self.grokked, self.n, self.missed).interval[1]
 
     @property
     def page(self) -> str | None:
@@ -88,7 +89,7 @@ def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mappi
             raise UserError(f"this is no frame of configurations: it has no column {', '.join(missing)}")
     by_arm: dict[tuple[str, str], SeedRows] = {}
     for row in seeds:
-        if row["outcome"] in COUNTED:
+        if row["outcome"] in COUNTED and not confirms(row):
             rows = by_arm.setdefault((str(row["study"]), str(row["configuration"])), {})
             rows[int(row["init_seed"]), int(row["data_seed"])] = row
     arms: dict[tuple[str, str], Arm] = {}
@@ -115,8 +116,9 @@ def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
     by_training = {seed: success and seed not in finished for seed, success in grokked.items()}
     if end or seeds:
         n, count = len(seeds), sum(by_training.values())
+        missed = sum(missed_by(rule, seeds.values()) for rule in RULE_COLUMNS)
     else:
-        n, count = int(row["seeds"]), int(row["grokked"])
+        n, count, missed = int(row["seeds"]), int(row["grokked"]), float(row.get("wrongly") or 0.0)
     verified = sum(r.get("verified") == ADDITIONS for seed, r in seeds.items() if by_training[seed])
     return Arm(
         spec=make_spec(family, **_typed(FAMILIES.get(family, Spec), model)),
@@ -126,6 +128,7 @@ def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
         n=n,
         best_exact=float(row["best_exact"]),
         verified=verified if end else int(row["verified"]),
+        missed=missed,
         ended=sum(int(row.get(name) or 0) for name in ("given_up", "screened")),
         stopped=row.get("stopped") in (True, 1),
         seeds=by_training,

@@ -15,9 +15,7 @@ from model.proof import is_right
 from search.errors import UserError
 from search.stats.counting import (
     Row,
-    StudyEvidence,
     Until,
-    evidence_of,
     final_metrics,
     group_by,
     proof_counts,
@@ -29,7 +27,7 @@ from search.store.record import SeedRecord, is_final
 from search.store.study_records import StudyRecords, open_several
 from search.study.naming import names_of
 from search.study.trial import Configuration
-from trainer import Outcome
+from trainer import MEASURES, Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,8 +43,19 @@ BEFORE_BEST = (
 )  # fmt: skip
 AFTER_BEST = (
     "confirmation_grokked", "confirmation_seeds", "confirmation_given_up", "wrongly", "confirmation_wrongly",
+    "confirmation_rate", "confirmation_low", "confirmation_high",
 )  # fmt: skip
 """Columns of a configuration that are metrics of its seeds (`final_metrics`), around its best seed."""
+COLUMNS = {
+    "seeds": (
+        "study", "configuration", "title", "rung", "params", "init_seed", "data_seed", "confirmation", "outcome",
+        "budget", "reason", "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact",
+        "best_token", "verified", "proved", "core_s", "trial", "environment",
+    ),
+    "configurations": ("study", "configuration", "title", "rung", "params", *BEFORE_BEST, "best_seed", *AFTER_BEST),
+    "curves": ("study", "configuration", "init_seed", "data_seed", "step", *MEASURES),
+}  # fmt: skip
+"""Columns of a frame without rows, by its kind."""
 FILES = {".parquet": "Parquet", ".csv": "CSV"}
 """Files of records that are read, by suffix."""
 KEYS = dict.fromkeys(("study", "configuration", "trial", "title"), str)  # a key may look like a number
@@ -67,10 +76,10 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
     10,010, if it was decoded), proved (1: right on all 10^20 pairs; 0: not), core_s, trial, environment.
     configurations: the same names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
     its 95 % interval, stopped (once enough had grokked: the interval is for that), screened_wrongly (upper
-    bound, of the screened), seed_steps, grokked_per_million, core_s_per_grokked, median_grok_step, best_seed,
-    the confirmation's share of the counts, and a column for every field of spec and recipe (`model.tie_vo`,
-    `recipe.lr`). curves: configuration, init_seed, data_seed, step, the measures at that step, and the spec's
-    probes (docs/glossary.md).
+    bound, of the screened), seed_steps, grokked_per_million, core_s_per_grokked, median_grok_step, all of the
+    search's seeds; best_seed of all; `confirmation_*` of the fresh ones; and a column for every field of spec and
+    recipe (`model.tie_vo`, `recipe.lr`). What no seed has told yet is NaN. curves: configuration, init_seed,
+    data_seed, step, the measures at that step, and the spec's probes (docs/glossary.md).
 
     Raises UserError for an unknown study, ValueError for another `of`.
     """
@@ -81,7 +90,8 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
         raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
     names = [study] if isinstance(study, str) else list(study)
     frames = [readers[of](each) for each in open_several(Home(home), names)] if names else []
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    frames = [frame for frame in frames if len(frame)]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(COLUMNS[of]))
 
 
 def shipped_records() -> list[str]:
@@ -159,20 +169,19 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[Row] | None = None
     """
     rows = group_by(records.list_seeds() if seeds is None else seeds, "configuration")
     study, runs = records.get_recorded_study(), records.list_runs()
-    configurations, evidence = records.list_configurations(), evidence_of(chain(*rows.values()))
+    configurations = records.list_configurations()
     names, until = names_of(study, configurations.values()), study.until_rule if study else None
     return [
-        _configuration(records.study, c, names[key], runs[key], rows[key], until, evidence)
+        _configuration(records.study, c, names[key], runs[key], rows[key], until)
         for key, c in configurations.items()
         if key in rows
     ]
 
 
 def _configuration(
-    study: str, configuration: Configuration, name: str, run: tuple[str, str], rows: list[Row],
-    until: Until | None, evidence: StudyEvidence,
-) -> dict[str, Any]:  # fmt: skip
-    metrics = {"core_s_per_grokked": NAN, "median_grok_step": NAN, **final_metrics(rows, until, evidence)}
+    study: str, configuration: Configuration, name: str, run: tuple[str, str], rows: list[Row], until: Until | None
+) -> dict[str, Any]:
+    metrics = dict.fromkeys((*BEFORE_BEST, *AFTER_BEST), NAN) | final_metrics(rows, until)
     best = min(filter(is_final, rows), key=rank, default=None)
     decoded = [r["verified"] for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] is not None]
     fields = configuration.as_params()
@@ -235,9 +244,7 @@ def seed_rows(records: StudyRecords, seeds: Sequence[Row] | None = None) -> Iter
             "held": bool(row["held"]),
             "hopeless_step": _number(row["hopeless_step"]),
             "screen": row["screen"],
-            "best_step": row["best_step"] or 0,
-            "best_exact": row["best_exact"] or 0.0,
-            "best_token": row["best_token"] or 0.0,
+            **{name: _number(row[name]) for name in ("best_step", "best_exact", "best_token")},
             "verified": _number(row["verified"]),
             "proved": _number(is_right(row.get("proof"))),
             "core_s": _number(row["core_s"]),

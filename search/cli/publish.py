@@ -210,7 +210,7 @@ def _rate(checkpoint: Checkpoint, home: Home) -> str:
             said, chosen, again = f"{row['grokked']} of {row['seeds']} seeds grok", "", ""
             low, high = row.get("grok_rate_low"), row.get("grok_rate_high")
             if row.get("confirmation_seeds", 0) > 0:  # a file may have NaN
-                _, fresh, search = rates_of(row)
+                search, fresh = rates_of(row)
                 said, (low, high) = f"{fresh.grokked} of {fresh.n} fresh seeds grok", fresh.interval
                 chosen = f"; {search.grokked} of {search.n} in the search that chose it"
             interval = f" (95 %: {low:.1%} to {high:.1%})" if low is not None else ""

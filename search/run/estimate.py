@@ -15,8 +15,8 @@ from search.run.gpu_cost import BATCH, speed_of
 from search.run.packing import Capacity, TrialShapes, check_resources, local_resources, placement_of
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
-from search.stats.counting import Evidence, GrokRate, Row, seed_of
-from search.stats.intervals import LEVEL, power
+from search.stats.counting import GrokRate, Row, seed_of
+from search.stats.intervals import LEVEL, exact_high, power
 from search.store.home import Home
 from search.store.record import is_final
 from search.study.compress import Compress
@@ -79,8 +79,9 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         time = f"about {duration(total_s / max(1, min(trials, fits.concurrent)))} once it trains"
         time += f", {core_hours:,.1f} core-hours" if core_hours >= 0.05 and not fits.on_gpu else ""
         if fresh := study.confirm and study.confirm.configurations * len(study.confirm_seeds):
-            confirm_s = fresh * study.base_recipe.steps / (rate * fits.concurrent)
-            time += f", up to {duration(confirm_s)} to confirm"
+            bank_s = fresh * study.base_recipe.steps / rate
+            time += f", up to {duration(bank_s / fits.concurrent)} to confirm"
+            time += f" ({bank_s * share['cpu'] / 3_600:,.1f} core-hours)" if not fits.on_gpu else ""
         time += ","
     lines = [
         f"{study.name}: {study.about}" if study.about else study.name,
@@ -203,8 +204,8 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     text = f"if {grokked} of {each} seeds grok: {low:.0%} to {high:.0%}"
     if not (study.stop.hopeless or study.stop.rungs):
         return [text]
-    spared = study.planned * ended // BLOCK
-    missed = Evidence(spared, 0, study.planned * ended - spared, study.planned * grokked).missed(ended, grokked)
+    spared = ended // BLOCK
+    missed = (ended - spared) * exact_high(0, spared, LEVEL)
     if not study.space and all(c.key in MEASURED for c in listed) and not study.stop.rungs:
         missed = ended * FALSE_KILLS_UPPER
     wider = GrokRate(grokked, each, missed=missed).interval[1]
@@ -254,7 +255,8 @@ def _later(study: Study, several: bool) -> list[str]:
         lines.append(f"more seeds for configurations {which}: up to {rule.most} of one{budget}")
     if study.confirm:
         fresh = len(study.confirm_seeds)
-        lines.append(f"up to {study.confirm.configurations} of the best confirmed on {fresh} fresh seeds")
+        ended = "some given up" if study.confirm.hopeless and study.stop.hopeless else "each trained to its end"
+        lines.append(f"up to {study.confirm.configurations} of the best confirmed on {fresh} fresh seeds, {ended}")
     return [f"  then            {line}" for line in lines]
 
 

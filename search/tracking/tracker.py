@@ -21,7 +21,7 @@ from mlflow.exceptions import MlflowException
 from model import Spec, verify
 from model.proof import VERDICT_FILE, is_right
 from search.errors import Failure, UserError
-from search.stats.counting import COUNTED, FIRST_SEEDS, GrokRate, PooledRate, Row, StudyEvidence, final_metrics
+from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, Row, final_metrics
 from search.store.depot import Depot
 from search.store.home import IDENTIFIER, Home, pull_command
 from search.store.lease import Superseded
@@ -75,8 +75,8 @@ MAY_BE_ZERO = {
 NOTE = "mlflow.note.content"
 LONGEST_TAG = 4_000  # characters
 MEANING = (
-    "`first_seeds.*`: over steps, of its first seeds alone. `final.*`: of all its seeds; up to `wrongly` of those "
-    "that rules ended might have grokked."
+    "`first_seeds.*`: over steps, of its first seeds alone. `final.*`: of all its seeds, `final.confirmation_*` of "
+    "those that confirm it; up to `wrongly` of those that rules ended might have grokked."
 )
 MOST_RUNS = 50_000  # of an experiment: MLflow's limit for one search
 STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit for one call is 1,000
@@ -365,22 +365,11 @@ class Tracker:
         return more > 0 and 8 * (more + new) >= rows
 
     def log_counts(
-        self,
-        configuration: Configuration,
-        rows: Sequence[Row],
-        more: Mapping[str, float] | None = None,
-        evidence: StudyEvidence | None = None,
+        self, configuration: Configuration, rows: Sequence[Row], more: Mapping[str, float] | None = None
     ) -> None:
-        """Write what a configuration's rows come to so far, as `final.*` metrics.
-
-        evidence: of the whole study's spared seeds, once all are known.
-        """
+        """Write what a configuration's rows come to so far, as `final.*` metrics."""
         run, now = self.run_of(configuration), int(time.time() * 1000)
-        values = final_metrics(rows, self.study.until_rule, evidence) | dict(more or {})
-        if self.study.confirm:
-            search = GrokRate.of((r for r in rows if not r["confirmation"]), evidence=evidence)
-            low, high = search.interval
-            values |= {"search_rate": search.rate, "search_low": low, "search_high": high}
+        values = final_metrics(rows, self.study.until_rule) | dict(more or {})
         kept = {k: v for k, v in values.items() if v or k not in MAY_BE_ZERO or k in self.counted_names[run]}
         self.counted_names[run] |= kept.keys()
         metrics = [Metric(f"final.{k}", v, now, 0) for k, v in kept.items()]

@@ -52,9 +52,7 @@ def test_a_screened_study_says_what_its_screen_did_and_what_probes_read():
     assert "ends seeds without token 0.35 at 5000; a random tenth spared" in text
     assert "it was not measured for this spec and recipe" in text
     checked = "As a check it let 1 more (14% of those that it was to end) run on: none grokked."
-    assert f"ended 6 of 8 seeds. {checked} At most 6.0 of the ended ones would have grokked" in text, (
-        "as nobody had been spared when the frame was counted"
-    )
+    assert f"ended 6 of 8 seeds. {checked} At most 5.7 of the ended ones would have grokked" in text
     assert "grokked per million seed-steps; each cost" in text
 
 

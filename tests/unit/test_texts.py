@@ -99,6 +99,16 @@ def test_the_summary_says_which_of_equal_rates_was_confirmed(tmp_path):
     assert tie not in summary(study, tmp_path, Ended(rows=recorded[:4]), listed)
 
 
+@pytest.mark.parametrize("grokked", [0, 1, 2])
+def test_the_summary_says_why_fewer_were_confirmed_than_were_asked_for(grokked, tmp_path):
+    study = parse_study(LIST + "confirm: {configurations: 2, seeds: {first: 101, count: 2}}\n", "")
+    listed = [Configuration(*c) for c in study.listed]
+    recorded = [r for n, c in enumerate(listed) for r in rows(GROKKED if n < grokked else FAILED, configuration=c.key)]
+    lines = summary(study, tmp_path, Ended(rows=recorded), listed).splitlines()
+    said = [line.strip() for line in lines if "were to be confirmed" in line]
+    assert said == [f"(2 were to be confirmed, but {grokked} of 3 configurations grokked)"] * (grokked < 2)
+
+
 FLAGS = "model.one_unit: {choice: [true, false]}, model.tie_fc2_head: {choice: [on, off]}"
 FADE = "recipe.fade_start: {int: [5000, %d]}"
 BOTH = f"{FADE % 10_000}, recipe.fade_end: {{int: [5000, 10000]}}"
