@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
 from search.analysis.fields import columns, fields_of, meaning, shown
@@ -39,6 +39,7 @@ from search.analysis.table import Table, constraint_table
 from search.analysis.table_figure import table_figure
 from search.analysis.table_text import details, notes
 from search.errors import UserError
+from search.markup import guarded
 from search.stats.counting import (
     COUNTED,
     FEWEST_SEEDS,
@@ -58,6 +59,7 @@ from search.study.described import rules
 from search.study.schema import Study
 from trainer import Outcome
 
+TEMPLATE = Path(__file__).with_name("templates") / "report.html.j2"
 FEW = 6  # configurations that are shown one by one
 BEST = 5  # configurations in the first table, beside those that were confirmed
 FEWEST_FOR_IMPORTANCE = 8  # configurations
@@ -100,12 +102,9 @@ def report(
         say(f"drawing {name.replace('-', ' ')}")
         data = b64encode(image_of(figure, ".svg")).decode()
         images[name] = {"data": data, "width": round(96 * figure.get_figwidth())}
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")), autoescape=True,
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"percent": percent, "counts": _counts, "ends": _ends}
-    return environment.get_template("report.html.j2").render(
+    return environment.from_string(guarded(TEMPLATE.read_text("utf-8"))).render(
         page=page,
         images=images,
         stylesheet=files("search.explain").joinpath("base.css").read_text("utf-8"),

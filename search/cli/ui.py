@@ -65,7 +65,7 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
             write_link(link, entrance + page.removeprefix(start))
             open_page(link.as_uri())
         try:
-            serve(listener, home, uri, token, entered=lambda: link.unlink(missing_ok=True))
+            serve(listener, home, uri, token, lambda: link.unlink(missing_ok=True), _own_pages())
         finally:
             link.unlink(missing_ok=True)
 
@@ -83,6 +83,15 @@ def show_studies(client: MlflowClient, start: str) -> str | None:
         for view, address in views.items():
             click.echo(f"    {view:6} {address}")
     return next(iter(pages[0].values())) if pages else None
+
+
+def _own_pages() -> list[str]:
+    """Return the templates of pages that are among the artifacts, with their scripts."""
+    from search.analysis.report import TEMPLATE as REPORT
+    from search.explain.explain import TEMPLATE as EXPLAIN
+    from search.explain.explain import whole
+
+    return [whole(EXPLAIN), REPORT.read_text("utf-8")]
 
 
 def write_link(path: Path, page: str) -> None:
