@@ -1,0 +1,105 @@
+"""What road.py left, as tables: decoded on the 10,010, and proved.
+
+python lab/2026-11-28-wide/judge.py ingest FOLDER ...   # road.py's; writes the tables anew, from arms that have ended
+python lab/2026-11-28-wide/judge.py prove ARM ...       # adds the proofs that wide-proofs.csv lacks
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from safetensors.torch import load_file
+
+from lab.scripts.table_file import append, read
+from model import preset, verify
+from model.proof import check
+from model.proof.file import proof_text
+from model.proof.prover import PROVED, prove
+
+HERE = Path(__file__).parent
+TRIES, VECTORS, PROOFS = (HERE / f"wide-{name}.csv" for name in ("tries", "vectors", "proofs"))
+NETS = HERE / "wide-nets.parquet"
+LIMIT_S = 60.0
+SPEC = preset("57p")
+STAGES = ("wide", "wide again", "two", "two, long", "tied", "tied, long")
+
+
+def ingest(folders: list[Path]) -> None:
+    """Write the tables of tries and vectors, and θ of the 57p, of every part of an arm that has ended."""
+    tries, vectors, nets = [], [], []
+    for ended in sorted(path for folder in folders for path in folder.glob("*/vectors.csv")):
+        its = pd.concat([pd.read_csv(p, dtype={"units": str}) for p in ended.parent.glob("*.csv") if p != ended])
+        rows = pd.read_csv(ended, dtype={"units": str})
+        found = ended.with_name("57p.safetensors")
+        thetas = load_file(found) if found.exists() else {}
+        rows["correct"] = [right(thetas.get(str(seed))) for seed in rows["init_seed"]]
+        by_vector = its.groupby("init_seed")
+        for column, totals in (
+            ("trainings", by_vector.size()),
+            ("seed_steps", by_vector["steps"].sum()),
+            ("core_s", by_vector["core_s"].sum().round(2)),
+        ):
+            rows[column] = rows["init_seed"].map(totals)
+        tries.append(its)
+        vectors.append(rows)
+        nets += [
+            {
+                "arm": row.arm,
+                "init_seed": row.init_seed,
+                "units": row.units,
+                "theta": thetas[str(row.init_seed)].tolist(),
+            }
+            for row in rows[rows["outcome"] == "grokked"].itertuples()
+        ]
+    all_tries = pd.concat(tries)
+    order = all_tries["stage"].map(STAGES.index)
+    all_tries.assign(order=order).sort_values(["arm", "init_seed", "order"], kind="stable").drop(
+        columns="order"
+    ).to_csv(TRIES, index=False)
+    pd.concat(vectors).sort_values(["arm", "init_seed"]).to_csv(VECTORS, index=False)
+    pd.DataFrame(nets).sort_values(["arm", "init_seed"]).to_parquet(NETS, index=False)
+
+
+def right(theta_P: torch.Tensor | None) -> int | str:
+    """Return how many of the 10,010 a 57p answers; nothing where there is none."""
+    return "" if theta_P is None else verify(SPEC, theta_P).correct
+
+
+def proved(arms: list[str]) -> None:
+    """Add a line to the table for each 57p of some arms that is not in it."""
+    there = {(row["arm"], row["init_seed"]) for row in read(PROOFS)}
+    nets = pd.read_parquet(NETS)
+    for net in nets[nets["arm"].isin(arms)].itertuples():
+        if (net.arm, str(net.init_seed)) not in there:
+            theta_P = torch.tensor(net.theta, dtype=torch.float32)
+            append(PROOFS, [{"arm": net.arm, "init_seed": net.init_seed} | judged(theta_P)])
+
+
+def judged(theta_P: torch.Tensor) -> dict[str, Any]:
+    """Return the prover's verdict on a 57p, and whether check.py accepts it."""
+    start = time.process_time()
+    proof = prove(SPEC, theta_P, limit_s=LIMIT_S)
+    seconds, checked = time.process_time() - start, ""
+    if proof.verdict == PROVED:
+        content = json.loads(proof_text(SPEC, theta_P, proof))
+        checked = "checked" if content["checker"] and check.check(content, SPEC.as_dict(), theta_P.tolist()) else ""
+    wrong = proof.wrong[0] if proof.wrong else None
+    return {
+        "verdict": proof.verdict, "level": proof.level, "margin": f"{proof.margin:.4g}",
+        "wrong_a": wrong.a if wrong else "", "wrong_b": wrong.b if wrong else "",
+        "check": checked, "core_s": f"{seconds:.1f}",
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    command, *names = sys.argv[1:]
+    if command == "ingest":
+        ingest([Path(name) for name in names])
+    else:
+        proved(names)
