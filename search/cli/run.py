@@ -123,8 +123,12 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
 
 def _read_study(name: str, home: Home) -> Study:
     """Return a study by path or name; without a file, as it was last run in this home."""
-    from search.study.file import load_study
+    from search.study.file import load_study, recorded_study
 
+    path = Path(name)
+    if path.parent == home.logs and path.is_file():  # what --detach left: no limits of a user's file are its own
+        with reraise_as(name):
+            return recorded_study(path.read_text("utf-8"), name)
     try:
         return load_study(name)
     except UserError:
@@ -235,7 +239,7 @@ def _detach(study: Study, records: StudyRecords, max_hours: float | None) -> Non
     home.logs.mkdir(exist_ok=True)
     stem = home.logs / f"{study.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     file, log = stem.with_name(stem.name + ".yaml"), stem.with_name(stem.name + ".log")
-    file.write_text(study.model_dump_json(by_alias=True, indent=2))  # as it is now; JSON is YAML
+    file.write_text(study.model_dump_json(by_alias=True, indent=2), "utf-8")  # as it is now
     words = ["run", str(file), "--home", str(home.path)]
     words += ["--max-hours", str(max_hours)] if max_hours else []
     with log.open("w") as out:

@@ -1,39 +1,35 @@
-"""Study files: YAML read strictly, errors that name the file, the key path and what would be right, and every key."""
+"""Study files: what they ask, errors that name the file, the key path and what would be right, and every key."""
 
 import dataclasses
 import json
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
 from pydantic import ValidationError
 
 from model.fields import did_you_mean
-from search.errors import UserError, printable
+from search.errors import UserError, printable, reraise_as
+from search.study.reading import odd_character, read_data
 from search.study.sampler import GROK_RATE, PARAMS
 from search.study.schema import Study
 from search.study.space import LARGEST_SEED, Strict
-from search.study.spelling import INVALID_SCALAR, LARGEST_FILE, inline_files
+from search.study.spelling import LARGEST_FILE, inline_files
 from search.study.stopping import BY_HASH, recorded_screen
 from trainer import Recipe
 
-MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
-MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
 MOST_ERRORS = 20
 STAND_INS: dict[str, Any] = {"name": "x", "seeds": [LARGEST_SEED]}
 """What a file is read with where these keys are wrong, to find what else is."""
-MERGE, SEXAGESIMAL = "tag:yaml.org,2002:merge", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+ESCAPED = re.compile(r"\\[xu]([0-9a-f]{4}|[0-9a-f]{2})")
 GONE: dict[str, dict[str, Any]] = {
     "stop": {"group": 16},
     "start": {"model": None},
     "seeds": {"best_of": None, "by": None},
 }
 """Keys of sections that went away, with their off values."""
-OF_YAML_1_1 = re.compile(r":|^[-+]?0[0-9_]")
-"""Numbers to base 60, and octal ones that begin with 0: YAML 1.2 has none, and takes 010 for ten."""
 
 
 def shipped_studies() -> dict[str, str]:
@@ -61,69 +57,10 @@ def load_study(name: str) -> Study:
     return parse_study(shipped[name], f"{name} (comes with the package)")
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML as data: no key twice, no aliases, and 1e-3 is a number, as YAML 1.2 has it."""
-
-    values = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self.values += 1
-        if self.values > MOST_VALUES:
-            raise _marked(f"more than {MOST_VALUES} keys and values", self.peek_event().start_mark)
-        if self.check_event(yaml.AliasEvent):
-            raise _marked("aliases are not used in study files", self.peek_event().start_mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if key.tag == MERGE:
-                raise _marked("merge keys are not used in study files", key.start_mark)
-            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
-                raise _marked(f"key given twice: {key.value}", key.start_mark)
-            seen.add((key.tag, str(key.value)))
-        return super().construct_mapping(node, deep)
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            if node.tag in SEXAGESIMAL and OF_YAML_1_1.search(str(node.value)):
-                raise ValueError
-            value = super().construct_object(node, deep)
-            if type(value) is float and value.is_integer() and "e" in node.value.lower():
-                value = int(value)  # 1e4 counts something, and a number may always be whole
-            if type(value) is int and value.bit_length() > MOST_BITS:
-                raise OverflowError
-            if type(value) is str:
-                value.encode()  # half a surrogate pair can be written nowhere
-            return value
-        except INVALID_SCALAR:
-            raise _marked(f"no {node.tag.rpartition(':')[2]}: {node.value!s:.80}", node.start_mark) from None
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
-
-
-def _marked(problem: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
-
-
-def _read_yaml(text: str, source: str) -> Any:
-    try:
-        return yaml.load(text, Loader=_Loader)  # a SafeLoader
-    except RecursionError:
-        raise UserError(f"{source}: not valid YAML (nested too deeply)") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
-        raise UserError(printable(f"{source}: {where}not valid YAML ({problem})")) from None
-
-
 def parse_study(text: str, source: str) -> Study:
     """Return the study of a YAML text. Raise UserError naming source, key path and what would be right."""
-    data = _read_yaml(text, source)
+    with reraise_as(source):
+        data = read_data(text)
     if not isinstance(data, dict):
         raise UserError(f"{source}: must be a mapping with name, model and seeds")
     lines: dict[str, None] = {}
@@ -137,7 +74,13 @@ def parse_study(text: str, source: str) -> Study:
         if study or without == data:
             break
         data = without  # what is wrong elsewhere is said too
-    raise UserError("\n".join(printable(f"{source}: {line}") for line in lines)) from None
+    raise UserError("\n".join(printable(f"{source}: {line}{_remark(line)}") for line in lines)) from None
+
+
+def _remark(line: str) -> str:
+    """Return what is odd about a character of a key or value that a line shows, perhaps as Python's repr."""
+    odd = odd_character(ESCAPED.sub(lambda found: chr(int(found[1], 16)), line))
+    return f"; it has {odd}" if odd else ""
 
 
 def _validate(data: dict[str, Any]) -> tuple[Study | None, list[str]]:

@@ -2,15 +2,13 @@
 
 import dataclasses
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from model import Spec, make_spec, preset
 from model.fields import did_you_mean
 from model.tied import Tied
+from search.study.reading import read_data
 from search.study.space import error_at, errors_at
 from trainer import Recipe
 from trainer.recipe.seed import check_fit
@@ -18,8 +16,6 @@ from trainer.retired import without_retired
 
 CHECKPOINT = "checkpoint.json"
 LARGEST_FILE = 1 << 20  # bytes
-INVALID_SCALAR = (ValueError, LookupError, AttributeError, TypeError, OverflowError)
-"""PyYAML's own for !!int abc and the like."""
 
 
 def constraint_of(name: str, path: str) -> tuple[str, int]:
@@ -151,9 +147,10 @@ def _inline_model(model: dict[str, Any], path: str) -> dict[str, Any]:
 
 def _parsed(file: Path, path: str) -> Any:
     """Return the content of a file of JSON or YAML. Raise ValueError at the key path."""
-    problem = "cannot be read as JSON or YAML"
-    with suppress(OSError, RecursionError, yaml.YAMLError, *INVALID_SCALAR):
+    try:
         if file.is_file() and file.stat().st_size <= LARGEST_FILE:
-            return yaml.safe_load(file.read_text("utf-8"))
+            return read_data(file.read_text("utf-8"))
         problem = "larger than any of ties" if file.is_file() else "no such file"
+    except (OSError, ValueError) as error:
+        problem = f"cannot be read as JSON or YAML ({error})"
     raise error_at(path, f"{file}: {problem}")
