@@ -8,9 +8,9 @@ from hashlib import sha256
 from search.errors import printable
 
 SIGNS = re.compile(
-    r"""(?<!\w)[-=]|[-=](?!\w)"""  # 57p-longer and lr=2 are words, a line of them is a heading
-    r"""|(?<!\d)\.|\.(?!\d)"""  # 0.01 is a number, www.x an address
-    r"""|[!"#$&'()*+/:<>@\[\\\]^_`{|}~]"""
+    r"""^[-+=:]|^\d(?=\d*[.)])"""  # lists and headings begin a line, and the text may
+    r"""|\.(?=[^\W\d])|:(?! |$)"""  # 0.01 is a number and "so: that" prose, www.x and http:// are addresses
+    r"""|[!"#$&'*<>@\[\\\]^_`{|}~]"""
 )
 """What Markdown, HTML, or a dialect of either may read in a text."""
 SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)

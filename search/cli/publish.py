@@ -11,6 +11,7 @@ import click
 
 from search.cli.options import PATH, home_option, load_checkpoint, said_of, target_option, writing
 from search.errors import UserError
+from search.markup import escape
 from search.study.ancestors import Step, ancestors_of
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _card(
     spec, metadata = checkpoint.spec, data["METADATA"]
     verdict = "no proof is known for its family"
     if proof and is_right(proof) is None:
-        verdict = f"undecided after {proof['seconds']:.0f} s (`adder-search prove` takes longer)"
+        verdict = f"undecided after {proof['seconds']:.0f} s (adder-search prove takes longer)"
     elif proof:
         verdict = f"{said_of(proof)}; least margin of logits {proof['margin']:.3g}"
     facts = {
@@ -175,13 +176,13 @@ def _card(
         for t, v in data.get("WEIGHTS", {"numbers, each used in several places": data.get("NUMBERS")}).items()
     }
     return MODEL_CARD.format(
-        name=name,
+        name=escape(name),
         quoted=json.dumps(name),
         constants=count(spec).constants,
         params=spec.params,
         exact=result.correct / result.total,
         architecture=metadata["architecture"],
-        facts="\n".join(f"| {key} | {value} |" for key, value in facts.items()),
+        facts="\n".join(f"| {key} | {escape(value)} |" for key, value in facts.items()),
         lineage="\n".join(map(_step_text, ancestors_of(checkpoint))),
         program=PROGRAM,
         tensors="\n".join(f"| {tensor} | {size} |" for tensor, size in {**sizes, "together": spec.params}.items()),
@@ -194,7 +195,8 @@ def _step_text(step: Step) -> str:
     from search.analysis.lineage import describe
 
     trained, digest = step.get("trained"), step.get("theta_sha256")
-    return f"- {describe(step)}{f'; trained {trained}' if trained else ''}{f' (θ `{digest:.12}`)' if digest else ''}"
+    text = f"{describe(step)}{f'; trained {trained}' if trained else ''}{f' (θ {digest:.12})' if digest else ''}"
+    return f"- {escape(text)}"
 
 
 def _rate(checkpoint: Checkpoint, home: Home) -> str:
@@ -236,7 +238,7 @@ def _write_dataset(study: str, folder: Path, home: Home) -> str:
     recorded = records.get_recorded_study()
     counts = {"seeds": len(seeds), "configurations": len(configurations)}
     outcomes = ", ".join(f"{n:,} {outcome}" for outcome, n in seeds["outcome"].value_counts().items())
-    about = f"{recorded.about}. " if recorded and recorded.about else ""
+    about = f"{escape(recorded.about)}. " if recorded and recorded.about else ""
     durable.write(
         folder / "README.md",
         DATASET_CARD.format(study=study, about=about, outcomes=outcomes, **counts).encode(),

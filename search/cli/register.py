@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.cli.options import PATH, home_option, json_option, load_checkpoint, show
+from search.markup import escape
 
 if TYPE_CHECKING:
     from search.store.home import Home
@@ -61,7 +62,7 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
             place = log_model(
                 client, number, run.info.run_id, checkpoint, facts, lambda uri_: check_uri(client, home, uri_)
             )
-            about = f"{preset_name(checkpoint.spec)}: {facts.correct} of AdderBoard's 10,010 right, from {path}"
+            about = escape(f"{preset_name(checkpoint.spec)}: {facts.correct} of AdderBoard's 10,010 right, from {path}")
             version = make_version(client, name, place, run.info.run_id, checkpoint, facts, aliases, about)
             client.set_terminated(run.info.run_id)
         rows.append({"checkpoint": str(path), "name": name, "version": version, "params": checkpoint.spec.params,

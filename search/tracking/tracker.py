@@ -21,6 +21,7 @@ from mlflow.exceptions import MlflowException
 from model import Spec, verify
 from model.proof import VERDICT_FILE, is_right
 from search.errors import Failure, UserError
+from search.markup import escape
 from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, Row, final_metrics
 from search.store.depot import Depot
 from search.store.home import IDENTIFIER, Home, pull_command
@@ -133,7 +134,7 @@ class Tracker:
                 )
             if existing and existing.lifecycle_stage != "active":
                 raise Failure(f"experiment {study.name} was deleted in MLflow: restore or rename it")
-            tags = {NOTE: study.about} if study.about else {}
+            tags = {NOTE: escape(study.about)} if study.about else {}
             location = (home.artifacts / study.name).as_uri() if is_local(client.tracking_uri) else None
             self.experiment = (
                 existing.experiment_id
@@ -187,7 +188,7 @@ class Tracker:
             configuration, old = configurations.get(run.data.tags[KEY_TAG]), run.info.run_name
             if configuration is None or old == self.names[configuration]:
                 continue
-            if run.data.tags.get(NOTE, "").startswith(f"**{old}**"):
+            if run.data.tags.get(NOTE, "").startswith((f"**{escape(old)}**", f"**{old}**")):
                 self.client.update_run(run.info.run_id, name=self.names[configuration])
                 self.client.set_tag(run.info.run_id, NOTE, self._about(configuration)[NOTE])
                 self._describe(run, configuration)
@@ -227,7 +228,7 @@ class Tracker:
         """Return MLflow's own tags of a run: its source, its user, and a description with the commands for it."""
         study = self.study.name
         params, whole = configuration.spec.params, f"whole model and recipe in `{CONFIGURATION_JSON}`"
-        lines = [f"**{self.names[configuration]}**, {params} parameters; {whole}", ""]
+        lines = [f"**{escape(self.names[configuration])}**, {params} parameters; {whole}", ""]
         lines += [
             f"    {pull_command(study, configuration.key)}",
             f"    adder-search report {study} -o {study}.html",
@@ -429,11 +430,12 @@ class Tracker:
 
     def log_study(self) -> None:
         """Write the study, as it is now, to its own run, to which the experiment's description leads."""
-        run, name, about = self.study_run(), self.study.name, self.study.about
+        run, name, about = self.study_run(), self.study.name, escape(self.study.about)
         self.client.log_dict(run, json.loads(self.study.model_dump_json(by_alias=True)), STUDY_JSON)
         note = f"{about or name}\n\n    adder-search report {name} -o {name}.html"
         self.client.set_tag(run, NOTE, note)
-        if self.client.get_experiment(self.experiment).tags.get(NOTE, about) == about:  # or a user edited it
+        is_ours = self.client.get_experiment(self.experiment).tags.get(NOTE, about) in (about, self.study.about)
+        if is_ours:  # or a user edited it
             link = f"[pictures and files](#/experiments/{self.experiment}/runs/{run})"
             self.client.set_experiment_tag(self.experiment, NOTE, f"{about or name}: {link}")
 
@@ -488,7 +490,7 @@ class Tracker:
         run = self._upsert_run(f"seed {name}", SEED_TAG, name, self.run_of(seed.configuration)).info.run_id
         facts = Facts(correct, proved=proved)
         place = log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)
-        about = f"seed {name} of {self.names[seed.configuration]}, study {self.study.name}"
+        about = escape(f"seed {name} of {self.names[seed.configuration]}, study {self.study.name}")
         register(self.client, self.study.name, place, run, checkpoint, facts, aliases, about)
 
     def _check_place(self, location: str) -> None:
