@@ -26,7 +26,7 @@ from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, Row, final_m
 from search.store.depot import Depot
 from search.store.home import IDENTIFIER, Home, pull_command
 from search.store.lease import Superseded
-from search.study.naming import Names, searched
+from search.study.naming import Names
 from search.study.schema import Study
 from search.study.start import describe_step, ties_beyond_parent
 from search.study.trial import Configuration
@@ -159,7 +159,7 @@ class Tracker:
 
     def _describe(self, run: Run, configuration: Configuration) -> None:
         """Write what matters of a configuration as parameters, all of it as an artifact, and its data, once."""
-        params = configuration.main_params(searched(self.study)).items()
+        params = configuration.main_params(self.names.searched).items()
         missing = {k: v for k, v in params if k not in run.data.params}  # MLflow lets nothing be changed
         if missing:
             texts = {k: json.dumps(v) if isinstance(v, list) else str(v) for k, v in missing.items()}

@@ -26,7 +26,7 @@ from typing import Any
 from mlflow import MlflowClient
 
 from search.stats.counting import FIRST_SEEDS
-from search.study.naming import Names, searched
+from search.study.naming import Names
 from search.study.schema import Study
 from search.study.trial import Configuration
 
@@ -75,10 +75,10 @@ def table_view(study: Study) -> View:
     A search that confirms has two rates, of its own seeds and of the fresh ones, which are not pooled.
     """
     columns = [f"metrics.`{name}`" for name in (CONFIRMED if study.confirm else ()) + ANSWER]
-    columns += [f"params.`{name}`" for name in searched(study)]
+    names = Names(study)
+    columns += [f"params.`{name}`" for name in names.searched]
     columns += [f"metrics.`{name}`" for name in MORE]
     columns.append("params.`params`")
-    names = Names(study)
     longest = max((len(names[Configuration(*c)]) for c in study.listed), default=40)
     state = _sorted_by() | _columns(columns, min(60 + 6 * longest, 320))
     return View(TAG + VIEWS["table"][0], "Grok rates", state)
@@ -89,7 +89,7 @@ def charts_view(study: Study) -> View:
 
     The rate is that of the search's seeds, which all configurations have.
     """
-    fields = searched(study)[:MOST_AXES]
+    fields = Names(study).searched[:MOST_AXES]
     axes = {"selectedParams": fields, "selectedMetrics": [RATE], "showAllRuns": True}
     charts = [_chart("searched", "searched", "PARALLEL", **axes)] if fields else []
     charts.append(_chart("rate", "curves", "BAR", metricKey=RATE))
