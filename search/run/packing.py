@@ -19,7 +19,7 @@ from search.study.schema import Study
 from search.study.trial import Configuration, Program, Trial
 from trainer import Seed
 from trainer.engine.cuda.driver import gpus
-from trainer.files.installed import SHIPPED, cache_folder, missing_for_compilation
+from trainer.files.installed import SHIPPED, check_cache, missing_for_compilation
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def check_resources(resources: Resources) -> str | None:
     if not resources.compiled:
         return None
     with reraise_as("resources.compiled"):
-        cache_folder()
+        check_cache()
     if (missing := missing_for_compilation()) and not SHIPPED.exists():  # a wheel's trials say what they lack
         return f"without {missing} training is a hundred times slower (apt-get install g++)"
     visible, why = gpus() if resources.gpu else ((), "")

@@ -13,6 +13,7 @@ from model.fields import did_you_mean
 from model.tied import Tied
 from search.study.space import error_at, errors_at
 from trainer import Recipe
+from trainer.files.paths import expanded
 from trainer.recipe.seed import check_fit
 from trainer.retired import without_retired
 
@@ -139,14 +140,21 @@ def _inline_teacher(recipe: dict[str, Any], path: str) -> dict[str, Any]:
 
 def _inline_model(model: dict[str, Any], path: str) -> dict[str, Any]:
     if isinstance(name := model.get("checkpoint"), str):
-        about = _parsed(Path(name) / CHECKPOINT if Path(name).is_dir() else Path(name), f"{path}.checkpoint")
+        place = _path(name, f"{path}.checkpoint")
+        about = _parsed(place / CHECKPOINT if place.is_dir() else place, f"{path}.checkpoint")
         spec = about.get("spec") if isinstance(about, dict) else None
         if not isinstance(spec, dict):
             raise error_at(f"{path}.checkpoint", f"{name}: not a checkpoint, which has a spec")
         return {**spec, **{k: v for k, v in model.items() if k != "checkpoint"}}
     if isinstance(name := model.get("ties"), str):
-        return {**model, "ties": _parsed(Path(name), f"{path}.ties")}
+        return {**model, "ties": _parsed(_path(name, f"{path}.ties"), f"{path}.ties")}
     return model
+
+
+def _path(name: str, path: str) -> Path:
+    """Return the path that a key names. Raise ValueError at the key path for a tilde that stands for nobody."""
+    with errors_at(path):
+        return Path(expanded(name))
 
 
 def _parsed(file: Path, path: str) -> Any:
