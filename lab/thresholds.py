@@ -55,7 +55,7 @@ def certificates(folder: Path) -> Iterator[Certificate]:
         with reraise_as():
             checkpoint = Checkpoint.load(path)
         try:
-            verification = json.loads((path / "verification.json").read_text())
+            verification = json.loads((path / "verification.json").read_text(encoding="utf-8"))
             is_verified, is_qualified = bool(verification["verified"]), bool(verification["qualified"])
         except (ValueError, TypeError, LookupError):
             raise UserError(f"{path / 'verification.json'}: not what `verify --json` says") from None

@@ -88,7 +88,7 @@ def main(names: list[str]) -> None:
     for name in names or sorted(paths):
         values = judged(paths[name])
         if paths[name].is_dir():
-            (paths[name] / VERDICT_FILE).write_text(json.dumps(values) + "\n")
+            (paths[name] / VERDICT_FILE).write_text(json.dumps(values) + "\n", encoding="utf-8")
         write(line(name, values))
         print(*line(name, values).values(), flush=True)
 

@@ -485,13 +485,13 @@ def read(path: Path) -> tuple[dict[str, Any], bytes]:
     header = json.loads(data[8:start])["theta"]
     require(header["dtype"] == "F32", "θ is not float32")
     low, high = header["data_offsets"]
-    return json.loads((path / "checkpoint.json").read_text())["spec"], data[start + low : start + high]
+    return json.loads((path / "checkpoint.json").read_text(encoding="utf-8"))["spec"], data[start + low : start + high]
 
 
 def main(proof_path: str, checkpoint_path: str) -> None:
     path = proof_path
     try:
-        proof = json.loads(Path(path).read_text())
+        proof = json.loads(Path(path).read_text(encoding="utf-8"))
         spec, theta = read(Path(path := checkpoint_path))
     except OSError as error:
         sys.exit(f"NOT CHECKED: {error.filename}: {error.strerror}")

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from search import plugins
+from search.cli.surroundings import settle_environment, settle_output
 from search.errors import Failure, UserError, masked
 
 GROUPS = {
@@ -54,6 +55,10 @@ class Commands(click.Group):
     Turns every foreseen failure into one line on stderr and its exit code.
     """
 
+    def main(self, *words: Any, **options: Any) -> Any:
+        settle_output()
+        return super().main(*words, **options)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list({**self.commands, **plugins.added(plugins.COMMANDS)})
 
@@ -87,6 +92,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
+        settle_environment()
         return name, command and load(command), rest
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -96,8 +102,6 @@ class Commands(click.Group):
             for line in masked(str(error)).splitlines():
                 click.echo(f"error: {line}", err=True)
             ctx.exit(error.code)
-        except BrokenPipeError:
-            raise
         except OSError as error:
             line = f"error: {error.filename or 'input or output'}: {error.strerror or error}"
             click.echo(masked(line), err=True)

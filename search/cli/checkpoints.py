@@ -11,6 +11,7 @@ import click
 
 from search.cli.options import (
     PATH,
+    STUDY,
     checkpoint_argument,
     exit_unless,
     grade,
@@ -27,7 +28,6 @@ from search.cli.options import (
     show,
     target_option,
     write_text,
-    writing,
 )
 from search.errors import Failure, UserError, reraise_as
 from trainer.finishing import METHODS
@@ -43,7 +43,7 @@ SHOWN = 20
 
 
 @click.command()
-@click.argument("study")
+@click.argument("study", type=STUDY)
 @click.option("--best", is_flag=True, help="The best seed of the best configuration (the default).")
 @click.option("--seed", help="This seed; 777.804 is the initial values of 777 with the data of 804.")
 @click.option("--model", help="Of this preset only, where a study has several.")
@@ -191,8 +191,7 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
     refuse_full(target)
     with reraise_as():
         checkpoint = read_foreign(file)
-    with writing(target):
-        checkpoint.save(target)
+    save_checkpoint(checkpoint, target)
     spec, provenance = checkpoint.spec, checkpoint.provenance
     result = decode_all(spec, checkpoint.theta_P)
     values = {"checkpoint": str(target), "spec": spec.as_dict(), **provenance, **result.as_dict()}

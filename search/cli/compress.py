@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.cli.options import (
+    HOURS,
     PATH,
+    FiniteRange,
     checkpoint_argument,
     grade,
     json_option,
@@ -60,7 +62,7 @@ cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threa
 @number_option("--steps", 3_000, 6, None, "Training of a set.")
 @click.option("--ramp", type=click.IntRange(0), help="Steps until its ties hold fully [half of --steps].")
 @click.option(
-    "--accept", type=click.FloatRange(0.5, 1), default=1.0, show_default=True,
+    "--accept", type=FiniteRange(0.5, 1), default=1.0, show_default=True,
     help="The share that a set must get right, of problems of our own.",
 )  # fmt: skip
 @click.option(
@@ -68,7 +70,7 @@ cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threa
     help="Sets must be proved right on all 10^20 pairs, on any machine or here, and go by their smallest margin.",
 )  # fmt: skip
 @number_option("--finish", 4, 0, 1024, "Sets a round that do not hold and are finished by Levenberg-Marquardt.")
-@click.option("--max-hours", type=click.FloatRange(min=0, min_open=True), help="End after this time.")
+@click.option("--max-hours", type=HOURS, help="End after this time.")
 @cores_option
 @json_option
 def compress(
@@ -117,7 +119,7 @@ def compress(
         smallest = to_checkpoint(local, start, folds)
         verification = verify(smallest.spec, smallest.theta_P)
         smallest.save(target)
-        (target / "verification.json").write_text(json.dumps(verification.as_dict(), indent=2) + "\n")
+        (target / "verification.json").write_text(json.dumps(verification.as_dict(), indent=2) + "\n", encoding="utf-8")
     about = summary(local, verification)
     click.echo(json.dumps(about) if as_json else _text(about, verification, target, loaded.spec.params))
 

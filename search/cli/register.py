@@ -47,7 +47,7 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
         facts = Facts(result.correct, result.margin, is_proved(path, checkpoint.spec, checkpoint.theta_P))
         with answered(uri):
             experiment = client.get_experiment_by_name(EXPERIMENT)
-            location = (home.artifacts / EXPERIMENT).as_uri() if uri.startswith("sqlite:") else None
+            location = (home.artifacts / EXPERIMENT).as_uri() if is_local(uri) else None
             number = (
                 experiment.experiment_id
                 if experiment

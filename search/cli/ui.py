@@ -98,7 +98,9 @@ def write_link(path: Path, page: str) -> None:
     """Write a page that leads to another, for its owner alone: all users see what a browser is started with."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600, exist_ok=False)
-    path.write_text(f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={escape(page)}">')
+    path.write_text(
+        f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={escape(page)}">', encoding="utf-8"
+    )
 
 
 def open_page(page: str) -> None:

@@ -292,7 +292,7 @@ class Driver:
         """Record a trial as failed, with the error that its worker left or the reason given."""
         error = self.records.trial_folder(trial.key) / ERROR
         self.home.depot.get(error)
-        reason = error.read_text().partition("\n")[0] if error.exists() else failure
+        reason = error.read_text(encoding="utf-8").partition("\n")[0] if error.exists() else failure
         self.ended.failed_trials[trial.key] = f"{reason} ({error})" if error.exists() else reason
         self.records.censor([trial], reason, self.progress.steps())
         self._finish_trial(trial)

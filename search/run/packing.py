@@ -20,7 +20,7 @@ from search.study.trial import Configuration, Program, Trial
 from trainer import Seed
 from trainer.engine.cuda.driver import gpus
 from trainer.files.cores import usable_cores
-from trainer.files.installed import SHIPPED, cache_folder, missing_for_compilation
+from trainer.files.installed import SHIPPED, check_cache, missing_for_compilation
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def check_resources(resources: Resources) -> str | None:
     if not resources.compiled:
         return None
     with reraise_as("resources.compiled"):
-        cache_folder()
+        check_cache()
     if (missing := missing_for_compilation()) and not SHIPPED.exists():  # a wheel's trials say what they lack
         return f"without {missing} training is a hundred times slower (apt-get install g++)"
     visible, why = gpus() if resources.gpu else ((), "")

@@ -19,6 +19,7 @@ from search.run.allocation import objective
 from search.run.extension import numbers_of
 from search.run.samplers import attributes_of, distribution_of, sampler_of, suggest
 from search.stats.counting import Row, group_by, seed_of
+from search.store.home import sqlite_url
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.naming import names_of
@@ -166,7 +167,7 @@ def write_study(study: Study, records: StudyRecords, file: Path) -> int:
     proposals = Proposals(study, records)
     names, rows = names_of(study, proposals.proposed()), group_by(records.list_seeds(), "configuration")
     copy = optuna.create_study(
-        storage=f"sqlite:///{file}", study_name=study.name, directions=list(proposals.objectives.values())
+        storage=sqlite_url(file), study_name=study.name, directions=list(proposals.objectives.values())
     )
     with warnings.catch_warnings(action="ignore"):  # Optuna calls it experimental
         copy.set_metric_names(list(proposals.objectives))

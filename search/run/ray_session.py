@@ -39,7 +39,7 @@ def private_session() -> Iterator[tuple[Path, Path]]:
             _remove_left_over(folder.parent)
             token = folder / "token"
             token.touch(mode=0o600)
-            token.write_text(secrets.token_hex(32))
+            token.write_text(secrets.token_hex(32), encoding="utf-8")
             yield folder / "r", token  # Ray gives its folder to all: the one around it stays closed
     finally:
         shutil.rmtree(folder, ignore_errors=True)

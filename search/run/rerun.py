@@ -25,7 +25,7 @@ from trainer.data.problems import selection
 from trainer.engine.build import DENORMALS
 from trainer.engine.native import missing_to_train
 from trainer.files.cores import usable_cores
-from trainer.files.installed import cache_folder
+from trainer.files.installed import check_cache
 from trainer.retired import Retired
 from trainer.step import step
 
@@ -153,7 +153,7 @@ def _resources(loaded: Checkpoint, recipe: Recipe) -> Resources:
         who = "the engine trained it, which" if by_engine else "its program was compiled, and compiling"
         raise ValueError(f"{who} needs {missing}")
     if like.compiled:
-        cache_folder()
+        check_cache()
     return like
 
 

@@ -99,7 +99,9 @@ def train_reporting(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         except Exception as error:
             first = str(error).strip().partition("\n")[0]
             for place in filter(Path.exists, _assigned(folder, depot)):
-                (place / ERROR).write_text(f"{type(error).__name__}: {first}\n\n{traceback.format_exc()}")
+                (place / ERROR).write_text(
+                    f"{type(error).__name__}: {first}\n\n{traceback.format_exc()}", encoding="utf-8"
+                )
                 depot.put(place / ERROR)
             raise
 

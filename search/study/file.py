@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -39,22 +40,55 @@ def shipped_studies() -> dict[str, str]:
     return dict(sorted(texts.items()))
 
 
+def shipped_study(name: str) -> Study:
+    """Return a study that comes with the package."""
+    return parse_study(shipped_studies()[name], f"{name} (comes with the package)")
+
+
 def load_study(name: str) -> Study:
-    """Return a study by path, or by the name of a shipped one. Raise UserError."""
+    """Return a study by path, or by the name of a shipped one; of - and of a pipe, once. Raise UserError."""
     path = Path(name)
     try:
-        if path.is_file():
-            if path.stat().st_size > LARGEST_FILE:
-                raise UserError(f"{name}: larger than any study file ({path.stat().st_size} bytes)")
-            return parse_study(path.read_text("utf-8"), name)
+        text = _read_text(name, path)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if text is not None:
+        return parse_study(text, name)
+    shipped = shipped_studies()
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
+        if path.stem in shipped:
+            near = f"did you mean {path.stem}, which comes with the package?"
         raise UserError(f"{name}: no such study file" + (f"; {near}" if near.startswith("did") else ""))
-    if name not in (shipped := shipped_studies()):
-        raise UserError(f"unknown study {name!r}; {did_you_mean(name, shipped)}")
-    return parse_study(shipped[name], f"{name} (comes with the package)")
+    if name not in shipped:
+        beside = next((file for file in (f"{name}.yaml", f"{name}.yml") if Path(file).is_file()), None)
+        near = f"did you mean {beside}?" if beside else did_you_mean(name, shipped)
+        raise UserError(f"unknown study {name!r}; {near}")
+    return shipped_study(name)
+
+
+def _read_text(name: str, path: Path) -> str | None:
+    """Return the text of a study file, or of a stream: - is the standard input. None where there is nothing to read.
+
+    Raises UserError for a folder that is no study's name, for a pipe that has a name, which may have no other end, and
+    for what is too large.
+    """
+    if name == "-":
+        data = sys.stdin.buffer.read(LARGEST_FILE + 1) if sys.stdin else b""
+    elif not path.exists():
+        return None
+    elif path.is_dir():
+        if name in shipped_studies():
+            return None
+        raise UserError(f"{name}: is a folder; give the path of a study file")
+    elif path.is_fifo() and path.resolve().exists():
+        raise UserError(f"{name}: is a pipe; give a study file, or - and the study on the standard input")
+    else:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    if len(data) > LARGEST_FILE:
+        raise UserError(f"{name}: larger than any study file ({LARGEST_FILE:,} bytes)")
+    return data.decode()
 
 
 def parse_study(text: str, source: str) -> Study:

@@ -11,6 +11,7 @@ from model.tied import Tied
 from search.study.reading import read_data
 from search.study.space import error_at, errors_at
 from trainer import Recipe
+from trainer.files.paths import expanded
 from trainer.recipe.seed import check_fit
 from trainer.retired import without_retired
 
@@ -135,14 +136,21 @@ def _inline_teacher(recipe: dict[str, Any], path: str) -> dict[str, Any]:
 
 def _inline_model(model: dict[str, Any], path: str) -> dict[str, Any]:
     if isinstance(name := model.get("checkpoint"), str):
-        about = _parsed(Path(name) / CHECKPOINT if Path(name).is_dir() else Path(name), f"{path}.checkpoint")
+        place = _path(name, f"{path}.checkpoint")
+        about = _parsed(place / CHECKPOINT if place.is_dir() else place, f"{path}.checkpoint")
         spec = about.get("spec") if isinstance(about, dict) else None
         if not isinstance(spec, dict):
             raise error_at(f"{path}.checkpoint", f"{name}: not a checkpoint, which has a spec")
         return {**spec, **{k: v for k, v in model.items() if k != "checkpoint"}}
     if isinstance(name := model.get("ties"), str):
-        return {**model, "ties": _parsed(Path(name), f"{path}.ties")}
+        return {**model, "ties": _parsed(_path(name, f"{path}.ties"), f"{path}.ties")}
     return model
+
+
+def _path(name: str, path: str) -> Path:
+    """Return the path that a key names. Raise ValueError at the key path for a tilde that stands for nobody."""
+    with errors_at(path):
+        return Path(expanded(name))
 
 
 def _parsed(file: Path, path: str) -> Any:

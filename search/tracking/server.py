@@ -97,7 +97,7 @@ def serve(
         warnings.simplefilter("ignore")  # of Starlette's, about what MLflow uses
         from mlflow.server.fastapi_app import app, flask_app
 
-    page = (Path(str(flask_app.static_folder)) / "index.html").read_text()
+    page = (Path(str(flask_app.static_folder)) / "index.html").read_text(encoding="utf-8")
     page = page.replace("<head>", f"<head>{OPENING}", 1)
     app.router.routes.insert(0, Route("/", lambda request: HTMLResponse(page)))
     confine_artifacts(home.artifacts)

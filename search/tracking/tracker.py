@@ -164,7 +164,9 @@ class Tracker:
         if missing:
             texts = {k: json.dumps(v) if isinstance(v, list) else str(v) for k, v in missing.items()}
             with tempfile.TemporaryDirectory() as folder:
-                Path(folder, CONFIGURATION_JSON).write_text(json.dumps(configuration.as_params(), indent=2))
+                Path(folder, CONFIGURATION_JSON).write_text(
+                    json.dumps(configuration.as_params(), indent=2), encoding="utf-8"
+                )
                 self.log_folder(run.info.run_id, Path(folder))
             log_dataset(self.client, run.info.run_id, training_dataset(configuration.recipe), "training")
             self.client.log_batch(run.info.run_id, params=[Param(k, text) for k, text in texts.items()])

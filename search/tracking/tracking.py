@@ -19,7 +19,7 @@ from mlflow.entities import Run
 from sqlalchemy import make_url
 
 from search.errors import Failure, UserError, masked, one_line
-from search.store.home import FOREIGN, Home, below
+from search.store.home import FOREIGN, Home, below, sqlite_url
 from search.store.ledger import Ledger
 from trainer.files import durable
 
@@ -45,7 +45,7 @@ WRITING = ("create_", "log_", "set_", "update_", "delete_", "finalize_")
 
 def is_local(uri: str) -> bool:
     """True if a store is a file and no server."""
-    return uri.startswith("sqlite:")
+    return uri.startswith("sqlite")
 
 
 def file_of(uri: str) -> Path | None:
@@ -69,7 +69,7 @@ def connect(home: Home, uri: str = "") -> MlflowClient:
     logging.getLogger("alembic").setLevel(logging.ERROR)
     _require_listener(uri)
     with answered(uri):
-        if uri == f"sqlite:///{home.mlflow_db}":
+        if file_of(uri) == home.mlflow_db.resolve():
             _create_store(home)
             _relocate_artifacts(home)
         client = MlflowClient(tracking_uri=uri)
@@ -102,7 +102,7 @@ def _create_store(home: Home) -> None:
         for half in home.path.glob("mlflow-*.new"):
             half.unlink()
         fresh = home.path / f"mlflow-{uuid.uuid4().hex}.new"  # MLflow knows a store by its name for ever
-        MlflowClient(tracking_uri=f"sqlite:///{fresh}").search_experiments(max_results=1)
+        MlflowClient(tracking_uri=sqlite_url(fresh)).search_experiments(max_results=1)
         durable.move_in(fresh, home.mlflow_db)
 
 

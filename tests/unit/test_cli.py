@@ -268,12 +268,6 @@ def test_a_study_that_is_refused_hides_no_other():
     assert any(line.startswith("sweep-2: ") for line in call("status", "--home", "home").stdout.splitlines())
 
 
-def test_a_file_that_is_wrong_hides_behind_no_recorded_study():
-    two_studies("home")
-    Path("sweep").write_text("a: [1")
-    assert fails_with_one(2, "run", "sweep", "--dry-run", "--home", "home").startswith("sweep: line 1")
-
-
 def test_a_command_that_is_shown_can_be_typed():
     assert home_flag(Home("my home")) == " --home 'my home'"
 

@@ -164,10 +164,3 @@ def test_a_fresh_start_takes_its_checkpoint_anew(monkeypatch):
     Path("s.yaml").write_text(STARTING)
     said = fails_with_one(2, "run", "s.yaml", "--fresh", "--dry-run")
     assert said == "s.yaml: start.checkpoint: bad: no such checkpoint"
-
-
-@pytest.mark.parametrize("name", ["50%20", "what?"])
-@pytest.mark.parametrize("command", ["run smoke", "status", "ui"])
-def test_a_home_whose_path_is_another_one_in_a_url(name, command):
-    assert "a home's path has no ? and no % before two digits" in fails_with_one(2, *command.split(), "--home", name)
-    assert not Path(name).exists()

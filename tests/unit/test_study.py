@@ -64,10 +64,10 @@ def test_a_study_is_a_path_or_a_name(tmp_path):
         "a\0b": "unknown study *",
         "nowhere.yaml": "nowhere.yaml: no such study file",
         "x" * 5_000: "*: cannot be read (File name too long)",
-        str(tmp_path): "*: no such study file",
+        str(tmp_path): "*: is a folder; give the path of a study file",
         str(tmp_path / "owns.yaml"): "*/owns.yaml: no such study file; did you mean own.yaml*",
         str(file): "*own.yaml: cannot be read ('utf-8' codec can't decode*",
-        str(tmp_path / "large.yaml"): "*large.yaml: larger than any study file (1048577 bytes)",
+        str(tmp_path / "large.yaml"): "*large.yaml: larger than any study file (1,048,576 bytes)",
     }
     for name, expected in errors.items():
         with pytest.raises(UserError) as error:
