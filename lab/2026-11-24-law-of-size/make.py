@@ -67,8 +67,10 @@ def shape() -> str:
         low, high = ratio_of(*(GrokRate(rate.grokked, rate.n) for rate in (one, other)))
         if low > THRESHOLD:
             least, most = ratio_of(one, other)
-            text += f" {more} against {fewer} numbers: {low:.1f} to {high:.0f} times as often with the screen, "
-            text += f"{least:.1f} to {most:.0f} times if it may have ended as many winners as its spared seeds allow."
+            text += (
+                f" {more} against {fewer} numbers: {low:.1f} to {high:.0f} times as often; {least:.1f} to {most:.0f} "
+            )
+            text += "if the screen ended as many winners as its spared seeds allow."
     return text
 
 
