@@ -11,8 +11,8 @@ from typing import Any
 from lab.claims.claim import OF_SEEDS, Claim, arm, claims, seeds_of
 from lab.claims.trained import Trained
 from lab.paired import PairedArms
-from search.stats.counting import COUNTED, missed_by
-from search.stats.intervals import LEVEL, Interval, discoveries, exact_low, mid_p, power
+from search.stats.counting import COUNTED, RULE_COLUMNS, GrokRate, missed_by
+from search.stats.intervals import LEVEL, Interval, discoveries, exact_low, power
 from trainer import Outcome
 
 Row = Mapping[str, Any]
@@ -47,7 +47,7 @@ class Count:
 
     @property
     def interval(self) -> Interval:
-        return mid_p(self.k, self.n)[0], mid_p(min(self.k + self.wrongly, self.n), self.n)[1]
+        return GrokRate(self.k, self.n, self.wrongly).interval
 
     def __str__(self) -> str:
         return f"{self.k} of {self.n}"
@@ -170,10 +170,8 @@ def arms(rows: Iterable[Row]) -> dict[str, Arm]:
     for row in sorted(rows, key=lambda r: str(r["study"]), reverse=True):
         if row["outcome"] in COUNTED:
             seeds = by_key.setdefault(row["configuration"], {})
-            step = row.get("hopeless_step")
-            hopeless = {"hopeless_step": None if step is None or isnan(step) else step}
             numbers = int(row["init_seed"]), int(row["data_seed"])
-            seeds[numbers] = {**seeds.get(numbers, {}), **row, **hopeless}
+            seeds[numbers] = {**seeds.get(numbers, {}), **row}
     return by_key
 
 
@@ -240,7 +238,8 @@ def _succeeds(claim: Claim, row: Row) -> bool:
 
 
 def _count(claim: Claim, seeds: Arm) -> Count:
-    wrongly = 0.0 if claim.held or claim.within else missed_by(Outcome.GIVEN_UP, seeds.values())
+    rules = () if claim.held or claim.within else RULE_COLUMNS
+    wrongly = sum(missed_by(rule, seeds.values()) for rule in rules)
     steps = sorted(int(row["steps"]) for row in seeds.values())
     half = steps[(len(steps) - 1) // 2] if steps else None
     return Count(sum(_succeeds(claim, row) for row in seeds.values()), len(seeds), wrongly, half)

@@ -1,6 +1,7 @@
 """The report: one page about one study, and its pictures. Pure functions of the records' frames."""
 
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib.resources import files
@@ -43,6 +44,7 @@ from search.markup import guarded
 from search.stats.counting import (
     COUNTED,
     FEWEST_SEEDS,
+    INTERRUPTED,
     RULE_COLUMNS,
     TOO_FEW,
     WORDS,
@@ -52,6 +54,7 @@ from search.stats.counting import (
     StoppingCounts,
     missed_by,
     pareto,
+    state_of,
     unended_warning,
 )
 from search.store.home import pull_command
@@ -76,7 +79,8 @@ OUTCOMES = {
     Outcome.DIVERGED: "became non-finite; counted as not grokked",
     Outcome.GIVEN_UP: "stopped by the hopeless rule; counted as not grokked",
     Outcome.SCREENED: "stopped by the study's screen; counted as not grokked",
-    Outcome.CENSORED: "ended from outside; the only seeds that are not counted",
+    Outcome.CENSORED: "ended from outside once enough had grokked; not counted",
+    INTERRUPTED: "ended from outside, and goes on when the study does; not counted until it ends",
 }
 
 
@@ -220,7 +224,8 @@ class _Page:
 
     def outcomes(self) -> list[tuple[str, str, str]]:
         """Return each outcome in words, with the number of its seeds, those of the confirmation apart, and meaning."""
-        counts = [frame["outcome"].value_counts() for frame in (self.own, self.fresh) if len(frame)]
+        frames = [frame[["outcome", "reason"]] for frame in (self.own, self.fresh) if len(frame)]
+        counts = [Counter(map(state_of, frame.to_dict("records"))) for frame in frames]
         return [
             (WORDS[o], " + ".join(f"{counted.get(o, 0):,}" for counted in counts), text) for o, text in OUTCOMES.items()
         ]
@@ -320,7 +325,8 @@ class _Page:
             *(rates("search") + rates("confirmation") if self.confirmed else rates("search", "grok rate")),
             ("command", [(command, command) for command in commands]),
             ("seeds", plain("seeds")),
-            *((WORDS[o], plain(o)) for o in OUTCOMES),
+            *((WORDS[o], plain(o)) for o in COUNTED),
+            ("not ended", plain(Outcome.CENSORED)),
             ("grokked per\nmillion\nseed-steps", plain("grokked_per_million", ".3g")),
             ("core-seconds\neach", plain("core_s_per_grokked")),
             ("shrunk\nrate", [(f"{t:.3f}", t) for t in self.objective]),

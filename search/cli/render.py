@@ -204,7 +204,7 @@ def status(
     flag: str = "",
     each: bool = False,
 ) -> str:
-    """Return studies (of `counting.overview`), then ledger rows, and how a study goes on that was cut off.
+    """Return studies (of `counting.overview`), then ledger rows, and how a study goes on that was interrupted.
 
     Rows of several configurations are counted by configuration, unless `each` is to be shown. names: of one study's
     configurations, by key. running: what its driver left (search/store/running.py). flag: names the home.
@@ -250,8 +250,8 @@ def _study(s: Row, is_running: bool) -> list[str]:
     within = f" in {s['trials']} banks" if is_running else f" ({_states(s['states'])}) in {s['trials']} banks"
     lines = [f"{s['study']}: {s['seeds']} {runs}{within}"]
     lines.append(f"  {', '.join(filter(None, (s['said'], _best(s['best_exact']))))}")
-    if said := s.get("confirmation_said"):
-        lines.append(f"  confirmation, on fresh seeds: {said}")
+    if states := s.get("confirmation_states"):
+        lines.append(f"  confirmation, on fresh seeds ({_states(states)}): {s['confirmation_said']}")
     if calls := s["verify_calls"]:
         times = "once" if calls == 1 else f"{calls} times"
         lines.append(f"  AdderBoard's 10,010 were decoded {times}, to verify; nothing is chosen by them")

@@ -81,7 +81,8 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         if fresh := study.confirm and study.confirm.configurations * len(study.confirm_seeds):
             bank_s = fresh * study.base_recipe.steps / rate
             time += f", up to {duration(bank_s / fits.concurrent)} to confirm"
-            time += f" ({bank_s * share['cpu'] / 3_600:,.1f} core-hours)" if not fits.on_gpu else ""
+            fresh_hours = bank_s * share["cpu"] / 3_600
+            time += f" ({fresh_hours:,.1f} core-hours)" if fresh_hours >= 0.05 and not fits.on_gpu else ""
         time += ","
     lines = [
         f"{study.name}: {study.about}" if study.about else study.name,

@@ -446,15 +446,16 @@ def overview(rows: Iterable[Row], until: Mapping[str, Until | None] | None = Non
 
 
 def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
-    """Return counts of some rows, and the grok rates of the search and of the confirmation, if there is one."""
+    """Return counts of some rows: of the search, and below `confirmation_*` of what confirms it, if anything does.
+
+    What seeds cost, and what rules did to them, is of both together.
+    """
     searched, fresh = by_phase(rows)
-    counts, states = Counter(r["outcome"] for r in rows), Counter(map(state_of, rows))
+    counts = Counter(r["outcome"] for r in rows)
     confirmed = {f"confirmation_{name}": value for name, value in _rated(fresh).items()} if fresh else {}
     return {
         "configurations": len({r["configuration"] for r in rows}),
         "trials": len({r["trial"] for r in rows}),
-        "seeds": len(rows),
-        "states": {state: states[state] for state in WORDS if states[state]},
         **_rated(searched, until),
         **confirmed,
         "given_up": counts[Outcome.GIVEN_UP],
@@ -472,9 +473,11 @@ def _rated(rows: Sequence[Row], until: Until | None = None) -> dict[str, Any]:
     """
     configurations = len({r["configuration"] for r in rows})
     single = configurations == 1
-    rate = GrokRate.of(rows, until if single else None, bounded=single)
+    rate, states = GrokRate.of(rows, until if single else None, bounded=single), Counter(map(state_of, rows))
     over = f"{rate.grokked} of {rate.n} grokked over {configurations} configurations"
     return {
+        "seeds": len(rows),
+        "states": {state: states[state] for state in WORDS if states[state]},
         "grokked": rate.grokked,
         "counted": rate.n,
         "grok_rate": rate.rate if single else None,

@@ -8,7 +8,7 @@ from search.cli import render
 from search.cli.home import mark_cut_off
 from search.run.driver import Ended
 from search.run.estimate import estimate
-from search.stats.counting import overview
+from search.stats.counting import ENOUGH, overview
 from search.store.home import Home
 from search.study.file import load_study, parse_study
 from search.study.space import points
@@ -70,6 +70,32 @@ def test_seeds_of_several_configurations_are_counted_unless_each_is_asked_for():
     ]  # fmt: skip
     seeds = [r | {"verified": None} for r in seeds]
     assert "  seed " not in text and render.status(overview(seeds), seeds, each=True).count("  seed ") == 6
+
+
+INTERRUPTED = rows(CENSORED, CENSORED, first=20, reason="interrupted")
+CUT_OFF = rows(CENSORED, first=30, reason=ENOUGH)
+FRESH = rows(GROKKED, GROKKED, FAILED, first=90001, confirmation=True)
+
+
+def of(key, seeds):
+    return [row | {"configuration": key} for row in seeds]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said", "unsaid"),
+    [
+        (SOME + INTERRUPTED, ["2 interrupted)", "2 of 6 seeds have not ended"], "cut off"),
+        (SOME + CUT_OFF, ["1 cut off)"], "interrupted"),
+        (of("a", SOME + INTERRUPTED) + of("b", SOME + INTERRUPTED), ["4 of 12 runs have not ended"], "12 seeds"),
+        (SOME + FRESH, ["s: 4 seeds (1 grokked", "1 of 4 gr", "seeds (2 grokked, 1 not grokked): 2 of 3"], "3 of 7"),
+        (of("a", SOME + FRESH) + of("b", SOME), ["  a: 1 ", "  a, confirmation: 2 ", "2 of 8 grokked over"], "(3 grok"),
+    ],
+)  # fmt: skip
+def test_status_says_what_goes_on_and_keeps_a_confirmation_apart(seeds, said, unsaid):
+    first = {row["configuration"] for row in seeds}
+    seeds = [row | {"verified": None, "verify_calls": 0} for row in seeds]
+    text = render.status(overview(seeds), seeds, {key: key for key in first})
+    assert all(line in text for line in said) and unsaid not in text, text
 
 
 def test_a_study_that_stopped_says_what_never_began(tmp_path):
