@@ -19,7 +19,7 @@ LAB = Path(__file__).parent
 OWN = (
     "2*/claims-*.csv", "2026-11-20-published/57p-paired-published.csv", "2026-11-22-what-luck-is/faded-256.csv",
     "2026-11-23-robust/robust-128.csv", "2026-11-21-luck-crossed/luck.csv", "certificates/[0-9]*",
-    "2026-11-23-constraint-columns/trained/*",
+    "2026-11-23-constraint-columns/trained/*", "2026-11-24-constraint-table/so-far.parquet",
 )  # fmt: skip
 """The notebook's records that decide claims."""
 

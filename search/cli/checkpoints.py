@@ -274,7 +274,7 @@ def _rerun_lines(checkpoint: Path, again: Rerun) -> Iterator[str]:
     if again.step[0] != again.step[1]:
         yield f"  trained again, the best θ until there is that of step {again.step[1]:,}"
     if again.by_curvature and not again.same:
-        yield "  finished by curvature, which rounds as the machine does (docs/determinism.md)"
+        yield "  torch finished it, as all seeds until 2026-11-28: it rounds as the machine does (docs/determinism.md)"
     for name, (was, now) in again.differs.items():
         yield f"  {name}: {was} then, {now} here"
     if again.not_recorded:

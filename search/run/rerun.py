@@ -83,7 +83,7 @@ class Rerun:
     """What may explain another θ: nothing of CPU, threads and slots where the engine trained both."""
     not_recorded: tuple[str, ...]
     by_curvature: bool
-    """True if its recipe may finish it by curvature, which rounds as the machine does."""
+    """True if its recipe may finish it by curvature, which torch did then or here: it rounds as the machine does."""
 
     @property
     def same(self) -> bool:
@@ -160,7 +160,7 @@ def _resources(loaded: Checkpoint, recipe: Recipe) -> Resources:
 def _recorded(loaded: Checkpoint) -> dict[str, Any]:
     """Return the environment that it was trained in, as far as its provenance says."""
     environment = loaded.provenance.get("environment")
-    return {"denormals": "kept"} | (environment if isinstance(environment, dict) else {})
+    return {"denormals": "kept", "finish": "torch"} | (environment if isinstance(environment, dict) else {})
 
 
 @contextmanager
@@ -218,9 +218,11 @@ def _compare(loaded: Checkpoint, request: Request, bank: Bank) -> Rerun:
     different = int((bits_SP[0] != bits_SP[1]).sum())
     here = environment_of(request.trial, bank)
     recipes = [request.trial.work[0][0].recipe, *request.earlier_recipes]
-    by_curvature = any(recipe.finish_above < 1 for recipe in recipes)
+    is_finished = any(recipe.finish_above < 1 for recipe in recipes)
+    by_curvature = is_finished and not recorded["finish"] == here["finish"] == "engine"
     both = {recorded.get("engine"), here["engine"]} <= ENGINES and not by_curvature
     matters = [k for k in here if k in recorded and not (both and k in NOT_OF_THE_ENGINE)]
+    matters = [k for k in matters if k != "finish" or is_finished]
     return Rerun(
         seed=str(result.pair.seed),
         params=spec.params,

@@ -44,6 +44,7 @@ from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import FUTILITY_RULE, Bank, Outcome, Result
 from trainer.bank.futility import FutilityRule
 from trainer.checkpoints.checkpoint import code_version
+from trainer.curvature.pool import has_kernel
 from trainer.engine.build import denormals
 from trainer.engine.cuda.driver import is_declared
 
@@ -389,6 +390,7 @@ def environment_of(trial: Trial, bank: Bank) -> dict[str, Any]:
         "slots": trial.slots,
         "engine": bank.programs.name,
         "denormals": denormals(),
+        "finish": "engine" if has_kernel(trial.spec) else "torch",
         "compiled": trial.resources.compiled,
         **bank.programs.about,
     }

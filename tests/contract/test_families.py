@@ -20,7 +20,7 @@ from model.families.low_rank.spec import SHARED
 from model.fold import fold
 from model.spec import FAMILIES
 from tests import needs_compiler
-from tests.banks import finish, gradient_of_tape
+from tests.banks import finish
 from tests.specs import any_tokens, bases, reference, some_theta, some_tokens, specs, variants
 from tests.submissions import loaded
 from trainer import Bank, Pair, Recipe, Seed
@@ -239,18 +239,14 @@ def loss_gradient(spec, theta_SP, tokens_STB):
 def test_the_kernel_has_the_loss_and_gradient_of_theta(spec):
     """Through the tape of expand and the kernel, against float64 autograd through everything."""
     theta, tokens = some_theta(spec), some_tokens(spec, batch=BATCH)
-    engine = EngineBackend(spec, Recipe(batch=BATCH))
-    tape, place = engine.tapes[1], engine.places["theta"]
-    row = torch.zeros(tape.inputs)
-    row[place] = theta[0]
-    wide_N, problems = torch.from_numpy(native.run(tape, row.numpy())), native.blocks(tokens)
-    loss, pull_N = kernel.loss_and_gradient(spec, wide_N, problems, BATCH)
-    assert loss == pytest.approx(step.loss(spec, theta.double(), tokens).item(), rel=1e-5)
-    gradient_P = torch.from_numpy(gradient_of_tape(tape, row.numpy(), pull_N.numpy()))[place]
+    problems = kernel.KernelLoss(spec, tokens)
+    loss, slope_P = problems.slope(theta[0].numpy())
+    expected = step.loss(spec, theta.double(), tokens).item()
+    assert (loss, problems.loss(theta[0].numpy())) == pytest.approx((expected, expected), rel=1e-5)
     exact_P, rounded_P = (loss_gradient(spec, theta.to(t), tokens) for t in (torch.float64, torch.float32))
     # A norm's gradient can be large, and its rounding with it: float32 autograd shows how much.
     tolerance = max(1e-5 * float(exact_P.abs().max()), 8 * float((rounded_P - exact_P).abs().max()))
-    assert float((gradient_P - exact_P).abs().max()) < tolerance
+    assert float((torch.from_numpy(slope_P) - exact_P).abs().max()) < tolerance
 
 
 @needs_compiler

@@ -13,8 +13,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from model.spec import Spec, choices
 from trainer.bank.futility import FUTILITY_RULE, FutilityRule
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.curvature.minimise import finish_by_curvature
-from trainer.curvature.together import Slope, together
 from trainer.data import hard_examples
 from trainer.engine.build import GivenUp
 from trainer.engine.native import EngineBackend, missing_to_train
@@ -271,13 +269,10 @@ class Bank:
 
     def _finish(self, numbers: Sequence[int]) -> None:
         """Finish pairs that spent their budget by curvature, from their best θ."""
-
-        def finisher(n: int) -> Callable[[Slope], Tensor]:
+        for n in numbers:
             pair, best_P = self.pairs[n], self.tracker.records["best_theta"][n]
             seed = hashed_seed(f"finish {pair.seed}")
-            return partial(finish_by_curvature, self.spec, pair.ties, best_P, seed)
-
-        for n, finished_P in zip(numbers, together([finisher(n) for n in numbers]), strict=True):
+            finished_P = finish_by_curvature(self.spec, pair.ties, best_P, seed)
             measured = self.programs.evaluate(finished_P[None].to(self.device))
             measures = [float(measured[name]) if name in measured else torch.nan for name in MEASURES]
             self.tracker.finish(n, torch.tensor(measures), finished_P)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -230,10 +230,7 @@ class EngineBackend:
         kernel, spec = teacher.spec.kernel(), teacher.spec
         if kernel is None:
             raise ValueError(f"teacher must have a kernel, and {teacher.title} has none")
-        tape = record(
-            lambda given: list(spec.expand(given["theta"]).values()), {"theta": (spec.params,)}, constant_fold
-        )
-        self._wide = run(tape, np.array(teacher.theta, np.float32))
+        self._wide = run(expansion(spec), np.array(teacher.theta, np.float32))
         return Learning(
             teacher=ctypes.cast(built(kernel, recipe).kernel_evaluate, ctypes.c_void_p),
             wide=self._wide.ctypes.data,
@@ -309,11 +306,28 @@ def constant_fold(operation: int, *numbers: float) -> float:
     return float(run(tape, np.array(numbers, np.float32))[0])
 
 
+def expansion(spec: Spec) -> Tape:
+    """Return the tape that makes a spec's wide tensors of θ alone."""
+    return _expansion(spec, denormals())
+
+
+@lru_cache(MOST_RECORDED)
+def _expansion(spec: Spec, denormals: str) -> Tape:
+    return record(lambda row: list(spec.expand(row["theta"]).values()), {"theta": (spec.params,)}, constant_fold)
+
+
 def run(tape: Tape, inputs: Array) -> Array:
     """Return a tape's outputs for one seed."""
     outputs = np.zeros(len(tape.outputs), np.float32)
     engine().engine_tape(ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(outputs), None, None)
     return outputs
+
+
+def gradient(tape: Tape, inputs: Array, pull: Array) -> Array:
+    """Return the gradient towards a tape's inputs, for one seed, from that towards its outputs."""
+    outputs, back = np.zeros(len(tape.outputs), np.float32), np.zeros(tape.inputs, np.float32)
+    engine().engine_tape(ctypes.byref(CTape.of(tape)), *map(pointer, (inputs, outputs, pull, back)))
+    return back
 
 
 def sources(spec: Spec) -> Array:

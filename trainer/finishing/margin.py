@@ -19,7 +19,7 @@ from torch import Tensor
 from model.proof.prover import worst_pairs
 from model.spec import Spec
 from trainer.curvature.minimise import Task
-from trainer.curvature.pool import Cost, tokens_from
+from trainer.curvature.pool import LEAST_NUMBER, Cost, tokens_from
 
 Array = NDArray[np.float64]
 Row = tuple[int, int, int]
@@ -27,7 +27,6 @@ Row = tuple[int, int, int]
 WORST, MOST_ROWS = 600, 3_000
 RADIUS, WIDEST, NARROWEST = 0.01, 0.1, 1e-6
 """Of the trust region, relative to each number."""
-LEAST_NUMBER = 0.05
 POINTS = 24
 """θ that are evaluated together."""
 ROUNDS = 24
