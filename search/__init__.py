@@ -33,5 +33,5 @@ def _leave_out_current_folder() -> None:
         sys.path[:] = [entry for entry in sys.path if entry not in ("", here) or entry in named]
 
 
-sys.meta_path.insert(0, _Beside)  # type: ignore[arg-type]
+sys.meta_path.insert(0, _Beside)
 _leave_out_current_folder()

@@ -43,11 +43,13 @@ def settle_output() -> None:
         stream = getattr(sys, name)
         if not isinstance(stream, io.TextIOWrapper):
             continue
-        if type(getattr(stream.buffer, "raw", None)) is io.FileIO:
+        raw = getattr(stream.buffer, "raw", stream.buffer)  # PYTHONUNBUFFERED leaves out what is between
+        if type(raw) is io.FileIO:
             stream.flush()
-            lasting = io.BufferedWriter(Unread(stream.fileno(), "wb", closefd=False))
+            unread = Unread(raw.fileno(), "wb", closefd=False)
+            binary = unread if raw is stream.buffer else io.BufferedWriter(unread)
             lines, at_once = stream.line_buffering, stream.write_through
-            text = io.TextIOWrapper(lasting, stream.encoding, line_buffering=lines, write_through=at_once)
+            text = io.TextIOWrapper(binary, stream.encoding, line_buffering=lines, write_through=at_once)
             setattr(sys, name, text)
         getattr(sys, name).reconfigure(errors="backslashreplace")
 

@@ -37,6 +37,9 @@ OF_YAML_1_1 = re.compile(r":|^[-+]?0[0-9_]")
 """Numbers to base 60, and octal ones that begin with 0: YAML 1.2 has none, and takes 010 for ten."""
 
 
+QUOTED = "; if it is text, quote it"
+
+
 def shipped_studies() -> dict[str, str]:
     """Return the YAML of the studies that come with the package, by name."""
     folder = files("studies")
@@ -131,7 +134,8 @@ class _Loader(yaml.SafeLoader):
                 value.encode()  # half a surrogate pair can be written nowhere
             return value
         except INVALID_SCALAR:
-            raise _marked(f"no {node.tag.rpartition(':')[2]}: {node.value!s:.80}", node.start_mark) from None
+            kind = node.tag.rpartition(":")[2]
+            raise _marked(f"no {kind}: {node.value!s:.80}{QUOTED}", node.start_mark) from None
 
 
 _Loader.add_implicit_resolver(
@@ -298,7 +302,9 @@ def _lines(error: ValidationError, data: Any) -> Iterator[str]:
     for path, kinds in wrong_type.items():
         deeper = [*lines, *(f"{p}:" for p in wrong_type if p != path)]
         if not any(line.startswith((f"{path}:", f"{path}.")) for line in deeper):
-            got = f"got {next(iter(kinds.values()))!r:.80}{_example(path)}"
+            value = next(iter(kinds.values()))
+            is_quotable = "a string" in kinds and not isinstance(value, dict | list | None)
+            got = f"got {value!r:.80}{_example(path) or (QUOTED if is_quotable else '')}"
             lines[f"{path}: must be {' or '.join(kinds)}, {got}"] = None
     yield from lines
 
