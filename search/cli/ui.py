@@ -43,10 +43,10 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
 
     if not os.environ.get(TRACKING):
         elsewhere = Ledger(home).list_stores() if home.exists() else {}
-        for study, store in elsewhere.items():
-            click.echo(f"{study} was last recorded in {store}: set {TRACKING} to see it", err=True)
+        lines = [f"{s} was last recorded in {store}: set {TRACKING} to see it" for s, store in elsewhere.items()]
         if not (home.exists() and home.mlflow_db.exists()):
-            raise UserError("the home has no MLflow store of its own" if elsewhere else home.nothing_run)
+            raise UserError("\n".join(lines) or home.nothing_run)
+        click.echo("".join(f"{line}\n" for line in lines), nl=False)
         listening(port).close()  # a port that is taken is said before MLflow is imported, which takes seconds
     from search.tracking.tracking import connect, is_local
 

@@ -2,6 +2,7 @@
 
 import ast
 import io
+import locale
 import os
 import re
 import subprocess
@@ -10,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from search.cli.surroundings import settle_output
+from search.cli.surroundings import settle_encoding, settle_output
 from tests import ROOT
 from tests.commands import COMMAND, own_environment
 
 PRINT = """
 import sys
-from search.cli.surroundings import settle_output
+from search.cli.surroundings import settle_encoding, settle_output
 settle_output()
 for n in range(3):
     print("θ → 10²⁰", flush=True)
@@ -102,3 +103,28 @@ def is_by_locale(call):
         modes = [*call.args[place : place + 1], *(word.value for word in call.keywords if word.arg == "mode")]
         return not any("b" in getattr(mode, "value", "") for mode in modes)
     return is_method and name in FIRST and len(call.args) <= FIRST[name]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "mode", "begins_again"),
+    [("utf-8", None, False), ("iso8859-1", None, True), ("iso8859-1", "0", True), ("iso8859-1", "1", False)],
+)
+def test_paths_are_utf_8_whatever_the_locale(encoding, mode, begins_again, monkeypatch):
+    """Arrow has them so, and made a second folder beside é; what is printed stays in the locale's encoding."""
+    begun = []
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: encoding)
+    monkeypatch.setattr(locale, "getencoding", lambda: "ISO-8859-1")
+    monkeypatch.setattr(os, "execv", lambda program, words: begun.append((program, words, dict(os.environ))))
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-P", "-m", "search.cli", "status"])
+    for name in ("PYTHONUTF8", "PYTHONIOENCODING"):
+        monkeypatch.delenv(name, raising=False)
+    if mode:
+        monkeypatch.setenv("PYTHONUTF8", mode)
+    settle_encoding()
+    assert len(begun) == begins_again
+    for program, words, environment in begun:
+        assert (program, words) == (sys.executable, [sys.executable, "-P", "-m", "search.cli", "status"])
+        assert environment["PYTHONUTF8"] == "1"
+        assert environment["PYTHONIOENCODING"] == "ISO-8859-1:backslashreplace"
+        monkeypatch.delenv("PYTHONUTF8")
+        monkeypatch.delenv("PYTHONIOENCODING")
