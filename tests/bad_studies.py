@@ -31,7 +31,7 @@ LINES = {  # what is added to GOOD
     "recipe: [1]": "recipe: must be a mapping, got [1]",
     "space: {recipe.lr: [0.01, 0.03]}": "space.recipe.lr: must be a mapping, got *; for example {choice: [0.01, 0.03]}",
     # Seeds and when they end
-    "resources: {seeds_per_trial: 010}": "*: not valid YAML (no int: 010)",
+    "resources: {seeds_per_trial: 010}": "*: not valid YAML (no int: 010; if it is text, quote it)",
     "until: {grokked: 1}": "until: grokked needs max_seeds: *",
     "stop: {screen: {att: 5000, keep: {}}}": "stop.screen.at: missing\nstop.screen.att: unknown key; did you mean at?",
     "stop: {screen: {at: 5000, keep: {tokn: 0.35}}}": "stop.screen.keep.tokn: unknown probe of 57p; did you mean *",

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from search import plugins
-from search.cli.surroundings import settle_environment, settle_output
+from search.cli.surroundings import settle_encoding, settle_environment, settle_output
 from search.errors import Failure, UserError, masked
 
 GROUPS = {
@@ -56,6 +56,7 @@ class Commands(click.Group):
     """
 
     def main(self, *words: Any, **options: Any) -> Any:
+        settle_encoding()
         settle_output()
         return super().main(*words, **options)
 

@@ -84,12 +84,14 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     if ended.interrupted or ended.failed_trials:
         lines += ["", GO_ON, f"  adder-search run {shlex.quote(name)}{flag}"]
     else:
-        following = [f"report {study.name} -o {study.name}.html{flag}", f"ui{flag}"]
+        store = records.home.store_prefix
+        following = [f"{store}adder-search {c}{flag}" for c in (f"report {study.name} -o {study.name}.html", "ui")]
         if any(r["outcome"] == Outcome.GROKKED for r in rows):
             folder = _unused(f"{study.name}-best")
-            best = [f"pull {study.name} --best -o {folder}{flag}", f"verify {folder}{flag}"]
-            following = [*best, f"export {folder} -o {study.name}.py", *following]
-        lines += ["", "Next:", *(f"  adder-search {command}" for command in following)]
+            best = [f"{store}adder-search pull {study.name} --best -o {folder}{flag}"]
+            best += [f"adder-search verify {folder}{flag}", f"adder-search export {folder} -o {study.name}.py"]
+            following = [*best, *following]
+        lines += ["", "Next:", *(f"  {command}" for command in following)]
     return "\n".join(lines)
 
 

@@ -101,7 +101,7 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
     from search.run.estimate import estimate
     from search.run.extension import as_begun, check_extension, check_proposals
 
-    home.depot.check()
+    _ = home.depot  # only looked at: a plan writes nothing
     rows: list[SeedRecord] = []
     if fresh:
         study = _renamed(study, records_of(home, study.name).ledger.list_studies() if home.exists() else [])

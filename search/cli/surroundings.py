@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import locale
 import os
 import stat
 import sys
@@ -43,13 +44,26 @@ def settle_output() -> None:
         stream = getattr(sys, name)
         if not isinstance(stream, io.TextIOWrapper):
             continue
-        if type(getattr(stream.buffer, "raw", None)) is io.FileIO:
+        raw = getattr(stream.buffer, "raw", stream.buffer)  # PYTHONUNBUFFERED leaves out what is between
+        if type(raw) is io.FileIO:
             stream.flush()
-            lasting = io.BufferedWriter(Unread(stream.fileno(), "wb", closefd=False))
+            unread = Unread(raw.fileno(), "wb", closefd=False)
+            binary = unread if raw is stream.buffer else io.BufferedWriter(unread)
             lines, at_once = stream.line_buffering, stream.write_through
-            text = io.TextIOWrapper(lasting, stream.encoding, line_buffering=lines, write_through=at_once)
+            text = io.TextIOWrapper(binary, stream.encoding, line_buffering=lines, write_through=at_once)
             setattr(sys, name, text)
         getattr(sys, name).reconfigure(errors="backslashreplace")
+
+
+def settle_encoding() -> None:
+    """Begin this process again with paths and files in UTF-8, where the locale has them in another encoding: Arrow has
+    them in UTF-8 always, and would make a second folder beside one that is called é. Output stays in the locale's.
+    """
+    if sys.getfilesystemencoding() == "utf-8" or os.environ.get("PYTHONUTF8") == "1":
+        return
+    os.environ["PYTHONUTF8"] = "1"
+    os.environ.setdefault("PYTHONIOENCODING", f"{locale.getencoding()}:backslashreplace")
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def settle_environment() -> None:

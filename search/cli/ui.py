@@ -37,18 +37,24 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
 
     The first address has a token in it that is made at each start. MLflow's clients find it in MLFLOW_TRACKING_TOKEN.
     """
+    from search.store.home import TRACKING
+    from search.store.ledger import Ledger
     from search.tracking.server import ADDRESS, listening, serve
 
-    if not os.environ.get("MLFLOW_TRACKING_URI"):
+    if not os.environ.get(TRACKING):
+        elsewhere = Ledger(home).list_stores() if home.exists() else {}
+        lines = [f"{s} was last recorded in {store}: set {TRACKING} to see it" for s, store in elsewhere.items()]
         if not (home.exists() and home.mlflow_db.exists()):
-            raise UserError(home.nothing_run)
+            raise UserError("\n".join(lines) or home.nothing_run)
+        click.echo("".join(f"{line}\n" for line in lines), nl=False)
         listening(port).close()  # a port that is taken is said before MLflow is imported, which takes seconds
     from search.tracking.tracking import connect, is_local
 
     uri = home.tracking_uri
     if not is_local(uri):
-        click.echo(f"the records are on the MLflow server {masked(uri)}")
-        if uri.startswith("http"):
+        shown = "" if uri.startswith("http") else "; mlflow ui --backend-store-uri shows them"
+        click.echo(f"the records are on the MLflow server {masked(uri)}{shown}")
+        if not shown:
             page = show_studies(connect(home, uri), f"{masked(uri).rstrip('/')}/")
             if page and not no_browser and _has_display():
                 open_page(page)

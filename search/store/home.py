@@ -7,7 +7,7 @@ import tempfile
 from functools import cached_property
 from pathlib import Path
 
-from search.errors import UserError, reraise_as
+from search.errors import UserError, masked, reraise_as
 from search.store.depot import VARIABLE as DEPOT
 from search.store.depot import Depot, Shared
 from trainer.files import durable
@@ -44,6 +44,19 @@ class Home:
         """
         named = os.environ.get(TRACKING, "")
         return expanded_address(named) if named else sqlite_url(self.mlflow_db)
+
+    @property
+    def named_store(self) -> str | None:
+        """The MLflow store that the environment names, without secrets; None for the home's own."""
+        return masked(os.environ.get(TRACKING, "")) or None
+
+    @property
+    def store_prefix(self) -> str:
+        """What a printed command begins with so that it asks the same MLflow store in another terminal too; nothing
+        for the home's own store, and for an address with a secret in it.
+        """
+        named = os.environ.get(TRACKING, "")
+        return f"{TRACKING}={shlex.quote(named)} " if named and named == self.named_store else ""
 
     @property
     def has_own_database(self) -> bool:

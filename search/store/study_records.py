@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from model import make_spec
 from model.fields import did_you_mean
-from search.errors import AlreadyExists, NotFound, reraise_as
+from search.errors import AlreadyExists, Failure, NotFound, UserError, reraise_as
 from search.store.database import (
     CONFIGURATIONS,
     OF_A_STUDY,
@@ -27,7 +27,7 @@ from search.store.database import (
     STUDIES,
     retry_while_unavailable,
 )
-from search.store.home import Home
+from search.store.home import TRACKING, Home
 from search.store.lease import LEASE_S, StudyLease, is_live
 from search.store.ledger import Ledger, open_ledger
 from search.store.record import MEASURED, SeedKey, SeedRecord, is_final
@@ -123,9 +123,25 @@ class StudyRecords:
 
     @retry_while_unavailable
     def update_study(self, definition: Values) -> None:
-        """Keep this owner's study as its file is now."""
+        """Keep this owner's study as its file is now, and the name of the MLflow store that it is recorded in."""
+        values = {"definition": definition, "tracking_uri": self.home.named_store}
         with self.writing() as db:
-            db.execute(sa.update(STUDIES).where(self.lease.is_owned).values(definition=definition))
+            db.execute(sa.update(STUDIES).where(self.lease.is_owned).values(values))
+
+    @contextmanager
+    def naming_store(self) -> Iterator[None]:
+        """Add to what the block refuses, or fails in, which other MLflow store has the study, if one has.
+
+        The store is named and never asked: it might be sent the environment's password.
+        """
+        try:
+            yield
+        except (Failure, UserError) as error:
+            recorded = (self.get_study() or {}).get("tracking_uri")
+            if recorded == self.home.named_store:
+                raise
+            other = f"{recorded}: set {TRACKING}" if recorded else f"the home's own store: unset {TRACKING}"
+            raise type(error)(f"{error}; it was last recorded in {other}") from None
 
     @retry_while_unavailable
     def request_stop(self) -> None:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from model.fields import did_you_mean
 from search.errors import UserError, printable, reraise_as
-from search.study.reading import odd_character, read_data
+from search.study.reading import QUOTED, odd_character, read_data
 from search.study.sampler import GROK_RATE, PARAMS
 from search.study.schema import Study
 from search.study.space import LARGEST_SEED, Strict
@@ -241,7 +241,9 @@ def _lines(error: ValidationError, data: Any) -> Iterator[str]:
     for path, kinds in wrong_type.items():
         deeper = [*lines, *(f"{p}:" for p in wrong_type if p != path)]
         if not any(line.startswith((f"{path}:", f"{path}.")) for line in deeper):
-            got = f"got {next(iter(kinds.values()))!r:.80}{_example(path)}"
+            value = next(iter(kinds.values()))
+            is_quotable = "a string" in kinds and not isinstance(value, dict | list | None)
+            got = f"got {value!r:.80}{_example(path) or (QUOTED if is_quotable else '')}"
             lines[f"{path}: must be {' or '.join(kinds)}, {got}"] = None
     yield from lines
 

@@ -16,6 +16,7 @@ OF_YAML_1_1 = re.compile(r":|^[-+]?0[0-9_]")
 """Numbers to base 60, and octal ones that begin with 0: YAML 1.2 has none, and takes 010 for ten."""
 FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?$")
 """Numbers as YAML 1.2 and JSON write them; PyYAML knows neither 1e-3 nor -.5."""
+QUOTED = "; if it is text, quote it"
 INVALID_SCALAR = (ValueError, LookupError, AttributeError, TypeError, OverflowError)
 """PyYAML's own for !!int abc and the like."""
 LOOKALIKES = "“”„‘’‚«»–—−‐‑：，；｛｝［］＃"
@@ -135,7 +136,8 @@ class _Loader(yaml.SafeLoader):
                 return value.encode("utf-16", "surrogatepass").decode("utf-16")
             return value
         except INVALID_SCALAR:
-            raise _marked(f"no {node.tag.rpartition(':')[2]}: {node.value!s:.80}", node.start_mark) from None
+            kind = node.tag.rpartition(":")[2]
+            raise _marked(f"no {kind}: {node.value!s:.80}{QUOTED}", node.start_mark) from None
 
 
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))

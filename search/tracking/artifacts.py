@@ -142,14 +142,15 @@ class ArtifactCache(AbstractContextManager["ArtifactCache"]):
             self.runs = self.records.list_runs()
         _, run = self.runs.get(configuration, ("", ""))
         name, scratch = f"{TRIALS}/{trial}", Path(self.scratch.name)
-        with answered(self.client.tracking_uri):
-            folder = artifact(self.client, run, name, scratch, self.records.home) if run else None
-        folder = folder or self._in_depot(configuration, trial)
-        if folder is None:
-            depot = "" if os.environ.get(VARIABLE) else f"; if a depot keeps it, {VARIABLE} has to name it"
-            raise Failure(
-                f"study {self.records.study}: MLflow has not got {name} of configuration {configuration}{depot}"
-            )
+        with self.records.naming_store():
+            with answered(self.client.tracking_uri):
+                folder = artifact(self.client, run, name, scratch, self.records.home) if run else None
+            folder = folder or self._in_depot(configuration, trial)
+            if folder is None:
+                depot = "" if os.environ.get(VARIABLE) else f"; if a depot keeps it, {VARIABLE} has to name it"
+                raise Failure(
+                    f"study {self.records.study}: MLflow has not got {name} of configuration {configuration}{depot}"
+                )
         return folder
 
     def _in_depot(self, configuration: str, trial: str) -> Path | None:

@@ -1,5 +1,7 @@
 """Optuna's side of a search: what is proposed, told and made again of the ledger; do samplers beat chance?"""
 
+import shlex
+from pathlib import Path
 from typing import cast
 
 import optuna
@@ -11,7 +13,7 @@ from search.run.proposals import Proposals
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from tests.bad_studies import GOOD
-from tests.commands import call, fails_with_one
+from tests.commands import call, done, fails_with_one
 from tests.homes import drive, empty_home, quickly, records_of, study_of
 from tests.searches import IMPOSSIBLE, LINE, SPACE, Memory, asked, numbers, proposals_of, reported, row, states, train
 from trainer import Outcome, Recipe
@@ -171,3 +173,8 @@ def test_a_search_is_written_as_a_study_of_optunas(here):
         assert trial.user_attrs["seeds"] == 2 and trial.user_attrs["grokked"] == 1
         assert trial.user_attrs["name"].startswith("lr 0.01")
     assert "is no search" in fails_with_one(2, "records", "list", "-o", "list.db")
+    Path("notes.sqlite").write_text("mine")
+    address = shlex.split(done("records", "fade", "-o", odd := "notes.sqlite?x%41 #é{y}.db"))[-1]
+    assert len(optuna.load_study(study_name="fade", storage=address).trials) == 3
+    assert Path("notes.sqlite").read_text() == "mine"
+    assert sorted(path.name for path in here.iterdir()) == ["adder-runs", "fade.db", "notes.sqlite", odd]
