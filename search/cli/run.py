@@ -127,10 +127,11 @@ def open_and_run(
     from search.run.packing import check_resources
     from search.store.ledger import Ledger
     from search.store.study_records import StudyRecords
+    from search.study.described import too_long
     from search.tracking.tracking import connect, is_local
 
     with reraise_as(source, UserError):
-        if remark := check_resources(study.resources):
+        for remark in filter(None, (check_resources(study.resources), too_long(study))):
             click.echo(f"{source}: {remark}", err=True)
         home.depot.check()
     uri = home.tracking_uri

@@ -20,7 +20,7 @@ from search.stats.intervals import LEVEL, exact_high, power
 from search.store.home import Home
 from search.store.record import is_final
 from search.study.compress import Compress
-from search.study.described import aligned, describe, impossible, impossible_remark, rules
+from search.study.described import aligned, describe, impossible, impossible_remark, longest_budget, rules, too_long
 from search.study.scales import Cell, Design
 from search.study.schema import Study
 from search.study.space import Numbers, corners, fixed, order, points, resolve
@@ -87,6 +87,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
     lines = [
         f"{study.name}: {study.about}" if study.about else study.name,
         *asked,
+        *([f"  too long        {late}"] if (late := too_long(study)) else []),
         *_search(study),
         *(f"  {name.lower():15} {words}" for name, words in rules(study, [c.key for c in listed])),
         f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each bank, at nice {NICE}",
@@ -192,8 +193,7 @@ def _without_effect(study: Study, path: str) -> str:
         return "; changes nothing beside carry_shares"
     if path not in {f"recipe.{field.name}" for field in fields(Recipe) if field.metadata["unit"] == "steps"}:
         return ""
-    most, steps = max(study.space[path].ends()), study.space.get("recipe.steps")
-    budget = max(steps.ends()) if steps else study.base_recipe.steps
+    most, budget = max(study.space[path].ends()), longest_budget(study, study.base_recipe)
     return f"; {most:,} is beyond the budget, {budget:,} steps" if most > budget else ""
 
 

@@ -12,7 +12,7 @@ from search.study.file import load_study
 from tests.commands import call, done
 from tests.homes import two_studies
 
-LISTED = "name: many\nmodel: 57p\nseeds: [1]\nconfigurations:\n"
+LISTED = "name: many\nmodel: 57p\nrecipe: {steps: 40000}\nseeds: [1]\nconfigurations:\n"
 ENTRY = "  - {{recipe: {{lr: {lr}, warmup: 100, hold: 2}}}}\n"
 
 
@@ -42,7 +42,10 @@ def detached(words, count):
     text = LISTED + "".join(ENTRY.format(lr=0.001 + n / 1e6) for n in range(count))
     Path("many.yaml").write_text(text)
     plan = done("run", "many.yaml", "--dry-run", "--home", two_studies())
-    assert call("run", "many.yaml", "--detach", "--home", "runs").exit_code == 0
+    assert "after the last step" in plan
+    started = call("run", "many.yaml", "--detach", "--home", "runs")
+    late = f"many.yaml: fade_end 45,000: after the last step, 40,000 ({count} of {count} configurations)"
+    assert started.exit_code == 0 and late in started.stderr.splitlines()
     assert load_study("many.yaml") == command._read_study(words[1], Home("runs"))
     return plan, done(*words, "--dry-run")
 

@@ -10,9 +10,11 @@ from search.run.driver import Ended
 from search.run.estimate import estimate
 from search.stats.counting import ENOUGH, overview
 from search.store.home import Home
-from search.study.file import load_study, parse_study
+from search.study.described import too_long
+from search.study.file import load_study, parse_study, shipped_studies
 from search.study.space import points
 from search.study.trial import Configuration
+from tests.commands import says
 from tests.unit.test_counting import CENSORED, FAILED, GIVEN_UP, GROKKED, rows
 from trainer import Outcome
 
@@ -162,6 +164,50 @@ def test_a_plan_says_what_will_be_impossible_or_worth_little(lines, said, unsaid
     text = "\n".join(["name: any", "model: 57p", "seeds: {first: 0, count: 8}", *recipe, *lines])
     plan = estimate(parse_study(text, "any"), Home(tmp_path)) + "\n"
     assert all(line in plan for line in said) and unsaid not in plan, plan
+
+
+RECYCLED = "recycle_every: 1000, recycle_unless: [[switches, 0.9]]"
+LATE = {
+    "steps: 40000": "fade_end 45,000: after the last step, 40,000",
+    "steps: 45000": None,
+    "steps: 40000, carry_mix: 0": None,
+    "steps: 40000, carry_shares: [[0, 0.8], [50000, 0]]": "carry_shares 50,000: after the last step, 40,000",
+    "warmup: 70000": "warmup 70,000: after the last step, 60,000",
+    "hold: 60001": "hold 60,001: after the last step, 60,000",
+    "hold: 60000": None,
+    "curriculum: [[3, 50000], [6, 20000]]": "curriculum 70,000: after the last step, 60,000",
+    "steps: 5000": "curriculum 7,000, hold 10,000, fade_end 45,000: after the last step, 5,000",
+    "wd_schedule: drops, wd_drops: [[90000, 0.5]]": "wd_drops 90,000: after the last step, 60,000",
+    "wd_schedule: warmup, wd_warmup: 90000": "wd_warmup 90,000: after the last step, 60,000",
+    "wd_schedule: cyclical, wd_period: 90000": "wd_period 90,000: after the last step, 60,000",
+    "wd_schedule: constant, wd_period: 10000": None,
+    "l1_lambda: 0.1, l1_entries: [fc1], l1_start: 50000, l1_rise: 20000": "l1_rise 70,000: after the last step, 60,000",
+    "freeze: [[90000, arc], [10, fc1]]": "freeze 90,000: after the last step, 60,000",
+    f"{RECYCLED}, recycle_from: 61000": "recycle_from 61,000: after the last step, 60,000",
+}
+
+
+@pytest.mark.parametrize(("recipe", "line"), LATE.items())
+def test_a_schedule_that_outlasts_the_budget_is_said(recipe, line, tmp_path):
+    study = parse_study(f"name: any\nmodel: 57p\nseeds: [1]\nrecipe: {{{recipe}}}\n", "any")
+    said = [words for words in estimate(study, Home(tmp_path)).splitlines() if "after the last step" in words]
+    assert len(said) == bool(line) and all(says(words, f"  too long        {line}") for words in said), said
+
+
+def test_schedules_of_lists_and_searches_that_outlast_the_budget():
+    begin = "name: any\nmodel: 57p\nseeds: [1]\n"
+    several = parse_study(begin + "configurations: [{}, {recipe: {steps: 40000}}, {recipe: {steps: 30000}}]", "any")
+    assert too_long(several).endswith("40,000 (1 of 3 configurations); others in 1 more")
+    searched = f"{begin}recipe: {{steps: 40000}}\nspace: {{%s: {{int: [16000, %d]}}}}\n"
+    assert too_long(parse_study(searched % ("recipe.fade_end", 60_000), "any").model_copy()) == ""
+    steps = begin + "space: {recipe.steps: {int: [20000, %d], step: 10000}}"
+    assert too_long(parse_study(steps % 60_000, "any")) == ""
+    assert too_long(parse_study(steps % 40_000, "any")) == "fade_end 45,000: after the last step, 40,000"
+
+
+@pytest.mark.full
+def test_no_shipped_study_has_a_schedule_that_outlasts_its_budget():
+    assert {name: line for name in shipped_studies() if (line := too_long(load_study(name)))} == {}
 
 
 def test_a_search_over_flags_says_sizes_and_what_was_impossible(tmp_path):
