@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from model.proof.file import is_proved
+from model.proof.file import claims_proof
 from model.tied import Count, count
 from search.errors import UserError, reraise_as
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -62,7 +62,7 @@ def certificates(folder: Path) -> Iterator[Certificate]:
         if is_verified or is_qualified:
             standard = (
                 "proved"
-                if is_proved(path, checkpoint.spec, checkpoint.theta_P)
+                if claims_proof(path, checkpoint.spec, checkpoint.theta_P)
                 else "verified"
                 if is_verified
                 else "qualified"

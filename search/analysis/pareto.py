@@ -18,7 +18,7 @@ COLUMNS = (
     "verify_tried", "confirmation_grokked", "confirmation_seeds", "grok_rate", "grok_rate_low",
     "grok_rate_high", "grokked_per_million", "median_grok_step", "stopped", "confirmation_low", "confirmation_high",
 )  # fmt: skip
-PROOFS = ("proved", "prove_tried")
+PROOFS = ("proved", "prove_tried", "proofs_claimed")
 """Columns that files of earlier versions lack."""
 OPTIONAL = ("confirmed", "held", "proved")
 """Headings that are shown if a row has something below them."""
@@ -128,5 +128,12 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         f"{row['median_grok_step']:,.0f}",
         "" if row["held"] is None else f"{row['held']} of {row['grokked']}",
         decoded if row["verify_tried"] else "not decoded yet",  # of its best seeds, on the official additions
-        f"{row['proved']} of {row['prove_tried']}" if row["prove_tried"] else "",
+        _proved(row),
     )
+
+
+def _proved(row: dict[str, Any]) -> str:
+    counts = [f"{row['proved']} of {row['prove_tried']}"] if row["prove_tried"] else []
+    if row["proofs_claimed"]:
+        counts += [f"{row['proofs_claimed']} claimed, not checked here (prove --study {row['study']})"]
+    return ", ".join(counts)

@@ -335,6 +335,7 @@ class _Page:
             ("held", plain("held")),
             ("verified", tried("verified", "verify_tried")),
             ("proved", tried("proved", "prove_tried")),
+            ("claimed to\nbe proved", plain("proofs_claimed")),
             ("best seed", plain("best_seed")),
             ("on the\nfront", [(text, text) for text in on_front]),
             *((f"{f.name}\n({f.unit})" if f.unit else f.name, [*zip(f.labels(), f.values, strict=True)])

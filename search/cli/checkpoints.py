@@ -69,6 +69,7 @@ def pull(
     from search.stats.counting import WORDS, grokking
     from search.store.candidates import DatabaseCandidates, smallest
     from search.store.study_records import open_records
+    from search.store.verdicts import settle
     from search.tracking import artifacts
     from trainer import Outcome, Seed
 
@@ -83,7 +84,8 @@ def pull(
     of = remark = ""
     if wanted is None and configuration is None:
         configuration, of, remark = _best_configuration(records, model)
-    checkpoint, proof = artifacts.pull(records, wanted, model, configuration)
+    checkpoint, claim = artifacts.pull(records, wanted, model, configuration)
+    proof = settle(claim, checkpoint.spec, checkpoint.theta_P) if claim else None
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target, proof)
@@ -162,13 +164,14 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
     """Write a CHECKPOINT as one self-contained AdderBoard submission."""
     from model import preset_name
     from model.export import export_source
-    from model.proof.file import proof_beside
+    from search.store.verdicts import beside, settle
 
     loaded = load_checkpoint(checkpoint)
     spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
     name = f"{preset_name(spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
     with reraise_as(checkpoint):
-        proof = proof_beside(checkpoint, spec, theta_P)
+        claim = beside(checkpoint, spec, theta_P)
+        proof = settle(claim, spec, theta_P) if claim else None
         source = export_source(spec, theta_P, name=name, author=author, provenance=provenance, proof=proof)
     if target.is_file() and target.read_bytes() != source.encode():
         raise UserError(f"{target}: exists and has other text; choose another file with -o")

@@ -195,6 +195,9 @@ def said_of(proof: dict[str, Any]) -> str:
     """Return a recorded verdict on all pairs in words."""
     from model.proof import is_right
 
+    if word := proof.get("claimed"):
+        said = said_of({**proof, "verdict": word, "claimed": None})
+        return f"claimed, not checked here: {said} (adder-search prove decides it)"
     if (right := is_right(proof)) is None:
         return "undecided on all pairs"
     if right:
@@ -230,12 +233,13 @@ def refuse_other(target: Path, checkpoint: Checkpoint) -> None:
 def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] | None = None) -> None:
     """Write a checkpoint and its verdict: a new folder whole or not at all. Raises UserError as `refuse_other` does."""
     from model.proof.file import write_verdict
+    from search.store.verdicts import sealed
     from trainer.files import durable
 
     def write(folder: Path) -> None:
         checkpoint.save(folder)
         if proof:
-            write_verdict(folder, checkpoint.spec, checkpoint.theta_P, proof)
+            write_verdict(folder, checkpoint.spec, checkpoint.theta_P, sealed(proof))
 
     refuse_other(target, checkpoint)
     with writing(target):

@@ -86,6 +86,7 @@ def prove(
     from model.proof.file import CHECKER, is_checkable, proof_text, verdict_of, write_verdict
     from model.proof.prover import prove as decide
     from model.proof.rounding import MACHINES
+    from search.store.verdicts import own, sealed
 
     if record and (digits < DIGITS or not checkpoint.is_dir()):
         raise UserError(f"--record writes into a folder, and what holds for {DIGITS} digits")
@@ -107,8 +108,8 @@ def prove(
         wrong = len(failures(loaded.spec, loaded.theta_P, pairs))
         values["sampled"] = {"pairs": SAMPLED, "wrong": wrong}
         lines.append(f"  of {SAMPLED:,} pairs at random {wrong:,} are decoded wrongly")
-    if record and (kept := write_verdict(checkpoint, loaded.spec, loaded.theta_P, values)) != values:
-        lines.append(f"  not recorded: the folder has {said_of(kept)}")
+    if record and (kept := write_verdict(checkpoint, loaded.spec, loaded.theta_P, new := sealed(values))) != new:
+        lines.append(f"  not recorded: the folder's verdict is: {said_of(own(kept) or kept)}")
     show(as_json, values, lines)
     if target:
         written = "not written, as there is no proof"

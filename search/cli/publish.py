@@ -114,12 +114,13 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
 
     from model import verify
     from model.export import data_blocks, hub_source
-    from model.proof.file import VERDICT_FILE, decide_soon, proof_beside, write_verdict
+    from model.proof.file import VERDICT_FILE, write_verdict
+    from search.store.verdicts import beside, settle
     from trainer.checkpoints.checkpoint import JSON_FILE
     from trainer.files import durable
 
     spec = checkpoint.spec
-    proof = proof_beside(path, spec, checkpoint.theta_P) or decide_soon(spec, checkpoint.theta_P)
+    proof = settle(beside(path, spec, checkpoint.theta_P), spec, checkpoint.theta_P)
     data = data_blocks(spec, checkpoint.theta_P, name=folder.name, author=AUTHOR, proof=proof)
     result = verify(spec, checkpoint.theta_P)
     numbers = data.get("WEIGHTS") or {"numbers": data["NUMBERS"]}
@@ -161,7 +162,9 @@ def _card(
 
     spec, metadata = checkpoint.spec, data["METADATA"]
     verdict = "no proof is known for its family"
-    if proof and is_right(proof) is None:
+    if proof and "claimed" in proof:
+        verdict = said_of(proof)
+    elif proof and is_right(proof) is None:
         verdict = f"undecided after {proof['seconds']:.0f} s (adder-search prove takes longer)"
     elif proof:
         verdict = f"{said_of(proof)}; least margin of logits {proof['margin']:.3g}"

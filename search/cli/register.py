@@ -31,7 +31,8 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
     mlflow.pyfunc.load_model("models:/NAME@smallest").predict(DataFrame with a and b)
     """
     from model import preset_name, verify
-    from model.proof.file import is_proved
+    from model.proof import is_right
+    from search.store.verdicts import beside, settle
     from search.tracking.models import THETA_TAG, Facts, adderboard_dataset, digest_of, log_dataset, log_model
     from search.tracking.models import register as make_version
     from search.tracking.tracking import answered, check_uri, connect, is_local
@@ -44,7 +45,9 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
     rows: list[dict[str, Any]] = []
     for path, checkpoint in loaded:
         result = verify(checkpoint.spec, checkpoint.theta_P)
-        facts = Facts(result.correct, result.margin, is_proved(path, checkpoint.spec, checkpoint.theta_P))
+        claim = beside(path, checkpoint.spec, checkpoint.theta_P)
+        proof = settle(claim, checkpoint.spec, checkpoint.theta_P) if claim else None
+        facts = Facts(result.correct, result.margin, is_right(proof))
         with answered(uri):
             experiment = client.get_experiment_by_name(EXPERIMENT)
             location = (home.artifacts / EXPERIMENT).as_uri() if is_local(uri) else None

@@ -389,9 +389,11 @@ def rank(row: Row) -> tuple[Any, ...]:
 
 
 def proof_counts(rows: Iterable[Row]) -> dict[str, int]:
-    """Return how many grokked rows are right on all pairs of numbers, and on how many there is a verdict."""
-    verdicts = [row["proof"] for row in rows if row["outcome"] == Outcome.GROKKED and row.get("proof")]
-    return {"proved": sum(is_right(v) is True for v in verdicts), "prove_tried": len(verdicts)}
+    """Return how many grokked rows are right on all pairs, on how many there is a verdict, and on how many a claim."""
+    recorded = [row["proof"] for row in rows if row["outcome"] == Outcome.GROKKED and row.get("proof")]
+    verdicts = [v for v in recorded if "claimed" not in v]
+    proved = sum(is_right(v) is True for v in verdicts)
+    return {"proved": proved, "prove_tried": len(verdicts), "proofs_claimed": len(recorded) - len(verdicts)}
 
 
 def final_metrics(rows: Sequence[Row], until: Until | None = None) -> dict[str, float]:

@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from model import make_spec
 from model.fields import did_you_mean
+from model.proof.verdict import read_verdict
 from search.errors import AlreadyExists, Failure, NotFound, UserError, reraise_as
 from search.store.database import (
     CONFIGURATIONS,
@@ -31,6 +32,7 @@ from search.store.home import TRACKING, Home
 from search.store.lease import LEASE_S, StudyLease, is_live
 from search.store.ledger import Ledger, open_ledger
 from search.store.record import MEASURED, SeedKey, SeedRecord, is_final
+from search.store.verdicts import Verdict, own, sealed
 from search.study.file import recorded_study
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Trial
@@ -269,7 +271,7 @@ class StudyRecords:
         query = query.where(*(ROWS.c[name] == v for name, v in wanted.items() if v is not None))
         # asked for the order of a trial's rows, SQLite would go through all of a study's
         ordered = query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)) if trial is None else query
-        records = [cast(SeedRecord, row) for row in self.database.read(ordered)]
+        records = [cast(SeedRecord, row | {"proof": self._verdict(row)}) for row in self.database.read(ordered)]
         return records if trial is None else sorted(records, key=_key_of)
 
     @retry_while_unavailable
@@ -427,11 +429,17 @@ class StudyRecords:
 
     @retry_while_unavailable
     def record_proof(self, key: SeedKey, proof: Values) -> None:
-        """Keep the verdict on all pairs of a seed's θ, in place of an earlier one."""
-        named = self._named(key)
+        """Keep the verdict on all pairs of a seed's θ, decided here, in place of an earlier one."""
+        named, proof = self._named(key), sealed(dict(proof), self.study, *key)
         with self.database.begin() as db:
             db.execute(sa.delete(PROOFS).filter_by(**named))
             db.execute(sa.insert(PROOFS).values(**named, proof=proof))
+
+    def _verdict(self, row: Values) -> Verdict | None:
+        """Return the verdict in a seed's row: a file may be a stranger's ledger, a server is one that was named."""
+        if row["proof"] is not None and self.home.has_own_database:
+            return own(row["proof"], self.study, *_key_of(row))
+        return read_verdict(row["proof"])
 
     def _named(self, key: SeedKey) -> Values:
         """Return the columns that name a seed's row."""

@@ -70,7 +70,7 @@ RUNNING = "RUNNING"
 MAY_BE_ZERO = {
     *(o.value for o in COUNTED if o.value != "grokked"), "censored", "spared", "spared_grokked", "screen_spared",
     "screen_spared_grokked", "stopped", "wrongly", "screened_wrongly", "confirmation_grokked", "confirmation_seeds",
-    "confirmation_given_up", "confirmation_wrongly",
+    "confirmation_given_up", "confirmation_wrongly", "proofs_claimed",
 }  # fmt: skip
 """Counts that are left out where they are 0 from the start."""
 NOTE = "mlflow.note.content"

@@ -18,7 +18,7 @@ from model.proof import check
 from model.proof.attention import Attention
 from model.proof.columns import STATES, Sums, first_cases
 from model.proof.count import count_wrong
-from model.proof.file import CHECKER, is_proved, proof_text
+from model.proof.file import CHECKER, claims_proof, proof_text
 from model.proof.here import Captured, capture
 from model.proof.intervals import GELU, Interval, SwiGLU
 from model.proof.net import view
@@ -234,7 +234,7 @@ def test_what_is_taken_from_this_machine_are_the_bits_of_any_problem(name):
             assert (have.value[range(len(problem)), problem] == flat).all()
 
 
-def test_what_rounding_leaves_open_is_proved_here():
+def test_what_rounding_leaves_open_claims_proof_here():
     checkpoint = certificate("14p")
     proof = prove(checkpoint.spec, checkpoint.theta_P)
     assert (proof.verdict, proof.level) == (PROVED, "here")
@@ -478,12 +478,12 @@ def test_a_verdict_beside_a_checkpoint_is_of_all_pairs_and_of_this_spec_and_thet
     path, spec, theta_P = here / "7p/proof.json", certificate("7p").spec, certificate("7p").theta_P
     values = json.loads(path.read_text())
     other = dataclasses.replace(spec, base=dataclasses.replace(spec.base, spiral_slope=0.3))
-    assert is_proved(here / "7p", spec, theta_P) is True
-    assert is_proved(here / "7p", spec, certificate("6p").theta_P) is None
-    assert is_proved(here / "7p", other, theta_P) is None
+    assert claims_proof(here / "7p", spec, theta_P) is True
+    assert claims_proof(here / "7p", spec, certificate("6p").theta_P) is None
+    assert claims_proof(here / "7p", other, theta_P) is None
     for text in (json.dumps(values | {"digits": 1}), "[]", "{", json.dumps(values | {"verdict": UNDECIDED})):
         path.write_text(text)
-        assert is_proved(here / "7p", spec, theta_P) is None
+        assert claims_proof(here / "7p", spec, theta_P) is None
     assert "--record" in fails_with_one(2, "prove", here / "7p", "--digits", 1, "--record")
 
 
@@ -504,5 +504,7 @@ def test_a_verdict_that_decides_nothing_replaces_none_that_does(here, monkeypatc
     monkeypatch.setattr("model.proof.prover.prove", lambda *given, **options: undecided)
     monkeypatch.setattr("model.adderboard.failures", lambda *given: [])
     result = call("prove", "7p", "--record")
-    assert result.output.splitlines()[-1].startswith("  not recorded: the folder has proved right on all 10^20")
+    assert result.output.splitlines()[-1].startswith(
+        "  not recorded: the folder's verdict is: claimed, not checked here: proved right on all 10^20"
+    )
     assert (here / "7p/proof.json").read_text() == before
