@@ -30,7 +30,7 @@ from search.stats.counting import (
     unended_warning,
 )
 from search.store.candidates import DatabaseCandidates, lineage_of, smallest
-from search.store.home import home_flag
+from search.store.home import home_flag, run_command
 from search.store.study_records import StudyRecords
 from search.study.described import impossible, impossible_remark
 from search.study.naming import names_of
@@ -81,7 +81,7 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         lines.append(f"  MLflow has not got {lacks} yet: the next run writes what is left")
     flag = home_flag(records.home)
     if ended.interrupted or ended.failed_trials:
-        lines += ["", GO_ON, f"  adder-search run {shlex.quote(name)}{flag}"]
+        lines += ["", GO_ON, f"  {run_command(records.home, name)}"]
     else:
         following = [f"report {study.name} -o {study.name}.html{flag}", f"ui{flag}"]
         if any(r["outcome"] == Outcome.GROKKED for r in rows):
