@@ -31,7 +31,7 @@ from search.stats.counting import (
     unended_warning,
 )
 from search.store.candidates import DatabaseCandidates, lineage_of, smallest
-from search.store.home import home_flag
+from search.store.home import home_flag, run_command
 from search.store.study_records import StudyRecords
 from search.study.described import impossible, impossible_remark
 from search.study.naming import names_of
@@ -82,7 +82,7 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         lines.append(f"  MLflow has not got {lacks} yet: the next run writes what is left")
     flag = home_flag(records.home)
     if ended.interrupted or ended.failed_trials:
-        lines += ["", GO_ON, f"  adder-search run {shlex.quote(name)}{flag}"]
+        lines += ["", GO_ON, f"  {run_command(records.home, name)}"]
     else:
         store = records.home.store_prefix
         following = [f"{store}adder-search {c}{flag}" for c in (f"report {study.name} -o {study.name}.html", "ui")]

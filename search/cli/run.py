@@ -20,7 +20,7 @@ import click
 from search.cli.options import HOURS, STUDY, home_option
 from search.cli.source import is_file, read_study, records_of, remark_on_others, study_name
 from search.errors import Failure, UserError, reraise_as
-from search.store.home import Home, home_flag, typed
+from search.store.home import Home, home_flag, run_command
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -183,6 +183,7 @@ def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient,
         with records.lease:
             from search.run import ray_executor
             from search.run.driver import Driver
+            from search.run.executor import ExecutorDied
 
             console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
             if study.space:
@@ -193,7 +194,10 @@ def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient,
             ):
                 driver.progress.source = str(Path(source).absolute()) if is_file(source) else source
                 records.update_study(study.model_dump(mode="json", by_alias=True))
-                ended = driver.run(ray_executor.RayExecutor(study, records.home.ray, display.say_if_due))
+                try:
+                    ended = driver.run(ray_executor.RayExecutor(study, records.home.ray, display.say_if_due))
+                except ExecutorDied as died:
+                    raise Failure(f"{died}. {render.GO_ON} {run_command(records.home, source)}") from None
     click.echo(render.summary(study, source, records, ended))
     if ended.interrupted or ended.failed_trials:
         sys.exit(130 if ended.interrupted else Failure.code)
@@ -271,4 +275,4 @@ def stop(study: str, home: Home) -> None:
     if not _wait_until(lambda: not records.get_driver(), STOPPING_S):
         raise Failure(f"study {name} has not stopped in {STOPPING_S:.0f} s; {owner} runs it")
     source = os.path.relpath(source) if Path(source).is_absolute() and Path(source).is_file() else name
-    click.echo(f"{name} has stopped. To go on:\n  adder-search run {typed(source)}{home_flag(home)}")
+    click.echo(f"{name} has stopped. To go on:\n  {run_command(home, source)}")

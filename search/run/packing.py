@@ -166,8 +166,10 @@ def _fitting(share: Mapping[str, float], node: Mapping[str, float]) -> int:
 
 
 def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
+    if not nodes:
+        return "there is no node"
     for name, wanted in share.items():
-        available = max((node.get(RAY_NAMES.get(name, name), 0) for node in nodes), default=0)
+        available = max(node.get(RAY_NAMES.get(name, name), 0) for node in nodes)
         if name.startswith(ACCELERATOR) and not available:
             return f"resources.accelerator_type: no node has {name.removeprefix(ACCELERATOR)}"
         if wanted > available:

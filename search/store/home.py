@@ -209,3 +209,8 @@ def pull_command(study: str, configuration: str) -> str:
 def home_flag(home: Home) -> str:
     """Return the flag that names this home from the current folder, if it needs one."""
     return "" if home.path == Home().path else f" --home {typed(os.path.relpath(home.path))}"
+
+
+def run_command(home: Home, study: str) -> str:
+    """Return the command that goes on with a study, by its name or the path of its file."""
+    return f"adder-search run {typed(study)}{home_flag(home)}"
