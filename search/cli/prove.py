@@ -85,7 +85,7 @@ def prove(
     from model.proof.count import count_wrong
     from model.proof.file import CHECKER, is_checkable, proof_text, verdict_of, write_verdict
     from model.proof.prover import prove as decide
-    from model.proof.rounding import MACHINES
+    from model.proof.rounding import MACHINES, Lost
     from search.store.verdicts import own, sealed
 
     if record and (digits < DIGITS or not checkpoint.is_dir()):
@@ -99,9 +99,12 @@ def prove(
         proof = decide(loaded.spec, loaded.theta_P, machine, digits=digits, limit_s=limit_s, watch=watch)
     values, lines = verdict_of(loaded.spec, loaded.theta_P, proof), list(_lines(loaded.spec, proof))
     if counts and proof.verdict == COUNTEREXAMPLE:
-        count = count_wrong(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
-        values["count"] = asdict(count)
-        lines.append(f"  {count.wrong:,} pairs are wrong for certain, {count.possible:,} may be")
+        try:
+            count = count_wrong(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
+            values["count"] = asdict(count)
+            lines.append(f"  {count.wrong:,} pairs are wrong for certain, {count.possible:,} may be")
+        except Lost as lost:
+            lines.append(f"  wrong pairs are not counted: {lost}")
     if proof.verdict == UNDECIDED:
         draws = random.Random(SAMPLE_SEED)
         pairs = [(draws.randrange(10**digits), draws.randrange(10**digits)) for _ in range(SAMPLED)]
@@ -161,5 +164,6 @@ def _lines(spec: Spec, proof: Proof) -> Iterator[str]:
         cases = sum(o.cases for o in proof.open)
         reasons = ", ".join(sorted({o.reason for o in proof.open}))
         yield f"{head}, {cases} of {proof.cases:,} cases are left ({reasons})"
-    yield f"  smallest margin {proof.margin:.3g} logits, at digit {proof.digit} of {a} + {b}"
+    if proof.cases:
+        yield f"  smallest margin {proof.margin:.3g} logits, at digit {proof.digit} of {a} + {b}"
     yield f"  {proof.cases:,} cases, {proof.boxes:,} boxes tried, {proof.seconds:.1f} s"

@@ -78,12 +78,9 @@ def margin(task: Task, theta_P: Tensor) -> Tensor:
 
     spec, theta_P, radius, rounds = task.spec, theta_P.detach().float().double(), RADIUS, 0
     scale_P = theta_P.abs().clamp_min(LEAST_NUMBER)
-    try:
-        pool = _worst(spec, theta_P)
-    except ValueError:  # proofs do not know the family
-        return theta_P
+    pool = _worst(spec, theta_P)
     best = _smallest(spec, task.cost, pool, theta_P)
-    while best < ENOUGH and radius > NARROWEST and rounds < ROUNDS:
+    while pool and best < ENOUGH and radius > NARROWEST and rounds < ROUNDS:
         margins = Margins(spec, task.cost, pool)
         order = np.argsort(margins.at(theta_P[None])[0])[:MOST_ROWS]
         pool = [pool[i] for i in order]
@@ -94,13 +91,13 @@ def margin(task: Task, theta_P: Tensor) -> Tensor:
             bounds = [(-radius, radius)] * len(theta_P) + [(None, None)]
             solution = linprog(np.r_[np.zeros(len(theta_P)), -1.0], rise, values_N, bounds=bounds, method="highs")
             new_P = (theta_P + torch.from_numpy(solution.x[:-1]) * scale_P).float().double()
-            if margins.at(new_P[None]).min() <= best:
+            if not margins.at(new_P[None]).min() > best:  # nor is a NaN
                 radius /= 3
                 continue
             rows, rounds = _worst(spec, new_P), rounds + 1
             smallest = _smallest(spec, task.cost, rows, new_P)
             pool = list(dict.fromkeys(rows[:WORST] + pool))
-            if smallest <= best:
+            if not smallest > best:
                 radius /= 3
             else:
                 promised = solution.x[-1] - best
@@ -111,10 +108,13 @@ def margin(task: Task, theta_P: Tensor) -> Tensor:
 
 
 def _worst(spec: Spec, theta_P: Tensor) -> list[Row]:
-    """Return the pairs at the ends of the prover's cases, the smallest margins first."""
-    rows = worst_pairs(spec, theta_P.float())
+    """Return the pairs at the ends of the prover's cases, the smallest margins first; none where it has none."""
+    try:
+        rows = worst_pairs(spec, theta_P.float())
+    except ValueError:  # proofs do not know the family, or numbers are lost
+        return []
     return [(k, a, b) for _, k, a, b in rows if k < spec.answers][:MOST_ROWS]
 
 
 def _smallest(spec: Spec, cost: Cost, rows: list[Row], theta_P: Tensor) -> float:
-    return float(Margins(spec, cost, rows[:WORST]).at(theta_P[None]).min())
+    return float(Margins(spec, cost, rows[:WORST]).at(theta_P[None]).min()) if rows else -np.inf
