@@ -258,7 +258,7 @@ def _succeeds(claim: Claim, row: Row) -> bool:
     return str(row["outcome"]) == Outcome.GROKKED
 
 
-def _count(claim: Claim, seeds: Arm) -> Count:
+def _count(claim: Claim, seeds: Mapping[Run, Row]) -> Count:
     wrongly = 0.0 if claim.held or claim.within else missed_by(Outcome.GIVEN_UP, seeds.values())
     steps = sorted(int(row["steps"]) for row in seeds.values())
     half = steps[(len(steps) - 1) // 2] if steps else None
