@@ -101,7 +101,8 @@ class Claim(Strict):
         """The arms of its own study, then those of its cell. Raise UserError where there is none of that name."""
         if not (self.study and self.with_):
             return []
-        own = Contrast(self.study, arm(self.study, self.with_), self.without and arm(self.study, self.without))
+        without = arm(self.study, self.without) if self.without else None
+        own = Contrast(self.study, arm(self.study, self.with_), without)
         return [own, *([of_cell(self.cell)] if self.cell else [])]
 
     @property

@@ -256,7 +256,7 @@ def _succeeds(claim: Claim, row: Row) -> bool:
     return str(row["outcome"]) == Outcome.GROKKED
 
 
-def _count(claim: Claim, seeds: Arm) -> Count:
+def _count(claim: Claim, seeds: Mapping[Run, Row]) -> Count:
     rules = () if claim.held or claim.within else RULE_COLUMNS
     wrongly = sum(missed_by(rule, seeds.values()) for rule in rules)
     steps = sorted(int(row["steps"]) for row in seeds.values())
