@@ -62,7 +62,7 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
     configurations = records.configurations() if records else []
     rows = front(configurations, max_params)
     for row in rows:
-        row["pull"] = pull_command(row["study"], row["configuration"]) + home_flag(home)
+        row["pull"] = home.store_prefix + pull_command(row["study"], row["configuration"]) + home_flag(home)
     nothing = _nothing(study, max_params) if study or configurations else home.nothing_run
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     show(as_json, {"home": str(home.path), "front": rows}, table(rows, width) if rows else nothing)

@@ -86,6 +86,7 @@ def prove(
     from model.proof.file import CHECKER, is_checkable, proof_text, verdict_of, write_verdict
     from model.proof.prover import prove as decide
     from model.proof.rounding import MACHINES, Lost
+    from search.store.home import typed
     from search.store.verdicts import own, sealed
 
     if record and (digits < DIGITS or not checkpoint.is_dir()):
@@ -120,7 +121,7 @@ def prove(
             write_text(target, proof_text(loaded.spec, loaded.theta_P, proof))
             here = Path.cwd()
             checker = CHECKER.relative_to(here) if CHECKER.is_relative_to(here) else CHECKER
-            checked = f"python {checker} {target} {checkpoint} checks it"
+            checked = f"python {typed(checker)} {typed(target)} {typed(checkpoint)} checks it"
             written = f"the proof; {checked if is_checkable(loaded.spec, proof) else 'check.py does not know this net'}"
         click.echo(f"{target}: {written}", err=as_json)
     exit_unless(proof.verdict == PROVED)

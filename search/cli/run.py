@@ -52,7 +52,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
 @click.option("--fresh", is_flag=True, help="Start over under a new name: NAME-2, NAME-3 and so on.")
 def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float | None, home: Home) -> None:
-    """Train a STUDY: a YAML file, or the name of one that comes with the package or has been run before.
+    """Train a STUDY: the name of one that was run in this home or else comes with the package, a YAML file, or -.
 
     A study that was interrupted goes on where it was, by its file as it is now: more seeds, rounds or
     configurations and a wider space extend it. Exit code 0: it is done; 1: something failed; 130: it was

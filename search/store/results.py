@@ -107,7 +107,7 @@ class ConfigurationResults:
         from safetensors.torch import load
 
         trial = Trial.read(folder)
-        about = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
+        about = json.loads((folder / RESULTS).read_bytes())
         files = {name: (folder / name).read_bytes() for name in (THETA, CURVES)}
         for name, digest in about.pop("sha256").items():
             if _digest(files[name]) != digest:
@@ -206,7 +206,7 @@ def read_parts(folder: Path) -> list[ConfigurationResults]:
 def read_cut(folder: Path) -> dict[SeedKey, int]:
     """Read the steps of the seeds that were ended from outside, as `write_parts` wrote them."""
     file = folder / PARTS / CUT
-    listed = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+    listed = json.loads(file.read_bytes()) if file.exists() else []
     return {(key, init, data): steps for key, init, data, steps in listed}
 
 
@@ -249,7 +249,7 @@ class WorkerAssignment:
         """Read the assignment of the worker whose first trial has this folder: without a file, that trial alone."""
         if not assignment_path(folder).exists():
             return cls((folder.name,))
-        fields = json.loads(assignment_path(folder).read_text(encoding="utf-8"))
+        fields = json.loads(assignment_path(folder).read_bytes())
         return cls(tuple(fields["trials"]), tuple(fields["enough"]), fields["wait_s"], fields["apart_s"])
 
 

@@ -26,7 +26,7 @@ def read_progress(records: StudyRecords) -> dict[str, Any] | None:
     """Return the progress that the study's driver left; None where no driver runs, or its home is elsewhere."""
     owner = records.get_driver()
     with suppress(OSError, ValueError):
-        values = json.loads((records.trial_folder("") / FILE).read_text(encoding="utf-8"))
+        values = json.loads((records.trial_folder("") / FILE).read_bytes())
         if owner and isinstance(values, dict) and values.get("owner") == owner:
             return values
     return None

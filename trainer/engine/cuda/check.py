@@ -42,7 +42,7 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{digest_of(about, [])}.json"
     try:
-        known = str(json.loads(path.read_text(encoding="utf-8"))["failure"])
+        known = str(json.loads(path.read_bytes())["failure"])
         if not known or time.time() - path.stat().st_mtime < BAD_FOR_S:
             return known
     except (OSError, ValueError, LookupError):
