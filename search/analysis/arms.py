@@ -11,6 +11,7 @@ from model.adderboard import ADDITIONS
 from model.spec import FAMILIES, MAKERS
 from search.errors import UserError
 from search.stats.counting import COUNTED, RULE_COLUMNS, GrokRate, confirms, missed_by
+from search.store.home import IDENTIFIER
 from trainer import Outcome, Recipe
 
 COLUMNS = (
@@ -102,7 +103,7 @@ def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mappi
         try:
             arms[key] = _arm(row, by_arm.get(key, {}))
         except (ValueError, TypeError) as error:
-            raise UserError(f"configuration {row['configuration']}: {error}") from None
+            raise UserError(f"configuration {row['configuration']!r:.80}: {error}") from None
     return [arm for arm in arms.values() if arm.n]
 
 
@@ -120,10 +121,14 @@ def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
     else:
         n, count, missed = int(row["seeds"]), int(row["grokked"]), float(row.get("wrongly") or 0.0)
     verified = sum(r.get("verified") == ADDITIONS for seed, r in seeds.items() if by_training[seed])
+    names = {name: str(row[name] or "") for name in ("configuration", "study", "experiment_id", "run_id")}
+    for name in filter(None, names.values()):  # they are shown, in links too, and a file may have any text there
+        if not IDENTIFIER.fullmatch(name):
+            raise ValueError(f"{name!r:.80} is no name")
     return Arm(
         spec=make_spec(family, **_typed(FAMILIES.get(family, Spec), model)),
         recipe=recipe,
-        **{name: str(row[name] or "") for name in ("configuration", "study", "experiment_id", "run_id")},
+        **names,
         grokked=count,
         n=n,
         best_exact=float(row["best_exact"]),

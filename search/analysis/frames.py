@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,6 +34,7 @@ from trainer import MEASURES, Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow.parquet as pq
 
     from search.tracking.artifacts import ArtifactCache
 
@@ -58,6 +62,9 @@ COLUMNS = {
 """Columns of a frame without rows, by its kind."""
 FILES = {".parquet": "Parquet", ".csv": "CSV"}
 """Files of records that are read, by suffix."""
+MOST_BYTES, MOST_ROWS, MOST_COLUMNS, MOST_CELLS = 50_000_000, 200_000, 1_000, 10_000_000
+MOST_MEMORY = 600_000_000
+"""Of such a file; and bytes of memory to read it."""
 KEYS = dict.fromkeys(("study", "configuration", "trial", "title"), str)  # a key may look like a number
 SEED_TEXTS = ("study", "configuration", "outcome", "held")
 SEED_NUMBERS: dict[str, Callable[[Any], Any]] = {
@@ -125,16 +132,77 @@ class RecordSet:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file of records. Raises UserError for any that is larger than a table of records."""
     import pandas as pd
+    import pyarrow.parquet as pq
 
     if not path.is_file():
         raise UserError(f"{path}: {'no file' if path.exists() else 'no such file'}")
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise _too_large(path, f"{size:,} bytes")
     try:
-        frame = pd.read_csv(path, dtype=KEYS) if path.suffix == ".csv" else pd.read_parquet(path)
+        with little_memory():
+            if path.suffix == ".csv":
+                data = path.read_bytes()
+                _check_text(path, data)
+                frame = pd.read_csv(BytesIO(data), dtype=KEYS)
+            else:
+                _check_metadata(path, pq.read_metadata(path))
+                frame = pd.read_parquet(path, use_threads=False)
+            rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
+    except MemoryError:  # Arrow's too
+        raise _too_large(path, f"it unfolds to more than {MOST_MEMORY:,} bytes") from None
     except (ValueError, OSError):  # Arrow's errors are one or the other
         raise UserError(f"{path}: cannot be read as {FILES[path.suffix]}") from None
-    rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
     return _typed_seeds(path, rows) if rows and "init_seed" in rows[0] else rows
+
+
+def _check_text(path: Path, data: bytes) -> None:
+    """Raise UserError for a CSV file with too many lines, columns or cells, before pandas takes it apart."""
+    rows = max(data.count(b"\n"), data.count(b"\r"))
+    _check_shape(path, rows, 1, data.count(b",") + rows)
+    _check_shape(path, rows, 1 + max((line.count(b",") for line in data.splitlines()), default=0), 0)
+
+
+def _check_metadata(path: Path, about: pq.FileMetaData) -> None:
+    """Raise UserError for a Parquet file that says itself that it has too much: some hundred bytes can stand for it."""
+    _check_shape(path, about.num_rows, about.num_columns, about.num_rows * about.num_columns)
+    groups = [about.row_group(n) for n in range(min(about.num_row_groups, MOST_ROWS // max(about.num_columns, 1)))]
+    chunks = [group.column(n) for group in groups for n in range(about.num_columns)]
+    cells = sum(chunk.num_values for chunk in chunks)  # a row may have lists
+    _check_shape(path, about.num_row_groups, about.num_columns, max(cells, about.num_row_groups * about.num_columns))
+    if (unfolded := sum(chunk.total_uncompressed_size for chunk in chunks)) > MOST_MEMORY:
+        raise _too_large(path, f"it unfolds to {unfolded:,} bytes")
+
+
+def _check_shape(path: Path, rows: int, columns: int, cells: int) -> None:
+    for count, most, what in (
+        (rows, MOST_ROWS, "rows"),
+        (columns, MOST_COLUMNS, "columns"),
+        (cells, MOST_CELLS, "cells"),
+    ):
+        if count > most:
+            raise _too_large(path, f"{count:,} {what}")
+
+
+def _too_large(path: Path, size: str) -> UserError:
+    return UserError(f"{path}: larger than any table of records ({size})")
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """Give a block MOST_MEMORY more than there is, whatever a file makes it ask for: MemoryError beyond, on Linux."""
+    limits, status = resource.getrlimit(resource.RLIMIT_DATA), Path("/proc/self/statm")
+    if not status.exists():
+        yield
+        return
+    most = int(status.read_text().split()[5]) * resource.getpagesize() + MOST_MEMORY
+    soft = min(limit for limit in (*limits, most) if limit != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limits)
 
 
 def _typed_seeds(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
