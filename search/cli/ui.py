@@ -40,7 +40,7 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
     from search.tracking.server import ADDRESS, listening, serve
 
     if not os.environ.get("MLFLOW_TRACKING_URI"):
-        if not (home.exists() and home.mlflow_db.exists()):
+        if not home.exists():
             raise UserError(home.nothing_run)
         listening(port).close()  # a port that is taken is said before MLflow is imported, which takes seconds
     from search.tracking.tracking import connect, is_local

@@ -101,7 +101,9 @@ class Home:
 
     @property
     def nothing_run(self) -> str:
-        """A line for a home in which nothing has run."""
+        """A line for a home in which nothing has run, or whose ledger is gone."""
+        if self.mlflow_db.exists():
+            return missing(self.ledger_db)
         return f"nothing has run yet in {self.path}{'' if self.path.exists() else ': no such folder'}"
 
     def exists(self) -> bool:
@@ -132,6 +134,11 @@ class Home:
             raise UserError(
                 f"{self.path}: cannot write there ({error.strerror or error}); choose another home with --home"
             ) from None
+
+
+def missing(file: Path) -> str:
+    """Return a line on a database that is not where its home had it: reading commands make none in its place."""
+    return f"{file}: is missing; is its disk mounted, or are the records on a server (MLFLOW_TRACKING_URI, {DATABASE})?"
 
 
 def below(folder: Path, *names: str) -> Path:
