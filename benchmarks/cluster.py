@@ -200,7 +200,7 @@ def measure(workers: int, seeds: int, slots: int, speed: float, tune_s: float) -
     with tempfile.TemporaryDirectory() as folder:
         home = Home(folder)
         home.create()
-        records, client = StudyRecords(Ledger(home), study.name), connect(home)
+        records, client = StudyRecords(Ledger(home), study.name), connect(home, creates=True)
         with records.lease:
             cluster = SimulatedCluster(workers, tune_s)
             with Driver.open(study, records, client, Silent()) as driver:  # type: ignore[arg-type]

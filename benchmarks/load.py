@@ -141,7 +141,7 @@ def run_trials(home: Home, trials: int, workers: int, busy_s: float, max_hours: 
         worker.train = functools.partial(train, bank=fake.FakeBank, speed=speed)  # type: ignore[assignment]
         ray.init = functools.partial(ray.init, num_cpus=workers)
     records = StudyRecords(Ledger(home), study.name)
-    client = connect(home)
+    client = connect(home, creates=True)
     start, before = time.perf_counter(), jiffies()
     with (
         records.lease,
@@ -201,7 +201,7 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
     study = Study.model_validate({"name": "many", "model": "57p", "seeds": [1], "toggle": list(TOGGLED)})
     specs = [spec for spec, _ in study.listed][:count]
     home.create()
-    records, client = StudyRecords(Ledger(home), study.name), connect(home)
+    records, client = StudyRecords(Ledger(home), study.name), connect(home, creates=True)
     records.lease.acquire()
     tracker = Tracker(client, home, study)
     start, each = time.perf_counter(), seeds // len(specs)

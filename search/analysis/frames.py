@@ -333,7 +333,7 @@ def recorded_curves(records: StudyRecords) -> pd.DataFrame:
     from search.tracking.artifacts import ArtifactCache
     from search.tracking.tracking import connect
 
-    with ArtifactCache(connect(records.home), records) as artifacts:
+    with ArtifactCache(connect(records.home, only_reads=True), records) as artifacts:
         return curves_frame(artifacts)
 
 

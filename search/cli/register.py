@@ -41,7 +41,7 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
     uri = home.tracking_uri
     if is_local(uri):
         home.create()
-    client = connect(home, uri)
+    client = connect(home, uri, creates=True)
     rows: list[dict[str, Any]] = []
     for path, checkpoint in loaded:
         result = verify(checkpoint.spec, checkpoint.theta_P)

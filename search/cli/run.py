@@ -138,7 +138,9 @@ def open_and_run(
     if not is_local(uri):
         connect(home, uri)  # a server that is away is noticed before anything is written
     home.create()
-    ledger, client = Ledger(home), connect(home, uri)
+    ledger = Ledger(home)
+    has_store = not fresh and any(run for _, run in StudyRecords(ledger, study.name).list_runs().values())
+    client = connect(home, uri, creates=not has_store)
     if fresh:
         study = _renamed(study, ledger.list_studies(), client)
         click.echo(f"{study.name}: a fresh start of {source}")

@@ -44,7 +44,7 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
     if not os.environ.get(TRACKING):
         elsewhere = Ledger(home).list_stores() if home.exists() else {}
         lines = [f"{s} was last recorded in {store}: set {TRACKING} to see it" for s, store in elsewhere.items()]
-        if not (home.exists() and home.mlflow_db.exists()):
+        if not home.exists() or (lines and not home.mlflow_db.exists()):
             raise UserError("\n".join(lines) or home.nothing_run)
         click.echo("".join(f"{line}\n" for line in lines), nl=False)
         listening(port).close()  # a port that is taken is said before MLflow is imported, which takes seconds

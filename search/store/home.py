@@ -118,7 +118,9 @@ class Home:
 
     @property
     def nothing_run(self) -> str:
-        """A line for a home in which nothing has run."""
+        """A line for a home in which nothing has run, or whose ledger is gone."""
+        if self.mlflow_db.exists():
+            return missing(self.ledger_db)
         return f"nothing has run yet in {self.path}{'' if self.path.exists() else ': no such folder'}"
 
     def exists(self) -> bool:
@@ -173,6 +175,11 @@ def typed(path: str | Path) -> str:
     """Return the word of a shell command that names a path: quoted, and no option and no user's home folder."""
     text = str(path)
     return shlex.quote(f"./{text}" if text.startswith(("~", "-")) else text)
+
+
+def missing(file: Path) -> str:
+    """Return a line on a database that is not where its home had it: reading commands make none in its place."""
+    return f"{file}: is missing; is its disk mounted, or are the records on a server (MLFLOW_TRACKING_URI, {DATABASE})?"
 
 
 def below(folder: Path, *names: str) -> Path:

@@ -1,9 +1,12 @@
 """An MLflow store: connecting to it, the names in it, where its artifacts may be, and a fence before it."""
 
+import atexit
 import logging
 import os
+import shutil
 import socket
 import sqlite3
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -19,7 +22,7 @@ from mlflow.entities import Run
 from sqlalchemy import make_url
 
 from search.errors import Failure, UserError, masked, one_line
-from search.store.home import FOREIGN, Home, below, sqlite_url
+from search.store.home import FOREIGN, Home, below, missing, sqlite_url
 from search.store.ledger import Ledger
 from trainer.files import durable
 
@@ -54,10 +57,12 @@ def file_of(uri: str) -> Path | None:
     return Path(name).resolve() if name else None
 
 
-def connect(home: Home, uri: str = "") -> MlflowClient:
+def connect(home: Home, uri: str = "", creates: bool = False, only_reads: bool = False) -> MlflowClient:
     """Return a client of a store, the home's own if none is named, that has been answered once.
 
-    Raises Failure if the store is locked or away.
+    creates: make the home's store if it has none. only_reads: the client may be one of a copy, which is made where
+    the store cannot be written, because MLflow writes into whatever it opens. Raises Failure if the store is missing,
+    locked or away.
     """
     uri = uri or home.tracking_uri
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -68,10 +73,18 @@ def connect(home: Home, uri: str = "") -> MlflowClient:
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it raises what it logs
     logging.getLogger("alembic").setLevel(logging.ERROR)
     _require_listener(uri)
+    file = file_of(uri)
+    is_own = file == home.mlflow_db.resolve()
     with answered(uri):
-        if file_of(uri) == home.mlflow_db.resolve():
+        if is_own and creates:
             _create_store(home)
-            _relocate_artifacts(home)
+        if file and not (file.exists() or creates):
+            raise Failure(missing(file))
+        if file and only_reads and not _is_writable(file):
+            file = _copy(file)
+            uri = sqlite_url(file)
+        if file and is_own:
+            _relocate_artifacts(home, file)
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     return client
@@ -106,13 +119,32 @@ def _create_store(home: Home) -> None:
         durable.move_in(fresh, home.mlflow_db)
 
 
-def _relocate_artifacts(home: Home) -> None:
+def _is_writable(file: Path) -> bool:
+    """True if SQLite can write a file, for which it makes another one beside it."""
+    return os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
+
+
+def _copy(file: Path) -> Path:
+    """Return a copy of an SQLite file, which goes when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="adder-search-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    copy = folder / file.name
+    with (
+        closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as source,
+        closing(sqlite3.connect(copy)) as target,
+    ):
+        source.backup(target)
+    return copy
+
+
+def _relocate_artifacts(home: Home, file: Path) -> None:
     """Point MLflow to a home's artifacts where the home is now: it keeps absolute paths.
 
-    Raises Failure while a study is run: its driver has the home at another place, as a container may.
+    file: the store, or a copy of it. Raises Failure while a study is run: its driver has the home at another place, as
+    a container may.
     """
     here = home.artifacts.as_uri()
-    with closing(sqlite3.connect(home.mlflow_db, timeout=LOCK_WAIT_S)) as db, db:
+    with closing(sqlite3.connect(file, timeout=LOCK_WAIT_S)) as db, db:
         if thing := db.execute(FOREIGN).fetchone():
             raise Failure(f"{home.mlflow_db}: has {thing[0]!r:.80}, which is no table: no store of MLflow's")
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
@@ -120,7 +152,7 @@ def _relocate_artifacts(home: Home) -> None:
         rows = db.execute("SELECT name, artifact_location FROM experiments").fetchall()
         local = (place for name, place in rows if place and place.endswith(f"/artifacts/{name}"))
         for old in {place.rpartition("/")[0] for place in local if place.startswith("file:")} - {here}:
-            if running := Ledger(home).list_running_studies():
+            if home.exists() and (running := Ledger(home).list_running_studies()):
                 where = unquote(urlparse(old).path.removesuffix("/artifacts"))
                 raise Failure(f"{home.path}: {', '.join(running)} is being run, with this home as {where}")
             for table, column in PLACES:

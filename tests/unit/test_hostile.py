@@ -61,7 +61,7 @@ def test_a_study_that_is_a_path_is_refused(command):
 @pytest.mark.parametrize("name", [EVIL, "<script>", "\x1b[31m"])
 def test_an_experiment_that_is_no_study_is_not_listed(name, home, capsys):
     """Any program can make one in MLflow's store, by any name."""
-    client = connect(home, f"sqlite:///{home.mlflow_db}")
+    client = connect(home, f"sqlite:///{home.mlflow_db}", creates=True)
     for each in (name, "honest"):
         client.create_experiment(each)
     ui.show_studies(client, "http://127.0.0.1:5000/")

@@ -196,7 +196,7 @@ def test_a_home_from_elsewhere_has_nothing_written_beside_it(tmp_path):
     home, study = Home(two_studies()), study_of()
     with closing(sqlite3.connect(home.mlflow_db)) as db, db:
         db.execute("UPDATE runs SET artifact_uri = ?", ((tmp_path / "outside").as_uri(),))
-    tracker = Tracker(connect(home), home, study)
+    tracker = Tracker(connect(home, creates=True), home, study)
     configuration = Configuration(*study.listed[0])
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "theta").write_text("x")

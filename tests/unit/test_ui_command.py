@@ -36,7 +36,7 @@ def client(here, monkeypatch):
     home = Home("adder-runs")
     home.create()
     Ledger(home)
-    return connect(home)
+    return connect(home, creates=True)
 
 
 @pytest.fixture
