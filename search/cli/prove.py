@@ -83,10 +83,9 @@ def prove(
     from model.adderboard import failures
     from model.proof import COUNTEREXAMPLE, PROVED, UNDECIDED
     from model.proof.count import count_wrong
-    from model.proof.file import CHECKER, is_checkable, proof_text, verdict_of, write_verdict
+    from model.proof.file import verdict_of, write_verdict
     from model.proof.prover import prove as decide
     from model.proof.rounding import MACHINES, Lost
-    from search.store.home import typed
     from search.store.verdicts import own, sealed
 
     if record and (digits < DIGITS or not checkpoint.is_dir()):
@@ -116,15 +115,25 @@ def prove(
         lines.append(f"  not recorded: the folder's verdict is: {said_of(own(kept) or kept)}")
     show(as_json, values, lines)
     if target:
-        written = "not written, as there is no proof"
-        if proof.verdict == PROVED:
-            write_text(target, proof_text(loaded.spec, loaded.theta_P, proof))
-            here = Path.cwd()
-            checker = CHECKER.relative_to(here) if CHECKER.is_relative_to(here) else CHECKER
-            checked = f"python {typed(checker)} {typed(target)} {typed(checkpoint)} checks it"
-            written = f"the proof; {checked if is_checkable(loaded.spec, proof) else 'check.py does not know this net'}"
-        click.echo(f"{target}: {written}", err=as_json)
+        click.echo(f"{target}: {_written(target, checkpoint, proof)}", err=as_json)
     exit_unless(proof.verdict == PROVED)
+
+
+def _written(target: Path, checkpoint: Path, proof: Proof) -> str:
+    """Write a proof to a file, if it is one. Return what became of it, and the command that checks it."""
+    from model.proof import PROVED
+    from model.proof.file import CHECKER, is_checkable, proof_text
+    from search.store.home import typed
+
+    if proof.verdict != PROVED:
+        return "not written, as there is no proof"
+    loaded = load_checkpoint(checkpoint)
+    write_text(target, proof_text(loaded.spec, loaded.theta_P, proof))
+    if not is_checkable(loaded.spec, proof):
+        return "the proof; check.py does not know this net"
+    here = Path.cwd()
+    checker = CHECKER.relative_to(here) if CHECKER.is_relative_to(here) else CHECKER
+    return f"the proof; python {typed(checker)} {typed(target)} {typed(checkpoint)} checks it"
 
 
 def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
