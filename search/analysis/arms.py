@@ -11,6 +11,7 @@ from model.adderboard import ADDITIONS
 from model.spec import FAMILIES, MAKERS
 from search.errors import UserError
 from search.stats.counting import COUNTED, RULE_COLUMNS, GrokRate, confirms, missed_by
+from search.stats.intervals import Interval
 from search.store.home import IDENTIFIER
 from trainer import Outcome, Recipe
 
@@ -68,9 +69,9 @@ class Arm:
         return self.grokked / self.n if self.n else 0.0
 
     @property
-    def at_most(self) -> float:
-        """Upper end of the interval of the rate."""
-        return GrokRate(self.grokked, self.n, self.missed).interval[1]
+    def interval(self) -> Interval:
+        """The interval of the rate."""
+        return GrokRate(self.grokked, self.n, self.missed).interval
 
     @property
     def page(self) -> str | None:
