@@ -53,7 +53,7 @@ class Landscape:
     def losses(self, theta_SP: Tensor) -> Tensor:
         """Return the loss of each θ [S], by the family's kernel; of one that is not finite, infinity."""
         problems = KernelLoss(self.spec, self.tokens)
-        losses = [problems.loss(theta_P.float().numpy()) for theta_P in theta_SP]
+        losses = [problems.slope(theta_P.float().numpy())[0] for theta_P in theta_SP]
         return torch.tensor(losses, dtype=torch.float64).nan_to_num(nan=torch.inf)
 
     def widths(self, directions_DP: Tensor, points: int = 33) -> list[float]:

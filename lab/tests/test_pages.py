@@ -11,6 +11,7 @@ from lab.plans import load_plan
 from lab.scripts.screen_column import screened
 from search.stats.counting import GrokRate, PooledRate
 from search.stats.intervals import LEVEL, exact_high, mid_p
+from trainer import Recipe
 
 
 def test_generating_the_pages_changes_nothing():
@@ -106,6 +107,33 @@ def headings(page: Path) -> set[str]:
 def test_no_line_begins_with_a_rate(page):
     """Markdown takes such a line for HTML and leaves its links alone."""
     assert not re.search(r"^ *(- )?<!-- (rate|k of n|vectors)", page.read_text("utf-8"), re.MULTILINE)
+
+
+def test_readme_and_results_say_of_the_atlas_what_its_records_say():
+    lines = pages.maker(pages.LAB / "2026-11-24-atlas").trained().splitlines()
+    training, finish, decoded, verified, never = (line.split("|")[-2].strip() for line in lines[2:])
+    readme, results = (" ".join((pages.ROOT / n).read_text("utf-8").split()) for n in ("README.md", "docs/results.md"))
+    assert f"at the width of 57p {decoded} were decoded: {verified} have a verified seed" in readme
+    assert f"{decoded} that were decoded {verified} are verified" in results and (finish, never) == ("1", "3")
+    assert f"at the width of 57p {training} grok by training" in results
+    assert "each of" not in readme.partition("at the width of 57p")[0][-100:]
+
+
+def test_the_rows_that_a_finish_made_are_found(monkeypatch, tmp_path):
+    """By the recipe, and unless the engine finished them."""
+    module = pages.maker(pages.LAB / "2026-11-23-finishing")
+    known = {"a": Recipe(steps=2_000, finish_above=0.5), "b": Recipe(steps=2_000)}
+    environments = [None, "{}", '{"finish": "torch"}', '{"finish": "engine"}', None, None]
+    rows = pd.DataFrame({"configuration": [*"aaaa", "b", "c"], "outcome": "grokked", "grok_step": 2_000.0})
+    assert module.finished_elsewhere(rows, known).index.tolist() == [0, 1, 2, 3]
+    assert module.finished_elsewhere(rows.assign(environment=environments), known).index.tolist() == [0, 1, 2]
+    assert module.finished_elsewhere(rows[["outcome"]], known).empty
+
+
+def test_a_page_names_every_file_that_deploys():
+    text = "".join(page.read_text("utf-8") for page in pages.pages())
+    files = [path for path in (pages.ROOT / "deploy").rglob("*") if path.is_file()]
+    assert [str(path) for path in files if path.name not in text] == []
 
 
 def test_readme_is_short():

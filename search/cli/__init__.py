@@ -92,6 +92,8 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in plugins.NOTEBOOK and not self.get_command(ctx, args[0]):
+            raise plugins.needs_notebook(args[0])
         name, command, rest = super().resolve_command(ctx, args)
         settle_environment()
         return name, command and load(command), rest

@@ -83,12 +83,11 @@ def test_a_pools_slope_and_curvature_are_those_of_training(monkeypatch, by_engin
     expected = step.loss(SPEC, theta_1P, tokens)
     (slope_1P,) = torch.autograd.grad(expected.sum(), theta_1P)
     assert loss == pytest.approx(float(expected.detach()), rel=1e-4)
-    assert pool.loss(theta_P.numpy()) == pytest.approx(loss, rel=1e-4)
     torch.testing.assert_close(torch.from_numpy(slope_P).double(), slope_1P[0], rtol=1e-2, atol=1e-4)
     curvature_PP = gauss_newton(theta_P, tokens)
     close = {"rtol": 1e-2, "atol": 1e-5 * float(curvature_PP.max())}
     torch.testing.assert_close(torch.from_numpy(pool.curvature(theta_P.numpy())), curvature_PP, **close)
-    assert cost.problems == pool.size * (2 + 1 + 2 * SPEC.params)
+    assert cost.problems == pool.size * (2 + 2 * SPEC.params)
 
 
 @pytest.mark.parametrize("name", ["57p", "10p-qualified", "456p"])
@@ -266,7 +265,6 @@ def test_alone_and_killed_before_it_is_finished_it_is_finished_alike(tmp_path, n
 def test_some_are_finished_at_a_time_and_none_twice(tmp_path, monkeypatch):
     """So that a worker is heard of in between, and goes on where it was."""
     seen = []
-    monkeypatch.setattr("trainer.bank.bank.TOGETHER", 1)
     monkeypatch.setattr(minimise, "MANY_TURNS", (lambda task, theta_P: seen.append(task.seed) or theta_P,))
     pairs = [pair(0.5, start_of(), seed) for seed in (1, 2, 3)]
     bank = Bank(SPEC, pairs)

@@ -48,15 +48,14 @@ def gram(rows_RN: Array) -> Array:
 
 
 def solve(matrix_RR: Array, right_R: Array) -> Array:
-    """Solve a linear system by elimination with pivots. The solution of a singular one is not finite."""
+    """Solve a linear system with a positive matrix by elimination. The solution of a singular one is not finite."""
     rows = np.column_stack([matrix_RR, right_R])
     with np.errstate(all="ignore"):
         for n in range(len(rows)):
-            pivot = n + int(np.abs(rows[n:, n]).argmax())
-            rows[[n, pivot]] = rows[[pivot, n]]
             rows[n] /= rows[n, n]
-            others = np.arange(len(rows)) != n
-            rows[others] -= rows[others, n, None] * rows[n]
+            shares_R = rows[:, n].copy()
+            shares_R[n] = 0
+            rows -= shares_R[:, None] * rows[n]
     return rows[:, -1]
 
 

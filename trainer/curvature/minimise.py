@@ -151,16 +151,17 @@ def gauss_newton(
     for n in range(steps):
         weight = penalty.first * penalty.growth**n if penalty else 0.0
 
-        def worth(at_P: Array, weight: float = weight) -> float:
-            return pool.loss(at_P) + weight * dot(total(by_PP * at_P), at_P) / 2
+        def worth(at_P: Array, weight: float = weight) -> tuple[float, Array]:
+            loss, slope_P = pool.slope(at_P)
+            pull_P = weight * total(by_PP * at_P)
+            return loss + dot(pull_P, at_P) / 2, slope_P + pull_P
 
-        loss, (_, slope_P) = worth(theta_P), pool.slope(theta_P)
-        pull_P = slope_P + weight * total(by_PP * theta_P)
+        loss, slope_P = worth(theta_P)
         curved_PP = pool.curvature(theta_P) + weight * by_PP
         scale_PP = np.diag(curved_PP.diagonal() + 1e-12)
         for _ in range(8):
-            new_P = rounded(theta_P - solve(curved_PP + damping * scale_PP, pull_P))
-            new = worth(new_P)
+            new_P = rounded(theta_P - solve(curved_PP + damping * scale_PP, slope_P))
+            new, _ = worth(new_P)
             if new < loss:
                 break
             damping *= 4

@@ -71,27 +71,17 @@ class TorchLoss:
     def __init__(self, spec: Spec, tokens_1TB: Tensor):
         self.spec, self.tokens = spec, tokens_1TB
 
-    @torch.no_grad()
-    def loss(self, theta_P: Array) -> float:
-        return float(self._loss(_double(theta_P)))
-
     def slope(self, theta_P: Array) -> tuple[float, Array]:
-        parameter_P = _double(theta_P).requires_grad_()
-        mean = self._loss(parameter_P)
+        parameter_P = torch.from_numpy(theta_P).double().requires_grad_()
+        mean = step.loss(self.spec, parameter_P[None], self.tokens)
         (gradient_P,) = torch.autograd.grad(mean, parameter_P)
         return float(mean.detach()), gradient_P.numpy()
 
     @torch.no_grad()
     def logits(self, theta_P: Array) -> Array:
-        logits = self.spec.forward(_double(theta_P)[None], self.tokens[:, :-1], first=self.spec.prompt - 1)
-        return torch.stack(list(torch.broadcast_tensors(*logits)))[:, 0].movedim(0, 1).numpy()
-
-    def _loss(self, theta_P: Tensor) -> Tensor:
-        return step.loss(self.spec, theta_P[None], self.tokens)[0]
-
-
-def _double(theta_P: Array) -> Tensor:
-    return torch.from_numpy(theta_P).double()
+        theta_1P = torch.from_numpy(theta_P).double()[None]
+        logits = self.spec.forward(theta_1P, self.tokens[:, :-1], first=self.spec.prompt - 1)
+        return torch.stack(torch.broadcast_tensors(*logits))[:, 0].movedim(0, 1).numpy()
 
 
 def loss_of(spec: Spec, tokens_1TB: Tensor) -> KernelLoss | TorchLoss:
@@ -109,11 +99,6 @@ class Pool:
         self.spec, self.tokens, self.cost = spec, tokens_1TB, cost
         self.size = tokens_1TB.shape[-1]
         self.problems = loss_of(spec, tokens_1TB)
-
-    def loss(self, theta_P: Array) -> float:
-        """Return the mean loss."""
-        self.cost.problems += self.size
-        return self.problems.loss(theta_P.astype(np.float32))
 
     def slope(self, theta_P: Array) -> tuple[float, Array]:
         """Return the mean loss and its gradient [P], float32."""

@@ -27,10 +27,6 @@ class KernelLoss:
         self.library, self.tape = _library(spec), native.expansion(spec)
         self.problems = native.blocks(tokens_1TB)
 
-    def loss(self, theta_P: Array) -> float:
-        """Return the mean loss."""
-        return float(self._evaluate(theta_P, Seen()).loss) / self.count
-
     def slope(self, theta_P: Array) -> tuple[float, Array]:
         """Return the mean loss and its gradient [P], float32."""
         wide_N, gradient_N = native.run(self.tape, theta_P), np.zeros(len(self.tape.outputs), np.float32)
@@ -39,22 +35,18 @@ class KernelLoss:
         mean = self.library.kernel_train(
             *(pointer(wide_N), pointer(self.problems), self.count, pointer(gradient_N), None)
         )
-        return mean, native.gradient(self.tape, theta_P, gradient_N)
+        return mean, native.run(self.tape, theta_P, gradient_N)
 
     def logits(self, theta_P: Array) -> Array:
         """Return the logits [A, V, B], float32."""
         answers, vocabulary = self.spec.answers, self.spec.vocabulary
         seen = np.zeros((len(self.problems), answers, vocabulary, LANES), np.float32)
-        self._evaluate(theta_P, Seen(logits=seen.ctypes.data, right=None))
-        return np.moveaxis(seen, 0, 2).reshape(answers, vocabulary, -1)[..., : self.count]
-
-    def _evaluate(self, theta_P: Array, seen: Seen) -> Measures:
-        sums, wide_N = Measures(), native.run(self.tape, theta_P)
+        wide_N, places = native.run(self.tape, theta_P), Seen(logits=seen.ctypes.data, right=None)
         self.library.kernel_evaluate(
             *(pointer(wide_N), pointer(self.problems), self.count),
-            *(ctypes.byref(sums), ctypes.byref(seen)),
+            *(ctypes.byref(Measures()), ctypes.byref(places)),
         )
-        return sums
+        return np.moveaxis(seen, 0, 2).reshape(answers, vocabulary, -1)[..., : self.count]
 
 
 def is_wrong(spec: Spec, theta_P: Array, tokens_TB: Tensor) -> Tensor:

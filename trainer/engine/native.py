@@ -178,7 +178,7 @@ class EngineBackend:
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         """Mark the wrong answers among each slot's own problems [S, N]."""
-        wide = (run(self.tapes[1], row) for row in self._theta_rows(theta_SP))
+        wide = (run(expansion(self.spec), theta_P.numpy()) for theta_P in theta_SP.float())
         return torch.stack([is_wrong(self.kernel, *of_slot) for of_slot in zip(wide, tokens_STN, strict=True)])
 
     def _updated_names(self) -> list[str]:
@@ -316,18 +316,12 @@ def _expansion(spec: Spec, denormals: str) -> Tape:
     return record(lambda row: list(spec.expand(row["theta"]).values()), {"theta": (spec.params,)}, constant_fold)
 
 
-def run(tape: Tape, inputs: Array) -> Array:
-    """Return a tape's outputs for one seed."""
-    outputs = np.zeros(len(tape.outputs), np.float32)
-    engine().engine_tape(ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(outputs), None, None)
-    return outputs
-
-
-def gradient(tape: Tape, inputs: Array, pull: Array) -> Array:
-    """Return the gradient towards a tape's inputs, for one seed, from that towards its outputs."""
-    outputs, back = np.zeros(len(tape.outputs), np.float32), np.zeros(tape.inputs, np.float32)
-    engine().engine_tape(ctypes.byref(CTape.of(tape)), *map(pointer, (inputs, outputs, pull, back)))
-    return back
+def run(tape: Tape, inputs: Array, pull: Array | None = None) -> Array:
+    """Return a tape's outputs for one seed; with `pull`, the gradient towards them, that towards its inputs."""
+    outputs, gradient = np.zeros(len(tape.outputs), np.float32), np.zeros(tape.inputs, np.float32)
+    backwards = (None, None) if pull is None else (pointer(pull), pointer(gradient))
+    engine().engine_tape(ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(outputs), *backwards)
+    return outputs if pull is None else gradient
 
 
 def sources(spec: Spec) -> Array:
