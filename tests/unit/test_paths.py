@@ -18,6 +18,7 @@ from search.errors import UserError
 from search.store.home import Home, home_flag, sqlite_url, typed
 from search.store.ledger import Ledger
 from search.study.file import parse_study
+from search.tracking.tracking import connect
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails_with_one
 from tests.homes import empty_home
@@ -152,6 +153,12 @@ def test_a_home_may_have_any_path(name):
     ledger = Ledger(empty_home(name))
     assert ledger.list_studies() == [] and Path(name, "ledger.db").is_file()
     assert Home(name).tracking_uri.startswith("sqlite") and names() == sorted(["me", name])
+
+
+def test_mlflow_makes_no_folder_beside_a_home():
+    """It makes that of an address by its letters, in which ? is %3F."""
+    connect(empty_home(name := "what?50%20 é{x}"))
+    assert names() == sorted(["me", name])
 
 
 # ---- files that are there

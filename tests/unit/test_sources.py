@@ -179,8 +179,7 @@ def test_a_pipe_with_a_name_is_not_waited_for():
     ],
 )
 def test_what_was_meant_is_named(source, said):
-    for file in ("base.yaml", "smoke.yaml"):
-        Path(file).write_text(GOOD)
+    Path("smoke.yaml" if source == "smoke.yml" else "base.yaml").write_text(GOOD)
     Path("folder").mkdir()
     assert fails_with_one(2, "run", source) == said
 
