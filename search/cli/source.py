@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from search.store.study_records import StudyRecords
     from search.study.schema import Study
 
-STREAMS = ("-", "/dev/", "/proc/")
+STREAMS = ("-", "/dev/stdin", "/dev/fd/", "/proc/")
 """Beginnings of what is no file of the user's, though it may lead to one."""
 
 

@@ -57,7 +57,7 @@ def load_study(name: str) -> Study:
     shipped = shipped_studies()
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
-        if path.stem in shipped:
+        if path.stem in shipped and not any(path.parent.glob(f"{path.stem}.y*ml")):
             near = f"did you mean {path.stem}, which comes with the package?"
         raise UserError(f"{name}: no such study file" + (f"; {near}" if near.startswith("did") else ""))
     if name not in shipped:

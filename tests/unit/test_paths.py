@@ -11,13 +11,14 @@ import pytest
 import sqlalchemy as sa
 
 from model import PRESETS
-from search import cli
+from search import cli, plugins
 from search.cli.options import ExpandedPath, check_file, write_file, write_text
 from search.cli.surroundings import PATHS, settle_environment
 from search.errors import UserError
 from search.store.home import Home, home_flag, sqlite_url, typed
 from search.store.ledger import Ledger
 from search.study.file import parse_study
+from search.tracking.tracking import connect
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails_with_one
 from tests.homes import empty_home
@@ -45,16 +46,16 @@ def names(folder="."):
 
 
 def parameters():
-    """Every option and argument of every command that is listed here, by command."""
-    for name, known in cli.main.commands.items():
-        for parameter in cli.load(known).params:
-            yield name, parameter
+    """Every option and argument of every command, the notebook's among them, by command."""
+    commands = {name: cli.load(known) for name, known in cli.main.commands.items()}
+    commands |= {name: cli.load_plugin(point) for name, point in plugins.added(plugins.COMMANDS).items()}
+    return [(name, parameter) for name, command in commands.items() for parameter in command.params]
 
 
 def test_every_path_of_every_command_has_the_one_type():
     paths = [(name, p) for name, p in parameters() if isinstance(p.type, click.Path | click.File)]
     assert len(paths) > 30 and all(isinstance(p.type, ExpandedPath) for _, p in paths)
-    named = {"study", "studies", "checkpoint", "checkpoints", "target", "home", "file", "folder", "beside"}
+    named = {"study", "studies", "plan", "checkpoint", "checkpoints", "target", "home", "file", "folder", "beside"}
     texts = [f"{n} {p.name}" for n, p in parameters() if p.name in named and not isinstance(p.type, ExpandedPath)]
     assert texts == ["prove study", "publish study"], "names alone"
 
@@ -152,6 +153,12 @@ def test_a_home_may_have_any_path(name):
     ledger = Ledger(empty_home(name))
     assert ledger.list_studies() == [] and Path(name, "ledger.db").is_file()
     assert Home(name).tracking_uri.startswith("sqlite") and names() == sorted(["me", name])
+
+
+def test_mlflow_makes_no_folder_beside_a_home():
+    """It makes that of an address by its letters, in which ? is %3F."""
+    connect(empty_home(name := "what?50%20 é{x}"))
+    assert names() == sorted(["me", name])
 
 
 # ---- files that are there

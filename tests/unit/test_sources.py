@@ -172,13 +172,14 @@ def test_a_pipe_with_a_name_is_not_waited_for():
         ("base", "unknown study 'base'; did you mean base.yaml?"),
         ("57p.yaml", "57p.yaml: no such study file; did you mean 57p, which comes with the package?"),
         ("studies/57p.yml", "studies/57p.yml: no such study file; did you mean 57p, which comes with the package?"),
+        ("smoke.yml", "smoke.yml: no such study file; did you mean smoke.yaml?"),
         ("bases.yaml", "bases.yaml: no such study file; did you mean base.yaml?"),
         ("folder", "folder: is a folder; give the path of a study file"),
         ("folder/", "folder/: is a folder; give the path of a study file"),
     ],
 )
 def test_what_was_meant_is_named(source, said):
-    Path("base.yaml").write_text(GOOD)
+    Path("smoke.yaml" if source == "smoke.yml" else "base.yaml").write_text(GOOD)
     Path("folder").mkdir()
     assert fails_with_one(2, "run", source) == said
 
