@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from typing import Any, Self
 
@@ -21,13 +20,10 @@ from mlflow import MlflowClient
 
 from search.analysis.publish import log_evidence
 from search.compress.pictures import log_descents
-from search.compress.study import StudyDescent
 from search.run.executor import Event, Executor, Finished, Reported, Restarted
 from search.run.metrics import Values
-from search.run.packing import interrupted
-from search.run.planner import Planner
+from search.run.planner import Planner, plan
 from search.run.progress import Display, Progress
-from search.run.proposals import Proposals
 from search.run.recorder import Recorder, reconcile
 from search.run.tally import OPEN, TrialReport
 from search.run.workers import Workers, WorkerState
@@ -37,10 +33,9 @@ from search.store.results import ERROR, PARTS, Damaged
 from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
-from search.study.trial import TRIAL_FILE, Configuration, Trial
+from search.study.trial import TRIAL_FILE, Trial
 from search.tracking.artifacts import CAPACITY, ArtifactCache
 from search.tracking.outbox import Outbox
-from search.tracking.starts import configuration_from_parent, configurations, parents_of
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import answered, file_of
 from search.tracking.views import write_views
@@ -360,21 +355,6 @@ class Driver:
             "reports": self.progress.reports,
             "driver_cpu_s": time.process_time(),
         }
-
-
-def plan(study: Study, records: StudyRecords, cache: ArtifactCache) -> Planner:
-    """Return the plan of what is not recorded. Raises UserError."""
-    parents, listed = parents_of(study, records), list[Configuration]()
-    proposals: Proposals | StudyDescent | None = None
-    if study.space:
-        parent = parents[0] if parents else None
-        proposals = Proposals(study, records, partial(configuration_from_parent, parent=parent))
-    elif study.compress:
-        proposals = StudyDescent(study, parents, records, cache)
-    else:
-        listed = configurations(study, parents, records)
-    rows = records.list_seeds()
-    return Planner(study, rows, proposals, interrupted(study, rows, records, listed), listed)
 
 
 @contextmanager
