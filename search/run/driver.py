@@ -121,7 +121,7 @@ class Driver:
         rows = records.list_seeds()
         with ExitStack() as undo:
             is_published, verify = any(r["published"] for r in rows), records.lease.verify
-            tracker = Tracker(client, records.home, study, is_published, verify)
+            tracker = Tracker(client, records.home, study, is_published, verify, records.published_runs())
             undo.enter_context(tracker.watching())  # before the outbox: one thread at a time uses the tracker
             file = file_of(client.tracking_uri)
             name = f"MLflow ({file})" if file else "MLflow"
