@@ -21,6 +21,7 @@ from mlflow import MlflowClient
 from search.analysis.publish import log_evidence
 from search.compress.pictures import log_descents
 from search.run.executor import Event, Executor, Finished, Reported, Restarted
+from search.run.late import LOST, LateResults
 from search.run.metrics import Values
 from search.run.planner import Planner, plan
 from search.run.progress import Display, Progress
@@ -29,7 +30,7 @@ from search.run.tally import OPEN, TrialReport
 from search.run.workers import Workers, WorkerState
 from search.store.depot import Depot
 from search.store.record import SeedRecord, is_final
-from search.store.results import ERROR, PARTS, Damaged
+from search.store.results import ERROR, Damaged
 from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
@@ -100,6 +101,7 @@ class Driver:
         self.workers = Workers(study, self.home, planner, self._begin)
         self.progress = Progress(planner, self.workers)
         self.progress_due = 0.0
+        self.late = LateResults(recorder.has_results)
         self.remarks: set[str] = set()
         """Lines that workers had to say."""
         self.unconcluded: set[str] = set()
@@ -173,6 +175,7 @@ class Driver:
         while not (self.is_done or self.ended.why):
             for event in executor.poll(POLL_S):
                 self._handle(event)
+            self._record_late()
             self._start_what_fits(executor)
             self._check_end()
             self._show(executor)
@@ -255,7 +258,8 @@ class Driver:
         self.ended.seed_steps_per_s = self.progress.overall_rate
         self.ended.compile_s = max(self.ended.compile_s, report.get("compile_s", 0.0))
         for key in report.get("ended", []):
-            self._record(worker.open.pop(key))
+            trial = worker.open.pop(key)
+            self._record(trial, self.recorder.has_results(trial))
         if not is_compiling:
             self.workers.assign_more(worker)
         self.workers.refresh(worker)
@@ -264,24 +268,37 @@ class Driver:
         """Record what a worker left. Trials that it has not seen go back to the plan."""
         worker = self.workers.remove(key)
         for trial in worker.open.values():
-            has_results = self.home.depot.get_folder(self.records.trial_folder(trial.key) / PARTS)
+            has_results = self.recorder.has_results(trial)
             if trial.key in worker.unseen and trial is not worker.first and not has_results:
                 self.records.censor([trial], LATE)
                 self.records.delete_unstarted(trial)
                 self.planner.requeue(trial)
             elif failure is None or has_results:
-                self._record(trial)
+                self._record(trial, has_results)
             else:
                 self._fail(trial, failure)
         self.workers.refresh()
 
-    def _record(self, trial: Trial) -> None:
+    def _record(self, trial: Trial, has_results: bool) -> None:
+        """Record a trial that has ended, or wait for its results."""
+        if not has_results:
+            self.late.add(trial)
+            return
         try:
             self.recorder.record(trial, self.recorder.parts(trial))
         except Damaged as damaged:
             self.ended.failed_trials[trial.key] = str(damaged)
             self.recorder.set_aside(trial.key, str(damaged))
         self._finish_trial(trial)
+
+    def _record_late(self) -> None:
+        """Record the trials whose results can be seen by now, and fail those whose results are lost."""
+        for trial, has_results in self.late.look():
+            if has_results:
+                self._record(trial, has_results)
+            else:
+                self._fail(trial, LOST)
+            self.workers.refresh()
 
     def _fail(self, trial: Trial, failure: str) -> None:
         """Record a trial as failed, with the error that its worker left or the reason given."""
