@@ -35,7 +35,7 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
     from search.store.verdicts import beside, settle
     from search.tracking.models import THETA_TAG, Facts, adderboard_dataset, digest_of, log_dataset, log_model
     from search.tracking.models import register as make_version
-    from search.tracking.tracking import answered, check_uri, connect, is_local
+    from search.tracking.tracking import answered, check_uri, connect, find_experiment, is_local, open_experiment
 
     loaded = [(path, load_checkpoint(path)) for path in checkpoints]
     uri = home.tracking_uri
@@ -49,13 +49,7 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
         proof = settle(claim, checkpoint.spec, checkpoint.theta_P) if claim else None
         facts = Facts(result.correct, result.margin, is_right(proof))
         with answered(uri):
-            experiment = client.get_experiment_by_name(EXPERIMENT)
-            location = (home.artifacts / EXPERIMENT).as_uri() if is_local(uri) else None
-            number = (
-                experiment.experiment_id
-                if experiment
-                else client.create_experiment(EXPERIMENT, artifact_location=location)
-            )
+            number = open_experiment(client, home, EXPERIMENT, find_experiment(client, EXPERIMENT))
             tag = digest_of(checkpoint)
             runs = client.search_runs([number], f"tags.`{THETA_TAG}` = '{tag}'")
             run = runs[0] if runs else client.create_run(

@@ -99,10 +99,11 @@ def _prepare(source: str, home: Home, fresh: bool = False) -> Study:
 def _plan(study: Study, home: Home, fresh: bool) -> str:
     """Return what a run would do and cost. Raises UserError for all that a run would refuse."""
     from search.run.estimate import estimate
-    from search.run.extension import as_begun, check_extension, check_proposals
+    from search.run.extension import as_begun, check_extension
 
     _ = home.depot  # only looked at: a plan writes nothing
     rows: list[SeedRecord] = []
+    records: StudyRecords | None = None
     if fresh:
         study = _renamed(study, records_of(home, study.name).ledger.list_studies() if home.exists() else [])
     elif home.exists():
@@ -110,9 +111,7 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
         rows, definition = records.list_seeds(), records.get_definition()
         study = as_begun(study, definition)
         check_extension(study, definition, rows)
-        if study.space and not study.start:
-            check_proposals(study, records)
-    return estimate(study, home, rows)
+    return estimate(study, home, rows, records)
 
 
 def open_and_run(

@@ -79,13 +79,15 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
 def show_studies(client: MlflowClient, start: str) -> str | None:
     """Print the addresses of the latest studies, in a UI that starts there. Return the first."""
     from search.study.schema import is_name
+    from search.tracking.tracking import STUDY_TAG
     from search.tracking.views import addresses
 
     experiments = client.search_experiments(max_results=LISTED + 1, order_by=["creation_time DESC"])
-    studies = [e for e in experiments if e.name != "Default" and is_name(e.name)][:LISTED]
-    pages = [addresses(start, e.experiment_id, e.tags) for e in studies]
-    for study, views in zip(studies, pages, strict=True):
-        click.echo(f"  {study.name}")
+    studies = [(e.tags.get(STUDY_TAG) or e.name, e) for e in experiments if e.name != "Default"]
+    studies = [(name, e) for name, e in studies if is_name(name)][:LISTED]
+    pages = [addresses(start, e.experiment_id, e.tags) for _, e in studies]
+    for (name, _), views in zip(studies, pages, strict=True):
+        click.echo(f"  {name}")
         for view, address in views.items():
             click.echo(f"    {view:6} {address}")
     return next(iter(pages[0].values())) if pages else None

@@ -103,7 +103,7 @@ class TrialShapes:
         """Return the number of trials that so many seeds need, and pairs and slots of the largest."""
         pairs: Counter[Program] = Counter()
         for configuration, seeds in to_train.items():
-            pairs[self.programs[configuration.spec, configuration.recipe]] += seeds
+            pairs[configuration.program] += seeds
         shapes = {program: self.of(program, fits) for program in pairs}
         trials = sum(-(-seeds // shapes[program].pairs) for program, seeds in pairs.items())
         return trials, *max(shapes.values())

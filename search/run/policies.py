@@ -1,12 +1,18 @@
 """Policies of what a study trains next. Each says the next round, given the states of the configurations."""
 
-from search.compress.study import StudyDescent
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from search.run.allocation import select_for_confirmation, select_for_more_seeds
 from search.run.packing import Capacity
-from search.run.proposals import Proposals
 from search.run.study_run import ConfigurationState, Round, StudyRun
 from search.store.record import is_final
 from search.study.sampler import PARAMS
+
+if TYPE_CHECKING:
+    from search.compress.study import StudyDescent
+    from search.run.proposals import Proposals
 
 
 class Policy:

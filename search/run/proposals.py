@@ -67,6 +67,11 @@ class Proposals:
         """True if no proposal is left to be made."""
         return self._drawn >= self.planned
 
+    @property
+    def remaining(self) -> int:
+        """Number of proposals that are left to be made."""
+        return max(0, self.planned - self._drawn)
+
     def proposed(self) -> list[Configuration]:
         """Return all configurations that were proposed, each once, in order."""
         return list(self._proposed.values())

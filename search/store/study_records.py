@@ -215,6 +215,10 @@ class StudyRecords:
         rows = self._select(CONFIGURATIONS, "configuration", "experiment", "run")
         return {r["configuration"]: (r["experiment"] or "", r["run"] or "") for r in rows}
 
+    def published_runs(self) -> list[str]:
+        """Return the ids of the runs that MLflow has of a study's configurations."""
+        return [run for _, run in self.list_runs().values() if run]
+
     @retry_while_unavailable
     def create_parents(self, parents: Iterable[InitialTheta]) -> None:
         """Write the θ that a study starts from, in place of earlier ones: the same may be written again."""

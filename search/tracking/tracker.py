@@ -9,7 +9,7 @@ import getpass
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from mlflow.exceptions import MlflowException
 
 from model import Spec, verify
 from model.proof import VERDICT_FILE, is_right
-from search.errors import Failure, UserError
+from search.errors import UserError
 from search.markup import escape
 from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, Row, final_metrics
 from search.store.depot import Depot
@@ -59,8 +59,9 @@ from search.tracking.tracking import (
     answered,
     check_place,
     check_uri,
-    is_local,
+    find_experiment,
     local_artifacts,
+    open_experiment,
 )
 from trainer import MEASURES, Result, Seed
 from trainer.files import durable
@@ -101,11 +102,13 @@ class Tracker:
         study: Study,
         is_published: bool = False,
         verify: Callable[[], object] = lambda: None,
+        runs: Iterable[str] = (),
     ):
         """Open the experiment, or create it.
 
         is_published: MLflow is to have records of it; raise UserError for a store that knows nothing of it.
         verify: raises Superseded once another driver has the study; called before anything is written.
+        runs: ids of the study's runs, as the ledger has them.
         """
         self.unfenced, self.verify, self.home, self.study = client, verify, home, study
         self.client, self.names = FencedClient(client, verify), Names(study)
@@ -126,21 +129,14 @@ class Tracker:
         self.counted: dict[str, tuple[int, int]] = {}
         """Rows of a configuration when it was counted, and how many came after."""
         with answered(client.tracking_uri):
-            existing = client.get_experiment_by_name(study.name)
+            existing = find_experiment(client, study.name, runs)
             if existing is None and is_published:
                 raise UserError(
                     f"study {study.name}: this MLflow store has none of its records; name the store "
                     "that has them (MLFLOW_TRACKING_URI), or run it with --fresh"
                 )
-            if existing and existing.lifecycle_stage != "active":
-                raise Failure(f"experiment {study.name} was deleted in MLflow: restore or rename it")
-            tags = {NOTE: escape(study.about)} if study.about else {}
-            location = (home.artifacts / study.name).as_uri() if is_local(client.tracking_uri) else None
-            self.experiment = (
-                existing.experiment_id
-                if existing
-                else client.create_experiment(study.name, artifact_location=location, tags=tags)
-            )
+            about = {NOTE: escape(study.about)} if study.about else {}
+            self.experiment = open_experiment(self.client, home, study.name, existing, about)
 
     # Runs
 
