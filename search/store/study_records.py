@@ -275,7 +275,10 @@ class StudyRecords:
         query = query.where(*(ROWS.c[name] == v for name, v in wanted.items() if v is not None))
         # asked for the order of a trial's rows, SQLite would go through all of a study's
         ordered = query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)) if trial is None else query
-        records = [cast(SeedRecord, row | {"proof": self._verdict(row)}) for row in self.database.read(ordered)]
+        rows = self.database.read(ordered)
+        for row in rows:
+            row["proof"] = self._verdict(row)
+        records = [cast(SeedRecord, row) for row in rows]
         return records if trial is None else sorted(records, key=_key_of)
 
     @retry_while_unavailable

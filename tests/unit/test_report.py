@@ -10,7 +10,8 @@ from search.analysis import report as report_module
 from search.analysis.fields import fields_of, shown
 from search.analysis.plots import COLOURS, GREY
 from search.analysis.plots_search import Importances, importance_figure
-from search.analysis.report import report
+from search.analysis.report import TEMPLATE, report
+from search.markup import sources
 from tests.unit.test_plots import one, searched
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'and' {{ braces }}"
@@ -96,6 +97,8 @@ def test_what_others_wrote_is_only_text():
     title = "57p <img src=x onerror=alert(2)>"
     text = words_of(study, configurations.assign(title=title, rung=title), *rest)
     assert text.count("<script") == 1 and HOSTILE not in text and "<img src=x" not in text
+    own = sources([TEMPLATE.read_text()])
+    assert own == sources([text]) and f"script-src {own}; " in text
     assert "&lt;script&gt;alert(1)" in text and "{{ braces }}" in text
     assert title in cells_of(text)
 

@@ -84,17 +84,22 @@ def make(kind):
         "deep": '{"a":' * 100_000, "large": json.dumps(GOOD) + " " * 10**6, "text": "hello", "bytes": "\ud800",
         "empty": "", "digits": '{"margin": ' + "9" * 100_000 + "}",
     }  # fmt: skip
+    things = {
+        "sparse": lambda: (path.touch(), os.truncate(path, 1 << 40)), "fifo": lambda: os.mkfifo(path),
+        "folder": path.mkdir, "device": lambda: path.symlink_to("/dev/zero"),
+        "nowhere": lambda: path.symlink_to("nowhere"), "itself": lambda: path.symlink_to(path.name),
+    }  # fmt: skip
     if kind in text:
         path.write_bytes(text[kind].encode("utf-8", "surrogatepass"))
     else:
-        things = {"fifo": os.mkfifo, "folder": Path.mkdir, "device": lambda p: p.symlink_to("/dev/zero")}
-        (things | {"nowhere": lambda p: p.symlink_to("nowhere"), "itself": lambda p: p.symlink_to(p.name)})[kind](path)
+        things[kind]()
+
+
+KINDS = ["deep", "large", "text", "bytes", "empty", "digits", "sparse", "fifo", "folder", "device", "nowhere", "itself"]
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize(
-    "kind", ["deep", "large", "text", "bytes", "empty", "digits", "fifo", "folder", "device", "nowhere", "itself"]
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_only_a_small_file_is_read(kind):
     folder = forged()
     make(kind)
