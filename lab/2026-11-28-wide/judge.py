@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import road  # beside this file
 import torch
 from safetensors.torch import load_file
 
@@ -21,11 +23,15 @@ from model import preset, verify
 from model.proof import check
 from model.proof.file import proof_text
 from model.proof.prover import PROVED, prove
+from model.tied import constrained, project, tie
+from trainer import Seed
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.engine.build import denormals
 
 HERE = Path(__file__).parent
 TRIES, VECTORS, PROOFS = (HERE / f"wide-{name}.csv" for name in ("tries", "vectors", "proofs"))
 NETS = HERE / "wide-nets.parquet"
-LIMIT_S = 60.0
+MAIN, LIMIT_S = "eight", 60.0
 SPEC = preset("57p")
 STAGES = ("wide", "wide again", "two", "two, long", "tied", "tied, long")
 
@@ -38,7 +44,8 @@ def ingest(folders: list[Path]) -> None:
         rows = pd.read_csv(ended, dtype={"units": str})
         found = ended.with_name("57p.safetensors")
         thetas = load_file(found) if found.exists() else {}
-        rows["correct"] = [right(thetas.get(str(seed))) for seed in rows["init_seed"]]
+        if ended.parent.name == MAIN:
+            rows["correct"] = [right(seed, thetas.get(str(seed))) for seed in rows["init_seed"]]
         by_vector = its.groupby("init_seed")
         for column, totals in (
             ("trainings", by_vector.size()),
@@ -62,13 +69,18 @@ def ingest(folders: list[Path]) -> None:
     all_tries.assign(order=order).sort_values(["arm", "init_seed", "order"], kind="stable").drop(
         columns="order"
     ).to_csv(TRIES, index=False)
-    pd.concat(vectors).sort_values(["arm", "init_seed"]).to_csv(VECTORS, index=False)
+    table = pd.concat(vectors).sort_values(["arm", "init_seed"])
+    table["correct"] = table["correct"].replace("", None).astype("Int64")
+    table.to_csv(VECTORS, index=False)
     pd.DataFrame(nets).sort_values(["arm", "init_seed"]).to_parquet(NETS, index=False)
 
 
-def right(theta_P: torch.Tensor | None) -> int | str:
-    """Return how many of the 10,010 a 57p answers; nothing where there is none."""
-    return "" if theta_P is None else verify(SPEC, theta_P).correct
+def right(seed: int, theta_P: torch.Tensor | None) -> int | str:
+    """Return how many of the 10,010 a 57p of the main arm answers, by the table where it has it; nothing for none."""
+    if theta_P is None:
+        return ""
+    there = [row["correct"] for row in read(VECTORS) if (row["arm"], row["init_seed"]) == (MAIN, str(seed))]
+    return int(float(there[0])) if there and there[0] else verify(SPEC, theta_P).correct
 
 
 def proved(arms: list[str]) -> None:
@@ -97,9 +109,50 @@ def judged(theta_P: torch.Tensor) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def keep(folder: Path, seed: int) -> None:
+    """Save a vector's 57p of the main arm as a checkpoint with all stages of its run.
+
+    folder: road.py's, of the part with this seed.
+    """
+    arm, tries = road.ARMS[MAIN], pd.read_csv(TRIES, dtype={"units": str})
+    grokked = tries[(tries["arm"] == MAIN) & (tries["init_seed"] == seed) & (tries["outcome"] == "grokked")]
+    last = grokked[grokked["stage"].str.startswith("tied")].iloc[0]
+    order = tuple(map(int, last["units"].split("-")))
+    pair = tuple(sorted(order))
+    of_pair = grokked[grokked["units"] == "-".join(map(str, pair))]
+    two = of_pair[of_pair["stage"].str.startswith("two")].iloc[0]
+    cut = [name for unit in range(arm.hidden) if unit not in pair for name in road.unit_entries(arm.spec, unit)]
+    in_ties = tie(arm.spec, constrained(arm.spec, [f"{name} = 0" for name in cut]))
+    places_P = torch.arange(float(arm.spec.params))
+    stages = [(arm.spec, "wide", places_P)]
+    if "wide" not in set(grokked["stage"]):
+        stages.append((arm.spec, "wide again", places_P))
+    stages.append((in_ties, two["stage"], road.of_units(arm.spec, places_P, order)))
+    ties = road.namings_of(arm.spec, road.Net(seed, pair, True, 1.0, places_P))[0].ties
+    part = folder / MAIN / last["stage"].replace(", ", "-")
+    rows = pd.read_csv(f"{part}.csv", dtype={"units": str})
+    (row,) = rows.index[(rows["init_seed"] == seed) & (rows["units"] == last["units"])]
+    theta_P = load_file(f"{part}.safetensors")["theta_NP"][row]
+    about = [
+        {"spec": spec.as_dict(), "recipe": arm.recipe(stage).as_dict(), "entries": entries.long().tolist()}
+        for spec, stage, entries in stages
+    ]
+    Checkpoint(
+        spec=tie(road.NARROW, ties), theta_P=project(ties, theta_P[None])[0],
+        recipe=arm.recipe(last["stage"]).as_dict(), seed=asdict(Seed.of(seed)), step=int(last["best_step"]),
+        metrics={"best_exact": 1.0},
+        provenance={
+            "trained": "from scratch", "script": "lab/2026-11-28-wide/road.py", "stages": about,
+            "environment": {"compiled": True, "denormals": denormals(), "torch": torch.__version__},
+        },
+    ).save(HERE / f"57p-{seed}")  # fmt: skip
+
+
 if __name__ == "__main__":
     command, *names = sys.argv[1:]
     if command == "ingest":
         ingest([Path(name) for name in names])
-    else:
+    elif command == "prove":
         proved(names)
+    else:
+        keep(Path(names[0]), int(names[1]))

@@ -40,7 +40,8 @@ def test_the_wide_stage_is_57p_longer_without_restarts_and_recycling():
     assert not recipe.recycle_every and not recipe.again_at
 
 
-def test_the_units_that_add_come_first_and_are_a_57p_by_themselves():
+def test_the_units_that_add_come_first_and_are_a_57p_by_themselves(monkeypatch):
+    monkeypatch.setattr(road, "RANKING_PROBLEMS", 50)
     theta_P, small_P = wide_theta([5, 2])
     first, *_ = tries = road.pairs_of(WIDE, road.Net(1, (), True, 1.0, theta_P), 3)
     assert len(tries) == 3 and first.units == (2, 5) and first.cut_loss < 0.1 < tries[1].cut_loss
