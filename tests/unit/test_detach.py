@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from search.cli import run as command
+from search.cli.source import read_study
 from search.store.home import Home
 from search.study import reading, spelling
 from search.study.file import load_study
@@ -46,7 +47,7 @@ def detached(words, count):
     started = call("run", "many.yaml", "--detach", "--home", "runs")
     late = f"many.yaml: fade_end 45,000: after the last step, 40,000 ({count} of {count} configurations)"
     assert started.exit_code == 0 and late in started.stderr.splitlines()
-    assert load_study("many.yaml") == command._read_study(words[1], Home("runs"))
+    assert load_study("many.yaml") == read_study(words[1], Home("runs"))
     return plan, done(*words, "--dry-run")
 
 

@@ -176,7 +176,7 @@ LATE = {
     "hold: 60001": "hold 60,001: after the last step, 60,000",
     "hold: 60000": None,
     "curriculum: [[3, 50000], [6, 20000]]": "curriculum 70,000: after the last step, 60,000",
-    "steps: 5000": "curriculum 7,000, hold 10,000, fade_end 45,000: after the last step, 5,000",
+    "steps: 5000": "curriculum 7,000, fade_end 45,000: after the last step, 5,000",
     "wd_schedule: drops, wd_drops: [[90000, 0.5]]": "wd_drops 90,000: after the last step, 60,000",
     "wd_schedule: warmup, wd_warmup: 90000": "wd_warmup 90,000: after the last step, 60,000",
     "wd_schedule: cyclical, wd_period: 90000": "wd_period 90,000: after the last step, 60,000",

@@ -10,8 +10,9 @@ def ends_after(recipe: Recipe, budget: int) -> dict[str, int]:
     ends = {
         "warmup": recipe.warmup,
         "curriculum": sum(steps for _, steps in recipe.curriculum),
-        "hold": recipe.hold,
     }
+    if recipe.hold != Recipe().hold:  # the usual one is for full budgets, and a seed's line says if it was too long
+        ends["hold"] = recipe.hold
     if recipe.carry_shares:
         ends["carry_shares"] = int(recipe.carry_shares[-1][0])
     elif recipe.carry_mix:
