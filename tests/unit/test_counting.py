@@ -74,9 +74,9 @@ def test_a_screens_own_spared_seeds_bound_what_it_killed():
 def test_a_seed_that_a_rule_ended_was_called_whatever_its_row_says(nothing):
     """Frames have NaN, tables may lack a rule's column: then none is known to have been spared."""
     for outcome, column in counting.RULE_COLUMNS.items():
-        seeds = rows(*[outcome] * 4, GROKKED, configuration="a", **{column: nothing})
+        seeds = rows(*[outcome] * 4, GROKKED, *[FAILED] * 20, configuration="a", **{column: nothing})
         seeds = [{k: v for k, v in row.items() if v != "left out"} for row in seeds]
-        assert GrokRate.of(seeds).missed == StoppingCounts.of(seeds, outcome).ended == 4
+        assert GrokRate.of(seeds).missed == 4 and StoppingCounts.of(seeds, outcome) == StoppingCounts(25, 4)
         assert counting.PooledRate.of(seeds).grokked == 1
 
 

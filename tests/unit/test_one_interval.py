@@ -46,7 +46,8 @@ def home(tmp_path_factory):
         return unended.done()
 
 
-def test_text(home, tmp_path):
+def test_text(home, tmp_path, monkeypatch):
+    monkeypatch.setattr("search.analysis.report.image_of", lambda figure, suffix: b"SVG")  # pictures take seconds
     page = tmp_path / "report.html"
     done("report", "sweep", "-o", page, "--home", home)
     run = "\n".join(render._rates(STUDY, records_of(home).list_seeds(), {}))

@@ -143,6 +143,7 @@ BOTH = f"{FADE % 10_000}, recipe.fade_end: {{int: [5000, 10000]}}"
 GRID, SEARCH, UNTIL = ("sampler: {name: grid}", "sampler: {configurations: 4}", "until: {grokked: 1, max_seeds: 9}")
 BEYOND, ADVICE, OFF = "beyond the budget", "  for a rate set stop", "stop: {hopeless: off}"
 WIDER = "18% to 82%; to 100% if rules end the other 4, of which some might have grokked\n"
+CONFIRM, FRESH_3 = "confirm: {seeds: [90001]%s}", "then            up to 3 of the best confirmed on 1 fresh seeds, "
 IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit excludes tie_fc2_head)"
 
 
@@ -153,6 +154,8 @@ IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit 
         ([f"space: {{{FLAGS}}}", SEARCH], ["split_subspace, 57 to 67 parameters\n"], BEYOND),
         ([f"space: {{{FADE % 10_001}}}", SEARCH], ["; 10,001 is beyond the budget, 10,000 steps"], IMPOSSIBLE),
         ([f"space: {{{BOTH}}}", SEARCH], ["of 200 random points are impossible (recipe.fade_end: must be"], BEYOND),
+        ([f"space: {{{BOTH}}}", SEARCH, CONFIRM % ""], [f"{FRESH_3}each trained to its end\n"], "some given up"),
+        ([f"space: {{{BOTH}}}", SEARCH, CONFIRM % ", hopeless: on"], [f"{FRESH_3}some given up\n"], "to its end"),
         (["recipe: {lr: 0.03}"], [WIDER, f"{ADVICE}: {{hopeless: off}}\n"], "of each"),
         (["recipe: {lr: 0.03}", OFF], ["if 4 of 8 seeds grok: 18% to 82%"], "rules end"),
         (["recipe: {steps: 60000}"], ["if 4 of 8 seeds grok: 18% to 82%\n"], ADVICE),
