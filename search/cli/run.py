@@ -212,7 +212,7 @@ def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient,
             if study.space:
                 console.print(f"sought: {study.sampler.described}")
             if late := too_long(study):
-                console.print(f"too long: {late}")
+                console.print(f"too long: {late}", soft_wrap=True)
             with (
                 Display(console) as display,
                 Driver.open(study, records, client, display, max_hours) as driver,
