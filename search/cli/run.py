@@ -126,11 +126,10 @@ def open_and_run(
     from search.run.packing import check_resources
     from search.store.ledger import Ledger
     from search.store.study_records import StudyRecords
-    from search.study.described import too_long
     from search.tracking.tracking import connect, is_local
 
     with reraise_as(source, UserError):
-        for remark in filter(None, (check_resources(study.resources), too_long(study))):
+        if remark := check_resources(study.resources):
             click.echo(f"{source}: {remark}", err=True)
         home.depot.check()
     uri = home.tracking_uri
@@ -175,6 +174,7 @@ def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient,
     from search.cli import render
     from search.run.extension import as_begun, check_extension
     from search.run.progress import Display
+    from search.study.described import too_long
 
     console = Console(highlight=False)
     with reraise_as(source, UserError):
@@ -189,6 +189,8 @@ def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient,
             console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
             if study.space:
                 console.print(f"sought: {study.sampler.described}")
+            if late := too_long(study):
+                console.print(f"too long: {late}", soft_wrap=True)
             with (
                 Display(console) as display,
                 Driver.open(study, records, client, display, max_hours) as driver,

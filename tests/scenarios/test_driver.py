@@ -162,7 +162,7 @@ def test_a_finished_study_is_extended_by_editing_its_file(here):
     home = here / "home"
     assert run(SHORT | {"seeds": {"first": 5, "count": 2}}, here).exit_code == 0
     before = rows_of(home, "quick")
-    run_whole(SHORT, here)
+    assert "\ntoo long: curriculum 7,000: after the last step, 8\n" in run_whole(SHORT, here).stdout
     assert rows_of(home, "quick")[:2] == before, "what was recorded stays as it is"
 
 

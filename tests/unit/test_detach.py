@@ -44,9 +44,7 @@ def detached(words, count):
     Path("many.yaml").write_text(text)
     plan = done("run", "many.yaml", "--dry-run", "--home", two_studies())
     assert "after the last step" in plan
-    started = call("run", "many.yaml", "--detach", "--home", "runs")
-    late = f"many.yaml: fade_end 45,000: after the last step, 40,000 ({count} of {count} configurations)"
-    assert started.exit_code == 0 and late in started.stderr.splitlines()
+    assert call("run", "many.yaml", "--detach", "--home", "runs").exit_code == 0
     assert load_study("many.yaml") == read_study(words[1], Home("runs"))
     return plan, done(*words, "--dry-run")
 
