@@ -27,6 +27,7 @@ from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import Configuration
+from search.tracking.tracking import connect
 from trainer import Outcome
 
 NAME = "rows"
@@ -122,6 +123,8 @@ def main() -> None:
         homes = [scratch / "few", scratch / "many"]
         sizes = [args.rows // args.each, args.times * args.rows // args.each]
         files = [write_home(home, size, args.each) for home, size in zip(homes, sizes, strict=True)]
+        for home in homes:
+            connect(Home(home), creates=True)  # an empty store of MLflow's, for `report`
         print(f"{'':20} {args.rows:>8,} rows {args.rows * args.times:>8,} rows   times   memory, times")
         for name in commands(files[0], scratch):
             few, many = (measure(home, commands(file, scratch)[name]) for home, file in zip(homes, files, strict=True))
