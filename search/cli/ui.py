@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from search.cli.options import home_option
-from search.errors import UserError, masked
+from search.errors import Failure, UserError, masked
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -37,11 +37,14 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
 
     The first address has a token in it that is made at each start. MLflow's clients find it in MLFLOW_TRACKING_TOKEN.
     """
+    from search.store.home import missing
     from search.tracking.server import ADDRESS, listening, serve
 
     if not os.environ.get("MLFLOW_TRACKING_URI"):
         if not home.exists():
             raise UserError(home.nothing_run)
+        if not home.mlflow_db.exists():
+            raise Failure(missing(home.mlflow_db))
         listening(port).close()  # a port that is taken is said before MLflow is imported, which takes seconds
     from search.tracking.tracking import connect, is_local
 
