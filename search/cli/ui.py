@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from search.cli.options import home_option
-from search.errors import UserError, masked
+from search.errors import Failure, UserError, masked
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -37,7 +37,7 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
 
     The first address has a token in it that is made at each start. MLflow's clients find it in MLFLOW_TRACKING_TOKEN.
     """
-    from search.store.home import TRACKING
+    from search.store.home import TRACKING, missing
     from search.store.ledger import Ledger
     from search.tracking.server import ADDRESS, listening, serve
 
@@ -46,6 +46,8 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
         lines = [f"{s} was last recorded in {store}: set {TRACKING} to see it" for s, store in elsewhere.items()]
         if not home.exists() or (lines and not home.mlflow_db.exists()):
             raise UserError("\n".join(lines) or home.nothing_run)
+        if not home.mlflow_db.exists():
+            raise Failure(missing(home.mlflow_db))
         click.echo("".join(f"{line}\n" for line in lines), nl=False)
         listening(port).close()  # a port that is taken is said before MLflow is imported, which takes seconds
     from search.tracking.tracking import connect, is_local

@@ -12,8 +12,10 @@ from search.run.packing import Capacity
 from search.stats.counting import ENOUGH
 from search.store.record import is_final
 from search.store.results import PARTS, THETA
+from search.tracking.tracking import connect
 from tests import in_process
 from tests.commands import fails_with_one
+from tests.homes import empty_home
 from tests.reference import check_whole, environment, expected, recorded, rows_of, write_study
 from tests.scenarios.studies import GRID, MIXED, SHORT, SPECS, SWEEP, UNTIL, run, run_whole
 from tests.services import postgres
@@ -169,7 +171,9 @@ def test_a_finished_study_is_extended_by_editing_its_file(here):
 def test_a_store_that_has_none_of_a_studys_records_is_refused(here, monkeypatch):
     """Else its records would go to two places, and be whole in neither."""
     assert run(SHORT | {"seeds": {"first": 5, "count": 2}}, here).exit_code == 0
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here / 'other.db'}")
+    other = empty_home(here / "elsewhere")
+    connect(other, creates=True)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other.mlflow_db}")
     before = rows_of(here / "home", "quick")
     said = run(SHORT, here)
     assert said.exit_code == 2 and "this MLflow store has none of its records" in said.stderr

@@ -85,6 +85,17 @@ def test_every_pin_has_its_hashes():
     assert cuda.keys() & locked.keys() == {"nvidia-cuda-nvrtc"}, "tests compile for GPUs without torch's CUDA build"
 
 
+def test_nothing_is_installed_without_a_hash():
+    makefile, image = ((ROOT / file).read_text() for file in ("Makefile", "Dockerfile"))
+    assert "HASHED := $(PIP) --require-hashes" in makefile
+    installed = [line for line in makefile.splitlines() if "-r requirements/" in line]
+    assert len(installed) == 4
+    for line in installed:
+        assert line.count("$(HASHED) -r ") == line.count("-r requirements/"), line
+    for words in re.findall(r"pip install ((?:.|\\\n)*)", image):
+        assert "--require-hashes" in words or "--no-index" in words, words
+
+
 def test_what_setup_cfg_asks_for_is_in_the_file_that_installs_it():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")

@@ -75,6 +75,11 @@ def test_no_ledger_is_made_where_one_was(words, home):
     assert f"{home / 'ledger.db'}: {LOST}" in result.output
 
 
+def test_the_ui_opens_no_new_store(home):
+    with taken_away(home / "mlflow.db"):
+        assert fails_with_one(1, "ui", "--no-browser", "--home", "runs").startswith(f"{home / 'mlflow.db'}: {LOST}")
+
+
 def test_a_run_makes_no_second_store_beside_its_records(home, no_ray):
     Path("sweep.yaml").write_text(STUDY)
     with taken_away(home / "mlflow.db"):
