@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from lab.scripts.table_file import append, read
 from model import preset, verify
 from model.proof import check
-from model.proof.file import proof_text
+from model.proof.file import decide, proof_text, write_verdict
 from model.proof.prover import PROVED, prove
 from model.tied import constrained, project, tie
 from trainer import Seed
@@ -64,7 +64,7 @@ def ingest(folders: list[Path]) -> None:
             }
             for row in rows[rows["outcome"] == "grokked"].itertuples()
         ]
-    all_tries = pd.concat(tries)
+    all_tries = pd.concat(tries).astype({"grok_step": "Int64"})
     order = all_tries["stage"].map(STAGES.index)
     all_tries.assign(order=order).sort_values(["arm", "init_seed", "order"], kind="stable").drop(
         columns="order"
@@ -137,7 +137,7 @@ def keep(folder: Path, seed: int) -> None:
         {"spec": spec.as_dict(), "recipe": arm.recipe(stage).as_dict(), "entries": entries.long().tolist()}
         for spec, stage, entries in stages
     ]
-    Checkpoint(
+    checkpoint = Checkpoint(
         spec=tie(road.NARROW, ties), theta_P=project(ties, theta_P[None])[0],
         recipe=arm.recipe(last["stage"]).as_dict(), seed=asdict(Seed.of(seed)), step=int(last["best_step"]),
         metrics={"best_exact": 1.0},
@@ -145,7 +145,11 @@ def keep(folder: Path, seed: int) -> None:
             "trained": "from scratch", "script": "lab/2026-11-28-wide/road.py", "stages": about,
             "environment": {"compiled": True, "denormals": denormals(), "torch": torch.__version__},
         },
-    ).save(HERE / f"57p-{seed}")  # fmt: skip
+    )  # fmt: skip
+    kept, spec, theta_P = HERE / f"57p-{seed}", checkpoint.spec, checkpoint.theta_P
+    checkpoint.save(kept)
+    (kept / "verification.json").write_text(json.dumps(verify(spec, theta_P).as_dict()) + "\n")
+    write_verdict(kept, spec, theta_P, decide(spec, theta_P, LIMIT_S))
 
 
 if __name__ == "__main__":
