@@ -6,6 +6,7 @@ import pandas as pd
 
 from lab.tables import BLUE, GREY, GROKKED, beside, markdown, read, with_interval
 from search.analysis.plots import new_figure, quiet
+from search.stats.counting import GrokRate
 
 HERE = Path(__file__).parent
 MAIN, PLANNED, VECTORS = "eight", 7, 128
@@ -42,7 +43,7 @@ def arms() -> str:
         k = len(its.query(GROKKED))
         cost = [f"{its[column].sum() / k:,.0f}" if k else "–" for column in ("seed_steps", "core_s")]
         halfway = [f"{int(its[f'{stage}_grokked'].sum())}" for stage in ("wide", "two")]
-        lines.append((name, *halfway, with_interval(k, VECTORS), *cost))
+        lines.append((name, *halfway, with_interval(GrokRate(k, VECTORS)), *cost))
     head = ("arm", "wide", "two units", "57p", "seed-steps for a 57p", "core-seconds for one")
     return markdown(head, lines)
 
@@ -60,9 +61,9 @@ def verdicts() -> str:
     proofs = read("wide-proofs.csv")
     proofs = proofs[proofs["arm"] == MAIN]
     lines = [
-        ("grokked: all 5,000 selection problems", with_interval(len(its.query(GROKKED)), VECTORS)),
-        ("all 10,010 of AdderBoard's", with_interval(int(its["correct"].eq(10_010).sum()), VECTORS)),
-        ("proved on all 10^20 pairs", with_interval(int(proofs["verdict"].eq("PROVED").sum()), VECTORS)),
+        ("grokked: all 5,000 selection problems", with_interval(GrokRate(len(its.query(GROKKED)), VECTORS))),
+        ("all 10,010 of AdderBoard's", with_interval(GrokRate(int(its["correct"].eq(10_010).sum()), VECTORS))),
+        ("proved on all 10^20 pairs", with_interval(GrokRate(int(proofs["verdict"].eq("PROVED").sum()), VECTORS))),
     ]
     counts = proofs["verdict"].value_counts()
     undecided = int(counts.sum() - counts.get("PROVED", 0) - counts.get("COUNTEREXAMPLE", 0))
