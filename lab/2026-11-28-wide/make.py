@@ -10,6 +10,7 @@ from search.stats.counting import GrokRate
 
 HERE = Path(__file__).parent
 MAIN, PLANNED, VECTORS = "eight", 7, 128
+LABEL = 7  # vectors between two labels of the picture
 ORDER = ("eight", "two", "four", "sixteen", "three", "eight, no start", "eight, no kinds", "eight, published optimiser")
 STAGES = {
     "wide": "eight units", "wide again": "eight units, again", "two": "two units", "two, long": "two units, longer",
@@ -76,10 +77,12 @@ def picture() -> None:
     figure = new_figure(6.4, 3.2)
     axes = figure.add_subplot()
     steps = ("wide_grokked", "two_grokked", "tied_grokked")
-    for name, its in vectors().items():
-        left = [VECTORS, *(int(its[column].sum()) for column in steps)]
+    all_left = {n: [VECTORS, *(int(its[column].sum()) for column in steps)] for n, its in vectors().items()}
+    place = VECTORS + LABEL
+    for name, left in sorted(all_left.items(), key=lambda item: -item[1][-1]):
         axes.plot(range(4), left, "o-", color=BLUE if name == MAIN else GREY, zorder=3 if name == MAIN else 2)
-        axes.annotate(f"{name}: {left[-1]}", (3, left[-1]), (8, -3), textcoords="offset points", fontsize=8)
+        place = min(left[-1], place - LABEL)  # labels below each other
+        axes.annotate(f"{name}: {left[-1]}", (3, place), (8, -3), textcoords="offset points", fontsize=8)
     axes.set_xticks(range(4), ["vectors", "grokked wide", "at two units", "at 57 numbers"])
     axes.set_ylim(0, VECTORS + 4)
     axes.set_xlim(-0.2, 4.3)
