@@ -113,8 +113,8 @@ class Measured(Driver):
             self.written = self.written or time.perf_counter()
         return super()._show_drain(remaining)
 
-    def _record(self, trial: Trial) -> None:
-        super()._record(trial)
+    def _record(self, trial: Trial, has_results: bool) -> None:
+        super()._record(trial, has_results)
         row = {"wall_s": time.perf_counter(), "cpu_s": time.process_time(), "memory": memory()}
         self.noted.append(row | {"jobs": len(self.outbox.jobs)})
 

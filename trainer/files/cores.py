@@ -44,7 +44,7 @@ def _quota(group: Path) -> int | None:
     """Return the quota of a cgroup in whole cores, or None if it has none; unit: cores."""
     try:
         if (file := group / "cpu.max").exists():
-            quota, period = file.read_text().split()
+            quota, period = file.read_text("utf-8").split()
         else:
             quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
         return int(quota) // int(period) if int(quota) > 0 else None
