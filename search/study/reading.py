@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +21,8 @@ INVALID_SCALAR = (ValueError, LookupError, AttributeError, TypeError, OverflowEr
 """PyYAML's own for !!int abc and the like."""
 LOOKALIKES = "“”„‘’‚«»–—−‐‑：，；｛｝［］＃"
 """Characters that editors and web pages put in place of those that mean something."""
+UNLIKE_YAML = re.compile("[\t\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""What JSON may have and YAML may not: TAB between values, and characters in texts."""
 NAMES = {"\t": "TAB", "\r": "CARRIAGE RETURN"}
 
 
@@ -31,13 +33,9 @@ def read_data(text: str) -> Any:
     much or could be written nowhere. A character that cannot be seen is named.
     """
     text = text.removeprefix("\ufeff")
-    with suppress(ValueError, OverflowError, RecursionError):  # what it refuses is read, or refused, as YAML
-        value = json.loads(
-            text, object_pairs_hook=_unique, parse_int=_whole, parse_float=_real, parse_constant=_no_number
-        )
-        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair can be written nowhere
-        if _count(value) <= MOST_VALUES:
-            return value
+    with suppress(ValueError, RecursionError):  # what is no JSON is read, or refused, as YAML
+        json.loads(text)
+        text = UNLIKE_YAML.sub(lambda found: " " if found[0] == "\t" else f"\\u{ord(found[0]):04x}", text)
     try:
         return yaml.load(text, Loader=_Loader)  # a SafeLoader
     except RecursionError:
@@ -50,37 +48,6 @@ def odd_character(text: str) -> str:
     """Return the name of the first character that cannot be seen or looks like another one; of none, nothing."""
     odd = next((c for c in text if not c.isprintable() or c in LOOKALIKES), "")
     return odd and f"{NAMES.get(odd) or unicodedata.name(odd, 'a control character')} (U+{ord(odd):04X})"
-
-
-# ---- JSON
-
-
-def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in values:
-            raise ValueError
-        values[key] = value
-    return values
-
-
-def _whole(text: str) -> int:
-    return _bounded(int(text))
-
-
-def _real(text: str) -> int | float:
-    return _counted(float(text), text)
-
-
-def _no_number(text: str) -> None:
-    raise ValueError
-
-
-def _count(value: Any) -> int:
-    """Return the number of keys and values."""
-    if isinstance(value, dict):
-        return 1 + len(value) + sum(map(_count, value.values()))
-    return 1 + (sum(map(_count, value)) if isinstance(value, list) else 0)
 
 
 # ---- numbers
