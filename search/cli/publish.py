@@ -167,7 +167,9 @@ def _card(
     elif proof and is_right(proof) is None:
         verdict = f"undecided after {proof['seconds']:.0f} s (adder-search prove takes longer)"
     elif proof:
-        verdict = f"{said_of(proof)}; least margin of logits {proof['margin']:.3g}"
+        verdict = said_of(proof)
+        if proof["margin"] is not None:
+            verdict += f"; least margin of logits {proof['margin']:.3g}"
     facts = {
         "AdderBoard's 10,010": f"{result.correct:,} right",
         "all 10^20 pairs": verdict,

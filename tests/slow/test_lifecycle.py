@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from search.cli.run import _renamed
+from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.file import load_study
@@ -15,7 +16,7 @@ from tests import ROOT
 from tests.commands import adder_search, call, done, fails_with_one
 from tests.homes import study_of
 from tests.processes import wait_until
-from tests.reference import QUICK, check_whole, client_of, expected, rows_of, write_study
+from tests.reference import QUICK, check_whole, expected, rows_of, write_study
 
 pytestmark = pytest.mark.end_to_end
 
@@ -55,7 +56,7 @@ def background(request, here, monkeypatch):
 @pytest.mark.usefixtures("background")
 def test_a_study_in_the_background_is_alone_and_is_stopped_by_name(here):
     file, home = write_study(here, LONG), here / "adder-runs"
-    client_of(home)  # its tables, which take a process of its own seconds
+    connect(Home(home), creates=True)  # its tables, which take a process of its own seconds
     assert "away: runs as process" in done("run", file, "--detach")
     try:
         wait_until(lambda: any(r["outcome"] == "running" for r in rows_of(home, "away")), "nothing has begun to run")

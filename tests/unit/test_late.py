@@ -40,7 +40,7 @@ class Hiding(MadeUpExecutor):
 
 def run(home, executor):
     study, records = study_of(seeds=[1, 2, 3], resources=study_of().resources.model_dump() | SLOTS), records_of(home)
-    with records.lease, quickly(), Driver.open(study, records, connect(home), Silent()) as driver:
+    with records.lease, quickly(), Driver.open(study, records, connect(home, creates=True), Silent()) as driver:
         records.update_study(study.model_dump(mode="json", by_alias=True))
         ended = driver.run(executor)
     return ended, {row["init_seed"]: row["outcome"] for row in records.list_seeds()}

@@ -157,7 +157,7 @@ def test_a_home_may_have_any_path(name):
 
 def test_mlflow_makes_no_folder_beside_a_home():
     """It makes that of an address by its letters, in which ? is %3F."""
-    connect(empty_home(name := "what?50%20 é{x}"))
+    connect(empty_home(name := "what?50%20 é{x}"), creates=True)
     assert names() == sorted(["me", name])
 
 

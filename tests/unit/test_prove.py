@@ -427,7 +427,7 @@ def test_a_net_of_more_hidden_units_is_proved_and_checked():
     values = json.loads(proof_text(spec, theta_P, proof))
     assert check.check(values, spec.as_dict(), theta_P.tolist()) >= len(values["rows"])
     louder = spec.layout.join({**tensors, "fc1": fc1, "fc2": fc2 * torch.tensor([1.0, 1.0, 1000.0])})
-    assert "another digit may win" in refusal(values, Checkpoint(spec, louder))
+    assert "the pair's margin" in refusal(values, Checkpoint(spec, louder))
 
 
 def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
