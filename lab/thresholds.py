@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from model.proof.file import claims_proof
+from model.proof import is_right
+from model.proof.file import claim_beside
 from model.tied import Count, count
 from search.errors import UserError, reraise_as
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -62,7 +63,7 @@ def certificates(folder: Path) -> Iterator[Certificate]:
         if is_verified or is_qualified:
             standard = (
                 "proved"
-                if claims_proof(path, checkpoint.spec, checkpoint.theta_P)
+                if is_right(claim_beside(path, checkpoint.spec, checkpoint.theta_P))
                 else "verified"
                 if is_verified
                 else "qualified"

@@ -265,6 +265,14 @@ def choices(instance: Any) -> dict[str, Any]:
     }
 
 
+def known_spec(values: Any) -> Spec | None:
+    """Return the spec of plain values that anyone may have written; None where they are none."""
+    try:
+        return make_spec(**values)
+    except (TypeError, ValueError, LookupError):
+        return None
+
+
 def make_spec(family: str, **options: Any) -> Spec:
     """Make a spec by family name. Raises ValueError for an unknown family or option, naming the nearest."""
     if family in MAKERS:

@@ -575,10 +575,6 @@ def content(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number")
-
-
 def once(items: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(items)
     if len(values) < len(items):
@@ -587,8 +583,8 @@ def once(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parsed(data: bytes) -> dict[str, Any]:
-    """A JSON object, whose numbers are some and whose names are there once."""
-    values = json.loads(data.decode(), parse_constant=no_number, object_pairs_hook=once)
+    """A JSON object whose names are there once."""
+    values = json.loads(data.decode(), object_pairs_hook=once)
     if not isinstance(values, dict):
         raise ValueError("not an object")
     return values

@@ -75,11 +75,6 @@ def is_about(verdict: Mapping[str, Any], spec: Spec, theta_P: Tensor) -> bool:
     return (verdict["spec"], verdict["theta_sha256"], verdict["digits"]) == (spec.as_dict(), digest(theta_P), COLUMNS)
 
 
-def claims_proof(folder: Path, spec: Spec, theta_P: Tensor) -> bool | None:
-    """Return what the file in a checkpoint's folder claims of all pairs; None where it decides nothing."""
-    return is_right(claim_beside(folder, spec, theta_P))
-
-
 def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
     """Return a proof as JSON, a row a line."""
     values = {

@@ -9,13 +9,10 @@ import stat
 from collections.abc import Callable, Mapping
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from model.proof import COUNTEREXAMPLE, PROVED, UNDECIDED
-from model.spec import make_spec
-
-if TYPE_CHECKING:
-    from model.spec import Spec
+from model.spec import known_spec
 
 COLUMNS = 10
 LARGEST_FILE, LARGEST, MOST_WRONG = 1 << 18, 1e300, 100
@@ -34,7 +31,7 @@ def read_verdict(values: object) -> dict[str, Any] | None:
     typed = {name: _finite(values.get(name)) for name in VALUES}
     more = {name: values[name] for name in MORE if name in values}
     fit = all(fits(typed[name]) for name, fits in VALUES.items()) and all(MORE[name](v) for name, v in more.items())
-    spec = _spec_of(typed["spec"]) if fit else None
+    spec = known_spec(typed["spec"]) if fit else None
     if spec is None:
         return None
     word = more.get("claimed", typed["verdict"])
@@ -45,21 +42,14 @@ def read_verdict(values: object) -> dict[str, Any] | None:
 
 
 def read_values(path: Path) -> object:
-    """Return the plain values of a small file, numbers that are not finite as None; None of anything else."""
+    """Return the plain values of a small regular file; None of anything else."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe would be waited for
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
             data = file.read(LARGEST_FILE + 1)
-        return json.loads(data, parse_constant=lambda word: None) if len(data) <= LARGEST_FILE else None
+        return json.loads(data) if len(data) <= LARGEST_FILE else None
     except (OSError, ValueError, RecursionError):
-        return None
-
-
-def _spec_of(values: Any) -> Spec | None:
-    try:
-        return make_spec(**values)
-    except (TypeError, ValueError, LookupError):
         return None
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from model import preset_name
 from model.adderboard import ADDITIONS
 from model.proof import is_right
-from search.errors import UserError
+from search.errors import UserError, reraise_as
 from search.stats.counting import (
     Row,
     Until,
@@ -31,6 +31,7 @@ from search.store.study_records import StudyRecords, open_several
 from search.study.naming import names_of
 from search.study.trial import Configuration
 from trainer import MEASURES, Outcome
+from trainer.files.paths import read_limited
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,19 +137,16 @@ def _read(path: Path) -> list[dict[str, Any]]:
     import pandas as pd
     import pyarrow.parquet as pq
 
-    if not path.is_file():
-        raise UserError(f"{path}: {'no file' if path.exists() else 'no such file'}")
-    if (size := path.stat().st_size) > MOST_BYTES:
-        raise _too_large(path, f"{size:,} bytes")
+    with reraise_as(path, (ValueError, OSError)):
+        data = read_limited(path, MOST_BYTES, "table of records")
     try:
         with little_memory():
             if path.suffix == ".csv":
-                data = path.read_bytes()
                 _check_text(path, data)
                 frame = pd.read_csv(BytesIO(data), dtype=KEYS)
             else:
-                _check_metadata(path, pq.read_metadata(path))
-                frame = pd.read_parquet(path, use_threads=False)
+                _check_metadata(path, pq.read_metadata(BytesIO(data)))
+                frame = pd.read_parquet(BytesIO(data), use_threads=False)
             rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
     except MemoryError:  # Arrow's too
         raise _too_large(path, f"it unfolds to more than {MOST_MEMORY:,} bytes") from None

@@ -74,11 +74,14 @@ class Forecast:
     """Proposals of a search, those of earlier runs included."""
     impossible: list[str] = field(default_factory=list)
     """Why proposals make no configuration: a text for each that does not, of so many that were `tried`."""
-    tried: int = 0
     is_random: bool = False
     """True if those were points at random: further proposals depend on results."""
     is_bound: bool = False
     """True if further proposals may come to fewer configurations."""
+
+    @property
+    def tried(self) -> int:
+        return DRAWN if self.is_random else self.proposals
 
     def add(self, rounds: Iterable[Round], times: int) -> None:
         for planned in rounds:
@@ -143,10 +146,10 @@ def _note_further(study: Study, planner: Planner, proposals: "Proposals", known:
         known.proposals += proposals.remaining
         chance = Random(0)
         tried = [{p: space[p].draw(chance) for p in order(space)} for _ in range(DRAWN)]
-        known.impossible, known.tried, known.is_random = impossible(study, tried), DRAWN, True
+        known.impossible, known.is_random = impossible(study, tried), True
         # a child of nsga2 may be its parent again; of a continuum no other sampler draws a point twice
         known.is_bound = study.sampler.name == "nsga2" or all(sizes) or bool(known.impossible)
     else:
         numbers = [row["numbers"] for row in draft.list_proposals() if row["configuration"] is None]
         numbers += [numbers_ for configuration, numbers_ in draft.proposed if configuration is None]
-        known.impossible, known.tried = impossible(study, numbers), known.proposals
+        known.impossible = impossible(study, numbers)

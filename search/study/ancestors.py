@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from search.study.start import MOST_STEPS, read_lineage, read_step, read_texts, spec_of, ties_beyond_parent
+from model.spec import known_spec
+from search.study.start import MOST_STEPS, read_lineage, read_step, read_texts, ties_beyond_parent
 
 if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
@@ -64,5 +65,5 @@ def _descent(last: Step, descent: Any) -> list[Step]:
 
 
 def _new_ties(step: Step, ancestors: list[Step]) -> list[str]:
-    spec = spec_of(step.get("spec"))
+    spec = known_spec(step.get("spec"))
     return ties_beyond_parent(ancestors[-1].get("spec") if ancestors else None, spec) if spec else []

@@ -50,23 +50,6 @@ def odd_character(text: str) -> str:
     return odd and f"{NAMES.get(odd) or unicodedata.name(odd, 'a control character')} (U+{ord(odd):04X})"
 
 
-# ---- numbers
-
-
-def _counted(value: float, text: str) -> int | float:
-    """Return a number as it is meant: 1e4 counts something, and a number may always be whole."""
-    return _bounded(int(value)) if value.is_integer() and "e" in text.lower() else value
-
-
-def _bounded(value: int) -> int:
-    if value.bit_length() > MOST_BITS:
-        raise OverflowError
-    return value
-
-
-# ---- YAML
-
-
 class _Loader(yaml.SafeLoader):
     """YAML as data: no key twice, no aliases, and numbers as YAML 1.2 has them."""
 
@@ -95,10 +78,10 @@ class _Loader(yaml.SafeLoader):
             if node.tag in SEXAGESIMAL and OF_YAML_1_1.search(str(node.value)):
                 raise ValueError
             value = super().construct_object(node, deep)
-            if type(value) is float:
-                return _counted(value, node.value)
-            if type(value) is int:
-                return _bounded(value)
+            if type(value) is float and value.is_integer() and "e" in node.value.lower():
+                value = int(value)  # 1e4 counts something, and a number may always be whole
+            if type(value) is int and value.bit_length() > MOST_BITS:
+                raise OverflowError
             if type(value) is str:  # two escapes may be one character, half a pair can be written nowhere
                 return value.encode("utf-16", "surrogatepass").decode("utf-16")
             return value

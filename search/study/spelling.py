@@ -11,7 +11,7 @@ from model.tied import Tied
 from search.study.reading import read_data
 from search.study.space import error_at, errors_at
 from trainer import Recipe
-from trainer.files.paths import expanded
+from trainer.files.paths import expanded, read_limited
 from trainer.recipe.seed import check_fit
 from trainer.retired import without_retired
 
@@ -156,9 +156,6 @@ def _path(name: str, path: str) -> Path:
 def _parsed(file: Path, path: str) -> Any:
     """Return the content of a file of JSON or YAML. Raise ValueError at the key path."""
     try:
-        if file.is_file() and file.stat().st_size <= LARGEST_FILE:
-            return read_data(file.read_text("utf-8"))
-        problem = "larger than any of ties" if file.is_file() else "no such file"
+        return read_data(read_limited(file, LARGEST_FILE, "file of ties or of a spec").decode())
     except (OSError, ValueError) as error:
-        problem = f"cannot be read as JSON or YAML ({error})"
-    raise error_at(path, f"{file}: {problem}")
+        raise error_at(path, f"{file}: {error}") from None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, model_validator
 
 from model import Spec, make_spec, preset_name
+from model.spec import known_spec
 from model.tied import Tied, describe_new, free, ties_of
 from search.errors import printable, reraise_as
 from search.study.space import Strict, refuse
@@ -133,14 +134,6 @@ def read_step(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: read_texts(v) if type(v) is list else _line(v) for name, v in typed.items()}
 
 
-def spec_of(values: Mapping[str, Any] | None) -> Spec | None:
-    """Return the spec that a step has as plain values; None where they are none."""
-    try:
-        return make_spec(**values) if values else None
-    except (TypeError, ValueError, LookupError):
-        return None
-
-
 def read_texts(values: Any) -> list[str]:
     """Return the texts of a list, each in one printable line; of anything else none."""
     texts = [v for v in values if isinstance(v, str)] if isinstance(values, list | tuple) else []
@@ -162,6 +155,6 @@ def ties_beyond_parent(parent: Mapping[str, Any] | None, spec: Spec) -> list[str
     """Return the ties that a spec has beyond those of its parent (a spec as plain values)."""
     if not isinstance(spec, Tied):
         return []
-    before = spec_of(parent)
+    before = known_spec(parent)
     base, ties = ties_of(before) if before else (spec.base, free(spec.base.params))
     return describe_new(spec.base, ties if base == spec.base else free(spec.base.params), spec.ties)

@@ -382,7 +382,7 @@ def test_files_that_are_no_checkpoints():
         (whole[:-1], damaged),
         (whole[:4], damaged),
         (whole.replace(b"tok_arc_A", b"tok_arc_X"), damaged),
-        (b"PK\x03\x04" * 2**21, f"larger than any checkpoint known here ({2**23} bytes)"),
+        (b"PK\x03\x04" * 2**21, f"larger than any checkpoint known here ({2**23:,} bytes)"),
     ):
         FILE.write_bytes(content)
         assert refused(FILE) == expected

@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from model import PRESETS
-from model.proof import check
+from model.proof import check, is_right
 from model.proof.attention import Attention
 from model.proof.columns import STATES, Sums, first_cases
 from model.proof.count import count_wrong
-from model.proof.file import CHECKER, claims_proof, proof_text
+from model.proof.file import CHECKER, claim_beside, proof_text
 from model.proof.here import Captured, capture
 from model.proof.intervals import GELU, Interval, SwiGLU
 from model.proof.net import view
@@ -487,12 +487,12 @@ def test_a_verdict_beside_a_checkpoint_is_of_all_pairs_and_of_this_spec_and_thet
     path, spec, theta_P = here / "7p/proof.json", certificate("7p").spec, certificate("7p").theta_P
     values = json.loads(path.read_text())
     other = dataclasses.replace(spec, base=dataclasses.replace(spec.base, spiral_slope=0.3))
-    assert claims_proof(here / "7p", spec, theta_P) is True
-    assert claims_proof(here / "7p", spec, certificate("6p").theta_P) is None
-    assert claims_proof(here / "7p", other, theta_P) is None
+    assert is_right(claim_beside(here / "7p", spec, theta_P)) is True
+    assert is_right(claim_beside(here / "7p", spec, certificate("6p").theta_P)) is None
+    assert is_right(claim_beside(here / "7p", other, theta_P)) is None
     for text in (json.dumps(values | {"digits": 1}), "[]", "{", json.dumps(values | {"verdict": UNDECIDED})):
         path.write_text(text)
-        assert claims_proof(here / "7p", spec, theta_P) is None
+        assert is_right(claim_beside(here / "7p", spec, theta_P)) is None
     assert "--record" in fails_with_one(2, "prove", here / "7p", "--digits", 1, "--record")
 
 

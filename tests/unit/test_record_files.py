@@ -98,7 +98,7 @@ def test_the_largest_table_of_seeds_is_read():
 def test_what_is_no_file_of_records(name):
     assert refusal(name) == f"{name}: no such file"
     Path(name).mkdir()
-    assert refusal(name) == f"{name}: no file"
+    assert refusal(name) == f"{name}: not a file"
     Path(name).rmdir()
     for data in (b"", b"PAR1", b"\0" * 10_000, b'PAR1"\xff' * 100):
         Path(name).write_bytes(data)

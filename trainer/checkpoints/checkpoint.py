@@ -21,6 +21,7 @@ from model.presets import preset_name
 from model.spec import Spec, make_spec
 from trainer.files import durable
 from trainer.files.installed import code_version
+from trainer.files.paths import read_limited
 
 JSON_FILE, THETA_FILE = "checkpoint.json", "theta.safetensors"
 LARGEST_FILE = 1 << 24  # bytes; θ has a few hundred numbers
@@ -91,11 +92,10 @@ class Checkpoint:
 
 
 def _read_bytes(path: Path) -> bytes:
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file (a checkpoint is a folder with {JSON_FILE} and {THETA_FILE})")
-    if path.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"{path}: larger than any checkpoint ({path.stat().st_size} bytes)")
-    return path.read_bytes()
+    try:
+        return read_limited(path, LARGEST_FILE, "checkpoint")
+    except ValueError as error:
+        raise ValueError(f"{path}: {error} (a checkpoint is a folder with {JSON_FILE} and {THETA_FILE})") from None
 
 
 def _check_types(path: Path, about: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ from trainer.checkpoints.foreign_file import (
     mapping,
     plain,
 )
+from trainer.files.paths import read_limited
 
 Content = Mapping[str, Any]
 MAIN = ("model_state_dict", "model_state", "state_dict")
@@ -79,7 +80,7 @@ def read_foreign(path: Path) -> Checkpoint:
     the settings.
     """
     try:
-        data = _bytes(path)
+        data = read_limited(path, LARGEST, "checkpoint known here")
         if path.suffix in PROGRAMS:
             raise ValueError(A_PROGRAM)
         source = {"imported_from": path.name, "sha256": sha256(data).hexdigest()}
@@ -87,16 +88,6 @@ def read_foreign(path: Path) -> Checkpoint:
         return _checkpoint(load_archive(data) if tensors is None else tensors, source)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-
-
-def _bytes(path: Path) -> bytes:
-    if not path.is_file():
-        raise ValueError("not a file" if path.exists() else "no such file")
-    with path.open("rb") as file:
-        data = file.read(LARGEST + 1)
-    if len(data) > LARGEST:
-        raise ValueError(f"larger than any checkpoint known here ({path.stat().st_size} bytes)")
-    return data
 
 
 def _checkpoint(content: Content, source: dict[str, Any]) -> Checkpoint:
