@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
-import os
 import platform
 import tempfile
 import time
@@ -42,6 +41,7 @@ from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.tracking.tracking import connect
 from trainer.checkpoints.checkpoint import code_version
+from trainer.files.cores import usable_cores
 
 START_S = 10.0
 """A process that imports Ray and torch."""
@@ -200,7 +200,7 @@ def measure(workers: int, seeds: int, slots: int, speed: float, tune_s: float) -
     with tempfile.TemporaryDirectory() as folder:
         home = Home(folder)
         home.create()
-        records, client = StudyRecords(Ledger(home), study.name), connect(home)
+        records, client = StudyRecords(Ledger(home), study.name), connect(home, creates=True)
         with records.lease:
             cluster = SimulatedCluster(workers, tune_s)
             with Driver.open(study, records, client, Silent()) as driver:  # type: ignore[arg-type]
@@ -229,7 +229,7 @@ def main(words: Sequence[str] | None = None) -> None:
         rows.append(measure(workers, args.seeds, args.slots, args.speed, args.tune_ms / 1e3))
         print(json.dumps(rows[-1]), flush=True)
     if args.json:
-        about = {"cores": os.cpu_count(), "cpu": platform.machine(), "code": code_version()}
+        about = {"cores": usable_cores(), "cpu": platform.machine(), "code": code_version()}
         args.json.write_text(json.dumps(about | {"rows": rows}, indent=2) + "\n")
 
 

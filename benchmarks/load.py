@@ -56,6 +56,7 @@ from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect
 from trainer import MEASURES, Outcome, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import code_version
+from trainer.files.cores import usable_cores
 
 EACH = 4  # seeds of a configuration, each in a trial of its own
 STEPS, EVERY = 30_000, 1_000
@@ -140,7 +141,7 @@ def run_trials(home: Home, trials: int, workers: int, busy_s: float, max_hours: 
         worker.train = functools.partial(train, bank=fake.FakeBank, speed=speed)  # type: ignore[assignment]
         ray.init = functools.partial(ray.init, num_cpus=workers)
     records = StudyRecords(Ledger(home), study.name)
-    client = connect(home)
+    client = connect(home, creates=True)
     start, before = time.perf_counter(), jiffies()
     with (
         records.lease,
@@ -200,7 +201,7 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
     study = Study.model_validate({"name": "many", "model": "57p", "seeds": [1], "toggle": list(TOGGLED)})
     specs = [spec for spec, _ in study.listed][:count]
     home.create()
-    records, client = StudyRecords(Ledger(home), study.name), connect(home)
+    records, client = StudyRecords(Ledger(home), study.name), connect(home, creates=True)
     records.lease.acquire()
     tracker = Tracker(client, home, study)
     start, each = time.perf_counter(), seeds // len(specs)
@@ -289,7 +290,7 @@ def main() -> None:
     parser.add_argument("--configurations", type=int, default=5, help="of those, at most five")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    row: dict[str, Any] = {"cores": os.cpu_count(), "cpu": platform.machine(), "code": code_version()}
+    row: dict[str, Any] = {"cores": usable_cores(), "cpu": platform.machine(), "code": code_version()}
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         if args.trials:

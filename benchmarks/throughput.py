@@ -48,6 +48,7 @@ from benchmarks.timings import PARTS, shares, timings, whole
 from model import preset
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import code_version
+from trainer.files.cores import usable_cores
 from trainer.files.installed import missing_for_compilation
 
 FIRST_SEED, SPARE = 777, 64
@@ -256,7 +257,7 @@ def about(setup: Setup) -> dict[str, Any]:
         "seconds": setup.seconds,
         "compiled": setup.compiled,
         "hardware": torch.cuda.get_device_name() if setup.device == "cuda" else processor(),
-        "cores": cores(),
+        "cores": usable_cores(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "platform": platform.platform(),
         "python": platform.python_version(),
@@ -264,11 +265,6 @@ def about(setup: Setup) -> dict[str, Any]:
         "code": code_version(),
         "commit": commit(),
     }
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def processor() -> str:
@@ -320,7 +316,7 @@ def parse(words: Sequence[str] | None) -> tuple[Setup, list[int], Path | None]:
         seeds = [int(n) for n in args.seeds.split(",")]
     except ValueError:
         parser.error(f"--seeds must be whole numbers with commas between them, got {args.seeds}")
-    threads = args.threads if args.threads is not None else max(cores() // max(args.processes, 1), 1)
+    threads = args.threads if args.threads is not None else max(usable_cores() // max(args.processes, 1), 1)
     batch = args.batch if args.batch is not None else Recipe().batch
     setup = Setup(args.rung, args.device, batch, args.processes, threads, args.seconds, not args.eager)
     if problem := wrong(setup, seeds, args.json):

@@ -12,8 +12,7 @@ import torch
 from benchmarks.ceilings import synchronize
 from trainer import Bank, Recipe
 from trainer.data.problems import DIGITS
-from trainer.engine.kernel import flat
-from trainer.engine.native import EngineBackend, blocks, pointer
+from trainer.engine.native import EngineBackend, blocks, expansion, pointer, run
 from trainer.engine.structures import Lesson
 from trainer.engine.torch_backend import block_of
 
@@ -49,7 +48,7 @@ def engine_parts(bank: Bank, probe: float) -> tuple[float, float]:
     assert isinstance(programs, EngineBackend)
     batch, engine, kernel = programs.program.batch, programs.engine, programs.kernel
     tokens = blocks(torch.zeros(1, programs.program.sequence.length, batch))
-    wide = flat(spec, bank.state["theta"][:1])[0].numpy()
+    wide = run(expansion(spec), bank.state["theta"][0].numpy())
     gradient = np.zeros_like(wide)
     asked = Lesson.some(carry_mix=Recipe().carry_mix, digits=DIGITS)
     lesson = ctypes.byref(programs.program), ctypes.byref(asked)

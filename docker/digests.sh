@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make digests: pulls the two base images by their tags and writes to .env what they are now, by digest. From then on
-# `docker compose` builds and runs these and no others, until this is run again.
+# make digests: pulls the newest two base images by their tags and writes their digests to .env. From then on
+# `docker compose` builds and runs these in place of those that docker-compose.yml names, until this is run again.
 set -euo pipefail
 file="${1:-.env}"
 

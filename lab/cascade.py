@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from search.cli.options import home_option
+from search.cli.options import HOURS, STUDY, FiniteRange, home_option
 from search.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Train configurations in turn, each from the last one's θ.")
-@click.argument("plan")
+@click.argument("plan", type=STUDY)
 @click.option(
     "--go-on", default="grokked", show_default=True,
     help="What a seed needs to go on: grokked, held, or a number: its best exact match, at least.",
 )  # fmt: skip
-@click.option("--max-hours", type=click.FloatRange(min=0, min_open=True), help="Stop cleanly after so long.")
+@click.option("--max-hours", type=HOURS, help="Stop cleanly after so long.")
 @home_option
 def cascade(plan: str, go_on: str, max_hours: float | None, home: Home) -> None:
     """Train the configurations of a PLAN, a study file, in its order: seeds go on as far as they can.
@@ -42,6 +42,8 @@ def cascade(plan: str, go_on: str, max_hours: float | None, home: Home) -> None:
     from search.study.file import load_study
     from search.study.trial import Configuration
 
+    if go_on not in ("held", "grokked"):
+        FiniteRange(0, 1).convert(go_on, None, click.get_current_context())
     study = load_study(plan)
     check(study, plan)
     deadline = time.monotonic() + 3600 * max_hours if max_hours else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from search.cli.options import home_option, json_option
+from search.cli.options import PATH, STUDY, home_option, json_option
 from search.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ LAB = Path(__file__).parent
 OWN = (
     "2*/claims-*.csv", "2026-11-20-published/57p-paired-published.csv", "2026-11-22-what-luck-is/faded-256.csv",
     "2026-11-23-robust/robust-128.csv", "2026-11-21-luck-crossed/luck.csv", "certificates/[0-9]*",
-    "2026-11-23-constraint-columns/trained/*",
+    "2026-11-23-constraint-columns/trained/*", "2026-11-24-constraint-table/so-far.parquet",
 )  # fmt: skip
 """The notebook's records that decide claims."""
 
 
 @click.command(short_help="Show what the papers claim, and what the records say of it.")
-@click.argument("studies", nargs=-1, metavar="[STUDY ...]")
+@click.argument("studies", type=STUDY, nargs=-1, metavar="[STUDY ...]")
 @click.option("--shipped", is_flag=True, help="Read the notebook's own records.")
 @click.option("--all", "show_all", is_flag=True, help="Show the claims on which there is nothing too.")
 @click.option("--table", "as_table", is_flag=True, help="Print a table in Markdown, with the rules.")
@@ -58,7 +58,7 @@ def claims(studies: tuple[str, ...], shipped: bool, show_all: bool, as_table: bo
 
 
 @click.command(short_help="Show the smallest certificates beside the published thresholds.")
-@click.argument("folder", default="lab/certificates", type=click.Path(path_type=Path))
+@click.argument("folder", default="lab/certificates", type=PATH)
 @json_option
 def thresholds(folder: Path, as_json: bool) -> None:
     """Show the smallest of a FOLDER's certificates beside the Reflection's three thresholds.

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from trainer.curvature.hessian import expand_loss, sample_of, shares
-from trainer.engine.kernel import flat, loss_and_gradient
-from trainer.engine.native import blocks
+from trainer.engine.kernel import KernelLoss
 
 if TYPE_CHECKING:
     from model import Spec
@@ -53,9 +52,8 @@ class Landscape:
 
     def losses(self, theta_SP: Tensor) -> Tensor:
         """Return the loss of each θ [S], by the family's kernel; of one that is not finite, infinity."""
-        with torch.no_grad():
-            wide_SN, problems = flat(self.spec, theta_SP.float()), blocks(self.tokens)
-            losses = [loss_and_gradient(self.spec, wide_N, problems, PROBLEMS)[0] for wide_N in wide_SN]
+        problems = KernelLoss(self.spec, self.tokens)
+        losses = [problems.slope(theta_P.float().numpy())[0] for theta_P in theta_SP]
         return torch.tensor(losses, dtype=torch.float64).nan_to_num(nan=torch.inf)
 
     def widths(self, directions_DP: Tensor, points: int = 33) -> list[float]:

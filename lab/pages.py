@@ -45,7 +45,7 @@ def maker(folder: Path) -> ModuleType:
 
 def rate(page: Path, source: str) -> str:
     rows, _, counting = source.partition("; counting: ")
-    return tables.with_interval(*tables.count(rows, counting or tables.GROKKED))
+    return tables.with_interval(tables.rate(rows, counting or tables.GROKKED))
 
 
 def k_of_n(page: Path, source: str) -> str:
@@ -55,7 +55,7 @@ def k_of_n(page: Path, source: str) -> str:
 
 
 def vectors(page: Path, source: str) -> str:
-    return tables.with_interval(*tables.vectors(tables.rows_of(source)))
+    return tables.with_interval(tables.vectors(tables.rows_of(source)))
 
 
 def table(page: Path, source: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -10,8 +11,8 @@ import pandas as pd
 
 from lab.paired import paired_interval
 from lab.plans import LAB, load_plan
-from search.stats.counting import COUNTED
-from search.stats.intervals import mcnemar, mid_p
+from search.stats.counting import COUNTED, RULE_COLUMNS, GrokRate, PooledRate
+from search.stats.intervals import mcnemar
 from search.study.trial import Configuration
 
 GREY, BLUE = "#b9bec5", "#1f5aa6"
@@ -47,26 +48,53 @@ def count(source: str, counting: str = GROKKED) -> tuple[int, int]:
     return len(rows.query(counting)), len(rows)
 
 
-def vectors(rows: pd.DataFrame) -> tuple[int, int]:
-    """Return k and n: how many seeds grok, of how many initial vectors. A restart draws another one (column `tries`).
+def rate(source: str, counting: str = GROKKED) -> GrokRate:
+    """Return the rate of a source's rows: of those for which the query `counting` holds."""
+    return rate_of(rows_of(source), counting)
+
+
+def rate_of(rows: pd.DataFrame, counting: str = GROKKED) -> GrokRate:
+    """Return the rate of rows of seeds, as the product counts them; of several configurations clustered by seed.
+
+    Raises ValueError where a rule ended seeds and the table does not say which it called: so nobody knows what it
+    called and spared.
+    """
+    k, seeds = len(rows.query(counting)), rows.to_dict("records")
+    if "outcome" not in rows:
+        return GrokRate(k, len(rows))
+    for outcome, column in RULE_COLUMNS.items():
+        ended = rows[rows["outcome"] == outcome]
+        if len(ended) and (column not in rows or ended[column].isna().any()):
+            raise ValueError(f"a rule ended {len(ended)} seeds, and their table has no column {column}")
+    several = "configuration" in rows and rows["configuration"].nunique() > 1
+    interval = PooledRate.of(seeds).interval if several and counting == GROKKED else None
+    return replace(GrokRate.of(seeds), grokked=k, recorded_interval=interval)
+
+
+def vectors(rows: pd.DataFrame) -> GrokRate:
+    """Return how many seeds grok, of how many initial vectors. A restart draws another one (column `tries`).
 
     Raises ValueError where the table does not say how often its seeds began.
     """
     if "tries" not in rows:
         raise ValueError("no column tries")
-    return len(rows.query(GROKKED)), int(rows["tries"].sum())
+    return replace(rate_of(rows), n=int(rows["tries"].sum()), recorded_interval=None)
 
 
 def of_vectors(source: str) -> str:
     """Return the rate of a source's initial vectors; a dash where its tables do not count them."""
     rows = rows_of(source)
-    return with_interval(*vectors(rows)) if "tries" in rows and rows["tries"].notna().all() else "–"
+    return with_interval(vectors(rows)) if "tries" in rows and rows["tries"].notna().all() else "–"
 
 
-def with_interval(k: int, n: int) -> str:
-    """Return `k of n` with its share and the mid-P interval."""
-    low, high = mid_p(k, n)
-    return f"{k} of {n} ({100 * k / n:.1f} %, {100 * low:.1f}–{100 * high:.1f} %)"
+def with_interval(rate: GrokRate) -> str:
+    """Return `k of n` with its share and its interval."""
+    low, high = rate.interval
+    return f"{k_of_n(rate)} ({100 * rate.grokked / rate.n:.1f} %, {100 * low:.1f}–{100 * high:.1f} %)"
+
+
+def k_of_n(rate: GrokRate) -> str:
+    return f"{rate.grokked} of {rate.n}"
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -93,7 +121,7 @@ def rates(arms: Mapping[str, pd.DataFrame], head: str = "arm") -> str:
         steps = sorted(grokked["grok_step"].astype(int))
         at = f"{steps[0]:,} to {steps[-1]:,}, half by {steps[(len(steps) - 1) // 2]:,}" if steps else "–"
         cost = f"{round(rows['steps'].sum() / len(grokked), -3):,.0f}" if steps else "–"
-        lines.append((name, with_interval(len(grokked), len(rows)), "{} of {}".format(*vectors(rows)), at, cost))
+        lines.append((name, with_interval(rate_of(rows)), k_of_n(vectors(rows)), at, cost))
     return markdown((head, "grokked", "of vectors", "at steps", "seed-steps a grokked seed"), lines)
 
 
@@ -131,18 +159,18 @@ def beside(arms: Mapping[str, pd.DataFrame], base: pd.DataFrame, planned: int | 
     return markdown(head, lines)
 
 
-def forest(counts: Mapping[str, tuple[int, int]], path: Path) -> None:
-    """Write a picture of shares with mid-P intervals, a line a label from top to bottom."""
+def forest(rates: Mapping[str, GrokRate], path: Path) -> None:
+    """Write a picture of shares with their intervals, one line for each label from top to bottom."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.0, 0.8 + 0.32 * len(counts)), layout="constrained", dpi=120)
+    figure = Figure(figsize=(7.0, 0.8 + 0.32 * len(rates)), layout="constrained", dpi=120)
     axes = figure.add_subplot()
-    for row, (k, n) in enumerate(counts.values()):
-        low, high = (100 * end for end in mid_p(k, n))
+    for row, rate in enumerate(rates.values()):
+        low, high = (100 * end for end in rate.interval)
         axes.plot([low, high], [row, row], color=GREY, lw=2, zorder=1)
-        axes.plot([100 * k / n], [row], "o", color=BLUE, zorder=2)
-        axes.annotate(f"{k} of {n}", (high, row), (5, -3), textcoords="offset points", fontsize=8)
-    axes.set_yticks(range(len(counts)), list(counts))
+        axes.plot([100 * rate.grokked / rate.n], [row], "o", color=BLUE, zorder=2)
+        axes.annotate(k_of_n(rate), (high, row), (5, -3), textcoords="offset points", fontsize=8)
+    axes.set_yticks(range(len(rates)), list(rates))
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
     axes.set_xlabel("runs that grok, % (with the 95 % interval)")

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from model.proof.file import is_proved
+from model.proof.file import claims_proof
 from model.tied import Count, count
 from search.errors import UserError, reraise_as
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -55,14 +55,14 @@ def certificates(folder: Path) -> Iterator[Certificate]:
         with reraise_as():
             checkpoint = Checkpoint.load(path)
         try:
-            verification = json.loads((path / "verification.json").read_text())
+            verification = json.loads((path / "verification.json").read_text(encoding="utf-8"))
             is_verified, is_qualified = bool(verification["verified"]), bool(verification["qualified"])
         except (ValueError, TypeError, LookupError):
             raise UserError(f"{path / 'verification.json'}: not what `verify --json` says") from None
         if is_verified or is_qualified:
             standard = (
                 "proved"
-                if is_proved(path, checkpoint.spec, checkpoint.theta_P)
+                if claims_proof(path, checkpoint.spec, checkpoint.theta_P)
                 else "verified"
                 if is_verified
                 else "qualified"

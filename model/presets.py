@@ -92,27 +92,32 @@ def preset(name: str) -> Spec:
 
 @cache
 def preset_name(spec: Spec) -> str:
-    """Return the preset's name, or the parameter count behind which is a preset one constraint away, or else the
-    family. A tied spec has its base's name and the count of its numbers.
+    """Return the preset's name, or the parameter count behind which is a preset one constraint away, or one size,
+    or else the family. A tied spec has its base's name and the count of its numbers.
     """
     if isinstance(spec, Tied):
         return f"{preset_name(spec.base)} tied to {spec.params}"
     equal = (name for name, s in PRESETS.items() if s.trained() == spec.trained())
     near = (
         f"{spec.params} parameters ({name} {change})"
+        for single in (_single_change, _single_size)
         for name, s in PRESETS.items()
-        if (change := _single_change(s, spec))
+        if s.family == spec.family and (change := single(s, spec))
     )
     return next(equal, None) or next(near, f"{spec.params} parameters ({spec.family})")
 
 
 def _single_change(base: Spec, spec: Spec) -> str:
     """Return `with` or `without` the one constraint that separates a spec from a base; empty if several do."""
-    if spec.family != base.family:
-        return ""
     applied = spec.applied()
     for name in sorted(applied.keys() ^ base.applied().keys()):
         with suppress(ValueError):  # the constraint is impossible there
             if base.toggled(name, applied.get(name)) == spec:
                 return f"with {spelt(name, applied[name])}" if name in applied else f"without {name}"
     return ""
+
+
+def _single_size(base: Spec, spec: Spec) -> str:
+    """Return `with` the one field that separates a spec from a base; empty if several do."""
+    changed = [(name, value) for name, value in spec.as_dict().items() if value != getattr(base, name)]
+    return f"with {spelt(*changed[0])}" if len(changed) == 1 else ""

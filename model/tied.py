@@ -347,10 +347,14 @@ def selection_matrix(ties: Ties) -> Tensor:
 
 
 def project(ties: Ties, theta_SP: Tensor) -> Tensor:
-    """Return the numbers [S, R] nearest to a base's θ: each the signed mean of the entries that read it."""
+    """Return the numbers [S, R] nearest to a base's θ: each the signed mean of the entries that read it.
+
+    Entries are added in their order, to the same bits on every machine.
+    """
     rows = selection_matrix(ties)
-    theta_SR: Tensor = theta_SP.double() @ (rows / rows.abs().sum(1, keepdim=True)).T
-    return theta_SR.to(theta_SP.dtype)
+    sums_SR = (theta_SP.double()[:, None] * rows).cumsum(-1)[..., -1]
+    theta_SR: Tensor = (sums_SR / rows.abs().sum(1)).to(theta_SP.dtype)
+    return theta_SR
 
 
 def projector(ties: Ties) -> Tensor:

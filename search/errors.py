@@ -31,8 +31,15 @@ class Failure(Exception):
 
 def printable(line: str) -> str:
     """One line whatever a text from elsewhere holds, and not a page long."""
-    plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line[:LONGEST_LINE])
-    return plain if len(line) <= LONGEST_LINE else plain + " ..."
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shortened(line))
+
+
+def shortened(text: str) -> str:
+    """Leave out the middle of a text that is longer than LONGEST_LINE: it begins with its place and ends with the
+    remedy.
+    """
+    half = LONGEST_LINE // 2
+    return text if len(text) <= LONGEST_LINE else f"{text[:half]} ... {text[-half:]}"
 
 
 SQLALCHEMY = re.compile(r"(?:\(raised as .*?\) )?\(\w+\.\w*Error\) (.*?) (\[SQL: |\(Background on this error).*")
@@ -43,7 +50,7 @@ def one_line(error: Exception) -> str:
     """Return what another program's error says, in one line without secrets; its kind if it says nothing."""
     text = " ".join(str(getattr(error, "orig", None) or error).split())
     text = SQLALCHEMY.sub(r"\1", text)
-    return masked(text)[:200] or type(error).__name__
+    return shortened(masked(text)) or type(error).__name__
 
 
 MASK = "***"
@@ -80,7 +87,7 @@ def bare(address: str) -> str:
     who, at_sign, where = (rest if mark else address).rpartition("@")
     if not (at_sign and (mark or ":" in who)):
         where = rest if mark else address
-    names_user = scheme.endswith(("databricks", "databricks-uc"))  # behind it is what the user logs in by
+    names_user = bool(mark) and scheme.endswith(("databricks", "databricks-uc"))
     if names_user or (where not in (rest, address) and not set("?#").isdisjoint(who)):
         where = MASK
     hidden = r"(?<=[?#]).+" if mark else r"(?<=[?&#])[^?&#=]*=.+"

@@ -11,6 +11,9 @@ COMMANDS = "adder_search.commands"
 PARTS = "adder_search.parts"
 """Group of what options of our commands need: NAME = module:function."""
 
+NOTEBOOK = ("forge", "cascade", "claims", "thresholds")
+"""Commands that the research notebook adds."""
+
 
 @cache
 def added(group: str) -> dict[str, EntryPoint]:
@@ -21,8 +24,13 @@ def added(group: str) -> dict[str, EntryPoint]:
 def part(name: str, option: str) -> Any:
     """Return the part that an option needs. Raise UserError where no package has it, Failure as `load` does."""
     if name not in added(PARTS):
-        raise UserError(f"{option} needs the research notebook: pip install ./lab")
+        raise needs_notebook(option)
     return load(added(PARTS)[name], option)
+
+
+def needs_notebook(name: str) -> UserError:
+    """Return the error of a command or option that comes with the notebook, where that is not installed."""
+    return UserError(f"{name} needs the research notebook: pip install -e ./lab")
 
 
 def load(point: EntryPoint, name: str) -> Any:

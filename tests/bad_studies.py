@@ -31,7 +31,7 @@ LINES = {  # what is added to GOOD
     "recipe: [1]": "recipe: must be a mapping, got [1]",
     "space: {recipe.lr: [0.01, 0.03]}": "space.recipe.lr: must be a mapping, got *; for example {choice: [0.01, 0.03]}",
     # Seeds and when they end
-    "resources: {seeds_per_trial: 010}": "*: not valid YAML (no int: 010)",
+    "resources: {seeds_per_trial: 010}": "*: not valid YAML (no int: 010; if it is text, quote it)",
     "until: {grokked: 1}": "until: grokked needs max_seeds: *",
     "stop: {screen: {att: 5000, keep: {}}}": "stop.screen.at: missing\nstop.screen.att: unknown key; did you mean at?",
     "stop: {screen: {at: 5000, keep: {tokn: 0.35}}}": "stop.screen.keep.tokn: unknown probe of 57p; did you mean *",
@@ -79,6 +79,9 @@ FILES = {
     "name: x\nmodel: 59p\nseeds: [1]": "model: unknown preset '59p'; did you mean 58p or 61p?",
     "name: x\nmodel: {rung: 57p, qkdim: 3}\nseeds: [1]": "model: unknown constraint 'qkdim' *; did you mean qk_dim *",
     "name: x\nmodel: {rung: 57p, qk_dim: 1}\nseeds: [1]": "model: tie_qk excludes qk_dim=1: *",
+    "name: x\nmodel: {rung: 57p, hidden: 8}\nseeds: [1]": "model: tie_fc2_head needs hidden=2",
+    "name: x\nmodel: {rung: 67p, hidden: 8, one_unit: true}\nseeds: [1]": "model: one_unit needs hidden=2",
+    "name: x\nmodel: {rung: 67p, hidden: 1}\nseeds: [1]": "model.hidden: must be from 2 to 16, got 1",
     "name: x\nmodel: 170p\nseeds: [1]\nrecipe: {recycle_every: 2000, recycle_unless: [[token, 0.5]]}":
         "*needs a model with the probe `switches`*",
     # Seeds and when they end

@@ -9,7 +9,6 @@ from model import preset
 from tests import CERTIFICATES
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.engine import native
 from trainer.engine.native import LANES, pointer
 
 SPEC = preset("57p")
@@ -53,14 +52,6 @@ def assert_same(a, b):
 def assert_all_same(found, expected):
     for p, result in found.items():
         assert_same(result, expected[p])
-
-
-def gradient_of_tape(tape, inputs, pull):
-    """The gradient towards a tape's inputs, from that of its outputs, by the engine."""
-    outputs, back = np.zeros(len(tape.outputs), np.float32), np.zeros(tape.inputs, np.float32)
-    view = ctypes.byref(native.CTape.of(tape))
-    native.engine().engine_tape(view, *map(pointer, (inputs, outputs, pull, back)))
-    return back
 
 
 def engine_tokens(programs, lesson):

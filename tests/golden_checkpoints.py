@@ -18,7 +18,12 @@ SPECS: dict[str, Spec] = {name: PRESETS[name] for name in ("226p", "170p", "133p
 
 def golden_file(name: str) -> Path:
     """MicroAdder's published checkpoint of a rung; skips the test where there is none."""
-    file = FOLDER / f"microadder_{name}.pt"
+    return published_file(f"microadder_{name}.pt")
+
+
+def published_file(name: str) -> Path:
+    """A published file by its name in the folder; skips the test where there is none."""
+    file = FOLDER / name
     if not file.is_file():
         pytest.skip(f"no published checkpoint {file.name}: set ADDER_SEARCH_GOLDEN to its folder")
     return file

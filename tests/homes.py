@@ -110,7 +110,7 @@ class Recorder:
 
     def __init__(self, home: Home, study):
         self.home, self.study, self.records = home, study, records_of(home, study.name)
-        self.tracker = Tracker(connect(home), home, study)
+        self.tracker = Tracker(connect(home, creates=True), home, study)
         self.artifacts = ArtifactCache(self.tracker.client, self.records)
         definition = study.model_dump(mode="json", by_alias=True)
         self.records.lease.acquire()
@@ -205,7 +205,7 @@ def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] =
     """Run a study to its end with the real driver, whose trials end as soon as they begin. seen: called with
     the driver after whatever it did.
     """
-    records, client = records_of(home, study.name), client or connect(home)
+    records, client = records_of(home, study.name), client or connect(home, creates=True)
     with records.lease, Driver.open(study, records, client, Silent()) as driver:
         records.update_study(study.model_dump(mode="json", by_alias=True))
         driver.run(MadeUpExecutor(home, grokked, lambda: seen(driver)))

@@ -17,7 +17,8 @@ FORBIDDEN = {
 }
 ROOMS = {
     "search": [
-        "errors", "plugins", "stats", "study", "store", "tracking", "analysis", "compress", "run", "explain", "cli",
+        "errors", "markup", "plugins", "stats", "study", "store", "tracking", "analysis", "compress", "run", "explain",
+        "cli",
     ],
     "trainer": [
         "fields", "retired", "data", "files", "optimisers", "recipe", "step", "engine", "checkpoints", "curvature",

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from lab.tables import count, forest, markdown, of_vectors, with_interval
+from lab.tables import count, forest, markdown, of_vectors, rate, with_interval
+from search.stats.counting import GrokRate
 
 ROBUST, ANCHORED, LONG = "57p-robust", "57p-anchored", "100,000 steps, earlier drops of decay"
 SETS = (
@@ -31,7 +32,7 @@ SETS = (
 
 
 def rates() -> str:
-    lines = [(n, recipe, with_interval(*count(source)), of_vectors(source)) for n, recipe, source in SETS]
+    lines = [(n, recipe, with_interval(rate(source)), of_vectors(source)) for n, recipe, source in SETS]
     return markdown(("numbers", "recipe", "runs that grok", "of vectors"), lines)
 
 
@@ -48,8 +49,8 @@ def trained_on() -> str:
 
 
 if __name__ == "__main__":
-    best: dict[str, tuple[int, int]] = {}
+    best: dict[str, GrokRate] = {}
     for numbers, _, source in SETS:
         name = numbers.partition(",")[0].partition(" ")[0]
-        best[name] = max(best.get(name, (0, 64)), count(source))
+        best[name] = max(best.get(name, GrokRate(0, 64)), rate(source), key=lambda r: r.grokked)
     forest(best, Path(__file__).with_name("fewer.png"))

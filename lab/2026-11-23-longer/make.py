@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lab.tables import arms_of, beside, count, forest, markdown, of_vectors, rates, with_interval
+from lab.tables import arms_of, beside, forest, markdown, of_vectors, rate, rates, with_interval
 
 RECIPES = {
     "published": "57p-paired-published.csv + three-128.csv where study == 'three-128-published'",
@@ -22,7 +22,7 @@ VECTORS = dict.fromkeys(RECIPES, "1") | {
 
 def recipes() -> str:
     """Return the rate of each recipe, on seeds by which it was not chosen."""
-    lines = [(name, with_interval(*count(s)), VECTORS[name], of_vectors(s)) for name, s in RECIPES.items()]
+    lines = [(name, with_interval(rate(s)), VECTORS[name], of_vectors(s)) for name, s in RECIPES.items()]
     return markdown(("recipe", "runs that grok", "vectors a run", "of vectors"), lines)
 
 
@@ -38,6 +38,6 @@ def arms_beside_anchored() -> str:
 if __name__ == "__main__":
     labels = {name: f"{name} ({VECTORS[name]} vector{'s' * (n != '1')} a run)" for name, n in VECTORS.items()}
     forest(
-        {labels[name]: count(source) for name, source in RECIPES.items()},
+        {labels[name]: rate(source) for name, source in RECIPES.items()},
         Path(__file__).with_name("recipes.png"),
     )

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from lab.tables import count, forest, markdown, with_interval
+from lab.tables import count, forest, markdown, rate, with_interval
+from search.stats.counting import GrokRate
 
 FADED, WIDE, CURVED = "57p-faded's recipe", "57p-robust's recipe", "the same, finished by curvature"
 MIRRORED = "57p-robust's recipe, mirror images rewritten"
@@ -29,17 +30,15 @@ SETS = (
 def rates() -> str:
     lines = []
     for numbers, ties, recipe, source in SETS:
-        k, n = count(source)
         verified, _ = count(source, "correct == 10010")
-        lines.append((numbers, ties, recipe, with_interval(k, n), verified))
+        lines.append((numbers, ties, recipe, with_interval(rate(source)), verified))
     head = ("numbers", "ties", "wide stage", "all 5,000 selection problems right", "of these all 10,010")
     return markdown(head, lines)
 
 
 if __name__ == "__main__":
-    best: dict[str, tuple[int, int]] = {}
+    best: dict[str, GrokRate] = {}
     for numbers, ties, _, source in SETS:
-        name, (k, n) = f"{numbers} numbers, ties {ties}", count(source)
-        if name not in best or k / n > best[name][0] / best[name][1]:
-            best[name] = k, n
+        name, found = f"{numbers} numbers, ties {ties}", rate(source)
+        best[name] = max(best.get(name, found), found, key=lambda r: r.rate or 0.0)
     forest(best, Path(__file__).with_name("one-run.png"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lab.tables import GROKKED, arms_of, beside, forest, read
+from lab.tables import arms_of, beside, forest, rate_of, read
 
 FULL_ADAM = "e2c8d5221c2c"  # the plan has it no more: commit e95297c trains it
 
@@ -23,5 +23,5 @@ def arms() -> str:
 
 if __name__ == "__main__":
     rows_by_arm, base = arms_and_base()
-    counts = {name: (len(r.query(GROKKED)), len(r)) for name, r in {"57p-robust": base, **rows_by_arm}.items()}
-    forest(counts, Path(__file__).with_name("wrappers.png"))
+    rates = {name: rate_of(rows) for name, rows in {"57p-robust": base, **rows_by_arm}.items()}
+    forest(rates, Path(__file__).with_name("wrappers.png"))

@@ -33,6 +33,21 @@ def table(study: str, mains: bool = False) -> str:
     return markdown(("constraint, or pair", "odds × (95 %)", "p"), lines)
 
 
+def trained() -> str:
+    """Return of how many combinations training groks, the finish alone does, and a decoded seed is verified."""
+    frame, seeds = (pd.read_parquet(HERE / f"atlas-{part}.parquet") for part in ("configurations", "seeds"))
+    grokked = seeds[seeds["outcome"] == "grokked"]
+    by_training = grokked[grokked["grok_step"] < grokked["budget"]]["configuration"].nunique()
+    by_finish = grokked["configuration"].nunique() - by_training
+    tried = frame[frame["verify_tried"] > 0]
+    counts = {
+        "grok by training": by_training, "grok by the finish alone": by_finish,
+        "decoded, up to three seeds each": len(tried), "of these verified": int((tried["verified"] > 0).sum()),
+        "never decoded": len(frame) - len(tried),
+    }  # fmt: skip
+    return markdown(("combinations", f"of {len(frame)}"), list(counts.items()))
+
+
 def left() -> str:
     return table("atlas")
 

@@ -14,10 +14,10 @@ from scipy.optimize import minimize
 from scipy.special import log_expit, xlogy
 from scipy.stats import chi2
 
-from lab.tables import BLUE, GREY, markdown, read, vectors, with_interval
+from lab.tables import BLUE, GREY, markdown, rate_of, read, vectors, with_interval
 from search.analysis.frames import RecordSet
 from search.analysis.plots import new_figure, quiet
-from search.stats.intervals import mid_p
+from search.stats.counting import GrokRate
 
 FOLDER = Path(__file__).parent
 THRESHOLD = 4
@@ -27,7 +27,7 @@ BEGINS = (10_000, 20_000)
 """Ages at which a seed began anew that had not reached half of the tokens (again_at, again_most)."""
 COLUMNS = (
     "params", "configuration", "init_seed", "data_seed", "outcome", "steps", "grok_step", "held", "best_exact",
-    "best_token", "proved",
+    "best_token", "proved", "tries", "screen",
 )  # fmt: skip
 
 
@@ -42,36 +42,42 @@ def law() -> str:
     lines = []
     for params, group in by_size().items():
         grokked = group[group["outcome"] == "grokked"]
-        of_seeds = with_interval(len(grokked), len(group))
         proved = f"{grokked['proved'].eq(True).sum()} of {len(grokked)}"
-        lines.append((params, of_seeds, with_interval(*vectors(group)), proved))
+        lines.append((params, with_interval(rate_of(group)), with_interval(vectors(group)), proved))
     return markdown(("numbers", "runs that grok", "of vectors", "proved right on all pairs"), lines)
 
 
 def shape() -> str:
-    """Return the plan's test: a line in the log odds against a rate a size, and neighbours that a threshold parts."""
-    counts = {params: (group["outcome"].eq("grokked").sum(), len(group)) for params, group in by_size().items()}
-    k_S, n_S = np.array(list(counts.values())).T
-    numbers_S = np.array(list(counts)) / 10
+    """Return the plan's test: a line in the log odds against a rate a size, and neighbours that a threshold parts.
+
+    Both are of runs as they were trained, with the screen; the last interval allows for what it ended wrongly.
+    """
+    rates = {params: rate_of(group) for params, group in by_size().items()}
+    k_S, n_S = np.array([(rate.grokked, rate.n) for rate in rates.values()]).T
+    numbers_S = np.array(list(rates)) / 10
 
     def loss(line: np.ndarray) -> float:
         odds_S = line[0] + line[1] * numbers_S
         return -float((k_S * log_expit(odds_S) + (n_S - k_S) * log_expit(-odds_S)).sum())
 
     best = -float((xlogy(k_S, k_S / n_S) + xlogy(n_S - k_S, 1 - k_S / n_S)).sum())
-    ratio, freedom = 2 * (minimize(loss, np.zeros(2)).fun - best), len(counts) - 2
+    ratio, freedom = 2 * (minimize(loss, np.zeros(2)).fun - best), len(rates) - 2
     text = f"Likelihood ratio {ratio:.1f}, {freedom} degrees of freedom, p = {chi2.sf(ratio, freedom):.2g}."
-    for (more, one), (fewer, other) in pairwise(counts.items()):
-        low, high = ratio_of(one, other)
+    for (more, one), (fewer, other) in pairwise(rates.items()):
+        low, high = ratio_of(*(GrokRate(rate.grokked, rate.n) for rate in (one, other)))
         if low > THRESHOLD:
-            text += f" {more} against {fewer} numbers: {low:.1f} to {high:.0f} times as often."
+            least, most = ratio_of(one, other)
+            text += (
+                f" {more} against {fewer} numbers: {low:.1f} to {high:.0f} times as often; {least:.1f} to {most:.0f} "
+            )
+            text += "if the screen ended as many winners as its spared seeds allow."
     return text
 
 
-def ratio_of(one: tuple[int, int], other: tuple[int, int]) -> tuple[float, float]:
-    """Return the 95 % interval of the ratio of two rates, k of n: MOVER (Donner and Zou 2012) of mid-P intervals."""
-    (low, high), (other_low, other_high) = mid_p(*one), mid_p(*other)
-    share, other_share = one[0] / one[1], other[0] / other[1]
+def ratio_of(one: GrokRate, other: GrokRate) -> tuple[float, float]:
+    """Return the 95 % interval of the ratio of two rates: MOVER (Donner and Zou 2012) of their intervals."""
+    (low, high), (other_low, other_high) = one.interval, other.interval
+    share, other_share = one.grokked / one.n, other.grokked / other.n
     product = share * other_share
 
     def end(own: float, others: float, sign: int) -> float:
@@ -83,18 +89,15 @@ def ratio_of(one: tuple[int, int], other: tuple[int, int]) -> tuple[float, float
 
 
 def draw() -> None:
-    """Draw the rates of runs and of vectors by size, with mid-P intervals."""
+    """Draw the rates of runs and of vectors by size, with their intervals."""
     figure = new_figure(7.5, 3.6)
     axis = figure.subplots()
     quiet(axis)
-    series = {
-        "runs, of up to three vectors": lambda g: (g["outcome"].eq("grokked").sum(), len(g)),
-        "vectors": vectors,
-    }
-    for (label, count), colour, shift in zip(series.items(), (BLUE, GREY), (-0.15, 0.15), strict=True):
+    series = {"runs, of up to three vectors": rate_of, "vectors": vectors}
+    for (label, rated), colour, shift in zip(series.items(), (BLUE, GREY), (-0.15, 0.15), strict=True):
         for params, group in by_size().items():
-            k, n = count(group)
-            low, high = mid_p(k, n)
+            rate = rated(group)
+            k, n, (low, high) = rate.grokked, rate.n, rate.interval
             axis.plot([params + shift] * 2, [max(low, LEAST), high], color=colour, lw=2.5)
             mark = {"marker": "o"} if k else {"marker": "v", "fillstyle": "none"}
             axis.plot(params + shift, k / n if k else high, color=colour, ms=5, **mark)
@@ -127,7 +130,7 @@ def main(study: str, home: str) -> None:
     keys = zip(seeds["configuration"], seeds["init_seed"], strict=True)
     seeds["tries"] = pd.array([begun.get(key) for key in keys], dtype="Int64")
     ended = seeds.dropna(subset="tries")  # of the others nothing is recorded yet
-    seeds = ended[[*COLUMNS, "tries"]].sort_values(["params", "init_seed"])
+    seeds = ended[list(COLUMNS)].sort_values(["params", "init_seed"])
     seeds.to_csv(FOLDER / f"{study}.csv", index=False, float_format="%.6g", lineterminator="\n")
 
 

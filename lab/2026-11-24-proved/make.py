@@ -1,6 +1,7 @@
 """Table of the seeds that decode all 10,010: how many are right on all 10^20 pairs."""
 
 from lab.tables import markdown, read, with_interval
+from search.stats.counting import GrokRate
 
 
 def shares() -> str:
@@ -12,7 +13,7 @@ def shares() -> str:
         counts = [int((group["verdict"] == v).sum()) for v in ("COUNTEREXAMPLE", "UNDECIDED")]
         here = int((proved["level"] == "here").sum())
         least = f"{proved['margin'].median():.2g}, {proved['margin'].min():.2g}" if len(proved) else "–"
-        lines.append((name, with_interval(len(proved), len(group)), here, *counts, least))
+        lines.append((name, with_interval(GrokRate(len(proved), len(group))), here, *counts, least))
     head = (
         "preset",
         "proved, of verified",

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import permutation_test
 
-from lab.tables import count, markdown, of_vectors, read, with_interval
+from lab.tables import count, markdown, of_vectors, rate, read, with_interval
 from search.analysis.frames import RecordSet
 from search.analysis.table import constraint_table
 
@@ -28,7 +28,7 @@ def rates() -> str:
     rows = []
     for size, ties in SIZES.items():
         runs = [f"{study}.csv where arm == '{size}'" for study in STUDIES]
-        shown = [with_interval(*count(r)) if (read(f"{s}.csv")["arm"] == size).any() else "–"
+        shown = [with_interval(rate(r)) if (read(f"{s}.csv")["arm"] == size).any() else "–"
                  for r, s in zip(runs, STUDIES, strict=True)]  # fmt: skip
         near = count(runs[1], "best_exact >= 0.98 and outcome != 'grokked'")[0] if shown[1] != "–" else "–"
         rows.append([size, ties, *shown, of_vectors(runs[1]) if shown[1] != "–" else "–", near])
@@ -43,8 +43,8 @@ def listed(*names: str) -> str:
         table = read(f"{name}.csv")
         for arm in table["arm"].unique():
             best = table[table["arm"] == arm]["best_exact"].nlargest(3)
-            rate = with_interval(*count(f"{name}.csv where arm == '{arm}'"))
-            rows.append([name, arm, rate, ", ".join(f"{x:.3f}" for x in best)])
+            share = with_interval(rate(f"{name}.csv where arm == '{arm}'"))
+            rows.append([name, arm, share, ", ".join(f"{x:.3f}" for x in best)])
     return markdown(["list", "arm", "runs that grok", "best exact match"], rows)
 
 

@@ -26,7 +26,7 @@ def certificates() -> str:
     lines = []
     for path in folders():
         checkpoint = Checkpoint.load(path)
-        verification = json.loads((path / "verification.json").read_text())
+        verification = json.loads((path / "verification.json").read_text(encoding="utf-8"))
         numbers = count(checkpoint.spec)
         lines.append(
             (
@@ -116,7 +116,7 @@ if __name__ == "__main__":
     for path in folders():
         checkpoint = Checkpoint.load(path)
         verification = verify(checkpoint.spec, checkpoint.theta_P, extended=True)
-        (path / "verification.json").write_text(json.dumps(verification.as_dict()) + "\n")
+        (path / "verification.json").write_text(json.dumps(verification.as_dict()) + "\n", encoding="utf-8")
         if verification.verified:
             rows.append((path.name, fewest_digits(checkpoint)))
         print(path.name, verification.correct, verification.margin, rows[-1], flush=True)

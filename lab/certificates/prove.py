@@ -64,7 +64,7 @@ def line(name: str, values: dict[str, Any]) -> dict[str, Any]:
     wrong, count = values["wrong"][0] if values["wrong"] else {}, values.get("count", {})
     return {
         "net": name, "params": values["params"], "verdict": values["verdict"], "level": values["level"],
-        "margin": f"{values['margin']:.4g}", "digit": values["digit"], "a": a, "b": b,
+        "margin": f"{values['margin'] or 0:.4g}", "digit": values["digit"], "a": a, "b": b,
         "wrong_a": wrong.get("a"), "wrong_b": wrong.get("b"), "answer": wrong.get("answer"),
         "count": count.get("wrong"), "count_possible": count.get("possible"),
         "cases": values["cases"], "boxes": values["boxes"], "seconds": f"{values['seconds']:.1f}",
@@ -88,7 +88,7 @@ def main(names: list[str]) -> None:
     for name in names or sorted(paths):
         values = judged(paths[name])
         if paths[name].is_dir():
-            (paths[name] / VERDICT_FILE).write_text(json.dumps(values) + "\n")
+            (paths[name] / VERDICT_FILE).write_text(json.dumps(values) + "\n", encoding="utf-8")
         write(line(name, values))
         print(*line(name, values).values(), flush=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from math import inf
@@ -46,6 +47,8 @@ KINDS: dict[Kind, str] = {
     "always": "a measure of all such checkpoints of some rungs lies between bounds: does not hold where one "
     "is outside, and holds where the exact interval of the share that do is above one half",
 }  # fmt: skip
+TABLE = "constraints"
+"""The study of the table of constraints."""
 PAPERS = ("57p paper", "Reflection", "456p report")
 
 
@@ -60,6 +63,9 @@ class Claim(Strict):
     study: str | None = Field(None, description="the study whose seeds decide it")
     with_: str | None = Field(None, alias="with", description="the arm that the claim is about")
     without: str | None = Field(None, description="the arm that it is compared with, on the same seeds")
+    cell: str | None = Field(
+        None, pattern=r"^\S+ at \S+$", description="a cell of the table of constraints, whose seeds decide it too"
+    )
     reaches: float | None = Field(None, gt=0, lt=1, description="count seeds whose best token accuracy does")
     held: bool = Field(False, description="of the seeds that grokked early enough to show it, count those that held")
     within: int | None = Field(
@@ -91,8 +97,36 @@ class Claim(Strict):
         return self
 
     @property
+    def contrasts(self) -> list[Contrast]:
+        """The arms of its own study, then those of its cell. Raise UserError where there is none of that name."""
+        if not (self.study and self.with_):
+            return []
+        without = arm(self.study, self.without) if self.without else None
+        own = Contrast(self.study, arm(self.study, self.with_), without)
+        return [own, *([of_cell(self.cell)] if self.cell else [])]
+
+    @property
     def bounds(self) -> tuple[float, float]:
         return -inf if self.at_least is None else self.at_least, inf if self.at_most is None else self.at_most
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Two configurations with the same seeds of a study, or one."""
+
+    study: str
+    with_it: Configuration
+    without: Configuration | None
+
+
+@cache
+def of_cell(name: str) -> Contrast:
+    """Return the arms of a cell of the table, `CONSTRAINT at SCALE`; of both the smaller has the constraint."""
+    cells = {f"{cell.constraint} at {cell.scale}": cell for cell in load_plan(TABLE).design.cells}
+    if name not in cells:
+        raise UserError(f"study {TABLE} has no cell {name!r}")
+    with_it, without = sorted((cells[name].base, cells[name].toggled), key=lambda pair: pair[0].params)
+    return Contrast(TABLE, Configuration(*with_it), Configuration(*without))
 
 
 @cache

@@ -8,16 +8,19 @@ from enum import StrEnum
 from math import isnan, nan
 from typing import Any
 
-from lab.claims.claim import OF_SEEDS, Claim, arm, claims, seeds_of
+from lab.claims.claim import OF_SEEDS, Claim, claims, seeds_of
 from lab.claims.trained import Trained
 from lab.paired import PairedArms
-from search.stats.counting import COUNTED, missed_by
-from search.stats.intervals import LEVEL, Interval, discoveries, exact_low, mid_p, power
+from search.stats.counting import COUNTED, RULE_COLUMNS, GrokRate, missed_by
+from search.stats.intervals import LEVEL, Interval, discoveries, exact_low, power
+from search.study.trial import Configuration
 from trainer import Outcome
 
 Row = Mapping[str, Any]
 Arm = dict[tuple[int, int], Row]
 """Rows of the counted seeds of one configuration."""
+Run = tuple[str, tuple[int, int]]
+"""A study, and a seed of it."""
 MARGIN = 0.05
 """A gain below 5 points is none."""
 HOLD = 10_000  # steps for which a grokked seed must stay perfect
@@ -47,7 +50,7 @@ class Count:
 
     @property
     def interval(self) -> Interval:
-        return mid_p(self.k, self.n)[0], mid_p(min(self.k + self.wrongly, self.n), self.n)[1]
+        return GrokRate(self.k, self.n, self.wrongly).interval
 
     def __str__(self) -> str:
         return f"{self.k} of {self.n}"
@@ -81,16 +84,26 @@ class Judged:
         return power(self.paired.n, (self.paired.both + max(self.paired.first, self.paired.second)) / self.paired.n)
 
     @property
+    def interval(self) -> Interval:
+        """Return the interval of the difference, wider by the seeds that a stopping rule may have kept from an arm."""
+        if self.paired is None or self.without is None or not self.paired.n:
+            return -1.0, 1.0
+        low, high = self.paired.interval
+        n = self.paired.n
+        return max(-1.0, low - self.without.wrongly / n), min(1.0, high + self.with_it.wrongly / n)
+
+    @property
     def verdict(self) -> Verdict:
         if self.claim.kind is None or not self.with_it.n:
             return Verdict.OPEN
         return _RULES[self.claim.kind](self)
 
     def _differs(self, sign: int) -> bool:
-        """Return True if the arm with it has more (sign 1) or fewer (-1) by the paired test."""
-        if self.paired is None or not self.paired.n or not self.believed:
+        """Return True if the arm with it has more (sign 1) or fewer (-1) by the paired test and by the interval."""
+        if self.paired is None or not self.paired.n or not self.believed or self.paired.p >= LEVEL:
             return False
-        return self.paired.p < LEVEL and self.paired.difference * sign > 0
+        low, high = self.interval
+        return low > 0 if sign > 0 else high < 0
 
 
 def _possible(judged: Judged) -> Verdict:
@@ -106,9 +119,7 @@ def _impossible(judged: Judged) -> Verdict:
 def _better(judged: Judged) -> Verdict:
     if judged._differs(1):
         return Verdict.HOLDS
-    assert judged.paired
-    small = judged.paired.n > 0 and judged.paired.interval[1] < MARGIN
-    return Verdict.FAILS if small or judged._differs(-1) else Verdict.OPEN
+    return Verdict.FAILS if judged.interval[1] < MARGIN or judged._differs(-1) else Verdict.OPEN
 
 
 def _no_better(judged: Judged) -> Verdict:
@@ -118,9 +129,9 @@ def _no_better(judged: Judged) -> Verdict:
 def _harmless(judged: Judged) -> Verdict:
     if judged._differs(-1):
         return Verdict.FAILS
-    assert judged.paired and judged.without
+    assert judged.paired
     base = (judged.paired.both + judged.paired.second) / judged.paired.n if judged.paired.n else 0.0
-    return Verdict.HOLDS if base and judged.paired.interval[0] >= (HARMLESS - 1) * base else Verdict.OPEN
+    return Verdict.HOLDS if base and judged.interval[0] >= (HARMLESS - 1) * base else Verdict.OPEN
 
 
 def _rate(judged: Judged) -> Verdict:
@@ -170,10 +181,8 @@ def arms(rows: Iterable[Row]) -> dict[str, Arm]:
     for row in sorted(rows, key=lambda r: str(r["study"]), reverse=True):
         if row["outcome"] in COUNTED:
             seeds = by_key.setdefault(row["configuration"], {})
-            step = row.get("hopeless_step")
-            hopeless = {"hopeless_step": None if step is None or isnan(step) else step}
             numbers = int(row["init_seed"]), int(row["data_seed"])
-            seeds[numbers] = {**seeds.get(numbers, {}), **row, **hopeless}
+            seeds[numbers] = {**seeds.get(numbers, {}), **row}
     return by_key
 
 
@@ -181,12 +190,14 @@ def judge(claim: Claim, by_key: Mapping[str, Arm], trained: Sequence[Trained] = 
     """Judge a claim by the rows of `arms`, or by checkpoints."""
     if claim.kind not in OF_SEEDS:
         return Judged(claim, _of_checkpoints(claim, trained))
-    assert claim.study and claim.with_
-    first = _eligible(claim, by_key.get(arm(claim.study, claim.with_).key, {}))
-    if claim.without is None:
+    first, second = dict[Run, Row](), dict[Run, Row]()
+    for contrast in claim.contrasts:
+        first |= _eligible(claim, contrast.study, contrast.with_it, by_key)
+        if contrast.without:
+            second |= _eligible(claim, contrast.study, contrast.without, by_key)
+    if not any(contrast.without for contrast in claim.contrasts):
         return Judged(claim, _count(claim, first))
-    second = _eligible(claim, by_key.get(arm(claim.study, claim.without).key, {}))
-    pairs = [(_succeeds(claim, first[s]), _succeeds(claim, second[s])) for s in first.keys() & second.keys()]
+    pairs = [(_succeeds(claim, first[run]), _succeeds(claim, second[run])) for run in first.keys() & second.keys()]
     return Judged(claim, _count(claim, first), _count(claim, second), PairedArms.of(pairs))
 
 
@@ -212,11 +223,17 @@ def believed(judged: Sequence[Judged]) -> list[Judged]:
     return [j for j, keep in zip(tested, discoveries([j.p or 0.0 for j in tested]), strict=True) if keep]
 
 
-def _eligible(claim: Claim, seeds: Arm) -> Arm:
-    """Return the counted seeds that the claim's study lists; of a claim about grokked seeds, those."""
-    assert claim.study
-    listed = seeds_of(claim.study)
-    return {s: row for s, row in seeds.items() if s in listed and _could_show(claim, row)}
+def _eligible(claim: Claim, study: str, configuration: Configuration, by_key: Mapping[str, Arm]) -> dict[Run, Row]:
+    """Return a configuration's counted seeds that a study lists; of a claim about grokked seeds, those.
+
+    One that curvature finished at the end of its budget has failed: training alone counts.
+    """
+    listed, recipe = seeds_of(study), configuration.recipe
+    seeds = {s: row for s, row in by_key.get(configuration.key, {}).items() if s in listed}
+    if recipe.finish_above < 1:
+        failed = {"outcome": Outcome.FAILED, "held": False}
+        seeds = {s: {**row, **(failed if row["grok_step"] == recipe.steps else {})} for s, row in seeds.items()}
+    return {(study, s): row for s, row in seeds.items() if _could_show(claim, row)}
 
 
 def _could_show(claim: Claim, row: Row) -> bool:
@@ -239,8 +256,9 @@ def _succeeds(claim: Claim, row: Row) -> bool:
     return str(row["outcome"]) == Outcome.GROKKED
 
 
-def _count(claim: Claim, seeds: Arm) -> Count:
-    wrongly = 0.0 if claim.held or claim.within else missed_by(Outcome.GIVEN_UP, seeds.values())
+def _count(claim: Claim, seeds: Mapping[Run, Row]) -> Count:
+    rules = () if claim.held or claim.within else RULE_COLUMNS
+    wrongly = sum(missed_by(rule, seeds.values()) for rule in rules)
     steps = sorted(int(row["steps"]) for row in seeds.values())
     half = steps[(len(steps) - 1) // 2] if steps else None
     return Count(sum(_succeeds(claim, row) for row in seeds.values()), len(seeds), wrongly, half)

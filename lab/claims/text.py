@@ -29,7 +29,7 @@ ABOUT = {"id", "paper", "section", "says", "kind", "study", "rungs", "measure", 
 
 
 def _plain(j: Judged) -> dict[str, Any]:
-    low, high = j.paired.interval if j.paired and j.paired.n else (None, None)
+    low, high = j.interval if j.paired and j.paired.n else (None, None)
     return j.claim.model_dump(by_alias=True, include=ABOUT) | {
         "with": _arm(j.claim.with_, j.with_it, j.claim.kind == "rate"),
         "without": _arm(j.claim.without, j.without, False),
@@ -93,7 +93,8 @@ def notes(judged: Sequence[Judged]) -> list[str]:
     return [
         "k of n: seeds that grokked (or did what the claim counts), of all that were counted; only "
         "censored seeds are not, and given-up ones did not grok",
-        "differences in points are between the seeds that both arms had, with the exact interval of 95 %",
+        "differences in points are between the seeds that both arms had, with the exact interval of 95 %, wider by "
+        "what a stopping rule may have kept from an arm; the pairs of a study and of the table's cell are added up",
         "p: McNemar's exact test, two-sided; of `unrelated` Fisher's",
         "power: how likely that test would have told the arm in which more seeds do from one in which none does",
         f"{len(tests)} claims have a test; {len(small)} have p below 5 %, by chance alone "
@@ -113,9 +114,10 @@ def _line(j: Judged) -> tuple[str, ...]:
     if claim.kind not in OF_SEEDS:
         return (*about, _checkpoints(claim), str(j.with_it), *missing, str(j.verdict))
     against = f" against {claim.without}" if claim.without else ""
+    table = f"; the table's {claim.cell}" if claim.cell else ""
     return (
         *about,
-        f"{claim.study}: {claim.with_}{against} ({claim.kind})",
+        f"{claim.study}: {claim.with_}{against}{table} ({claim.kind})",
         _count(j.with_it, claim.kind == "rate"),
         _count(j.without),
         _difference(j),
@@ -156,4 +158,4 @@ def p_value(p: float) -> str:
 def _difference(j: Judged) -> str:
     if j.paired is None or not j.paired.n:
         return MISSING
-    return f"{points(j.paired.difference, j.paired.interval)} of {j.paired.n}"
+    return f"{points(j.paired.difference, j.interval)} of {j.paired.n}"

@@ -17,7 +17,6 @@ from model import preset
 from model.fields import spelt
 from search.analysis.plots import COLOURS, GREY, INK, SOFT, WIDEST, in_percent, new_figure, quiet
 from search.analysis.table_figure import COLOURS as RATIOS
-from search.stats.intervals import mid_p
 
 PATHS = {
     "the 57p paper's path": (("170p", "133p", "100p", "90p", "80p", "67p", "57p"), COLOURS[0]),
@@ -86,7 +85,7 @@ def _draw_lattice(axis: Axes, lattice: Lattice) -> None:
 def _draw_path(axis: Axes, lattice: Lattice, steps: Sequence[int], colour: str, label: str) -> None:
     """Draw combinations one after the other, with intervals, and what comes in at each at the interval's end."""
     x, y = [lattice.arms[i].spec.params for i in steps], _rates(lattice)[list(steps)]
-    lows, highs = zip(*(mid_p(*lattice.counts[i]) for i in steps), strict=True)
+    lows, highs = zip(*(lattice.arms[i].interval for i in steps), strict=True)
     axis.plot(x, y, "o-", color=colour, lw=2.6, ms=6.5, zorder=4, label=label)
     axis.vlines(x, lows, highs, color=colour, lw=1.4, zorder=3)
     is_first = colour == COLOURS[0]  # its labels are above, those of the other path below

@@ -130,7 +130,7 @@ def main() -> None:
         share = summary["seeds_of_equal_shares"]
         print(f"as many right verdicts as with {n} seeds for everyone, with {share:.0%} of the seeds")
     if args.json:
-        args.json.write_text(json.dumps(summary, indent=1) + "\n")
+        args.json.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

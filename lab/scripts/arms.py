@@ -102,8 +102,6 @@ def configuration_row(study: str, configuration: Configuration, rows: list[dict[
     count = {name: sum(r["outcome"] == name for r in rows) for name in COUNTED}
     steps = [r["grok_step"] for r in rows if r["outcome"] == "grokked"]
     decoded = [r["correct"] for r in rows if not math.isnan(r["correct"])]
-    nothing = {"hopeless_step", "screen"}
-    called = [{k: None if k in nothing and pd.isna(v) else v for k, v in r.items()} for r in rows]
     fields = configuration.as_params()
     return {
         "study": study, "configuration": configuration.key, "title": configuration.title,
@@ -113,7 +111,7 @@ def configuration_row(study: str, configuration: Configuration, rows: list[dict[
         "best_exact": max(r["best_exact"] for r in rows),
         "median_grok_step": float(pd.Series(steps, dtype=float).median()),
         "seed_steps": sum(r["steps"] for r in rows),
-        "wrongly": sum(missed_by(rule, called) for rule in RULE_COLUMNS),
+        "wrongly": sum(missed_by(rule, rows) for rule in RULE_COLUMNS),
         "verified": sum(right == ADDITIONS for right in decoded), "verify_tried": len(decoded), **fields,
     }  # fmt: skip
 

@@ -41,7 +41,7 @@ def fill(study: str, file: str, home: Path) -> int:
     with ledger.database.begin() as db:
         StudyRecords(ledger, plan.name).insert_configurations(db, [c for c in listed if c.key in keys])
         db.execute(sa.insert(ROWS), final)
-    Tracker(connect(place), place, plan)  # creates the experiment
+    Tracker(connect(place, creates=True), place, plan)  # creates the experiment
     return len(final)
 
 

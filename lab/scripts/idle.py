@@ -216,7 +216,7 @@ def main() -> None:
             print(f"  {when:6} {r['wall_s']:8.0f} s, {r['seeds']:.0f} seeds begun, {busy}")
     if args.json:
         about = {"cores": args.cores, "repetitions": args.repetitions, "rows": rows}
-        args.json.write_text(json.dumps(about, indent=1) + "\n")
+        args.json.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def main() -> None:
                 row |= {f"{name}_{at}": f"{read[name]:.4f}" for name in ("odd", "switches")}
                 row |= {f"equals_{at}": f"{far:.2f}", f"token_{at}": f"{best[n, at // 1_000 - 1, 1]:.4f}"}
             rows.append(row)
-    with args.out.open("w", newline="") as file:
+    with args.out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -42,7 +42,7 @@ def main(path: str, folder: str, out: str, *steps: str) -> None:
         for file in sorted(Path(folder).glob(f"{c.key}-*.npz"))
         for row in rows_of(c.spec, file, c.recipe.eval_every, [*map(int, steps)] or [3_000, 12_000])
     ]
-    with Path(out).open("w", newline="") as file:
+    with Path(out).open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, table[0], lineterminator="\n")
         writer.writeheader()
         writer.writerows(table)

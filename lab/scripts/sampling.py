@@ -221,7 +221,7 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit(2)
     result = report(args.repetitions)
     if args.json:
-        args.json.write_text(json.dumps(result, indent=2) + "\n")
+        args.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from model import verify
 from model.adderboard import EDGE_CASES, uniform_pairs
 from model.decode import add
 from model.export import export_source
+from model.proof import attention, columns
 from model.proof.file import decide
 from search.run.rerun import read_request, train_again
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -47,9 +48,14 @@ DECIDED = [p for p in (*FOLDERS, *OTHERS) if (p / "proof.json").exists() and is_
 
 @pytest.mark.full
 @pytest.mark.parametrize("folder", DECIDED, ids=lambda folder: folder.name)
-def test_a_verdict_is_reached_again(folder):
+def test_a_verdict_is_reached_again(folder, monkeypatch):
+    """And no sum of weights comes near 0, where cases were once left out."""
     checkpoint, written = Checkpoint.load(folder), json.loads((folder / "proof.json").read_text())
+    least = list[float]()
+    for module in (attention, columns):
+        monkeypatch.setattr(module, "require_weight", least.append)
     assert decide(checkpoint.spec, checkpoint.theta_P, limit_s=300)["verdict"] == written["verdict"]
+    assert min(least) > 0.99
 
 
 def is_trained_by_the_engine_alone(folder):

@@ -1,18 +1,23 @@
 """Claims: the data, the rules by which records decide them, the command and its page."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from lab.claims.claim import Claim, arm, claims, read
+from lab.claims.claim import TABLE, Claim, arm, claims, of_cell, read
 from lab.claims.judge import Verdict, arms, judge, judge_all
 from lab.claims.text import WIDTH
 from lab.commands import LAB
 from lab.commands import claims as command
 from lab.plans import load_plan
+from search.analysis.frames import RecordSet, shipped_records
+from search.analysis.table_text import table_of
+from search.analysis.verdicts import Answer, Effect
 from search.errors import UserError
+from search.stats.intervals import discoveries
 from search.study.trial import Configuration
 
 HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS, Verdict.OPEN
@@ -176,8 +181,84 @@ def summary_of(shown):
     return f"{len(shown)} claims: {holds} hold, {fails} do not hold, {still_open} are open."
 
 
-def test_the_notebooks_own_records_decide_the_claims_without_a_home(tmp_path):
-    """They are those of the page."""
-    shown = CliRunner().invoke(command, ["--shipped", "--home", str(tmp_path / "none")]).output
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory):
+    """The claims as the notebook's own records decide them, without a home."""
+    home = tmp_path_factory.mktemp("claims") / "none"
+    return json.loads(CliRunner().invoke(command, ["--shipped", "--json", "--home", str(home)]).output)
+
+
+def test_the_notebooks_own_records_decide_the_claims_of_the_page(shipped):
     page = (LAB / "claims" / "README.md").read_text(encoding="utf-8")
-    assert f"\n{shown.splitlines()[0]}\n" in page and " 0 do not hold" not in shown
+    said = summary_of(shipped)
+    assert f"\n{said}\n" in page and " 0 do not hold" not in said
+    heading = "## 8. Of {} claims of the papers {} hold, {} do not, {} are open"
+    results = (LAB.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    assert heading.format(*re.findall(r"\d+", said)) in results
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory):
+    """The cells of the table that the package ships, by `CONSTRAINT at SCALE`, and those whose cost is a discovery."""
+    records = RecordSet(shipped_records(), tmp_path_factory.mktemp("table"))
+    table = table_of(records.configurations(), True, records.seeds())
+    found = {f"{cell.constraint} at {cell.scale}": cell for cell in table.cells.values() if cell and cell.paired}
+    left = discoveries([cell.paired.p for cell in found.values()])
+    return found, {name for name, keep in zip(found, left, strict=True) if keep}
+
+
+def by_table(claim, cells):
+    """The verdict that a cell of the table has on a claim of its constraint, by itself."""
+    found, left = cells
+    cell = found[claim.cell]
+    if claim.kind in ("possible", "impossible") and cell.trains == Answer.YES:
+        return HOLDS if claim.kind == "possible" else FAILS
+    if claim.kind == "harmless":
+        costs = claim.cell in left and cell.cost == Effect.COSTS
+        return FAILS if costs else HOLDS if cell.keeps_half == Answer.YES else OPEN
+    return OPEN
+
+
+@pytest.mark.parametrize("claim", [c for c in claims() if c.cell], ids=lambda c: c.id)
+def test_no_claim_is_open_or_decided_otherwise_where_the_table_decides(claim, shipped, cells):
+    (verdict,) = (j["verdict"] for j in shipped if j["id"] == claim.id)
+    assert by_table(claim, cells) in (OPEN, verdict)
+
+
+def test_whose_arms_are_a_cells_reads_the_cell():
+    """Of the same two models; and of the paper's section about the table, all."""
+    design = load_plan(TABLE).design
+    specs = {frozenset((c.base[0], c.toggled[0])): f"{c.constraint} at {c.scale}" for c in design.cells}
+    for claim in claims():
+        own = claim.contrasts[:1]
+        if own and own[0].without:
+            pair = frozenset((own[0].with_it.spec, own[0].without.spec))
+            assert claim.cell == specs.get(pair), claim.id
+        assert claim.cell or claim.study != "claims-170p"
+
+
+def test_the_pairs_of_a_claims_study_and_of_its_cell_are_added_up():
+    claim = next(c for c in claims() if c.id == "shared-norm")
+    own, cell = claim.contrasts
+    rows = seeds(own.with_it.key, "gf", "claims-100p", 410_001) + seeds(own.without.key, "gg", "claims-100p", 410_001)
+    rows += seeds(cell.with_it.key, "gff", TABLE, 830_001) + seeds(cell.without.key, "ggf", TABLE, 830_001)
+    found = judge(claim, arms(rows))
+    assert (str(found.with_it), str(found.without), found.paired.n, found.paired.second) == ("2 of 5", "4 of 5", 5, 2)
+    at_end = [row | {"grok_step": float(cell.with_it.recipe.steps)} for row in rows]
+    assert str(judge(claim, arms(at_end)).with_it) == "1 of 5", "curvature finished the table's, not the study's"
+    assert str(judge(claim, arms(rows[:4])).with_it) == "1 of 2"
+
+
+def test_seeds_that_a_rule_ended_decide_nothing_where_they_may_be_as_many_as_the_others():
+    """By the test alone 0 of 20 are fewer than 8 of 20. Half of the 20 may have been about to grok."""
+    ended, base = seeds(ONE, "u" * 20, hopeless_step=20_000.0), seeds(OTHER, "g" * 8 + "f" * 12)
+    assert judge(claim_of("impossible"), arms(ended + base)).verdict == OPEN
+    assert judge(claim_of("no-better"), arms(ended + base)).verdict == OPEN
+    better = claim_of("better", **{"with": "published", "without": "robust"})
+    assert judge(better, arms(ended + base)).verdict == OPEN
+    assert judge(claim_of("impossible"), arms(seeds(ONE, "f" * 20) + base)).verdict == HOLDS
+
+
+def test_a_cell_that_the_table_lacks_is_an_error():
+    with pytest.raises(UserError, match="study constraints has no cell 'tie_vo at 7p'"):
+        of_cell("tie_vo at 7p")

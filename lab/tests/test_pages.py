@@ -3,9 +3,15 @@
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from lab import pages, tables
+from lab.plans import load_plan
+from lab.scripts.screen_column import screened
+from search.stats.counting import GrokRate, PooledRate
+from search.stats.intervals import LEVEL, exact_high, mid_p
+from trainer import Recipe
 
 
 def test_generating_the_pages_changes_nothing():
@@ -33,6 +39,55 @@ def test_a_rate_is_counted_anew_and_a_wrong_source_names_its_page(monkeypatch, t
         pages.generated(page, "<!-- rate: y.csv --><!-- / -->")
 
 
+ENDED = ["1,grokked,,", "1,failed,,", "1,failed,,rung", "1,screened,,rung", "1,given_up,20000,", "1,given_up,30000,"]
+
+
+def test_a_rate_has_the_interval_that_the_product_gives_to_the_same_seeds():
+    head = ["configuration", "outcome", "hopeless_step", "screen"]
+    rows = pd.DataFrame([line.split(",") for line in ENDED], columns=head).replace("", float("nan"))
+    low, high = mid_p(1, 6)[0], mid_p(1 + exact_high(0, 1, LEVEL) + 2, 6)[1]
+    assert tables.rate_of(rows).interval == GrokRate.of(rows.to_dict("records")).interval == (low, high)
+    assert tables.with_interval(tables.rate_of(rows)) == f"1 of 6 (16.7 %, {100 * low:.1f}–{100 * high:.1f} %)"
+    tried = tables.vectors(rows.assign(tries=2))
+    assert (tried.grokked, tried.n, tried.missed) == (1, 12, pytest.approx(2.95)), "each may have been the lucky one"
+
+
+@pytest.mark.parametrize("column", ["hopeless_step", "screen"])
+def test_a_table_that_lacks_what_an_interval_takes_has_none(column):
+    head = ["configuration", "outcome", "hopeless_step", "screen"]
+    rows = pd.DataFrame([line.split(",") for line in ENDED], columns=head).replace("", float("nan"))
+    for lacking in (rows.drop(columns=column), rows.assign(**{column: float("nan")})):
+        with pytest.raises(ValueError, match=f"a rule ended [12] seeds, and their table has no column {column}"):
+            tables.rate_of(lacking)
+
+
+def test_the_rate_of_several_configurations_is_clustered_by_seed():
+    rows = [(c, s, s, "grokked" if s < 3 else "failed") for c in "abcd" for s in range(12)]
+    frame = pd.DataFrame(rows, columns=["configuration", "init_seed", "data_seed", "outcome"])
+    rate = tables.rate_of(frame)
+    assert rate.interval == PooledRate.of(frame.to_dict("records")).interval and (rate.grokked, rate.n) == (12, 48)
+    assert rate.interval[1] - rate.interval[0] > 0.4, "three lucky seeds of twelve"
+
+
+@pytest.mark.parametrize(
+    ("study", "table", "by"),
+    [
+        ("law-large", "2026-11-24-law-of-size/law-large.csv", None),
+        ("law-small", "2026-11-24-law-of-size/law-small.csv", None),
+        ("law-least", "2026-11-24-law-of-size/law-least.csv", None),
+        ("claims-kinds", "2026-11-23-constraint-columns/claims-kinds.csv", "hash"),
+    ],
+)
+def test_a_screen_that_was_not_recorded_follows_from_the_study(study, table, by):
+    rows = pd.read_csv(pages.LAB / table, dtype={"configuration": str})
+    called = screened(load_plan(study), rows, by)
+    assert called.fillna("").tolist() == rows["screen"].fillna("").tolist()
+    assert called[rows["outcome"] == "screened"].notna().all()
+    moved = rows.assign(init_seed=rows["init_seed"] + 7, data_seed=rows["data_seed"] + 7)
+    with pytest.raises((ValueError, KeyError)):
+        screened(load_plan(study), moved, by)
+
+
 @pytest.mark.parametrize("page", pages.pages(), ids=lambda page: str(page.relative_to(pages.ROOT)))
 def test_the_links_of_a_page_lead_to_files(page):
     links = re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8"))
@@ -52,6 +107,33 @@ def headings(page: Path) -> set[str]:
 def test_no_line_begins_with_a_rate(page):
     """Markdown takes such a line for HTML and leaves its links alone."""
     assert not re.search(r"^ *(- )?<!-- (rate|k of n|vectors)", page.read_text("utf-8"), re.MULTILINE)
+
+
+def test_readme_and_results_say_of_the_atlas_what_its_records_say():
+    lines = pages.maker(pages.LAB / "2026-11-24-atlas").trained().splitlines()
+    training, finish, decoded, verified, never = (line.split("|")[-2].strip() for line in lines[2:])
+    readme, results = (" ".join((pages.ROOT / n).read_text("utf-8").split()) for n in ("README.md", "docs/results.md"))
+    assert f"at the width of 57p {decoded} were decoded: {verified} have a verified seed" in readme
+    assert f"{decoded} that were decoded {verified} are verified" in results and (finish, never) == ("1", "3")
+    assert f"at the width of 57p {training} grok by training" in results
+    assert "each of" not in readme.partition("at the width of 57p")[0][-100:]
+
+
+def test_the_rows_that_a_finish_made_are_found(monkeypatch, tmp_path):
+    """By the recipe, and unless the engine finished them."""
+    module = pages.maker(pages.LAB / "2026-11-23-finishing")
+    known = {"a": Recipe(steps=2_000, finish_above=0.5), "b": Recipe(steps=2_000)}
+    environments = [None, "{}", '{"finish": "torch"}', '{"finish": "engine"}', None, None]
+    rows = pd.DataFrame({"configuration": [*"aaaa", "b", "c"], "outcome": "grokked", "grok_step": 2_000.0})
+    assert module.finished_elsewhere(rows, known).index.tolist() == [0, 1, 2, 3]
+    assert module.finished_elsewhere(rows.assign(environment=environments), known).index.tolist() == [0, 1, 2]
+    assert module.finished_elsewhere(rows[["outcome"]], known).empty
+
+
+def test_a_page_names_every_file_that_deploys():
+    text = "".join(page.read_text("utf-8") for page in pages.pages())
+    files = [path for path in (pages.ROOT / "deploy").rglob("*") if path.is_file()]
+    assert [str(path) for path in files if path.name not in text] == []
 
 
 def test_readme_is_short():

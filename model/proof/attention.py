@@ -27,8 +27,12 @@ from model.proof.rounding import (
     gamma,
     relative,
     require_range,
+    require_weight,
     rounding,
 )
+
+MOST_SCALE = 2.0**-14
+"""Relative error of a query's norm: SPARE has room for what it does to errors that a column shares."""
 
 
 @dataclass(frozen=True)
@@ -151,13 +155,13 @@ class Attention:
         scaled = int(net.scale != 1)
         lost = relative if scaled else rounding  # sums are scaled when all is added, or their terms before
         error = error + (1 + scaled) * lost(products).sum(-1) + (size - 1 + scaled) * lost(total)
-        error = error * SUMMED + net.scale * (keys.error @ query.error) + SLACK * total
+        reader = self.normed[last, token]
+        if reader.scale > MOST_SCALE:
+            raise Lost("positions are lost in rounding")
+        error = error * (SUMMED + reader.scale) + net.scale * (keys.error @ query.error) + SLACK * total
         column = net.columns_of(last + 1)
         means = np.stack([keys.value[net.place(0, j), :10].mean(0) for j in range(COLUMNS)])
         nearest = np.where(column[:, None] < 0, keys.value[top], means[column])
-        reader = self.normed[last, token]
-        if reader.scale > SUMMED - 1:
-            raise Lost("positions are lost in rounding")
         turned = net.scale * (reader.scaled @ net.query.matrix[:, part])
         rest = net.query(Approx(reader.value.value, reader.rest)).error[part] * (1 + reader.scale)
         rest = net.scale * (rest + scaled * (U * query.size + gamma(4) * np.abs(query.value)))
@@ -210,7 +214,7 @@ class Attention:
         exponent, shared = np.minimum(exponent, 1), np.minimum(shared, 1)  # which is too much
         spread = SPARE * (np.expm1(exponent) + gamma(self.machine.exp) * np.exp(exponent))
         common = SPARE * np.expm1(shared)
-        if not (max(spread.max(), common.max()) < 0.5):
+        if not (spread.max() < 0.5 and common.max() < 0.5):  # as `max` would pass a NaN
             raise Lost("scores are lost in rounding")
         weight = np.exp(np.minimum(score - top, 0)) * allowed
         channel = values.value @ channels
@@ -249,5 +253,6 @@ def _additions(weight: Array, allowed: Array) -> float:
     """
     length = len(weight)
     least = np.where(allowed > 0, weight, np.inf).min(1).sum()
+    require_weight(least)
     share = np.sort(weight.max(1) / least)[:-1]
     return float(np.minimum(1.0, 2 * length * share / U).sum())

@@ -1,25 +1,29 @@
-"""The columns' programme: exact extremes of a sum over columns, whatever the two numbers are.
+"""The columns' programme: exact extremes of a sum over columns, and exact counts, whatever the two numbers are.
 
 A column is in one of 200 states (x, y, carry into it); z and the carry out of it follow. What a column adds to
 a sum depends on its state alone, so the least sum over all pairs of numbers is a shortest path through ten
 columns with the carry as its only memory. A case allows some states of each column.
+
+A case is left out only if it has no pair, which is counted in whole numbers. No bound says so.
 
 Axes: N case, J column, S state, T position, R channels.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.proof.attention import Query
 from model.proof.net import COLUMNS, Net
-from model.proof.rounding import Array, Lost
+from model.proof.rounding import Array, Lost, require_finite, require_weight
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Counts = NDArray[np.object_]
+"""Whole numbers of any size."""
 
 STATES: Ints = np.array(
     [(x, y, i) for i in (0, 1) for o in (0, 1) for x in range(10) for y in range(10) if (x + y + i) // 10 == o]
@@ -36,7 +40,7 @@ ROUNDING = 1e-13
 
 @dataclass(frozen=True)
 class Cases:
-    """Sets of pairs: the states that each column may be in, and the tokens that are right and may not win."""
+    """Sets of pairs, none of them empty: the states that each column may be in, and the token that is right."""
 
     masks: Flags
     """[M, S], shared by cases."""
@@ -46,29 +50,47 @@ class Cases:
     """The right token [N]."""
     label: Ints
     """The column's sum with the carry into it, or the last carry [N]."""
+    pairs: Counts
+    """The number of pairs [N]."""
+
+    @classmethod
+    def that_have_pairs(cls, masks: Flags, columns: Ints, right: Ints, label: Ints) -> Cases:
+        every = cls(masks, columns, right, label, _count(masks, columns))
+        return every[every.pairs > 0]
 
     def __len__(self) -> int:
         return len(self.right)
 
     def __getitem__(self, i: Ints | Flags | slice) -> Cases:
-        return replace(self, columns=self.columns[i], right=self.right[i], label=self.label[i])
+        return Cases(self.masks, self.columns[i], self.right[i], self.label[i], self.pairs[i])
 
     def states(self) -> Flags:
         """Return the states that each column of each case may be in [N, J, S]."""
         return self.masks[self.columns]
 
 
-def first_cases(query: Query, digits: int = COLUMNS) -> Cases:
-    """Return the coarsest cases of a query that have inputs: one for each sum of the column that is asked for.
+def _count(masks: Flags, columns: Ints) -> Counts:
+    """Return the number of paths [N] through the states that the masks [M, S] of each column [N, J] allow."""
+    by_block = np.stack([masks[:, block].sum(1) for block in BLOCKS], -1).astype(object)
+    zero, one = np.full((2, len(columns)), 0, dtype=object)
+    zero += 1
+    for column in columns.T:
+        stays, rises, falls, carries = by_block[column].T
+        zero, one = zero * stays + one * falls, zero * rises + one * carries
+    total: Counts = zero + one
+    return total
 
-    digits: columns that are not always 0 + 0.
+
+def first_cases(k: int, token: int, digits: int = COLUMNS) -> Cases:
+    """Return the coarsest cases of digit k asked for at a token that have pairs: one for each sum of its column.
+
+    digits: columns that are not always 0 + 0. Each pair is in one case of one token of each digit.
     """
-    k = query.k
     allowed = np.ones((COLUMNS, len(STATES)), dtype=bool)
     allowed[0] = IN == 0
     allowed[digits:] &= (X == 0) & (Y == 0)
     if 1 <= k <= COLUMNS:
-        allowed[k - 1] &= query.token == Z
+        allowed[k - 1] &= token == Z
     if k < COLUMNS:
         labels, column, of_state = np.arange(20), k, X + Y + IN
         right = labels % 10
@@ -76,14 +98,12 @@ def first_cases(query: Query, digits: int = COLUMNS) -> Cases:
         labels, column, of_state = np.arange(2), COLUMNS - 1, OUT
         right = labels
     if k > COLUMNS:
-        labels, right = labels[[query.token]], np.array([12])
+        labels, right = labels[[token]], np.array([12])
     of_label = allowed[column] & (of_state[None] == labels[:, None])
     masks = np.concatenate([allowed, of_label])
     columns = np.tile(np.arange(COLUMNS), (len(labels), 1))
     columns[:, column] = COLUMNS + np.arange(len(labels))
-    cases = Cases(masks, columns, right, labels)
-    reached, _ = longest(np.zeros((COLUMNS, len(STATES), len(cases))), cases)
-    return cases[np.isfinite(reached)]
+    return Cases.that_have_pairs(masks, columns, right, labels)
 
 
 class Sums:
@@ -120,7 +140,7 @@ class Sums:
 
     def highest(self, direction: Array, cases: Cases, rounded: bool = True) -> tuple[Array, Ints]:
         """Return upper bounds of direction · N / D over all inputs of cases, roundings of weights and values
-        included [N], and the inputs where they are reached, as states [N, J]. -inf: there are no such inputs.
+        included [N], and the inputs where they are reached, as states [N, J]. Raises Lost unless all are numbers.
 
         Dinkelbach: with λ the quotient of some inputs, those with the largest N - λD are better, or λ is the
         largest. rounded: False leaves the roundings out.
@@ -133,22 +153,22 @@ class Sums:
         size = np.abs(u).max() + 1e-300
         shared = head.shared[:, None, None] * rounded
         least = (1 - shared.max()) * sum(part.min(-1).sum() for part in self.by_column(e * (1 - spread)))
+        require_weight(least)
         rows, columns = np.arange(len(cases))[:, None], np.arange(COLUMNS)[None]
         for _ in range(60):
             distance = u[..., None] - level  # [T, V, N]
             weight = e[..., None] * (1 + np.copysign(spread[..., None], distance))
             costs, fixed = self.by_column(weight * distance + over[..., None])
-            if not np.isfinite(costs).all():
-                raise Lost("sums over columns are no numbers")
+            require_finite(costs)
             common = 1 + np.copysign(shared, costs)
             best, states = longest(costs * common, cases)
             best = best + fixed
             below = flat(weight)[self.terms_of[:, columns, states], rows].sum(0)
             total = (below * common[columns, states, rows]).sum(1) + weight[self.fixed].sum(0)
             error = ROUNDING * (size + np.abs(level)) * total
-            if (np.abs(best) <= error)[np.isfinite(best)].all():
-                return np.where(np.isfinite(best), level + (np.maximum(best, 0) + error) / least, -np.inf), states
-            level = level + np.where(np.isfinite(best), best / total, 0.0)
+            if (np.abs(best) <= error).all():
+                return level + (np.maximum(best, 0) + error) / least, states
+            level = level + best / total
         raise Lost("the extremes were not reached")
 
 
@@ -188,10 +208,10 @@ def numbers(states: Ints) -> tuple[int, int]:
     return a, b
 
 
-def split(sums: list[Sums], cases: Cases) -> tuple[Cases, int]:
+def split(sums: list[Sums], cases: Cases) -> tuple[Cases, Cases]:
     """Split each case by the column that moves a channel most, into groups of states that move it alike.
 
-    Returns the new cases, and the number of those whose columns move nothing.
+    Returns the new cases, and those whose columns move nothing. Their pairs together are those of the given cases.
     """
     allowed = cases.states()
     effect: Array = np.zeros(1)  # of each state on the channels, near some input of the case [N, J, S, R]
@@ -202,21 +222,22 @@ def split(sums: list[Sums], cases: Cases) -> tuple[Cases, int]:
         effect = effect + (terms[..., :-1] - numerators / denominators * terms[..., -1:]) / denominators
     high = np.where(allowed[..., None], effect, -np.inf).max(2)
     low = np.where(allowed[..., None], effect, np.inf).min(2)
-    spread = (high - low).reshape(len(cases), high.shape[1] * high.shape[2])  # of no state: -inf
-    rows = np.flatnonzero(spread.max(1) > 0)
+    spread = (high - low).reshape(len(cases), high.shape[1] * high.shape[2])
+    moves = spread.max(1) > 0
+    rows = np.flatnonzero(moves)
     column, channel = np.divmod(spread[rows].argmax(1), high.shape[2])
     least, most = low[rows, column, channel, None], high[rows, column, channel, None]
-    share = (effect[rows, column, :, channel] - least) / (most - least)
-    groups = np.minimum((np.clip(share, 0, 1) * GROUPS).astype(int), GROUPS - 1)
+    share = (np.clip(effect[rows, column, :, channel], least, most) - least) / (most - least)
+    groups = np.minimum((share * GROUPS).astype(int), GROUPS - 1)
     masks = allowed[rows, column][:, None] & (groups[:, None] == np.arange(GROUPS)[:, None])
     owner, group = np.nonzero(masks.any(2))
     columns = cases.columns[rows[owner]]
     columns[np.arange(len(owner)), column[owner]] = len(cases.masks) + np.arange(len(owner))
     used, inverse = np.unique(columns, return_inverse=True)
-    children = Cases(
+    children = Cases.that_have_pairs(
         np.concatenate([cases.masks, masks[owner, group]])[used],
         inverse.reshape(columns.shape),
         cases.right[rows[owner]],
         cases.label[rows[owner]],
     )
-    return children, len(cases) - len(rows)
+    return children, cases[~moves]

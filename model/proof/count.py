@@ -30,11 +30,10 @@ from model.proof.columns import (
     Sums,
     X,
     Y,
-    first_cases,
     split,
 )
-from model.proof.prover import AT_ONCE, Prover, QueryProver
-from model.proof.rounding import ANY, Array
+from model.proof.prover import AT_ONCE, MOST_BOXES, Prover, QueryProver
+from model.proof.rounding import ANY, Array, no_lost_numbers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,13 +58,13 @@ class Count:
 
 
 def count_wrong(spec: Spec, theta_P: Tensor, *, digits: int = COLUMNS, limit_s: float = 600) -> Count:
-    """Count the pairs of numbers of so many digits that a net adds wrongly."""
-    prover = Prover(spec, theta_P, ANY, digits, limit_s)
+    """Count the pairs of numbers of so many digits that a net adds wrongly. Raises Lost where numbers are."""
     wrong, remaining = list[Product](), list[Product]()
-    search = _by_channel if prover.net.channels.shape[1] * prover.net.heads == 1 else _by_cases
-    for k in range(prover.net.steps):
-        for query in prover.attention.ask(k):
-            for product, is_sure in search(QueryProver(prover, query)):
+    with no_lost_numbers():
+        prover = Prover(spec, theta_P, ANY, digits, limit_s)
+        search = _by_channel if prover.net.channels.shape[1] * prover.net.heads == 1 else _by_cases
+        for query in prover.queries():
+            for product, is_sure in search(query):
                 (wrong if is_sure else remaining).append(product)
     certain = pairs_in(wrong, digits)
     possible = pairs_in(wrong + remaining, digits) if remaining else certain
@@ -74,26 +73,25 @@ def count_wrong(spec: Spec, theta_P: Tensor, *, digits: int = COLUMNS, limit_s: 
 
 def _by_cases(query: QueryProver) -> Iterator[tuple[Product, bool]]:
     """Split a query's cases; yield those that are wrong, and those that stay open."""
-    todo = [first_cases(query.query, query.proof.digits)]
+    todo = [query.first_cases()]
     while todo:
-        cases, low, high, _ = query.extremes(todo.pop())
+        cases = todo.pop()
+        low, high, _ = query.extremes(cases)
         is_right = query.halved(query.wins, low, high, cases.right)
         cases, low, high = cases[~is_right], low[~is_right], high[~is_right]
         is_wrong = query.halved(query.loses, low, high, cases.right)
         yield from ((product, True) for product in cases[is_wrong].states())
-        cases = cases[~is_wrong]
-        is_late = time.process_time() > query.prover.end
-        single = (cases.states().sum(2) == 1).all(1) | is_late
-        yield from ((product, False) for product in cases[single].states())
-        children, _ = split(query.sums, cases[~single])
+        children, stuck = split(query.sums, cases[~is_wrong])
+        if time.process_time() > query.prover.end:
+            children, stuck = children[:0], cases[~is_wrong]
+        yield from ((product, False) for product in stuck.states())
         todo += [children[i : i + AT_ONCE] for i in range(0, len(children), AT_ONCE)]
 
 
 def _by_channel(query: QueryProver) -> Iterator[tuple[Product, bool]]:
     """Yield a query's wrong pairs, and those that stay open, of a net whose attention writes one number."""
-    cases, low, high, _ = query.extremes(first_cases(query.query, query.proof.digits))
-    remaining = ~query.halved(query.wins, low, high, cases.right)
-    cases, low, high = cases[remaining], low[remaining], high[remaining]
+    cases = query.first_cases()
+    low, high, _ = query.extremes(cases)
     states = cases.states()
     for n, ranges in enumerate(wrong_ranges(query, low, high, cases.right)):
         for outer, inner in ranges:
@@ -117,11 +115,13 @@ def wrong_ranges(query: QueryProver, low: Array, high: Array, right: Ints) -> li
         owner, low, high = owner[~wins], low[~wins], high[~wins]
         if not len(owner):
             break
-        is_last = depth == NARROW
+        is_last = depth == NARROW or len(owner) > MOST_BOXES
         loses = query.loses(low, high, right[owner])
         for n, a, b, lost in zip(owner, low[:, 0], high[:, 0], loses, strict=True):
             if lost or is_last:
                 segments[n].append((float(a), float(b), bool(lost)))
+        if is_last:
+            break
         owner, low, high = owner[~loses], low[~loses], high[~loses]
         middle = 0.5 * (low + high)
         owner, low, high = np.tile(owner, 2), np.concatenate([low, middle]), np.concatenate([middle, high])

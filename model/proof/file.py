@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,7 +17,7 @@ from model.proof.columns import COLUMNS
 from model.proof.net import FAMILIES
 from model.proof.prover import prove
 from model.proof.rounding import MACHINES
-from model.spec import make_spec
+from model.proof.verdict import read_values, read_verdict
 from model.tied import ties_of
 
 if TYPE_CHECKING:
@@ -45,14 +46,14 @@ def decide(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any]:
     return verdict_of(spec, theta_P, prove(spec, theta_P, limit_s=limit_s))
 
 
-def decide_soon(spec: Spec, theta_P: Tensor) -> dict[str, Any] | None:
-    """Return the verdict on all pairs that SOON_S seconds are enough for; None of a family without proofs."""
-    return decide(spec, theta_P, SOON_S) if ties_of(spec)[0].family in FAMILIES else None
+def decide_soon(spec: Spec, theta_P: Tensor, limit_s: float = SOON_S) -> dict[str, Any] | None:
+    """Return the verdict on all pairs that so many seconds are enough for; None of a family without proofs."""
+    return decide(spec, theta_P, limit_s) if ties_of(spec)[0].family in FAMILIES else None
 
 
 def write_verdict(folder: Path, spec: Spec, theta_P: Tensor, values: dict[str, Any]) -> dict[str, Any]:
     """Keep a verdict beside the checkpoint in a folder, unless it decides nothing and one there does. Return which."""
-    earlier = proof_beside(folder, spec, theta_P)
+    earlier = claim_beside(folder, spec, theta_P)
     if earlier and is_right(values) is None and is_right(earlier) is not None:
         return earlier
     text = json.dumps(values | {"spec": spec.as_dict()})  # records of before lack it
@@ -60,19 +61,23 @@ def write_verdict(folder: Path, spec: Spec, theta_P: Tensor, values: dict[str, A
     return values
 
 
-def proof_beside(folder: Path, spec: Spec, theta_P: Tensor) -> dict[str, Any] | None:
-    """Return the verdict on all pairs in a checkpoint's folder; None where there is none on this spec and θ."""
-    try:
-        values: dict[str, Any] = json.loads((folder / VERDICT_FILE).read_text("utf-8"))
-        claim = make_spec(**values["spec"]), values["theta_sha256"], values["digits"]
-    except (OSError, ValueError, TypeError, LookupError):
-        return None
-    return values if claim == (spec, digest(theta_P), COLUMNS) else None
+def claim_beside(folder: Path, spec: Spec, theta_P: Tensor) -> dict[str, Any] | None:
+    """Return what the file in a checkpoint's folder says of all pairs; None where it says nothing of this spec and θ.
+
+    Anyone may have written it: it is read as far as a verdict goes, and it is a claim (search/store/verdicts.py).
+    """
+    claim = read_verdict(read_values(folder / VERDICT_FILE))
+    return claim if claim and is_about(claim, spec, theta_P) else None
 
 
-def is_proved(folder: Path, spec: Spec, theta_P: Tensor) -> bool | None:
-    """Return what the verdict in a checkpoint's folder says of all pairs; None where it decides nothing."""
-    return is_right(proof_beside(folder, spec, theta_P))
+def is_about(verdict: Mapping[str, Any], spec: Spec, theta_P: Tensor) -> bool:
+    """True if a verdict is on all pairs, of this spec and θ."""
+    return (verdict["spec"], verdict["theta_sha256"], verdict["digits"]) == (spec.as_dict(), digest(theta_P), COLUMNS)
+
+
+def claims_proof(folder: Path, spec: Spec, theta_P: Tensor) -> bool | None:
+    """Return what the file in a checkpoint's folder claims of all pairs; None where it decides nothing."""
+    return is_right(claim_beside(folder, spec, theta_P))
 
 
 def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:

@@ -16,8 +16,8 @@ import numpy as np
 from model.proof.attention import Query
 from model.proof.columns import Ints
 from model.proof.intervals import Interval
-from model.proof.net import Net
-from model.proof.rounding import SLACK, TINY, Array, Chain, Machine, U, gamma, require_range
+from model.proof.net import Net, Norm, welford
+from model.proof.rounding import SLACK, TINY, Array, Chain, Lost, Machine, U, gamma, require_finite, require_range
 
 SPARE = 1.02
 """Factor of what boxes and roundings take, so that a checker may bound them otherwise."""
@@ -51,6 +51,8 @@ class Forward:
     centred: Rounded
     root: Interval
     """1 / the norm's root mean square [N]."""
+    scaling: Array
+    """Its relative error in float32 [N, 1]."""
     normed: Rounded
     hidden: Rounded
     gate: Rounded
@@ -59,6 +61,8 @@ class Forward:
     """The second residual, centred."""
     scale: Interval
     """Its root mean square [N]."""
+    last_scaling: Array
+    """The relative error of that in float32 [N, 1]."""
 
 
 class Gaps:
@@ -79,9 +83,6 @@ class Gaps:
         self.offset: Array = offset @ net.fc1.matrix + self._bias(net.fc1_bias)
         """What is in a hidden unit's input beside the normed residual [F]."""
         require_range(width * np.abs(self.ending.weight.value) @ np.abs(self.head) @ net.table.size.T)
-        sums = width + (5 if self.norm.centre else 3)
-        self.scaling = float(gamma(sums) / 2 + gamma(machine.rsqrt)) * 1.01
-        """Relative error of a norm's scale in float32."""
 
     @staticmethod
     def _bias(bias: Array | None) -> Array:
@@ -101,6 +102,7 @@ class Gaps:
         last = second @ self.centre
         scale = np.sqrt((last * last).mean(-1) + self.ending.eps)
         gaps: Array = np.einsum("nk,nvk->nv", last @ self.read + self.bias * scale[:, None], self.difference[right])
+        require_finite(gaps)
         return gaps, scale
 
     def over(self, low: Array, high: Array, right: Ints) -> Bounds:
@@ -116,12 +118,13 @@ class Gaps:
         box = slopes.pop("box")
         gaps = gaps - EVALUATION * np.einsum("nk,nvk->nv", read, np.abs(table)) - SPARE * _effect(table, box, radius)
         errors = {
-            "first": values.first.error, "centred": values.centred.error, "root": np.array([[self.scaling]]),
+            "first": values.first.error, "centred": values.centred.error, "root": values.scaling,
             "normed": values.normed.error, "hidden": values.hidden.error, "gate": values.gate.error,
             "second": values.second.error, "last": values.last.error,
         }  # fmt: skip
         for name, slope in slopes.items():
             loss = loss + _effect(table, slope, errors[name])
+        require_finite(gaps, loss)
         return Bounds(gaps, loss * SPARE, scale.high)
 
     def _forward(self, box: Interval) -> Forward:
@@ -131,8 +134,9 @@ class Gaps:
         centred = self._centred(first.range)
         y = centred.range
         require_range(y.size**2)
-        root = (y.square().sum(-1).times(1 / self.width) + Interval(*[np.array(norm.eps)] * 2)).root().reciprocal()
-        root = root.wider(root.high * self.scaling)
+        size, scaling = self._size(first.range, y, norm)
+        root = size.reciprocal()
+        root = root.wider(root.high * scaling)
         n = (y * root[:, None]).times(norm.weight.value)
         error = n.size * (gamma(2) + SLACK) + y.size * root.high[:, None] * norm.weight.error
         error = error + TINY * (1 + np.abs(norm.weight.value))
@@ -147,16 +151,30 @@ class Gaps:
         second = _rounded(total, written.error + U * total.size)
         last = self._centred(second.range)
         require_range(last.range.size**2)
-        scale = last.range.square().sum(-1).times(1 / self.width) + Interval(*[np.array(self.ending.eps)] * 2)
-        return Forward(first, centred, root, normed, hidden, Rounded(gate, gate_error), second, last, scale.root())
+        scale, last_scaling = self._size(second.range, last.range, self.ending)
+        return Forward(
+            first, centred, root, scaling[:, None], normed, hidden, Rounded(gate, gate_error), second, last, scale,
+            last_scaling[:, None],
+        )  # fmt: skip
+
+    def _size(self, x: Interval, centred: Interval, norm: Norm) -> tuple[Interval, Array]:
+        """Return the root mean square of centred x [N, D], with ε [N], and its relative error in float32 [N]."""
+        mean = centred.square().sum(-1).times(1 / self.width)
+        mean = Interval(np.maximum(mean.low, 0), mean.high)  # whatever the sum of squares loses
+        size = (mean + Interval(*[np.array(norm.eps)] * 2)).root()
+        error: Array = np.full(len(size.low), gamma(self.width + 3))
+        if norm.centre:
+            error = welford(x.size, size.low[:, None])[1][:, 0]
+        if not (error < 0.5).all():
+            raise Lost("a norm's argument is lost in rounding")
+        return size, (error / 2 + error**2 + gamma(self.machine.rsqrt)) * 1.01
 
     def _centred(self, x: Interval) -> Rounded:
         """Take the mean away where the norm does."""
         if not self.norm.centre:
             return Rounded(x, np.zeros((1, 1)))
         centred = x.linear(self.centre)
-        mean = x.size.mean(-1, keepdims=True)
-        return _rounded(centred, gamma(self.width + 4) * mean + gamma(3) * (x.size + mean))
+        return _rounded(centred, welford(x.size, np.ones(1))[0])
 
     def _through(self, chain: Chain, x: Interval, bias: Array | None) -> Rounded:
         """Apply linear maps and add a bias. The error is what they add to that of x."""
@@ -209,7 +227,7 @@ class Gaps:
             biased = scaled + np.abs(self.ending.bias.value) * values.scale.high[:, None]
             error, scaled = error + U * biased, biased
             # the bias counts by the inverse of the scale, which float32 has otherwise
-            lost = lost + np.abs(self.bias) * values.scale.high[:, None] * (self.scaling * 1.01)
+            lost = lost + np.abs(self.bias) * values.scale.high[:, None] * (values.last_scaling * 1.01)
         lost = lost + error @ np.abs(self.head)
         if net.head is not None:  # float32 has these numbers times the scale, so a rounding may be twice as large
             lost = lost + 2 * net.head.loss(scaled + error) + tiny

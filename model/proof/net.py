@@ -167,19 +167,18 @@ def turn_matrix(phases: Array, size: int) -> Approx:
 def factors(out: Array, reach: Array) -> tuple[Array, Array]:
     """Return [E, R] and [R, D], whose product is an output [E, D] on all that values can be."""
     _, sizes, rows = np.linalg.svd(reach @ out, full_matrices=False)
-    rows = rows[sizes > 1e-11 * sizes[0]]
+    rows = rows[: max(1, (sizes > 1e-11 * sizes[0]).sum())]  # an output that is 0 writes one channel, which is 0
     return out @ rows.T, rows
 
 
 def normed(x: Approx, norm: Norm, machine: Machine) -> Normed:
     """Return x [..., D] normed over its last axis, as float32 does it: (x - mean) · rsqrt(mean square + ε) · w + b."""
-    width = x.value.shape[-1]
+    apart, spread = x.value - norm.centre * x.value.mean(-1, keepdims=True), np.zeros(1)
+    square = (apart**2).mean(-1, keepdims=True) + norm.eps
     if norm.centre:
-        mean, size = (v.mean(-1, keepdims=True) for v in (x.value, x.size))
-        error = x.error.mean(-1, keepdims=True) + gamma(width + 4) * size
-        x = rounded(x.value - mean, x.error + error, 3)
-    square = (x.value**2).mean(-1, keepdims=True) + norm.eps
-    error = ((2 * np.abs(x.value) + x.error) * x.error).mean(-1, keepdims=True)
+        off, spread = welford(x.size, 0.999 * np.sqrt(square))
+        x = rounded(apart, x.error + x.error.mean(-1, keepdims=True) + off, 3)
+    error = ((2 * np.abs(x.value) + x.error) * x.error).mean(-1, keepdims=True) + spread * square
     if (error > 1e-3 * square).any():
         raise Lost("a norm's argument is lost in rounding")
     error = error + mean_square_error(x.size, square + error) + U * norm.eps
@@ -199,6 +198,25 @@ def normed(x: Approx, norm: Norm, machine: Machine) -> Normed:
         value = scaled + norm.bias.value
         local = local + rounding(np.abs(value) + local + scale * magnitude)
     return Normed(Approx(value, local + scale * magnitude), scaled, scale, local)
+
+
+def welford(size: Array, scale: Array) -> tuple[Array, Array]:
+    """Bound what LayerNorm loses: of x - mean [..., D], and of (x - mean)²'s mean + ε, relative [..., 1].
+
+    size: a bound of x [..., D]. scale: a lower bound of the root of that mean + ε [..., 1].
+    torch has both by Welford's recurrence, number by number or by pairs of groups: with δ the difference of two means
+    and n, n' numbers in their groups, the mean rises by δ n' / (n + n'), and the sum of squares by δ² w with
+    w = n n' / (n + n'). A mean loses a rounding of the largest x, and four of its rise: D / 2 + 9 after D numbers, and
+    four more at each of a warp's five levels; E at most. δ is off by 2 E. The sum of all w is at most D, and that of
+    all δ² w is D var. So by Cauchy and Schwarz the variance is off by 4 E √var + 4 E², and by the roundings of its
+    sum. A sum of x, and then one of squares, loses less.
+    """
+    width = size.shape[-1]
+    mean = gamma(width / 2 + 32) * size.max(-1, keepdims=True)
+    off = mean / scale
+    # x · r - mean · r may be computed for (x - mean) · r
+    centred = mean + gamma(3) * (size + size.mean(-1, keepdims=True))
+    return centred, gamma(2 * width + 9) + 4 * off + 4 * off**2
 
 
 def mean_square_error(size: Array, mean: Array) -> Array:

@@ -6,27 +6,31 @@ float32's roundings included (columns.py). On the box the right token must win b
 that follow (gaps.py). A box that does not decide is halved; a case that still does not is split by what one more
 column holds.
 
+A query's cases are all accounted for, or the verdict is UNDECIDED: each digit's decided cases must have all pairs,
+counted in whole numbers (`Prover.left`), and a number that is lost ends the proof (Lost).
+
 Axes: N case, R channel, V vocabulary, J column, S state.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from model.adderboard import failures
 from model.proof import COUNTEREXAMPLE, PROVED, UNDECIDED
 from model.proof.attention import Attention, Query
-from model.proof.columns import COLUMNS, Cases, Flags, Ints, Sums, first_cases, numbers
+from model.proof.columns import COLUMNS, STATES, Cases, Flags, Ints, Sums, first_cases, longest, numbers
 from model.proof.columns import split as split_cases
 from model.proof.gaps import Gaps
 from model.proof.here import Captured, capture
 from model.proof.net import Net, view
 from model.proof.program import Program
-from model.proof.rounding import ANY, HERE, Array, Lost, Machine
+from model.proof.rounding import ANY, HERE, Array, Lost, Machine, no_lost_numbers, require_finite
 from model.tied import ties_of
 
 if TYPE_CHECKING:
@@ -42,8 +46,12 @@ HALVINGS = 16
 """Of a box of one channel; a box of several is halved less, for its cases are split."""
 AT_ONCE = 500
 """Cases that are bounded together."""
+MOST_BOXES = 2_000
+"""That are halved together, as those are whose tokens tie."""
 RUN = 40
 """Candidates that are run through the program at most."""
+PROBES = 7
+"""Seed of the pairs that are decoded where nothing is decided."""
 
 
 @dataclass(frozen=True)
@@ -115,29 +123,48 @@ def prove(
 
     def at(level: Machine) -> Proof:
         try:
-            return Prover(spec, theta_P, level, digits, limit_s).run(watch)
+            with no_lost_numbers():
+                return Prover(spec, theta_P, level, digits, limit_s).run(watch)
         except Lost as lost:
             return Proof(level.name, digits, open=[Open(0, 0, 0, str(lost))], complete=False)
 
     proof = at(machine or ANY)
     has_time = not any(o.reason == TIME for o in proof.open)
     if machine is None and proof.verdict == UNDECIDED and has_time and ties_of(spec)[0].family != "rope":
-        return at(HERE)
+        proof = at(HERE)
+    if proof.verdict == UNDECIDED and (wrong := _some_wrong(spec, theta_P, digits)):
+        proof.verdict, proof.wrong = COUNTEREXAMPLE, [wrong]
     return proof
+
+
+def _some_wrong(spec: Spec, theta_P: Tensor, digits: int) -> Wrong | None:
+    """Return a pair that the exported program adds wrongly, of one pair drawn from each of the coarsest cases."""
+    draws, pairs = np.random.default_rng(PROBES), set[tuple[int, int]]()
+    for k in range(COLUMNS + 1):
+        for token in range(10):
+            cases = first_cases(k, token, digits)
+            _, states = longest(draws.random((COLUMNS, len(STATES), len(cases))), cases)
+            pairs |= set(map(numbers, states))
+    program = Program(spec, theta_P)
+    for a, b, _ in failures(spec, theta_P, sorted(pairs))[:RUN]:
+        if (answer := program.add(a, b)) != a + b:
+            return Wrong(a, b, answer)
+    return None
 
 
 def worst_pairs(spec: Spec, theta_P: Tensor) -> list[tuple[float, int, int, int]]:
     """Return (margin in logits, digit, a, b) of pairs at the ends of all cases, the smallest margin first.
 
-    Raises ValueError where the family is not known.
+    Raises ValueError where the family is not known, Lost (one too) where numbers are.
     """
-    prover, rows = Prover(spec, theta_P, ANY, COLUMNS, float("inf")), set()
-    for k in range(prover.net.steps):
-        for query in (QueryProver(prover, q) for q in prover.attention.ask(k)):
-            cases, _, _, ends = query.extremes(first_cases(query.query))
-            for states in ends:
+    rows = set()
+    with no_lost_numbers():
+        prover = Prover(spec, theta_P, ANY, COLUMNS, float("inf"))
+        for query in prover.queries():
+            cases = query.first_cases()
+            for states in query.extremes(cases)[2]:
                 margins = query.margins(states, cases.right)
-                rows |= {(float(m), k, *numbers(row)) for m, row in zip(margins, states, strict=True)}
+                rows |= {(float(m), query.query.k, *numbers(row)) for m, row in zip(margins, states, strict=True)}
     return sorted(rows)
 
 
@@ -155,11 +182,17 @@ class Prover:
             self.net = capture(self.net, self.program)
             self.attention = Captured(self.net, machine, self.program)
         self.proof = Proof(machine.name, digits)
+        self.left = [100**digits] * self.net.steps
+        """The number of pairs of which each digit is not decided."""
         self.candidates: list[tuple[float, tuple[int, int]]] = []
 
+    def queries(self) -> Iterator[QueryProver]:
+        for k in range(self.net.steps):
+            for query in self.attention.ask(k):
+                yield QueryProver(self, query)
+
     def run(self, watch: Watch) -> Proof:
-        proof = self.proof
-        queries = [QueryProver(self, q) for k in range(self.net.steps) for q in self.attention.ask(k)]
+        proof, queries = self.proof, list(self.queries())
         for n, query in enumerate(queries):
             query.begin()
             watch(n + 1, 2 * len(queries))
@@ -170,7 +203,7 @@ class Prover:
         self._run_candidates()
         if proof.wrong:
             proof.verdict = COUNTEREXAMPLE
-        elif not (proof.open or self.candidates):
+        elif not (any(self.left) or self.candidates):
             proof.verdict = PROVED
         proof.complete = proof.complete and proof.verdict == PROVED
         proof.seconds = time.process_time() - self.start
@@ -196,9 +229,12 @@ class QueryProver:
         self.gaps = Gaps(net, query, prover.machine)
         self.channels = net.channels.shape[1]
 
+    def first_cases(self) -> Cases:
+        return first_cases(self.query.k, self.query.token, self.proof.digits)
+
     def begin(self) -> None:
         """Bound the coarsest cases and look at their ends."""
-        self.boxed = self._boxes(first_cases(self.query, self.proof.digits))
+        self.boxed = self._boxes(self.first_cases())
 
     def decide(self) -> None:
         """Halve boxes and split cases until all is decided or the time is up."""
@@ -206,10 +242,11 @@ class QueryProver:
         while True:
             cases, low, high, right = boxed
             decided = self._check(low, high, cases, right, first)
+            self.prover.left[self.query.k] -= cases.pairs[decided].sum()
             remaining = np.flatnonzero(right & ~decided)
             self.proof.complete = self.proof.complete and not len(remaining)
-            children, single = split_cases(self.sums, cases[remaining])
-            self._leave(single, "no case is left to split")
+            children, stuck = split_cases(self.sums, cases[remaining])
+            self._leave(len(stuck), "no case is left to split")
             todo += [children[i : i + AT_ONCE] for i in range(0, len(children), AT_ONCE)]
             if time.process_time() > self.prover.end:
                 self._leave(sum(map(len, todo)), TIME)
@@ -223,13 +260,13 @@ class QueryProver:
             self.proof.open.append(Open(self.query.k, self.query.token, cases, reason))
 
     def _boxes(self, cases: Cases) -> tuple[Cases, Array, Array, Flags]:
-        """Return the cases that have inputs, their boxes [N, R], and True where their ends are right [N]."""
-        cases, low, high, ends = self.extremes(cases)
+        """Return cases, their boxes [N, R], and True where their ends are right [N]."""
+        low, high, ends = self.extremes(cases)
         self.proof.cases += len(cases)
         return cases, low, high, self._right_at(ends, low, high, cases)
 
-    def extremes(self, cases: Cases) -> tuple[Cases, Array, Array, list[Ints]]:
-        """Return the cases that have inputs, their boxes [N, R], and the inputs at their ends [N, J]."""
+    def extremes(self, cases: Cases) -> tuple[Array, Array, list[Ints]]:
+        """Return the boxes of cases [N, R], and the inputs at their ends [N, J]."""
         low, high = np.zeros((2, len(cases), self.channels))
         ends = []
         for r in range(self.channels):
@@ -242,8 +279,8 @@ class QueryProver:
                     total = total + value
                     ends.append(states)
                 side[:, r] = sign * total
-        real = np.flatnonzero(np.isfinite(high).all(1))
-        return cases[real], low[real], high[real], [states[real] for states in ends]
+        require_finite(low, high)
+        return low, high, ends
 
     def _rivals(self, right: Ints) -> Flags:
         """Return True for the tokens that may not win [N, V]."""
@@ -326,7 +363,7 @@ class QueryProver:
                 for i, a, b in zip(owner[good], low[good, 0], high[good, 0], strict=True):
                     cuts.setdefault(int(i), set()).update((float(a), float(b)))
             owner, low, high = owner[~good], low[~good], high[~good]
-            if not len(owner) or depth == halvings:
+            if not len(owner) or depth == halvings or len(owner) > MOST_BOXES:
                 break
             side, rows = (high - low).argmax(1), np.arange(len(owner))
             middle = 0.5 * (low + high)[rows, side]

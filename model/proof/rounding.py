@@ -9,7 +9,8 @@ Values are float64; their own rounding is covered by `SLACK`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ Array = NDArray[np.float64]
 U = 2.0**-24
 """Largest relative error of one rounding to float32."""
 TINY = 2.0**-126
+LEAST_WEIGHT = 2.0**-900
+"""Of a sum of attention's weights, relative to the largest: what float64 loses below 2^-1022 is nothing beside it."""
 LARGE = 2.0**60
 """No number is as large, so that no square, and no sum of some, leaves float32's range."""
 SUMMED = 1 + 2.0**-18
@@ -56,6 +59,30 @@ MACHINES = {machine.name: machine for machine in (ANY, HERE)}
 
 class Lost(ValueError):
     """Numbers leave float32's range, or are lost in its roundings."""
+
+
+@contextmanager
+def no_lost_numbers() -> Iterator[None]:
+    """Raise Lost where float64 divides by 0, overflows or has no number. Numbers that are too small become 0: weights,
+    which `require_weight` keeps in sight, and products beside which an error of TINY or relative to more is granted.
+    """
+    try:
+        with np.errstate(all="raise", under="ignore"):
+            yield
+    except FloatingPointError as error:
+        raise Lost(f"numbers are lost in float64 ({error})") from error
+
+
+def require_finite(*parts: Array) -> None:
+    """Raise Lost unless all are numbers."""
+    if not all(np.isfinite(part).all() for part in parts):
+        raise Lost("a bound is no number")
+
+
+def require_weight(least: float) -> None:
+    """Raise Lost unless all sums of weights are as large as that, and float64 knows it."""
+    if not least > LEAST_WEIGHT:
+        raise Lost("a sum of weights is lost in float64")
 
 
 def require_range(size: Array) -> None:

@@ -75,16 +75,21 @@ def _spiral(spec: SplitSubspace, w: Tensors, index: Array) -> Approx:
     else:
         amp, phase, slope, offset = w["spiral"]
     slope = 0.0 if spec.flat_spiral else slope
-    turns = single(single(2 * math.pi) * index)
-    turn = one_of(single(turns / COLUMNS), single(turns * single(1 / COLUMNS)))
     ones = np.ones_like(index)
-    angle, height = turn, Approx(single(slope * index))
+    angle, height = _turn(index, None if spec.frozen_spiral else phase), Approx(single(slope * index))
     if not spec.frozen_spiral:
-        angle = turn + Approx(phase * ones)
         height = rounded(slope * index, 0.0) + Approx(offset * ones)
     sine, cosine = sincos(angle)
     radius, flat = Approx(amp * ones), Approx(np.zeros_like(index))
     return stack([radius * cosine, radius * sine, height, *[flat] * (spec.pos_dim - 3)])
+
+
+def _turn(index: Array, phase: float | None) -> Approx:
+    """Return angles of the spiral [N], 2π · index / 10 + phase. A product, by 1 / 10, may be fused with the sum."""
+    turns = single(single(2 * math.pi) * index)
+    product = turns * single(1 / COLUMNS)
+    ways = single(turns / COLUMNS), single(product)
+    return one_of(*ways) if phase is None else one_of(*ways, product) + Approx(np.full(len(index), phase))
 
 
 def _positions(spec: SplitSubspace, w: Tensors) -> Approx:

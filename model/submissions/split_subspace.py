@@ -192,10 +192,11 @@ def architecture(spec: dict[str, Any]) -> str:
     tok, pos, heads = spec["tok_dim"], spec["pos_dim"], spec["heads"]
     routes = f"queries and keys of {spec['qk_dim'] or (tok + pos) // heads} dimensions from positions"
     routes = "scores are a bilinear form of positions" if spec["direct_forms"] else routes
+    units = 1 if spec["one_unit"] else spec["hidden"]
     table = "circular arc" if spec["circular"] else "elliptical arc" if spec["arc"] else "learned"
     return (
         f"1-layer pre-norm decoder, width {tok + pos} ({tok} token, {pos} position), {heads} attention"
-        f" head{'s' * (heads > 1)} ({routes}, values from tokens), FFN {1 if spec['one_unit'] else 2} (GELU),"
+        f" head{'s' * (heads > 1)} ({routes}, values from tokens), FFN {units} (GELU),"
         f" vocabulary {spec['vocabulary']}, tied token table ({table})"
     )
 

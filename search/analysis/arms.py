@@ -10,8 +10,9 @@ from model import Spec, make_spec
 from model.adderboard import ADDITIONS
 from model.spec import FAMILIES, MAKERS
 from search.errors import UserError
-from search.stats.counting import COUNTED
-from search.stats.intervals import mid_p
+from search.stats.counting import COUNTED, RULE_COLUMNS, GrokRate, confirms, missed_by
+from search.stats.intervals import Interval
+from search.store.home import IDENTIFIER
 from trainer import Outcome, Recipe
 
 COLUMNS = (
@@ -46,6 +47,8 @@ class Arm:
     """Seeds, of the best that grokked by training, that are right on all 10,010 additions."""
     ended: int = 0
     """Counted seeds that a rule ended before their budget was spent."""
+    missed: float = 0.0
+    """Upper bound on those that would have grokked."""
     stopped: bool = False
     """True if it went on until enough seeds had grokked, so that its rate is too high."""
     seeds: Mapping[SeedId, bool] = field(default_factory=dict, compare=False)
@@ -66,9 +69,9 @@ class Arm:
         return self.grokked / self.n if self.n else 0.0
 
     @property
-    def at_most(self) -> float:
-        """Upper end of the interval of the rate, seeds that a rule ended counting as not grokked."""
-        return mid_p(self.grokked, self.n)[1]
+    def interval(self) -> Interval:
+        """The interval of the rate."""
+        return GrokRate(self.grokked, self.n, self.missed).interval
 
     @property
     def page(self) -> str | None:
@@ -88,7 +91,7 @@ def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mappi
             raise UserError(f"this is no frame of configurations: it has no column {', '.join(missing)}")
     by_arm: dict[tuple[str, str], SeedRows] = {}
     for row in seeds:
-        if row["outcome"] in COUNTED:
+        if row["outcome"] in COUNTED and not confirms(row):
             rows = by_arm.setdefault((str(row["study"]), str(row["configuration"])), {})
             rows[int(row["init_seed"]), int(row["data_seed"])] = row
     arms: dict[tuple[str, str], Arm] = {}
@@ -101,7 +104,7 @@ def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mappi
         try:
             arms[key] = _arm(row, by_arm.get(key, {}))
         except (ValueError, TypeError) as error:
-            raise UserError(f"configuration {row['configuration']}: {error}") from None
+            raise UserError(f"configuration {row['configuration']!r:.80}: {error}") from None
     return [arm for arm in arms.values() if arm.n]
 
 
@@ -115,17 +118,23 @@ def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
     by_training = {seed: success and seed not in finished for seed, success in grokked.items()}
     if end or seeds:
         n, count = len(seeds), sum(by_training.values())
+        missed = sum(missed_by(rule, seeds.values()) for rule in RULE_COLUMNS)
     else:
-        n, count = int(row["seeds"]), int(row["grokked"])
+        n, count, missed = int(row["seeds"]), int(row["grokked"]), float(row.get("wrongly") or 0.0)
     verified = sum(r.get("verified") == ADDITIONS for seed, r in seeds.items() if by_training[seed])
+    names = {name: str(row[name] or "") for name in ("configuration", "study", "experiment_id", "run_id")}
+    for name in filter(None, names.values()):  # they are shown, in links too, and a file may have any text there
+        if not IDENTIFIER.fullmatch(name):
+            raise ValueError(f"{name!r:.80} is no name")
     return Arm(
         spec=make_spec(family, **_typed(FAMILIES.get(family, Spec), model)),
         recipe=recipe,
-        **{name: str(row[name] or "") for name in ("configuration", "study", "experiment_id", "run_id")},
+        **names,
         grokked=count,
         n=n,
         best_exact=float(row["best_exact"]),
         verified=verified if end else int(row["verified"]),
+        missed=missed,
         ended=sum(int(row.get(name) or 0) for name in ("given_up", "screened")),
         stopped=row.get("stopped") in (True, 1),
         seeds=by_training,

@@ -11,7 +11,7 @@ from itertools import combinations, product
 from typing import Any
 
 from search.analysis.table_text import bullets, markdown_table, rows_text
-from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, PooledRate, group_by, seed_of
+from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, PooledRate, confirms, group_by, seed_of
 from search.stats.logistic import Coefficient, fit
 from search.study.described import shown
 from trainer import Outcome
@@ -78,7 +78,7 @@ class Grid:
 
 def flag_grids(configurations: Iterable[Mapping[str, Any]], seeds: Iterable[Mapping[str, Any]]) -> list[Grid]:
     """Return a grid of each two flags whose values differ in a study: rows as search.analysis.frames has them."""
-    own = (row for row in seeds if row["outcome"] in COUNTED and not row.get("confirmation"))
+    own = (row for row in seeds if row["outcome"] in COUNTED and not confirms(row))
     counted = group_by(own, "study")
     grids = []
     for study, rows in group_by(configurations, "study").items():
@@ -119,8 +119,7 @@ def _grid(study: str, flags: tuple[str, str], values: Values, rows: Rows, seeds:
     cells: dict[Cell, PooledRate | None] = {}
     for cell, part in members.items():
         of_cell = [seed for row in part for seed in seeds.get(row["configuration"], ())]
-        missed = sum((row.get("wrongly") or 0.0) - (row.get("confirmation_wrongly") or 0.0) for row in part)
-        cells[cell] = PooledRate.of(of_cell, missed) if of_cell else None
+        cells[cell] = PooledRate.of(of_cell) if of_cell else None
     interaction, reason = _interaction(values, members, cells, seeds)
     names = (flags[0].removeprefix("model."), flags[1].removeprefix("model."))
     return Grid(study, names, values, cells, interaction, reason)

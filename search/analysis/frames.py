@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,9 +18,7 @@ from model.proof import is_right
 from search.errors import UserError
 from search.stats.counting import (
     Row,
-    StudyEvidence,
     Until,
-    evidence_of,
     final_metrics,
     group_by,
     proof_counts,
@@ -29,10 +30,11 @@ from search.store.record import SeedRecord, is_final
 from search.store.study_records import StudyRecords, open_several
 from search.study.naming import names_of
 from search.study.trial import Configuration
-from trainer import Outcome
+from trainer import MEASURES, Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow.parquet as pq
 
     from search.tracking.artifacts import ArtifactCache
 
@@ -45,10 +47,24 @@ BEFORE_BEST = (
 )  # fmt: skip
 AFTER_BEST = (
     "confirmation_grokked", "confirmation_seeds", "confirmation_given_up", "wrongly", "confirmation_wrongly",
+    "confirmation_rate", "confirmation_low", "confirmation_high",
 )  # fmt: skip
 """Columns of a configuration that are metrics of its seeds (`final_metrics`), around its best seed."""
+COLUMNS = {
+    "seeds": (
+        "study", "configuration", "title", "rung", "params", "init_seed", "data_seed", "confirmation", "outcome",
+        "budget", "reason", "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact",
+        "best_token", "verified", "proved", "core_s", "trial", "environment",
+    ),
+    "configurations": ("study", "configuration", "title", "rung", "params", *BEFORE_BEST, "best_seed", *AFTER_BEST),
+    "curves": ("study", "configuration", "init_seed", "data_seed", "step", *MEASURES),
+}  # fmt: skip
+"""Columns of a frame without rows, by its kind."""
 FILES = {".parquet": "Parquet", ".csv": "CSV"}
 """Files of records that are read, by suffix."""
+MOST_BYTES, MOST_ROWS, MOST_COLUMNS, MOST_CELLS = 50_000_000, 200_000, 1_000, 10_000_000
+MOST_MEMORY = 600_000_000
+"""Of such a file; and bytes of memory to read it."""
 KEYS = dict.fromkeys(("study", "configuration", "trial", "title"), str)  # a key may look like a number
 SEED_TEXTS = ("study", "configuration", "outcome", "held")
 SEED_NUMBERS: dict[str, Callable[[Any], Any]] = {
@@ -67,10 +83,10 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
     10,010, if it was decoded), proved (1: right on all 10^20 pairs; 0: not), core_s, trial, environment.
     configurations: the same names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
     its 95 % interval, stopped (once enough had grokked: the interval is for that), screened_wrongly (upper
-    bound, of the screened), seed_steps, grokked_per_million, core_s_per_grokked, median_grok_step, best_seed,
-    the confirmation's share of the counts, and a column for every field of spec and recipe (`model.tie_vo`,
-    `recipe.lr`). curves: configuration, init_seed, data_seed, step, the measures at that step, and the spec's
-    probes (docs/glossary.md).
+    bound, of the screened), seed_steps, grokked_per_million, core_s_per_grokked, median_grok_step, all of the
+    search's seeds; best_seed of all; `confirmation_*` of the fresh ones; and a column for every field of spec and
+    recipe (`model.tie_vo`, `recipe.lr`). What no seed has told yet is NaN. curves: configuration, init_seed,
+    data_seed, step, the measures at that step, and the spec's probes (docs/glossary.md).
 
     Raises UserError for an unknown study, ValueError for another `of`.
     """
@@ -81,7 +97,8 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
         raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
     names = [study] if isinstance(study, str) else list(study)
     frames = [readers[of](each) for each in open_several(Home(home), names)] if names else []
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    frames = [frame for frame in frames if len(frame)]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(COLUMNS[of]))
 
 
 def shipped_records() -> list[str]:
@@ -115,16 +132,77 @@ class RecordSet:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file of records. Raises UserError for any that is larger than a table of records."""
     import pandas as pd
+    import pyarrow.parquet as pq
 
     if not path.is_file():
         raise UserError(f"{path}: {'no file' if path.exists() else 'no such file'}")
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise _too_large(path, f"{size:,} bytes")
     try:
-        frame = pd.read_csv(path, dtype=KEYS) if path.suffix == ".csv" else pd.read_parquet(path)
+        with little_memory():
+            if path.suffix == ".csv":
+                data = path.read_bytes()
+                _check_text(path, data)
+                frame = pd.read_csv(BytesIO(data), dtype=KEYS)
+            else:
+                _check_metadata(path, pq.read_metadata(path))
+                frame = pd.read_parquet(path, use_threads=False)
+            rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
+    except MemoryError:  # Arrow's too
+        raise _too_large(path, f"it unfolds to more than {MOST_MEMORY:,} bytes") from None
     except (ValueError, OSError):  # Arrow's errors are one or the other
         raise UserError(f"{path}: cannot be read as {FILES[path.suffix]}") from None
-    rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
     return _typed_seeds(path, rows) if rows and "init_seed" in rows[0] else rows
+
+
+def _check_text(path: Path, data: bytes) -> None:
+    """Raise UserError for a CSV file with too many lines, columns or cells, before pandas takes it apart."""
+    rows = max(data.count(b"\n"), data.count(b"\r"))
+    _check_shape(path, rows, 1, data.count(b",") + rows)
+    _check_shape(path, rows, 1 + max((line.count(b",") for line in data.splitlines()), default=0), 0)
+
+
+def _check_metadata(path: Path, about: pq.FileMetaData) -> None:
+    """Raise UserError for a Parquet file that says itself that it has too much: some hundred bytes can stand for it."""
+    _check_shape(path, about.num_rows, about.num_columns, about.num_rows * about.num_columns)
+    groups = [about.row_group(n) for n in range(min(about.num_row_groups, MOST_ROWS // max(about.num_columns, 1)))]
+    chunks = [group.column(n) for group in groups for n in range(about.num_columns)]
+    cells = sum(chunk.num_values for chunk in chunks)  # a row may have lists
+    _check_shape(path, about.num_row_groups, about.num_columns, max(cells, about.num_row_groups * about.num_columns))
+    if (unfolded := sum(chunk.total_uncompressed_size for chunk in chunks)) > MOST_MEMORY:
+        raise _too_large(path, f"it unfolds to {unfolded:,} bytes")
+
+
+def _check_shape(path: Path, rows: int, columns: int, cells: int) -> None:
+    for count, most, what in (
+        (rows, MOST_ROWS, "rows"),
+        (columns, MOST_COLUMNS, "columns"),
+        (cells, MOST_CELLS, "cells"),
+    ):
+        if count > most:
+            raise _too_large(path, f"{count:,} {what}")
+
+
+def _too_large(path: Path, size: str) -> UserError:
+    return UserError(f"{path}: larger than any table of records ({size})")
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """Give a block MOST_MEMORY more than there is, whatever a file makes it ask for: MemoryError beyond, on Linux."""
+    limits, status = resource.getrlimit(resource.RLIMIT_DATA), Path("/proc/self/statm")
+    if not status.exists():
+        yield
+        return
+    most = int(status.read_text().split()[5]) * resource.getpagesize() + MOST_MEMORY
+    soft = min(limit for limit in (*limits, most) if limit != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limits)
 
 
 def _typed_seeds(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -159,20 +237,19 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[Row] | None = None
     """
     rows = group_by(records.list_seeds() if seeds is None else seeds, "configuration")
     study, runs = records.get_recorded_study(), records.list_runs()
-    configurations, evidence = records.list_configurations(), evidence_of(chain(*rows.values()))
+    configurations = records.list_configurations()
     names, until = names_of(study, configurations.values()), study.until_rule if study else None
     return [
-        _configuration(records.study, c, names[key], runs[key], rows[key], until, evidence)
+        _configuration(records.study, c, names[key], runs[key], rows[key], until)
         for key, c in configurations.items()
         if key in rows
     ]
 
 
 def _configuration(
-    study: str, configuration: Configuration, name: str, run: tuple[str, str], rows: list[Row],
-    until: Until | None, evidence: StudyEvidence,
-) -> dict[str, Any]:  # fmt: skip
-    metrics = {"core_s_per_grokked": NAN, "median_grok_step": NAN, **final_metrics(rows, until, evidence)}
+    study: str, configuration: Configuration, name: str, run: tuple[str, str], rows: list[Row], until: Until | None
+) -> dict[str, Any]:
+    metrics = dict.fromkeys((*BEFORE_BEST, *AFTER_BEST), NAN) | final_metrics(rows, until)
     best = min(filter(is_final, rows), key=rank, default=None)
     decoded = [r["verified"] for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] is not None]
     fields = configuration.as_params()
@@ -235,9 +312,7 @@ def seed_rows(records: StudyRecords, seeds: Sequence[Row] | None = None) -> Iter
             "held": bool(row["held"]),
             "hopeless_step": _number(row["hopeless_step"]),
             "screen": row["screen"],
-            "best_step": row["best_step"] or 0,
-            "best_exact": row["best_exact"] or 0.0,
-            "best_token": row["best_token"] or 0.0,
+            **{name: _number(row[name]) for name in ("best_step", "best_exact", "best_token")},
             "verified": _number(row["verified"]),
             "proved": _number(is_right(row.get("proof"))),
             "core_s": _number(row["core_s"]),
@@ -258,7 +333,7 @@ def recorded_curves(records: StudyRecords) -> pd.DataFrame:
     from search.tracking.artifacts import ArtifactCache
     from search.tracking.tracking import connect
 
-    with ArtifactCache(connect(records.home), records) as artifacts:
+    with ArtifactCache(connect(records.home, only_reads=True), records) as artifacts:
         return curves_frame(artifacts)
 
 

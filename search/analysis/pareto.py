@@ -5,6 +5,7 @@ from operator import itemgetter
 from typing import Any
 
 from search.stats.counting import GrokRate, pareto
+from search.stats.intervals import Interval
 from search.study.described import aligned
 
 HEADINGS = (
@@ -15,36 +16,33 @@ NUMBERS = {"params", "per million", "best seed", "median grok step"}  # right-al
 COLUMNS = (
     "study", "configuration", "title", "rung", "best_seed", "params", "seeds", "grokked", "held", "verified",
     "verify_tried", "confirmation_grokked", "confirmation_seeds", "grok_rate", "grok_rate_low",
-    "grok_rate_high", "grokked_per_million", "median_grok_step", "stopped",
+    "grok_rate_high", "grokked_per_million", "median_grok_step", "stopped", "confirmation_low", "confirmation_high",
 )  # fmt: skip
-PROOFS = ("proved", "prove_tried")
+PROOFS = ("proved", "prove_tried", "proofs_claimed")
 """Columns that files of earlier versions lack."""
 OPTIONAL = ("confirmed", "held", "proved")
 """Headings that are shown if a row has something below them."""
 
 
-def rates_of(row: Mapping[str, Any]) -> tuple[GrokRate, GrokRate, GrokRate]:
-    """Return a configuration's rates: of all its seeds, of the confirmation's, of the search's.
+def rates_of(row: Mapping[str, Any]) -> tuple[GrokRate, GrokRate]:
+    """Return a configuration's rates, of the search's seeds and of the confirmation's.
 
-    row: as search.analysis.frames has it. A search that stopped once enough had grokked has its own interval.
+    row: as search.analysis.frames has it.
     """
-    interval = (row["grok_rate_low"], row["grok_rate_high"]) if row["stopped"] else None
-    whole = GrokRate(row["grokked"], row["seeds"], row["given_up"], row["wrongly"], recorded_interval=interval)
-    fresh = GrokRate(*(row[f"confirmation_{name}"] for name in ("grokked", "seeds", "given_up", "wrongly")))
-    search = GrokRate(
-        whole.grokked - fresh.grokked,
-        whole.n - fresh.n,
-        whole.given_up - fresh.given_up,
-        max(whole.missed - fresh.missed, 0.0),
-        recorded_interval=interval,
+    ends: list[Interval | None] = [
+        (row[f"{name}_low"], row[f"{name}_high"]) if row[f"{prefix}seeds"] else None
+        for name, prefix in (("grok_rate", ""), ("confirmation", "confirmation_"))
+    ]
+    search = GrokRate(row["grokked"], row["seeds"], row["wrongly"], recorded_interval=ends[0])
+    fresh = GrokRate(
+        row["confirmation_grokked"], row["confirmation_seeds"], row["confirmation_wrongly"], recorded_interval=ends[1]
     )
-    return whole, fresh, search
+    return search, fresh
 
 
 def standing(row: Mapping[str, Any]) -> tuple[bool, float]:
     """Return a key to sort configurations by: confirmed ones are ahead; by the lower end of an unpooled rate."""
-    _, fresh, search = rates_of(row)
-    return fresh.n > 0, (fresh if fresh.n else search).interval[0]
+    return row["confirmation_seeds"] > 0, _low(row)
 
 
 def front(configurations: Sequence[Mapping[str, Any]], max_params: int | None = None) -> list[dict[str, Any]]:
@@ -82,24 +80,16 @@ def best_of(configurations: Sequence[Mapping[str, Any]]) -> dict[str, Any] | Non
 
 
 def _low(row: Mapping[str, Any]) -> float:
-    low = row["grok_rate_low"] if row["confirmation_low"] is None else row["confirmation_low"]
-    return float(low)
+    if row["confirmation_seeds"]:
+        return float(row["confirmation_low"])
+    return float(row["grok_rate_low"]) if row["seeds"] else 0.0
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the table and JSON show. Search and confirmation have a rate each: nothing is pooled."""
     shown = {name: row[name] for name in COLUMNS} | {name: row.get(name, 0) for name in PROOFS}
-    shown |= {"confirmation_low": None, "confirmation_high": None}
     shown["held"] = shown["held"] if row.get("recipe.hold", 1) else None  # nothing is to hold
-    _, fresh, search = rates_of(row)
-    if not fresh.n:
-        return shown
-    low, high = search.interval
-    fresh_low, fresh_high = fresh.interval
-    return shown | {
-        "seeds": search.n, "grokked": search.grokked, "grok_rate": search.rate, "grok_rate_low": low,
-        "grok_rate_high": high, "confirmation_low": fresh_low, "confirmation_high": fresh_high,
-    }  # fmt: skip
+    return {name: value if value == value else None for name, value in shown.items()}  # a frame has NaN
 
 
 def table(rows: Sequence[dict[str, Any]], width: int | None = None) -> str:
@@ -136,7 +126,14 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         confirmed,
         row["best_seed"],
         f"{row['median_grok_step']:,.0f}",
-        "" if row["held"] is None else f"{row['held']} of {row['grokked'] + row['confirmation_grokked']}",
+        "" if row["held"] is None else f"{row['held']} of {row['grokked']}",
         decoded if row["verify_tried"] else "not decoded yet",  # of its best seeds, on the official additions
-        f"{row['proved']} of {row['prove_tried']}" if row["prove_tried"] else "",
+        _proved(row),
     )
+
+
+def _proved(row: dict[str, Any]) -> str:
+    counts = [f"{row['proved']} of {row['prove_tried']}"] if row["prove_tried"] else []
+    if row["proofs_claimed"]:
+        counts += [f"{row['proofs_claimed']} claimed, not checked here (prove --study {row['study']})"]
+    return ", ".join(counts)

@@ -103,7 +103,7 @@ def pooled(field: Field, configurations: pd.DataFrame, seeds: pd.DataFrame) -> l
     points = []
     for _, part in judged.groupby(bins, observed=True):
         rows = seeds[seeds["configuration"].isin(part["configuration"])].to_dict("records")
-        rate = PooledRate.of([{str(k): v for k, v in r.items()} for r in rows], float(part["wrongly"].sum()))
+        rate = PooledRate.of([{str(k): v for k, v in r.items()} for r in rows])
         points.append((float(part["x"].median()), rate.rate, *(rate.interval or (np.nan, np.nan))))
     return points
 

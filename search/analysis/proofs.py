@@ -36,7 +36,9 @@ def prove_study(records: StudyRecords, limit_s: float) -> Iterator[tuple[SeedRec
             records.record_proof((row["configuration"], row["init_seed"], row["data_seed"]), proof)
             yield row, proof
         with answered(client.tracking_uri):
-            tracker = Tracker(client, records.home, study, bool(grokked), records.lease.verify)
+            tracker = Tracker(
+                client, records.home, study, bool(grokked), records.lease.verify, records.published_runs()
+            )
             rows = records.list_seeds()
             decided = {row["configuration"] for row in rows if row["proof"]}
             for key, configuration in records.list_configurations().items():

@@ -11,10 +11,8 @@ from model.adderboard import ADDITIONS
 from model.proof import is_right
 from search.errors import UserError
 from search.stats.counting import (
-    RULE_COLUMNS,
     PooledRate,
     Row,
-    evidence_of,
     group_by,
     proof_counts,
     rank,
@@ -158,7 +156,6 @@ def log_evidence(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCac
     run = tracker.study_run()
     if ended == "0" or tracker.client.get_run(run).data.tags.get(EVIDENCE_TAG) == ended:
         return
-    _write_bounded(records, tracker, rows)
     register_best(records, tracker, artifacts, rows)
     with tempfile.TemporaryDirectory() as folder:
         (pictures := Path(folder, "pictures")).mkdir()
@@ -167,15 +164,6 @@ def log_evidence(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCac
         tracker.log_folder(run, Path(folder))
     tracker.end_study(PooledRate.of(rows))
     tracker.client.set_tag(run, EVIDENCE_TAG, ended)
-
-
-def _write_bounded(records: StudyRecords, tracker: Tracker, rows: Sequence[SeedRecord]) -> None:
-    """Write the rates of configurations with seeds that rules ended: all spared seeds of the study bound them."""
-    evidence, by_key = evidence_of(rows), group_by(rows, "configuration")
-    for configuration in records.list_configurations().values():
-        seeds = by_key.get(configuration.key, [])
-        if any(r["outcome"] in RULE_COLUMNS for r in seeds):
-            tracker.log_counts(configuration, seeds, evidence=evidence)
 
 
 def register_best(

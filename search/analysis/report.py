@@ -1,6 +1,7 @@
 """The report: one page about one study, and its pictures. Pure functions of the records' frames."""
 
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib.resources import files
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
 from search.analysis.fields import columns, fields_of, meaning, shown
@@ -39,9 +40,11 @@ from search.analysis.table import Table, constraint_table
 from search.analysis.table_figure import table_figure
 from search.analysis.table_text import details, notes
 from search.errors import UserError
+from search.markup import guarded
 from search.stats.counting import (
     COUNTED,
     FEWEST_SEEDS,
+    INTERRUPTED,
     RULE_COLUMNS,
     TOO_FEW,
     WORDS,
@@ -49,26 +52,35 @@ from search.stats.counting import (
     GrokRate,
     PooledRate,
     StoppingCounts,
+    missed_by,
     pareto,
+    state_of,
     unended_warning,
 )
 from search.store.home import pull_command
 from search.study.described import rules
 from search.study.schema import Study
-from trainer import FALSE_KILLS_UPPER, Outcome
+from trainer import Outcome
 
+TEMPLATE = Path(__file__).with_name("templates") / "report.html.j2"
 FEW = 6  # configurations that are shown one by one
 BEST = 5  # configurations in the first table, beside those that were confirmed
 FEWEST_FOR_IMPORTANCE = 8  # configurations
 FEWEST_GROKKED = 10  # runs, for a share that counts as evidence
 REDRAWS = 10
+RULES = {Outcome.GIVEN_UP: "The hopeless rule gave up", Outcome.SCREENED: "The screen ended"}
+BOUNDS = (
+    "The interval of each configuration allows for as many as its own spared seeds, and what was measured of it "
+    "before, do not exclude."
+)
 OUTCOMES = {
     Outcome.GROKKED: "every answer digit of all 5,000 selection problems right at some evaluation",
     Outcome.FAILED: "spent the budget without grokking",
     Outcome.DIVERGED: "became non-finite; counted as not grokked",
     Outcome.GIVEN_UP: "stopped by the hopeless rule; counted as not grokked",
     Outcome.SCREENED: "stopped by the study's screen; counted as not grokked",
-    Outcome.CENSORED: "ended from outside; the only seeds that are not counted",
+    Outcome.CENSORED: "ended from outside once enough had grokked; not counted",
+    INTERRUPTED: "ended from outside, and goes on when the study does; not counted until it ends",
 }
 
 
@@ -94,12 +106,9 @@ def report(
         say(f"drawing {name.replace('-', ' ')}")
         data = b64encode(image_of(figure, ".svg")).decode()
         images[name] = {"data": data, "width": round(96 * figure.get_figwidth())}
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")), autoescape=True,
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"percent": percent, "counts": _counts, "ends": _ends}
-    return environment.get_template("report.html.j2").render(
+    return environment.from_string(guarded(TEMPLATE.read_text("utf-8"))).render(
         page=page,
         images=images,
         stylesheet=files("search.explain").joinpath("base.css").read_text("utf-8"),
@@ -136,7 +145,7 @@ def _ends(rate: GrokRate) -> str:
 
 
 def _sentence(rate: GrokRate) -> str:
-    return f"{_counts(rate)} seeds ({percent(rate.rate)}, 95 % interval {_ends(rate)})"
+    return f"{_counts(rate)} seeds ({percent(rate.rate or 0.0)}, 95 % interval {_ends(rate)})"
 
 
 class _Page:
@@ -160,7 +169,8 @@ class _Page:
         self.counts = seeds["outcome"].value_counts()
         self.confirmed = bool((configurations["confirmation_seeds"] > 0).any())
         self.counted = seeds[seeds["outcome"].isin([o.value for o in COUNTED])]
-        self.own = seeds[~seeds["confirmation"].astype(bool)]
+        confirms = seeds["confirmation"].astype(bool)
+        self.own, self.fresh = seeds[~confirms], seeds[confirms]
 
     # ---- what was asked
 
@@ -193,8 +203,7 @@ class _Page:
             each = self.configurations["seeds"] + self.configurations["censored"]
             text += f", {_span(each)} a configuration"
         if self.confirmed:
-            confirming = self.seeds[self.seeds["confirmation"]]
-            text += f"; {len(confirming):,} of them, numbers {_span(confirming['init_seed'], '')}, confirm"
+            text += f"; {len(self.fresh):,} of them, numbers {_span(self.fresh['init_seed'], '')}, confirm"
         return text
 
     def file(self) -> str:
@@ -213,8 +222,13 @@ class _Page:
 
     # ---- what was found
 
-    def outcomes(self) -> list[tuple[str, int, str]]:
-        return [(WORDS[o], int(self.counts.get(o, 0)), text) for o, text in OUTCOMES.items()]
+    def outcomes(self) -> list[tuple[str, str, str]]:
+        """Return each outcome in words, with the number of its seeds, those of the confirmation apart, and meaning."""
+        frames = [frame[["outcome", "reason"]] for frame in (self.own, self.fresh) if len(frame)]
+        counts = [Counter(map(state_of, frame.to_dict("records"))) for frame in frames]
+        return [
+            (WORDS[o], " + ".join(f"{counted.get(o, 0):,}" for counted in counts), text) for o, text in OUTCOMES.items()
+        ]
 
     def headline(self) -> str:
         """Return the answer in one or two sentences."""
@@ -222,14 +236,12 @@ class _Page:
             return f"Nothing yet: all {len(self.seeds):,} seeds were ended from outside."
         best = self.row(0)
         if not self.several:
-            return f"{_sentence(best['rate'])} grokked."
-        own = self.counted[~self.counted["confirmation"].astype(bool)]
-        pooled = PooledRate.of(own.to_dict("records"), float(self._of_search["wrongly"].sum()))
-        text = f"{'In the search ' if self.confirmed else ''}{pooled}."
+            return f"{_sentence(best['search'])} grokked."
+        text = f"{'In the search ' if self.confirmed else ''}{PooledRate.of(self.own.to_dict('records'))}."
         if not self.counts.get(Outcome.GROKKED, 0):
             return text
         if not self.confirmed:
-            return f"{text} The best is {best['title']} with {_sentence(best['rate'])}."
+            return f"{text} The best is {best['title']} with {_sentence(best['search'])}."
         return f"{text} On fresh seeds the best is {best['title']} with {_sentence(best['confirmation'])}."
 
     def unended(self) -> str:
@@ -253,21 +265,13 @@ class _Page:
 
     def stopping(self) -> str:
         """Describe what the rules that stop seeds did; empty if they never fired."""
-        rows = _plain(self.seeds[["outcome", *RULE_COLUMNS.values()]])
-        screened_wrongly = self.configurations["screened_wrongly"].sum()
-        text = ""
-        if given_up := _rule_sentences("The hopeless rule gave up", StoppingCounts.of(rows)):
-            text = (
-                f"{given_up}Up to {self.configurations['wrongly'].sum() - screened_wrongly:,.1f} of the given-up seeds "
-                f"may have grokked later, and the intervals allow for that: {FALSE_KILLS_UPPER:.1%} of a "
-                "configuration's where the rule was measured on it, else as many as its spared seeds do not exclude. "
-            )
-        if screened := _rule_sentences("The screen ended", StoppingCounts.of(rows, Outcome.SCREENED)):
-            text += (
-                f"{screened}At most {screened_wrongly:.1f} of the ended ones would have grokked, by the spared ones "
-                "and what was measured of the rung before (one-sided 95 %). The intervals allow for as many."
-            )
-        return text.strip()
+        columns = ["configuration", "confirmation", "outcome", *RULE_COLUMNS.values()]
+        rows, sentences = _plain(self.seeds[columns]), []
+        for rule, subject in RULES.items():
+            if done := _rule_sentences(subject, StoppingCounts.of(rows, rule)):
+                missed = missed_by(rule, rows, pooled=True)
+                sentences.append(f"{done}At most {missed:,.1f} of the ended ones would have grokked (one-sided 95 %).")
+        return " ".join([*sentences, *([BOUNDS] if sentences else [])])
 
     def clustered(self, name: str) -> str:
         """Return in words if what pools configurations, by `name`, is clustered by seed or has too few of them."""
@@ -285,10 +289,10 @@ class _Page:
         return [self.row(i) for i in sorted({*first, *confirmed.tolist()})]
 
     def row(self, i: int) -> dict[str, Any]:
-        """Return one configuration: its columns and its three rates."""
+        """Return one configuration: its columns and its two rates."""
         row: dict[str, Any] = self.configurations.iloc[i].to_dict()
-        whole, confirmation, search = rates_of(row)
-        return {**row, "rate": whole, "search": search, "confirmation": confirmation}
+        search, confirmation = rates_of(row)
+        return {**row, "search": search, "confirmation": confirmation}
 
     def listed(self) -> list[tuple[str, list[tuple[str, Any]]]]:
         """Return the columns of the table of all configurations: each cell's text and what it is sorted by.
@@ -297,11 +301,11 @@ class _Page:
         """
         frame = self.configurations
         rows = [self.row(i) for i in range(len(frame))]
-        front = pareto(frame["params"].tolist(), self._of_search["grok_rate"].tolist())
+        front = pareto(frame["params"].tolist(), frame["grok_rate"].tolist())
         sizes = frame["params"].nunique()
 
         def plain(name: str, style: str = "") -> list[tuple[str, Any]]:
-            return [(format(v, style) if style else shown(v), v) for v in frame[name]]
+            return [(format(v, style) if style and v == v else shown(v), v) for v in frame[name]]
 
         def tried(name: str, tries: str) -> list[tuple[str, Any]]:
             return [(f"{r[name]} of {r[tries]}" if r[tries] else "–", r[name]) for r in rows]
@@ -312,16 +316,17 @@ class _Page:
         def rates(name: str, head: str = "") -> list[tuple[str, list[tuple[str, Any]]]]:
             of_rows = [r[name] for r in rows]
             return [
-                (head or name, [(percent(r.rate) if r.n else "–", r.rate if r.n else -1.0) for r in of_rows]),
+                (head or name, [("–", -1.0) if r.rate is None else (percent(r.rate), r.rate) for r in of_rows]),
                 ("95 %\ninterval", [(_ends(r) if r.n else "–", r.interval[0]) for r in of_rows]),
             ]
 
         columns = [
             ("parameters", plain("params")),
-            *(rates("search") + rates("confirmation") if self.confirmed else rates("rate", "grok rate")),
+            *(rates("search") + rates("confirmation") if self.confirmed else rates("search", "grok rate")),
             ("command", [(command, command) for command in commands]),
             ("seeds", plain("seeds")),
-            *((WORDS[o], plain(o)) for o in OUTCOMES),
+            *((WORDS[o], plain(o)) for o in COUNTED),
+            ("not ended", plain(Outcome.CENSORED)),
             ("grokked per\nmillion\nseed-steps", plain("grokked_per_million", ".3g")),
             ("core-seconds\neach", plain("core_s_per_grokked")),
             ("shrunk\nrate", [(f"{t:.3f}", t) for t in self.objective]),
@@ -330,6 +335,7 @@ class _Page:
             ("held", plain("held")),
             ("verified", tried("verified", "verify_tried")),
             ("proved", tried("proved", "prove_tried")),
+            ("claimed to\nbe proved", plain("proofs_claimed")),
             ("best seed", plain("best_seed")),
             ("on the\nfront", [(text, text) for text in on_front]),
             *((f"{f.name}\n({f.unit})" if f.unit else f.name, [*zip(f.labels(), f.values, strict=True)])
@@ -355,9 +361,9 @@ class _Page:
         if self.several and self.fields and len(self.counted):
             fields = [f for f, _ in self.importances.shares] if self.importances else self.fields
             some = self.fields if len(self.fields) <= MOST_AXES else fields[:MOST_AXES]
-            figures["rate-against-fields"] = rate_against_fields(some, self._of_search, self.own)
+            figures["rate-against-fields"] = rate_against_fields(some, self.configurations, self.own)
         if self.configurations["params"].nunique() > 1 and len(self.counted):
-            figures["pareto-front"] = front_figure(self._of_search)
+            figures["pareto-front"] = front_figure(self.configurations)
         if self.importances:
             figures["importance"] = importance_figure(self.importances, not self.few_grokked())
         return figures
@@ -380,17 +386,7 @@ class _Page:
         if len(self.configurations) > FEW:
             return {"all": self.own}
         by_key = dict(list(self.own.groupby("configuration")))
-        return {title: by_key[key] for title, key in self._titles(self._of_search).items() if key in by_key}
-
-    @cached_property
-    def _of_search(self) -> pd.DataFrame:
-        """The configurations with the rates of the search's own seeds."""
-        rates = [rates_of(row)[2] for row in self.configurations.to_dict("records")]
-        low, high = zip(*(r.interval for r in rates), strict=True)
-        return self.configurations.assign(
-            seeds=[r.n for r in rates], grokked=[r.grokked for r in rates], wrongly=[r.missed for r in rates],
-            grok_rate=[r.rate if r.n else np.nan for r in rates], grok_rate_low=low, grok_rate_high=high,
-        )  # fmt: skip
+        return {title: by_key[key] for title, key in self._titles(self.configurations).items() if key in by_key}
 
     def _titles(self, configurations: pd.DataFrame) -> dict[str, str]:
         """Return the keys of the first few configurations by titles that have their counts."""

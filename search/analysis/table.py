@@ -148,7 +148,7 @@ class Cell:
             "only_with": paired and paired.first, "only_without": paired and paired.second,
             "rate_with": with_it and with_it.rate, "rate_without": without and without.rate,
             **_ratio("ratio", paired),
-            "with_at_most": with_it and with_it.at_most,
+            "with_at_most": with_it and with_it.interval[1],
             "ended_early_with": with_it and with_it.ended, "ended_early_without": without and without.ended,
             "grokked_with_finished": _with_finished(with_it), "grokked_without_finished": _with_finished(without),
             **_ratio("ratio_finished", finished),

@@ -156,7 +156,7 @@ def _trains(cell: Cell) -> str:
     if cell.trains != Answer.NO or not cell.with_it:
         return str(cell.trains)
     ended = f"; {cell.with_it.ended} ended early" if cell.with_it.ended else ""
-    return f"{cell.trains}, at most {100 * cell.with_it.at_most:.1f} %{ended}"
+    return f"{cell.trains}, at most {100 * cell.with_it.interval[1]:.1f} %{ended}"
 
 
 def _ratio(cell: Cell) -> str:

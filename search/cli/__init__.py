@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from search import plugins
+from search.cli.surroundings import settle_encoding, settle_environment, settle_output
 from search.errors import Failure, UserError, masked
 
 GROUPS = {
@@ -54,6 +55,11 @@ class Commands(click.Group):
     Turns every foreseen failure into one line on stderr and its exit code.
     """
 
+    def main(self, *words: Any, **options: Any) -> Any:
+        settle_encoding()
+        settle_output()
+        return super().main(*words, **options)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list({**self.commands, **plugins.added(plugins.COMMANDS)})
 
@@ -86,7 +92,10 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in plugins.NOTEBOOK and not self.get_command(ctx, args[0]):
+            raise plugins.needs_notebook(args[0])
         name, command, rest = super().resolve_command(ctx, args)
+        settle_environment()
         return name, command and load(command), rest
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -96,8 +105,6 @@ class Commands(click.Group):
             for line in masked(str(error)).splitlines():
                 click.echo(f"error: {line}", err=True)
             ctx.exit(error.code)
-        except BrokenPipeError:
-            raise
         except OSError as error:
             line = f"error: {error.filename or 'input or output'}: {error.strerror or error}"
             click.echo(masked(line), err=True)

@@ -11,6 +11,7 @@ import click
 
 from search.cli.options import (
     PATH,
+    STUDY,
     checkpoint_argument,
     exit_unless,
     grade,
@@ -27,7 +28,6 @@ from search.cli.options import (
     show,
     target_option,
     write_text,
-    writing,
 )
 from search.errors import Failure, UserError, reraise_as
 from trainer.finishing import METHODS
@@ -43,7 +43,7 @@ SHOWN = 20
 
 
 @click.command()
-@click.argument("study")
+@click.argument("study", type=STUDY)
 @click.option("--best", is_flag=True, help="The best seed of the best configuration (the default).")
 @click.option("--seed", help="This seed; 777.804 is the initial values of 777 with the data of 804.")
 @click.option("--model", help="Of this preset only, where a study has several.")
@@ -69,6 +69,7 @@ def pull(
     from search.stats.counting import WORDS, grokking
     from search.store.candidates import DatabaseCandidates, smallest
     from search.store.study_records import open_records
+    from search.store.verdicts import settle
     from search.tracking import artifacts
     from trainer import Outcome, Seed
 
@@ -83,7 +84,8 @@ def pull(
     of = remark = ""
     if wanted is None and configuration is None:
         configuration, of, remark = _best_configuration(records, model)
-    checkpoint, proof = artifacts.pull(records, wanted, model, configuration)
+    checkpoint, claim = artifacts.pull(records, wanted, model, configuration)
+    proof = settle(claim, checkpoint.spec, checkpoint.theta_P) if claim else None
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target, proof)
@@ -162,13 +164,14 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
     """Write a CHECKPOINT as one self-contained AdderBoard submission."""
     from model import preset_name
     from model.export import export_source
-    from model.proof.file import proof_beside
+    from search.store.verdicts import beside, settle
 
     loaded = load_checkpoint(checkpoint)
     spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
     name = f"{preset_name(spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
     with reraise_as(checkpoint):
-        proof = proof_beside(checkpoint, spec, theta_P)
+        claim = beside(checkpoint, spec, theta_P)
+        proof = settle(claim, spec, theta_P) if claim else None
         source = export_source(spec, theta_P, name=name, author=author, provenance=provenance, proof=proof)
     if target.is_file() and target.read_bytes() != source.encode():
         raise UserError(f"{target}: exists and has other text; choose another file with -o")
@@ -191,8 +194,7 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
     refuse_full(target)
     with reraise_as():
         checkpoint = read_foreign(file)
-    with writing(target):
-        checkpoint.save(target)
+    save_checkpoint(checkpoint, target)
     spec, provenance = checkpoint.spec, checkpoint.provenance
     result = decode_all(spec, checkpoint.theta_P)
     values = {"checkpoint": str(target), "spec": spec.as_dict(), **provenance, **result.as_dict()}
@@ -275,7 +277,7 @@ def _rerun_lines(checkpoint: Path, again: Rerun) -> Iterator[str]:
     if again.step[0] != again.step[1]:
         yield f"  trained again, the best θ until there is that of step {again.step[1]:,}"
     if again.by_curvature and not again.same:
-        yield "  finished by curvature, which rounds as the machine does (docs/determinism.md)"
+        yield "  torch finished it, as all seeds until 2026-11-28: it rounds as the machine does (docs/determinism.md)"
     for name, (was, now) in again.differs.items():
         yield f"  {name}: {was} then, {now} here"
     if again.not_recorded:

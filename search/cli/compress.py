@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.cli.options import (
+    HOURS,
     PATH,
+    FiniteRange,
     checkpoint_argument,
     grade,
     json_option,
@@ -60,7 +62,7 @@ cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threa
 @number_option("--steps", 3_000, 6, None, "Training of a set.")
 @click.option("--ramp", type=click.IntRange(0), help="Steps until its ties hold fully [half of --steps].")
 @click.option(
-    "--accept", type=click.FloatRange(0.5, 1), default=1.0, show_default=True,
+    "--accept", type=FiniteRange(0.5, 1), default=1.0, show_default=True,
     help="The share that a set must get right, of problems of our own.",
 )  # fmt: skip
 @click.option(
@@ -68,7 +70,7 @@ cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threa
     help="Sets must be proved right on all 10^20 pairs, on any machine or here, and go by their smallest margin.",
 )  # fmt: skip
 @number_option("--finish", 4, 0, 1024, "Sets a round that do not hold and are finished by Levenberg-Marquardt.")
-@click.option("--max-hours", type=click.FloatRange(min=0, min_open=True), help="End after this time.")
+@click.option("--max-hours", type=HOURS, help="End after this time.")
 @cores_option
 @json_option
 def compress(
@@ -117,7 +119,7 @@ def compress(
         smallest = to_checkpoint(local, start, folds)
         verification = verify(smallest.spec, smallest.theta_P)
         smallest.save(target)
-        (target / "verification.json").write_text(json.dumps(verification.as_dict(), indent=2) + "\n")
+        (target / "verification.json").write_text(json.dumps(verification.as_dict(), indent=2) + "\n", encoding="utf-8")
     about = summary(local, verification)
     click.echo(json.dumps(about) if as_json else _text(about, verification, target, loaded.spec.params))
 
@@ -150,11 +152,11 @@ def _refuse_other(target: Path) -> None:
 
 def use_cores(cores: int | None) -> None:
     """Set the threads of this process; None: all cores."""
-    import os
-
     import torch
 
-    torch.set_num_threads(cores or os.cpu_count() or 1)
+    from trainer.files.cores import usable_cores
+
+    torch.set_num_threads(cores or usable_cores())
 
 
 def _show_rounds(local: LocalDescent, say: Callable[..., None], save: Callable[[], None], quiet: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from search.cli.options import (
+    STUDY,
     check_file,
     home_option,
     json_option,
@@ -35,7 +37,7 @@ KINDS = ("configurations", "seeds", "curves")
 
 
 @click.command()
-@click.argument("study", required=False)
+@click.argument("study", type=STUDY, required=False)
 @click.option("--max-params", type=click.IntRange(min=1), help="Leave out larger models.")
 @click.option("--lineage", is_flag=True, help="The ancestors of each of a STUDY's best, as a tree.")
 @json_option
@@ -60,7 +62,7 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
     configurations = records.configurations() if records else []
     rows = front(configurations, max_params)
     for row in rows:
-        row["pull"] = pull_command(row["study"], row["configuration"]) + home_flag(home)
+        row["pull"] = home.store_prefix + pull_command(row["study"], row["configuration"]) + home_flag(home)
     nothing = _nothing(study, max_params) if study or configurations else home.nothing_run
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     show(as_json, {"home": str(home.path), "front": rows}, table(rows, width) if rows else nothing)
@@ -90,7 +92,7 @@ def _nothing(study: str | None, max_params: int | None) -> str:
 
 
 @click.command()
-@click.argument("studies", nargs=-1, metavar="[STUDY ...]")
+@click.argument("studies", type=STUDY, nargs=-1, metavar="[STUDY ...]")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="md", show_default=True)
 @click.option("--paper", is_flag=True, help="Show all of the published table, and its verdicts (57p paper, 4.3).")
 @click.option("--shipped", is_flag=True, help="Read the records that come with the package.")
@@ -169,7 +171,7 @@ def _deliver(target: Path | None, text: Callable[[], str], picture: Callable[[],
 
 
 @click.command()
-@click.argument("study")
+@click.argument("study", type=STUDY)
 @target_option("File to write [STUDY.html].")
 @home_option
 def report(study: str, target: Path | None, home: Home) -> None:
@@ -199,7 +201,7 @@ def report(study: str, target: Path | None, home: Home) -> None:
 
 
 @click.command()
-@click.argument("study")
+@click.argument("study", type=STUDY)
 @target_option("File to write.", required=True)
 @click.option("--of", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="The kind of row.")
 @home_option
@@ -226,6 +228,7 @@ def records(study: str, target: Path, of: Literal["seeds", "configurations", "cu
 def _write_search(study: str, target: Path, home: Home) -> None:
     """Write a search as a study of Optuna's."""
     from search.run.proposals import write_study
+    from search.store.home import sqlite_url
     from search.store.study_records import open_records
 
     records = open_records(home, study)
@@ -234,7 +237,7 @@ def _write_search(study: str, target: Path, home: Home) -> None:
         raise UserError(f"study {study!r} is no search: Optuna proposed nothing")
     trials: list[int] = []
     write_file(target, lambda path: trials.append(write_study(recorded, records, path)))
-    click.echo(f"{target}: {trials[0]} trials; optuna-dashboard sqlite:///{target}")
+    click.echo(f"{target}: {trials[0]} trials; optuna-dashboard {shlex.quote(sqlite_url(target))}")
 
 
 def _writer(target: Path) -> Callable[[pd.DataFrame, Path], object]:

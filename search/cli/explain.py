@@ -37,9 +37,9 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carrie
     The page is one file and needs no network. It runs the model itself, with a slider for every number. Where the
     home has the seed's records, its curve is on the page, and the page is logged beside the checkpoint in MLflow.
     """
-    from model.proof.file import proof_beside
     from search.explain.explain import MOST, Shown
     from search.explain.explain import explain as page_of
+    from search.store.verdicts import beside
 
     if len(checkpoints) > MOST:
         raise UserError(f"give at most {MOST} checkpoints, not {len(checkpoints)}")
@@ -49,7 +49,8 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carrie
         recorded, trainings = zip(*(_recorded(home, checkpoint) for checkpoint in loaded), strict=True)
         say("training again" if carries else "looking for the worst pairs")
         learned = [_carries(path, c) if carries else None for path, c in zip(checkpoints, loaded, strict=True)]
-        proofs = [proof_beside(path, c.spec, c.theta_P) for path, c in zip(checkpoints, loaded, strict=True)]
+        claims = (beside(path, c.spec, c.theta_P) for path, c in zip(checkpoints, loaded, strict=True))
+        proofs = [claim if claim and "claimed" not in claim else None for claim in claims]
         say("measuring the loss around it" if landscape else "looking for the worst pairs")
         html = page_of(list(map(Shown, names, loaded, trainings, learned, proofs)), landscape)
     write_text(target, html)

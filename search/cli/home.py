@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import home_option, json_option, show
+from search.cli.options import STUDY, home_option, json_option, show
 from search.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("study", required=False)
+@click.argument("study", type=STUDY, required=False)
 @click.option("--seeds", "each", is_flag=True, help="Each seed of a STUDY of several configurations.")
 @home_option
 @json_option
@@ -52,7 +52,7 @@ def status(study: str | None, each: bool, home: Home, as_json: bool) -> None:
 
 
 def mark_cut_off(seeds: list[SeedRecord]) -> None:
-    """Show seeds whose run was killed, which had no time to write that, as cut off."""
+    """Show seeds whose run was killed, which had no time to write that, as interrupted."""
     from trainer import Outcome
 
     for row in seeds:
@@ -100,7 +100,7 @@ def _of_one(
 
 
 @click.command()
-@click.argument("study")
+@click.argument("study", type=STUDY)
 @click.option("--dry-run", is_flag=True, help="Show what would be freed and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @home_option

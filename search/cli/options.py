@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import sys
 import tempfile
 import threading
@@ -20,8 +22,36 @@ if TYPE_CHECKING:
     from search.store.home import Home
     from trainer.checkpoints.checkpoint import Checkpoint
 
-PATH = click.Path(path_type=Path)
 SAID_EVERY_S = 60
+
+
+class ExpandedPath(click.Path):
+    """A path whose leading tilde is the user's home folder, also where a shell has left it alone."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from trainer.files.paths import expanded
+
+        try:
+            name = expanded(os.fspath(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return super().convert(name, param, ctx)
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range: nan, which every comparison takes for one, and infinity are none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number", param, ctx)
+        return number
+
+
+PATH = ExpandedPath(path_type=Path)
+STUDY = ExpandedPath(path_type=str, readable=False)
+"""A study's name, or the path of a file: a name has no tilde in it."""
+HOURS = FiniteRange(min=0, min_open=True)
 
 
 def _open_home(_: click.Context, __: click.Parameter, folder: str | None) -> Home:
@@ -32,7 +62,7 @@ def _open_home(_: click.Context, __: click.Parameter, folder: str | None) -> Hom
 
 home_option = click.option(
     "--home",
-    type=click.Path(file_okay=False),
+    type=ExpandedPath(file_okay=False),
     callback=_open_home,
     help="Where everything is kept [ADDER_SEARCH_HOME, ./adder-runs].",
 )
@@ -117,18 +147,18 @@ def writing(target: Path) -> Iterator[None]:
 
 
 def write_file(target: Path, write: Callable[[Path], object], flag: str = "-o") -> None:
-    """Write a file whole or not at all. flag: the option that named it, for the error's advice."""
+    """Write a file whole or not at all: into a new folder beside it, from which it takes the place of an earlier one.
+
+    flag: the option that named it, for the error's advice. Raises UserError as `check_file` does.
+    """
     from trainer.files import durable
 
     check_file(target, flag)
-    fresh = target.with_name(target.name + ".new")
-    with writing(target):
-        fresh.unlink(missing_ok=True)
-        try:
-            write(fresh)
-            durable.move_in(fresh, target)
-        finally:
-            fresh.unlink(missing_ok=True)
+    place = target.resolve()  # behind a link
+    with writing(target), tempfile.TemporaryDirectory(dir=place.parent, prefix=".writing-") as scratch:
+        fresh = Path(scratch, "new").with_suffix(target.suffix)
+        write(fresh)
+        durable.move_in(fresh, place)
 
 
 def write_text(target: Path, text: str, flag: str = "-o") -> None:
@@ -136,9 +166,11 @@ def write_text(target: Path, text: str, flag: str = "-o") -> None:
 
 
 def check_file(target: Path, flag: str = "-o") -> None:
-    """Raise UserError if no file can be there."""
+    """Raise UserError if no file can be there, or something else than a file is: a folder, a device, a pipe."""
     if target.is_dir():
         raise UserError(f"{target}: is a folder; give the file's name with {flag}")
+    if target.exists() and not target.is_file():
+        raise UserError(f"{target}: is no regular file; give another name with {flag}")
     with writing(target):
         (target.parent / "..").stat()  # raises unless the parent is a folder
 
@@ -163,6 +195,9 @@ def said_of(proof: dict[str, Any]) -> str:
     """Return a recorded verdict on all pairs in words."""
     from model.proof import is_right
 
+    if word := proof.get("claimed"):
+        said = said_of({**proof, "verdict": word, "claimed": None})
+        return f"claimed, not checked here: {said} (adder-search prove decides it)"
     if (right := is_right(proof)) is None:
         return "undecided on all pairs"
     if right:
@@ -198,12 +233,13 @@ def refuse_other(target: Path, checkpoint: Checkpoint) -> None:
 def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] | None = None) -> None:
     """Write a checkpoint and its verdict: a new folder whole or not at all. Raises UserError as `refuse_other` does."""
     from model.proof.file import write_verdict
+    from search.store.verdicts import sealed
     from trainer.files import durable
 
     def write(folder: Path) -> None:
         checkpoint.save(folder)
         if proof:
-            write_verdict(folder, checkpoint.spec, checkpoint.theta_P, proof)
+            write_verdict(folder, checkpoint.spec, checkpoint.theta_P, sealed(proof))
 
     refuse_other(target, checkpoint)
     with writing(target):

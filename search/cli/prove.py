@@ -83,9 +83,10 @@ def prove(
     from model.adderboard import failures
     from model.proof import COUNTEREXAMPLE, PROVED, UNDECIDED
     from model.proof.count import count_wrong
-    from model.proof.file import CHECKER, is_checkable, proof_text, verdict_of, write_verdict
+    from model.proof.file import verdict_of, write_verdict
     from model.proof.prover import prove as decide
-    from model.proof.rounding import MACHINES
+    from model.proof.rounding import MACHINES, Lost
+    from search.store.verdicts import own, sealed
 
     if record and (digits < DIGITS or not checkpoint.is_dir()):
         raise UserError(f"--record writes into a folder, and what holds for {DIGITS} digits")
@@ -98,28 +99,41 @@ def prove(
         proof = decide(loaded.spec, loaded.theta_P, machine, digits=digits, limit_s=limit_s, watch=watch)
     values, lines = verdict_of(loaded.spec, loaded.theta_P, proof), list(_lines(loaded.spec, proof))
     if counts and proof.verdict == COUNTEREXAMPLE:
-        count = count_wrong(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
-        values["count"] = asdict(count)
-        lines.append(f"  {count.wrong:,} pairs are wrong for certain, {count.possible:,} may be")
+        try:
+            count = count_wrong(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
+            values["count"] = asdict(count)
+            lines.append(f"  {count.wrong:,} pairs are wrong for certain, {count.possible:,} may be")
+        except Lost as lost:
+            lines.append(f"  wrong pairs are not counted: {lost}")
     if proof.verdict == UNDECIDED:
         draws = random.Random(SAMPLE_SEED)
         pairs = [(draws.randrange(10**digits), draws.randrange(10**digits)) for _ in range(SAMPLED)]
         wrong = len(failures(loaded.spec, loaded.theta_P, pairs))
         values["sampled"] = {"pairs": SAMPLED, "wrong": wrong}
         lines.append(f"  of {SAMPLED:,} pairs at random {wrong:,} are decoded wrongly")
-    if record and (kept := write_verdict(checkpoint, loaded.spec, loaded.theta_P, values)) != values:
-        lines.append(f"  not recorded: the folder has {said_of(kept)}")
+    if record and (kept := write_verdict(checkpoint, loaded.spec, loaded.theta_P, new := sealed(values))) != new:
+        lines.append(f"  not recorded: the folder's verdict is: {said_of(own(kept) or kept)}")
     show(as_json, values, lines)
     if target:
-        written = "not written, as there is no proof"
-        if proof.verdict == PROVED:
-            write_text(target, proof_text(loaded.spec, loaded.theta_P, proof))
-            here = Path.cwd()
-            checker = CHECKER.relative_to(here) if CHECKER.is_relative_to(here) else CHECKER
-            checked = f"python {checker} {target} {checkpoint} checks it"
-            written = f"the proof; {checked if is_checkable(loaded.spec, proof) else 'check.py does not know this net'}"
-        click.echo(f"{target}: {written}", err=as_json)
+        click.echo(f"{target}: {_written(target, checkpoint, proof)}", err=as_json)
     exit_unless(proof.verdict == PROVED)
+
+
+def _written(target: Path, checkpoint: Path, proof: Proof) -> str:
+    """Write a proof to a file, if it is one. Return what became of it, and the command that checks it."""
+    from model.proof import PROVED
+    from model.proof.file import CHECKER, is_checkable, proof_text
+    from search.store.home import typed
+
+    if proof.verdict != PROVED:
+        return "not written, as there is no proof"
+    loaded = load_checkpoint(checkpoint)
+    write_text(target, proof_text(loaded.spec, loaded.theta_P, proof))
+    if not is_checkable(loaded.spec, proof):
+        return "the proof; check.py does not know this net"
+    here = Path.cwd()
+    checker = CHECKER.relative_to(here) if CHECKER.is_relative_to(here) else CHECKER
+    return f"the proof; python {typed(checker)} {typed(target)} {typed(checkpoint)} checks it"
 
 
 def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
@@ -160,5 +174,6 @@ def _lines(spec: Spec, proof: Proof) -> Iterator[str]:
         cases = sum(o.cases for o in proof.open)
         reasons = ", ".join(sorted({o.reason for o in proof.open}))
         yield f"{head}, {cases} of {proof.cases:,} cases are left ({reasons})"
-    yield f"  smallest margin {proof.margin:.3g} logits, at digit {proof.digit} of {a} + {b}"
+    if proof.cases:
+        yield f"  smallest margin {proof.margin:.3g} logits, at digit {proof.digit} of {a} + {b}"
     yield f"  {proof.cases:,} cases, {proof.boxes:,} boxes tried, {proof.seconds:.1f} s"

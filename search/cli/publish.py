@@ -11,6 +11,7 @@ import click
 
 from search.cli.options import PATH, home_option, load_checkpoint, said_of, target_option, writing
 from search.errors import UserError
+from search.markup import escape
 from search.study.ancestors import Step, ancestors_of
 
 if TYPE_CHECKING:
@@ -113,12 +114,13 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
 
     from model import verify
     from model.export import data_blocks, hub_source
-    from model.proof.file import VERDICT_FILE, decide_soon, proof_beside, write_verdict
+    from model.proof.file import VERDICT_FILE, write_verdict
+    from search.store.verdicts import beside, settle
     from trainer.checkpoints.checkpoint import JSON_FILE
     from trainer.files import durable
 
     spec = checkpoint.spec
-    proof = proof_beside(path, spec, checkpoint.theta_P) or decide_soon(spec, checkpoint.theta_P)
+    proof = settle(beside(path, spec, checkpoint.theta_P), spec, checkpoint.theta_P)
     data = data_blocks(spec, checkpoint.theta_P, name=folder.name, author=AUTHOR, proof=proof)
     result = verify(spec, checkpoint.theta_P)
     numbers = data.get("WEIGHTS") or {"numbers": data["NUMBERS"]}
@@ -160,8 +162,10 @@ def _card(
 
     spec, metadata = checkpoint.spec, data["METADATA"]
     verdict = "no proof is known for its family"
-    if proof and is_right(proof) is None:
-        verdict = f"undecided after {proof['seconds']:.0f} s (`adder-search prove` takes longer)"
+    if proof and "claimed" in proof:
+        verdict = said_of(proof)
+    elif proof and is_right(proof) is None:
+        verdict = f"undecided after {proof['seconds']:.0f} s (adder-search prove takes longer)"
     elif proof:
         verdict = f"{said_of(proof)}; least margin of logits {proof['margin']:.3g}"
     facts = {
@@ -175,13 +179,13 @@ def _card(
         for t, v in data.get("WEIGHTS", {"numbers, each used in several places": data.get("NUMBERS")}).items()
     }
     return MODEL_CARD.format(
-        name=name,
+        name=escape(name),
         quoted=json.dumps(name),
         constants=count(spec).constants,
         params=spec.params,
         exact=result.correct / result.total,
         architecture=metadata["architecture"],
-        facts="\n".join(f"| {key} | {value} |" for key, value in facts.items()),
+        facts="\n".join(f"| {key} | {escape(value)} |" for key, value in facts.items()),
         lineage="\n".join(map(_step_text, ancestors_of(checkpoint))),
         program=PROGRAM,
         tensors="\n".join(f"| {tensor} | {size} |" for tensor, size in {**sizes, "together": spec.params}.items()),
@@ -194,7 +198,8 @@ def _step_text(step: Step) -> str:
     from search.analysis.lineage import describe
 
     trained, digest = step.get("trained"), step.get("theta_sha256")
-    return f"- {describe(step)}{f'; trained {trained}' if trained else ''}{f' (θ `{digest:.12}`)' if digest else ''}"
+    text = f"{describe(step)}{f'; trained {trained}' if trained else ''}{f' (θ {digest:.12})' if digest else ''}"
+    return f"- {escape(text)}"
 
 
 def _rate(checkpoint: Checkpoint, home: Home) -> str:
@@ -210,7 +215,7 @@ def _rate(checkpoint: Checkpoint, home: Home) -> str:
             said, chosen, again = f"{row['grokked']} of {row['seeds']} seeds grok", "", ""
             low, high = row.get("grok_rate_low"), row.get("grok_rate_high")
             if row.get("confirmation_seeds", 0) > 0:  # a file may have NaN
-                _, fresh, search = rates_of(row)
+                search, fresh = rates_of(row)
                 said, (low, high) = f"{fresh.grokked} of {fresh.n} fresh seeds grok", fresh.interval
                 chosen = f"; {search.grokked} of {search.n} in the search that chose it"
             interval = f" (95 %: {low:.1%} to {high:.1%})" if low is not None else ""
@@ -236,7 +241,7 @@ def _write_dataset(study: str, folder: Path, home: Home) -> str:
     recorded = records.get_recorded_study()
     counts = {"seeds": len(seeds), "configurations": len(configurations)}
     outcomes = ", ".join(f"{n:,} {outcome}" for outcome, n in seeds["outcome"].value_counts().items())
-    about = f"{recorded.about}. " if recorded and recorded.about else ""
+    about = f"{escape(recorded.about)}. " if recorded and recorded.about else ""
     durable.write(
         folder / "README.md",
         DATASET_CARD.format(study=study, about=about, outcomes=outcomes, **counts).encode(),

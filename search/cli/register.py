@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.cli.options import PATH, home_option, json_option, load_checkpoint, show
+from search.markup import escape
 
 if TYPE_CHECKING:
     from search.store.home import Home
@@ -30,28 +31,25 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
     mlflow.pyfunc.load_model("models:/NAME@smallest").predict(DataFrame with a and b)
     """
     from model import preset_name, verify
-    from model.proof.file import is_proved
+    from model.proof import is_right
+    from search.store.verdicts import beside, settle
     from search.tracking.models import THETA_TAG, Facts, adderboard_dataset, digest_of, log_dataset, log_model
     from search.tracking.models import register as make_version
-    from search.tracking.tracking import answered, check_uri, connect, is_local
+    from search.tracking.tracking import answered, check_uri, connect, find_experiment, is_local, open_experiment
 
     loaded = [(path, load_checkpoint(path)) for path in checkpoints]
     uri = home.tracking_uri
     if is_local(uri):
         home.create()
-    client = connect(home, uri)
+    client = connect(home, uri, creates=True)
     rows: list[dict[str, Any]] = []
     for path, checkpoint in loaded:
         result = verify(checkpoint.spec, checkpoint.theta_P)
-        facts = Facts(result.correct, result.margin, is_proved(path, checkpoint.spec, checkpoint.theta_P))
+        claim = beside(path, checkpoint.spec, checkpoint.theta_P)
+        proof = settle(claim, checkpoint.spec, checkpoint.theta_P) if claim else None
+        facts = Facts(result.correct, result.margin, is_right(proof))
         with answered(uri):
-            experiment = client.get_experiment_by_name(EXPERIMENT)
-            location = (home.artifacts / EXPERIMENT).as_uri() if uri.startswith("sqlite:") else None
-            number = (
-                experiment.experiment_id
-                if experiment
-                else client.create_experiment(EXPERIMENT, artifact_location=location)
-            )
+            number = open_experiment(client, home, EXPERIMENT, find_experiment(client, EXPERIMENT))
             tag = digest_of(checkpoint)
             runs = client.search_runs([number], f"tags.`{THETA_TAG}` = '{tag}'")
             run = runs[0] if runs else client.create_run(
@@ -61,7 +59,7 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
             place = log_model(
                 client, number, run.info.run_id, checkpoint, facts, lambda uri_: check_uri(client, home, uri_)
             )
-            about = f"{preset_name(checkpoint.spec)}: {facts.correct} of AdderBoard's 10,010 right, from {path}"
+            about = escape(f"{preset_name(checkpoint.spec)}: {facts.correct} of AdderBoard's 10,010 right, from {path}")
             version = make_version(client, name, place, run.info.run_id, checkpoint, facts, aliases, about)
             client.set_terminated(run.info.run_id)
         rows.append({"checkpoint": str(path), "name": name, "version": version, "params": checkpoint.spec.params,

@@ -15,6 +15,7 @@ from search.errors import printable
 from search.run.snapshot import Snapshot, describe
 from search.stats.counting import (
     ENOUGH,
+    INTERRUPTED,
     RULE_COLUMNS,
     WORDS,
     Cost,
@@ -22,15 +23,15 @@ from search.stats.counting import (
     PooledRate,
     Row,
     StoppingCounts,
-    StudyEvidence,
-    evidence_of,
+    by_phase,
     grokking,
     group_by,
     seed_of,
+    state_of,
     unended_warning,
 )
 from search.store.candidates import DatabaseCandidates, lineage_of, smallest
-from search.store.home import home_flag
+from search.store.home import home_flag, run_command
 from search.store.study_records import StudyRecords
 from search.study.described import impossible, impossible_remark
 from search.study.naming import names_of
@@ -81,14 +82,16 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         lines.append(f"  MLflow has not got {lacks} yet: the next run writes what is left")
     flag = home_flag(records.home)
     if ended.interrupted or ended.failed_trials:
-        lines += ["", GO_ON, f"  adder-search run {shlex.quote(name)}{flag}"]
+        lines += ["", GO_ON, f"  {run_command(records.home, name)}"]
     else:
-        following = [f"report {study.name} -o {study.name}.html{flag}", f"ui{flag}"]
+        store = records.home.store_prefix
+        following = [f"{store}adder-search {c}{flag}" for c in (f"report {study.name} -o {study.name}.html", "ui")]
         if any(r["outcome"] == Outcome.GROKKED for r in rows):
             folder = _unused(f"{study.name}-best")
-            best = [f"pull {study.name} --best -o {folder}{flag}", f"verify {folder}{flag}"]
-            following = [*best, f"export {folder} -o {study.name}.py", *following]
-        lines += ["", "Next:", *(f"  adder-search {command}" for command in following)]
+            best = [f"{store}adder-search pull {study.name} --best -o {folder}{flag}"]
+            best += [f"adder-search verify {folder}{flag}", f"adder-search export {folder} -o {study.name}.py"]
+            following = [*best, *following]
+        lines += ["", "Next:", *(f"  {command}" for command in following)]
     return "\n".join(lines)
 
 
@@ -141,21 +144,23 @@ def _descent(records: StudyRecords) -> list[str]:
 
 def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[str]:
     """Return the study's grok rate; of listed configurations each one's, of proposed ones the best five."""
-    by_key, until = group_by(rows, "configuration"), study.until_rule
-    searched = group_by((r for r in rows if not r["confirmation"]), "configuration")
-    evidence = evidence_of(rows)
-    rates = {key: GrokRate.of(seeds, until, evidence=evidence) for key, seeds in searched.items()}
-    if confirmed := _confirmed(by_key, names, evidence):
+    searched, fresh = by_phase(rows)
+    by_key, until = group_by(searched, "configuration"), study.until_rule
+    rates = {key: GrokRate.of(seeds, until) for key, seeds in by_key.items()}
+    if confirmed := _confirmed(group_by(fresh, "configuration"), names, rates):
         chosen = f"the search's highest {study.sampler.sought}, of equal ones the highest token accuracy"
         confirmed.append(f"  (chosen by {chosen})")
+    worthy = sum(rate.grokked > 0 for rate in rates.values())
+    if study.confirm and worthy < study.confirm.configurations:
+        of = f"{worthy} of {len(rates)} configurations grokked"
+        confirmed.append(f"  ({study.confirm.configurations} were to be confirmed, but {of})")
     if len(rates) <= 1:
         return [f"{study.name}: {next(iter(rates.values()), GrokRate(0, 0))}", *confirmed]
-    missed = sum(rate.missed for rate in rates.values())
-    pooled = [] if until else [f"  {PooledRate.of((r for r in rows if not r['confirmation']), missed)}"]
+    pooled = [] if until else [f"  {PooledRate.of(searched)}"]
     head = f"{study.name}: {len(rates)} configurations"
     keys = [key for key in dict.fromkeys([*names, *rates]) if key in rates]
     if study.proposes:
-        head, keys = f"{head}; by grok rate", sorted(rates, key=lambda key: (-rates[key].rate, key))[:5]
+        head, keys = f"{head}; by grok rate", sorted(rates, key=lambda key: (-(rates[key].rate or 0.0), key))[:5]
     shown = {key: names.get(key, key) for key in keys}
     width = max(map(len, shown.values()), default=0)
     more = [f"  and {len(rates) - len(keys)} more (adder-search report)"] if len(keys) < len(rates) else []
@@ -163,16 +168,16 @@ def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[
     return [head, *lines, *more, *pooled, *confirmed]
 
 
-def _confirmed(by_key: Mapping[str, Sequence[Row]], names: Mapping[str, str], evidence: StudyEvidence) -> list[str]:
+def _confirmed(
+    fresh: Mapping[str, Sequence[Row]], names: Mapping[str, str], searched: Mapping[str, GrokRate]
+) -> list[str]:
     """Return a line for each confirmed configuration: its rate on fresh seeds, and in the search."""
     lines = []
-    for key, rows in sorted(by_key.items()):
-        first, fresh = (
-            GrokRate.of((r for r in rows if r["confirmation"] == kind), evidence=evidence) for kind in (False, True)
-        )
-        if fresh.n:
-            searched = f"{first.grokked} of {first.n} in the search"
-            lines.append(f"  confirmed {names.get(key, key)}: {fresh} on fresh seeds ({searched})")
+    for key, rows in sorted(fresh.items()):
+        rate, chosen_by = GrokRate.of(rows), searched.get(key, GrokRate(0, 0))
+        if rate.n:
+            before = f"{chosen_by.grokked} of {chosen_by.n} in the search"
+            lines.append(f"  confirmed {names.get(key, key)}: {rate} on fresh seeds ({before})")
     return lines
 
 
@@ -201,7 +206,7 @@ def status(
     flag: str = "",
     each: bool = False,
 ) -> str:
-    """Return studies (of `counting.overview`), then ledger rows, and how a study goes on that was cut off.
+    """Return studies (of `counting.overview`), then ledger rows, and how a study goes on that was interrupted.
 
     Rows of several configurations are counted by configuration, unless `each` is to be shown. names: of one study's
     configurations, by key. running: what its driver left (search/store/running.py). flag: names the home.
@@ -211,19 +216,21 @@ def status(
     lines[1:1] = _running(running, known) if running else []
     if len(by_key) > 1 and not each:
         lines += [
-            f"  {known.get(key, key[:6])}: {_states(Counter(r['outcome'] for r in seeds))}"
-            for key, seeds in by_key.items()
+            f"  {known.get(key, key[:6])}{phase}: {_states(Counter(map(state_of, seeds)))}"
+            for key, both in by_key.items()
+            for phase, seeds in zip(("", ", confirmation"), by_phase(both), strict=True)
+            if seeds
         ]
     else:
         lines += [_seed(r, known if len(by_key) > 1 else None) for r in rows]
-    if not running and any(r["outcome"] == Outcome.CENSORED and r["reason"] != ENOUGH for r in rows):
+    if not running and INTERRUPTED in map(state_of, rows):
         lines += ["", GO_ON, f"  adder-search run {shlex.quote(rows[0]['study'])}{flag}"]
     return "\n".join(lines)
 
 
 def _states(counts: Mapping[str, int]) -> str:
     """Return how many seeds are in which state."""
-    return ", ".join(f"{counts[outcome]} {WORDS[outcome]}" for outcome in Outcome if counts.get(outcome))
+    return ", ".join(f"{counts[state]} {words}" for state, words in WORDS.items() if counts.get(state))
 
 
 def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
@@ -245,14 +252,17 @@ def _study(s: Row, is_running: bool) -> list[str]:
     within = f" in {s['trials']} banks" if is_running else f" ({_states(s['states'])}) in {s['trials']} banks"
     lines = [f"{s['study']}: {s['seeds']} {runs}{within}"]
     lines.append(f"  {', '.join(filter(None, (s['said'], _best(s['best_exact']))))}")
+    if states := s.get("confirmation_states"):
+        lines.append(f"  confirmation, on fresh seeds ({_states(states)}): {s['confirmation_said']}")
     if calls := s["verify_calls"]:
         times = "once" if calls == 1 else f"{calls} times"
         lines.append(f"  AdderBoard's 10,010 were decoded {times}, to verify; nothing is chosen by them")
     if s["grokked"]:
         each = f", {s['core_s_per_grokked']:,.0f} core-seconds each" if s["core_s_per_grokked"] else ""
         lines.append(f"  {s['grokked_per_million']:.3g} grokked per million seed-steps{each}")
-    given_up = StoppingCounts(s["counted"], s["given_up"], s["spared"], s["spared_grokked"])
-    screened = StoppingCounts(s["counted"], s["screened"], s["screen_spared"], s["screen_spared_grokked"])
+    counted = s["counted"] + s.get("confirmation_counted", 0)
+    given_up = StoppingCounts(counted, s["given_up"], s["spared"], s["spared_grokked"])
+    screened = StoppingCounts(counted, s["screened"], s["screen_spared"], s["screen_spared_grokked"])
     lines += _stopping({Outcome.GIVEN_UP: given_up, Outcome.SCREENED: screened})
     return [*lines, *(f"  {s[remark]}" for remark in ("unended", "refused") if s.get(remark))]
 
@@ -263,7 +273,7 @@ def _seed(r: Row, names: Mapping[str, str] | None) -> str:
     best = f"grokked at {r['grok_step']:,}" if r["grok_step"] else _best(r["best_exact"])
     certified = "" if r["verified"] is None else f", {r['verified']} of 10010 right"
     reason = f" ({printable(r['reason'])})" if r["reason"] else ""
-    head = f"  seed {seed_of(r)!s:8} {WORDS[Outcome(r['outcome'])]:11} step {r['steps']:<8,} "
+    head = f"  seed {seed_of(r)!s:8} {WORDS[state_of(r)]:11} step {r['steps']:<8,} "
     return f"{f'{head}{best}'.rstrip()}{certified}{reason}{of}"
 
 

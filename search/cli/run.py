@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import shlex
 import signal
 import subprocess
 import sys
@@ -18,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import home_option
+from search.cli.options import HOURS, STUDY, home_option
+from search.cli.source import is_file, read_study, records_of, remark_on_others, study_name
 from search.errors import Failure, UserError, reraise_as
-from search.store.home import Home, home_flag
+from search.store.home import Home, home_flag, run_command
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -37,12 +37,11 @@ ADDRESS_SPACE = 12 << 30  # bytes
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that `run` and `resume` share."""
-    hours = click.FloatRange(min=0, min_open=True)
     for option in (
         home_option,
-        click.option("--max-hours", type=hours, help="Stop cleanly after so long."),
+        click.option("--max-hours", type=HOURS, help="Stop cleanly after so long."),
         click.option("--detach", is_flag=True, help="Run in the background; it prints into the home."),
-        click.argument("study"),
+        click.argument("study", type=STUDY),
     ):
         command = option(command)
     return command
@@ -53,7 +52,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
 @click.option("--fresh", is_flag=True, help="Start over under a new name: NAME-2, NAME-3 and so on.")
 def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float | None, home: Home) -> None:
-    """Train a STUDY: a YAML file, or the name of one that comes with the package or has been run before.
+    """Train a STUDY: the name of one that was run in this home or else comes with the package, a YAML file, or -.
 
     A study that was interrupted goes on where it was, by its file as it is now: more seeds, rounds or
     configurations and a wider space extend it. Exit code 0: it is done; 1: something failed; 130: it was
@@ -86,54 +85,33 @@ def _prepare(source: str, home: Home, fresh: bool = False) -> Study:
         raise Failure(f"ulimit -v leaves {limit / 2**30:.1f} GB of addresses; {least}")
     from search.study.start import read_start
 
-    study = _read_study(source, home)
+    study = read_study(source, home)
     if study.start and study.start.checkpoint:
-        begun = not fresh and home.exists() and _records_of(home, study.name).list_parents()
+        begun = not fresh and home.exists() and records_of(home, study.name).list_parents()
         if not begun:
             with reraise_as(source, UserError):
                 read_start(study.start, Path(study.start.checkpoint))
+    if remark := "" if fresh else remark_on_others(study, home):
+        click.echo(remark, err=True)
     return study
-
-
-def _records_of(home: Home, study: str) -> StudyRecords:
-    from search.store.ledger import Ledger
-    from search.store.study_records import StudyRecords
-
-    return StudyRecords(Ledger(home), study)
 
 
 def _plan(study: Study, home: Home, fresh: bool) -> str:
     """Return what a run would do and cost. Raises UserError for all that a run would refuse."""
     from search.run.estimate import estimate
-    from search.run.extension import as_begun, check_extension, check_proposals
+    from search.run.extension import as_begun, check_extension
 
-    home.depot.check()
+    _ = home.depot  # only looked at: a plan writes nothing
     rows: list[SeedRecord] = []
+    records: StudyRecords | None = None
     if fresh:
-        study = _renamed(study, _records_of(home, study.name).ledger.list_studies() if home.exists() else [])
+        study = _renamed(study, records_of(home, study.name).ledger.list_studies() if home.exists() else [])
     elif home.exists():
-        records = _records_of(home, study.name)
+        records = records_of(home, study.name)
         rows, definition = records.list_seeds(), records.get_definition()
         study = as_begun(study, definition)
         check_extension(study, definition, rows)
-        if study.space and not study.start:
-            check_proposals(study, records)
-    return estimate(study, home, rows)
-
-
-def _read_study(name: str, home: Home) -> Study:
-    """Return a study by path or name; without a file, as it was last run in this home."""
-    from search.study.file import load_study
-
-    try:
-        return load_study(name)
-    except UserError:
-        if Path(name).is_file() or not home.exists() or Path(name).name != name:
-            raise
-        recorded = _records_of(home, name).get_recorded_study()
-        if recorded is None:
-            raise
-        return recorded
+    return estimate(study, home, rows, records)
 
 
 def open_and_run(
@@ -158,7 +136,9 @@ def open_and_run(
     if not is_local(uri):
         connect(home, uri)  # a server that is away is noticed before anything is written
     home.create()
-    ledger, client = Ledger(home), connect(home, uri)
+    ledger = Ledger(home)
+    has_store = not fresh and any(run for _, run in StudyRecords(ledger, study.name).list_runs().values())
+    client = connect(home, uri, creates=not has_store)
     if fresh:
         study = _renamed(study, ledger.list_studies(), client)
         click.echo(f"{study.name}: a fresh start of {source}")
@@ -166,9 +146,9 @@ def open_and_run(
     if detach:
         _detach(study, records, max_hours)
     else:
-        by_name = fresh or Path(source).parent == home.logs  # what --detach left is no file of the user's
+        is_theirs = is_file(source) and Path(source).parent != home.logs  # where --detach leaves one
         with _interruptible():
-            _run(study, study.name if by_name else source, records, client, max_hours)
+            _run(study, source if is_theirs and not fresh else study.name, records, client, max_hours)
 
 
 @contextmanager
@@ -194,6 +174,7 @@ def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient,
     from search.cli import render
     from search.run.extension import as_begun, check_extension
     from search.run.progress import Display
+    from search.study.described import too_long
 
     console = Console(highlight=False)
     with reraise_as(source, UserError):
@@ -203,17 +184,23 @@ def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient,
         with records.lease:
             from search.run import ray_executor
             from search.run.driver import Driver
+            from search.run.executor import ExecutorDied
 
             console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
             if study.space:
                 console.print(f"sought: {study.sampler.described}")
+            if late := too_long(study):
+                console.print(f"too long: {late}", soft_wrap=True)
             with (
                 Display(console) as display,
                 Driver.open(study, records, client, display, max_hours) as driver,
             ):
-                driver.progress.source = str(Path(source).absolute()) if Path(source).is_file() else source
+                driver.progress.source = str(Path(source).absolute()) if is_file(source) else source
                 records.update_study(study.model_dump(mode="json", by_alias=True))
-                ended = driver.run(ray_executor.RayExecutor(study, records.home.ray, display.say_if_due))
+                try:
+                    ended = driver.run(ray_executor.RayExecutor(study, records.home.ray, display.say_if_due))
+                except ExecutorDied as died:
+                    raise Failure(f"{died}. {render.GO_ON} {run_command(records.home, source)}") from None
     click.echo(render.summary(study, source, records, ended))
     if ended.interrupted or ended.failed_trials:
         sys.exit(130 if ended.interrupted else Failure.code)
@@ -221,8 +208,11 @@ def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient,
 
 def _renamed(study: Study, begun: Sequence[str], client: MlflowClient | None = None) -> Study:
     """Return the study under the first of NAME-2, NAME-3 ... without records."""
+    from search.study.schema import LONGEST_NAME
+
     for n in count(2):
-        name = f"{study.name}-{n}"
+        suffix = f"-{n}"
+        name = study.name[: LONGEST_NAME - len(suffix)] + suffix
         if name not in begun and not (client and client.get_experiment_by_name(name)):
             renamed = study.model_dump(mode="json", by_alias=True) | {"name": name}
             return type(study).model_validate_json(json.dumps(renamed))
@@ -235,14 +225,15 @@ def _detach(study: Study, records: StudyRecords, max_hours: float | None) -> Non
     home.logs.mkdir(exist_ok=True)
     stem = home.logs / f"{study.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     file, log = stem.with_name(stem.name + ".yaml"), stem.with_name(stem.name + ".log")
-    file.write_text(study.model_dump_json(by_alias=True, indent=2))  # as it is now; JSON is YAML
+    file.write_text(study.model_dump_json(by_alias=True, indent=2), encoding="utf-8")  # as it is now
     words = ["run", str(file), "--home", str(home.path)]
     words += ["--max-hours", str(max_hours)] if max_hours else []
-    with log.open("w") as out:
+    with log.open("w", encoding="utf-8") as out:
         # -P: a folder called search/ where the command was typed must not be taken for ours
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "search.cli", *words],
             stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+            env=os.environ | {"PYTHONIOENCODING": "utf-8"},
         )  # fmt: skip
 
     def has_begun_or_ended() -> bool:
@@ -251,7 +242,9 @@ def _detach(study: Study, records: StudyRecords, max_hours: float | None) -> Non
 
     is_in_time = _wait_until(has_begun_or_ended, STARTING_S)
     if (code := process.poll()) is not None:  # refused, or done already
-        click.echo(log.read_text().replace(f"error: {file}: ", "error: ").removesuffix("\n"), err=bool(code))
+        click.echo(
+            log.read_text(encoding="utf-8").replace(f"error: {file}: ", "error: ").removesuffix("\n"), err=bool(code)
+        )
         sys.exit(code)
     if not is_in_time:
         raise Failure(f"process {process.pid} has not begun in {STARTING_S:.0f} s; see {log}")
@@ -269,20 +262,20 @@ def _wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 
 @click.command()
-@click.argument("study")
+@click.argument("study", type=STUDY)
 @home_option
 def stop(study: str, home: Home) -> None:
     """End a running STUDY cleanly, wherever it runs; the same command as before goes on with it."""
     from search.store.running import read_progress
     from search.store.study_records import open_records
 
-    name = _read_study(study, home).name if Path(study).is_file() else study
+    name = study_name(study, home)
     records = open_records(home, name)
     if not (owner := records.get_driver()):
         raise UserError(f"study {name} is not running")
-    source = (read_progress(records) or {}).get("source", study)
+    source = (read_progress(records) or {}).get("source", name)
     records.request_stop()
     if not _wait_until(lambda: not records.get_driver(), STOPPING_S):
         raise Failure(f"study {name} has not stopped in {STOPPING_S:.0f} s; {owner} runs it")
-    source = os.path.relpath(source) if Path(source).is_file() else study
-    click.echo(f"{name} has stopped. To go on:\n  adder-search run {shlex.quote(source)}{home_flag(home)}")
+    source = os.path.relpath(source) if Path(source).is_absolute() and Path(source).is_file() else name
+    click.echo(f"{name} has stopped. To go on:\n  {run_command(home, source)}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import json_option, load_checkpoint, show
+from search.cli.options import STUDY, json_option, load_checkpoint, show
 from search.errors import UserError, reraise_as
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def keys(section: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name", required=False, metavar="[PRESET]")
+@click.argument("name", type=STUDY, required=False, metavar="[PRESET]")
 @json_option
 def models(name: str | None, as_json: bool) -> None:
     """List families, constraints and presets; or show one PRESET's parameters, component by component."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from search.cli.options import home_option
-from search.errors import UserError, masked
+from search.errors import Failure, UserError, masked
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -37,18 +37,26 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
 
     The first address has a token in it that is made at each start. MLflow's clients find it in MLFLOW_TRACKING_TOKEN.
     """
+    from search.store.home import TRACKING, missing
+    from search.store.ledger import Ledger
     from search.tracking.server import ADDRESS, listening, serve
 
-    if not os.environ.get("MLFLOW_TRACKING_URI"):
-        if not (home.exists() and home.mlflow_db.exists()):
-            raise UserError(home.nothing_run)
+    if not os.environ.get(TRACKING):
+        elsewhere = Ledger(home).list_stores() if home.exists() else {}
+        lines = [f"{s} was last recorded in {store}: set {TRACKING} to see it" for s, store in elsewhere.items()]
+        if not home.exists() or (lines and not home.mlflow_db.exists()):
+            raise UserError("\n".join(lines) or home.nothing_run)
+        if not home.mlflow_db.exists():
+            raise Failure(missing(home.mlflow_db))
+        click.echo("".join(f"{line}\n" for line in lines), nl=False)
         listening(port).close()  # a port that is taken is said before MLflow is imported, which takes seconds
     from search.tracking.tracking import connect, is_local
 
     uri = home.tracking_uri
     if not is_local(uri):
-        click.echo(f"the records are on the MLflow server {masked(uri)}")
-        if uri.startswith("http"):
+        shown = "" if uri.startswith("http") else "; mlflow ui --backend-store-uri shows them"
+        click.echo(f"the records are on the MLflow server {masked(uri)}{shown}")
+        if not shown:
             page = show_studies(connect(home, uri), f"{masked(uri).rstrip('/')}/")
             if page and not no_browser and _has_display():
                 open_page(page)
@@ -65,7 +73,7 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
             write_link(link, entrance + page.removeprefix(start))
             open_page(link.as_uri())
         try:
-            serve(listener, home, uri, token, entered=lambda: link.unlink(missing_ok=True))
+            serve(listener, home, uri, token, lambda: link.unlink(missing_ok=True), _own_pages())
         finally:
             link.unlink(missing_ok=True)
 
@@ -73,23 +81,36 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
 def show_studies(client: MlflowClient, start: str) -> str | None:
     """Print the addresses of the latest studies, in a UI that starts there. Return the first."""
     from search.study.schema import is_name
+    from search.tracking.tracking import STUDY_TAG
     from search.tracking.views import addresses
 
     experiments = client.search_experiments(max_results=LISTED + 1, order_by=["creation_time DESC"])
-    studies = [e for e in experiments if e.name != "Default" and is_name(e.name)][:LISTED]
-    pages = [addresses(start, e.experiment_id, e.tags) for e in studies]
-    for study, views in zip(studies, pages, strict=True):
-        click.echo(f"  {study.name}")
+    studies = [(e.tags.get(STUDY_TAG) or e.name, e) for e in experiments if e.name != "Default"]
+    studies = [(name, e) for name, e in studies if is_name(name)][:LISTED]
+    pages = [addresses(start, e.experiment_id, e.tags) for _, e in studies]
+    for (name, _), views in zip(studies, pages, strict=True):
+        click.echo(f"  {name}")
         for view, address in views.items():
             click.echo(f"    {view:6} {address}")
     return next(iter(pages[0].values())) if pages else None
+
+
+def _own_pages() -> list[str]:
+    """Return the templates of pages that are among the artifacts, with their scripts."""
+    from search.analysis.report import TEMPLATE as REPORT
+    from search.explain.explain import TEMPLATE as EXPLAIN
+    from search.explain.explain import whole
+
+    return [whole(EXPLAIN), REPORT.read_text("utf-8")]
 
 
 def write_link(path: Path, page: str) -> None:
     """Write a page that leads to another, for its owner alone: all users see what a browser is started with."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600, exist_ok=False)
-    path.write_text(f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={escape(page)}">')
+    path.write_text(
+        f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={escape(page)}">', encoding="utf-8"
+    )
 
 
 def open_page(page: str) -> None:

@@ -63,6 +63,6 @@ def project_by_curvature(acceptance: AcceptanceSet, before: Ties, ties: Ties, th
     basis_PR, _ = torch.linalg.qr(selection_matrix(ties).T)
     apart_PR = spread_PR - basis_PR @ (basis_PR.T @ spread_PR)
     pool = Pool(spec, tokens_from(spec, draw_problems(seed, -1, PROBLEMS)), Cost())
-    penalty = QuadraticPenalty(apart_PR.T @ apart_PR, FIRST_WEIGHT, GROWTH)
+    penalty = QuadraticPenalty((apart_PR.T @ apart_PR).numpy(), FIRST_WEIGHT, GROWTH)
     near_R = gauss_newton(pool, own_theta(spec, theta_P).double(), STEPS, penalty=penalty).float()
     return base_theta(goal, own_theta(goal, base_theta(spec, near_R)))

@@ -39,7 +39,7 @@ class Journal(CandidateStore):
         path = folder / FILE
         if path.exists():
             try:
-                self._load(json.loads(path.read_text()))
+                self._load(json.loads(path.read_bytes()))
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
                 raise UserError(f"{path}: not the record of a descent of format {FORMAT}") from None
             if self.origin != origin:

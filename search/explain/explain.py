@@ -10,6 +10,7 @@ from typing import Any
 from model import preset_name
 from model.proof.file import decide_soon
 from search.explain.net import program
+from search.markup import guarded
 from search.plugins import part
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -17,6 +18,7 @@ MOST = 3
 """Checkpoints side by side."""
 EXAMPLE = (4728391056, 1593846278)
 HERE = Path(__file__).parent
+TEMPLATE = HERE / "explain.html"
 INCLUDE = re.compile(r"/\* include ([\w.]+) \*/\n?")
 PLACEHOLDER = "{/* the model */}"
 
@@ -40,7 +42,7 @@ def explain(shown: Sequence[Shown], landscape: bool = False) -> str:
     """
     nets = [_net(net) for net in shown]
     planes = _planes(shown) if landscape else []
-    return page(HERE / "explain.html", {"example": EXAMPLE, "nets": nets, "planes": planes})
+    return page(TEMPLATE, {"example": EXAMPLE, "nets": nets, "planes": planes})
 
 
 def _planes(shown: Sequence[Shown]) -> list[dict[str, Any]]:
@@ -78,6 +80,11 @@ def _proof(shown: Shown) -> dict[str, Any] | None:
 
 
 def page(template: Path, model: Mapping[str, Any]) -> str:
-    """Return the HTML of a template, with the files of this folder that it includes and its data in it."""
-    html = INCLUDE.sub(lambda name: (HERE / name[1]).read_text("utf-8"), template.read_text("utf-8"))
-    return html.replace(PLACEHOLDER, json.dumps(model, allow_nan=False).replace("<", "\\u003c"))
+    """Return the HTML of a template with its data in it."""
+    return whole(template).replace(PLACEHOLDER, json.dumps(model, allow_nan=False).replace("<", "\\u003c"))
+
+
+def whole(template: Path) -> str:
+    """Return a template with its policy and with the files of this folder that it includes."""
+    text = template.read_text("utf-8")
+    return guarded(INCLUDE.sub(lambda name: (HERE / name[1]).read_text("utf-8"), text))

@@ -47,7 +47,7 @@ class Recorded:
         row = next(r for r in self.rows if seed_of(r) == self.seed)
         trials = dict.fromkeys(r["trial"] for r in [row, *self.rows])
         curves: dict[Seed, dict[str, list[float]]] = {}
-        with ArtifactCache(connect(self.records.home), self.records) as artifacts:
+        with ArtifactCache(connect(self.records.home, only_reads=True), self.records) as artifacts:
             for trial in trials:
                 if len(curves) >= MOST_CURVES:
                     break

@@ -77,17 +77,21 @@ def _may_lead(score: ConfigurationScore, scores: Mapping[str, ConfigurationScore
     rivals = [s.rate for s in scores.values() if s.params <= score.params and s is not score]
     if not rivals or not score.rate.grokked:
         return False
-    return max(r.rate for r in rivals) <= high and low <= max(r.interval[1] for r in rivals)
+    return max(r.rate or 0.0 for r in rivals) <= high and low <= max(r.interval[1] for r in rivals)
 
 
-def select_for_confirmation(scores: Mapping[str, ConfigurationScore], count: int, front: bool) -> list[str]:
-    """Return the keys of the configurations to confirm: the best by their objective.
+def select_for_confirmation(scores: Mapping[str, ConfigurationScore], count: int, by_size: bool) -> list[str]:
+    """Return the keys of the `count` configurations to confirm, the best first; fewer if fewer have a success.
 
-    front: only those of the Pareto front of size and objective. A configuration without a success is never
-    among them.
+    They are the best by their objective. by_size: those of the Pareto front of size and objective, then those of the
+    front of the others, until there are so many.
     """
-    grokked = {key: s for key, s in scores.items() if s.rate.grokked}
-    if front:
-        members = pareto([s.params for s in grokked.values()], [s.objective for s in grokked.values()])
-        grokked = {key: s for (key, s), is_member in zip(grokked.items(), members, strict=True) if is_member}
-    return sorted(grokked, key=lambda key: (-grokked[key].objective, key))[:count]
+    left = sorted((key for key, s in scores.items() if s.rate.grokked), key=lambda key: (-scores[key].objective, key))
+    if not by_size:
+        return left[:count]
+    chosen: list[str] = []
+    while left and len(chosen) < count:
+        members = pareto([scores[key].params for key in left], [scores[key].objective for key in left])
+        chosen += [key for key, is_member in zip(left, members, strict=True) if is_member]
+        left = [key for key in left if key not in chosen]
+    return chosen[:count]

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from typing import Any, Self
 
@@ -21,26 +20,23 @@ from mlflow import MlflowClient
 
 from search.analysis.publish import log_evidence
 from search.compress.pictures import log_descents
-from search.compress.study import StudyDescent
 from search.run.executor import Event, Executor, Finished, Reported, Restarted
+from search.run.late import LOST, LateResults
 from search.run.metrics import Values
-from search.run.packing import interrupted
-from search.run.planner import Planner
+from search.run.planner import Planner, plan
 from search.run.progress import Display, Progress
-from search.run.proposals import Proposals
 from search.run.recorder import Recorder, reconcile
 from search.run.tally import OPEN, TrialReport
 from search.run.workers import Workers, WorkerState
 from search.store.depot import Depot
 from search.store.record import SeedRecord, is_final
-from search.store.results import ERROR, PARTS, Damaged
+from search.store.results import ERROR, Damaged
 from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
-from search.study.trial import TRIAL_FILE, Configuration, Trial
+from search.study.trial import TRIAL_FILE, Trial
 from search.tracking.artifacts import CAPACITY, ArtifactCache
 from search.tracking.outbox import Outbox
-from search.tracking.starts import configuration_from_parent, configurations, parents_of
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import answered, file_of
 from search.tracking.views import write_views
@@ -105,6 +101,7 @@ class Driver:
         self.workers = Workers(study, self.home, planner, self._begin)
         self.progress = Progress(planner, self.workers)
         self.progress_due = 0.0
+        self.late = LateResults(recorder.has_results)
         self.remarks: set[str] = set()
         """Lines that workers had to say."""
         self.unconcluded: set[str] = set()
@@ -126,7 +123,9 @@ class Driver:
         rows = records.list_seeds()
         with ExitStack() as undo:
             is_published, verify = any(r["published"] for r in rows), records.lease.verify
-            tracker = Tracker(client, records.home, study, is_published, verify)
+            with records.naming_store():
+                runs = records.published_runs()
+                tracker = Tracker(client, records.home, study, is_published, verify, runs)
             undo.enter_context(tracker.watching())  # before the outbox: one thread at a time uses the tracker
             file = file_of(client.tracking_uri)
             name = f"MLflow ({file})" if file else "MLflow"
@@ -178,6 +177,7 @@ class Driver:
         while not (self.is_done or self.ended.why):
             for event in executor.poll(POLL_S):
                 self._handle(event)
+            self._record_late()
             self._start_what_fits(executor)
             self._check_end()
             self._show(executor)
@@ -260,7 +260,8 @@ class Driver:
         self.ended.seed_steps_per_s = self.progress.overall_rate
         self.ended.compile_s = max(self.ended.compile_s, report.get("compile_s", 0.0))
         for key in report.get("ended", []):
-            self._record(worker.open.pop(key))
+            trial = worker.open.pop(key)
+            self._record(trial, self.recorder.has_results(trial))
         if not is_compiling:
             self.workers.assign_more(worker)
         self.workers.refresh(worker)
@@ -269,18 +270,22 @@ class Driver:
         """Record what a worker left. Trials that it has not seen go back to the plan."""
         worker = self.workers.remove(key)
         for trial in worker.open.values():
-            has_results = self.home.depot.get_folder(self.records.trial_folder(trial.key) / PARTS)
+            has_results = self.recorder.has_results(trial)
             if trial.key in worker.unseen and trial is not worker.first and not has_results:
                 self.records.censor([trial], LATE)
                 self.records.delete_unstarted(trial)
                 self.planner.requeue(trial)
             elif failure is None or has_results:
-                self._record(trial)
+                self._record(trial, has_results)
             else:
                 self._fail(trial, failure)
         self.workers.refresh()
 
-    def _record(self, trial: Trial) -> None:
+    def _record(self, trial: Trial, has_results: bool) -> None:
+        """Record a trial that has ended, or wait for its results."""
+        if not has_results:
+            self.late.add(trial)
+            return
         try:
             self.recorder.record(trial, self.recorder.parts(trial))
         except Damaged as damaged:
@@ -288,11 +293,20 @@ class Driver:
             self.recorder.set_aside(trial.key, str(damaged))
         self._finish_trial(trial)
 
+    def _record_late(self) -> None:
+        """Record the trials whose results can be seen by now, and fail those whose results are lost."""
+        for trial, has_results in self.late.look():
+            if has_results:
+                self._record(trial, has_results)
+            else:
+                self._fail(trial, LOST)
+            self.workers.refresh()
+
     def _fail(self, trial: Trial, failure: str) -> None:
         """Record a trial as failed, with the error that its worker left or the reason given."""
         error = self.records.trial_folder(trial.key) / ERROR
         self.home.depot.get(error)
-        reason = error.read_text().partition("\n")[0] if error.exists() else failure
+        reason = error.read_text(encoding="utf-8").partition("\n")[0] if error.exists() else failure
         self.ended.failed_trials[trial.key] = f"{reason} ({error})" if error.exists() else reason
         self.records.censor([trial], reason, self.progress.steps())
         self._finish_trial(trial)
@@ -360,21 +374,6 @@ class Driver:
             "reports": self.progress.reports,
             "driver_cpu_s": time.process_time(),
         }
-
-
-def plan(study: Study, records: StudyRecords, cache: ArtifactCache) -> Planner:
-    """Return the plan of what is not recorded. Raises UserError."""
-    parents, listed = parents_of(study, records), list[Configuration]()
-    proposals: Proposals | StudyDescent | None = None
-    if study.space:
-        parent = parents[0] if parents else None
-        proposals = Proposals(study, records, partial(configuration_from_parent, parent=parent))
-    elif study.compress:
-        proposals = StudyDescent(study, parents, records, cache)
-    else:
-        listed = configurations(study, parents, records)
-    rows = records.list_seeds()
-    return Planner(study, rows, proposals, interrupted(study, rows, records, listed), listed)
 
 
 @contextmanager

@@ -1,35 +1,34 @@
 """The plan of a run before it starts: its estimated time; of a table of constraints cells, seeds, core-hours, power."""
 
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from itertools import groupby
-from random import Random
 from statistics import median
 
 from model import Spec
 from search.run import mps
+from search.run.forecast import Forecast, forecast
 from search.run.gpu_cost import BATCH, speed_of
 from search.run.packing import Capacity, TrialShapes, check_resources, local_resources, placement_of
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
-from search.stats.counting import Evidence, GrokRate, Row, seed_of
-from search.stats.intervals import LEVEL, power
+from search.stats.counting import GrokRate, Row
+from search.stats.intervals import LEVEL, exact_high, power
 from search.store.home import Home
 from search.store.record import is_final
+from search.store.study_records import StudyRecords
 from search.study.compress import Compress
-from search.study.described import aligned, describe, impossible, impossible_remark, rules
+from search.study.described import aligned, describe, impossible_remark, longest_budget, rules, too_long
 from search.study.scales import Cell, Design
 from search.study.schema import Study
-from search.study.space import Numbers, corners, fixed, order, points, resolve
+from search.study.space import corners, fixed, resolve
 from search.study.trial import CARRY_MIX, Configuration
-from trainer import FALSE_KILLS_UPPER, Outcome, Recipe
+from trainer import FALSE_KILLS_UPPER, Recipe
 from trainer.bank.futility import MEASURED
 
 USELESS = 0.05  # what rules may add to the upper end of an interval before the plan advises against them
-DRAWN = 200  # points at random of a search, by which a plan says how many are impossible
 MOST_SIZES = 24  # numbers of parameters that are listed each
 EAGER = 100
 """Seed-steps/s of a core at batch 256 without the engine: a guess."""
@@ -45,46 +44,48 @@ ABOUT = (
 HEAD = ("scale", "base", "cells", "arms", "seeds each", "to train", "core-hours", "rate", "fatal", "halves")
 
 
-def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
+def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyRecords | None = None) -> str:
     """Return the plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here.
 
-    rows: the study's seeds that the home has.
+    rows: the study's seeds that the home has; records: of a study that was begun.
     """
     listed = [Configuration(*c) for c in study.listed]
     remark, here = check_resources(study.resources), local_resources()
     by_mps = mps.is_available()
     share, fits = placement_of(study, here, by_mps=by_mps)
+    has_search = True
     rates, rate, source = _expected_rates(study, listed, rows, fits, by_mps)
     if study.compress:
         asked = _rounds(study, study.compress, len(rows))
         round_steps = study.compress.proposals * len(study.first_seeds) * study.base_recipe.steps
         time = f"{duration(round_steps / (rate * fits.concurrent))} a round"
     else:
-        what, tried = _tried(study)
-        problems = impossible(study, tried)
-        planned = study.planned - (len(problems) if what == "points" else 0)
-        to_train = _seeds_to_train(study, listed, rows, planned)
+        known = forecast(study, rows, records)
+        to_train = dict.fromkeys(listed, 0) | (known.search + known.confirmation)
         seconds = {c: count * c.recipe.steps / rates.get(c.key, rate) for c, count in to_train.items()}
         if total_s := sum(seconds.values()):
             rate = sum(count * c.recipe.steps for c, count in to_train.items()) / total_s
         trials, banks = _banks(study, to_train, fits)
         asked = [
-            *_configurations(
-                study, listed, sum(to_train.values()), planned, impossible_remark(problems, len(tried), what)
-            ),
+            *_configurations(study, listed, known),
             *_not_asked(study, listed, rows),
             banks,
         ]
         core_hours = total_s * share["cpu"] / 3_600
         time = f"about {duration(total_s / max(1, min(trials, fits.concurrent)))} once it trains"
         time += f", {core_hours:,.1f} core-hours" if core_hours >= 0.05 and not fits.on_gpu else ""
-        if fresh := study.confirm and study.confirm.configurations * len(study.confirm_seeds):
-            confirm_s = fresh * study.base_recipe.steps / (rate * fits.concurrent)
-            time += f", up to {duration(confirm_s)} to confirm"
+        fresh = study.confirm.configurations * len(study.confirm_seeds) if study.confirm else 0
+        has_search = bool(known.search)
+        if fresh and has_search:
+            bank_s = fresh * study.base_recipe.steps / rate
+            time += f", up to {duration(bank_s / fits.concurrent)} to confirm"
+            fresh_hours = bank_s * share["cpu"] / 3_600
+            time += f" ({fresh_hours:,.1f} core-hours)" if fresh_hours >= 0.05 and not fits.on_gpu else ""
         time += ","
     lines = [
         f"{study.name}: {study.about}" if study.about else study.name,
         *asked,
+        *([f"  too long        {late}"] if (late := too_long(study)) else []),
         *_search(study),
         *(f"  {name.lower():15} {words}" for name, words in rules(study, [c.key for c in listed])),
         f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each bank, at nice {NICE}",
@@ -99,7 +100,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
     if study.scales:
         by_arm = {c: share["cpu"] * s / 3_600 for c, s in seconds.items()}
         lines += ["", *describe_design(study.design, to_train, by_arm)]
-    return "\n".join([*lines, *_later(study, len(listed) > 1), *([remark] if remark else [])])
+    return "\n".join([*lines, *_later(study, len(listed) > 1, has_search), *([remark] if remark else [])])
 
 
 def _banks(study: Study, to_train: Mapping[Configuration, int], fits: Capacity) -> tuple[int, str]:
@@ -140,37 +141,36 @@ def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
     return f"on {cores:g} cores; by a model of its speed a GPU is faster from {fewest} on"
 
 
-def _configurations(
-    study: Study, listed: Sequence[Configuration], remaining: int, planned: int, remark: str
-) -> list[str]:
-    """Return lines on the configurations and seeds of a study, of which so many seeds remain to be trained.
-
-    planned: possible configurations. remark: on the impossible ones.
-    """
-    seeds = sum(study.design.seeds.values()) or len(study.first_seeds) * planned
-    proposed = f", proposed by {study.sampler.name}" if study.space else ""
-    proposed += f"; {remark}" if remark else ""
+def _configurations(study: Study, listed: Sequence[Configuration], known: Forecast) -> list[str]:
+    """Return lines on the configurations and seeds of a study."""
+    configurations = _proposed(study, known) if study.space else str(study.planned)
     if study.combine:
         count = 2 ** len(study.combine)
-        proposed = f", of {count} combinations; the others are impossible or equal to one of these"
+        configurations += f", of {count} combinations; the others are impossible or equal to one of these"
     each, several = len(study.first_seeds), study.planned > 1 and not study.scales
     steps = " to ".join(f"{n:,}" for n in sorted({f(c.recipe.steps for c in listed) for f in (min, max)}))
-    recorded = f"{seeds - remaining} recorded, {remaining} to train"
+    in_all = f"{each} of each, {known.asked} in all" if several else str(known.asked)
+    at_most = "at most " if known.is_bound else ""
+    recorded = f"{known.recorded} recorded, {at_most}{known.search.total()} to train"
+    if known.confirmation:
+        recorded += f", {known.confirmation.total()} fresh ones to confirm"
     return [
         f"  model           {_models(study, listed)}",
-        f"  configurations  {study.planned}{proposed}",
-        f"  seeds           {f'{each} of each, {seeds} in all' if several else seeds}, {steps} steps each; {recorded}",
+        f"  configurations  {configurations}",
+        f"  seeds           {in_all}, {steps} steps each; {recorded}",
     ]
 
 
-def _tried(study: Study) -> tuple[str, list[Numbers]]:
-    """Return the points of a grid; of another sampler points drawn at random; none without a space."""
-    if not study.space:
-        return "", []
-    if study.sampler.name == "grid":
-        return "points", points(study.space)
-    chance = Random(0)
-    return "random points", [{p: study.space[p].draw(chance) for p in order(study.space)} for _ in range(DRAWN)]
+def _proposed(study: Study, known: Forecast) -> str:
+    """Return how many configurations a search comes to, and why they are fewer than its proposals."""
+    count = known.configurations + (0 if known.is_random else len(known.impossible))
+    what = "random points" if known.is_random else "points" if study.sampler.name == "grid" else "proposals"
+    remark = impossible_remark(known.impossible, known.tried, what)
+    if count == known.proposals:
+        text = f"{count}, proposed by {study.sampler.name}"
+    else:
+        text = f"{'up to ' * known.is_bound}{count}, of {known.proposals} proposals by {study.sampler.name}"
+    return f"{text}; {remark}" if remark else text
 
 
 def _search(study: Study) -> list[str]:
@@ -190,8 +190,7 @@ def _without_effect(study: Study, path: str) -> str:
         return "; changes nothing beside carry_shares"
     if path not in {f"recipe.{field.name}" for field in fields(Recipe) if field.metadata["unit"] == "steps"}:
         return ""
-    most, steps = max(study.space[path].ends()), study.space.get("recipe.steps")
-    budget = max(steps.ends()) if steps else study.base_recipe.steps
+    most, budget = max(study.space[path].ends()), longest_budget(study, study.base_recipe)
     return f"; {most:,} is beyond the budget, {budget:,} steps" if most > budget else ""
 
 
@@ -203,8 +202,8 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     text = f"if {grokked} of {each} seeds grok: {low:.0%} to {high:.0%}"
     if not (study.stop.hopeless or study.stop.rungs):
         return [text]
-    spared = study.planned * ended // BLOCK
-    missed = Evidence(spared, 0, study.planned * ended - spared, study.planned * grokked).missed(ended, grokked)
+    spared = ended // BLOCK
+    missed = (ended - spared) * exact_high(0, spared, LEVEL)
     if not study.space and all(c.key in MEASURED for c in listed) and not study.stop.rungs:
         missed = ended * FALSE_KILLS_UPPER
     wider = GrokRate(grokked, each, missed=missed).interval[1]
@@ -241,8 +240,8 @@ def _rounds(study: Study, compress: Compress, recorded: int) -> list[str]:
     ]
 
 
-def _later(study: Study, several: bool) -> list[str]:
-    """Return a line for each thing that follows the first round."""
+def _later(study: Study, several: bool, has_search: bool) -> list[str]:
+    """Return a line for each thing that follows the first round. has_search: its seeds are not all trained."""
     lines, rule = [], study.allocation
     each = "of each configuration " if several else ""
     if study.until.max_seeds:
@@ -252,32 +251,11 @@ def _later(study: Study, several: bool) -> list[str]:
         budget = f", {rule.budget:,} in all" if rule.budget else ""
         which = f"whose interval has {rule.threshold:.0%} in it, or that may be the best"
         lines.append(f"more seeds for configurations {which}: up to {rule.most} of one{budget}")
-    if study.confirm:
+    if study.confirm and has_search:
         fresh = len(study.confirm_seeds)
-        lines.append(f"up to {study.confirm.configurations} of the best confirmed on {fresh} fresh seeds")
+        ended = "some given up" if study.confirm.hopeless and study.stop.hopeless else "each trained to its end"
+        lines.append(f"up to {study.confirm.configurations} of the best confirmed on {fresh} fresh seeds, {ended}")
     return [f"  then            {line}" for line in lines]
-
-
-def _seeds_to_train(
-    study: Study, listed: list[Configuration], rows: Sequence[Row], planned: int
-) -> dict[Configuration, int]:
-    """Return how many seeds each configuration still has to train; of a search, all `planned` under the first one."""
-    final = [r for r in rows if is_final(r)]
-    if study.space or study.start:  # by which θ the configurations are begun is in the ledger alone
-        seeds = study.first_seeds
-        first = Counter(r["configuration"] for r in final if not r["confirmation"])
-        done = sum(min(count, len(seeds)) for count in first.values())
-        return {listed[0]: max(0, len(seeds) * planned - done)}
-    recorded = {(r["configuration"], seed_of(r)) for r in final}
-    searched = [r for r in final if r["outcome"] == Outcome.GROKKED and not r["confirmation"]]
-    grokked, wanted = Counter(r["configuration"] for r in searched), study.until.grokked
-
-    def missing(c: Configuration) -> int:
-        if wanted and grokked[c.key] >= wanted:
-            return 0
-        return sum((c.key, s) not in recorded for s in study.seeds_of((c.spec, c.recipe)))
-
-    return {c: missing(c) for c in listed}
 
 
 def _expected_rates(

@@ -8,10 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
+from search.errors import Failure
 from search.run.metrics import Values
 from search.run.packing import Capacity
 
 DIED = "its process died"
+
+
+class ExecutorDied(Failure):
+    """What runs the workers has died, and they with it."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,10 @@ class Executor(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def capacity(self) -> Capacity:
-        """Return how many workers fit now; 0 while a cluster has no room. Raises UserError if none ever will."""
+        """Return how many workers fit now; 0 while a cluster has no room.
+
+        Raises UserError if there was never room for one, ExecutorDied if there is none any more.
+        """
 
     def start(self, key: str, config: Mapping[str, Any]) -> None:
         """Start a worker whose first trial has this key, with the arguments of `worker.train`."""

@@ -12,7 +12,6 @@ from typing import Any
 
 from search.errors import UserError
 from search.stats.counting import Row, seed_of
-from search.store.study_records import StudyRecords
 from search.study.file import with_earlier_defaults
 from search.study.sampler import Sampler
 from search.study.schema import Study
@@ -70,14 +69,6 @@ def _short(values: Any) -> str:
     """Return a section's values that are not empty, in few words."""
     plain = {key: value for key, value in (values or {}).items() if value not in (None, [], {}, False)}
     return ", ".join(f"{key} {value}" for key, value in plain.items())[:200] or "nothing"
-
-
-def check_proposals(study: Study, records: StudyRecords) -> None:
-    """Raise UserError if an earlier proposal of a search is no point of the file's space."""
-    configurations = records.list_configurations()
-    for proposal in records.list_proposals():
-        if proposal["configuration"] in configurations:
-            numbers_of(study, configurations[proposal["configuration"]], proposal["numbers"])
 
 
 def numbers_of(study: Study, configuration: Configuration, drawn: Mapping[str, Any]) -> Numbers:

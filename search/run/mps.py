@@ -71,7 +71,7 @@ def own_mps(session: Path, share: float, is_auto: bool = False) -> Iterator[dict
 def _start(variables: dict[str, str]) -> str:
     """Start a daemon. Return why it is of no use, if it is none."""
     try:
-        with Path(variables[LOGS], "said").open("w+") as said:  # a pipe would stay open in the daemon
+        with Path(variables[LOGS], "said").open("w+", encoding="utf-8") as said:  # a pipe would stay open in the daemon
             subprocess.run(
                 [PROGRAM, "-d"], env=os.environ | variables, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
                 timeout=START_S, check=True, start_new_session=True,
@@ -79,7 +79,7 @@ def _start(variables: dict[str, str]) -> str:
     except subprocess.TimeoutExpired:
         return f"it did not start in {START_S:.0f} s"
     except (OSError, subprocess.CalledProcessError) as error:
-        first = Path(variables[LOGS], "said").read_text(errors="replace").strip().partition("\n")[0]
+        first = Path(variables[LOGS], "said").read_text(errors="replace", encoding="utf-8").strip().partition("\n")[0]
         return first or str(error)
     visible, why = visible_with(variables)
     return why or ("" if len(visible) == len(gpus()[0]) else f"{len(visible)} of {len(gpus()[0])} GPUs by it")

@@ -19,7 +19,8 @@ from search.study.schema import Study
 from search.study.trial import Configuration, Program, Trial
 from trainer import Seed
 from trainer.engine.cuda.driver import gpus
-from trainer.files.installed import SHIPPED, cache_folder, missing_for_compilation
+from trainer.files.cores import usable_cores
+from trainer.files.installed import SHIPPED, check_cache, missing_for_compilation
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class TrialShapes:
         """Return the number of trials that so many seeds need, and pairs and slots of the largest."""
         pairs: Counter[Program] = Counter()
         for configuration, seeds in to_train.items():
-            pairs[self.programs[configuration.spec, configuration.recipe]] += seeds
+            pairs[configuration.program] += seeds
         shapes = {program: self.of(program, fits) for program in pairs}
         trials = sum(-(-seeds // shapes[program].pairs) for program, seeds in pairs.items())
         return trials, *max(shapes.values())
@@ -165,8 +166,10 @@ def _fitting(share: Mapping[str, float], node: Mapping[str, float]) -> int:
 
 
 def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
+    if not nodes:
+        return "there is no node"
     for name, wanted in share.items():
-        available = max((node.get(RAY_NAMES.get(name, name), 0) for node in nodes), default=0)
+        available = max(node.get(RAY_NAMES.get(name, name), 0) for node in nodes)
         if name.startswith(ACCELERATOR) and not available:
             return f"resources.accelerator_type: no node has {name.removeprefix(ACCELERATOR)}"
         if wanted > available:
@@ -176,8 +179,8 @@ def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -
 
 
 def local_resources() -> dict[str, float]:
-    """Return this machine's resources by Ray's names. A GPU that does not answer is none."""
-    return {"CPU": os.cpu_count() or 1, "GPU": len(gpus()[0])}
+    """Return what this process may use of its machine, by Ray's names. A GPU that does not answer is none."""
+    return {"CPU": usable_cores(), "GPU": len(gpus()[0])}
 
 
 def check_resources(resources: Resources) -> str | None:
@@ -191,7 +194,7 @@ def check_resources(resources: Resources) -> str | None:
     if not resources.compiled:
         return None
     with reraise_as("resources.compiled"):
-        cache_folder()
+        check_cache()
     if (missing := missing_for_compilation()) and not SHIPPED.exists():  # a wheel's trials say what they lack
         return f"without {missing} training is a hundred times slower (apt-get install g++)"
     visible, why = gpus() if resources.gpu else ((), "")

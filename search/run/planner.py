@@ -5,21 +5,30 @@ and wait in a queue, from which trials are cut when a worker asks for one. No ro
 what turns out not to be needed is not trained.
 """
 
-from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from __future__ import annotations
 
-from search.compress.study import StudyDescent
-from search.run.packing import Capacity, TrialShapes, can_follow
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from search.run.packing import Capacity, TrialShapes, can_follow, interrupted
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
-from search.run.proposals import Proposals
 from search.run.spared import spared_of
 from search.run.study_run import Round, StudyRun
 from search.run.tally import TrialReport
 from search.stats.counting import Row
+from search.store.study_records import StudyRecords
 from search.study.schema import Study
+from search.study.start import InitialTheta
 from search.study.trial import Configuration, Trial
 from trainer import Seed
+
+if TYPE_CHECKING:
+    from search.compress.study import StudyDescent
+    from search.run.proposals import Proposals
+    from search.tracking.artifacts import ArtifactCache
 
 
 class Planner:
@@ -186,6 +195,20 @@ class Planner:
             self.queue.extend(self.shapes.pack(work, self.capacity, confirmation))
         self.unassigned.clear()
 
+    # ---- what a run would train, for a plan of it
+
+    def planned_rounds(self) -> list[Round]:
+        """Return what waits, as rounds."""
+        trials = [Round(c, [seed], t.confirmation) for t in self.queue for c, seed in t.work]
+        return [*trials, *self.unassigned]
+
+    def plan_further(self) -> Iterator[Round]:
+        """Enqueue and yield all rounds that follow what is recorded, once no proposal is left."""
+        for policy in self.policies:
+            while policy is not self.search and (following := policy.next_round(self.capacity)):
+                self._enqueue(following)
+                yield following
+
     # ---- cutting
 
     def _waiting(self, after: Trial | None) -> Trial | None:
@@ -251,3 +274,37 @@ class Planner:
             state = self.study_run.states[configuration.key]
             if self.study_run.has_enough(configuration) and not state.is_final(seed):
                 state.cancel(seed)
+
+
+def plan(study: Study, records: StudyRecords, cache: ArtifactCache | None = None) -> Planner:
+    """Return the plan of what is not recorded. Raises UserError.
+
+    cache: the artifacts of a study that looks for constraints. What a kind of study does not need is not imported.
+    """
+    parents: list[InitialTheta] = []
+    proposals: Proposals | StudyDescent | None = None
+    listed = [] if study.proposes else [Configuration(*c) for c in study.listed]
+    if study.start:
+        from search.tracking.starts import configurations, parents_of
+
+        parents = parents_of(study, records)
+        listed = configurations(study, parents, records) if listed else []
+    if study.compress:
+        from search.compress.study import StudyDescent
+
+        assert cache
+        proposals = StudyDescent(study, parents, records, cache)
+    elif study.space:
+        proposals = _proposals(study, records, parents)
+    rows = records.list_seeds()
+    return Planner(study, rows, proposals, interrupted(study, rows, records, listed), listed)
+
+
+def _proposals(study: Study, records: StudyRecords, parents: Sequence[InitialTheta]) -> Proposals:
+    from search.run.proposals import Proposals
+
+    if not parents:
+        return Proposals(study, records)
+    from search.tracking.starts import configuration_from_parent
+
+    return Proposals(study, records, partial(configuration_from_parent, parent=parents[0]))

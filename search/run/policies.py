@@ -1,11 +1,18 @@
 """Policies of what a study trains next. Each says the next round, given the states of the configurations."""
 
-from search.compress.study import StudyDescent
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from search.run.allocation import select_for_confirmation, select_for_more_seeds
 from search.run.packing import Capacity
-from search.run.proposals import Proposals
 from search.run.study_run import ConfigurationState, Round, StudyRun
 from search.store.record import is_final
+from search.study.sampler import PARAMS
+
+if TYPE_CHECKING:
+    from search.compress.study import StudyDescent
+    from search.run.proposals import Proposals
 
 
 class Policy:
@@ -130,8 +137,7 @@ class Confirmation(Policy):
         """Return the best configurations that are not confirmed."""
         if self.run.study.confirm is None:
             return []
-        scores = self.run.scores()
-        front = len({s.params for s in scores.values()}) > 1  # of equals, the front would be one alone
-        keys = select_for_confirmation(scores, self.run.study.confirm.configurations, front)
+        by_size = PARAMS in self.run.study.sampler.directions
+        keys = select_for_confirmation(self.run.scores(), self.run.study.confirm.configurations, by_size)
         states = [self.run.states[key] for key in sorted(keys)]
         return [s for s in states if not s.is_confirming and not all(map(s.is_final, self.seeds))]

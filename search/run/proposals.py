@@ -19,6 +19,7 @@ from search.run.allocation import objective
 from search.run.extension import numbers_of
 from search.run.samplers import attributes_of, distribution_of, sampler_of, suggest
 from search.stats.counting import Row, group_by, seed_of
+from search.store.home import sqlite_url
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.naming import names_of
@@ -57,8 +58,7 @@ class Proposals:
         """Numbers of the proposals that Optuna has not been told of, by their configurations' keys."""
         self._drawn = 0
         earlier = records.list_proposals()
-        sampler = sampler_of(study, len(earlier))
-        self.optuna = optuna.create_study(directions=list(self.objectives.values()), sampler=sampler)
+        self.optuna = optuna.create_study(directions=list(self.objectives.values()), sampler=sampler_of(study))
         if earlier:
             self._rebuild(earlier)
 
@@ -66,6 +66,11 @@ class Proposals:
     def exhausted(self) -> bool:
         """True if no proposal is left to be made."""
         return self._drawn >= self.planned
+
+    @property
+    def remaining(self) -> int:
+        """Number of proposals that are left to be made."""
+        return max(0, self.planned - self._drawn)
 
     def proposed(self) -> list[Configuration]:
         """Return all configurations that were proposed, each once, in order."""
@@ -167,7 +172,7 @@ def write_study(study: Study, records: StudyRecords, file: Path) -> int:
     proposals = Proposals(study, records)
     names, rows = names_of(study, proposals.proposed()), group_by(records.list_seeds(), "configuration")
     copy = optuna.create_study(
-        storage=f"sqlite:///{file}", study_name=study.name, directions=list(proposals.objectives.values())
+        storage=sqlite_url(file), study_name=study.name, directions=list(proposals.objectives.values())
     )
     with warnings.catch_warnings(action="ignore"):  # Optuna calls it experimental
         copy.set_metric_names(list(proposals.objectives))

@@ -28,12 +28,13 @@ from ray.tune.search import Searcher
 
 from search.errors import Failure, UserError
 from search.run import mps, worker
-from search.run.executor import DIED, Event, Finished, Reported, Restarted
+from search.run.executor import DIED, Event, ExecutorDied, Finished, Reported, Restarted
 from search.run.metrics import Metrics, Values
 from search.run.packing import RAY_NAMES, Capacity, local_resources, placement_of, share_of
 from search.run.ray_private import (
     OUT_OF_MEMORY,
     check_cluster,
+    dead_process,
     leaving_signals,
     nodes,
     retry_after_out_of_memory,
@@ -88,6 +89,7 @@ class RayExecutor:
         self._starting: deque[tuple[str, Mapping[str, Any]]] = deque()
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
+        self._has_died = False
         self._undo = ExitStack()
 
     def __enter__(self) -> Self:
@@ -110,7 +112,7 @@ class RayExecutor:
     def __exit__(self, *_: object) -> None:
         self._handover.is_closed.set()
         try:
-            if self._thread is not None:
+            if self._thread is not None and not self._has_died:  # else it may wait for what is no more
                 self._thread.join()
         finally:
             self._undo.close()
@@ -123,10 +125,13 @@ class RayExecutor:
         return self._capacity
 
     def _refresh(self) -> None:
+        found = nodes()
         try:
-            share, self._capacity = placement_of(self.study, *nodes(), by_mps=self.by_mps)
+            share, self._capacity = placement_of(self.study, *found, by_mps=self.by_mps)
         except UserError as no_room:
             if not cluster_address():
+                if self.share or not found:
+                    raise self._died("node") from None
                 raise
             self._capacity = Capacity(0, self._capacity.gpu)
             self.say(f"waiting for a node that has room ({no_room})")
@@ -150,11 +155,17 @@ class RayExecutor:
             self._thread.start()
 
     def poll(self, timeout_s: float) -> Sequence[Event]:
+        if process := dead_process():
+            raise self._died(process)
         event = self._handover.get(timeout_s)
         self._working -= isinstance(event, Finished)
         if self._error is not None:
             raise self._error
         return [] if event is None else [event]
+
+    def _died(self, part: str) -> ExecutorDied:
+        self._has_died = True
+        return ExecutorDied(f"Ray's {part} on this machine has died (killed, or out of memory?)")
 
     def export(self, values: Callable[[], Values]) -> None:
         if self.metrics.due():
@@ -335,6 +346,7 @@ def start_ray(folder: Path | None, variables: Mapping[str, str]) -> None:
     variables: what workers have in their environment.
     """
     cluster = cluster_address()
+    own = {} if cluster else local_resources()
     late = "Ray has not started in %.0f s; if it gives up, its own words follow, and the same command tries again"
     slow = threading.Timer(SLOW_START_S, log.warning, (late, SLOW_START_S))
     slow.daemon = True
@@ -346,7 +358,8 @@ def start_ray(folder: Path | None, variables: Mapping[str, str]) -> None:
             init_ray(
                 address=cluster or "local",
                 include_dashboard=None if cluster else False,
-                num_gpus=None if cluster else int(local_resources()["GPU"]),
+                num_cpus=int(own["CPU"]) if own else None,
+                num_gpus=int(own["GPU"]) if own else None,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 runtime_env={"working_dir": WORKING_DIR, "env_vars": {**QUIET, **variables}},

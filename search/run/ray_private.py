@@ -16,6 +16,8 @@ from ray.air.execution._internal import RayActorManager
 from ray.tune.execution import class_cache
 
 OUT_OF_MEMORY = "OutOfMemoryError"
+VITAL = {ray_constants.PROCESS_TYPE_GCS_SERVER, ray_constants.PROCESS_TYPE_RAYLET}
+"""Processes without which a node's Ray ends this one too, within a minute and with a line of its own."""
 
 
 def nodes() -> list[dict[str, float]]:
@@ -25,6 +27,13 @@ def nodes() -> list[dict[str, float]]:
     """
     draining = ray._private.state.state.get_draining_nodes()
     return [n["Resources"] for n in ray.nodes() if n["Alive"] and n["NodeID"] not in draining]
+
+
+def dead_process() -> str | None:
+    """Return the name of a vital process that has died of a Ray that this process started; None if there is none."""
+    node = ray._private.worker._global_node
+    dead = (kind for kind, _ in node.dead_processes()) if node else ()
+    return next((kind for kind in dead if kind in VITAL), None)
 
 
 def shield(token: Path) -> None:

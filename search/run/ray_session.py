@@ -11,7 +11,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -20,6 +20,9 @@ from search.errors import Failure
 from search.run import mps
 
 SYSTEM = "/tmp"
+UID_MAP, OVERFLOW = Path("/proc/self/uid_map"), Path("/proc/sys/kernel/overflowuid")
+ALL_USERS = ["0", "0", "4294967295"]
+"""What a map of users says where there is no user namespace."""
 LONGEST = 107 - len("/r/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
 """Bytes of a session folder's path: the system takes 107 of a socket's, and Ray's lie deep."""
 STARTING_S = 60.0
@@ -39,7 +42,7 @@ def private_session() -> Iterator[tuple[Path, Path]]:
             _remove_left_over(folder.parent)
             token = folder / "token"
             token.touch(mode=0o600)
-            token.write_text(secrets.token_hex(32))
+            token.write_text(secrets.token_hex(32), encoding="utf-8")
             yield folder / "r", token  # Ray gives its folder to all: the one around it stays closed
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -73,13 +76,24 @@ def _why_open(folder: Path) -> str | None:
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         return "a folder in it is not its maker's alone"
+    trusted = {0, os.geteuid(), _unmapped_user()}
     for above in folder.parents:
         status = above.stat()
-        if status.st_uid not in (0, os.geteuid()):
+        if status.st_uid not in trusted:
             return f"{above} belongs to user {status.st_uid}"
         if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
             return f"others can write in {above}"
     return None
+
+
+def _unmapped_user() -> int:
+    """Return the user who stands for all whom this user namespace has no number for, the machine's root among them;
+    0 where each user has a number.
+    """
+    with suppress(OSError):
+        if UID_MAP.read_text(encoding="utf-8").split() != ALL_USERS:
+            return int(OVERFLOW.read_text(encoding="utf-8"))
+    return 0
 
 
 def _remove_left_over(parent: Path) -> None:

@@ -6,7 +6,6 @@ from a copy takes back what MLflow has beyond it.
 
 import logging
 import shutil
-import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from search.analysis.publish import conclude, publish
-from search.errors import Failure
 from search.stats.counting import ENOUGH, Row, seed_of
 from search.store.record import is_final
 from search.store.results import (
@@ -34,9 +32,6 @@ from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import FINISHED, TRIALS, answered, artifact
 from trainer import Seed
-
-SHARED_S = 5.0
-"""Seconds that results may take to be seen through a shared folder."""
 
 log = logging.getLogger(__name__)
 
@@ -69,15 +64,13 @@ class Recorder:
                 self.set_aside(key, str(error))
         return recovered
 
+    def has_results(self, trial: Trial) -> bool:
+        """Return whether a trial's results can be seen here; from a depot they are fetched."""
+        return self.records.home.depot.get_folder(self.records.trial_folder(trial.key) / PARTS)
+
     def parts(self, trial: Trial) -> list[ConfigurationResults]:
-        """Return the results of a trial that has just ended. Raises Damaged, or Failure if there are none."""
-        folder = self.records.trial_folder(trial.key)
-        deadline = time.monotonic() + SHARED_S
-        while not self.records.home.depot.get_folder(folder / PARTS) and time.monotonic() < deadline:
-            time.sleep(0.2)  # a shared folder may show them late
-        if not has_parts(folder):
-            raise Failure(f"study {self.records.study}: a trial ended without results in {folder}; is it shared?")
-        return read_parts(folder)
+        """Return the results of a trial that has ended. Raises Damaged."""
+        return read_parts(self.records.trial_folder(trial.key))
 
     def record(self, trial: Trial, parts: list[ConfigurationResults]) -> None:
         """Write a trial's results to the ledger, and put their publication into the outbox."""

@@ -24,7 +24,8 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
 from trainer.engine.build import DENORMALS
 from trainer.engine.native import missing_to_train
-from trainer.files.installed import cache_folder
+from trainer.files.cores import usable_cores
+from trainer.files.installed import check_cache
 from trainer.retired import Retired
 from trainer.step import step
 
@@ -82,7 +83,7 @@ class Rerun:
     """What may explain another θ: nothing of CPU, threads and slots where the engine trained both."""
     not_recorded: tuple[str, ...]
     by_curvature: bool
-    """True if its recipe may finish it by curvature, which rounds as the machine does."""
+    """True if its recipe may finish it by curvature, which torch did then or here: it rounds as the machine does."""
 
     @property
     def same(self) -> bool:
@@ -139,7 +140,7 @@ def _resources(loaded: Checkpoint, recipe: Recipe) -> Resources:
     recorded = _recorded(loaded)
     if by_engine := recorded.get("engine") in ENGINES:  # whatever its threads and slots were
         recorded = {}
-    limit = THREADS_A_CORE * (os.cpu_count() or 1)
+    limit = THREADS_A_CORE * usable_cores()
     if isinstance(threads := recorded.get("threads"), int) and threads > limit:
         raise ValueError(f"its bank had {threads} threads, and this machine runs {limit} at most")
     names = {"cpu": "threads", "slots": "slots", "compiled": "compiled"}
@@ -152,14 +153,14 @@ def _resources(loaded: Checkpoint, recipe: Recipe) -> Resources:
         who = "the engine trained it, which" if by_engine else "its program was compiled, and compiling"
         raise ValueError(f"{who} needs {missing}")
     if like.compiled:
-        cache_folder()
+        check_cache()
     return like
 
 
 def _recorded(loaded: Checkpoint) -> dict[str, Any]:
     """Return the environment that it was trained in, as far as its provenance says."""
     environment = loaded.provenance.get("environment")
-    return {"denormals": "kept"} | (environment if isinstance(environment, dict) else {})
+    return {"denormals": "kept", "finish": "torch"} | (environment if isinstance(environment, dict) else {})
 
 
 @contextmanager
@@ -217,9 +218,11 @@ def _compare(loaded: Checkpoint, request: Request, bank: Bank) -> Rerun:
     different = int((bits_SP[0] != bits_SP[1]).sum())
     here = environment_of(request.trial, bank)
     recipes = [request.trial.work[0][0].recipe, *request.earlier_recipes]
-    by_curvature = any(recipe.finish_above < 1 for recipe in recipes)
+    is_finished = any(recipe.finish_above < 1 for recipe in recipes)
+    by_curvature = is_finished and not recorded["finish"] == here["finish"] == "engine"
     both = {recorded.get("engine"), here["engine"]} <= ENGINES and not by_curvature
     matters = [k for k in here if k in recorded and not (both and k in NOT_OF_THE_ENGINE)]
+    matters = [k for k in matters if k != "finish" or is_finished]
     return Rerun(
         seed=str(result.pair.seed),
         params=spec.params,

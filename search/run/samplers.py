@@ -19,27 +19,24 @@ from search.study.schema import Study
 from search.study.space import Distribution, Numbers, Space, points, stored
 
 
-def sampler_of(study: Study, drawn: int) -> BaseSampler:
-    """Return Optuna's sampler for a search with so many earlier proposals. Tuned with lab/scripts/sampling.py.
-
-    A resumed search goes on: with the first run's generator it would propose the same again.
-    """
+def sampler_of(study: Study) -> BaseSampler:
+    """Return Optuna's sampler for a search. Tuned with lab/scripts/sampling.py."""
     name, seed, space = study.sampler.name, study.sampler.seed, study.space
     distributions = {path: distribution_of(d) for path, d in space.items()}
     varied = {path: d for path, d in distributions.items() if not d.single()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         if name == "tpe":
-            return TPESampler(seed=seed + drawn, multivariate=True)
+            return _TPE(seed, multivariate=True)
         if name == "nsga2":
             # Small generations: with Optuna's 50 most searches here would end in the first, which is chance.
             population = min(max(4, study.planned // 15), 50)
             crossover = BLXAlphaCrossover()
-            return NSGAII(seed=seed + drawn, population_size=population, crossover=crossover)
+            return NSGAII(seed, population_size=population, crossover=crossover)
         if name == "qmc":
             return _Sequence(varied, seed)
         if name == "random":
-            return RandomSampler(seed=seed + drawn)
+            return _Random(seed)
         if name == "grid":
             return _Grid(varied, space, seed)
     raise ValueError(f"no sampler is called {name}")
@@ -50,7 +47,32 @@ def attributes_of(sampler: BaseSampler, complete: int) -> dict[str, Any]:
     return sampler.attributes(complete // sampler.population_size) if isinstance(sampler, NSGAII) else {}
 
 
-class NSGAII(NSGAIISampler):
+class _ByNumber(BaseSampler):
+    """A sampler whose generators begin anew with each proposal, from the search's seed and the proposal's number.
+
+    So a resumed search draws what an undisturbed one would have drawn, as far as results do not matter.
+    """
+
+    def __init__(self, seed: int, **options: Any):
+        super().__init__(seed=seed, **options)
+        self._seed = seed
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        samplers: list[Any] = [self, getattr(self, "_random_sampler", self)]
+        for sampler in samplers:
+            sampler._rng.rng.seed([self._seed, trial.number])
+        super().before_trial(study, trial)
+
+
+class _Random(_ByNumber, RandomSampler):
+    pass
+
+
+class _TPE(_ByNumber, TPESampler):
+    pass
+
+
+class NSGAII(_ByNumber, NSGAIISampler):
     """NSGA-II for proposals that are told out of order.
 
     A generation begins when the one before has been told often enough. What is still in training then is told

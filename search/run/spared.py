@@ -25,9 +25,12 @@ def spared_of(
 ) -> Spared | None:
     """Return the pairs of `work` that no rule ends; None where each seed's numbers say so (`trainer.bank.futility`).
 
+    No rule ends a confirmation, unless its study asks for that: what a rule calls is noted, and runs on.
     configurations: keys in the order in which they were planned. It depends on no outcome, and neither on how the pairs
     are put into trials nor on interruptions.
     """
+    if confirmation and not (study.confirm and study.confirm.hopeless):
+        return frozenset((c.key, seed) for c, seed in work)
     if study.spares == BY_HASH:
         return None
     rounds = [study.confirm_seeds] if confirmation else study.rounds

@@ -72,7 +72,7 @@ class ConfigurationState:
         """Return what the search has shown of it. The confirmation's seeds are not looked at."""
         rows = [r for r in self.search_rows if is_final(r)]
         outcomes = Counter(r["outcome"] for r in rows)  # seeds that a rule ended count as failures here
-        rate = GrokRate(outcomes[Outcome.GROKKED], len(rows), outcomes[Outcome.GIVEN_UP])
+        rate = GrokRate(outcomes[Outcome.GROKKED], len(rows))
         ranked = objective(rows, self.configuration.recipe, objective_name)
         return ConfigurationScore(rate, self.configuration.spec.params, ranked)
 

@@ -44,6 +44,7 @@ from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import FUTILITY_RULE, Bank, Outcome, Result
 from trainer.bank.futility import FutilityRule
 from trainer.checkpoints.checkpoint import code_version
+from trainer.curvature.pool import has_kernel
 from trainer.engine.build import denormals
 from trainer.engine.cuda.driver import is_declared
 
@@ -99,7 +100,9 @@ def train_reporting(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         except Exception as error:
             first = str(error).strip().partition("\n")[0]
             for place in filter(Path.exists, _assigned(folder, depot)):
-                (place / ERROR).write_text(f"{type(error).__name__}: {first}\n\n{traceback.format_exc()}")
+                (place / ERROR).write_text(
+                    f"{type(error).__name__}: {first}\n\n{traceback.format_exc()}", encoding="utf-8"
+                )
                 depot.put(place / ERROR)
             raise
 
@@ -387,6 +390,7 @@ def environment_of(trial: Trial, bank: Bank) -> dict[str, Any]:
         "slots": trial.slots,
         "engine": bank.programs.name,
         "denormals": denormals(),
+        "finish": "engine" if has_kernel(trial.spec) else "torch",
         "compiled": trial.resources.compiled,
         **bank.programs.about,
     }

@@ -3,7 +3,8 @@
 Outcomes: a seed *grokked*, *failed* (spent its budget), *diverged*, was *given up* (by the hopeless rule) or
 *screened* (by the study's screen): these are counted. Seeds that were ended from outside are *censored*, and
 leave n. Rules that end seeds early spare a random tenth of those they would end, and these bound how many of
-the ended ones would have grokked: a rate's upper end allows for as many. docs/statistics.md.
+the ended ones would have grokked: a rate's upper end allows for as many. The seeds of a search and those that
+confirm what it chose have a rate each. docs/statistics.md.
 """
 
 from collections import Counter
@@ -23,18 +24,19 @@ Row = Mapping[str, Any]
 """A record of a seed, or what is counted of several; a function takes any that has its columns."""
 R = TypeVar("R", bound=Mapping[str, Any])
 COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP, Outcome.SCREENED)
-WORDS = {o: o.value.replace("_", " ") for o in Outcome} | {
+INTERRUPTED = "interrupted"
+"""State of seeds that were ended from outside and go on when the study does."""
+WORDS: dict[str, str] = {o.value: o.value.replace("_", " ") for o in Outcome} | {
     Outcome.FAILED: "not grokked",
     Outcome.QUEUED: "waiting",
     Outcome.CENSORED: "cut off",
+    INTERRUPTED: INTERRUPTED,
 }
-"""Outcomes as users read them: what spent its budget has not failed."""
+"""Outcomes, and what else a seed can be, as users read them: what spent its budget has not failed."""
 RULE_COLUMNS = {Outcome.GIVEN_UP: "hopeless_step", Outcome.SCREENED: "screen"}
 """Outcome of a stopping rule -> column that is not None where the rule fired, on spared seeds too."""
 Until = tuple[int, Sequence[Seed]]
 """Number of grokked seeds at which a configuration stops, and its seeds in order (search/study/schema.py)."""
-StudyEvidence = Mapping[str, "Evidence"]
-"""Of a whole study's spared seeds: by rung, and of the hopeless rule by its outcome's name (`evidence_of`)."""
 NONE_ENDED = "no seed has ended"
 FIRST_SEEDS = "first_seeds"
 """Prefix of metrics over steps: they are of a configuration's first seeds alone."""
@@ -44,6 +46,25 @@ ENOUGH = "enough had grokked"
 
 def seed_of(row: Row) -> Seed:
     return Seed(row["init_seed"], row["data_seed"])
+
+
+def state_of(row: Row) -> str:
+    """Return a seed's outcome, or INTERRUPTED if it is still to be trained to its end."""
+    is_open = row["outcome"] == Outcome.CENSORED and row["reason"] != ENOUGH
+    return INTERRUPTED if is_open else str(row["outcome"])
+
+
+def confirms(row: Row) -> bool:
+    """True if a seed was trained to confirm what a search had chosen."""
+    return row.get("confirmation") in (True, 1)  # a frame may have NaN
+
+
+def by_phase(rows: Iterable[R]) -> tuple[list[R], list[R]]:
+    """Return the rows of a search, by which configurations were chosen, and those that confirm them."""
+    phases: tuple[list[R], list[R]] = [], []
+    for row in rows:
+        phases[confirms(row)].append(row)
+    return phases
 
 
 def grokking(row: Row, hold: int, steps: int) -> str:
@@ -71,43 +92,37 @@ class GrokRate:
 
     grokked: int
     n: int
-    given_up: int = 0
     missed: float = 0.0
     """Upper bound on the seeds that rules ended and that would have grokked."""
     tries: tuple[int, int, int] | None = None
     """Where it stopped once enough had grokked (`tries_until`)."""
     recorded_interval: Interval | None = None
-    """The interval of a rate that stopped, where its seeds are not at hand."""
+    """The interval as it was recorded, where its seeds are not at hand."""
 
     @classmethod
-    def of(
-        cls, rows: Iterable[Row], until: Until | None = None, bounded: bool = True,
-        evidence: StudyEvidence | None = None,
-    ) -> Self:  # fmt: skip
+    def of(cls, rows: Iterable[Row], until: Until | None = None, bounded: bool = True) -> Self:
         """Count ledger rows.
 
         until: where one configuration was to stop. bounded: compute `missed`, which the interval needs and
         for which SciPy may have to be loaded.
         """
-        rows, missed = list(rows), nan
-        if bounded:
-            missed = sum(missed_by(rule, rows, evidence) for rule in RULE_COLUMNS)
+        rows = list(rows)
         counts = Counter(r["outcome"] for r in rows)
         return cls(
             grokked=counts[Outcome.GROKKED],
             n=sum(counts[o] for o in COUNTED),
-            given_up=counts[Outcome.GIVEN_UP],
-            missed=missed,
+            missed=sum(missed_by(rule, rows) for rule in RULE_COLUMNS) if bounded else nan,
             tries=tries_until(rows, *until) if until else None,
         )
 
     @property
-    def rate(self) -> float:
-        return self.grokked / self.n if self.n else 0.0
+    def rate(self) -> float | None:
+        """None where no seed has ended."""
+        return self.grokked / self.n if self.n else None
 
-    @property
-    def stopped(self) -> bool:
-        return bool(self.tries or self.recorded_interval)
+    def named(self, *names: str) -> dict[str, float]:
+        """Return the rate and its interval's ends by these names; nothing where no seed has ended."""
+        return dict(zip(names, (self.rate or 0.0, *self.interval), strict=True)) if self.n else {}
 
     @property
     def interval(self) -> Interval:
@@ -127,8 +142,8 @@ class GrokRate:
         if not self.n:
             return NONE_ENDED
         interval = "(95 % interval {:.1%} to {:.1%})".format(*self.interval)
-        if self.stopped:
-            place = f"{interval[:-1]}: {self.place} in the file's order grokked)" if self.tries else interval
+        if self.tries:
+            place = f"{interval[:-1]}: {self.place} in the file's order grokked)"
             return f"{self.grokked} of {self.n} grokked, then it stopped {place}"
         if self.missed >= 0.5:
             interval = f"{interval[:-1]}: up to {self.missed:.0f} that rules ended might have grokked)"
@@ -144,81 +159,46 @@ class GrokRate:
         return "the first seed" if latest == 1 else f"{k} of the first {first} seeds"
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What the spared seeds of a whole study say of a rule.
+def called_by(rule: Outcome, row: Row) -> str | None:
+    """Return the name by which a rule called a seed, that of its rung if it is a screen; None if it did not.
 
-    called, called_grokked: spared seeds that the rule called, and how many of them grokked. ended: seeds that it ended.
-    uncalled_grokked: winners that it did not call.
-    """
-
-    called: int = 0
-    called_grokked: int = 0
-    ended: int = 0
-    uncalled_grokked: int = 0
-
-    def missed(self, ended: int, grokked: int) -> float:
-        """Return an upper bound (one-sided 95 %) on seeds of a configuration that would have grokked, of `ended` ones.
-
-        The greater of two: the rule is wrong as often as in the whole study, by the seeds that it ended; or it loses
-        the same share of the winners, by the `grokked` ones. The first alone is too low for a configuration that
-        groks often, the second for one that groks rarely.
-        """
-        if not self.called:
-            return float(ended)
-        by_ended = ended * exact_high(self.called_grokked, self.called, LEVEL)
-        spared = self.called / (self.called + self.ended)
-        odds = exact_high(self.called_grokked, self.called_grokked + self.uncalled_grokked, LEVEL)
-        lost = (1 - spared) * odds / (odds + spared * (1 - odds))  # share of the winners that it ends
-        by_winners = grokked * lost / (1 - lost) if lost < 1 else float(ended)
-        return min(float(ended), max(by_ended, by_winners))
-
-
-def evidence_of(rows: Iterable[Row]) -> StudyEvidence:
-    """Return what a study's seeds say of each of its rules."""
-    counts: dict[str, Counter[str]] = {}
-    rows = [r for r in rows if r["outcome"] in COUNTED]
-    for rule, column in RULE_COLUMNS.items():
-        winners = sum(r["outcome"] == Outcome.GROKKED and r.get(column) is None for r in rows)
-        for row in rows:
-            if row.get(column) is not None:
-                name = row[column] if rule == Outcome.SCREENED else rule
-                count = counts.setdefault(name, Counter(uncalled_grokked=winners))
-                is_ended = row["outcome"] == rule
-                count["ended"] += is_ended
-                count["called"] += not is_ended
-                count["called_grokked"] += row["outcome"] == Outcome.GROKKED
-    return {name: Evidence(**count) for name, count in counts.items()}
-
-
-def missed_by(rule: Outcome, rows: Iterable[Row], evidence: StudyEvidence | None = None) -> float:
-    """Return an upper bound on the seeds that a stopping rule ended and that would have grokked.
-
-    For each configuration, and each rung of a screen: the seeds that the rule ended, times the one-sided 95 % bound
-    (Clopper-Pearson) of the share that grokked of those that it called and that ran on. These are the spared seeds, and
-    those measured before (trainer/recipe/screen.py). If `evidence` of the whole study says less, that counts. The
-    hopeless rule loses at most FALSE_KILLS_UPPER of a configuration by which it was measured.
-
+    A spared seed that it called runs on. A seed that it ended was called, also where the row lacks the rule's column.
     rule: its outcome, a key of RULE_COLUMNS.
     """
-    called: dict[tuple[str, str], list[str]] = {}
-    winners: Counter[str] = Counter()
+    fired = row.get(RULE_COLUMNS[rule])
+    if fired is None or fired != fired:  # a frame has NaN
+        return rule.value if row["outcome"] == rule else None
+    return str(fired) if rule == Outcome.SCREENED else rule.value
+
+
+def missed_by(rule: Outcome, rows: Iterable[Row], pooled: bool = False) -> float:
+    """Return an upper bound on the seeds that a stopping rule ended and that would have grokked.
+
+    For each configuration, in its search and in its confirmation, and for each rung of a screen: the seeds that the
+    rule ended, times the one-sided 95 % bound (Clopper-Pearson) of the share that grokked of those that it called and
+    that ran on. These are the spared seeds, and those measured before (trainer/recipe/screen.py). What it calls of
+    other configurations says nothing: a recipe that learns late may lose winners that others keep. The hopeless rule
+    loses at most FALSE_KILLS_UPPER of a configuration by which it was measured.
+
+    pooled: bound configurations together of which nothing was measured before, for a rate of all of them.
+    """
+    called: dict[tuple[str, bool, str], list[str]] = {}
     for row in rows:
-        key, fired = row.get("configuration", ""), row.get(RULE_COLUMNS[rule])
-        winners[key] += row["outcome"] == Outcome.GROKKED
-        if fired is not None and row["outcome"] in COUNTED:
-            called.setdefault((key, fired if rule == Outcome.SCREENED else rule), []).append(row["outcome"])
+        name = called_by(rule, row)
+        if name is not None and row["outcome"] in COUNTED:
+            key = row.get("configuration", "")
+            is_measured = key in MEASURED if rule == Outcome.GIVEN_UP else (key, name) in MEASURED_SCREENS
+            group = "" if pooled and not is_measured else key
+            called.setdefault((group, confirms(row), name), []).append(row["outcome"])
     total = 0.0
-    for (key, name), outcomes in called.items():
+    for (key, _, name), outcomes in called.items():
         ended = outcomes.count(rule)
         if rule == Outcome.GIVEN_UP and key in MEASURED:
             total += ended * FALSE_KILLS_UPPER
         elif ended:
             grokked, n = MEASURED_SCREENS.get((key, name), (0, 0))
             wrong, ran_on = grokked + outcomes.count(Outcome.GROKKED), n + len(outcomes) - ended
-            by_own = ended * exact_high(wrong, ran_on, LEVEL)
-            of_study = evidence[name].missed(ended, winners[key]) if evidence and name in evidence else by_own
-            total += min(by_own, of_study)
+            total += ended * exact_high(wrong, ran_on, LEVEL)
     return total
 
 
@@ -266,9 +246,10 @@ class PooledRate:
     """None under FEWEST_SEEDS seeds."""
 
     @classmethod
-    def of(cls, rows: Iterable[Row], missed: float = 0.0) -> Self:
-        """Count rows of seeds. missed: upper bound on the seeds that rules ended and that would have grokked."""
+    def of(cls, rows: Iterable[Row]) -> Self:
+        """Count rows of seeds."""
         rows = [r for r in rows if r["outcome"] in COUNTED]
+        missed = sum(missed_by(rule, rows, pooled=True) for rule in RULE_COLUMNS)
         n, ended = (
             Counter(map(seed_of, rows)),
             Counter(seed_of(r) for r in rows if r["outcome"] in RULE_COLUMNS),
@@ -315,7 +296,7 @@ class StoppingCounts:
     def of(cls, rows: Iterable[Row], rule: Outcome = Outcome.GIVEN_UP) -> Self:
         """Count ledger rows. rule: the outcome of the seeds that the rule ends."""
         rows = [r for r in rows if r["outcome"] in COUNTED]
-        fired = [r["outcome"] for r in rows if r.get(RULE_COLUMNS[rule]) is not None]
+        fired = [r["outcome"] for r in rows if called_by(rule, r) is not None]
         spared = [o for o in fired if o != rule]
         return cls(len(rows), len(fired) - len(spared), len(spared), spared.count(Outcome.GROKKED))
 
@@ -365,9 +346,9 @@ class Cost:
         )
 
     @property
-    def per_million(self) -> float:
-        """Grokked seeds per million seed-steps."""
-        return 1e6 * self.grokked / self.seed_steps if self.seed_steps else 0.0
+    def per_million(self) -> float | None:
+        """Grokked seeds per million seed-steps; None before any was trained."""
+        return 1e6 * self.grokked / self.seed_steps if self.seed_steps else None
 
     @property
     def each(self) -> float | None:
@@ -386,12 +367,13 @@ class Cost:
 
 def unended_warning(rows: Iterable[Row]) -> str:
     """Return how unended seeds bias a rate; empty if all seeds have ended, or none has."""
-    outcomes = [r["outcome"] for r in rows if r["reason"] != ENOUGH]
-    unended = sum(o not in COUNTED for o in outcomes)
-    if unended in (0, len(outcomes)):
+    rows = [r for r in rows if r["reason"] != ENOUGH]
+    unended = sum(r["outcome"] not in COUNTED for r in rows)
+    if unended in (0, len(rows)):
         return ""
+    runs = "runs" if len({r["configuration"] for r in rows}) > 1 else "seeds"
     return (
-        f"{unended:,} of {len(outcomes):,} seeds have not ended. The first to end are given up or grok early: "
+        f"{unended:,} of {len(rows):,} {runs} have not ended. The first to end are given up or grok early: "
         "until the rest has ended, rates and intervals are biased"
     )
 
@@ -407,49 +389,54 @@ def rank(row: Row) -> tuple[Any, ...]:
 
 
 def proof_counts(rows: Iterable[Row]) -> dict[str, int]:
-    """Return how many grokked rows are right on all pairs of numbers, and on how many there is a verdict."""
-    verdicts = [row["proof"] for row in rows if row["outcome"] == Outcome.GROKKED and row.get("proof")]
-    return {"proved": sum(is_right(v) is True for v in verdicts), "prove_tried": len(verdicts)}
+    """Return how many grokked rows are right on all pairs, on how many there is a verdict, and on how many a claim."""
+    recorded = [row["proof"] for row in rows if row["outcome"] == Outcome.GROKKED and row.get("proof")]
+    verdicts = [v for v in recorded if "claimed" not in v]
+    proved = sum(is_right(v) is True for v in verdicts)
+    return {"proved": proved, "prove_tried": len(verdicts), "proofs_claimed": len(recorded) - len(verdicts)}
 
 
-def final_metrics(
-    rows: Sequence[Row], until: Until | None = None, evidence: StudyEvidence | None = None
-) -> dict[str, float]:
-    """Return the counts and rates of a configuration's rows, by the names that follow `final.` in MLflow."""
-    rate, cost = GrokRate.of(rows, until, evidence=evidence), Cost.of(rows)
-    fresh = [r for r in rows if r["confirmation"]]
-    confirmation = GrokRate.of(fresh, evidence=evidence)
-    low, high = confirmation.interval
-    apart = {"confirmation_rate": confirmation.rate, "confirmation_low": low, "confirmation_high": high}
-    counts = Counter(r["outcome"] for r in rows)
-    grok_steps = [r["grok_step"] for r in rows if r["outcome"] == Outcome.GROKKED]
+def final_metrics(rows: Sequence[Row], until: Until | None = None) -> dict[str, float]:
+    """Return the counts and rates of a configuration's rows, by the names that follow `final.` in MLflow.
+
+    All are of the search's seeds but those that begin with `confirmation`. What is unknown has no metric.
+    """
+    searched, fresh = by_phase(rows)
+    rate, confirmation = GrokRate.of(searched, until), GrokRate.of(fresh)
+    counts = Counter(r["outcome"] for r in searched)
+    ranked_by = rate.interval[0] if rate.n else None
+    if confirmation.n:
+        ranked_by = 1 + confirmation.interval[0]  # the confirmed ones go first
+    grok_steps = [r["grok_step"] for r in searched if r["outcome"] == Outcome.GROKKED]
     metrics = {
-        **_common(rows, cost),
-        "grok_rate": rate.rate, "grok_rate_low": rate.interval[0], "grok_rate_high": rate.interval[1],
-        "seeds": rate.n, "stopped": float(rate.stopped), "wrongly": rate.missed,
-        "screened_wrongly": missed_by(Outcome.SCREENED, rows, evidence), **(apart if confirmation.n else {}),
-        "ranked_by": 1 + low if confirmation.n else rate.interval[0],  # the confirmed ones go first
+        **_common(searched),
+        **rate.named("grok_rate", "grok_rate_low", "grok_rate_high"),
+        **confirmation.named("confirmation_rate", "confirmation_low", "confirmation_high"),
+        "ranked_by": ranked_by,
+        "seeds": rate.n, "stopped": float(bool(rate.tries)), "wrongly": rate.missed,
+        "screened_wrongly": missed_by(Outcome.SCREENED, searched),
         "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
-        "confirmation_given_up": confirmation.given_up, "confirmation_wrongly": confirmation.missed,
+        "confirmation_given_up": sum(r["outcome"] == Outcome.GIVEN_UP for r in fresh),
+        "confirmation_wrongly": confirmation.missed,
         **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
+        "median_grok_step": float(median(grok_steps)) if grok_steps else None,
     }  # fmt: skip
-    if grok_steps:
-        metrics["median_grok_step"] = float(median(grok_steps))
-    return metrics | ({"core_s_per_grokked": cost.each} if cost.each is not None else {})
+    return {name: value for name, value in metrics.items() if value is not None}
 
 
-def _common(rows: Sequence[Row], cost: Cost) -> Row:
-    """Return what the metrics of a configuration and the summary of a study both have."""
-    given_up, screened = (StoppingCounts.of(rows, rule) for rule in RULE_COLUMNS)
+def _common(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return what the metrics of a configuration and the summary of a study both have; None for what is unknown."""
+    cost, (given_up, screened) = Cost.of(rows), (StoppingCounts.of(rows, rule) for rule in RULE_COLUMNS)
     return {
         "held": sum(bool(r["held"]) for r in rows),
-        "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
+        "best_exact": max((r["best_exact"] for r in rows if r["best_exact"] is not None), default=None),
         "spared": given_up.spared,
         "spared_grokked": given_up.spared_grokked,
         "screen_spared": screened.spared,
         "screen_spared_grokked": screened.spared_grokked,
         "seed_steps": cost.seed_steps,
         "grokked_per_million": cost.per_million,
+        "core_s_per_grokked": cost.each,
     }
 
 
@@ -461,35 +448,44 @@ def overview(rows: Iterable[Row], until: Mapping[str, Until | None] | None = Non
 
 
 def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
-    """Return counts of some rows, and the grok rate where they are of one configuration.
+    """Return counts of some rows: of the search, and below `confirmation_*` of what confirms it, if anything does.
 
-    The rates of several configurations, chosen by earlier results, are not pooled. With `until` the rate is
-    the search's alone, as the confirmation does not stop.
+    What seeds cost, and what rules did to them, is of both together.
+    """
+    searched, fresh = by_phase(rows)
+    counts = Counter(r["outcome"] for r in rows)
+    confirmed = {f"confirmation_{name}": value for name, value in _rated(fresh).items()} if fresh else {}
+    return {
+        "configurations": len({r["configuration"] for r in rows}),
+        "trials": len({r["trial"] for r in rows}),
+        **_rated(searched, until),
+        **confirmed,
+        "given_up": counts[Outcome.GIVEN_UP],
+        "screened": counts[Outcome.SCREENED],
+        **_common(rows),
+        "verify_calls": sum(r["verify_calls"] for r in rows),
+        "unended": unended_warning(rows),
+    }
+
+
+def _rated(rows: Sequence[Row], until: Until | None = None) -> dict[str, Any]:
+    """Return counts of seeds, and the grok rate where they are of one configuration.
+
+    The rates of several configurations, chosen by earlier results, are not pooled.
     """
     configurations = len({r["configuration"] for r in rows})
     single = configurations == 1
-    searched = [r for r in rows if not (until and r["confirmation"])]
-    rate, cost = GrokRate.of(searched, until if single else None, bounded=single), Cost.of(rows)
-    counts = Counter(r["outcome"] for r in rows)
+    rate, states = GrokRate.of(rows, until if single else None, bounded=single), Counter(map(state_of, rows))
     over = f"{rate.grokked} of {rate.n} grokked over {configurations} configurations"
     return {
-        "configurations": configurations,
-        "trials": len({r["trial"] for r in rows}),
         "seeds": len(rows),
-        "states": {o.value: counts[o] for o in Outcome if counts[o]},
+        "states": {state: states[state] for state in WORDS if states[state]},
         "grokked": rate.grokked,
         "counted": rate.n,
         "grok_rate": rate.rate if single else None,
-        "interval": list(rate.interval) if single else None,
-        "stopped": rate.stopped,
+        "interval": list(rate.interval) if single and rate.n else None,
+        "stopped": bool(rate.tries),
         "said": over if rate.n and not single else str(rate),
-        "given_up": counts[Outcome.GIVEN_UP],
-        "screened": counts[Outcome.SCREENED],
-        **_common(rows, cost),
-        "best_exact": max((r["best_exact"] for r in rows if r["best_exact"] is not None), default=None),
-        "core_s_per_grokked": cost.each,
-        "verify_calls": sum(r["verify_calls"] for r in rows),
-        "unended": unended_warning(rows),
     }
 
 

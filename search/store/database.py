@@ -74,7 +74,7 @@ ROWS = _of_a_study(
 )
 STUDIES = _of_a_study(
     "ledger_studies",
-    sa.Column("tracking_uri", sa.Text),  # of earlier versions
+    sa.Column("tracking_uri", sa.Text),  # MLflow's store, to be named and never asked; NULL: the home's own
     sa.Column("definition", sa.JSON),  # the study as it was last run
     sa.Column("owner", sa.String(128)),
     sa.Column("lease_until", sa.Float),

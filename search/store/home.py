@@ -7,13 +7,14 @@ import tempfile
 from functools import cached_property
 from pathlib import Path
 
-from search.errors import UserError
+from search.errors import UserError, masked, reraise_as
 from search.store.depot import VARIABLE as DEPOT
 from search.store.depot import Depot, Shared
 from trainer.files import durable
+from trainer.files.paths import expanded, named_by
 
 DEFAULT = "adder-runs"
-DATABASE = "ADDER_SEARCH_DATABASE"
+DATABASE, TRACKING = "ADDER_SEARCH_DATABASE", "MLFLOW_TRACKING_URI"
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -27,7 +28,9 @@ class Home:
     """
 
     def __init__(self, folder: str | Path | None = None):
-        self.path = Path(folder or os.environ.get("ADDER_SEARCH_HOME") or DEFAULT).absolute()
+        with reraise_as():
+            named = expanded(str(folder)) if folder else named_by("ADDER_SEARCH_HOME")
+        self.path = Path(named or DEFAULT).absolute()
         self.mlflow_db, self.ledger_db = self.path / "mlflow.db", self.path / "ledger.db"
         """The home's own databases; a server may take their place."""
         self.artifacts, self.ray, self.logs = (self.path / name for name in ("artifacts", "ray", "logs"))
@@ -39,7 +42,21 @@ class Home:
 
         MLflow sends the environment's password to whatever store it is given: a study cannot name one.
         """
-        return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.mlflow_db}"
+        named = os.environ.get(TRACKING, "")
+        return expanded_address(named) if named else sqlite_url(self.mlflow_db)
+
+    @property
+    def named_store(self) -> str | None:
+        """The MLflow store that the environment names, without secrets; None for the home's own."""
+        return masked(os.environ.get(TRACKING, "")) or None
+
+    @property
+    def store_prefix(self) -> str:
+        """What a printed command begins with so that it asks the same MLflow store in another terminal too; nothing
+        for the home's own store, and for an address with a secret in it.
+        """
+        named = os.environ.get(TRACKING, "")
+        return f"{TRACKING}={shlex.quote(named)} " if named and named == self.named_store else ""
 
     @property
     def has_own_database(self) -> bool:
@@ -50,7 +67,7 @@ class Home:
         """SQLAlchemy's URL of the ledger. Raises UserError for one with a password."""
         text = os.environ.get(DATABASE)
         if not text:
-            return f"sqlite:///{self.ledger_db}"
+            return sqlite_url(self.ledger_db)
         import sqlalchemy as sa
 
         try:
@@ -101,7 +118,9 @@ class Home:
 
     @property
     def nothing_run(self) -> str:
-        """A line for a home in which nothing has run."""
+        """A line for a home in which nothing has run, or whose ledger is gone."""
+        if self.mlflow_db.exists():
+            return missing(self.ledger_db)
         return f"nothing has run yet in {self.path}{'' if self.path.exists() else ': no such folder'}"
 
     def exists(self) -> bool:
@@ -110,12 +129,7 @@ class Home:
         return not self.has_own_database or self.ledger_db.exists()
 
     def check_paths(self) -> None:
-        """Raise UserError if a pipe or a device has a database's name: to open one may take for ever.
-
-        And if the folder's path would be another one in a URL, as MLflow is given it.
-        """
-        if re.search(r"\?|%[0-9A-Fa-f]{2}", str(self.path)):
-            raise UserError(f"{self.path}: a home's path has no ? and no % before two digits; choose another (--home)")
+        """Raise UserError if a pipe or a device has a database's name: to open one may take for ever."""
         for file in (self.ledger_db, self.mlflow_db):
             if file.exists() and not file.is_file():
                 raise UserError(f"{file}: is no file")
@@ -132,6 +146,40 @@ class Home:
             raise UserError(
                 f"{self.path}: cannot write there ({error.strerror or error}); choose another home with --home"
             ) from None
+
+
+def sqlite_url(file: Path) -> str:
+    """Return the address of an SQLite `file`, whatever characters are in its path.
+
+    MLflow makes the folder of an address that begins with `sqlite:///`, and takes %3F in it for its name: so it is
+    given another beginning where the address is not the path itself.
+    """
+    from sqlalchemy import URL
+
+    plain = URL.create("sqlite", database=str(file))
+    is_path = plain.render_as_string() == f"sqlite:///{file}"
+    return (plain if is_path else plain.set(drivername="sqlite+pysqlite")).render_as_string()
+
+
+def expanded_address(uri: str) -> str:
+    """Return a store's address with the user's home folder in place of a tilde that begins an SQLite file's path.
+
+    Raises UserError where no home is known.
+    """
+    scheme, mark, path = uri.partition(":///")
+    with reraise_as(TRACKING):
+        return scheme + mark + expanded(path) if scheme.startswith("sqlite") and mark else uri
+
+
+def typed(path: str | Path) -> str:
+    """Return the word of a shell command that names a path: quoted, and no option and no user's home folder."""
+    text = str(path)
+    return shlex.quote(f"./{text}" if text.startswith(("~", "-")) else text)
+
+
+def missing(file: Path) -> str:
+    """Return a line on a database that is not where its home had it: reading commands make none in its place."""
+    return f"{file}: is missing; is its disk mounted, or are the records on a server (MLFLOW_TRACKING_URI, {DATABASE})?"
 
 
 def below(folder: Path, *names: str) -> Path:
@@ -167,4 +215,9 @@ def pull_command(study: str, configuration: str) -> str:
 
 def home_flag(home: Home) -> str:
     """Return the flag that names this home from the current folder, if it needs one."""
-    return "" if home.path == Home().path else f" --home {shlex.quote(os.path.relpath(home.path))}"
+    return "" if home.path == Home().path else f" --home {typed(os.path.relpath(home.path))}"
+
+
+def run_command(home: Home, study: str) -> str:
+    """Return the command that goes on with a study, by its name or the path of its file."""
+    return f"adder-search run {typed(study)}{home_flag(home)}"

@@ -213,7 +213,7 @@ def _machine() -> str:
 def _text(path: str) -> str:
     """Return a file's text, or nothing if it cannot be read."""
     try:
-        return Path(path).read_text().strip()
+        return Path(path).read_text(encoding="utf-8").strip()
     except OSError:
         return ""
 

@@ -20,7 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from search.errors import Failure
+from search.errors import Failure, one_line
 from search.store.record import MEASURED, SeedKey
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import MEASURES, Outcome, Result, Seed
@@ -107,7 +107,7 @@ class ConfigurationResults:
         from safetensors.torch import load
 
         trial = Trial.read(folder)
-        about = json.loads((folder / RESULTS).read_text())
+        about = json.loads((folder / RESULTS).read_bytes())
         files = {name: (folder / name).read_bytes() for name in (THETA, CURVES)}
         for name, digest in about.pop("sha256").items():
             if _digest(files[name]) != digest:
@@ -149,7 +149,7 @@ def _readable(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        line = " ".join(str(error).split())[:200]
+        line = one_line(error)
         raise Damaged(f"results in {folder} cannot be read ({type(error).__name__}: {line})") from None
 
 
@@ -206,7 +206,7 @@ def read_parts(folder: Path) -> list[ConfigurationResults]:
 def read_cut(folder: Path) -> dict[SeedKey, int]:
     """Read the steps of the seeds that were ended from outside, as `write_parts` wrote them."""
     file = folder / PARTS / CUT
-    listed = json.loads(file.read_text()) if file.exists() else []
+    listed = json.loads(file.read_bytes()) if file.exists() else []
     return {(key, init, data): steps for key, init, data, steps in listed}
 
 
@@ -241,7 +241,7 @@ class WorkerAssignment:
         """Write it for the worker whose first trial has this folder."""
         place = assignment_path(folder)
         fresh = place.with_name(place.name + ".new")
-        fresh.write_text(json.dumps(dataclasses.asdict(self)))
+        fresh.write_text(json.dumps(dataclasses.asdict(self)), encoding="utf-8")
         fresh.replace(place)
 
     @classmethod
@@ -249,7 +249,7 @@ class WorkerAssignment:
         """Read the assignment of the worker whose first trial has this folder: without a file, that trial alone."""
         if not assignment_path(folder).exists():
             return cls((folder.name,))
-        fields = json.loads(assignment_path(folder).read_text())
+        fields = json.loads(assignment_path(folder).read_bytes())
         return cls(tuple(fields["trials"]), tuple(fields["enough"]), fields["wait_s"], fields["apart_s"])
 
 

@@ -18,7 +18,7 @@ def write_progress(records: StudyRecords, values: Mapping[str, Any]) -> None:
     with suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
         fresh = place.with_name(FILE + ".new")
-        fresh.write_text(json.dumps(values))
+        fresh.write_text(json.dumps(values), encoding="utf-8")
         fresh.replace(place)
 
 
@@ -26,7 +26,7 @@ def read_progress(records: StudyRecords) -> dict[str, Any] | None:
     """Return the progress that the study's driver left; None where no driver runs, or its home is elsewhere."""
     owner = records.get_driver()
     with suppress(OSError, ValueError):
-        values = json.loads((records.trial_folder("") / FILE).read_text())
+        values = json.loads((records.trial_folder("") / FILE).read_bytes())
         if owner and isinstance(values, dict) and values.get("owner") == owner:
             return values
     return None

@@ -14,7 +14,8 @@ from sqlalchemy.exc import IntegrityError
 
 from model import make_spec
 from model.fields import did_you_mean
-from search.errors import AlreadyExists, NotFound, reraise_as
+from model.proof.verdict import read_verdict
+from search.errors import AlreadyExists, Failure, NotFound, UserError, reraise_as
 from search.store.database import (
     CONFIGURATIONS,
     OF_A_STUDY,
@@ -27,10 +28,11 @@ from search.store.database import (
     STUDIES,
     retry_while_unavailable,
 )
-from search.store.home import Home
+from search.store.home import TRACKING, Home
 from search.store.lease import LEASE_S, StudyLease, is_live
 from search.store.ledger import Ledger, open_ledger
 from search.store.record import MEASURED, SeedKey, SeedRecord, is_final
+from search.store.verdicts import Verdict, own, sealed
 from search.study.file import recorded_study
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Trial
@@ -123,9 +125,25 @@ class StudyRecords:
 
     @retry_while_unavailable
     def update_study(self, definition: Values) -> None:
-        """Keep this owner's study as its file is now."""
+        """Keep this owner's study as its file is now, and the name of the MLflow store that it is recorded in."""
+        values = {"definition": definition, "tracking_uri": self.home.named_store}
         with self.writing() as db:
-            db.execute(sa.update(STUDIES).where(self.lease.is_owned).values(definition=definition))
+            db.execute(sa.update(STUDIES).where(self.lease.is_owned).values(values))
+
+    @contextmanager
+    def naming_store(self) -> Iterator[None]:
+        """Add to what the block refuses, or fails in, which other MLflow store has the study, if one has.
+
+        The store is named and never asked: it might be sent the environment's password.
+        """
+        try:
+            yield
+        except (Failure, UserError) as error:
+            recorded = (self.get_study() or {}).get("tracking_uri")
+            if recorded == self.home.named_store:
+                raise
+            other = f"{recorded}: set {TRACKING}" if recorded else f"the home's own store: unset {TRACKING}"
+            raise type(error)(f"{error}; it was last recorded in {other}") from None
 
     @retry_while_unavailable
     def request_stop(self) -> None:
@@ -197,6 +215,10 @@ class StudyRecords:
         rows = self._select(CONFIGURATIONS, "configuration", "experiment", "run")
         return {r["configuration"]: (r["experiment"] or "", r["run"] or "") for r in rows}
 
+    def published_runs(self) -> list[str]:
+        """Return the ids of the runs that MLflow has of a study's configurations."""
+        return [run for _, run in self.list_runs().values() if run]
+
     @retry_while_unavailable
     def create_parents(self, parents: Iterable[InitialTheta]) -> None:
         """Write the θ that a study starts from, in place of earlier ones: the same may be written again."""
@@ -253,7 +275,10 @@ class StudyRecords:
         query = query.where(*(ROWS.c[name] == v for name, v in wanted.items() if v is not None))
         # asked for the order of a trial's rows, SQLite would go through all of a study's
         ordered = query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)) if trial is None else query
-        records = [cast(SeedRecord, row) for row in self.database.read(ordered)]
+        rows = self.database.read(ordered)
+        for row in rows:
+            row["proof"] = self._verdict(row)
+        records = [cast(SeedRecord, row) for row in rows]
         return records if trial is None else sorted(records, key=_key_of)
 
     @retry_while_unavailable
@@ -411,11 +436,17 @@ class StudyRecords:
 
     @retry_while_unavailable
     def record_proof(self, key: SeedKey, proof: Values) -> None:
-        """Keep the verdict on all pairs of a seed's θ, in place of an earlier one."""
-        named = self._named(key)
+        """Keep the verdict on all pairs of a seed's θ, decided here, in place of an earlier one."""
+        named, proof = self._named(key), sealed(dict(proof), self.study, *key)
         with self.database.begin() as db:
             db.execute(sa.delete(PROOFS).filter_by(**named))
             db.execute(sa.insert(PROOFS).values(**named, proof=proof))
+
+    def _verdict(self, row: Values) -> Verdict | None:
+        """Return the verdict in a seed's row: a file may be a stranger's ledger, a server is one that was named."""
+        if row["proof"] is not None and self.home.has_own_database:
+            return own(row["proof"], self.study, *_key_of(row))
+        return read_verdict(row["proof"])
 
     def _named(self, key: SeedKey) -> Values:
         """Return the columns that name a seed's row."""

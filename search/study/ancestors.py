@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from model import make_spec
-from search.study.start import ties_beyond_parent
+from search.study.start import MOST_STEPS, read_lineage, read_step, read_texts, spec_of, ties_beyond_parent
 
 if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
 
 Step = dict[str, Any]
 SHAPE, PLACE = ("model", "params", "spec", "theta_sha256"), ("study", "configuration", "trained")
+MOST_GENERATIONS = 100
+"""Of checkpoints, each of which has its origin's provenance in its own."""
 
 
 def ancestors_of(checkpoint: Checkpoint) -> list[Step]:
@@ -31,48 +32,37 @@ def ancestors_of(checkpoint: Checkpoint) -> list[Step]:
     return _after_ancestors(step, checkpoint.provenance)
 
 
-def _after_ancestors(step: Step, provenance: Mapping[str, Any]) -> list[Step]:
-    """Return a step after those that led to it, by its provenance."""
-    step |= {name: provenance[name] for name in PLACE if isinstance(provenance.get(name), str)}
-    if isinstance(lineage := provenance.get("lineage"), list):
-        steps = [dict(s) for s in lineage if isinstance(s, Mapping)]
+def _after_ancestors(step: Step, provenance: Mapping[str, Any], generations: int = MOST_GENERATIONS) -> list[Step]:
+    """Return a step after those that led to it, by its provenance. generations: so many files are followed."""
+    step |= read_step({name: provenance[name] for name in PLACE if name in provenance})
+    if isinstance(provenance.get("lineage"), list):
+        steps = read_lineage(provenance["lineage"])
         how = steps[-1].pop("then", []) if steps else []
         return [*steps, step | {"tied": _new_ties(step, steps), "how": how}]
     key = next((k for k, v in provenance.items() if k.endswith("_from") and isinstance(v, Mapping)), None)
-    if key is None:
+    if key is None or not generations:
         return [step | {"tied": [], "how": []}]
+    origin = provenance[key]
+    before = origin["provenance"] if isinstance(origin.get("provenance"), Mapping) else {}
+    shape = read_step({name: origin[name] for name in SHAPE if name in origin})
+    ancestors = _after_ancestors(shape, before, generations - 1)
     if key == "compressed_from":
-        return [*_origin(provenance[key]), *_descent(step, provenance.get("descent"))]
+        return [*ancestors, *_descent(step, provenance.get("descent"))]
     how = {
-        "folded_from": [f"folded: {fold}" for fold in _texts(provenance.get("folds"))],
+        "folded_from": [f"folded: {fold}" for fold in read_texts(provenance.get("folds"))],
         "finished_from": [f"finished by {provenance.get('finished_by')}"],
     }
-    return [*_origin(provenance[key]), step | {"tied": [], "how": how.get(key, [key.removesuffix("_from")])}]
-
-
-def _origin(origin: Mapping[str, Any]) -> list[Step]:
-    """Return the steps to a checkpoint of which another one's provenance has spec and provenance alone."""
-    provenance = origin.get("provenance")
-    step = {name: origin[name] for name in SHAPE if name in origin}
-    return _after_ancestors(step, provenance if isinstance(provenance, Mapping) else {})
+    return [*ancestors, step | {"tied": [], "how": read_texts(how.get(key, [key.removesuffix("_from")]))}]
 
 
 def _descent(last: Step, descent: Any) -> list[Step]:
     """Return the steps of a descent in a folder, the last of which is the checkpoint itself."""
     rows = [s for s in descent if isinstance(s, Mapping)] if isinstance(descent, list) else []
-    steps: list[Step] = [{"params": s.get("numbers"), "tied": _texts(s.get("tied")), "how": []} for s in rows] or [
-        {"tied": [], "how": []}
-    ]
+    steps = [read_step({"params": s.get("numbers"), "tied": s.get("tied")}) for s in rows[-MOST_STEPS:]]
+    steps = [{"tied": [], "how": []} | step for step in steps or [{}]]
     return [*steps[:-1], last | steps[-1]]
 
 
 def _new_ties(step: Step, ancestors: list[Step]) -> list[str]:
-    try:
-        parent = ancestors[-1].get("spec") if ancestors else None
-        return ties_beyond_parent(parent, make_spec(**step["spec"]))
-    except (TypeError, ValueError, LookupError):
-        return []
-
-
-def _texts(values: Any) -> list[str]:
-    return [v for v in values if isinstance(v, str)] if isinstance(values, list | tuple) else []
+    spec = spec_of(step.get("spec"))
+    return ties_beyond_parent(ancestors[-1].get("spec") if ancestors else None, spec) if spec else []

@@ -1,5 +1,6 @@
 """What a study asks, in words: its space and its rules."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -8,6 +9,8 @@ from search.stats.counting import describe_screen
 from search.study.schema import Study
 from search.study.space import Distribution
 from search.study.stopping import BY_PAIR, BY_SEED
+from trainer import Recipe
+from trainer.recipe.lengths import ends_after
 
 
 def rules(study: Study, configurations: Iterable[str]) -> list[tuple[str, str]]:
@@ -26,6 +29,33 @@ def rules(study: Study, configurations: Iterable[str]) -> list[tuple[str, str]]:
         has = f"while the interval has {study.allocation.threshold:.0%} in it"
         listed.append(("Allocation of seeds", f"more of them {has}, or a place on the front is possible"))
     return listed
+
+
+def too_long(study: Study) -> str:
+    """Return which schedules outlast the budgets of the listed configurations; nothing if none does.
+
+    Searched fields are left out: a plan has a remark on each.
+    """
+    recipes = [recipe for _, recipe in study.listed] or [study.base_recipe]
+    texts = Counter[str]()
+    for recipe in recipes:
+        budget = longest_budget(study, recipe)
+        late = {name: end for name, end in ends_after(recipe, budget).items() if f"recipe.{name}" not in study.space}
+        if late:
+            fields = ", ".join(f"{name} {end:,}" for name, end in late.items())
+            texts[f"{fields}: after the last step, {budget:,}"] += 1
+    if not texts:
+        return ""
+    (text, count), *_ = texts.most_common(1)
+    several = f" ({count} of {len(recipes)} configurations)" if len(recipes) > 1 else ""
+    others = texts.total() - count
+    return text + several + (f"; others in {others} more" if others else "")
+
+
+def longest_budget(study: Study, recipe: Recipe) -> int:
+    """Return the most steps that a recipe of a study has: where they are searched, their upper end."""
+    searched = study.space.get("recipe.steps")
+    return max(searched.ends()) if searched else recipe.steps
 
 
 def impossible(study: Study, proposals: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -1,39 +1,36 @@
-"""Study files: YAML read strictly, errors that name the file, the key path and what would be right, and every key."""
+"""Study files: what they ask, errors that name the file, the key path and what would be right, and every key."""
 
 import dataclasses
 import json
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
 from pydantic import ValidationError
 
 from model.fields import did_you_mean
-from search.errors import UserError, printable
+from search.errors import UserError, printable, reraise_as
+from search.study.reading import QUOTED, odd_character, read_data
 from search.study.sampler import GROK_RATE, PARAMS
 from search.study.schema import Study
 from search.study.space import LARGEST_SEED, Strict
-from search.study.spelling import INVALID_SCALAR, LARGEST_FILE, inline_files
+from search.study.spelling import LARGEST_FILE, inline_files
 from search.study.stopping import BY_HASH, recorded_screen
 from trainer import Recipe
 
-MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
-MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
 MOST_ERRORS = 20
 STAND_INS: dict[str, Any] = {"name": "x", "seeds": [LARGEST_SEED]}
 """What a file is read with where these keys are wrong, to find what else is."""
-MERGE, SEXAGESIMAL = "tag:yaml.org,2002:merge", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+ESCAPED = re.compile(r"\\[xu]([0-9a-f]{4}|[0-9a-f]{2})")
 GONE: dict[str, dict[str, Any]] = {
     "stop": {"group": 16},
     "start": {"model": None},
     "seeds": {"best_of": None, "by": None},
 }
 """Keys of sections that went away, with their off values."""
-OF_YAML_1_1 = re.compile(r":|^[-+]?0[0-9_]")
-"""Numbers to base 60, and octal ones that begin with 0: YAML 1.2 has none, and takes 010 for ten."""
 
 
 def shipped_studies() -> dict[str, str]:
@@ -43,87 +40,61 @@ def shipped_studies() -> dict[str, str]:
     return dict(sorted(texts.items()))
 
 
+def shipped_study(name: str) -> Study:
+    """Return a study that comes with the package."""
+    return parse_study(shipped_studies()[name], f"{name} (comes with the package)")
+
+
 def load_study(name: str) -> Study:
-    """Return a study by path, or by the name of a shipped one. Raise UserError."""
+    """Return a study by path, or by the name of a shipped one; of - and of a pipe, once. Raise UserError."""
     path = Path(name)
     try:
-        if path.is_file():
-            if path.stat().st_size > LARGEST_FILE:
-                raise UserError(f"{name}: larger than any study file ({path.stat().st_size} bytes)")
-            return parse_study(path.read_text("utf-8"), name)
+        text = _read_text(name, path)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if text is not None:
+        return parse_study(text, name)
+    shipped = shipped_studies()
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
+        if path.stem in shipped and not any(path.parent.glob(f"{path.stem}.y*ml")):
+            near = f"did you mean {path.stem}, which comes with the package?"
         raise UserError(f"{name}: no such study file" + (f"; {near}" if near.startswith("did") else ""))
-    if name not in (shipped := shipped_studies()):
-        raise UserError(f"unknown study {name!r}; {did_you_mean(name, shipped)}")
-    return parse_study(shipped[name], f"{name} (comes with the package)")
+    if name not in shipped:
+        beside = next((file for file in (f"{name}.yaml", f"{name}.yml") if Path(file).is_file()), None)
+        near = f"did you mean {beside}?" if beside else did_you_mean(name, shipped)
+        raise UserError(f"unknown study {name!r}; {near}")
+    return shipped_study(name)
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML as data: no key twice, no aliases, and 1e-3 is a number, as YAML 1.2 has it."""
+def _read_text(name: str, path: Path) -> str | None:
+    """Return the text of a study file, or of a stream: - is the standard input. None where there is nothing to read.
 
-    values = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self.values += 1
-        if self.values > MOST_VALUES:
-            raise _marked(f"more than {MOST_VALUES} keys and values", self.peek_event().start_mark)
-        if self.check_event(yaml.AliasEvent):
-            raise _marked("aliases are not used in study files", self.peek_event().start_mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if key.tag == MERGE:
-                raise _marked("merge keys are not used in study files", key.start_mark)
-            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
-                raise _marked(f"key given twice: {key.value}", key.start_mark)
-            seen.add((key.tag, str(key.value)))
-        return super().construct_mapping(node, deep)
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            if node.tag in SEXAGESIMAL and OF_YAML_1_1.search(str(node.value)):
-                raise ValueError
-            value = super().construct_object(node, deep)
-            if type(value) is float and value.is_integer() and "e" in node.value.lower():
-                value = int(value)  # 1e4 counts something, and a number may always be whole
-            if type(value) is int and value.bit_length() > MOST_BITS:
-                raise OverflowError
-            if type(value) is str:
-                value.encode()  # half a surrogate pair can be written nowhere
-            return value
-        except INVALID_SCALAR:
-            raise _marked(f"no {node.tag.rpartition(':')[2]}: {node.value!s:.80}", node.start_mark) from None
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
-
-
-def _marked(problem: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
-
-
-def _read_yaml(text: str, source: str) -> Any:
-    try:
-        return yaml.load(text, Loader=_Loader)  # a SafeLoader
-    except RecursionError:
-        raise UserError(f"{source}: not valid YAML (nested too deeply)") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
-        raise UserError(printable(f"{source}: {where}not valid YAML ({problem})")) from None
+    Raises UserError for a folder that is no study's name, for a pipe that has a name, which may have no other end, and
+    for what is too large.
+    """
+    if name == "-":
+        data = sys.stdin.buffer.read(LARGEST_FILE + 1) if sys.stdin else b""
+    elif not path.exists():
+        return None
+    elif path.is_dir():
+        if name in shipped_studies():
+            return None
+        raise UserError(f"{name}: is a folder; give the path of a study file")
+    elif path.is_fifo() and path.resolve().exists():
+        raise UserError(f"{name}: is a pipe; give a study file, or - and the study on the standard input")
+    else:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    if len(data) > LARGEST_FILE:
+        raise UserError(f"{name}: larger than any study file ({LARGEST_FILE:,} bytes)")
+    return data.decode()
 
 
 def parse_study(text: str, source: str) -> Study:
     """Return the study of a YAML text. Raise UserError naming source, key path and what would be right."""
-    data = _read_yaml(text, source)
+    with reraise_as(source):
+        data = read_data(text)
     if not isinstance(data, dict):
         raise UserError(f"{source}: must be a mapping with name, model and seeds")
     lines: dict[str, None] = {}
@@ -137,7 +108,13 @@ def parse_study(text: str, source: str) -> Study:
         if study or without == data:
             break
         data = without  # what is wrong elsewhere is said too
-    raise UserError("\n".join(printable(f"{source}: {line}") for line in lines)) from None
+    raise UserError("\n".join(printable(f"{source}: {line}{_remark(line)}") for line in lines)) from None
+
+
+def _remark(line: str) -> str:
+    """Return what is odd about a character of a key or value that a line shows, perhaps as Python's repr."""
+    odd = odd_character(ESCAPED.sub(lambda found: chr(int(found[1], 16)), line))
+    return f"; it has {odd}" if odd else ""
 
 
 def _validate(data: dict[str, Any]) -> tuple[Study | None, list[str]]:
@@ -264,7 +241,9 @@ def _lines(error: ValidationError, data: Any) -> Iterator[str]:
     for path, kinds in wrong_type.items():
         deeper = [*lines, *(f"{p}:" for p in wrong_type if p != path)]
         if not any(line.startswith((f"{path}:", f"{path}.")) for line in deeper):
-            got = f"got {next(iter(kinds.values()))!r:.80}{_example(path)}"
+            value = next(iter(kinds.values()))
+            is_quotable = "a string" in kinds and not isinstance(value, dict | list | None)
+            got = f"got {value!r:.80}{_example(path) or (QUOTED if is_quotable else '')}"
             lines[f"{path}: must be {' or '.join(kinds)}, {got}"] = None
     yield from lines
 

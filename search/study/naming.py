@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ class Names:
 
     def __init__(self, study: Study):
         self.study = study
+        self._fields: dict[str, list[str]] = {}
 
     def __getitem__(self, configuration: Configuration) -> str:
         study, preset = self.study, preset_name(configuration.spec)
@@ -34,21 +35,34 @@ class Names:
             names = [name.partition("=")[0] for name in study.combine]
             applied = configuration.spec.applied()
             return " + ".join(name for name in names if name in applied) or "none of them"
-        alike = [c for c in self._listed if preset_name(c.spec) == preset]
-        compared = alike if study.scales or study.toggle else self._listed  # whose arms have a scale's recipe
-        fields = [path for path in _differing(compared) if path != "model.family"]
-        if len({c.spec for c in alike}) == 1:
-            fields = [path for path in fields if path.startswith("recipe.")]
-        words = describe_values(configuration, fields)
-        return words if words and len(self._presets) == 1 else ", ".join(filter(None, (preset, words)))
+        words = describe_values(configuration, self._fields_of(preset))
+        return words if words and len(self._alike) == 1 else ", ".join(filter(None, (preset, words)))
 
     @cached_property
-    def _listed(self) -> list[Configuration]:
-        return [Configuration(*pair) for pair in self.study.listed]
+    def searched(self) -> list[str]:
+        """The fields that the study varies: its space's, or those in which the configurations of its list differ."""
+        if self.study.space:
+            return list(self.study.space)
+        return _differing(Configuration(*pair) for pair in self.study.listed)
+
+    def _fields_of(self, preset: str) -> list[str]:
+        """Return the fields that tell the listed configurations of a preset apart: the list is compared once."""
+        if preset not in self._fields:
+            alike = self._alike.get(preset, [])
+            is_of_scales = self.study.scales or self.study.toggle  # whose arms have a scale's recipe
+            fields = _differing(alike) if is_of_scales else self.searched
+            if len({c.spec for c in alike}) == 1:
+                fields = [path for path in fields if path.startswith("recipe.")]
+            self._fields[preset] = [path for path in fields if path != "model.family"]
+        return self._fields[preset]
 
     @cached_property
-    def _presets(self) -> Counter[str]:
-        return Counter(preset_name(c.spec) for c in self._listed)
+    def _alike(self) -> dict[str, list[Configuration]]:
+        """The listed configurations, by preset."""
+        alike: dict[str, list[Configuration]] = {}
+        for pair in self.study.listed:
+            alike.setdefault(preset_name(pair[0]), []).append(Configuration(*pair))
+        return alike
 
     @cached_property
     def _entries(self) -> dict[str, str]:
@@ -68,14 +82,7 @@ def names_of(study: Study | None, configurations: Iterable[Configuration]) -> di
     return {key: name if shared[name] == 1 else f"{name} ({key[:6]})" for key, name in by_key.items()}
 
 
-def searched(study: Study) -> list[str]:
-    """Return the fields that a study varies: its space's, or those in which the configurations of its list differ."""
-    if study.space:
-        return list(study.space)
-    return _differing([Configuration(*c) for c in study.listed])
-
-
-def _differing(configurations: Sequence[Configuration]) -> list[str]:
+def _differing(configurations: Iterable[Configuration]) -> list[str]:
     listed = [c.as_params() for c in configurations]
     names = dict.fromkeys(name for params in listed for name in params if "." in name)
     return [n for n in names if len({json.dumps(params.get(n)) for params in listed}) > 1]

@@ -42,7 +42,8 @@ from trainer.recipe.ramp import tie_ramp_defaults
 
 MOST_WATCHED = 64
 MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+LONGEST_NAME = 64
+NAME = rf"^[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}$"
 
 
 def is_name(text: str) -> bool:

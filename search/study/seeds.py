@@ -80,8 +80,9 @@ class Allocation(Strict):
 class Confirm(Strict):
     """At the end the best configurations once more, on seeds that nothing was chosen by."""
 
-    configurations: int = Field(3, ge=1, le=1_000, description="how many of the front, by grok rate")
+    configurations: int = Field(3, ge=1, le=1_000, description="how many, the best by what the search seeks")
     seeds: Seeds = Field(description="as the study's seeds; none of those")
+    hopeless: bool = Field(False, description="give up hopeless seeds here too; unless set, all train to their end")
 
 
 def check_numbers(seeds: list[Seed], path: str) -> None:

@@ -2,24 +2,21 @@
 
 import dataclasses
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from model import Spec, make_spec, preset
 from model.fields import did_you_mean
 from model.tied import Tied
+from search.study.reading import read_data
 from search.study.space import error_at, errors_at
 from trainer import Recipe
+from trainer.files.paths import expanded
 from trainer.recipe.seed import check_fit
 from trainer.retired import without_retired
 
 CHECKPOINT = "checkpoint.json"
 LARGEST_FILE = 1 << 20  # bytes
-INVALID_SCALAR = (ValueError, LookupError, AttributeError, TypeError, OverflowError)
-"""PyYAML's own for !!int abc and the like."""
 
 
 def constraint_of(name: str, path: str) -> tuple[str, int]:
@@ -139,21 +136,29 @@ def _inline_teacher(recipe: dict[str, Any], path: str) -> dict[str, Any]:
 
 def _inline_model(model: dict[str, Any], path: str) -> dict[str, Any]:
     if isinstance(name := model.get("checkpoint"), str):
-        about = _parsed(Path(name) / CHECKPOINT if Path(name).is_dir() else Path(name), f"{path}.checkpoint")
+        place = _path(name, f"{path}.checkpoint")
+        about = _parsed(place / CHECKPOINT if place.is_dir() else place, f"{path}.checkpoint")
         spec = about.get("spec") if isinstance(about, dict) else None
         if not isinstance(spec, dict):
             raise error_at(f"{path}.checkpoint", f"{name}: not a checkpoint, which has a spec")
         return {**spec, **{k: v for k, v in model.items() if k != "checkpoint"}}
     if isinstance(name := model.get("ties"), str):
-        return {**model, "ties": _parsed(Path(name), f"{path}.ties")}
+        return {**model, "ties": _parsed(_path(name, f"{path}.ties"), f"{path}.ties")}
     return model
+
+
+def _path(name: str, path: str) -> Path:
+    """Return the path that a key names. Raise ValueError at the key path for a tilde that stands for nobody."""
+    with errors_at(path):
+        return Path(expanded(name))
 
 
 def _parsed(file: Path, path: str) -> Any:
     """Return the content of a file of JSON or YAML. Raise ValueError at the key path."""
-    problem = "cannot be read as JSON or YAML"
-    with suppress(OSError, RecursionError, yaml.YAMLError, *INVALID_SCALAR):
+    try:
         if file.is_file() and file.stat().st_size <= LARGEST_FILE:
-            return yaml.safe_load(file.read_text("utf-8"))
+            return read_data(file.read_text("utf-8"))
         problem = "larger than any of ties" if file.is_file() else "no such file"
+    except (OSError, ValueError) as error:
+        problem = f"cannot be read as JSON or YAML ({error})"
     raise error_at(path, f"{file}: {problem}")

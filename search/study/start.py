@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from model import Spec, make_spec, preset_name
 from model.tied import Tied, describe_new, free, ties_of
-from search.errors import reraise_as
+from search.errors import printable, reraise_as
 from search.study.space import Strict, refuse
 from trainer import Seed
 
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 
 ANY = ""
 """Name for a θ that serves every seed."""
+MOST_STEPS, MOST_TEXTS = 200, 10_000
+"""Of a lineage, and of a list in a step of it: the last, the first."""
+STEP: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("model", "study", "configuration", "trained", "theta_sha256", "seed", "run"), (str,)),
+    **dict.fromkeys(("params", "tried"), (int,)),
+    **dict.fromkeys(("tied", "how", "then"), (list,)),
+    "exact": (int, float),
+    "spec": (dict,),
+}
+"""Types of what a step of a lineage says (search/study/ancestors.py)."""
 
 
 class StartSpec(Strict):
@@ -107,7 +117,38 @@ class InitialTheta:
     @classmethod
     def of(cls, about: Mapping[str, Any]) -> InitialTheta:
         thetas = {name: tuple(map(float, theta)) for name, theta in about["thetas"].items()}
-        return cls(make_spec(**about["spec"]), thetas, tuple(about["lineage"]), about.get("number", 0))
+        lineage = tuple(read_lineage(about["lineage"]))
+        return cls(make_spec(**about["spec"]), thetas, lineage, about.get("number", 0))
+
+
+def read_lineage(values: Any) -> list[dict[str, Any]]:
+    """Return the steps of a lineage that anyone may have written, without what no step can say."""
+    steps = values[-MOST_STEPS:] if isinstance(values, list | tuple) else []
+    return [read_step(step) for step in steps if isinstance(step, Mapping)]
+
+
+def read_step(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a step may say of these values: each of its type, and each text in one printable line."""
+    typed = {name: v for name, v in values.items() if type(v) in STEP.get(name, ())}
+    return {name: read_texts(v) if type(v) is list else _line(v) for name, v in typed.items()}
+
+
+def spec_of(values: Mapping[str, Any] | None) -> Spec | None:
+    """Return the spec that a step has as plain values; None where they are none."""
+    try:
+        return make_spec(**values) if values else None
+    except (TypeError, ValueError, LookupError):
+        return None
+
+
+def read_texts(values: Any) -> list[str]:
+    """Return the texts of a list, each in one printable line; of anything else none."""
+    texts = [v for v in values if isinstance(v, str)] if isinstance(values, list | tuple) else []
+    return list(map(_line, texts[:MOST_TEXTS]))
+
+
+def _line(value: Any) -> Any:
+    return printable(" ".join(value.split())) if isinstance(value, str) else value
 
 
 def describe_step(step: Mapping[str, Any]) -> str:
@@ -121,5 +162,6 @@ def ties_beyond_parent(parent: Mapping[str, Any] | None, spec: Spec) -> list[str
     """Return the ties that a spec has beyond those of its parent (a spec as plain values)."""
     if not isinstance(spec, Tied):
         return []
-    base, ties = ties_of(make_spec(**parent)) if parent else (spec.base, free(spec.base.params))
+    before = spec_of(parent)
+    base, ties = ties_of(before) if before else (spec.base, free(spec.base.params))
     return describe_new(spec.base, ties if base == spec.base else free(spec.base.params), spec.ties)

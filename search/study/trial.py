@@ -151,7 +151,7 @@ class Trial:
     @staticmethod
     def read_driver(folder: Path) -> str:
         """Return the driver that a trial in `folder` belongs to; nothing where that is not said."""
-        return str(json.loads((folder / TRIAL_FILE).read_text()).get("driver", ""))
+        return str(json.loads((folder / TRIAL_FILE).read_bytes()).get("driver", ""))
 
     def as_json(self, driver: str = "") -> bytes:
         about = {
@@ -179,7 +179,7 @@ class Trial:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read the trial that `write` left in `folder`."""
-        about = json.loads((folder / TRIAL_FILE).read_text())
+        about = json.loads((folder / TRIAL_FILE).read_bytes())
         spec = make_spec(**about["spec"])
         specs = {key: make_spec(**fields) for key, fields in about.get("specs", {}).items()}
         starts = {digest: InitialTheta.of(start) for digest, start in about.get("starts", {}).items()}

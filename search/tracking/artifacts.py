@@ -18,7 +18,7 @@ from model.fields import did_you_mean
 from search.errors import Failure, NotFound, UserError
 from search.stats.counting import Row, rank, seed_of
 from search.store.depot import VARIABLE
-from search.store.home import below
+from search.store.home import below, missing
 from search.store.ledger import Ledger
 from search.store.record import SeedRecord, is_final
 from search.store.results import PARTS, ConfigurationResults, curve_table, read_curves
@@ -26,7 +26,7 @@ from search.store.study_records import StudyRecords
 from search.study.naming import names_of
 from search.study.start import ANY
 from search.study.trial import Configuration
-from search.tracking.tracking import TRIALS, answered, artifact, connect
+from search.tracking.tracking import TRIALS, answered, artifact, connect, is_local
 from trainer import Result, Seed
 
 if TYPE_CHECKING:
@@ -142,15 +142,21 @@ class ArtifactCache(AbstractContextManager["ArtifactCache"]):
             self.runs = self.records.list_runs()
         _, run = self.runs.get(configuration, ("", ""))
         name, scratch = f"{TRIALS}/{trial}", Path(self.scratch.name)
-        with answered(self.client.tracking_uri):
-            folder = artifact(self.client, run, name, scratch, self.records.home) if run else None
-        folder = folder or self._in_depot(configuration, trial)
-        if folder is None:
-            depot = "" if os.environ.get(VARIABLE) else f"; if a depot keeps it, {VARIABLE} has to name it"
-            raise Failure(
-                f"study {self.records.study}: MLflow has not got {name} of configuration {configuration}{depot}"
-            )
+        with self.records.naming_store():
+            with answered(self.client.tracking_uri):
+                folder = artifact(self.client, run, name, scratch, self.records.home) if run else None
+            folder = folder or self._in_depot(configuration, trial)
+            if folder is None:
+                raise self._not_there(name, configuration)
         return folder
+
+    def _not_there(self, name: str, configuration: str) -> Failure:
+        """Return why a part of a configuration's records is not to be had."""
+        place = self.records.home.artifacts
+        if is_local(self.client.tracking_uri) and not place.exists():
+            return Failure(missing(place))
+        depot = "" if os.environ.get(VARIABLE) else f"; if a depot keeps it, {VARIABLE} has to name it"
+        return Failure(f"study {self.records.study}: MLflow has not got {name} of configuration {configuration}{depot}")
 
     def _in_depot(self, configuration: str, trial: str) -> Path | None:
         """Fetch a part that MLflow was not given. Only the environment's depot is asked, whatever a run names."""
@@ -180,7 +186,7 @@ def pull(
     if seed and len(rows) > 1 and len({configurations[r["configuration"]].start for r in rows}) == 1:
         raise _several(records, seed, sorted(rows, key=rank), configurations)
     best = min(rows, key=lambda r: (rank(r), configurations[r["configuration"]].spec.params))
-    with ArtifactCache(connect(records.home), records) as cache:
+    with ArtifactCache(connect(records.home, only_reads=True), records) as cache:
         return cache.seed(best).checkpoint(), best["proof"]
 
 
@@ -215,7 +221,7 @@ def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) ->
     records = StudyRecords(ledger, study)
     for row in records.list_seeds(configuration):
         if (row["init_seed"], row["data_seed"]) == numbers:
-            with ArtifactCache(connect(records.home), records) as cache:
+            with ArtifactCache(connect(records.home, only_reads=True), records) as cache:
                 recorded_P = cache.seed(row).result.theta_P
             if checkpoint.theta_P.tolist() != recorded_P.tolist():
                 raise UserError(f"its θ is not the one that study {study} has of seed {seed_of(row)}")

@@ -19,7 +19,7 @@ from mlflow.exceptions import MlflowException
 from model import preset_name
 from model.adderboard import ADDITIONS
 from model.export import export_source
-from search.errors import Failure, masked
+from search.errors import Failure, one_line
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.recipe.carry import CarrySchedule
@@ -163,7 +163,7 @@ def register(
         client.create_registered_model(name, description=MEANING)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
-            raise Failure(f"registered model {name}: {masked(str(error))[:200]}") from None
+            raise Failure(f"registered model {name}: {one_line(error)}") from None
     digest = digest_of(checkpoint)
     versions = client.search_model_versions(f"name = '{name}'")
     existing = next((v for v in versions if v.tags.get(THETA_TAG) == digest), None)

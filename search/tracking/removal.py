@@ -24,7 +24,7 @@ from search.store.record import SeedRecord
 from search.store.results import STATE
 from search.store.study_records import StudyRecords
 from search.study.schema import is_name
-from search.tracking.tracking import answered, connect, file_of
+from search.tracking.tracking import STUDY_TAG, answered, connect, file_of, find_experiment
 from trainer import Outcome
 from trainer.files import durable
 
@@ -71,7 +71,7 @@ def contents(records: StudyRecords) -> Contents:
     file = file_of(uri)
     client = connect(home, uri) if file is None or file.exists() else None
     with answered(uri):
-        experiment = client.get_experiment_by_name(study) if client else None
+        experiment = find_experiment(client, study, records.published_runs()) if client else None
         runs = _runs(client, experiment) if client and experiment else []
     proposals = len(records.list_proposals())
     return Contents(records, records.list_seeds(), uri, experiment, runs, proposals)
@@ -170,6 +170,7 @@ def _rename(found: Contents, experiment: Experiment) -> str:
         client.restore_experiment(number)
     name = f"{found.records.study} (deleted {time.strftime('%Y-%m-%d %H:%M:%S')}, {number})"
     client.rename_experiment(number, name)
+    client.set_experiment_tag(number, STUDY_TAG, "")  # the next study of that name is another one
     client.delete_experiment(number)
     where = f"in {found.file}" if found.file else "on the MLflow server"
     return f"{where} it is now {name!r}, deleted; mlflow gc there frees its artifacts"

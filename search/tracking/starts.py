@@ -104,7 +104,7 @@ def _recorded(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> lis
     ended = finished_seeds(parent, keys, seed)
     rows = _each(start, seeds, ended) if start.each else _best(start, ended, configurations)
     runs = parent.list_runs()
-    with ArtifactCache(connect(parent.home), parent) as cache:
+    with ArtifactCache(connect(parent.home, only_reads=True), parent) as cache:
         return [(cache.seed(r).checkpoint(), runs[r["configuration"]][1]) for r in rows]
 
 

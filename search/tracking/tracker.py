@@ -9,7 +9,7 @@ import getpass
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,12 +20,13 @@ from mlflow.exceptions import MlflowException
 
 from model import Spec, verify
 from model.proof import VERDICT_FILE, is_right
-from search.errors import Failure, UserError
-from search.stats.counting import COUNTED, FIRST_SEEDS, GrokRate, PooledRate, Row, StudyEvidence, final_metrics
+from search.errors import UserError
+from search.markup import escape
+from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, Row, final_metrics
 from search.store.depot import Depot
 from search.store.home import IDENTIFIER, Home, pull_command
 from search.store.lease import Superseded
-from search.study.naming import Names, searched
+from search.study.naming import Names
 from search.study.schema import Study
 from search.study.start import describe_step, ties_beyond_parent
 from search.study.trial import Configuration
@@ -58,8 +59,9 @@ from search.tracking.tracking import (
     answered,
     check_place,
     check_uri,
-    is_local,
+    find_experiment,
     local_artifacts,
+    open_experiment,
 )
 from trainer import MEASURES, Result, Seed
 from trainer.files import durable
@@ -69,14 +71,14 @@ RUNNING = "RUNNING"
 MAY_BE_ZERO = {
     *(o.value for o in COUNTED if o.value != "grokked"), "censored", "spared", "spared_grokked", "screen_spared",
     "screen_spared_grokked", "stopped", "wrongly", "screened_wrongly", "confirmation_grokked", "confirmation_seeds",
-    "confirmation_given_up", "confirmation_wrongly",
+    "confirmation_given_up", "confirmation_wrongly", "proofs_claimed",
 }  # fmt: skip
 """Counts that are left out where they are 0 from the start."""
 NOTE = "mlflow.note.content"
 LONGEST_TAG = 4_000  # characters
 MEANING = (
-    "`first_seeds.*`: over steps, of its first seeds alone. `final.*`: of all its seeds; up to `wrongly` of those "
-    "that rules ended might have grokked."
+    "`first_seeds.*`: over steps, of its first seeds alone. `final.*`: of all its seeds, `final.confirmation_*` of "
+    "those that confirm it; up to `wrongly` of those that rules ended might have grokked."
 )
 MOST_RUNS = 50_000  # of an experiment: MLflow's limit for one search
 STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit for one call is 1,000
@@ -100,11 +102,13 @@ class Tracker:
         study: Study,
         is_published: bool = False,
         verify: Callable[[], object] = lambda: None,
+        runs: Iterable[str] = (),
     ):
         """Open the experiment, or create it.
 
         is_published: MLflow is to have records of it; raise UserError for a store that knows nothing of it.
         verify: raises Superseded once another driver has the study; called before anything is written.
+        runs: ids of the study's runs, as the ledger has them.
         """
         self.unfenced, self.verify, self.home, self.study = client, verify, home, study
         self.client, self.names = FencedClient(client, verify), Names(study)
@@ -125,21 +129,14 @@ class Tracker:
         self.counted: dict[str, tuple[int, int]] = {}
         """Rows of a configuration when it was counted, and how many came after."""
         with answered(client.tracking_uri):
-            existing = client.get_experiment_by_name(study.name)
+            existing = find_experiment(client, study.name, runs)
             if existing is None and is_published:
                 raise UserError(
                     f"study {study.name}: this MLflow store has none of its records; name the store "
                     "that has them (MLFLOW_TRACKING_URI), or run it with --fresh"
                 )
-            if existing and existing.lifecycle_stage != "active":
-                raise Failure(f"experiment {study.name} was deleted in MLflow: restore or rename it")
-            tags = {NOTE: study.about} if study.about else {}
-            location = (home.artifacts / study.name).as_uri() if is_local(client.tracking_uri) else None
-            self.experiment = (
-                existing.experiment_id
-                if existing
-                else client.create_experiment(study.name, artifact_location=location, tags=tags)
-            )
+            about = {NOTE: escape(study.about)} if study.about else {}
+            self.experiment = open_experiment(self.client, home, study.name, existing, about)
 
     # Runs
 
@@ -158,12 +155,14 @@ class Tracker:
 
     def _describe(self, run: Run, configuration: Configuration) -> None:
         """Write what matters of a configuration as parameters, all of it as an artifact, and its data, once."""
-        params = configuration.main_params(searched(self.study)).items()
+        params = configuration.main_params(self.names.searched).items()
         missing = {k: v for k, v in params if k not in run.data.params}  # MLflow lets nothing be changed
         if missing:
             texts = {k: json.dumps(v) if isinstance(v, list) else str(v) for k, v in missing.items()}
             with tempfile.TemporaryDirectory() as folder:
-                Path(folder, CONFIGURATION_JSON).write_text(json.dumps(configuration.as_params(), indent=2))
+                Path(folder, CONFIGURATION_JSON).write_text(
+                    json.dumps(configuration.as_params(), indent=2), encoding="utf-8"
+                )
                 self.log_folder(run.info.run_id, Path(folder))
             log_dataset(self.client, run.info.run_id, training_dataset(configuration.recipe), "training")
             self.client.log_batch(run.info.run_id, params=[Param(k, text) for k, text in texts.items()])
@@ -187,7 +186,7 @@ class Tracker:
             configuration, old = configurations.get(run.data.tags[KEY_TAG]), run.info.run_name
             if configuration is None or old == self.names[configuration]:
                 continue
-            if run.data.tags.get(NOTE, "").startswith(f"**{old}**"):
+            if run.data.tags.get(NOTE, "").startswith((f"**{escape(old)}**", f"**{old}**")):
                 self.client.update_run(run.info.run_id, name=self.names[configuration])
                 self.client.set_tag(run.info.run_id, NOTE, self._about(configuration)[NOTE])
                 self._describe(run, configuration)
@@ -227,7 +226,7 @@ class Tracker:
         """Return MLflow's own tags of a run: its source, its user, and a description with the commands for it."""
         study = self.study.name
         params, whole = configuration.spec.params, f"whole model and recipe in `{CONFIGURATION_JSON}`"
-        lines = [f"**{self.names[configuration]}**, {params} parameters; {whole}", ""]
+        lines = [f"**{escape(self.names[configuration])}**, {params} parameters; {whole}", ""]
         lines += [
             f"    {pull_command(study, configuration.key)}",
             f"    adder-search report {study} -o {study}.html",
@@ -365,22 +364,11 @@ class Tracker:
         return more > 0 and 8 * (more + new) >= rows
 
     def log_counts(
-        self,
-        configuration: Configuration,
-        rows: Sequence[Row],
-        more: Mapping[str, float] | None = None,
-        evidence: StudyEvidence | None = None,
+        self, configuration: Configuration, rows: Sequence[Row], more: Mapping[str, float] | None = None
     ) -> None:
-        """Write what a configuration's rows come to so far, as `final.*` metrics.
-
-        evidence: of the whole study's spared seeds, once all are known.
-        """
+        """Write what a configuration's rows come to so far, as `final.*` metrics."""
         run, now = self.run_of(configuration), int(time.time() * 1000)
-        values = final_metrics(rows, self.study.until_rule, evidence) | dict(more or {})
-        if self.study.confirm:
-            search = GrokRate.of((r for r in rows if not r["confirmation"]), evidence=evidence)
-            low, high = search.interval
-            values |= {"search_rate": search.rate, "search_low": low, "search_high": high}
+        values = final_metrics(rows, self.study.until_rule) | dict(more or {})
         kept = {k: v for k, v in values.items() if v or k not in MAY_BE_ZERO or k in self.counted_names[run]}
         self.counted_names[run] |= kept.keys()
         metrics = [Metric(f"final.{k}", v, now, 0) for k, v in kept.items()]
@@ -440,11 +428,12 @@ class Tracker:
 
     def log_study(self) -> None:
         """Write the study, as it is now, to its own run, to which the experiment's description leads."""
-        run, name, about = self.study_run(), self.study.name, self.study.about
+        run, name, about = self.study_run(), self.study.name, escape(self.study.about)
         self.client.log_dict(run, json.loads(self.study.model_dump_json(by_alias=True)), STUDY_JSON)
         note = f"{about or name}\n\n    adder-search report {name} -o {name}.html"
         self.client.set_tag(run, NOTE, note)
-        if self.client.get_experiment(self.experiment).tags.get(NOTE, about) == about:  # or a user edited it
+        is_ours = self.client.get_experiment(self.experiment).tags.get(NOTE, about) in (about, self.study.about)
+        if is_ours:  # or a user edited it
             link = f"[pictures and files](#/experiments/{self.experiment}/runs/{run})"
             self.client.set_experiment_tag(self.experiment, NOTE, f"{about or name}: {link}")
 
@@ -499,7 +488,7 @@ class Tracker:
         run = self._upsert_run(f"seed {name}", SEED_TAG, name, self.run_of(seed.configuration)).info.run_id
         facts = Facts(correct, proved=proved)
         place = log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)
-        about = f"seed {name} of {self.names[seed.configuration]}, study {self.study.name}"
+        about = escape(f"seed {name} of {self.names[seed.configuration]}, study {self.study.name}")
         register(self.client, self.study.name, place, run, checkpoint, facts, aliases, about)
 
     def _check_place(self, location: str) -> None:

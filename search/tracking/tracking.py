@@ -1,13 +1,19 @@
 """An MLflow store: connecting to it, the names in it, where its artifacts may be, and a fence before it."""
 
+from __future__ import annotations
+
+import atexit
 import logging
 import os
+import shutil
 import socket
 import sqlite3
+import tempfile
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from functools import wraps
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -15,22 +21,24 @@ from urllib.request import getproxies
 
 from filelock import FileLock
 from mlflow import MlflowClient
-from mlflow.entities import Run
+from mlflow.entities import Experiment, Run, ViewType
+from mlflow.exceptions import MlflowException
 from sqlalchemy import make_url
 
 from search.errors import Failure, UserError, masked, one_line
-from search.store.home import FOREIGN, Home, below
+from search.store.home import FOREIGN, Home, below, missing, sqlite_url
 from search.store.ledger import Ledger
 from trainer.files import durable
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
 STUDY_TAG, BEST_TAG, DEPOT_TAG = "adder.study", "adder.best_seed", "adder.depot"
+"""The first is a tag of the study's run, and of its experiment, which has the study's name there."""
 ANCESTOR_TAGS, TIED_TAG = ("adder.parent", "adder.grandparent"), "adder.tied"
 """Tags of a configuration whose seeds start from another's θ: whose, and the ties beyond its parent's."""
 ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
 TRIALS, BEST, CHECKPOINT = "trials", "best", "checkpoint"
 CURVES_PNG, STUDY_JSON, CONFIGURATION_JSON = "curves.png", "study.json", "configuration.json"
-FINISHED = "FINISHED"
+FINISHED, ACTIVE = "FINISHED", "active"
 LOCK_WAIT_S = 20.0
 PORTS, ANSWER_S = {"http": 80, "https": 443}, 4.0
 PLACES = (
@@ -39,13 +47,15 @@ PLACES = (
 )  # fmt: skip
 """Tables and columns of MLflow's store with absolute paths of artifacts."""
 
-WRITING = ("create_", "log_", "set_", "update_", "delete_", "finalize_")
+log = logging.getLogger(__name__)
+
+WRITING = ("create_", "log_", "set_", "update_", "delete_", "restore_", "finalize_")
 """How the names of MlflowClient's methods begin that change something."""
 
 
 def is_local(uri: str) -> bool:
     """True if a store is a file and no server."""
-    return uri.startswith("sqlite:")
+    return uri.startswith("sqlite")
 
 
 def file_of(uri: str) -> Path | None:
@@ -54,10 +64,12 @@ def file_of(uri: str) -> Path | None:
     return Path(name).resolve() if name else None
 
 
-def connect(home: Home, uri: str = "") -> MlflowClient:
+def connect(home: Home, uri: str = "", creates: bool = False, only_reads: bool = False) -> MlflowClient:
     """Return a client of a store, the home's own if none is named, that has been answered once.
 
-    Raises Failure if the store is locked or away.
+    creates: make the home's store if it has none. only_reads: the client may be one of a copy, which is made where
+    the store cannot be written, because MLflow writes into whatever it opens. Raises Failure if the store is missing,
+    locked or away.
     """
     uri = uri or home.tracking_uri
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -68,10 +80,18 @@ def connect(home: Home, uri: str = "") -> MlflowClient:
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it raises what it logs
     logging.getLogger("alembic").setLevel(logging.ERROR)
     _require_listener(uri)
+    file = file_of(uri)
+    is_own = file == home.mlflow_db.resolve()
     with answered(uri):
-        if uri == f"sqlite:///{home.mlflow_db}":
+        if is_own and creates:
             _create_store(home)
-            _relocate_artifacts(home)
+        if file and not (file.exists() or creates):
+            raise Failure(missing(file))
+        if file and only_reads and not _is_writable(file):
+            file = _copy(file)
+            uri = sqlite_url(file)
+        if file and is_own:
+            _relocate_artifacts(home, file)
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     return client
@@ -102,25 +122,45 @@ def _create_store(home: Home) -> None:
         for half in home.path.glob("mlflow-*.new"):
             half.unlink()
         fresh = home.path / f"mlflow-{uuid.uuid4().hex}.new"  # MLflow knows a store by its name for ever
-        MlflowClient(tracking_uri=f"sqlite:///{fresh}").search_experiments(max_results=1)
+        MlflowClient(tracking_uri=sqlite_url(fresh)).search_experiments(max_results=1)
         durable.move_in(fresh, home.mlflow_db)
 
 
-def _relocate_artifacts(home: Home) -> None:
+def _is_writable(file: Path) -> bool:
+    """True if SQLite can write a file, for which it makes another one beside it."""
+    return os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
+
+
+def _copy(file: Path) -> Path:
+    """Return a copy of an SQLite file, which goes when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="adder-search-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    copy = folder / file.name
+    with (
+        closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as source,
+        closing(sqlite3.connect(copy)) as target,
+    ):
+        source.backup(target)
+    return copy
+
+
+def _relocate_artifacts(home: Home, file: Path) -> None:
     """Point MLflow to a home's artifacts where the home is now: it keeps absolute paths.
 
-    Raises Failure while a study is run: its driver has the home at another place, as a container may.
+    file: the store, or a copy of it. Raises Failure while a study is run: its driver has the home at another place, as
+    a container may.
     """
     here = home.artifacts.as_uri()
-    with closing(sqlite3.connect(home.mlflow_db, timeout=LOCK_WAIT_S)) as db, db:
+    with closing(sqlite3.connect(file, timeout=LOCK_WAIT_S)) as db, db:
         if thing := db.execute(FOREIGN).fetchone():
             raise Failure(f"{home.mlflow_db}: has {thing[0]!r:.80}, which is no table: no store of MLflow's")
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
             return
-        rows = db.execute("SELECT name, artifact_location FROM experiments").fetchall()
+        tag = f"(SELECT value FROM experiment_tags t WHERE t.experiment_id = e.experiment_id AND key = '{STUDY_TAG}')"
+        rows = db.execute(f"SELECT coalesce({tag}, name), artifact_location FROM experiments e").fetchall()
         local = (place for name, place in rows if place and place.endswith(f"/artifacts/{name}"))
         for old in {place.rpartition("/")[0] for place in local if place.startswith("file:")} - {here}:
-            if running := Ledger(home).list_running_studies():
+            if home.exists() and (running := Ledger(home).list_running_studies()):
                 where = unquote(urlparse(old).path.removesuffix("/artifacts"))
                 raise Failure(f"{home.path}: {', '.join(running)} is being run, with this home as {where}")
             for table, column in PLACES:
@@ -140,6 +180,48 @@ def answered(uri: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise Failure(f"MLflow store {masked(uri)}: {one_line(error)}") from None
+
+
+def find_experiment(client: MlflowClient, study: str, runs: Iterable[str] = ()) -> Experiment | None:
+    """Return a study's experiment, whatever it is called by now, a deleted one too; None if the store has none.
+
+    runs: ids of its runs, by which one is known that has no tag. Raises Failure where another study's has the name.
+    """
+    tagged = client.search_experiments(ViewType.ALL, filter_string=f"tags.`{STUDY_TAG}` = '{study}'")
+    if tagged:
+        return min(tagged, key=lambda experiment: (experiment.lifecycle_stage != ACTIVE, experiment.name != study))
+    for run in islice(runs, 1):
+        with suppress(MlflowException):  # of another store
+            return client.get_experiment(client.get_run(run).info.experiment_id)
+    named = client.get_experiment_by_name(study)
+    if named and (other := named.tags.get(STUDY_TAG)):
+        raise Failure(
+            f"MLflow's experiment {study} is that of study {other}, renamed: give it its name back, or run this study "
+            "with --fresh"
+        )
+    return named
+
+
+def open_experiment(
+    client: MlflowClient | FencedClient,
+    home: Home,
+    study: str,
+    existing: Experiment | None,
+    tags: Mapping[str, str] | None = None,
+) -> str:
+    """Return the id of a study's experiment: the existing one, restored if it was deleted, or a new one.
+
+    tags: of a new one.
+    """
+    if existing is None:
+        location = (home.artifacts / study).as_uri() if is_local(client.tracking_uri) else None
+        return str(client.create_experiment(study, location, {STUDY_TAG: study, **(tags or {})}))
+    if existing.lifecycle_stage != ACTIVE:
+        log.warning("study %s: its experiment was deleted in MLflow, and is restored", study)
+        client.restore_experiment(existing.experiment_id)
+    if existing.tags.get(STUDY_TAG) != study:
+        client.set_experiment_tag(existing.experiment_id, STUDY_TAG, study)
+    return str(existing.experiment_id)
 
 
 ELSEWHERE = ("", "file", "http", "https", "ftp", "sftp")

@@ -26,7 +26,7 @@ from typing import Any
 from mlflow import MlflowClient
 
 from search.stats.counting import FIRST_SEEDS
-from search.study.naming import Names, searched
+from search.study.naming import Names
 from search.study.schema import Study
 from search.study.trial import Configuration
 
@@ -43,7 +43,6 @@ RATE = "final.grok_rate"
 ANSWER = (RATE, "final.grok_rate_low", "final.grok_rate_high", "final.seeds")
 RANKED = "final.ranked_by"
 CONFIRMED = tuple(f"final.confirmation_{name}" for name in ("rate", "low", "high", "seeds"))
-SEARCHED = tuple(f"final.search_{name}" for name in ("rate", "low", "high"))
 MORE = ("final.grokked_per_million", "final.best_exact", "final.held", "final.verified", "final.proved")
 CURVES = tuple(f"{FIRST_SEEDS}.{name}" for name in ("grok_rate", "best_exact", "median_exact", "loss"))
 ROLE, RATIO = ("scale", "constraint", "toggled"), ("ratio", "ratio_low", "ratio_high", "pairs")
@@ -75,11 +74,11 @@ def table_view(study: Study) -> View:
 
     A search that confirms has two rates, of its own seeds and of the fresh ones, which are not pooled.
     """
-    columns = [f"metrics.`{name}`" for name in ((*CONFIRMED, *SEARCHED) if study.confirm else ANSWER)]
-    columns += [f"params.`{name}`" for name in searched(study)]
+    columns = [f"metrics.`{name}`" for name in (CONFIRMED if study.confirm else ()) + ANSWER]
+    names = Names(study)
+    columns += [f"params.`{name}`" for name in names.searched]
     columns += [f"metrics.`{name}`" for name in MORE]
     columns.append("params.`params`")
-    names = Names(study)
     longest = max((len(names[Configuration(*c)]) for c in study.listed), default=40)
     state = _sorted_by() | _columns(columns, min(60 + 6 * longest, 320))
     return View(TAG + VIEWS["table"][0], "Grok rates", state)
@@ -90,10 +89,10 @@ def charts_view(study: Study) -> View:
 
     The rate is that of the search's seeds, which all configurations have.
     """
-    fields, rate = searched(study)[:MOST_AXES], SEARCHED[0] if study.confirm else RATE
-    axes = {"selectedParams": fields, "selectedMetrics": [rate], "showAllRuns": True}
+    fields = Names(study).searched[:MOST_AXES]
+    axes = {"selectedParams": fields, "selectedMetrics": [RATE], "showAllRuns": True}
     charts = [_chart("searched", "searched", "PARALLEL", **axes)] if fields else []
-    charts.append(_chart("rate", "curves", "BAR", metricKey=rate))
+    charts.append(_chart("rate", "curves", "BAR", metricKey=RATE))
     plain = {"lineSmoothness": 0, "useGlobalLineSmoothing": False}
     charts += [_chart(c, "curves", "LINE", metricKey=c, selectedMetricKeys=[c], **plain) for c in CURVES]
     sections = [

@@ -13,14 +13,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from model import PRESETS, add, families, make_spec, submissions
+from model import PRESETS, add, families, make_spec, preset_name, submissions
 from model.adderboard import official_pairs
 from model.export import export_source
 from model.families.low_rank.spec import SHARED
 from model.fold import fold
 from model.spec import FAMILIES
 from tests import needs_compiler
-from tests.banks import finish, gradient_of_tape
+from tests.banks import finish
 from tests.specs import any_tokens, bases, reference, some_theta, some_tokens, specs, variants
 from tests.submissions import loaded
 from trainer import Bank, Pair, Recipe, Seed
@@ -28,7 +28,8 @@ from trainer.engine import kernel, native
 from trainer.engine.native import EngineBackend
 from trainer.step import step
 
-VARIANTS = variants()
+HIDDEN = {f"67p hidden={n}": replace(PRESETS["67p"], hidden=n) for n in (3, 8, 16)}
+VARIANTS = variants() | HIDDEN
 every_family = pytest.mark.parametrize("family", FAMILIES)
 SMALLEST = [bases(family)[-1] for family in FAMILIES]
 ENDS = [*SMALLEST, *(bases(family)[1] for family in FAMILIES)]
@@ -209,7 +210,7 @@ def test_a_seeds_gradient_is_bit_for_bit_the_same_in_every_slot(spec):
 # The C++ kernel
 
 TIED = make_spec("tied", base=PRESETS["46p"].as_dict(), ties=["form[0,2] = 0", "fc1[0,3] = -equals[1]"])
-KERNELS = {"46p tied": TIED, **PRESETS} | {
+KERNELS = {"46p tied": TIED, **HIDDEN, **PRESETS} | {
     f"{family} {name}": spec
     for family in FAMILIES
     for name, spec in {
@@ -222,7 +223,7 @@ BATCH = 40  # problems: two blocks of lanes and a half
 kernels_by_tier = pytest.mark.parametrize(
     "spec",
     [
-        pytest.param(spec, id=name, marks=[] if spec in (*SMALLEST, TIED) else pytest.mark.full)
+        pytest.param(spec, id=name, marks=[] if spec in (*SMALLEST, TIED, HIDDEN["67p hidden=8"]) else pytest.mark.full)
         for name, spec in KERNELS.items()
     ],
 )
@@ -238,18 +239,13 @@ def loss_gradient(spec, theta_SP, tokens_STB):
 def test_the_kernel_has_the_loss_and_gradient_of_theta(spec):
     """Through the tape of expand and the kernel, against float64 autograd through everything."""
     theta, tokens = some_theta(spec), some_tokens(spec, batch=BATCH)
-    engine = EngineBackend(spec, Recipe(batch=BATCH))
-    tape, place = engine.tapes[1], engine.places["theta"]
-    row = torch.zeros(tape.inputs)
-    row[place] = theta[0]
-    wide_N, problems = torch.from_numpy(native.run(tape, row.numpy())), native.blocks(tokens)
-    loss, pull_N = kernel.loss_and_gradient(spec, wide_N, problems, BATCH)
+    problems = kernel.KernelLoss(spec, tokens)
+    loss, slope_P = problems.slope(theta[0].numpy())
     assert loss == pytest.approx(step.loss(spec, theta.double(), tokens).item(), rel=1e-5)
-    gradient_P = torch.from_numpy(gradient_of_tape(tape, row.numpy(), pull_N.numpy()))[place]
     exact_P, rounded_P = (loss_gradient(spec, theta.to(t), tokens) for t in (torch.float64, torch.float32))
     # A norm's gradient can be large, and its rounding with it: float32 autograd shows how much.
     tolerance = max(1e-5 * float(exact_P.abs().max()), 8 * float((rounded_P - exact_P).abs().max()))
-    assert float((gradient_P - exact_P).abs().max()) < tolerance
+    assert float((torch.from_numpy(slope_P) - exact_P).abs().max()) < tolerance
 
 
 @needs_compiler
@@ -317,6 +313,15 @@ def test_families_are_the_files_of_their_folder():
         assert cls.family == name and cls.__module__.startswith(f"model.families.{name}")
         assert cls.about and all(len(role) > 3 for role in cls.roles.values())
         assert importlib.import_module(f"model.submissions.{name}").architecture(cls().as_dict())
+
+
+def test_a_spec_is_named_after_the_preset_that_is_one_size_away():
+    for near, field, name in (
+        ("67p", {"hidden": 8}, "127 parameters (67p with hidden=8)"),
+        ("122p", {"ffn": 8}, "167 parameters (122p with ffn=8)"),
+        ("67p", {"hidden": 8, "no_ffn_bias": False}, "140 parameters (split_subspace)"),
+    ):
+        assert preset_name(replace(PRESETS[near], **field)) == name
 
 
 @every_family

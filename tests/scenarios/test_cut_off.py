@@ -28,7 +28,7 @@ class Copying:
     """A client that copies the home after each call that writes: what a driver killed there would leave."""
 
     def __init__(self, home, folder):
-        self.client, self.home, self.folder, self.copies = connect(home), home, folder, 0
+        self.client, self.home, self.folder, self.copies = connect(home, creates=True), home, folder, 0
         self.is_back, self.lock = threading.Event(), threading.Lock()
 
     def __getattr__(self, name):

@@ -3,7 +3,6 @@ follow one another in a worker's bank, trials that fail, runs that have enough, 
 records on PostgreSQL. MLflow's own server and Ray nodes: tests/slow/test_cluster.py.
 """
 
-import os
 from unittest.mock import Mock
 
 import pytest
@@ -13,8 +12,10 @@ from search.run.packing import Capacity
 from search.stats.counting import ENOUGH
 from search.store.record import is_final
 from search.store.results import PARTS, THETA
+from search.tracking.tracking import connect
 from tests import in_process
 from tests.commands import fails_with_one
+from tests.homes import empty_home
 from tests.reference import check_whole, environment, expected, recorded, rows_of, write_study
 from tests.scenarios.studies import GRID, MIXED, SHORT, SPECS, SWEEP, UNTIL, run, run_whole
 from tests.services import postgres
@@ -22,6 +23,7 @@ from trainer import Outcome
 from trainer.bank import bank
 from trainer.engine.build import GivenUp
 from trainer.engine.cuda.driver import gpus
+from trainer.files.cores import usable_cores
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
 
@@ -162,14 +164,16 @@ def test_a_finished_study_is_extended_by_editing_its_file(here):
     home = here / "home"
     assert run(SHORT | {"seeds": {"first": 5, "count": 2}}, here).exit_code == 0
     before = rows_of(home, "quick")
-    run_whole(SHORT, here)
+    assert "\ntoo long: curriculum 7,000: after the last step, 8\n" in run_whole(SHORT, here).stdout
     assert rows_of(home, "quick")[:2] == before, "what was recorded stays as it is"
 
 
 def test_a_store_that_has_none_of_a_studys_records_is_refused(here, monkeypatch):
     """Else its records would go to two places, and be whole in neither."""
     assert run(SHORT | {"seeds": {"first": 5, "count": 2}}, here).exit_code == 0
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here / 'other.db'}")
+    other = empty_home(here / "elsewhere")
+    connect(other, creates=True)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other.mlflow_db}")
     before = rows_of(here / "home", "quick")
     said = run(SHORT, here)
     assert said.exit_code == 2 and "this MLflow store has none of its records" in said.stderr
@@ -178,7 +182,7 @@ def test_a_store_that_has_none_of_a_studys_records_is_refused(here, monkeypatch)
 
 @pytest.mark.parametrize("resource", ["cpu", "gpu"])
 def test_a_trial_that_fits_nowhere_is_refused(resource, here):
-    much = {"gpu": len(gpus()[0]) + 4, "cpu": os.cpu_count() + 62}[resource]
+    much = {"gpu": len(gpus()[0]) + 4, "cpu": usable_cores() + 62}[resource]
     file = write_study(here, SHORT | {"resources": SHORT["resources"] | {resource: much}})
     line = fails_with_one(2, "run", file, "--home", "home")
     assert f"resources.{resource}: a bank asks for {much}, there are" in line

@@ -9,7 +9,9 @@ from contextlib import suppress
 
 import pytest
 
+from benchmarks.executor import InProcessExecutor
 from search.run.driver import Driver
+from search.run.executor import ExecutorDied
 from search.store.record import is_final
 from search.store.results import read_parts
 from search.tracking.tracking import KEY_TAG
@@ -132,3 +134,15 @@ def test_grokked_seeds_per_million_seed_steps_are_an_objective(here, monkeypatch
     rows = rows_of(here / "home", "searched")
     assert {(r["outcome"], r["steps"]) for r in rows} == {(Outcome.SCREENED, 8)}
     assert len(rows) == 8, "none grokked, so none is confirmed"
+
+
+def test_a_run_whose_ray_died_names_the_command_that_goes_on(here, monkeypatch):
+    def poll(self, timeout_s):
+        raise ExecutorDied("Ray's node has died")
+
+    monkeypatch.setattr(InProcessExecutor, "poll", poll)
+    result = run(UNTIL, here)
+    command = f"adder-search run {here / UNTIL['name']}.yaml --home home"
+    what_is_left = "What has ended is recorded, the rest is saved. To go on:"
+    assert result.exit_code == 1
+    assert result.stderr == f"error: Ray's node has died. {what_is_left} {command}\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from model.proof.file import proof_beside
+from model.proof.file import claim_beside
 from search.store.home import Home
 from tests import CERTIFICATES
 from tests.commands import call, done
@@ -69,8 +69,22 @@ def test_the_best_seed_is_one_that_is_not_refuted_and_its_checkpoint_has_the_ver
         assert "proved right on all 10^20 pairs" in said
     checkpoint = Checkpoint.load(Path("best"))
     assert checkpoint.seed["init_seed"] == 2
-    assert proof_beside(Path("best"), checkpoint.spec, checkpoint.theta_P)["verdict"] == "PROVED"
+    assert claim_beside(Path("best"), checkpoint.spec, checkpoint.theta_P)["verdict"] == "PROVED"
     assert "wrong on" in done("pull", "sweep", "--seed", "1", "-o", "wrong", "--home", folder)
+
+
+def test_for_another_user_it_is_a_claim_until_he_has_decided_it(proved, tmp_path, monkeypatch):
+    """Or a stranger's ledger would say what is proved."""
+    folder, *_ = proved
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    (row,) = json.loads(call("best", "sweep", "--home", folder, "--json").stdout)["front"]
+    assert (row["proved"], row["prove_tried"], row["proofs_claimed"], row["best_seed"]) == (0, 0, 3, "1")
+    line = call("best", "sweep", "--home", folder).stdout.splitlines()[1]
+    assert line.endswith("  3 claimed, not checked here (prove --study sweep)")
+    assert "wrong on" in done("pull", "sweep", "--best", "-o", "theirs", "--home", folder)
+    monkeypatch.setattr("model.proof.file.decide_soon", lambda spec, theta_P, limit_s: None)
+    said = done("pull", "sweep", "--seed", "2", "-o", "two", "--home", folder)
+    assert "claimed, not checked here: proved right on all 10^20 pairs" in said
 
 
 def test_mlflow_can_be_asked_for_what_is_proved(proved):

@@ -1,19 +1,25 @@
 """`ui` in a real browser: it serves, its view opens on the rates, a chart is drawn; and it ends with all of it."""
 
+import contextlib
 import os
 import signal
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from mlflow import MlflowClient
 
+from search.explain.explain import Shown, explain
 from search.study.trial import Configuration
 from search.tracking.views import write_views
+from tests import CERTIFICATES
 from tests.browser import chromium, entrance_of, page_of, served, started, visible
 from tests.homes import Recorder, empty_home, quickly, study_of
 from tests.processes import is_healthy, wait_until
 from tests.second_user import as_second_user, fetch
+from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.end_to_end
 SEEDS, GROKKED = 4, (0, 1, 3)
@@ -72,6 +78,45 @@ def test_the_views_open_on_the_rates_and_on_drawn_charts(ui, tmp_path):
         wait_until(lambda: browser.find_elements("css selector", ".parcoords svg .axis"), "the axes")
 
 
+@contextlib.contextmanager
+def listening():
+    """Another server on this host: its address, and the headers of what it was asked."""
+    asked = []
+
+    class Listener(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append({**self.headers, "path": self.path})
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+
+
+@pytest.mark.full
+def test_what_a_strangers_note_asks_of_another_port_never_gets_there_nor_does_the_cookie(ui, folder, tmp_path):
+    client = MlflowClient(f"sqlite:///{folder / 'adder-runs/mlflow.db'}")
+    experiment = client.get_experiment_by_name("recipes").experiment_id
+    run = client.search_runs([experiment])[0].info.run_id
+    with listening() as (other, asked), chromium(tmp_path) as browser:
+        note = f"# Hello ![x]({other}/markdown.png) <img src='{other}/html.png' onerror='fetch(`{other}/script`)'>"
+        client.set_tag(run, "mlflow.note.content", note)
+        browser.get(entrance_of(ui))
+        for page in (f"{ui.address}/#/experiments/{experiment}/runs/{run}", page_of(ui, "recipes", "table")):
+            browser.get("about:blank")
+            browser.get(page)
+            visible(browser, "Hello" if run in page else "matching runs")
+        assert asked == []
+        browser.get(f"{other}/visited")
+        wait_until(lambda: any(a["path"] == "/visited" for a in asked), "the visit")
+        assert not any("cookie" in map(str.lower, a) for a in asked)
+
+
 def test_nobody_without_the_token_is_let_in_and_who_has_it_reads_the_homes_files_alone(ui, folder):
     home = folder / "adder-runs"
     api, token = f"{ui.address}/api/2.0/mlflow", ui.printed().split("token=")[1].split("#")[0]
@@ -103,6 +148,24 @@ def test_nobody_without_the_token_is_let_in_and_who_has_it_reads_the_homes_files
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_TOKEN", token)
         assert MlflowClient(ui.address).get_experiment_by_name("newer") is not None
+
+
+@pytest.mark.full
+def test_a_page_of_ours_runs_among_the_artifacts_and_a_strangers_does_not(ui, folder, tmp_path):
+    client = MlflowClient(f"sqlite:///{folder / 'adder-runs/mlflow.db'}")
+    experiment = client.get_experiment_by_name("recipes").experiment_id
+    run = client.search_runs([experiment])[0].info.run_id
+    client.log_text(run, explain([Shown("6p", Checkpoint.load(CERTIFICATES / "6p"))]), "ours.html")
+    client.log_text(run, "<p>theirs</p><script>document.body.append('has run')</script>", "theirs.html")
+    with chromium(tmp_path) as browser:
+        browser.get(entrance_of(ui))
+        for name, words in (("ours", "The winner's logit"), ("theirs", "theirs")):
+            browser.get("about:blank")
+            browser.get(f"{ui.address}/#/experiments/{experiment}/runs/{run}/artifacts/{name}.html")
+            frame = wait_until(lambda: browser.find_elements("css selector", "iframe"), "the page")[0]
+            browser.switch_to.frame(frame)
+            assert "has run" not in visible(browser, words)
+            browser.switch_to.default_content()
 
 
 @pytest.mark.full

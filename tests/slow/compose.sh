@@ -16,7 +16,7 @@ cd "$(dirname "$0")/../.."
 
 PROJECT="adder-test-$$"
 export COMPOSE_PROJECT_NAME="$PROJECT" MLFLOW_PORT="${MLFLOW_PORT:-15000}" RAY_WORKER_CPUS=1
-export ADDER_IMAGE="${ADDER_IMAGE:-adder-search:cpu}" PYTHON_IMAGE="${PYTHON_IMAGE:-python:3.11-slim-bookworm}"
+export ADDER_IMAGE="${ADDER_IMAGE:-adder-search:cpu}" PYTHON_IMAGE="${PYTHON_IMAGE:-$(sed -n "s/^ARG PYTHON_IMAGE=//p" Dockerfile)}"
 UI="http://127.0.0.1:$MLFLOW_PORT"
 WORKERS=2
 read -r -a COMPOSE_COMMAND <<<"${COMPOSE:-}"

@@ -102,6 +102,22 @@ def test_killed_workers_are_replaced(tmp_path):
     check_whole(home, LONG, tmp_path, wanted())
 
 
+@pytest.mark.parametrize("process", ["raylet", "gcs_server"])
+def test_a_process_of_rays_own_is_killed(process, tmp_path):
+    """Ray would end the driver by itself, some time later and in words of its own."""
+    home = tmp_path / "home"
+    with running_study(LONG, tmp_path) as command:
+        wait_for_progress(command, home)
+        (pid,) = (pid for pid in command.descendants() if process in Path(f"/proc/{pid}/comm").read_text())
+        os.kill(pid, signal.SIGKILL)
+        said = command.wait()
+        assert command.gone(killed=True)
+    (line,) = said.err.splitlines()
+    assert said.code == 1 and line.startswith(f"error: Ray's {process} on this machine has died")
+    assert line.endswith(f"To go on: adder-search run {tmp_path / 'long.yaml'} --home home")
+    ends_whole(LONG, tmp_path, home, wanted())
+
+
 # ---- checkpoints
 
 

@@ -71,7 +71,7 @@ def test_a_study_in_the_background_is_alone_and_is_stopped_by_name(here):
 
 
 def test_a_fresh_start_takes_the_next_name_that_is_free_in_ledger_and_mlflow(home):
-    ledger, client = Ledger(home), connect(home, f"sqlite:///{home.mlflow_db}")
+    ledger, client = Ledger(home), connect(home, creates=True)
     StudyRecords(ledger, "sweep-2").lease.acquire()
     client.create_experiment("sweep-3")
     searched = {"space": {"recipe.lr": {"float": [0.01, 0.02]}}}

@@ -13,11 +13,26 @@ def standing(grokked, n, params):
     return ConfigurationScore(GrokRate(grokked, n), params, grokked / (n + 2))
 
 
-def test_leaders_are_of_the_front_where_sizes_differ():
-    found = {"a": standing(8, 16, 50), "b": standing(6, 16, 60), "c": standing(12, 16, 70), "d": standing(0, 16, 40)}
-    assert select_for_confirmation(found, 3, front=True) == ["c", "a"]
-    assert select_for_confirmation(found, 2, front=False) == ["c", "a"]
-    assert select_for_confirmation(found, 9, front=False) == ["c", "a", "b"]
+FOUND = {
+    "a": standing(8, 16, 50), "b": standing(6, 16, 60), "c": standing(12, 16, 70), "d": standing(0, 16, 40),
+    "e": standing(12, 16, 80), "f": standing(1, 16, 55),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "by_size", "expected"),
+    [
+        (FOUND, False, "ceabf"),  # the rate alone: of equals the first key, and none without a success
+        (FOUND, True, "caebf"),  # the front, then that of the others
+        ({k: v for k, v in FOUND.items() if k in "bcf"}, True, "cbf"),
+        (dict.fromkeys("yxz", FOUND["e"]), True, "xyz"),  # equal points are on a front together
+        (dict.fromkeys("yxz", FOUND["e"]), False, "xyz"),
+    ],
+)
+def test_the_best_are_chosen_by_what_is_sought_until_there_are_enough(found, by_size, expected):
+    for count in range(1, 9):
+        for order in (found, dict(reversed(found.items()))):
+            assert "".join(select_for_confirmation(order, count, by_size)) == expected[:count]
 
 
 STUDY = """
@@ -33,13 +48,13 @@ RATES = {0.01: 0, 0.02: 3, 0.04: 8}
 """How many of each eight seeds grok, by their learning rate."""
 
 
-def run(planner, rates):
-    """Run a plan to its end. Seeds grok by their learning rate: the first so many of each eight."""
+def run(planner, rates, key=lambda c: c.recipe.lr):
+    """Run a plan to its end. Seeds grok by their learning rate, or another key: the first so many of each eight."""
     trials, rows = [], []
     while trial := planner.next():
         ended = rows_of(trial)
         for (configuration, seed), its in zip(trial.work, ended, strict=True):
-            if seed.init_seed % 8 < rates[configuration.recipe.lr]:
+            if seed.init_seed % 8 < rates[key(configuration)]:
                 its |= {"outcome": Outcome.GROKKED, "grok_step": 500}
         planner.complete_trial(trial, ended)
         trials.append(trial)
@@ -65,6 +80,30 @@ def test_open_configurations_get_more_and_the_best_is_confirmed(home):
     assert [t.confirmation for t in trials] == sorted(t.confirmation for t in trials), "at the end"
     again = planner_of(STUDY, home, rows)
     assert again.is_done and again.next() is None
+
+
+SIZES = """
+name: sizes
+model: 57p
+recipe: {steps: 1000}
+space: {model.tie_vo: {choice: [on, off]}, recipe.lr: {choice: [0.02, 0.04]}}
+sampler: {name: grid, objectives: %s}
+seeds: {first: 1, count: 8}
+confirm: {configurations: 2, seeds: {first: 101, count: 8}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("objectives", "confirmed"),
+    [("[grok_rate]", {(0.04, 67), (0.02, 67)}), ("[grok_rate, params]", {(0.04, 67), (0.04, 57)})],
+)
+def test_sizes_matter_only_where_the_search_seeks_few_parameters(objectives, confirmed, home):
+    def of(configuration):
+        return configuration.recipe.lr, configuration.spec.params
+
+    rates = {(0.04, 67): 8, (0.02, 67): 7, (0.04, 57): 3, (0.02, 57): 1}
+    trials, _ = run(planner_of(SIZES % objectives, home, ahead=1), rates, of)
+    assert {of(c) for t in trials if t.confirmation for c, _ in t.work} == confirmed
 
 
 def test_a_budget_bounds_the_search_and_not_the_confirmation(home):

@@ -64,3 +64,9 @@ def test_every_version_that_is_installed_is_compared():
         name, _, version = line.partition("==")
         assert not version or pins[name.lower().replace("_", "-").replace(".", "-")] == version
     assert pins["nvidia-cublas"] and pins["torch"] == "2.13.0"
+
+
+def test_without_a_record_the_index_is_asked_and_must_answer():
+    recipe = (ROOT / "Makefile").read_text().partition("\naudit:")[2].partition("\nendif")[0]
+    command, _, otherwise = recipe.partition("pip-audit ")[2].partition(" || ")
+    assert "--strict" in command and "constraints.txt" in command and "exit 1" in otherwise

@@ -28,12 +28,15 @@ def configuration(params, grokked, seeds=20, *, key=None, study="s", **changes):
         "verify_tried": 0, "best_seed": "777" if grokked else "",
         "given_up": 0, "wrongly": 0.0, "confirmation_given_up": 0, "confirmation_wrongly": 0.0,
         "stopped": False, "confirmation_grokked": 0, "confirmation_seeds": 0,
+        "confirmation_low": math.nan, "confirmation_high": math.nan,
         "recipe.curriculum": ((3, 10), (6, 20)),
     } | changes  # fmt: skip
 
 
 SMALL, MIDDLE = configuration(46, 1), configuration(57, 8, held=8, verified=2, verify_tried=3)
-LARGE = configuration(74, 20, 25, best_seed="7.9", confirmation_grokked=5, confirmation_seeds=8)
+CONFIRMED = dict(zip(("confirmation_low", "confirmation_high"), mid_p(5, 8), strict=True))
+CHOSEN = dict(zip(("grok_rate_low", "grok_rate_high"), mid_p(15, 17), strict=True))
+LARGE = configuration(74, 15, 17, best_seed="7.9", confirmation_grokked=5, confirmation_seeds=8, **CONFIRMED, **CHOSEN)
 WORSE, NEVER = configuration(67, 8), configuration(34, 0)
 ROWS = [LARGE, WORSE, NEVER, MIDDLE, SMALL]
 FRAME = pd.DataFrame(ROWS)
@@ -95,14 +98,14 @@ def test_records_are_written_in_the_format_of_the_files_name(suffix, recorded):
     recorded.assert_called_once_with("s", "configurations", home=Path("adder-runs").absolute())
     found = READERS[suffix](f"found.{suffix}")
     assert list(found.columns) == list(FRAME.columns)
-    assert found["grok_rate"].tolist() == FRAME["grok_rate"].tolist()
+    assert found["grok_rate"].tolist() == pytest.approx(FRAME["grok_rate"].tolist())
     assert [json.loads(text) for text in found["recipe.curriculum"]] == [[[3, 10], [6, 20]]] * 5
     assert found["median_grok_step"].isna().sum() == 1
     assert [f.name for f in Path().iterdir()] == [f"found.{suffix}"]
 
 
 def test_confirmed_configurations_come_first_then_those_that_the_search_is_surest_of():
-    rival, lucky = configuration(75, 20, 25), configuration(76, 2, 2)
+    rival, lucky = configuration(75, 20, 25), configuration(76, 2, 2, grok_rate_low=mid_p(2, 2)[0])
     assert sorted([lucky, rival, LARGE], key=standing, reverse=True) == [LARGE, rival, lucky]
 
 

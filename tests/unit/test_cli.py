@@ -10,6 +10,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from configparser import ConfigParser
 from contextlib import closing
 from importlib import import_module
 from importlib.metadata import EntryPoint
@@ -30,6 +31,7 @@ from search.store.ledger import Ledger
 from search.store.running import write_progress
 from search.store.study_records import StudyRecords
 from search.study.file import shipped_studies
+from tests import ROOT
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails, fails_with_one, own_environment
 from tests.homes import Recorder, empty_home, study_of, two_studies
@@ -69,7 +71,7 @@ def test_what_another_package_has_broken_is_said_when_it_is_called(monkeypatch):
     assert fails_with_one(1, "broken") == f"broken: {said}"
     with pytest.raises(Failure, match=re.escape(f"--carries: {said}")):
         plugins.part("broken", "--carries")
-    with pytest.raises(UserError, match=r"--carries needs the research notebook: pip install ./lab"):
+    with pytest.raises(UserError, match=r"--carries needs the research notebook: pip install -e ./lab"):
         plugins.part("carries", "--carries")
 
 
@@ -110,6 +112,25 @@ def test_the_commands_need_no_notebook(here):
     for words in added:
         code, text = said[words]
         assert code != 0 and "Traceback" not in text and words.split()[-1] in text
+
+
+@pytest.mark.parametrize(
+    "words", [*plugins.NOTEBOOK, "claims --shipped", "forge --help", "table --shipped --interactions"]
+)
+def test_what_comes_with_the_notebook_says_how_to_add_it(words, monkeypatch):
+    monkeypatch.setattr(plugins, "added", lambda group: {})
+    name = "--interactions" if "table" in words else words.split()[0]
+    assert fails_with_one(2, *words.split()) == f"{name} needs the research notebook: pip install -e ./lab"
+
+
+def test_the_notebook_adds_the_commands_that_are_said_to_need_it():
+    """And README names them, with what adds them."""
+    declared = ConfigParser()
+    declared.read(ROOT / "lab" / "setup.cfg")
+    lines = declared["options.entry_points"][plugins.COMMANDS].split("\n")
+    assert {line.partition(" ")[0] for line in lines if line} == set(plugins.NOTEBOOK)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in readme for name in plugins.NOTEBOOK) and "`pip install -e ./lab`" in readme
 
 
 @pytest.mark.parametrize(
@@ -266,12 +287,6 @@ def test_a_study_that_is_refused_hides_no_other():
         assert "  study sweep as it was recorded: name: missing" in lines
         assert lines[0].startswith("sweep: 4 seeds (")
     assert any(line.startswith("sweep-2: ") for line in call("status", "--home", "home").stdout.splitlines())
-
-
-def test_a_file_that_is_wrong_hides_behind_no_recorded_study():
-    two_studies("home")
-    Path("sweep").write_text("a: [1")
-    assert fails_with_one(2, "run", "sweep", "--dry-run", "--home", "home").startswith("sweep: line 1")
 
 
 def test_a_command_that_is_shown_can_be_typed():

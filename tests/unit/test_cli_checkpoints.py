@@ -11,13 +11,15 @@ import torch
 
 from model import PRESETS, verify
 from model.proof import PROVED, UNDECIDED, VERDICT_FILE
-from model.proof.file import digest, write_verdict
+from model.proof.file import write_verdict
 from search.cli.options import save_checkpoint, write_file
 from search.errors import UserError
 from search.store.home import Home
+from search.store.verdicts import sealed
 from tests.banks import ADDER_P
 from tests.commands import call, done, fails_with_one, says
 from tests.homes import quickly, recorded, records_of
+from tests.verdicts import verdict_on
 from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -87,10 +89,7 @@ def test_a_pulled_checkpoint_replaces_nothing_else(checkpoint):
 def test_a_checkpoint_is_written_into_its_own_folder_and_into_an_empty_one(checkpoint, monkeypatch):
     """A verdict that was recorded there stays, unless one that decides as much comes with the checkpoint."""
     loaded, verdict = Checkpoint.load(checkpoint), checkpoint / VERDICT_FILE
-    spec = json.loads(json.dumps(loaded.spec.as_dict()))
-    proved, undecided = (
-        {"theta_sha256": digest(loaded.theta_P), "digits": 10, "verdict": v, "spec": spec} for v in (PROVED, UNDECIDED)
-    )
+    proved, undecided = (sealed(verdict_on(loaded, word)) for word in (PROVED, UNDECIDED))
     write_verdict(checkpoint, loaded.spec, loaded.theta_P, undecided)
     for given, kept in ((None, undecided), (proved, proved), (None, proved), (undecided, proved)):
         save_checkpoint(replace(loaded, step=7), checkpoint, given)
@@ -133,10 +132,11 @@ def test_a_file_that_was_cut_off_is_in_nobodys_way(checkpoint):
         path.write_text("half")
         raise KeyboardInterrupt
 
-    Path("x.new").write_text("what another left")
+    Path("x.new").write_text("another's")
     with pytest.raises(KeyboardInterrupt):
         write_file(Path("x"), cut_off)
-    assert not list(Path().glob("x*"))
+    left = [path.name for path in Path().iterdir() if path.is_file() or path.name.startswith(".")]
+    assert left == ["x.new"] and Path("x.new").read_text() == "another's"
 
 
 def test_an_error_that_has_words_alone_is_said_in_them(monkeypatch):

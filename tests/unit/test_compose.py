@@ -48,7 +48,18 @@ def test_no_task_is_placed_where_a_secret_can_be_read(name):
     assert not any("PASS" in variable for variable in service["environment"])
 
 
-# ---- hashes
+# ---- images, and hashes
+
+PINNED = r"(python:3\.\d+\.\d+|postgres:\d+\.\d+)-\S+@sha256:[0-9a-f]{64}"
+
+
+def test_base_images_are_named_by_version_and_digest():
+    texts = [(ROOT / file).read_text() for file in ("docker-compose.yml", "Dockerfile")]
+    named, again = (re.findall(r"(?<=_IMAGE[=:])-?((?:python|postgres):[^\s}]+)", text) for text in texts)
+    assert {image.partition(":")[0] for image in named} == {"python", "postgres"}
+    assert [image for image in named if image.startswith("python")] == again, "one Python, in both files"
+    for image in named:
+        assert re.fullmatch(PINNED, image), image
 
 
 def lock(file):
@@ -74,6 +85,17 @@ def test_every_pin_has_its_hashes():
     assert cuda.keys() & locked.keys() == {"nvidia-cuda-nvrtc"}, "tests compile for GPUs without torch's CUDA build"
 
 
+def test_nothing_is_installed_without_a_hash():
+    makefile, image = ((ROOT / file).read_text() for file in ("Makefile", "Dockerfile"))
+    assert "HASHED := $(PIP) --require-hashes" in makefile
+    installed = [line for line in makefile.splitlines() if "-r requirements/" in line]
+    assert len(installed) == 4
+    for line in installed:
+        assert line.count("$(HASHED) -r ") == line.count("-r requirements/"), line
+    for words in re.findall(r"pip install ((?:.|\\\n)*)", image):
+        assert "--require-hashes" in words or "--no-index" in words, words
+
+
 def test_what_setup_cfg_asks_for_is_in_the_file_that_installs_it():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
@@ -85,3 +107,13 @@ def test_what_setup_cfg_asks_for_is_in_the_file_that_installs_it():
         for requirement in map(Requirement, filter(None, "\n".join(texts).splitlines())):
             version = there[canonicalize_name(requirement.name)][0]
             assert requirement.specifier.contains(version, prereleases=True), requirement
+
+
+def test_an_extra_asks_for_what_the_package_asks_for():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    texts = [setup["options"]["install_requires"], *setup["options.extras_require"].values()]
+    asked: dict[str, set[str]] = {}
+    for requirement in map(Requirement, filter(None, "\n".join(texts).splitlines())):
+        asked.setdefault(canonicalize_name(requirement.name), set()).add(str(requirement.specifier))
+    assert not {name: sorted(versions) for name, versions in asked.items() if len(versions) > 1}

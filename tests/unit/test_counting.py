@@ -38,8 +38,8 @@ def rows(*outcomes, first=1, configuration=PUBLISHED, **changes):
 
 def test_only_censored_seeds_and_those_under_way_leave_n():
     rate = GrokRate.of(rows(*Outcome, CENSORED))
-    assert rate == GrokRate.of(rows(*counting.COUNTED)) == GrokRate(1, 5, 1, FALSE_KILLS_UPPER + 1)
-    assert rate.rate == 0.2 and GrokRate.of([]).interval == (0.0, 1.0)
+    assert rate == GrokRate.of(rows(*counting.COUNTED)) == GrokRate(1, 5, 1 + FALSE_KILLS_UPPER)
+    assert rate.rate == 0.2 and GrokRate.of([]).interval == (0.0, 1.0) and GrokRate.of([]).rate is None
 
 
 def test_ended_seeds_fail_at_the_lower_end_and_some_grok_at_the_upper_end():
@@ -68,6 +68,29 @@ def test_a_screens_own_spared_seeds_bound_what_it_killed():
     assert str(rate).endswith(": up to 12 that rules ended might have grokked)")
     assert StoppingCounts.of(seeds, SCREENED) == StoppingCounts(50, 30, 10, 1)
     assert GrokRate.of(rows(*[SCREENED] * 7)).missed == 7, "nobody was spared"
+
+
+@pytest.mark.parametrize("nothing", [None, float("nan"), "left out"])
+def test_a_seed_that_a_rule_ended_was_called_whatever_its_row_says(nothing):
+    """Frames have NaN, tables may lack a rule's column: then none is known to have been spared."""
+    for outcome, column in counting.RULE_COLUMNS.items():
+        seeds = rows(*[outcome] * 4, GROKKED, *[FAILED] * 20, configuration="a", **{column: nothing})
+        seeds = [{k: v for k, v in row.items() if v != "left out"} for row in seeds]
+        assert GrokRate.of(seeds).missed == 4 and StoppingCounts.of(seeds, outcome) == StoppingCounts(25, 4)
+        assert counting.PooledRate.of(seeds).grokked == 1
+
+
+@pytest.mark.parametrize(("outcome", "column"), [(SCREENED, "screen"), (GIVEN_UP, "hopeless_step")])
+def test_what_a_rule_calls_of_others_does_not_bound_a_configuration(outcome, column):
+    """Ninety spared seeds of an early recipe did not grok: a late one's, of which none was spared, may all have."""
+    called = {column: RUNG if outcome == SCREENED else 20_000}
+    early = rows(*[FAILED] * 90, configuration="early", **called)
+    late = rows(*[outcome] * 8, first=200, configuration="late", **called)
+    assert GrokRate.of(late).missed == GrokRate.of(early + late).missed == 8
+    fresh = [row | {"confirmation": True} for row in rows(*[FAILED] * 90, configuration="late", **called)]
+    assert GrokRate.of(late + fresh).missed == 8, "nor do those that confirm it bound what was before"
+    pooled = counting.missed_by(outcome, early + late, pooled=True)
+    assert pooled == pytest.approx(8 * (1 - 0.05 ** (1 / 90))), "of all together the spared ones are a sample"
 
 
 def test_earlier_measurements_of_a_rung_count_with_their_configuration_alone(monkeypatch):
@@ -121,7 +144,7 @@ def test_mlflow_has_the_rate_of_the_fresh_seeds_apart_and_what_best_sorts_by():
     fresh = rows(GROKKED, *[FAILED] * 15, first=101, confirmation=True)
     alone, both = counting.final_metrics(chosen), counting.final_metrics(chosen + fresh)
     assert "confirmation_rate" not in alone and alone["ranked_by"] == mid_p(6, 8)[0]
-    assert both["grok_rate"] == 7 / 24 and both["confirmation_rate"] == 1 / 16
+    assert both["grok_rate"] == alone["grok_rate"] == 6 / 8 and both["confirmation_rate"] == 1 / 16
     assert (both["confirmation_low"], both["confirmation_high"]) == mid_p(1, 16)
     assert both["ranked_by"] == 1 + mid_p(1, 16)[0] > alone["ranked_by"]
 
@@ -135,7 +158,7 @@ def test_all_counted_seeds_pay_for_those_that_grok():
     unknown = Cost.of([*seeds, *rows(FAILED, steps=60_000, core_s=None)])
     assert unknown.each is None and str(unknown) == "12.5 grokked per million seed-steps"
     assert str(Cost.of(seeds[1:2])) == "none grokked in 5,000 seed-steps (steps of all seeds together)"
-    assert Cost.of([]).per_million == 0.0
+    assert Cost.of([]).per_million is None
 
 
 def dominates(first, second):

@@ -37,6 +37,7 @@ SHAPES = {
     "57p": SPEC,
     "tied": Tied(base=SPEC, ties=constrained(SPEC, ["norm[0,1] = norm[0,0]", "fc1[1,4] = -fc1[0,0]"])),
     "two heads on a circle": dataclasses.replace(preset("74p"), pos_dim=4, heads=2, rank1_out=False, rank2_out=True),
+    "eight hidden units": dataclasses.replace(preset("67p"), hidden=8),
     **{name: preset(name) for name in ("100p", *BY_KERNEL.values())},
 }
 """A preset for each shape that a kernel is compiled for, and what no preset has."""

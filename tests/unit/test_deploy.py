@@ -123,6 +123,7 @@ case "$1" in
 esac
 """
 RUN = """
+echo "token $(stat -c '%a %F' "$RAY_AUTH_TOKEN_PATH" "$(dirname "$RAY_AUTH_TOKEN_PATH")" | tr '\\n' ' ')" >> "$CALLS"
 echo "run $RAY_ADDRESS $RAY_AUTH_MODE $(wc -c < "$RAY_AUTH_TOKEN_PATH") $*" >> "$CALLS"
 trap 'echo stopped >> "$CALLS"; exit 130' INT
 [ "$2" != long.yaml ] || for _ in {1..300}; do sleep 0.1; done
@@ -165,6 +166,9 @@ def test_a_slurm_job_runs_a_study_on_its_nodes(mps, job, tmp_path):
     program = tmp_path / "bin" / "nvidia-cuda-mps-control"
     program.write_text(f'#!/bin/sh\n[ "$1" ] || echo "to mps: $(cat)" >> "$CALLS"\n[ {mps} = starts ]\n')
     program.chmod(0o755)
+    planted = tmp_path / "home" / "ray-token-77"  # by somebody who knows the job's number
+    planted.parent.mkdir()
+    planted.write_text("planted")
     process = job("studies/57p.yaml", "--max-hours", "1", **({"ADDER_SEARCH_MPS": "1"} if mps else {}))
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 3, said
@@ -176,12 +180,14 @@ def test_a_slurm_job_runs_a_study_on_its_nodes(mps, job, tmp_path):
     address = re.search(r"--address=(\S+:20077)$", others[0])[1]
     (run,) = [line for line in lines if line.startswith("run ")]
     assert run == f"run {address} token 64 run studies/57p.yaml --max-hours 1"
+    assert "token 600 regular file 700 directory " in lines
     folders = sorted(line.split()[2] for line in lines if line.startswith("folder 700 "))
     assert len(folders) == 2 and not any(Path(folder).exists() for folder in folders)
     pipes = sorted(line.split()[1] for line in lines if line.startswith("pipes "))
     assert pipes == (folders if mps == "starts" else ["none"] * 2)
     assert lines.count("to mps: quit -t 5") == (2 if mps == "starts" else 0)
-    assert lines.count("ended") == 2 and not list((tmp_path / "home").iterdir())
+    assert lines.count("ended") == 2
+    assert list(planted.parent.iterdir()) == [planted] and planted.read_text() == "planted"
 
 
 def test_a_slurm_job_whose_time_is_up_stops_its_run(job, tmp_path):

@@ -21,7 +21,7 @@ def study():
 
 @pytest.fixture
 def client(home):
-    return connect(home)
+    return connect(home, creates=True)
 
 
 def test_a_driver_that_is_superseded_reads_and_changes_nothing(client):

@@ -17,9 +17,9 @@ import torch
 from model import PRESETS, verify
 from model.families.low_rank.spec import SHARED, TIES, LowRank
 from tests.commands import call, says
-from tests.foreign import FILE, NEW, SMALL, AnyState, microadder, refused, repacked, report, written
+from tests.foreign import FILE, NEW, SMALL, AnyState, microadder, parts, refused, repacked, report, written
 from tests.golden_checkpoints import SPECS as GOLDEN
-from tests.golden_checkpoints import golden_file
+from tests.golden_checkpoints import golden_file, published_file
 from tests.specs import some_theta
 from trainer.checkpoints import foreign_microadder
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
@@ -98,6 +98,7 @@ def read_settings(config, is_older):
             {"spiral_amp": 3.5, "spiral_slope": 0.15}, [],
         ),
         (older("75p", norm_mode="fixed"), "75p", {"parameterless_norm": True}, []),
+        (older("67p", ffn_dim=8), "67p", {"hidden": 8}, []),
         (older("187p", n_heads=3, pos_dim=6), "187p", {"heads": 3, "pos_dim": 6}, []),
         (older("67p", q_proj_mode="toeplitz"), "67p", {"toeplitz_q": True}, ["blocks.0.attn.q_proj.vals"]),
         (older("75p", num_kv_heads=1, token_init="normal", novelty=False, third=None), "75p", {}, []),
@@ -143,6 +144,138 @@ def test_provenance_is_plain_and_written_as_ours():
     assert read_foreign(written(content | {"args": {"seed": "5"}})).seed == {}
 
 
+# What programs put around a model
+
+
+def renamed(content, rename):
+    """A file's content with other names of its tensors."""
+    (place,) = {"model_state_dict", "model_state"} & content.keys()
+    return content | {place: {rename(name): tensor for name, tensor in content[place].items()}}
+
+
+def inside(name):
+    """A name where a module inside the model is compiled, or every one of them."""
+    head, dot, last = name.rpartition(".")
+    return f"{head}._orig_mod{dot}{last}" if dot else name
+
+
+@pytest.mark.parametrize(
+    "rename",
+    [
+        inside,
+        *[
+            lambda name, prefix=prefix: prefix + name
+            for prefix in (
+                "_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module.", "model.", "model.net.",
+                "ema_model.", "_forward_module.model.", "adder.", "student.core.",
+            )
+        ],
+    ],
+)  # fmt: skip
+def test_what_a_program_puts_around_a_model_is_not_of_it(rename):
+    for content, spec in ((microadder(), NEW), (report(SMALL), SMALL)):
+        checkpoint = read_foreign(written(renamed(content, rename)))
+        assert checkpoint.spec == spec and torch.equal(checkpoint.theta_P, some_theta(spec)[0])
+
+
+def test_a_published_file_under_another_prefix():
+    before, content = (
+        read_foreign(golden_file("75p")),
+        torch.load(golden_file("75p"), weights_only=True, map_location="cpu"),
+    )
+    checkpoint = read_foreign(written(renamed(content, lambda name: f"_orig_mod.{name}")))
+    assert checkpoint.spec == before.spec and torch.equal(checkpoint.theta_P, before.theta_P)
+
+
+def averaged(state):
+    return {f"module.{name}": tensor for name, tensor in state.items()} | {"n_averaged": torch.tensor(7)}
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda state, config: {"state_dict": state, "hyper_parameters": config, "epoch": 3},
+        lambda state, config: {"state_dict": state, "hyper_parameters": {"config": config, "lr": 0.1}},
+        lambda state, config: {"model": state, "config": argparse.Namespace(**config)},
+        lambda state, config: {"ema_model": averaged(state), "model_config": config},
+        lambda state, config: {"model_state_dict": state, "ema": {"other": 1}, "config": config},
+        lambda state, config: {"net": OrderedDict(state), "hparams": config},
+    ],
+)
+def test_tensors_and_settings_under_other_keys(wrapped):
+    content = microadder()
+    checkpoint = read_foreign(written(wrapped(content["model_state_dict"], content["config"])))
+    assert checkpoint.spec == NEW and torch.equal(checkpoint.theta_P, some_theta(NEW)[0])
+
+
+def test_two_models_are_not_told_apart():
+    content = microadder()
+    both = {f"{holder}.{n}": t for n, t in content["model_state_dict"].items() for holder in ("model", "ema_model")}
+    first = next(iter(content["model_state_dict"]))
+    expected = f"model_state_dict has two models, as of model.{first} and ema_model.{first}; save one of them alone"
+    assert refused(written(content | {"model_state_dict": both})) == expected
+    content["model"] = content["ema"] = content.pop("model_state_dict")
+    assert refused(written(content)) == "it has several models: model, ema; save one of them alone"
+
+
+def test_an_error_has_the_files_own_names():
+    content = renamed(microadder(), lambda name: f"_orig_mod.{name}")
+    content["model_state_dict"]["_orig_mod.fc1.weight"] = torch.ones(1)
+    assert "tensor _orig_mod.fc1.weight must have shape" in refused(written(content))
+
+
+SPELLED_OUT = {
+    "pe_type": "learned", "pe_init_period": 11.0, "norm_type": "", "token_emb_rank": 0, "use_index_emb": False,
+    "lm_head_rank": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", [SPELLED_OUT, *({name: value} for name, value in SPELLED_OUT.items())], ids=str)
+def test_defaults_may_be_spelled_out(settings):
+    assert read_foreign(written(report(SMALL, **settings))).spec == SMALL
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "correct"),
+    [("lichengliu_262", 262, 10_005), pytest.param("jack_242", 242, 9_917, marks=pytest.mark.full)],
+)
+def test_published_files_of_other_programs(name, params, correct):
+    checkpoint = read_foreign(published_file(f"foreign/{name}.pt"))
+    assert checkpoint.spec.params == params and verify(checkpoint.spec, checkpoint.theta_P).correct == correct
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("neelectric_211.npz", "architecture not known here: 2 layers, and models here have one"),
+        ("fblissjr_trained_mask-none.pt", "a bare state dict: tensors without the settings*"),
+    ],
+)
+def test_published_files_that_no_spec_can_say(name, expected):
+    assert says(refused(published_file(f"foreign/{name}")), expected)
+
+
+def ancestors(**more):
+    """242p as JackCai1206's program leaves it: tensors alone."""
+    p, last = parts(PRESETS["242p"]), {"plus": 0, "equals": 1, "eos": 2}
+    state = {"digit_enc": p["digits"], "z10_enc": p["z_hi"][None], "special_enc": torch.stack([p[n] for n in last])}
+    state |= {"tok_emb.weight": p["tokens"], "out_proj.weight": p["out"], "head_proj.weight": p["head"]}
+    state |= {f"{name}.weight": p[name] for name in ("q_proj", "k_proj", "v_proj")}
+    for ours, theirs in (("fc1", "ffn.0"), ("fc2", "ffn.2")):
+        state |= {f"{theirs}.weight": p[ours], f"{theirs}.bias": p[f"{ours}_bias"]}
+    state |= {f"{norm}.weight": p["norm"][n] for n, norm in enumerate(("ln1", "ln2", "ln_f"))}
+    return state | {"causal_mask": torch.ones(34, 34), "_pos_indices": torch.ones(34)} | more
+
+
+def test_an_ancestors_tensors_alone():
+    checkpoint = read_foreign(written(ancestors()))
+    assert checkpoint.spec == replace(PRESETS["242p"], **START)
+    assert torch.equal(checkpoint.theta_P, some_theta(PRESETS["242p"])[0])
+    assert checkpoint.provenance["format"] == "JackCai1206"
+    norm = refused(written(ancestors(**{"ln1.bias": torch.zeros(6)})))
+    assert norm == "tensors that are no part of this architecture: ln1.bias"
+
+
 # What is refused: settings and tensors
 
 UNKNOWN = "architecture not known here: "
@@ -166,6 +299,7 @@ def untied():
             }.items()
         ],
         ({"q_proj_mode": "toeplitz", "n_heads": 5, "head_dim": 1}, f"{UNKNOWN}q_proj_mode=toeplitz with n_heads=5"),
+        ({"ffn_dim": 1}, f"{UNKNOWN}hidden must be from 2 to 16, got 1"),
         ({"n_layers": "1"}, "n_layers must be like 1, got '1'"),
         ({"spiral_init_amp": float("nan")}, "spiral_init_amp must be a finite number, got nan"),
     ],
@@ -191,6 +325,17 @@ def test_settings_of_the_older_tree_that_no_spec_can_say(changes, expected):
         ),
         (microadder() | {"step": "84000"}, "step must be an integer, got '84000'"),
         (microadder() | {"config": [1]}, "config must be a dictionary, got a list"),
+        (
+            report(SMALL, pe_type="rotary", n_layer=2, act="relu", sparse=True, extra="on", more=7),
+            f"{UNKNOWN}act=relu, sparse=True, extra=on, more=7 and 2 more",
+        ),
+        (microadder(n_layers=2, alibi=True, qk_input="tok"), f"{UNKNOWN}alibi=True, n_layers=2, qk_input=tok"),
+        (microadder()["model_state_dict"], "a bare state dict: tensors without the settings of their model*"),
+        ({"state_dict": report(SMALL)["model_state"]}, "a bare state dict: tensors without the settings*"),
+        (
+            renamed(report(SMALL), lambda name: name.replace("blocks.0", "blocks.1")),
+            f"{UNKNOWN}2 layers, and models here have one",
+        ),
         (report(SMALL, tie_qkv="vk"), f"{UNKNOWN}tie_qkv=vk"),
         (report(SMALL, qkv_rank=0), f"{UNKNOWN}tie_qkv=shareA_tieKV needs a qkv_rank above 0, got qkv_rank=0"),
         (report(SMALL, attn_out_rank=3), "tensor blocks.0.attn.proj.A must have shape (7, 3), found (7, 2)"),
@@ -241,6 +386,9 @@ def test_files_that_are_no_checkpoints():
     ):
         FILE.write_bytes(content)
         assert refused(FILE) == expected
+    program = Path("submission.py")
+    program.write_text("def add(model, a, b): return a + b")
+    assert refused(program).startswith("a program, not a checkpoint; nothing of it was run.")
     more = repacked(whole, lambda pickled: pickled.replace(b"K\x02K\x05", b"K\x02K\x7f"))
     FILE.write_bytes(more)  # than its storage holds
     assert refused(FILE) == "damaged: its pickle cannot be read"

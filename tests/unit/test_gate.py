@@ -1,22 +1,26 @@
 """Who may use a served UI, as an ASGI server asks it: tokens, and files of the home alone."""
 
 import asyncio
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact import artifact_repository_registry as registry
 
-from search.tracking.server import TokenGate, confine_artifacts
+from search.explain.explain import TEMPLATE, whole
+from search.tracking.server import OPENING, REFUSAL, TokenGate, confine_artifacts, page_policy, place_of, ruled_by
 
 TOKEN = "a-token"
+PLACE = place_of(TOKEN)
 
 
-def ask(path="/", query="", headers=(), kind="http"):
+def ask(path=f"{PLACE}/", query="", headers=(), kind="http"):
     """The status and headers of an answer, and how often a browser has come in. 200: it was let through."""
     sent, entered = [], []
 
     async def app(scope, receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": []})
+        headers = [(b"x-path", scope.get("path", "").encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def send(message):
         sent.append(message)
@@ -45,11 +49,67 @@ def test_a_cookie_or_a_bearer_is_let_through_and_nothing_else(kind):
     assert all(ask(headers=[header], kind=kind)[0] == refused for header in [*BAD, ("host", "x")])
 
 
-def test_an_address_with_the_token_becomes_a_cookie_and_the_address_without_it():
-    status, headers, entered = ask("/page", f"a=1&token={TOKEN}&b=")
-    assert (status, headers["location"], entered) == (302, "/page?a=1&b=", 1)
-    assert headers["set-cookie"] == f"name={TOKEN}; HttpOnly; Path=/; SameSite=lax"
+def test_a_cookie_counts_at_the_uis_place_alone_and_a_bearer_anywhere():
+    cookie, _, bearer = GOOD
+    for path in ("/", "/x", PLACE, f"{PLACE}x/", f"/x{PLACE}/", f"/{PLACE}/"):
+        assert (ask(path, headers=[cookie])[0], ask(path, headers=[bearer])[0]) == (401, 200)
+    assert [ask(path, headers=[bearer])[1]["x-path"] for path in (f"{PLACE}/x", f"{PLACE}/", "/x")] == ["/x", "/", "/x"]
+
+
+@pytest.mark.parametrize("path", ["/page", f"{PLACE}/page"])
+def test_an_address_with_the_token_becomes_a_cookie_of_the_place_and_the_address_there(path):
+    """Browsers send a host's cookies to all its ports, but to no other path."""
+    status, headers, entered = ask(path, f"a=1&token={TOKEN}&b=")
+    assert (status, headers["location"], entered) == (302, f"{PLACE}/page?a=1&b=", 1)
+    assert headers["set-cookie"] == f"name={TOKEN}; HttpOnly; Path={PLACE}/; SameSite=lax"
     assert ask("/", "token=guess")[::2] == ask("/", "token=")[::2] == ask("/", "token=%C3%A9")[::2] == (401, 0)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//evil",
+        "///evil/x",
+        "/\\evil",
+        "\\\\evil",
+        "/\t/evil",
+        "/\r\nset-cookie: a=b",
+        "/http://evil",
+        "//e@evil:80",
+        "/..",
+    ],
+)
+def test_whatever_is_asked_for_the_token_leads_to_this_server(path):
+    """A path arrives with its escapes undone: /%2f/evil is ///evil."""
+    _, headers, _ = ask(path, f"token={TOKEN}")
+    target = urljoin("http://127.0.0.1:5000/", headers["location"])
+    assert headers["location"].startswith(f"{PLACE}/") or path[0] == "\\"
+    assert urlsplit(target).netloc == "127.0.0.1:5000" and not set("\\\r\n\t") & set(headers["location"])
+
+
+def test_every_answer_has_the_policy():
+    """Scripts are MLflow's files and those of our own pages; nothing is asked of another host or port."""
+    rules = page_policy([OPENING, whole(TEMPLATE)])
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
+
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(ruled_by(app, rules)({"type": "http"}, None, send))
+    headers = {k.decode(): v.decode() for k, v in sent[0]["headers"]}
+    assert headers == {"a": "b", "content-security-policy": rules, "referrer-policy": "same-origin"}
+    parts = dict(rule.split(" ", 1) for rule in rules.split("; "))
+    assert parts["default-src"] == parts["base-uri"] == parts["frame-ancestors"] == "'none'"
+    assert parts["script-src"].count("'sha256-") == 2 and "unsafe" not in parts["script-src"]
+    own = {"'self'", "'none'", "data:", "blob:", "'unsafe-inline'"}
+    assert {source for rule in parts.values() for source in rule.split() if "sha256" not in source} <= own
+    _, refused, _ = ask("/")
+    assert refused["content-security-policy"].startswith("default-src 'none'; script-src 'sha256-")
+    assert refused["referrer-policy"] == "no-referrer" and TOKEN not in REFUSAL + str(refused)
 
 
 def test_health_and_start_need_none():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.errors import masked
+from search.errors import masked, one_line, printable
 from search.store.home import DATABASE
 from tests.reference import environment
 
@@ -48,10 +48,22 @@ def test_nor_is_one_from_elsewhere(address):
 
 @pytest.mark.parametrize("text", [
     "http://host:5000/path/x", "s3://bucket/folder", "at 10:30, 2@3: refused", "seed 5/777 of 57p: 39,253 steps/s",
+    "databricks", "see databricks or databricks-uc:",
     "see #5 and #6; what?no", "postgresql+psycopg://host/optuna", "sqlite:////home/me/runs/mlflow.db", "a&b",
 ])  # fmt: skip
 def test_what_is_no_secret_stays(text):
     assert masked(text) == text
+    with environment({"MLFLOW_TRACKING_URI": "databricks"}):
+        assert masked(text) == text
+
+
+@pytest.mark.parametrize("length", [10, 900, 5_000, 200_000])
+def test_an_error_keeps_its_place_and_its_remedy(length):
+    """Whatever another program says between the two."""
+    text = f"MLflow store x: {'word ' * (length // 5)}run mlflow db upgrade"
+    for line in (one_line(ValueError(text)), printable(text)):
+        assert line.startswith("MLflow store x: word") and line.endswith("run mlflow db upgrade")
+        assert len(line) < 1_100
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,12 @@ import pytest
 import torch
 
 from model import preset
+from model.tied import project
 from tests import ROOT, needs_compiler
-from tests.banks import finish, gradient_of_tape
+from tests.banks import finish
 from trainer import Bank, Pair, Recipe, Seed
+from trainer.curvature import arithmetic, minimise
+from trainer.curvature.pool import Cost
 from trainer.engine import native
 
 pytestmark = needs_compiler
@@ -54,10 +57,37 @@ def digest_of(name, steps, batch):
     how = {"warmup": 20, "curriculum": ((3, 20),), "fade_start": 20, "fade_end": steps}
     recipe = Recipe(steps=steps, batch=batch, eval_every=steps // 2, **how)
     found = trained(Bank(preset(name), [Pair(recipe, Seed.of(s)) for s in (777, 1)], futility=None))
-    made = b"".join(t.numpy().tobytes() for s in (777, 1) for t in (found[s].theta_P, found[s].curve_EM))
-    return hashlib.sha256(made).hexdigest()
+    made = [t for s in (777, 1) for t in (found[s].theta_P, found[s].curve_EM)]
+    made += [*finished(preset(name), found[777].theta_P), *computed()]
+    return hashlib.sha256(b"".join(t.numpy().tobytes() for t in made)).hexdigest()
 
 
+def finished(spec, theta_P):
+    """What curvature makes of a θ, by both methods, and the numbers of ties nearest to that."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, number in {"FRESH": 64, "MOST_ERRORS": 16, "ITERATIONS": 12}.items():
+            patch.setattr(minimise, name, number)
+        task = minimise.Task(spec, 1, 0, Cost(), searched=32)
+        lower_P = minimise.lbfgs(task, theta_P)
+        lowest_P = minimise.levenberg_marquardt(task, lower_P)
+    threes = tuple(1 + n // 3 for n in range(spec.params))
+    return [lower_P, lowest_P, project(threes, lowest_P[None].float())]
+
+
+def computed():
+    """What the arithmetic of curvature makes of numbers, in float64, where θ is rounded to float32."""
+    rows = np.random.default_rng(1).standard_normal((57, 1_001))
+    square = arithmetic.gram(rows)
+    solution = arithmetic.solve(square, rows[:, 0])
+    sums = np.array([arithmetic.dot(row, rows[0]) for row in rows])
+    return map(torch.from_numpy, (square, solution, sums, arithmetic.exp(-np.abs(rows))))
+
+
+OTHER_LIBRARIES = {
+    "OPENBLAS_CORETYPE": "Prescott", "MKL_CBWR": "COMPATIBLE", "OMP_NUM_THREADS": "2",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL",
+}  # fmt: skip
+"""Variables by which NumPy, BLAS and LAPACK take other ways than here."""
 SCRIPT = """
 import sys, torch
 from tests.unit.test_native import digest_of
@@ -67,7 +97,7 @@ print(torch.backends.cpu.get_cpu_capability(), digest_of(sys.argv[1], *map(int, 
 
 def digest_on(capability, *args):
     """What a lower kind of CPU makes of it: a process of its own, since torch looks once."""
-    environment = os.environ | {"ATEN_CPU_CAPABILITY": capability}
+    environment = os.environ | OTHER_LIBRARIES | {"ATEN_CPU_CAPABILITY": capability}
     command = [sys.executable, "-c", SCRIPT, *map(str, args)]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-2_000:]
@@ -169,7 +199,7 @@ def test_a_tape_does_what_torch_does(name):
     torch.testing.assert_close(torch.from_numpy(native.run(tape, given)), expected[0].detach(), rtol=1e-5, atol=1e-6)
     pull = torch.randn(expected.shape, generator=torch.Generator().manual_seed(3))
     wanted = torch.cat([*torch.autograd.grad(expected, (a, b), pull, materialize_grads=True)], 1)[0]
-    got = gradient_of_tape(tape, given, pull[0].numpy())
+    got = native.run(tape, given, pull[0].numpy())
     torch.testing.assert_close(torch.from_numpy(got), wanted, rtol=1e-4, atol=1e-5)
 
 

@@ -1,6 +1,6 @@
 """What to train next: no slot is idle, nothing needless is trained, cores end together."""
 
-from search.run import estimate
+from search.run.forecast import forecast
 from search.study.file import parse_study
 from tests.planners import ONLY, SWEEP, drain, hear, numbers, only, planner_of, rows_of, said_of
 from trainer import Outcome
@@ -57,8 +57,8 @@ def test_a_study_that_has_enough_trains_nothing_more(home):
     again = planner_of(UNTIL, home, rows)
     assert again.is_done and again.next() is None and again.complete_before == [only(first)]
     study = parse_study(UNTIL, "until.yaml")
-    plan = estimate._seeds_to_train(study, [only(first)], rows, study.planned)
-    assert plan == {only(first): 0}
+    known = forecast(study, rows)
+    assert (known.search.total(), known.recorded, known.asked) == (0, 1, len(study.first_seeds))
     more = planner_of(UNTIL.replace("grokked: 1", "grokked: 2"), home, rows)
     assert sorted(n for t in numbers(drain(more)) for n in t)[:3] == [2, 3, 4]
 

@@ -1,5 +1,7 @@
 """Optuna's side of a search: what is proposed, told and made again of the ledger; do samplers beat chance?"""
 
+import shlex
+from pathlib import Path
 from typing import cast
 
 import optuna
@@ -11,12 +13,14 @@ from search.run.proposals import Proposals
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from tests.bad_studies import GOOD
-from tests.commands import call, fails_with_one
+from tests.commands import call, done, fails_with_one
 from tests.homes import drive, empty_home, quickly, records_of, study_of
 from tests.searches import IMPOSSIBLE, LINE, SPACE, Memory, asked, numbers, proposals_of, reported, row, states, train
 from trainer import Outcome, Recipe
 
 SAMPLERS = ("tpe", "nsga2", "qmc", "random", "grid")
+INTERRUPTED = dict.fromkeys(SAMPLERS, (1, 7, 12)) | {"nsga2": (1, 8, 12)}
+"""Proposals after which a driver dies; within a generation of nsga2, of four here, parents are chosen again."""
 
 
 def facts_of(proposals):
@@ -72,6 +76,27 @@ def test_what_is_made_of_the_ledger_is_what_was_there(name, space):
     assert facts_of(again) == facts_of(first) and again.exhausted
     assert [p["number"] for p in ledger.proposed] == [t.number for t in first.trials()] == list(range(24))
     assert TrialState.RUNNING in states(again) and (TrialState.FAIL in states(again)) == (space == IMPOSSIBLE)
+
+
+@pytest.mark.parametrize(("name", "cuts"), INTERRUPTED.items(), ids=SAMPLERS)
+def test_a_search_proposes_the_same_however_often_it_is_interrupted(name, cuts):
+    space = SPACE if name == "grid" else LINE
+    whole, ledger = Memory(), Memory()
+    expected = asked(proposals_of(whole, name, space=space), 14)
+    for cut, before in zip((*cuts, len(expected)), (0, *cuts), strict=True):
+        proposed = asked(proposals_of(ledger, name, space=space), cut - before)
+        assert proposed == expected[before:cut]
+
+
+@pytest.mark.parametrize("name", ["random", "qmc", "grid"])
+def test_what_is_drawn_by_its_number_is_the_same_whatever_is_known_by_then(name):
+    space = SPACE if name == "grid" else LINE
+    told, ledger = Memory(), Memory()
+    expected = asked(proposals_of(told, name, space=space), 8)
+    open_ = [proposals_of(ledger, name, space=space).ask() for _ in expected]  # nothing is told, each one begins anew
+    assert open_ == expected
+    other = asked(proposals_of(Memory(), name, space=space, more=", seed: 1"), 8)
+    assert other != expected
 
 
 # What is told
@@ -148,3 +173,8 @@ def test_a_search_is_written_as_a_study_of_optunas(here):
         assert trial.user_attrs["seeds"] == 2 and trial.user_attrs["grokked"] == 1
         assert trial.user_attrs["name"].startswith("lr 0.01")
     assert "is no search" in fails_with_one(2, "records", "list", "-o", "list.db")
+    Path("notes.sqlite").write_text("mine")
+    address = shlex.split(done("records", "fade", "-o", odd := "notes.sqlite?x%41 #é{y}.db"))[-1]
+    assert len(optuna.load_study(study_name="fade", storage=address).trials) == 3
+    assert Path("notes.sqlite").read_text() == "mine"
+    assert sorted(path.name for path in here.iterdir()) == ["adder-runs", "fade.db", "notes.sqlite", odd]

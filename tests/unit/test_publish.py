@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -12,6 +13,10 @@ import yaml
 from safetensors.torch import load_file
 
 from model import PRESETS
+from search.analysis.lineage import tree
+from search.cli.publish import _step_text
+from search.study.ancestors import ancestors_of
+from search.study.start import InitialTheta
 from tests import CERTIFICATES
 from tests.commands import call, done, fails_with_one
 from tests.homes import STUDY, Recorder, empty_home, quickly, recorded, study_of
@@ -58,13 +63,14 @@ def test_its_card_says_counts_rate_lineage_verification_and_proof(hub):
     assert entry["name"] == "57p" and entry["results"][0]["metrics"] == [{"type": "exact_match", "value": 1.0}]
     for said in (
         "| 10,010 right |",
-        "| proved right on all 10^20 pairs, at level any (",
+        "| proved right on all 10&#94;20 pairs, at level any (",
         "3 of 48 seeds grok (95 %: 2.1% to 17.8%)",
         "| fc1 | 10 |",
     ):
         assert said in text, text
-    assert "- 57p [study 57p, configuration 0f1496e64208]; trained from scratch (θ `491ea10d7514`)\n" in tied
-    assert "- 46p [study 57p]: folded: only the end token's" in tied and "- 22 numbers: form[1,0] = -" in tied
+    assert "- 57p &#91;study 57p, configuration 0f1496e64208&#93;; trained from scratch (θ 491ea10d7514)\n" in tied
+    assert "- 46p &#91;study 57p&#93;: folded: only the end token&#39;s" in tied
+    assert "- 22 numbers: form&#91;1,0&#93; = -" in tied
     assert {file.name for file in (hub / "6p").iterdir()} == {
         "README.md", "checkpoint.json", "config.json", "model.safetensors", "modeling_adder.py", "proof.json",
     }  # fmt: skip
@@ -114,7 +120,7 @@ def test_what_is_not_decided_is_said(here):
     its.theta_P[-1] = 1e-39
     its.save(here / "57p")
     done("publish", "57p", "-o", "hub")
-    assert "| undecided after 0 s (`adder-search prove` takes longer) |" in (here / "hub/57p/README.md").read_text()
+    assert "| undecided after 0 s (adder-search prove takes longer) |" in (here / "hub/57p/README.md").read_text()
     done("explain", "57p", "-o", "page.html")
 
 
@@ -126,3 +132,66 @@ def test_a_verdict_of_earlier_weights_does_not_stay(here, monkeypatch):
     done("publish", "57p", "-o", "hub")
     assert not (here / "hub/57p/proof.json").exists()
     assert "| no proof is known for its family |" in (here / "hub/57p/README.md").read_text()
+
+
+EVIL = "\n# Mine\n<script>alert(1)</script> ![x](http://e/x.png)"
+STEP = {"model": EVIL, "params": 1, "study": EVIL, "tied": [EVIL], "how": [EVIL], "trained": EVIL, "theta_sha256": EVIL}
+
+
+def origins(depth):
+    """A provenance in which each origin has one before it."""
+    provenance = {}
+    for _ in range(depth):
+        provenance = {"folded_from": {"provenance": provenance}}
+    return provenance
+
+
+STRANGE = {
+    "numbers": [1, 2], "lists": [[], {}], "nulls": None, "a number": 7, "a text": "lineage", "keys": [{"a": 1}],
+    "tied 1": [{"tied": 1}], "tied [1]": [{"tied": [1, None]}], "how 1": [{"how": 1, "then": 5}],
+    "spec": [{"spec": [1]}], "a spec": [{"spec": {"family": "none"}}], "digest": [STEP | {"theta_sha256": 3}],
+    "params": [{"params": {}, "seed": [], "model": 3}], "text": [STEP], "many": [STEP] * 1_200,
+}  # fmt: skip
+
+
+def lineage_of(provenance):
+    """The lines of a card on a checkpoint with this provenance."""
+    checkpoint = Checkpoint(PRESETS["57p"], PRESETS["57p"].initial(1), provenance=json.loads(json.dumps(provenance)))
+    return "\n".join(map(_step_text, ancestors_of(checkpoint)))
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_strangers_lineage_is_text_or_nothing(name):
+    lineage = STRANGE[name]
+    for provenance in (
+        {"lineage": lineage, "trained": EVIL},
+        {"compressed_from": {"model": EVIL, "provenance": {"lineage": lineage}}, "descent": lineage},
+        {"folded_from": {"spec": lineage, "provenance": lineage}, "folds": lineage},
+        {"finished_from": lineage if isinstance(lineage, dict) else {}, "finished_by": lineage, "study": lineage},
+        {"lineage": [], "study": EVIL, "trained": EVIL},
+    ):
+        text = lineage_of(provenance)
+        assert all(line.startswith("- ") and line.isprintable() for line in text.split("\n")) and len(text) < 10**7
+        assert not {"<", "!", "#", "["} & set(text.replace("&#", ""))
+
+
+def test_a_lineage_of_many_generations_is_read_to_a_depth():
+    assert lineage_of(origins(400)).count("\n") == 100
+
+
+def test_a_strangers_lineage_in_the_ledger_is_read_as_one_in_a_checkpoint():
+    about = {"spec": PRESETS["57p"].as_dict(), "thetas": {}}
+    for lineage in STRANGE.values():
+        start = InitialTheta.of(about | {"lineage": lineage})
+        assert start.title.isprintable() and all(map(str.isprintable, tree([start.lineage]).split("\n")))
+
+
+def test_a_card_of_a_strangers_checkpoint_is_text(here, monkeypatch):
+    monkeypatch.setattr("model.proof.file.FAMILIES", ())
+    its = Checkpoint(PRESETS["57p"], PRESETS["57p"].initial(1), provenance={"lineage": [1, STEP], "study": EVIL})
+    its.save(here / "![x](y) <b>")
+    done("publish", "![x](y) <b>", "-o", "hub")
+    (card,) = Path("hub").rglob("README.md")
+    _, head, text = card.read_text().split("---\n", 2)
+    assert yaml.safe_load(head)["model-index"][0]["name"] == "![x](y) <b>"
+    assert text.count("\n#") == 2 and "<" not in text and "![" not in text

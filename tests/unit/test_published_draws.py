@@ -1,5 +1,6 @@
 """Initial values of low_rank and split_subspace against the draws of what was published."""
 
+import dataclasses
 import math
 
 import pytest
@@ -85,8 +86,8 @@ def published_initial(spec, seed):
         q_proj = nn.Linear(3, spec.query_dim, bias=False).weight
         out_A, out_B = torch.empty(5, 1), torch.zeros(1, 5)
         nn.init.kaiming_uniform_(out_A, a=math.sqrt(5))
-        fc1 = nn.Linear(5, 2, bias=False).weight
-        fc2 = [] if spec.tie_fc2_head else [nn.Linear(2, 5, bias=False).weight]
+        fc1 = nn.Linear(5, spec.hidden, bias=False).weight
+        fc2 = [] if spec.tie_fc2_head else [nn.Linear(spec.hidden, 5, bias=False).weight]
         head = nn.Linear(5, 2, bias=False).weight
         z_hi, equals = (nn.init.normal_(torch.empty(3), 0, 0.02) for _ in range(2))
         for weight in (q_proj, fc1, *fc2, head):
@@ -100,10 +101,12 @@ def published_initial(spec, seed):
 
 
 @pytest.mark.parametrize("seed", [0, 777, 71046, 45214])
-@pytest.mark.parametrize("name", ["74p", "67p", "57p"])
+@pytest.mark.parametrize("name", ["74p", "67p", "57p", "67p hidden=3", "67p hidden=8", "67p hidden=16"])
 def test_initial_values_of_split_subspace_are_the_published_draws(name, seed):
-    expected = published_initial(preset(name), seed)
-    torch.testing.assert_close(preset(name).initial(seed), expected, rtol=5e-7, atol=1e-7)
+    """With more hidden units: the same draws in the same order, of larger matrices."""
+    base, _, hidden = name.partition(" hidden=")
+    spec = dataclasses.replace(preset(base), hidden=int(hidden or 2))
+    torch.testing.assert_close(spec.initial(seed), published_initial(spec, seed), rtol=5e-7, atol=1e-7)
 
 
 def initial_tensors(spec, seed=777):

@@ -13,8 +13,9 @@ from ray.air.execution._internal import RayActorManager
 from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError
 from ray.tune.experiment import Trial as TuneTrial
 
+from search.errors import UserError
 from search.run import ray_executor, ray_private
-from search.run.executor import Finished, Restarted
+from search.run.executor import ExecutorDied, Finished, Restarted
 from search.run.packing import Capacity
 from search.run.ray_executor import Handover, RayExecutor, StallWatchdog
 from tests.homes import study_of
@@ -139,9 +140,47 @@ def test_capacity_follows_the_nodes_of_a_cluster(cluster, clock, tmp_path):
         return executor.capacity()
 
     assert capacity([]) == Capacity(0)
-    assert cluster.lines == ["waiting for a node that has room (resources.cpu: a bank asks for 1, there are 0)"]
+    assert cluster.lines == ["waiting for a node that has room (there is no node)"]
     assert capacity([2.0]) == Capacity(2) and executor.share == {"cpu": 1, "gpu": 0.0}
     assert capacity([2.0, 1.0]) == Capacity(3) and capacity([]) == Capacity(0) and capacity([1.0]) == Capacity(1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem", "of"),
+    [
+        ([], [{"CPU": 0.5}], "resources.cpu: a bank asks for 1, there are 0.5", UserError),
+        ([{"CPU": 2}], [], "Ray's node on this machine has died", ExecutorDied),
+        ([{"CPU": 2}], [{"CPU": 0.5}], "Ray's node on this machine has died", ExecutorDied),
+        ([], [], "Ray's node on this machine has died", ExecutorDied),
+    ],
+)
+def test_a_node_that_was_too_small_is_the_users_mistake_and_one_that_is_gone_is_not(
+    before, after, problem, of, cluster, clock, tmp_path, monkeypatch
+):
+    """Of a Ray that the run started: it has one node, and a bank had room there or had none from the start."""
+    monkeypatch.delenv("RAY_ADDRESS")
+    executor = RayExecutor(study_of(), tmp_path, cluster.lines.append)
+    for cluster.nodes in filter(None, (before,)):
+        assert executor.capacity() == Capacity(2)
+    cluster.nodes, clock.s = after, clock.s + 10
+    with pytest.raises(of, match=problem):
+        executor.capacity()
+
+
+@pytest.mark.parametrize(
+    ("dead", "vital"), [(["gcs_server"], "gcs_server"), (["log_monitor", "raylet"], "raylet"), (["log_monitor"], None)]
+)
+def test_a_process_that_ray_needs_is_missed_before_ray_ends_the_driver(dead, vital, tmp_path, monkeypatch):
+    node = SimpleNamespace(dead_processes=lambda: [(kind, "its process") for kind in dead])
+    monkeypatch.setattr(ray._private.worker, "_global_node", node)
+    executor = RayExecutor(study_of(), tmp_path, print)
+    executor._thread = Mock(join=lambda: pytest.fail("Tune may wait for Ray for ever"))
+    if vital is None:
+        assert executor.poll(0) == []
+        return
+    with pytest.raises(ExecutorDied, match=f"Ray's {vital} on this machine has died"):
+        executor.poll(0)
+    executor.__exit__()
 
 
 def test_an_autoscaler_is_asked_for_one_worker_more_than_work(cluster, clock, tmp_path, monkeypatch):

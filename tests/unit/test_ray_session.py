@@ -62,6 +62,24 @@ def test_a_parent_that_others_can_exchange_is_passed_over(how, parent, monkeypat
     assert how == "missing" or list(chosen.iterdir()) == []
 
 
+@pytest.mark.parametrize(("users", "is_taken"), [("0 1000 1", True), ("0 0 4294967295", False)])
+def test_in_a_user_namespace_the_owner_without_a_number_may_be_root(users, is_taken, parent, monkeypatch, tmp_path):
+    """There /tmp belongs to whoever stands for all users that the namespace does not know."""
+    need_second_user()
+    for name, text in (("UID_MAP", users), ("OVERFLOW", f"{NOBODY}\n")):
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(ray_session, name, tmp_path / name)
+    os.chown(parent, NOBODY, NOBODY)
+    monkeypatch.setattr(ray_session, "SYSTEM", str(parent))
+    monkeypatch.setattr(ray_session.tempfile, "gettempdir", lambda: str(parent))
+    if is_taken:
+        with private_session() as (folder, _):
+            assert folder.parent.parent == parent
+    else:
+        with pytest.raises(Failure, match=f"belongs to user {NOBODY}"):
+            private_session().__enter__()
+
+
 def test_folders_of_dead_runs_are_removed_and_no_others(parent, tmp_path):
     own = f"ray-{os.geteuid()}-"
     for name in ("dead", "running", "young", "killed"):

@@ -82,8 +82,14 @@ def test_what_was_finished_is_finished_again(monkeypatch):
     assert finished.step == RECIPE.steps and torch.equal(finished.theta_P, better_P)
     assert "θ is bitwise the same" in rerun(finished).stdout
     monkeypatch.setattr("trainer.bank.bank.finish_by_curvature", lambda *given: better_P * 1.001)
-    said = rerun(finished).stdout
-    assert "which rounds as the machine does" in said and "nothing that is recorded" not in said
+    assert "nothing that is recorded of the environment explains it" in rerun(finished).stdout
+    environment = finished.provenance["environment"]
+    for how in ({}, {"finish": "torch"}, {"finish": []}):
+        then = {name: value for name, value in environment.items() if name != "finish"} | how
+        said = rerun(dataclasses.replace(finished, provenance=finished.provenance | {"environment": then})).stdout
+        assert "torch finished it, as all seeds until 2026-11-28: it rounds as the machine does" in said
+        assert f"finish: {how.get('finish', 'torch')} then, engine here" in said
+        assert "nothing that is recorded" not in said
 
 
 def test_the_same_pair_gives_the_same_theta(trained):

@@ -2,6 +2,8 @@
 that do not turn over become the opposite of one that does.
 """
 
+import dataclasses
+
 import torch
 
 from model import preset
@@ -49,6 +51,22 @@ def test_a_unit_that_does_not_turn_over_becomes_the_opposite_of_the_one_that_doe
     spec, theta_SP = with_units((0, 0), (1, 1))
     made_SP = opposed(spec, theta_SP)
     assert torch.equal(units(spec, made_SP)[0], -units(spec, theta_SP)[1])
+
+
+def test_of_several_hidden_units_the_first_idle_one_becomes_the_opposite_of_the_first_that_switches():
+    """Of the last, where all switch the same way; no unit changes where some switch either way, or none."""
+    small, theta_SP = with_units((0, 1), (1, 1))
+    wide, tensors = dataclasses.replace(preset("67p"), hidden=4), small.layout.split(theta_SP)
+    up, down = tensors["fc1"][0]
+    for given, expected in (
+        ([0 * up, up, 0 * up, 2 * up], [-up, up, 0 * up, 2 * up]),
+        ([down, 3 * down, down, down], [down, 3 * down, down, -down]),
+        ([down, 0 * up, 0 * up, up], [down, 0 * up, 0 * up, up]),
+        ([0 * up] * 4, [0 * up] * 4),
+    ):
+        fc2 = torch.zeros(1, *wide.shapes()["fc2"])
+        theta_SQ = wide.layout.join({**tensors, "fc1": torch.stack(given), "fc2": fc2})[None]
+        assert torch.equal(units(wide, opposed(wide, theta_SQ)), torch.stack(expected))
 
 
 def test_of_a_tied_model_the_nearest_that_keeps_the_ties():

@@ -4,11 +4,14 @@ import getpass
 import json
 import threading
 import time
+from collections import defaultdict
+from unittest.mock import Mock
 
 import pytest
 from mlflow.artifacts import load_dict
 
 from search.analysis.publish import log_evidence
+from search.markup import escape
 from search.study.trial import Configuration
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import STUDY_TAG
@@ -19,6 +22,9 @@ SEARCH = {
     "space": {"recipe.lr": {"float": [0.01, 0.02]}, "model.tie_vo": {"choice": [True, False]}},
     "recipe": {"steps": 3_000, "eval_every": 1_000, "warmup": 10, "carry_mix": 0.5},
 }
+
+
+PICTURE = "sum ![x](http://127.0.0.1:9777/b.png)"
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +64,12 @@ def test_a_page_says_who_what_and_on_which_data(pages):
     assert [(t.key, t.value) for t in data.tags] == [("mlflow.data.context", "training")]
 
 
+def test_a_name_that_a_file_gives_is_text():
+    names = defaultdict(lambda: PICTURE)
+    about = Tracker._about(Mock(names=names, study=study_of()), Mock(key="0" * 12))
+    assert about["mlflow.note.content"].startswith(f"**{escape(PICTURE)}**, ")
+
+
 def test_runs_get_the_name_and_parameters_of_an_extended_search_unless_a_user_named_them(tmp_path):
     with quickly():
         study = Recorder(empty_home(tmp_path), study_of(name="searched", **SEARCH))
@@ -70,7 +82,7 @@ def test_runs_get_the_name_and_parameters_of_an_extended_search_unless_a_user_na
             Tracker(client, study.home, extended).rename(known)
             after = client.get_run(run)
             assert after.info.run_name == f"{before.info.run_name}, clip 1" and "recipe.clip" in after.data.params
-            assert after.data.tags["mlflow.note.content"].startswith(f"**{after.info.run_name}**")
+            assert after.data.tags["mlflow.note.content"].startswith(f"**{escape(after.info.run_name)}**")
         client.update_run(run, name="the good one")
         Tracker(client, study.home, study.study).rename(known)
         assert client.get_run(run).info.run_name == "the good one"
@@ -85,7 +97,7 @@ def test_where_carry_shares_say_it_the_share_and_its_fade_are_no_parameters():
 
 def test_a_study_that_stops_has_curves_and_a_page_of_its_own_that_its_experiment_leads_to(tmp_path):
     with quickly():
-        study = Recorder(empty_home(tmp_path), study_of(until={"grokked": 1, "max_seeds": 8}))
+        study = Recorder(empty_home(tmp_path), study_of(until={"grokked": 1, "max_seeds": 8}, about=PICTURE))
         study.trial([1], publish=True)
         client, run = study.tracker.client, study.tracker.run_of(study.configuration)
         assert not client.get_metric_history(run, "first_seeds.best_exact"), "the first seeds have not ended"
@@ -97,9 +109,9 @@ def test_a_study_that_stops_has_curves_and_a_page_of_its_own_that_its_experiment
         study.done()
     whole, about = client.get_run(page), client.get_experiment(experiment).tags["mlflow.note.content"]
     assert whole.data.metrics == {"configurations": 1, "seeds": 3, "runs": 3, "grokked": 1}
-    assert "adder-search report sweep" in whole.data.tags["mlflow.note.content"]
+    assert whole.data.tags["mlflow.note.content"].startswith(f"{escape(PICTURE)}\n\n    adder-search report sweep")
     assert whole.info.end_time >= client.get_run(run).info.end_time > whole.info.start_time
-    assert about.startswith("what it asks: [") and about.endswith(f"(#/experiments/{experiment}/runs/{page})")
+    assert about.startswith(f"{escape(PICTURE)}: [") and about.endswith(f"(#/experiments/{experiment}/runs/{page})")
     client.set_experiment_tag(experiment, "mlflow.note.content", "mine")
     study.tracker.log_study()
     assert client.get_experiment(experiment).tags["mlflow.note.content"] == "mine"

@@ -3,6 +3,7 @@
 import pytest
 
 from search.run import estimate
+from search.run.forecast import forecast
 from search.study.file import parse_study
 from search.study.naming import Names
 from search.study.trial import Configuration
@@ -73,8 +74,7 @@ def test_an_edited_file_asks_for_exactly_what_is_missing(before, after, expected
     assert edited != TABLE and len(rows) == 43
     assert sorted(asked(edited, home, rows).values()) == expected
     study = parse_study(edited, "")
-    to_train = estimate._seeds_to_train(study, [Configuration(*c) for c in study.listed], rows, study.planned)
-    assert sorted(filter(None, to_train.values())) == sorted(map(len, expected))
+    assert sorted(forecast(study, rows).search.values()) == sorted(map(len, expected))
 
 
 def test_an_arm_is_named_by_what_its_scale_varies():

@@ -7,7 +7,7 @@ import pytest
 from search.run.extension import as_begun
 from search.run.spared import spared_of
 from search.study.file import parse_study, recorded_study
-from search.study.trial import Trial
+from search.study.trial import Configuration, Trial
 from tests.planners import SEARCH, SWEEP, planner_of, rows_of
 from trainer import Seed
 
@@ -38,6 +38,22 @@ def test_arms_of_a_list_spare_the_same_seeds(home):
     seeds_of = {c.key: {s for key, s in spared if key == c.key} for t in trials for c in t.configurations}
     (seeds,) = {frozenset(seeds) for seeds in seeds_of.values()}
     assert len(seeds_of) == 3 and [sum(n <= s.init_seed < n + 10 for s in seeds) for n in (1, 11)] == [1, 1]
+
+
+CONFIRMED = "\nconfirm: {configurations: 2, seeds: {first: 90001, count: 20}%s}\n"
+
+
+@pytest.mark.parametrize("text", [LARGE, ARMS, LARGE + "stop: {spare: hash}"])
+@pytest.mark.parametrize(("asked", "spared"), [("", 20), (", hopeless: off", 20), (", hopeless: on", 2)])
+def test_no_rule_ends_a_confirmation_unless_the_file_says_so(text, asked, spared, home):
+    study = parse_study(text + CONFIRMED % asked, "test")
+    (configuration,) = {Configuration(*c) for c in study.listed[:1]}
+    work = [(configuration, seed) for seed in study.confirm_seeds]
+    found = spared_of(study, [configuration.key], work, confirmation=True)
+    if found is None:  # each seed's number says it
+        assert asked == ", hopeless: on" and study.spares == "hash"
+    else:
+        assert len(found) == spared
 
 
 def test_neither_trials_nor_interruptions_change_the_draw(home):

@@ -16,15 +16,19 @@ import pytest
 import sqlalchemy as sa
 
 from model import PRESETS
+from search.cli import render
 from search.errors import Failure, UserError
 from search.explain import recorded
+from search.run.driver import Ended
 from search.store.home import Home, below
+from search.study.file import load_study
 from search.study.trial import Configuration
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import artifact, check_place, connect
 from tests.commands import call, fails_with_one
 from tests.homes import records_of, study_of, two_studies
+from tests.unit.test_counting import GROKKED, rows
 from trainer import Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -192,7 +196,7 @@ def test_a_home_from_elsewhere_has_nothing_written_beside_it(tmp_path):
     home, study = Home(two_studies()), study_of()
     with closing(sqlite3.connect(home.mlflow_db)) as db, db:
         db.execute("UPDATE runs SET artifact_uri = ?", ((tmp_path / "outside").as_uri(),))
-    tracker = Tracker(connect(home), home, study)
+    tracker = Tracker(connect(home, creates=True), home, study)
     configuration = Configuration(*study.listed[0])
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "theta").write_text("x")
@@ -227,3 +231,67 @@ def test_a_page_is_logged_where_its_store_has_artifacts_alone(monkeypatch, tmp_p
     client.log_text = lambda *_: 1 / 0
     with pytest.raises(Failure, match=r"^MLflow store http://server: "):
         of_seed.log("page")
+
+
+NAMED = "http://host:5000"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "said"),
+    [
+        (NAMED, "", f"lost; it was last recorded in {NAMED}: set MLFLOW_TRACKING_URI"),
+        ("", NAMED, "lost; it was last recorded in the home's own store: unset MLFLOW_TRACKING_URI"),
+        (f"http://me:{SECRET}@host:5000/?token={SECRET}", "", f"lost; it was last recorded in {NAMED}/?***: set"),
+        (NAMED, NAMED, "lost"),
+        ("", "", "lost"),
+    ],
+)
+def test_who_asks_another_store_is_told_which_has_the_study(recorded, now, said, home, monkeypatch):
+    """By its name, which nobody asks: it might be a stranger's."""
+    study, records = study_of(), records_of(home, "sweep")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", recorded)
+    with records.lease:
+        records.update_study(study.model_dump(mode="json", by_alias=True))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", now)
+    with pytest.raises(Failure) as told, records.naming_store():
+        raise Failure("lost")
+    assert str(told.value).startswith(said) and SECRET not in str(told.value)
+    assert (str(told.value) == "lost") == (recorded == now)
+
+
+@pytest.mark.parametrize("words", ["pull sweep -o p", "records sweep --of curves -o c.csv", "report sweep -o r.html"])
+def test_what_reads_a_run_that_is_elsewhere_says_where(words, monkeypatch):
+    home = two_studies()
+    with closing(sqlite3.connect(f"{home}/ledger.db")) as db, db:
+        db.execute("UPDATE ledger_studies SET tracking_uri = ?", (NAMED,))
+
+    def lost(*_):
+        raise Failure("no such run")
+
+    monkeypatch.setattr("search.tracking.artifacts.artifact", lost)
+    line = fails_with_one(1, *words.split(), "--home", home)
+    assert line == f"no such run; it was last recorded in {NAMED}: set MLFLOW_TRACKING_URI"
+
+
+@pytest.mark.parametrize(
+    ("named", "prefix"),
+    [("", ""), (NAMED, f"MLFLOW_TRACKING_URI={NAMED} "), (f"http://me:{SECRET}@host", ""),
+     ("sqlite:///a b?x=1&y", "")],
+)  # fmt: skip
+def test_printed_commands_ask_the_store_that_the_run_has_written(named, prefix, home, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", named)
+    records = SimpleNamespace(home=home, list_configurations=dict, list_proposals=list)
+    lines = render.summary(load_study("57p"), "57p", records, Ended(rows=rows(GROKKED))).splitlines()
+    (pulled,), (shown,) = ([line for line in lines if f"adder-search {word}" in line] for word in ("pull", "ui"))
+    assert pulled.startswith(f"  {prefix}adder-search pull 57p ") and shown.startswith(f"  {prefix}adder-search ui")
+    assert SECRET not in "".join(lines)
+
+
+def test_ui_says_what_is_recorded_elsewhere(home):
+    records = records_of(home, "sweep")
+    with records.lease:
+        records.update_study(study_of().model_dump(mode="json", by_alias=True))
+    with closing(sqlite3.connect(home.ledger_db)) as db, db:
+        db.execute("UPDATE ledger_studies SET tracking_uri = ?", (NAMED,))
+    line = fails_with_one(2, "ui", "--home", home.path)
+    assert line == f"sweep was last recorded in {NAMED}: set MLFLOW_TRACKING_URI to see it"

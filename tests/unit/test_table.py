@@ -22,7 +22,7 @@ FINISHING = Recipe(finish_above=0.5)
 def arm(spec, grokked=0, seeds=4, *, recipe=RECIPE, study="constraints", given_up=0, **changes):
     """A row of a configuration, as search.analysis.frames has it."""
     spec = preset(spec) if isinstance(spec, str) else spec
-    configuration, rate = Configuration(spec, recipe), GrokRate(grokked, seeds, given_up, 0.1 * given_up)
+    configuration, rate = Configuration(spec, recipe), GrokRate(grokked, seeds, 0.1 * given_up)
     key, (low, high) = configuration.key, rate.interval
     return {
         "study": study, "configuration": key, "title": configuration.title, "experiment_id": "7",

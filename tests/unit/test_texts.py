@@ -8,11 +8,13 @@ from search.cli import render
 from search.cli.home import mark_cut_off
 from search.run.driver import Ended
 from search.run.estimate import estimate
-from search.stats.counting import overview
+from search.stats.counting import ENOUGH, overview
 from search.store.home import Home
-from search.study.file import load_study, parse_study
+from search.study.described import too_long
+from search.study.file import load_study, parse_study, shipped_studies
 from search.study.space import points
 from search.study.trial import Configuration
+from tests.commands import says
 from tests.unit.test_counting import CENSORED, FAILED, GIVEN_UP, GROKKED, rows
 from trainer import Outcome
 
@@ -72,6 +74,32 @@ def test_seeds_of_several_configurations_are_counted_unless_each_is_asked_for():
     assert "  seed " not in text and render.status(overview(seeds), seeds, each=True).count("  seed ") == 6
 
 
+INTERRUPTED = rows(CENSORED, CENSORED, first=20, reason="interrupted")
+CUT_OFF = rows(CENSORED, first=30, reason=ENOUGH)
+FRESH = rows(GROKKED, GROKKED, FAILED, first=90001, confirmation=True)
+
+
+def of(key, seeds):
+    return [row | {"configuration": key} for row in seeds]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said", "unsaid"),
+    [
+        (SOME + INTERRUPTED, ["2 interrupted)", "2 of 6 seeds have not ended"], "cut off"),
+        (SOME + CUT_OFF, ["1 cut off)"], "interrupted"),
+        (of("a", SOME + INTERRUPTED) + of("b", SOME + INTERRUPTED), ["4 of 12 runs have not ended"], "12 seeds"),
+        (SOME + FRESH, ["s: 4 seeds (1 grokked", "1 of 4 gr", "seeds (2 grokked, 1 not grokked): 2 of 3"], "3 of 7"),
+        (of("a", SOME + FRESH) + of("b", SOME), ["  a: 1 ", "  a, confirmation: 2 ", "2 of 8 grokked over"], "(3 grok"),
+    ],
+)  # fmt: skip
+def test_status_says_what_goes_on_and_keeps_a_confirmation_apart(seeds, said, unsaid):
+    first = {row["configuration"] for row in seeds}
+    seeds = [row | {"verified": None, "verify_calls": 0} for row in seeds]
+    text = render.status(overview(seeds), seeds, {key: key for key in first})
+    assert all(line in text for line in said) and unsaid not in text, text
+
+
 def test_a_study_that_stopped_says_what_never_began(tmp_path):
     said, _ = outputs(tmp_path, rows(GROKKED, *[FAILED] * 13, first=777))
     assert "  not counted: 2 that never began\n" in said
@@ -99,12 +127,23 @@ def test_the_summary_says_which_of_equal_rates_was_confirmed(tmp_path):
     assert tie not in summary(study, tmp_path, Ended(rows=recorded[:4]), listed)
 
 
+@pytest.mark.parametrize("grokked", [0, 1, 2])
+def test_the_summary_says_why_fewer_were_confirmed_than_were_asked_for(grokked, tmp_path):
+    study = parse_study(LIST + "confirm: {configurations: 2, seeds: {first: 101, count: 2}}\n", "")
+    listed = [Configuration(*c) for c in study.listed]
+    recorded = [r for n, c in enumerate(listed) for r in rows(GROKKED if n < grokked else FAILED, configuration=c.key)]
+    lines = summary(study, tmp_path, Ended(rows=recorded), listed).splitlines()
+    said = [line.strip() for line in lines if "were to be confirmed" in line]
+    assert said == [f"(2 were to be confirmed, but {grokked} of 3 configurations grokked)"] * (grokked < 2)
+
+
 FLAGS = "model.one_unit: {choice: [true, false]}, model.tie_fc2_head: {choice: [on, off]}"
 FADE = "recipe.fade_start: {int: [5000, %d]}"
 BOTH = f"{FADE % 10_000}, recipe.fade_end: {{int: [5000, 10000]}}"
 GRID, SEARCH, UNTIL = ("sampler: {name: grid}", "sampler: {configurations: 4}", "until: {grokked: 1, max_seeds: 9}")
 BEYOND, ADVICE, OFF = "beyond the budget", "  for a rate set stop", "stop: {hopeless: off}"
 WIDER = "18% to 82%; to 100% if rules end the other 4, of which some might have grokked\n"
+CONFIRM, FRESH_3 = "confirm: {seeds: [90001]%s}", "then            up to 3 of the best confirmed on 1 fresh seeds, "
 IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit excludes tie_fc2_head)"
 
 
@@ -115,6 +154,8 @@ IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit 
         ([f"space: {{{FLAGS}}}", SEARCH], ["split_subspace, 57 to 67 parameters\n"], BEYOND),
         ([f"space: {{{FADE % 10_001}}}", SEARCH], ["; 10,001 is beyond the budget, 10,000 steps"], IMPOSSIBLE),
         ([f"space: {{{BOTH}}}", SEARCH], ["of 200 random points are impossible (recipe.fade_end: must be"], BEYOND),
+        ([f"space: {{{BOTH}}}", SEARCH, CONFIRM % ""], [f"{FRESH_3}each trained to its end\n"], "some given up"),
+        ([f"space: {{{BOTH}}}", SEARCH, CONFIRM % ", hopeless: on"], [f"{FRESH_3}some given up\n"], "to its end"),
         (["recipe: {lr: 0.03}"], [WIDER, f"{ADVICE}: {{hopeless: off}}\n"], "of each"),
         (["recipe: {lr: 0.03}", OFF], ["if 4 of 8 seeds grok: 18% to 82%"], "rules end"),
         (["recipe: {steps: 60000}"], ["if 4 of 8 seeds grok: 18% to 82%\n"], ADVICE),
@@ -126,6 +167,50 @@ def test_a_plan_says_what_will_be_impossible_or_worth_little(lines, said, unsaid
     text = "\n".join(["name: any", "model: 57p", "seeds: {first: 0, count: 8}", *recipe, *lines])
     plan = estimate(parse_study(text, "any"), Home(tmp_path)) + "\n"
     assert all(line in plan for line in said) and unsaid not in plan, plan
+
+
+RECYCLED = "recycle_every: 1000, recycle_unless: [[switches, 0.9]]"
+LATE = {
+    "steps: 40000": "fade_end 45,000: after the last step, 40,000",
+    "steps: 45000": None,
+    "steps: 40000, carry_mix: 0": None,
+    "steps: 40000, carry_shares: [[0, 0.8], [50000, 0]]": "carry_shares 50,000: after the last step, 40,000",
+    "warmup: 70000": "warmup 70,000: after the last step, 60,000",
+    "hold: 60001": "hold 60,001: after the last step, 60,000",
+    "hold: 60000": None,
+    "curriculum: [[3, 50000], [6, 20000]]": "curriculum 70,000: after the last step, 60,000",
+    "steps: 5000": "curriculum 7,000, fade_end 45,000: after the last step, 5,000",
+    "wd_schedule: drops, wd_drops: [[90000, 0.5]]": "wd_drops 90,000: after the last step, 60,000",
+    "wd_schedule: warmup, wd_warmup: 90000": "wd_warmup 90,000: after the last step, 60,000",
+    "wd_schedule: cyclical, wd_period: 90000": "wd_period 90,000: after the last step, 60,000",
+    "wd_schedule: constant, wd_period: 10000": None,
+    "l1_lambda: 0.1, l1_entries: [fc1], l1_start: 50000, l1_rise: 20000": "l1_rise 70,000: after the last step, 60,000",
+    "freeze: [[90000, arc], [10, fc1]]": "freeze 90,000: after the last step, 60,000",
+    f"{RECYCLED}, recycle_from: 61000": "recycle_from 61,000: after the last step, 60,000",
+}
+
+
+@pytest.mark.parametrize(("recipe", "line"), LATE.items())
+def test_a_schedule_that_outlasts_the_budget_is_said(recipe, line, tmp_path):
+    study = parse_study(f"name: any\nmodel: 57p\nseeds: [1]\nrecipe: {{{recipe}}}\n", "any")
+    said = [words for words in estimate(study, Home(tmp_path)).splitlines() if "after the last step" in words]
+    assert len(said) == bool(line) and all(says(words, f"  too long        {line}") for words in said), said
+
+
+def test_schedules_of_lists_and_searches_that_outlast_the_budget():
+    begin = "name: any\nmodel: 57p\nseeds: [1]\n"
+    several = parse_study(begin + "configurations: [{}, {recipe: {steps: 40000}}, {recipe: {steps: 30000}}]", "any")
+    assert too_long(several).endswith("40,000 (1 of 3 configurations); others in 1 more")
+    searched = f"{begin}recipe: {{steps: 40000}}\nspace: {{%s: {{int: [16000, %d]}}}}\n"
+    assert too_long(parse_study(searched % ("recipe.fade_end", 60_000), "any").model_copy()) == ""
+    steps = begin + "space: {recipe.steps: {int: [20000, %d], step: 10000}}"
+    assert too_long(parse_study(steps % 60_000, "any")) == ""
+    assert too_long(parse_study(steps % 40_000, "any")) == "fade_end 45,000: after the last step, 40,000"
+
+
+@pytest.mark.full
+def test_no_shipped_study_has_a_schedule_that_outlasts_its_budget():
+    assert {name: line for name in shipped_studies() if (line := too_long(load_study(name)))} == {}
 
 
 def test_a_search_over_flags_says_sizes_and_what_was_impossible(tmp_path):

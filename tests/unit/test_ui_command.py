@@ -32,11 +32,11 @@ def follow_links(home, token):
 @pytest.fixture
 def client(here, monkeypatch):
     """Of a home in the current folder, whose `ui` serves nothing."""
-    monkeypatch.setattr(server, "serve", lambda door, home, uri, token, entered: follow_links(home, token))
+    monkeypatch.setattr(server, "serve", lambda door, home, uri, token, entered, pages: follow_links(home, token))
     home = Home("adder-runs")
     home.create()
     Ledger(home)
-    return connect(home)
+    return connect(home, creates=True)
 
 
 @pytest.fixture

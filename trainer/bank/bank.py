@@ -13,8 +13,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from model.spec import Spec, choices
 from trainer.bank.futility import FUTILITY_RULE, FutilityRule
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.curvature.minimise import finish_by_curvature
-from trainer.curvature.together import Slope, together
 from trainer.data import hard_examples
 from trainer.engine.build import GivenUp
 from trainer.engine.native import EngineBackend, missing_to_train
@@ -45,8 +43,6 @@ from trainer.step.schedule import Hyper
 from trainer.step.step import State
 
 IDLE = -1
-TOGETHER = 8
-"""Pairs that are finished at once, before the next evaluation."""
 log = logging.getLogger(__name__)
 DISAGREE = (
     f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)} and in which are on of "
@@ -97,7 +93,7 @@ class Bank:
         self.parked: dict[int, State] = {}
         """Pair -> its saved state [1, ...], while it waits for a slot."""
         self.spent: list[int] = []
-        """Pairs that spent their budget and are to be finished, up to TOGETHER at each call of `advance`."""
+        """Pairs that spent their budget and are to be finished, one at each call of `advance`."""
         self.seed_steps, self.train_s = 0, 0.0
         self._fill()
         self.programs.warm_up(self.state, self.hyper)
@@ -108,12 +104,11 @@ class Bank:
         return self.seed_steps / self.train_s if self.train_s else 0.0
 
     def advance(self) -> bool:
-        """Train to the next evaluation, judge it, and finish some pairs. Return False if no pair is left."""
+        """Train to the next evaluation, judge it, and finish a pair. Return False if no pair is left."""
         running = int((self.pair_S != IDLE).sum())
-        start, to_finish = time.perf_counter(), self.spent[:TOGETHER]
-        if to_finish:
-            self._finish(to_finish)
-        self.spent = self.spent[TOGETHER:]
+        start, is_finishing = time.perf_counter(), bool(self.spent)
+        if is_finishing:
+            self._finish(self.spent.pop(0))
         if running:
             measured_SM, shown_SP = self._train(running if self.programs.supports_partial_bank else self.slots)
             self.seed_steps += running * self.eval_every
@@ -121,7 +116,7 @@ class Bank:
             self._judge(measured_SM.cpu(), shown_SP)
             self._fill()
         self.train_s += time.perf_counter() - start
-        return bool(running or to_finish)
+        return bool(running or is_finishing)
 
     def add(self, pairs: Sequence[Pair]) -> range:
         """Append pairs to the queue; free slots take them at once. Return their numbers.
@@ -269,18 +264,13 @@ class Bank:
         self._restart_or_recycle(live_L[~left_L & (self.tracker.records["grok_step"][pair_L] < 0)])
         self.pair_S[live_L[left_L]] = IDLE
 
-    def _finish(self, numbers: Sequence[int]) -> None:
-        """Finish pairs that spent their budget by curvature, from their best θ."""
-
-        def finisher(n: int) -> Callable[[Slope], Tensor]:
-            pair, best_P = self.pairs[n], self.tracker.records["best_theta"][n]
-            seed = hashed_seed(f"finish {pair.seed}")
-            return partial(finish_by_curvature, self.spec, pair.ties, best_P, seed)
-
-        for n, finished_P in zip(numbers, together([finisher(n) for n in numbers]), strict=True):
-            measured = self.programs.evaluate(finished_P[None].to(self.device))
-            measures = [float(measured[name]) if name in measured else torch.nan for name in MEASURES]
-            self.tracker.finish(n, torch.tensor(measures), finished_P)
+    def _finish(self, n: int) -> None:
+        """Finish a pair that spent its budget by curvature, from its best θ."""
+        pair, best_P = self.pairs[n], self.tracker.records["best_theta"][n]
+        finished_P = finish_by_curvature(self.spec, pair.ties, best_P, hashed_seed(f"finish {pair.seed}"))
+        measured = self.programs.evaluate(finished_P[None].to(self.device))
+        measures = [float(measured[name]) if name in measured else torch.nan for name in MEASURES]
+        self.tracker.finish(n, torch.tensor(measures), finished_P)
 
     def _restart_or_recycle(self, slots_L: Tensor) -> None:
         """Restart the pairs of some slots, or recycle their units, where their recipes say so."""

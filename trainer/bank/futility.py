@@ -45,7 +45,7 @@ class FutilityRule:
         return futile_R
 
 
-_MEASURED = json.loads(Path(__file__).with_name("measured.json").read_text())
+_MEASURED = json.loads(Path(__file__).with_name("measured.json").read_bytes())
 FUTILITY_RULE = FutilityRule(tuple(map(tuple, _MEASURED["futility_rule"]["checkpoints"])))
 
 FALSE_KILLS_UPPER: float = _MEASURED["futility_rule"]["false_kills_upper"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from trainer.checkpoints.foreign_file import (
     LARGEST,
     State,
     integer,
+    layers_of,
+    listed,
     load_archive,
     load_tensors,
     mapping,
@@ -23,6 +27,40 @@ from trainer.checkpoints.foreign_file import (
 )
 
 Content = Mapping[str, Any]
+MAIN = ("model_state_dict", "model_state", "state_dict")
+STATES = (*MAIN, "model", "net", "network", "module", "ema_model", "ema", "ema_state_dict")
+"""Keys under which programs keep a state dictionary; beside one of the first, others are copies."""
+SETTINGS = ("config", "model_config", "hyper_parameters", "hparams")
+METRICS = ("val_exact", "accuracy", "n_params")
+PROGRAMS = {".py", ".ipynb", ".sh"}
+A_PROGRAM = (
+    "a program, not a checkpoint; nothing of it was run. AdderBoard's own verify.py runs a submission; "
+    "adder-search verify reads the checkpoint that it was made of"
+)
+WITHOUT_SETTINGS = (
+    "a bare state dict: tensors without the settings of their model. adder-search import reads files with both, "
+    "under model_state_dict and config for example"
+)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A program's files, which are known by the beginning of a tensor's name."""
+
+    name: str
+    trained_by: str
+    marks: tuple[str, ...]
+    read: Callable[[Content, State], tuple[Spec, Tensor]]
+    needs_settings: bool = True
+
+
+FORMATS = (
+    Format("Qwen3", "another program", ("embed_tokens.",), foreign_rope.read_qwen, needs_settings=False),
+    Format("456p report", "the 456p report's training code", ("token_emb.",), foreign_low_rank.read),
+    Format("tbukic", "training code of a Qwen-like adder", ("embed.", "block."), foreign_rope.read),
+    Format("JackCai1206", "JackCai1206's training code", ("digit_enc",), foreign_microadder.read, needs_settings=False),
+    Format("MicroAdder", "MicroAdder's training code", ("",), foreign_microadder.read),
+)
 
 
 def load_any(path: Path) -> Checkpoint:
@@ -42,9 +80,11 @@ def read_foreign(path: Path) -> Checkpoint:
     """
     try:
         data = _bytes(path)
+        if path.suffix in PROGRAMS:
+            raise ValueError(A_PROGRAM)
         source = {"imported_from": path.name, "sha256": sha256(data).hexdigest()}
         tensors = load_tensors(data)
-        return _checkpoint(load_archive(data), source) if tensors is None else _from_qwen(tensors, source)
+        return _checkpoint(load_archive(data) if tensors is None else tensors, source)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -60,53 +100,51 @@ def _bytes(path: Path) -> bytes:
 
 
 def _checkpoint(content: Content, source: dict[str, Any]) -> Checkpoint:
-    if {"model_state_dict", "config"} <= content.keys():
-        return _from_microadder(content, source)
-    if {"model_state", "model_config"} <= content.keys():
-        return _from_report(content, source)
-    if {"state_dict", "config"} <= content.keys():
-        return _from_rope(content, source)
+    place = _place_of_state(content)
+    state = State(content[place] if place else content, place or "its content")
+    if layers := layers_of(state.names()):
+        raise ValueError(f"architecture not known here: {layers} layers, and models here have one")
+    format_ = next(f for f in FORMATS if any(name.startswith(f.marks) for name in ["", *state.names()]))
+    settings = _settings(content) if format_.needs_settings else {}
+    if settings is None:
+        raise ValueError(WITHOUT_SETTINGS)
+    spec, theta_P = format_.read(settings, state)
+    if (stored := integer(content, "params", spec.params)) != spec.params:
+        raise ValueError(f"params is {stored}, but its settings and tensors make {spec.params}")
+    return _ours(spec, theta_P, content, source | {"format": format_.name, "trained_by": format_.trained_by})
+
+
+def _place_of_state(content: Content) -> str:
+    """Return the key of the tensors, or nothing where they are the content itself. Raises ValueError if none are."""
+    named = [key for key in STATES if key in content]
+    of_one_model = [key for key in named if key in MAIN] or named
+    if len(of_one_model) > 1:
+        raise ValueError(f"it has several models: {listed(of_one_model)}; save one of them alone")
+    if named:
+        return of_one_model[0]
+    if content and any(isinstance(value, Tensor) for value in content.values()):
+        return ""
     raise ValueError(
         "a checkpoint of no known format: MicroAdder's has model_state_dict and config, "
         "the 456p report's model_state and model_config, tbukic's state_dict and config"
     )
 
 
-def _from_microadder(content: Content, source: dict[str, Any]) -> Checkpoint:
-    state = State(content["model_state_dict"], "model_state_dict")
-    spec, theta_P = foreign_microadder.read(mapping(content["config"], "config"), state)
-    about = source | {"format": "MicroAdder", "trained_by": "MicroAdder's training code"}
-    return _ours(spec, theta_P, content, about, content.get("metrics"), content.get("args"))
+def _settings(content: Content) -> Content | None:
+    """Return the settings of a content, which may be inside others; None if it has none."""
+    for key in SETTINGS:
+        if key in content:
+            value = content[key]
+            settings = mapping(vars(value) if type(value) is Namespace else value, key)
+            return _settings(settings) or settings
+    return None
 
 
-def _from_report(content: Content, source: dict[str, Any]) -> Checkpoint:
-    state = State(content["model_state"], "model_state")
-    spec, theta_P = foreign_low_rank.read(mapping(content["model_config"], "model_config"), state)
-    if (stored := integer(content, "params", spec.params)) != spec.params:
-        raise ValueError(f"params is {stored}, but its settings and tensors make {spec.params}")
-    about = source | {"format": "456p report", "trained_by": "the 456p report's training code"}
-    metrics = {name: content[name] for name in ("val_exact",) if name in content}
-    return _ours(spec, theta_P, content, about, metrics, content.get("train_config"))
-
-
-def _from_rope(content: Content, source: dict[str, Any]) -> Checkpoint:
-    state = State(content["state_dict"], "state_dict")
-    spec, theta_P = foreign_rope.read(mapping(content["config"], "config"), state)
-    about = source | {"format": "tbukic", "trained_by": "training code of a Qwen-like adder"}
-    metrics = {name: content[name] for name in ("accuracy", "n_params") if name in content}
-    return _ours(spec, theta_P, content, about, metrics, content.get("args"))
-
-
-def _from_qwen(tensors: Content, source: dict[str, Any]) -> Checkpoint:
-    spec, theta_P = foreign_rope.read_qwen(State(tensors, "its content"))
-    about = source | {"format": "Qwen3", "trained_by": "another program"}
-    return _ours(spec, theta_P, {}, about, {}, {})
-
-
-def _ours(
-    spec: Spec, theta_P: Tensor, content: Content, about: dict[str, Any], metrics: Any, arguments: Any
-) -> Checkpoint:
-    metrics, arguments = (value if isinstance(value, dict) else {} for value in (plain(metrics), plain(arguments)))
+def _ours(spec: Spec, theta_P: Tensor, content: Content, about: dict[str, Any]) -> Checkpoint:
+    metrics, arguments = plain(content.get("metrics")), plain(content.get("args", content.get("train_config")))
+    if not isinstance(metrics, dict):
+        metrics = {name: plain(content[name]) for name in METRICS if name in content}
+    arguments = arguments if isinstance(arguments, dict) else {}
     seed = arguments.get("seed")
     return Checkpoint(
         spec=spec,

@@ -17,7 +17,7 @@ import sys
 import warnings
 import zipfile
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -169,29 +169,50 @@ def plain(value: Any) -> Any:
 # ---- settings
 
 
-def unknown(name: str, value: Any) -> ValueError:
-    """Return the error for a setting that no spec can express."""
-    text = word(value) if type(value) is str else shown(value)
-    return ValueError(f"architecture not known here: {word(name)}={text}")
+def unknown(name: str, value: Any, *more: tuple[str, Any]) -> ValueError:
+    """Return the error for settings that no spec can express."""
+    texts = []
+    for setting, its_value in ((name, value), *more):
+        text = word(its_value) if type(its_value) is str else shown(its_value)
+        texts.append(f"{word(setting)}={text}")
+    return ValueError(f"architecture not known here: {listed(texts)}")
+
+
+def listed(texts: Sequence[str], most: int = 4) -> str:
+    """Return texts in a row, the first few of many."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
 
 
 Choices = Mapping[str, Mapping[Any, dict[str, Any]]]
 """Setting -> its value -> fields of the spec. The first value is the default."""
 
 
-def all_chosen(config: Mapping[str, Any], choices: Choices) -> dict[str, Any]:
-    """Convert settings to fields of a spec."""
-    return {k: v for name, values in choices.items() for k, v in _chosen(config, name, values).items()}
+def all_chosen(config: Mapping[str, Any], choices: Choices, others: Iterable[str]) -> dict[str, Any]:
+    """Convert settings to fields of a spec.
+
+    others: settings that are read elsewhere, or do not matter. Raises ValueError naming all settings that are not
+    known, unless they are off, and all values that are none of the choices.
+    """
+    refused = [(name, value) for name, value in config.items() if name not in {*choices, *others} and _is_on(value)]
+    options: dict[str, Any] = {}
+    for name, values in choices.items():
+        default = next(iter(values))
+        value = config.get(name, default)
+        if type(value) is not type(default):
+            raise ValueError(f"{name} must be like {default!r}, got {shown(value)}")
+        if value in values:
+            options |= values[value]
+        else:
+            refused.append((name, value))
+    if refused:
+        raise unknown(*refused[0], *refused[1:])
+    return options
 
 
-def _chosen(config: Mapping[str, Any], name: str, choices: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
-    default = next(iter(choices))
-    value = config.get(name, default)
-    if type(value) is not type(default):
-        raise ValueError(f"{name} must be like {default!r}, got {shown(value)}")
-    if value not in choices:
-        raise unknown(name, value)
-    return choices[value]
+def _is_on(value: Any) -> bool:
+    """True if a setting that is not known says anything."""
+    return value is not None and not (type(value) in (bool, int, float, str) and value in (0, "", "none"))
 
 
 def integer(config: Mapping[str, Any], name: str, default: int) -> int:
@@ -211,15 +232,43 @@ def number(config: Mapping[str, Any], name: str, default: float) -> float:
     return float(value)
 
 
-def refuse_others(config: Mapping[str, Any], names: set[str]) -> None:
-    """Raise ValueError for a setting beyond `names` that is not off."""
-    for name, value in config.items():
-        off = value is None or (type(value) in (bool, int, float, str) and value in (0, "", "none"))
-        if name not in names and not off:
-            raise unknown(name, value)
-
-
 # ---- tensors
+
+
+WRAPPERS = {"_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module"}
+"""Modules that torch.compile, DataParallel and their like put around others, at any depth."""
+HOLDERS = {"model", "net", "network", "ema_model"}
+"""Names by which training code calls its one model."""
+LAYER = re.compile(r"(?:^|\.)(?:blocks|layers|block|layer|h)\.(\d{1,4})\.")
+COUNTERS = {"n_averaged", "initted", "step"}
+"""Numbers that averages of models keep beside them."""
+
+
+def unwrapped(state: Any, name: str) -> dict[str, str]:
+    """Return the names of a state dictionary without what was put around the model -> its own names.
+
+    Raises ValueError for two models in one dictionary.
+    """
+    paths: dict[str, list[str]] = {}
+    for own, tensor in mapping(state, name).items():
+        path = [part for part in own.split(".") if part not in WRAPPERS] or [own]
+        while len(path) > 1 and path[0] in HOLDERS:
+            path = path[1:]
+        if path[-1] not in COUNTERS or getattr(tensor, "ndim", None) != 0:
+            paths[own] = path
+    while len(paths) > 1 and len({path[0] for path in paths.values()}) == 1 and all(p[1:] for p in paths.values()):
+        paths = {own: path[1:] for own, path in paths.items()}
+    names: dict[str, str] = {}
+    for own, path in paths.items():
+        if (first := names.setdefault(".".join(path), own)) != own:
+            raise ValueError(f"{name} has two models, as of {word(first)} and {word(own)}; save one of them alone")
+    return names
+
+
+def layers_of(names: Iterable[str]) -> int:
+    """Return how many layers of a model are among tensors' names, 0 for fewer than two."""
+    last = max((int(found[1]) for name in names if (found := LAYER.search(name))), default=0)
+    return last + 1 if last else 0
 
 
 class State:
@@ -229,26 +278,34 @@ class State:
     """
 
     def __init__(self, state: Any, name: str):
-        self._remaining: dict[str, Any] = mapping(state, name)
+        self._own_names = unwrapped(state, name)
+        self._remaining: dict[str, Any] = {short: state[own] for short, own in self._own_names.items()}
         self.places: Mapping[str, str] = {}
 
     def __contains__(self, name: str) -> bool:
-        return self.place(name) in self._remaining
+        return self._key(name) in self._remaining
 
     def names(self) -> list[str]:
         return list(self._remaining)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a tensor that is not yet taken."""
-        tensor = self._remaining.get(self.place(name))
+        tensor = self._remaining.get(self._key(name))
         if not isinstance(tensor, Tensor):
             raise ValueError(f"tensor {self.place(name)} is missing")
         return tuple(tensor.shape)
 
+    def _key(self, name: str) -> str:
+        """Return a tensor's name without what is put around a model, as the file has it."""
+        module, dot, rest = name.partition(".")
+        if module in HOLDERS:
+            return self._key(rest)
+        return self.places.get(module, module) + dot + rest
+
     def place(self, name: str) -> str:
         """Return the file's name of a tensor."""
-        module, dot, rest = name.partition(".")
-        return self.places.get(module, module) + dot + rest
+        key = self._key(name)
+        return self._own_names.get(key, key)
 
     def numbers(self, names: Iterable[str]) -> Tensor:
         """Take out scalars as one tensor."""
@@ -256,10 +313,10 @@ class State:
 
     def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """Take out a tensor of this shape, as float32. Raises ValueError if it is another, or not finite."""
-        name = self.place(name)
-        if name not in self._remaining:
+        key, name = self._key(name), self.place(name)
+        if key not in self._remaining:
             raise ValueError(f"tensor {name} is missing")
-        tensor = self._remaining.pop(name)
+        tensor = self._remaining.pop(key)
         if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.is_meta:
             raise ValueError(f"{name} must be a dense tensor, got {shown(tensor)}")
         if tuple(tensor.shape) != shape:
@@ -282,14 +339,13 @@ class State:
 
     def ignore(self, *names: str) -> None:
         for name in names:
-            self._remaining.pop(self.place(name), None)
+            self._remaining.pop(self._key(name), None)
 
     def end(self) -> None:
         """Raise ValueError if tensors remain."""
         if self._remaining:
-            names = ", ".join(word(name) for name in list(self._remaining)[:3])
-            more = f" and {len(self._remaining) - 3} more" if len(self._remaining) > 3 else ""
-            raise ValueError(f"tensors that are no part of this architecture: {names}{more}")
+            names = [word(self._own_names[name]) for name in self._remaining]
+            raise ValueError(f"tensors that are no part of this architecture: {listed(names, 3)}")
 
 
 def shortest(number: Tensor) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from model.families.low_rank.spec import SHARED, TIES, LowRank
-from trainer.checkpoints.foreign_file import Choices, State, all_chosen, integer, number, refuse_others
+from trainer.checkpoints.foreign_file import Choices, State, all_chosen, integer, number
 
 CHOICES: Choices = {
     "n_layer": {1: {}},
@@ -17,6 +17,7 @@ CHOICES: Choices = {
     "max_seq_len": {33: {}, 35: {"positions": 35}},
     "use_rmsnorm": {False: {}, True: {"rms_norm": True}},
     "tie_qkv": {tie: {"tie_qkv": tie} for tie in (*TIES, *SHARED)},
+    "pe_type": {"learned": {}},
 }
 # Size -> ours and its default.
 SIZES = {
@@ -27,6 +28,8 @@ SIZES = {
     "attn_out_rank": ("out_rank", 0),
     "ffn_rank": ("ffn_rank", 0),
 }
+# Used in training only, or to begin it.
+UNREAD = ("dropout", "pe_init_period")
 # Our matrices -> their modules.
 MODULES = {
     "tokens": "token_emb", "positions": "pos_emb", "pos": "pos_emb", "qkv": "blocks.0.attn.qkv",
@@ -39,9 +42,9 @@ MODULES = {
 
 def read(config: Mapping[str, Any], state: State) -> tuple[LowRank, Tensor]:
     """Return spec and θ [P]. Raises ValueError for settings no spec can express and tensors that do not fit."""
-    refuse_others(config, {*CHOICES, *SIZES, "dropout"})
-    number(config, "dropout", 0.0)  # used in training only
-    options = all_chosen(config, CHOICES)
+    options = all_chosen(config, CHOICES, {*SIZES, *UNREAD})
+    for name in UNREAD:
+        number(config, name, 0.0)
     options |= {ours: integer(config, theirs, default) for theirs, (ours, default) in SIZES.items()}
     try:
         spec = LowRank(**options)

@@ -21,7 +21,6 @@ from trainer.checkpoints.foreign_file import (
     all_chosen,
     integer,
     number,
-    refuse_others,
     shortest,
     unknown,
 )  # fmt: skip
@@ -29,7 +28,6 @@ from trainer.checkpoints.foreign_file import (
 OLDER: Choices = {
     "n_layers": {1: {}},
     "share_layers": {False: {}},
-    "ffn_dim": {2: {}},
     "ffn_bias": {True: {}, False: {"no_ffn_bias": True}},
     "vocab_size": {14: {}, 10: {"vocabulary": 10}},
     "max_seq_len": {34: {}},
@@ -62,7 +60,6 @@ OF_SPIRAL: Choices = {
 NEWER: Choices = {
     "n_layers": {1: {}},
     "n_heads": {1: {}},
-    "ffn_dim": {2: {}},
     "vocab_size": {10: {}},
     "max_seq_len": {34: {}},
     "qk_input": {"pos": {}},
@@ -82,8 +79,8 @@ ALL = frozenset({"amp", "phase", "slope", "offset"})
 FROZEN: dict[Any, dict[str, Any]] = {
     frozenset(): {}, frozenset({"slope"}): {"flat_spiral": True}, ALL: {"frozen_spiral": True},
 }  # fmt: skip
-OLDER_SIZES = {"tok_dim": 3, "pos_dim": 3, "n_heads": 2, "head_dim": 3, "qk_dim": 0}
-NEWER_SIZES = {"tok_dim": 2, "pos_dim": 3, "n_heads": 1, "head_dim": 5, "qk_dim": 0}
+OLDER_SIZES = {"tok_dim": 3, "pos_dim": 3, "n_heads": 2, "head_dim": 3, "qk_dim": 0, "ffn_dim": 2}
+NEWER_SIZES = {"tok_dim": 2, "pos_dim": 3, "n_heads": 1, "head_dim": 5, "qk_dim": 0, "ffn_dim": 2}
 SIZES = {"d_model", *OLDER_SIZES}
 SPIRAL = {"freeze_spiral", "spiral_init_amp", "spiral_init_slope"}
 # Initial values, which do not matter to a trained model.
@@ -97,6 +94,11 @@ PLACES = {
     **{name: f"blocks.0.attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "out_proj", "q_phase_angle")},
     "causal_mask": "blocks.0.attn.causal_mask", "fc1": "blocks.0.ffn.fc1", "fc2": "blocks.0.ffn.fc2",
     "norm1": "blocks.0.ln1", "norm2": "blocks.0.ln2", "norm_f": "ln_f",
+}  # fmt: skip
+# Those of JackCai1206's program, MicroAdder's ancestor, whose settings are the older tree's defaults.
+ANCESTORS_PLACES = {
+    "digit_pos": "digit_enc", "z_hi_pos": "z10_enc", "special_pos": "special_enc", "fc1": "ffn.0", "fc2": "ffn.2",
+    "norm1": "ln1", "norm2": "ln2", "norm_f": "ln_f",
 }  # fmt: skip
 # Our slices that are one tensor of the same shape there.
 SAME = {
@@ -116,6 +118,8 @@ def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor
     older = any(name.startswith("blocks.") for name in state.names())
     if older:
         state.places = PLACES
+    elif "digit_enc" in state:
+        older, state.places = True, ANCESTORS_PLACES
     options = _older(config, state) if older else _newer(config)
     options |= _sizes(config, older) | _spiral(config, options, state, older)
     try:
@@ -135,12 +139,12 @@ def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor
 
 
 def _older(config: Mapping[str, Any], state: State) -> dict[str, Any]:
-    refuse_others(config, {*OLDER, *OF_ARC, *OF_SPIRAL, *SIZES, *SPIRAL, *START, "num_kv_heads", "q_phase"})
-    options = all_chosen(config, OLDER)
-    if "arc" in options:
-        options |= all_chosen(config, OF_ARC) | ({} if "tok_arc_B" in state else {"circular": True})
-    if "spiral" in options:
-        options |= all_chosen(config, OF_SPIRAL)
+    has_arc, has_spiral = config.get("tok_emb_mode") == "parametric", config.get("pos_mode") == "spiral_correct"
+    choices = {**OLDER, **(OF_ARC if has_arc else {}), **(OF_SPIRAL if has_spiral else {})}
+    others = {*OF_ARC, *OF_SPIRAL, *SIZES, *SPIRAL, *START, "num_kv_heads", "q_phase"}
+    options = all_chosen(config, choices, others)
+    if "arc" in options and "tok_arc_B" not in state:
+        options["circular"] = True
     phase, tied = config.get("q_phase", False), "tie_qk" in options
     if phase is not tied:  # an angle is a parameter, and here a tied Q/K has it and no other
         raise ValueError(f"{unknown('q_phase', phase)} with tie_qk={tied}")
@@ -153,8 +157,7 @@ def _older(config: Mapping[str, Any], state: State) -> dict[str, Any]:
 
 
 def _newer(config: Mapping[str, Any]) -> dict[str, Any]:
-    refuse_others(config, {*NEWER, *SIZES, *SPIRAL, *START, "equals_spiral_idx"})
-    return NEWER_FIXED | all_chosen(config, NEWER)
+    return NEWER_FIXED | all_chosen(config, NEWER, {*SIZES, *SPIRAL, *START, "equals_spiral_idx"})
 
 
 def _sizes(config: Mapping[str, Any], older: bool) -> dict[str, Any]:
@@ -165,7 +168,8 @@ def _sizes(config: Mapping[str, Any], older: bool) -> dict[str, Any]:
         raise unknown("d_model", config["d_model"])
     if size["head_dim"] * size["n_heads"] != width:
         raise unknown("head_dim", size["head_dim"])
-    return {"heads": size["n_heads"], **{name: size[name] for name in ("tok_dim", "pos_dim", "qk_dim")}}
+    same = {name: size[name] for name in ("tok_dim", "pos_dim", "qk_dim")}
+    return {"heads": size["n_heads"], "hidden": size["ffn_dim"], **same}
 
 
 def _spiral(config: Mapping[str, Any], options: Mapping[str, Any], state: State, older: bool) -> dict[str, Any]:

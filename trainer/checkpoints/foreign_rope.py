@@ -14,7 +14,6 @@ from trainer.checkpoints.foreign_file import (
     all_chosen,
     integer,
     number,
-    refuse_others,
     shown,
     unknown,
 )
@@ -65,8 +64,7 @@ def read(config: Mapping[str, Any], state: State) -> tuple[Rope, Tensor]:
     """Return spec and θ [P] of settings and tensors. Raises ValueError for settings no spec can express and tensors
     that do not fit; a tied tensor may be stored twice and must then be equal.
     """
-    refuse_others(config, {*CHOICES, *SIZES, *UNREAD})
-    options = all_chosen(config, CHOICES) | _grouped(config.get("tie_groups"))
+    options = all_chosen(config, CHOICES, {*SIZES, *UNREAD}) | _grouped(config.get("tie_groups"))
     options |= {ours: integer(config, theirs, default) for theirs, (ours, default) in SIZES.items()}
     spec = _spec(**options, rope_base=number(config, "rope_theta", 3.0))
     slices: dict[str, Tensor] = {}
@@ -81,8 +79,8 @@ def read(config: Mapping[str, Any], state: State) -> tuple[Rope, Tensor]:
     return spec, spec.layout.join(slices)
 
 
-def read_qwen(state: State) -> tuple[Rope, Tensor]:
-    """Return spec and θ [P] of tensors alone, whose shapes say the sizes."""
+def read_qwen(config: Mapping[str, Any], state: State) -> tuple[Rope, Tensor]:
+    """Return spec and θ [P] of tensors alone, whose shapes say the sizes; config is empty."""
     tokens, q, k, gate = (_shape(state, QWEN[name]) for name in ("tokens", "q", "k", "gate"))
     if k[0] != HEAD or q[0] % HEAD:
         raise ValueError(
@@ -91,7 +89,7 @@ def read_qwen(state: State) -> tuple[Rope, Tensor]:
         )
     spec = _spec(width=tokens[1], heads=q[0] // HEAD, ffn=gate[0], half_split=True)
     slices = {name: state.take(QWEN[name], shape) for name, shape in spec.shapes().items()}
-    state.check("lm_head.weight", slices["tokens"], f"equal to {QWEN['tokens']}, to which it is tied")
+    state.check("lm_head.weight", slices["tokens"], f"equal to {state.place(QWEN['tokens'])}, to which it is tied")
     state.end()
     return spec, spec.layout.join(slices)
 

@@ -11,6 +11,7 @@ from model.tied import untied
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.checkpoints.foreign import load_any
 from trainer.data.problems import selection
+from trainer.files.paths import expanded
 from trainer.recipe.teacher import Teacher
 from trainer.step import step
 
@@ -24,6 +25,7 @@ def selection_errors(spec: Spec, theta_P: Tensor) -> int:
 
 def load_grokked(path: Path, must: bool = True) -> Checkpoint:
     """Load a checkpoint. Raises ValueError for a path that is none, and where it must have grokked and has not."""
+    path = Path(expanded(str(path)))
     if not path.exists():
         raise ValueError(f"{path}: no such checkpoint")
     checkpoint = load_any(path)

@@ -5,21 +5,26 @@ Axes: P parameters, R numbers of a tied spec.
 
 from __future__ import annotations
 
+import math
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from model.adderboard import Pairs
 from model.spec import Spec
 from model.tied import Tied, Ties, project, tie
+from trainer.curvature.arithmetic import Array, dot, solve, total
 from trainer.curvature.pool import Cost, Pool, draw_problems, tokens_from, wrong_pairs
-from trainer.curvature.together import Slope
 
 FRESH, MOST_ERRORS = 4_096, 2_048
 SEARCHED = 16_384  # problems searched for a θ's own errors
-ITERATIONS = 1_000  # of L-BFGS
+ITERATIONS, MEMORY = 1_000, 40  # of L-BFGS; the moves that it remembers
+LOOKS, LEAST_FALL, MOST_SLOPE = 20, 1e-3, 0.9  # of a search along a direction
 
 
 @dataclass
@@ -32,7 +37,6 @@ class Task:
     cost: Cost
     searched: int = field(default_factory=lambda: SEARCHED)
     """Problems searched for errors."""
-    slope: Slope = Pool.slope
 
     def own_errors(self, theta_P: Tensor) -> Pairs:
         """Return θ's errors among fresh problems."""
@@ -45,19 +49,83 @@ class Task:
         return Pool(self.spec, tokens_from(self.spec, pairs), self.cost)
 
 
+@dataclass(frozen=True)
+class Point:
+    """A θ [P], in float32 numbers, with its loss and the loss's gradient there; all float64."""
+
+    theta_P: Array
+    loss: float
+    slope_P: Array
+
+    @classmethod
+    def of(cls, pool: Pool, theta_P: Array) -> Point:
+        """Evaluate the float32 numbers that are nearest to θ. The loss is infinite where the gradient is not finite."""
+        theta_P = rounded(theta_P)
+        loss, slope_P = pool.slope(theta_P)
+        return cls(theta_P, loss if np.isfinite(slope_P).all() else math.inf, slope_P.astype(float))
+
+
 def lbfgs(task: Task, theta_P: Tensor) -> Tensor:
-    """Minimise by L-BFGS (Byrd, Lu, Nocedal and Zhu 1995; SciPy's) on fresh problems and θ's own errors."""
-    from scipy.optimize import minimize
-
+    """Minimise by L-BFGS (Liu and Nocedal 1989) on fresh problems and θ's own errors."""
     pool = task.pool(theta_P)
+    at, moves = Point.of(pool, theta_P.numpy()), deque[Move](maxlen=MEMORY)
+    for _ in range(ITERATIONS):
+        down_P = -_newton(at.slope_P, moves)
+        new = _search(pool, at, down_P, 1.0 if moves else 1 / max(1.0, dot(down_P, down_P) ** 0.5))
+        if new is None:
+            if not moves:
+                break
+            moves.clear()  # and go straight down
+            continue
+        step_P, change_P = new.theta_P - at.theta_P, new.slope_P - at.slope_P
+        if (bend := dot(step_P, change_P)) > 0:
+            moves.append(Move(step_P, change_P, bend))
+        at = new
+    return torch.from_numpy(at.theta_P)
 
-    def slope(x: Any) -> tuple[float, Any]:
-        loss, grad_P = task.slope(pool, torch.from_numpy(x))
-        return loss, grad_P.numpy()
 
-    options = {"maxiter": ITERATIONS, "maxcor": 40, "ftol": 0.0, "gtol": 1e-9}
-    solution = minimize(slope, theta_P.double().numpy(), jac=True, method="L-BFGS-B", options=options)
-    return torch.from_numpy(solution.x)
+def rounded(theta_P: Array) -> Array:
+    """Return θ in float32 numbers, as float64."""
+    return theta_P.astype(np.float32).astype(float)
+
+
+class Move(NamedTuple):
+    """A step of θ [P], by how much it changed the gradient, and the product of both."""
+
+    step_P: Array
+    change_P: Array
+    bend: float
+
+
+def _newton(slope_P: Array, moves: Sequence[Move]) -> Array:
+    """Return the gradient [P] times the inverse of the Hessian that the last moves show."""
+    shares = list[float]()
+    for move in reversed(moves):
+        shares.append(dot(move.step_P, slope_P) / move.bend)
+        slope_P = slope_P - shares[-1] * move.change_P
+    if moves:
+        slope_P = slope_P * (moves[-1].bend / dot(moves[-1].change_P, moves[-1].change_P))
+    for move, share in zip(moves, reversed(shares), strict=True):
+        slope_P = slope_P + (share - dot(move.change_P, slope_P) / move.bend) * move.step_P
+    return slope_P
+
+
+def _search(pool: Pool, at: Point, down_P: Array, length: float) -> Point | None:
+    """Return a point along a direction where the loss has fallen and its slope is flatter (Wolfe 1969), or None.
+
+    By halves and doubles (Lewis and Overton 2013).
+    """
+    fall, low, high = dot(at.slope_P, down_P), 0.0, math.inf
+    for _ in range(LOOKS):
+        new = Point.of(pool, at.theta_P + length * down_P)
+        if not new.loss < at.loss + LEAST_FALL * length * fall:
+            high = length
+        elif dot(new.slope_P, down_P) < MOST_SLOPE * fall:
+            low = length
+        else:
+            return new
+        length = (low + high) / 2 if high < math.inf else 2 * length
+    return None
 
 
 def levenberg_marquardt(task: Task, theta_P: Tensor, until: float = 0.0) -> Tensor:
@@ -69,30 +137,31 @@ def levenberg_marquardt(task: Task, theta_P: Tensor, until: float = 0.0) -> Tens
 class QuadraticPenalty:
     """½ w θᵀ A θ beside the loss, A = `by_PP`; w begins at `first` and grows by `growth` a step."""
 
-    by_PP: Tensor
+    by_PP: Array
     first: float
     growth: float
 
 
 def gauss_newton(
-    pool: Pool, theta_P: Tensor, steps: int = 20, until: float = 0.0, penalty: QuadraticPenalty | None = None
+    pool: Pool, start_P: Tensor, steps: int = 20, until: float = 0.0, penalty: QuadraticPenalty | None = None
 ) -> Tensor:
     """Take damped Gauss-Newton steps; stop at the first that is no gain, unless there is a penalty."""
-    damping, by_PP = 1e-3, penalty.by_PP if penalty else torch.zeros(()).double()
+    theta_P = rounded(start_P.numpy())
+    damping, by_PP = 1e-3, penalty.by_PP if penalty else np.zeros((len(theta_P),) * 2)
     for n in range(steps):
         weight = penalty.first * penalty.growth**n if penalty else 0.0
 
-        def worth(at_P: Tensor, weight: float = weight) -> float:
-            return pool.loss(at_P) + (weight * float(at_P @ by_PP @ at_P) / 2 if weight else 0.0)
+        def worth(at_P: Array, weight: float = weight) -> tuple[float, Array]:
+            loss, slope_P = pool.slope(at_P)
+            pull_P = weight * total(by_PP * at_P)
+            return loss + dot(pull_P, at_P) / 2, slope_P + pull_P
 
-        loss, (_, grad_P) = worth(theta_P), pool.slope(theta_P)
-        curved_PP = pool.curvature(theta_P)
-        if penalty:
-            grad_P, curved_PP = grad_P + weight * by_PP @ theta_P, curved_PP + weight * by_PP
-        scale = torch.diag(curved_PP.diagonal() + 1e-12)
+        loss, slope_P = worth(theta_P)
+        curved_PP = pool.curvature(theta_P) + weight * by_PP
+        scale_PP = np.diag(curved_PP.diagonal() + 1e-12)
         for _ in range(8):
-            new_P = theta_P - torch.linalg.solve(curved_PP + damping * scale, grad_P)
-            new = worth(new_P)
+            new_P = rounded(theta_P - solve(curved_PP + damping * scale_PP, slope_P))
+            new, _ = worth(new_P)
             if new < loss:
                 break
             damping *= 4
@@ -104,7 +173,7 @@ def gauss_newton(
         gained, theta_P, loss, damping = loss - new, new_P, new, damping / 3
         if penalty is None and (gained < 1e-4 * loss or loss <= until):
             break
-    return theta_P
+    return torch.from_numpy(theta_P)
 
 
 MANY_TURNS = (lbfgs,) * 5
@@ -114,17 +183,10 @@ JUDGED = 32_768  # problems that judge a turn
 WIDELY = 65_536  # problems searched for errors here
 
 
-def finish_by_curvature(
-    spec: Spec,
-    ties: Ties | None,
-    theta_P: Tensor,
-    seed: int,
-    slope: Slope = Pool.slope,
-) -> Tensor:
+def finish_by_curvature(spec: Spec, ties: Ties | None, theta_P: Tensor, seed: int) -> Tensor:
     """Return the best θ [P] after turns of curvature within its ties; stop when nothing is added wrongly.
 
-    `seed` names the problems, which are not the selection's nor AdderBoard's. slope: how gradients are had
-    (trainer/curvature/together.py).
+    `seed` names the problems, which are not the selection's nor AdderBoard's.
     """
     inner = spec if ties is None else tie(spec, ties)
     judged = draw_problems(seed, 100, JUDGED)
@@ -134,7 +196,7 @@ def finish_by_curvature(
     for turn, method in enumerate(FEW_TURNS if len(best_R) <= SECOND_ORDER_LIMIT else MANY_TURNS):
         if not least:
             break
-        new_R = method(Task(inner, seed, turn, Cost(), WIDELY, slope), best_R).float()
+        new_R = method(Task(inner, seed, turn, Cost(), WIDELY), best_R).float()
         wrong = len(wrong_pairs(inner, new_R, judged, Cost()))
         if wrong < least:
             best_R, least = new_R, wrong

@@ -9,26 +9,27 @@ Axes: S seed, P parameters, B problem, A answer position, V vocabulary, N entrie
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from model.adderboard import Pairs, carry_pairs
 from model.spec import Spec
+from trainer.curvature.arithmetic import exp, gram, total
 from trainer.data import hard_examples
 from trainer.data.problems import DIGITS
 from trainer.engine.build import missing_to_build
-from trainer.engine.kernel import flat, is_wrong, loss_and_gradient
-from trainer.engine.native import blocks
+from trainer.engine.kernel import KernelLoss, is_wrong
+from trainer.engine.native import Array
 from trainer.step import step
 from trainer.step.step import tokens_of
 
-CHUNK = 512  # problems at once: memory
-FORWARDS = threading.Lock()
-"""Serialises forward-mode differentiation: PyTorch keeps one nesting level per process."""
+CHUNK = 64
+"""Problems whose Jacobian is made at once: it stays in the cache."""
+STEP, LEAST_NUMBER = np.float32(2**-10), 0.05
+"""Of differences: a share of each number, and the number of which it is the least."""
 
 
 @dataclass
@@ -64,76 +65,71 @@ def has_kernel(spec: Spec) -> bool:
     return kernel is not None and not missing_to_build(kernel.source, kernel.shape)
 
 
+class TorchLoss:
+    """The same as `KernelLoss` by torch, in float64."""
+
+    def __init__(self, spec: Spec, tokens_1TB: Tensor):
+        self.spec, self.tokens = spec, tokens_1TB
+
+    def slope(self, theta_P: Array) -> tuple[float, Array]:
+        parameter_P = torch.from_numpy(theta_P).double().requires_grad_()
+        mean = step.loss(self.spec, parameter_P[None], self.tokens)
+        (gradient_P,) = torch.autograd.grad(mean, parameter_P)
+        return float(mean.detach()), gradient_P.numpy()
+
+    @torch.no_grad()
+    def logits(self, theta_P: Array) -> Array:
+        theta_1P = torch.from_numpy(theta_P).double()[None]
+        logits = self.spec.forward(theta_1P, self.tokens[:, :-1], first=self.spec.prompt - 1)
+        return torch.stack(torch.broadcast_tensors(*logits))[:, 0].movedim(0, 1).numpy()
+
+
+def loss_of(spec: Spec, tokens_1TB: Tensor) -> KernelLoss | TorchLoss:
+    """Return a spec's loss on some problems, by its kernel where that can be had."""
+    return (KernelLoss if has_kernel(spec) else TorchLoss)(spec, tokens_1TB)
+
+
 class Pool:
-    """The plain loss of a spec on some problems, for one θ [P]."""
+    """The plain loss of a spec on some problems, for one θ [P], which is read in float32.
+
+    By the engine, to the same bits on every machine; where it cannot be had, by torch.
+    """
 
     def __init__(self, spec: Spec, tokens_1TB: Tensor, cost: Cost):
         self.spec, self.tokens, self.cost = spec, tokens_1TB, cost
-        self.kernel, self.blocks = has_kernel(spec), blocks(tokens_1TB)
+        self.size = tokens_1TB.shape[-1]
+        self.problems = loss_of(spec, tokens_1TB)
 
-    @property
-    def size(self) -> int:
-        return self.tokens.shape[-1]
-
-    @torch.no_grad()
-    def loss(self, theta_P: Tensor) -> float:
-        """Return the mean loss."""
-        self.cost.problems += self.size
-        return float(self._mean(theta_P))
-
-    def slope(self, theta_P: Tensor) -> tuple[float, Tensor]:
-        """Return the mean loss and its gradient [P], float64; by the kernel, where there is one, float32 inside."""
-        if self.kernel:
-            return slopes([self], theta_P[None])[0]
+    def slope(self, theta_P: Array) -> tuple[float, Array]:
+        """Return the mean loss and its gradient [P], float32."""
         self.cost.problems += 2 * self.size
-        parameter_P = theta_P.detach().double().requires_grad_()
-        mean = self._mean(parameter_P)
-        (grad_P,) = torch.autograd.grad(mean, parameter_P)
-        return float(mean.detach()), grad_P
+        return self.problems.slope(theta_P.astype(np.float32))
 
-    def curvature(self, theta_P: Tensor) -> Tensor:
-        """Return the Gauss-Newton matrix [P, P] of the mean loss, Jᵀ (diag p − p pᵀ) J (Schraudolph 2002)."""
-        self.cost.problems += len(theta_P) * self.size
-        one_PP = torch.eye(len(theta_P)).to(theta_P)
-        total_PP = torch.zeros_like(one_PP)
-        for part in self._parts():
+    def curvature(self, theta_P: Array) -> Array:
+        """Return the Gauss-Newton matrix [P, P] of the mean loss, Jᵀ (diag p − p pᵀ) J (Schraudolph 2002).
 
-            def along(one_P: Tensor, part: Tensor = part) -> Tensor:
-                tangent: Tensor = torch.func.jvp(lambda t: self._logits(t, part), (theta_P,), (one_P,))[1]
-                return tangent
-
-            p_VAB = self._logits(theta_P, part).softmax(0)
-            with FORWARDS:
-                slope_PVAB = torch.func.vmap(along)(one_PP)
-            apart_PVAB = slope_PVAB - (slope_PVAB * p_VAB).sum(1, keepdim=True)
-            rows_PN = (apart_PVAB * p_VAB.sqrt()).flatten(1)
-            total_PP = total_PP + rows_PN @ rows_PN.T
-        return total_PP / (self.size * self.spec.answers)
-
-    def _parts(self) -> Iterator[Tensor]:
-        return iter(self.tokens.split(CHUNK, dim=-1))
-
-    def _logits(self, theta_P: Tensor, tokens_1TB: Tensor) -> Tensor:
-        logits = self.spec.forward(theta_P[None], tokens_1TB[:, :-1], first=self.spec.prompt - 1)
-        return torch.stack(list(torch.broadcast_tensors(*logits)))[:, 0]
-
-    def _mean(self, theta_P: Tensor) -> Tensor:
-        parts = [step.loss(self.spec, theta_P[None], part).sum() * part.shape[-1] for part in self._parts()]
-        mean: Tensor = torch.stack(parts).sum() / self.size
-        return mean
+        J is had by differences.
+        """
+        self.cost.problems += 2 * len(theta_P) * self.size
+        parts = (loss_of(self.spec, part) for part in self.tokens.split(CHUNK, dim=-1))
+        sums = [_curvature(part, theta_P.astype(np.float32)) for part in parts]
+        return total(np.stack(sums, -1)) / (self.size * self.spec.answers)
 
 
-def slopes(pools: Sequence[Pool], theta_SP: Tensor) -> list[tuple[float, Tensor]]:
-    """Return `Pool.slope` of each pool, all of one spec, at its own θ: to the same bits, with one pass of `expand`."""
-    spec, parameter_SP = pools[0].spec, theta_SP.detach().double().requires_grad_()
-    wide_SN = flat(spec, parameter_SP).float()
-    both = [
-        loss_and_gradient(spec, wide_N, pool.blocks, pool.size) for pool, wide_N in zip(pools, wide_SN, strict=True)
-    ]
-    for pool in pools:
-        pool.cost.problems += 2 * pool.size
-    (grad_SP,) = torch.autograd.grad(wide_SN, parameter_SP, torch.stack([gradient_N for _, gradient_N in both]))
-    return [(mean, grad_P) for (mean, _), grad_P in zip(both, grad_SP, strict=True)]
+def _curvature(part: KernelLoss | TorchLoss, theta_P: Array) -> Array:
+    """Return the sum of Jᵀ (diag p − p pᵀ) J over problems and answers [P, P]."""
+    logits_AVB = part.logits(theta_P).astype(float)
+    power_AVB = exp(logits_AVB - logits_AVB.max(1, keepdims=True))
+    p_AVB = power_AVB / total(np.moveaxis(power_AVB, 1, -1))[:, None]
+    apart_PP = np.diag(STEP * np.maximum(np.abs(theta_P), np.float32(LEAST_NUMBER)))
+    rows = []
+    for n, apart_P in enumerate(apart_PP):
+        ahead_P, behind_P = theta_P + apart_P, theta_P - apart_P
+        rise_AVB = part.logits(ahead_P).astype(float) - part.logits(behind_P)
+        slope_AVB = rise_AVB / (float(ahead_P[n]) - float(behind_P[n]))
+        mean_AB = total(np.moveaxis(slope_AVB * p_AVB, 1, -1))
+        rows.append(((slope_AVB - mean_AB[:, None]) * np.sqrt(p_AVB)).ravel())
+    return gram(np.stack(rows))
 
 
 def wrong_pairs(spec: Spec, theta_P: Tensor, pairs: Pairs, cost: Cost) -> Pairs:
@@ -142,7 +138,7 @@ def wrong_pairs(spec: Spec, theta_P: Tensor, pairs: Pairs, cost: Cost) -> Pairs:
     cost.problems += len(pairs)
     with torch.no_grad():
         if has_kernel(spec):
-            wrong_B = is_wrong(spec, flat(spec, theta_P[None])[0].float(), tokens[0])
+            wrong_B = is_wrong(spec, theta_P.float().numpy(), tokens[0])
         else:
             logits = spec.forward(theta_P[None], tokens[:, :-1], first=spec.prompt - 1)
             (wrong_B,) = hard_examples.is_wrong(logits, tokens[:, spec.prompt :])

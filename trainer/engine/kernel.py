@@ -1,8 +1,9 @@
-"""A family's kernel alone, for methods that are no bank: loss and gradient, and which answers are wrong.
+"""A spec's kernel alone, for methods that are no bank: losses, gradients, logits, and which answers are wrong.
 
-Banks call the engine, which has the kernel inside (trainer/engine/native.py).
+Wide tensors are made by the tape of `expand`, so all of this has the same bits on every machine. Banks call the
+engine, which has the kernel inside (trainer/engine/native.py).
 
-Axes: S seed, N numbers of a seed's wide tensors, T position, B problem.
+Axes: P parameters, N numbers of a seed's wide tensors, T position, B problem, A answer position, V vocabulary.
 """
 
 from __future__ import annotations
@@ -10,37 +11,47 @@ from __future__ import annotations
 import ctypes
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from model.spec import Spec
 from trainer.engine import native
 from trainer.engine.build import library
-from trainer.engine.native import Array, pointer
+from trainer.engine.native import LANES, Array, Measures, Seen, pointer
 
 
-def flat(spec: Spec, theta_SP: Tensor) -> Tensor:
-    """Return the wide tensors [S, N] of each θ as kernels read them, differentiable, to the same bits as alone."""
-    wide = spec.expand(theta_SP).values()
-    return torch.cat([t.expand(len(theta_SP), *t.shape[1:]).flatten(1) for t in wide], dim=1)
+class KernelLoss:
+    """A spec's loss on some problems, teacher-forced, for one θ [P] in float32 numbers. Raise BuildError."""
+
+    def __init__(self, spec: Spec, tokens_1TB: Tensor):
+        self.spec, self.count = spec, tokens_1TB.shape[-1]
+        self.library, self.tape = _library(spec), native.expansion(spec)
+        self.problems = native.blocks(tokens_1TB)
+
+    def slope(self, theta_P: Array) -> tuple[float, Array]:
+        """Return the mean loss and its gradient [P], float32."""
+        wide_N, gradient_N = native.run(self.tape, theta_P), np.zeros(len(self.tape.outputs), np.float32)
+        assert len(wide_N) == self.library.kernel_size()
+        self.library.kernel_train.restype = ctypes.c_float
+        mean = self.library.kernel_train(
+            *(pointer(wide_N), pointer(self.problems), self.count, pointer(gradient_N), None)
+        )
+        return mean, native.run(self.tape, theta_P, gradient_N)
+
+    def logits(self, theta_P: Array) -> Array:
+        """Return the logits [A, V, B], float32."""
+        answers, vocabulary = self.spec.answers, self.spec.vocabulary
+        seen = np.zeros((len(self.problems), answers, vocabulary, LANES), np.float32)
+        wide_N, places = native.run(self.tape, theta_P), Seen(logits=seen.ctypes.data, right=None)
+        self.library.kernel_evaluate(
+            *(pointer(wide_N), pointer(self.problems), self.count),
+            *(ctypes.byref(Measures()), ctypes.byref(places)),
+        )
+        return np.moveaxis(seen, 0, 2).reshape(answers, vocabulary, -1)[..., : self.count]
 
 
-def loss_and_gradient(spec: Spec, wide_N: Tensor, problems: Array, count: int) -> tuple[float, Tensor]:
-    """Return the mean cross-entropy of problems, teacher-forced, and its gradient [N]; float32.
-
-    problems: `count` of them as kernels read them (`native.blocks`). Raise BuildError.
-    """
-    kernel, numbers = _library(spec), np.ascontiguousarray(wide_N.detach().float().numpy())
-    assert len(numbers) == kernel.kernel_size()
-    gradient = np.zeros(len(numbers), np.float32)
-    kernel.kernel_train.restype = ctypes.c_float
-    mean = kernel.kernel_train(pointer(numbers), pointer(problems), count, pointer(gradient), None)
-    return mean, torch.from_numpy(gradient)
-
-
-def is_wrong(spec: Spec, wide_N: Tensor, tokens_TB: Tensor) -> Tensor:
-    """Mark the problems with a wrong answer [B]. It is the same on every CPU for the same wide tensors."""
-    return native.is_wrong(_library(spec), wide_N.numpy(), tokens_TB)
+def is_wrong(spec: Spec, theta_P: Array, tokens_TB: Tensor) -> Tensor:
+    """Mark the problems that θ [P] in float32 numbers answers wrongly [B]."""
+    return native.is_wrong(_library(spec), native.run(native.expansion(spec), theta_P), tokens_TB)
 
 
 def _library(spec: Spec) -> ctypes.CDLL:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -178,7 +178,7 @@ class EngineBackend:
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         """Mark the wrong answers among each slot's own problems [S, N]."""
-        wide = (run(self.tapes[1], row) for row in self._theta_rows(theta_SP))
+        wide = (run(expansion(self.spec), theta_P.numpy()) for theta_P in theta_SP.float())
         return torch.stack([is_wrong(self.kernel, *of_slot) for of_slot in zip(wide, tokens_STN, strict=True)])
 
     def _updated_names(self) -> list[str]:
@@ -230,10 +230,7 @@ class EngineBackend:
         kernel, spec = teacher.spec.kernel(), teacher.spec
         if kernel is None:
             raise ValueError(f"teacher must have a kernel, and {teacher.title} has none")
-        tape = record(
-            lambda given: list(spec.expand(given["theta"]).values()), {"theta": (spec.params,)}, constant_fold
-        )
-        self._wide = run(tape, np.array(teacher.theta, np.float32))
+        self._wide = run(expansion(spec), np.array(teacher.theta, np.float32))
         return Learning(
             teacher=ctypes.cast(built(kernel, recipe).kernel_evaluate, ctypes.c_void_p),
             wide=self._wide.ctypes.data,
@@ -309,11 +306,22 @@ def constant_fold(operation: int, *numbers: float) -> float:
     return float(run(tape, np.array(numbers, np.float32))[0])
 
 
-def run(tape: Tape, inputs: Array) -> Array:
-    """Return a tape's outputs for one seed."""
-    outputs = np.zeros(len(tape.outputs), np.float32)
-    engine().engine_tape(ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(outputs), None, None)
-    return outputs
+def expansion(spec: Spec) -> Tape:
+    """Return the tape that makes a spec's wide tensors of θ alone."""
+    return _expansion(spec, denormals())
+
+
+@lru_cache(MOST_RECORDED)
+def _expansion(spec: Spec, denormals: str) -> Tape:
+    return record(lambda row: list(spec.expand(row["theta"]).values()), {"theta": (spec.params,)}, constant_fold)
+
+
+def run(tape: Tape, inputs: Array, pull: Array | None = None) -> Array:
+    """Return a tape's outputs for one seed; with `pull`, the gradient towards them, that towards its inputs."""
+    outputs, gradient = np.zeros(len(tape.outputs), np.float32), np.zeros(tape.inputs, np.float32)
+    backwards = (None, None) if pull is None else (pointer(pull), pointer(gradient))
+    engine().engine_tape(ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(outputs), *backwards)
+    return outputs if pull is None else gradient
 
 
 def sources(spec: Spec) -> Array:

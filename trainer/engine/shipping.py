@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from model import PRESETS
 from trainer.engine.build import ENGINE, REGISTERS, Job, build, job_of
+from trainer.files.cores import usable_cores
 from trainer.files.installed import compiler_command
 
 
@@ -28,5 +28,5 @@ def ship(folder: Path, presets: Sequence[str] = tuple(PRESETS)) -> list[Path]:
         (file,) = folder.glob(f"{job.stem()}.*.so")
         return file
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(usable_cores()) as pool:
         return list(pool.map(file_of, jobs))

@@ -11,6 +11,8 @@ import shutil
 from importlib import metadata
 from pathlib import Path
 
+from trainer.files.paths import named_by
+
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 OTHERS_WRITE = 0o022
 SHIPPED = Path(__file__).parents[1] / "engine" / "shipped"
@@ -45,17 +47,36 @@ def missing_for_compilation() -> str | None:
 
 
 def cache_folder() -> Path:
-    """Return this user's folder of compiled programs: TORCHINDUCTOR_CACHE_DIR, else adder-search in XDG_CACHE_HOME,
-    else ~/.cache/adder-search. Made if it is not there.
+    """Return this user's folder of compiled programs (`check_cache`). Made if it is not there.
 
-    Its files are run: raise ValueError if anyone else owns it or can write there.
+    Raises ValueError as `check_cache` does.
     """
-    folder = Path(os.environ.get(CACHE) or _caches() / "adder-search").absolute()
+    folder = check_cache()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
     except OSError as error:
         raise _no_cache(folder, f"cannot be made ({error.strerror})") from None
+    return check_cache()
+
+
+def check_cache() -> Path:
+    """Return the path of this user's folder of compiled programs, and write nothing: TORCHINDUCTOR_CACHE_DIR, else
+    adder-search in XDG_CACHE_HOME, else ~/.cache/adder-search.
+
+    Its files are run: raises ValueError if anyone else owns it or can write there, or if it cannot be made.
+    """
+    folder = Path(named_by(CACHE) or _caches() / "adder-search").absolute()
+    try:
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+        status = nearest.stat()
+    except OSError as error:
+        raise _no_cache(folder, f"cannot be made ({error.strerror})") from None
+    if not nearest.is_dir():
+        raise _no_cache(folder, f"cannot be made ({nearest} is no folder)")
+    if nearest != folder:
+        if not os.access(nearest, os.W_OK):
+            raise _no_cache(folder, f"cannot be made (nothing can be written in {nearest})")
+        return folder
     if status.st_uid != os.geteuid():
         raise _no_cache(folder, f"belongs to user {status.st_uid}")
     if status.st_mode & OTHERS_WRITE:
@@ -65,7 +86,7 @@ def cache_folder() -> Path:
 
 def _caches() -> Path:
     """Return the user's folder of caches (XDG Base Directory Specification: a relative path does not count)."""
-    configured = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    configured = Path(named_by("XDG_CACHE_HOME"))
     try:
         return configured if configured.is_absolute() else Path.home() / ".cache"
     except RuntimeError:

@@ -19,7 +19,7 @@ from torch import Tensor
 from model.proof.prover import worst_pairs
 from model.spec import Spec
 from trainer.curvature.minimise import Task
-from trainer.curvature.pool import Cost, tokens_from
+from trainer.curvature.pool import LEAST_NUMBER, Cost, tokens_from
 
 Array = NDArray[np.float64]
 Row = tuple[int, int, int]
@@ -27,7 +27,6 @@ Row = tuple[int, int, int]
 WORST, MOST_ROWS = 600, 3_000
 RADIUS, WIDEST, NARROWEST = 0.01, 0.1, 1e-6
 """Of the trust region, relative to each number."""
-LEAST_NUMBER = 0.05
 POINTS = 24
 """θ that are evaluated together."""
 ROUNDS = 24
@@ -79,12 +78,9 @@ def margin(task: Task, theta_P: Tensor) -> Tensor:
 
     spec, theta_P, radius, rounds = task.spec, theta_P.detach().float().double(), RADIUS, 0
     scale_P = theta_P.abs().clamp_min(LEAST_NUMBER)
-    try:
-        pool = _worst(spec, theta_P)
-    except ValueError:  # proofs do not know the family
-        return theta_P
+    pool = _worst(spec, theta_P)
     best = _smallest(spec, task.cost, pool, theta_P)
-    while best < ENOUGH and radius > NARROWEST and rounds < ROUNDS:
+    while pool and best < ENOUGH and radius > NARROWEST and rounds < ROUNDS:
         margins = Margins(spec, task.cost, pool)
         order = np.argsort(margins.at(theta_P[None])[0])[:MOST_ROWS]
         pool = [pool[i] for i in order]
@@ -95,13 +91,13 @@ def margin(task: Task, theta_P: Tensor) -> Tensor:
             bounds = [(-radius, radius)] * len(theta_P) + [(None, None)]
             solution = linprog(np.r_[np.zeros(len(theta_P)), -1.0], rise, values_N, bounds=bounds, method="highs")
             new_P = (theta_P + torch.from_numpy(solution.x[:-1]) * scale_P).float().double()
-            if margins.at(new_P[None]).min() <= best:
+            if not margins.at(new_P[None]).min() > best:  # nor is a NaN
                 radius /= 3
                 continue
             rows, rounds = _worst(spec, new_P), rounds + 1
             smallest = _smallest(spec, task.cost, rows, new_P)
             pool = list(dict.fromkeys(rows[:WORST] + pool))
-            if smallest <= best:
+            if not smallest > best:
                 radius /= 3
             else:
                 promised = solution.x[-1] - best
@@ -112,10 +108,13 @@ def margin(task: Task, theta_P: Tensor) -> Tensor:
 
 
 def _worst(spec: Spec, theta_P: Tensor) -> list[Row]:
-    """Return the pairs at the ends of the prover's cases, the smallest margins first."""
-    rows = worst_pairs(spec, theta_P.float())
+    """Return the pairs at the ends of the prover's cases, the smallest margins first; none where it has none."""
+    try:
+        rows = worst_pairs(spec, theta_P.float())
+    except ValueError:  # proofs do not know the family, or numbers are lost
+        return []
     return [(k, a, b) for _, k, a, b in rows if k < spec.answers][:MOST_ROWS]
 
 
 def _smallest(spec: Spec, cost: Cost, rows: list[Row], theta_P: Tensor) -> float:
-    return float(Margins(spec, cost, rows[:WORST]).at(theta_P[None]).min())
+    return float(Margins(spec, cost, rows[:WORST]).at(theta_P[None]).min()) if rows else -np.inf

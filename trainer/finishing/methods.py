@@ -47,8 +47,8 @@ def targeted(task: Task, theta_P: Tensor) -> Tensor:
         if n % again == 0:
             errors = task.own_errors(parameter.detach()) or fresh
         pairs = rng.choices(errors, k=batch // 2) + rng.choices(fresh, k=batch // 2)
-        _, grad_P = Pool(task.spec, tokens_from(task.spec, pairs), task.cost).slope(parameter.detach())
-        parameter.grad = grad_P.float()
+        _, grad_P = Pool(task.spec, tokens_from(task.spec, pairs), task.cost).slope(parameter.detach().numpy())
+        parameter.grad = torch.from_numpy(grad_P).float()
         adam.step()
         falling.step()
     return parameter.detach()
@@ -64,7 +64,7 @@ def cma_es(task: Task, theta_P: Tensor) -> Tensor:
 
     pool, centre_P = task.pool(theta_P), theta_P.double()
     seen = Pool(task.spec, pool.tokens[..., :1_024], task.cost)
-    bent_P = seen.curvature(centre_P).diagonal()
+    bent_P = torch.from_numpy(seen.curvature(centre_P.numpy()).diagonal().copy())
     reach_P = (bent_P + 1e-3 * bent_P.max()).rsqrt()
     programs = programs_of(task.spec, Recipe(), "cpu", compiled=True)
     search = CMA(np.zeros(len(theta_P)), 0.01, seed=task.seed % 2**31, population_size=24)

@@ -57,7 +57,7 @@ class Recipe(
 
     def as_dict(self) -> dict[str, Any]:
         """Return every field, as plain values."""
-        return {name: _lists(value) for name, value in dataclasses.asdict(self).items()}
+        return {field.name: _lists(getattr(self, field.name)) for field in FIELDS}
 
 
 def _lists(value: Any) -> Any:

@@ -47,7 +47,6 @@ def expand(spec: SplitSubspace, theta_SP: Tensor, asking: slice | None = None) -
     else the scores before that scale, which is then a table of its own [S, T, V].
     """
     raw, asking = spec.layout.split(theta_SP), asking or slice(spec.prompt - 1, None)
-    raw |= _add_idle_unit(raw) if spec.one_unit else {}
     p = {name: scalars(t) for name, t in raw.items()}
     norms, table, write = _norm_weights(spec, p), _token_table(spec, p), _output_projection(spec, p)
     pos = [c[:, : spec.prompt - 1 + spec.answers] for c in _position_vectors(spec, raw, p)]
@@ -113,7 +112,7 @@ def kernel(spec: SplitSubspace) -> Kernel:
     shape = {
         "TOK": spec.tok_dim, "POS": spec.pos_dim, "VOCABULARY": spec.vocabulary, "HEADS": spec.heads,
         "CHANNELS": spec.out_rank or spec.tok_dim, "SUMMED": int(spec.out_rank > 0),
-        "CIRCLE": int(spec.circular), "BIAS": int(not spec.no_ffn_bias), "ANSWERS": spec.answers,
+        "CIRCLE": int(spec.circular), "FFN": spec.units, "BIAS": int(not spec.no_ffn_bias), "ANSWERS": spec.answers,
     }  # fmt: skip
     return Kernel(Path(__file__).with_name("kernel.cpp"), shape)
 
@@ -174,12 +173,6 @@ def _attention_tensors(spec: SplitSubspace, p: Any, norm: Any, table: Matrix, po
     weights = torch.exp(scores - largest)
     weights = torch.where(future, 0.0, weights)
     return wide | {"attention": weights / weights.sum(3, keepdim=True) * scale_S1T[:, None]}
-
-
-def _add_idle_unit(raw: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the FFN's tensors with an idle second unit, because kernels have two."""
-    where = {"fc1": 1, "fc1_bias": 1, "fc2": 2}
-    return {n: torch.cat([raw[n], torch.zeros_like(raw[n])], dim=d) for n, d in where.items() if n in raw}
 
 
 def _token_values(spec: SplitSubspace, p: Any, h: int, norm: Any, table: Matrix) -> Matrix:

@@ -4,7 +4,7 @@
 
 #include "kernel.h"
 
-constexpr int WIDTH = TOK + POS, FFN = 2;
+constexpr int WIDTH = TOK + POS;
 constexpr int READS = HEADS * CHANNELS, WRITES = SUMMED ? CHANNELS : READS;
 constexpr int CHUNK = 16;  // blocks between two passes over a circle's attention weights
 constexpr int BLOCKS_KEPT = CIRCLE ? CHUNK : 1;  // of tokens, where they are made block by block

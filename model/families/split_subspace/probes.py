@@ -83,19 +83,20 @@ def turns(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
 
 
 def opposed(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """Return θ with a hidden unit that does not switch made the opposite of one that does; the second, where
-    both switch the same way. θ is unchanged where neither does, or they switch opposite ways."""
+    """Return θ with the first hidden unit that does not switch made the opposite of the first that does; the last
+    unit, where all switch the same way. θ is unchanged where none switches, or some switch either way."""
     import torch
 
     tensors, turn_SF = spec.layout.split(theta_SP), turns(spec, theta_SP.double())
     switches_SF = turn_SF.abs() > SWITCHED
-    alike_S = switches_SF.all(1) & (turn_SF[:, 0] * turn_SF[:, 1] > 0)
-    replaced_SF = switches_SF.flip(1) & ~switches_SF
-    replaced_SF[:, 1] |= alike_S
+    is_up_S, is_down_S = ((switches_SF & (way * turn_SF > 0)).any(1) for way in (1, -1))
+    seeds = torch.nonzero(is_up_S != is_down_S)[:, 0]
+    switching = switches_SF.int().argmax(1)[seeds]
+    idle = switches_SF.int().argmin(1)[seeds]
+    replaced = torch.where(switches_SF[seeds].all(1), spec.units - 1, idle)
     for name in {"fc1", "fc1_bias"} & tensors.keys():
-        weight = tensors[name]
-        mask = replaced_SF.reshape(*replaced_SF.shape, *[1] * (weight.dim() - 2))
-        tensors[name] = torch.where(mask, -weight.flip(1), weight)
+        tensors[name] = tensors[name].clone()
+        tensors[name][seeds, replaced] = -tensors[name][seeds, switching]
     return torch.cat([t.flatten(1) for t in tensors.values()], dim=1)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from model.spec import Probe
 
-FFN, DIGITS = 2, 10
+DIGITS = 10
 PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/compress.md, folds"
 
 
@@ -59,6 +59,7 @@ class SplitSubspace(Spec):
     tok_dim: int = option(3, "width of the token subspace", unit="dimensions", ge=2, le=8)
     pos_dim: int = option(3, "width of the position subspace", unit="dimensions", ge=3, le=8)
     heads: int = option(2, "attention heads; divides the width", unit="heads", ge=1, le=4)
+    hidden: int = option(2, "hidden units of the FFN", unit="units", ge=2, le=16)
     spiral_amp: float = option(
         3.5, "radius of the spiral at step 0, and where it is frozen", unit="residual", source=f"{PAPER} 2.2"
     )
@@ -192,11 +193,12 @@ class SplitSubspace(Spec):
     )
     no_ffn_bias: bool = option(False, "the FFN has no biases", off=False, source=f"{PAPER} 2.7")
     one_unit: bool = option(
-        False, "the FFN has one hidden unit", off=False, excludes=("tie_fc2_head",), source=f"{PAPER} 2.7"
-    )
+        False, "the FFN has one hidden unit", off=False, needs={"hidden": 2}, excludes=("tie_fc2_head",),
+        source=f"{PAPER} 2.7",
+    )  # fmt: skip
     tie_fc2_head: bool = option(
-        False, "the FFN writes through the output head (fc2 = headᵀ)", off=False, needs={"tok_dim": FFN},
-        source=f"{PAPER} 2.4",
+        False, "the FFN writes through the output head (fc2 = headᵀ)", off=False,
+        needs={"tok_dim": 2, "hidden": 2}, source=f"{PAPER} 2.4",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -225,8 +227,8 @@ class SplitSubspace(Spec):
 
     @property
     def units(self) -> int:
-        """Hidden units of the FFN."""
-        return 1 if self.one_unit else FFN
+        """Hidden units that have numbers."""
+        return 1 if self.one_unit else self.hidden
 
     @property
     def norm_numbers(self) -> int:

@@ -36,13 +36,13 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
     assert kernel is not None
     text, headers = source_of(kernel, macros_of(spec, kernel, recipe))
     about = [json.dumps(asdict(gpu)), repr(spec), repr(recipe.program()), text, *headers.values()]
-    sources = [path.read_text() for path in sorted(Path(__file__).parents[2].rglob("*.py"))]
+    sources = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parents[2].rglob("*.py"))]
     about += [nvrtc.version(), *nvrtc.options(), *sources]
     folder = cache_folder() / "cuda"
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{digest_of(about, [])}.json"
     try:
-        known = str(json.loads(path.read_text())["failure"])
+        known = str(json.loads(path.read_bytes())["failure"])
         if not known or time.time() - path.stat().st_mtime < BAD_FOR_S:
             return known
     except (OSError, ValueError, LookupError):

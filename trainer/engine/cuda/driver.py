@@ -127,7 +127,7 @@ class Driver:
             self.call("cuDeviceGetAttribute", byref(value), attribute, device)
             values.append(value.value)
         major, minor, processors, shared = values
-        installed = DRIVER_VERSION.read_text().splitlines()[:1] if DRIVER_VERSION.exists() else []
+        installed = DRIVER_VERSION.read_text(encoding="utf-8").splitlines()[:1] if DRIVER_VERSION.exists() else []
         driver = " ".join([f"CUDA {version.value // 1000}.{version.value % 1000 // 10}", *installed])
         return Gpu(text.value.decode(errors="replace"), f"sm_{major}{minor}", processors, shared, driver)
 

@@ -83,7 +83,7 @@ def folders(kernel: Kernel) -> Sequence[Path]:
 
 def source_of(kernel: Kernel, macros: Mapping[str, int | str]) -> tuple[str, dict[str, str]]:
     """Return the text of an engine for NVRTC, and its headers by name."""
-    headers = {path.name: path.read_text() for path in headers_in(folders(kernel))}
+    headers = {path.name: path.read_text(encoding="utf-8") for path in headers_in(folders(kernel))}
     return "".join(f"#define {name} {value}\n" for name, value in macros.items()) + '#include "engine.h"\n', headers
 
 

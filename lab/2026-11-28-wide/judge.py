@@ -1,0 +1,162 @@
+"""What road.py left, as tables: decoded on the 10,010, and proved.
+
+python lab/2026-11-28-wide/judge.py ingest FOLDER ...   # road.py's; writes the tables anew, from arms that have ended
+python lab/2026-11-28-wide/judge.py prove ARM ...       # adds the proofs that wide-proofs.csv lacks
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import road  # beside this file
+import torch
+from safetensors.torch import load_file
+
+from lab.scripts.table_file import append, read
+from model import preset, verify
+from model.proof import check
+from model.proof.file import decide, proof_text, write_verdict
+from model.proof.prover import PROVED, prove
+from model.tied import constrained, project, tie
+from trainer import Seed
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.engine.build import denormals
+
+HERE = Path(__file__).parent
+TRIES, VECTORS, PROOFS = (HERE / f"wide-{name}.csv" for name in ("tries", "vectors", "proofs"))
+NETS = HERE / "wide-nets.parquet"
+MAIN, LIMIT_S = "eight", 60.0
+SPEC = preset("57p")
+STAGES = ("wide", "wide again", "two", "two, long", "tied", "tied, long")
+
+
+def ingest(folders: list[Path]) -> None:
+    """Write the tables of tries and vectors, and θ of the 57p, of every part of an arm that has ended."""
+    tries, vectors, nets = [], [], []
+    for ended in sorted(path for folder in folders for path in folder.glob("*/vectors.csv")):
+        its = pd.concat([pd.read_csv(p, dtype={"units": str}) for p in ended.parent.glob("*.csv") if p != ended])
+        rows = pd.read_csv(ended, dtype={"units": str})
+        found = ended.with_name("57p.safetensors")
+        thetas = load_file(found) if found.exists() else {}
+        if ended.parent.name == MAIN:
+            rows["correct"] = [right(seed, thetas.get(str(seed))) for seed in rows["init_seed"]]
+        by_vector = its.groupby("init_seed")
+        for column, totals in (
+            ("trainings", by_vector.size()),
+            ("seed_steps", by_vector["steps"].sum()),
+            ("core_s", by_vector["core_s"].sum().round(2)),
+        ):
+            rows[column] = rows["init_seed"].map(totals)
+        tries.append(its)
+        vectors.append(rows)
+        nets += [
+            {
+                "arm": row.arm,
+                "init_seed": row.init_seed,
+                "units": row.units,
+                "theta": thetas[str(row.init_seed)].tolist(),
+            }
+            for row in rows[rows["outcome"] == "grokked"].itertuples()
+        ]
+    all_tries = pd.concat(tries).astype({"grok_step": "Int64"})
+    order = all_tries["stage"].map(STAGES.index)
+    all_tries.assign(order=order).sort_values(["arm", "init_seed", "order"], kind="stable").drop(
+        columns="order"
+    ).to_csv(TRIES, index=False)
+    table = pd.concat(vectors).sort_values(["arm", "init_seed"])
+    table["correct"] = table["correct"].replace("", None).astype("Int64")
+    table.to_csv(VECTORS, index=False)
+    pd.DataFrame(nets).sort_values(["arm", "init_seed"]).to_parquet(NETS, index=False)
+
+
+def right(seed: int, theta_P: torch.Tensor | None) -> int | str:
+    """Return how many of the 10,010 a 57p of the main arm answers, by the table where it has it; nothing for none."""
+    if theta_P is None:
+        return ""
+    there = [row["correct"] for row in read(VECTORS) if (row["arm"], row["init_seed"]) == (MAIN, str(seed))]
+    return int(float(there[0])) if there and there[0] else verify(SPEC, theta_P).correct
+
+
+def proved(arms: list[str]) -> None:
+    """Add a line to the table for each 57p of some arms that is not in it."""
+    there = {(row["arm"], row["init_seed"]) for row in read(PROOFS)}
+    nets = pd.read_parquet(NETS)
+    for net in nets[nets["arm"].isin(arms)].itertuples():
+        if (net.arm, str(net.init_seed)) not in there:
+            theta_P = torch.tensor(net.theta, dtype=torch.float32)
+            append(PROOFS, [{"arm": net.arm, "init_seed": net.init_seed} | judged(theta_P)])
+
+
+def judged(theta_P: torch.Tensor) -> dict[str, Any]:
+    """Return the prover's verdict on a 57p, and whether check.py accepts it."""
+    start = time.process_time()
+    proof = prove(SPEC, theta_P, limit_s=LIMIT_S)
+    seconds, checked = time.process_time() - start, ""
+    if proof.verdict == PROVED:
+        content = json.loads(proof_text(SPEC, theta_P, proof))
+        checked = "checked" if content["checker"] and check.check(content, SPEC.as_dict(), theta_P.tolist()) else ""
+    wrong = proof.wrong[0] if proof.wrong else None
+    return {
+        "verdict": proof.verdict, "level": proof.level, "margin": f"{proof.margin:.4g}",
+        "wrong_a": wrong.a if wrong else "", "wrong_b": wrong.b if wrong else "",
+        "check": checked, "core_s": f"{seconds:.1f}",
+    }  # fmt: skip
+
+
+def keep(folder: Path, seed: int) -> None:
+    """Save a vector's 57p of the main arm as a checkpoint with all stages of its run.
+
+    folder: road.py's, of the part with this seed.
+    """
+    arm, tries = road.ARMS[MAIN], pd.read_csv(TRIES, dtype={"units": str})
+    grokked = tries[(tries["arm"] == MAIN) & (tries["init_seed"] == seed) & (tries["outcome"] == "grokked")]
+    last = grokked[grokked["stage"].str.startswith("tied")].iloc[0]
+    order = tuple(map(int, last["units"].split("-")))
+    pair = tuple(sorted(order))
+    of_pair = grokked[grokked["units"] == "-".join(map(str, pair))]
+    two = of_pair[of_pair["stage"].str.startswith("two")].iloc[0]
+    cut = [name for unit in range(arm.hidden) if unit not in pair for name in road.unit_entries(arm.spec, unit)]
+    in_ties = tie(arm.spec, constrained(arm.spec, [f"{name} = 0" for name in cut]))
+    places_P = torch.arange(float(arm.spec.params))
+    stages = [(arm.spec, "wide", places_P)]
+    if "wide" not in set(grokked["stage"]):
+        stages.append((arm.spec, "wide again", places_P))
+    stages.append((in_ties, two["stage"], road.of_units(arm.spec, places_P, order)))
+    ties = road.namings_of(arm.spec, road.Net(seed, pair, True, 1.0, places_P))[0].ties
+    part = folder / MAIN / last["stage"].replace(", ", "-")
+    rows = pd.read_csv(f"{part}.csv", dtype={"units": str})
+    (row,) = rows.index[(rows["init_seed"] == seed) & (rows["units"] == last["units"])]
+    theta_P = load_file(f"{part}.safetensors")["theta_NP"][row]
+    about = [
+        {"spec": spec.as_dict(), "recipe": arm.recipe(stage).as_dict(), "entries": entries.long().tolist()}
+        for spec, stage, entries in stages
+    ]
+    checkpoint = Checkpoint(
+        spec=tie(road.NARROW, ties), theta_P=project(ties, theta_P[None])[0],
+        recipe=arm.recipe(last["stage"]).as_dict(), seed=asdict(Seed.of(seed)), step=int(last["best_step"]),
+        metrics={"best_exact": 1.0},
+        provenance={
+            "trained": "from scratch", "script": "lab/2026-11-28-wide/road.py", "stages": about,
+            "environment": {"compiled": True, "denormals": denormals(), "torch": torch.__version__},
+        },
+    )  # fmt: skip
+    kept, spec, theta_P = HERE / f"57p-{seed}", checkpoint.spec, checkpoint.theta_P
+    checkpoint.save(kept)
+    (kept / "verification.json").write_text(json.dumps(verify(spec, theta_P).as_dict()) + "\n")
+    write_verdict(kept, spec, theta_P, decide(spec, theta_P, LIMIT_S))
+
+
+if __name__ == "__main__":
+    command, *names = sys.argv[1:]
+    if command == "ingest":
+        ingest([Path(name) for name in names])
+    elif command == "prove":
+        proved(names)
+    else:
+        keep(Path(names[0]), int(names[1]))

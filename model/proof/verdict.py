@@ -1,0 +1,116 @@
+"""Reading a verdict that anyone may have written: in a checkpoint's folder, or in a ledger."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from model.proof import COUNTEREXAMPLE, PROVED, UNDECIDED
+from model.spec import make_spec
+
+if TYPE_CHECKING:
+    from model.spec import Spec
+
+COLUMNS = 10
+LARGEST_FILE, LARGEST, MOST_WRONG = 1 << 18, 1e300, 100
+"""Of a verdict: bytes of its file, its numbers, the wrong pairs that it names."""
+Fits = Callable[[Any], bool]
+LEVELS = ("any", "here")
+
+
+def read_verdict(values: object) -> dict[str, Any] | None:
+    """Return a verdict of which anyone may have written the values; None unless each is of its type and size.
+
+    What else they have is left out. A verdict that decides has what it is quoted with: a margin, a wrong pair.
+    """
+    if not isinstance(values, Mapping):
+        return None
+    typed = {name: _finite(values.get(name)) for name in VALUES}
+    more = {name: values[name] for name in MORE if name in values}
+    fit = all(fits(typed[name]) for name, fits in VALUES.items()) and all(MORE[name](v) for name, v in more.items())
+    spec = _spec_of(typed["spec"]) if fit else None
+    if spec is None:
+        return None
+    word = more.get("claimed", typed["verdict"])
+    if (word == PROVED and typed["margin"] is None) or (word == COUNTEREXAMPLE and not typed["wrong"]):
+        return None
+    wrong = [{name: pair[name] for name in ("a", "b", "answer")} for pair in typed["wrong"]]
+    return typed | {"pair": list(typed["pair"]), "wrong": wrong, "spec": spec.as_dict()} | more
+
+
+def read_values(path: Path) -> object:
+    """Return the plain values of a small file, numbers that are not finite as None; None of anything else."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe would be waited for
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            data = file.read(LARGEST_FILE + 1)
+        return json.loads(data, parse_constant=lambda word: None) if len(data) <= LARGEST_FILE else None
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _spec_of(values: Any) -> Spec | None:
+    try:
+        return make_spec(**values)
+    except (TypeError, ValueError, LookupError):
+        return None
+
+
+def _finite(value: Any) -> Any:
+    """Return a value, but None for a number that is none."""
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= LARGEST
+
+
+def _count(most: int) -> Fits:
+    return lambda value: type(value) is int and 0 <= value <= most
+
+
+def _maybe(fits: Fits) -> Fits:
+    return lambda value: value is None or fits(value)
+
+
+def _pair(value: Any) -> bool:
+    return type(value) in (list, tuple) and len(value) == 2 and all(map(_count(10**COLUMNS - 1), value))
+
+
+def _digest(value: Any) -> bool:
+    return type(value) is str and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def _wrong(value: Any) -> bool:
+    is_short = type(value) is list and len(value) <= MOST_WRONG
+    return is_short and all(
+        isinstance(w, Mapping) and _pair([w.get("a"), w.get("b")]) and _count(10**20)(w.get("answer")) for w in value
+    )
+
+
+VALUES: dict[str, Fits] = {
+    "verdict": lambda value: value in (PROVED, COUNTEREXAMPLE, UNDECIDED),
+    "level": lambda value: value in LEVELS,
+    "digits": _count(COLUMNS),
+    "margin": _maybe(_number),
+    "pair": _pair,
+    "digit": _count(COLUMNS + 1),
+    "wrong": _wrong,
+    "room": _maybe(_number),
+    "cases": _count(10**12),
+    "boxes": _count(10**12),
+    "seconds": lambda value: _number(value) and value >= 0,
+    "params": _count(10**9),
+    "theta_sha256": _digest,
+    "spec": lambda value: isinstance(value, Mapping),
+}
+"""What a verdict on disk or in a ledger says, and if a value can be that."""
+MORE: dict[str, Fits] = {"seal": _digest, "claimed": lambda value: value in (PROVED, COUNTEREXAMPLE)}
+"""What it may say beside that (search/store/verdicts.py)."""

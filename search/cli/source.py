@@ -1,0 +1,97 @@
+"""The study that a command was given: a name or a file, neither of which takes the other's place without a word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from search.errors import reraise_as
+from search.store.home import typed
+
+if TYPE_CHECKING:
+    from search.store.home import Home
+    from search.store.study_records import StudyRecords
+    from search.study.schema import Study
+
+STREAMS = ("-", "/dev/stdin", "/dev/fd/", "/proc/")
+"""Beginnings of what is no file of the user's, though it may lead to one."""
+
+
+def is_name(source: str) -> bool:
+    """True if `source` is a study's name rather than a path: one word without the suffix of a study file."""
+    from search.study import schema
+
+    return schema.is_name(source) and Path(source).suffix not in (".yaml", ".yml")
+
+
+def is_file(source: str) -> bool:
+    """True if `source` is the path of a file that a later command can read again."""
+    return not is_name(source) and not source.startswith(STREAMS) and Path(source).is_file()
+
+
+def records_of(home: Home, study: str) -> StudyRecords:
+    from search.store.ledger import Ledger
+    from search.store.study_records import StudyRecords
+
+    return StudyRecords(Ledger(home), study)
+
+
+def read_study(source: str, home: Home) -> Study:
+    """Return the study of a file; of a name the one that is recorded in this home, else the shipped one, else a file.
+
+    What else has that name is said. Raises UserError.
+    """
+    from search.run.extension import as_begun
+    from search.study.file import load_study, recorded_study, shipped_studies, shipped_study
+
+    path = Path(source)
+    if path.parent == home.logs and path.is_file():  # what --detach left: no limits of a user's file are its own
+        with reraise_as(source):
+            return recorded_study(path.read_text("utf-8"), source)
+    if not is_name(source):
+        return load_study(source)
+    records = records_of(home, source) if home.exists() else None
+    recorded = records.get_recorded_study() if records else None
+    is_shipped = source in shipped_studies()
+    if not (recorded or is_shipped):
+        return load_study(source)
+    others = []
+    if records and recorded and is_shipped:
+        shipped = as_begun(shipped_study(source), records.get_definition())
+        if shipped.model_dump() != recorded.model_dump():
+            others.append("the study that comes with the package is another: give it a home of its own with --home")
+    if path.exists():
+        others.append(f"the {'folder' if path.is_dir() else 'file'} of that name is {typed(f'./{source}')}")
+    if others:
+        taken = "your recorded study of that name" if recorded else "the study that comes with the package"
+        click.echo(f"{source}: {taken}; {'; '.join(others)}", err=True)
+    return recorded or shipped_study(source)
+
+
+def study_name(source: str, home: Home) -> str:
+    """Return the name of a recorded study: `source` itself, unless that is a file and no study's name."""
+    from search.store.ledger import open_ledger
+    from search.study.file import load_study
+
+    if not Path(source).is_file() or (is_name(source) and source in open_ledger(home).list_studies()):
+        return source
+    return load_study(source).name
+
+
+def remark_on_others(study: Study, home: Home) -> str:
+    """Return a line if a home has records by the study's name, and all of configurations that it does not list."""
+    from search.study.trial import Configuration
+
+    if study.proposes or study.start or not home.exists():
+        return ""
+    records = records_of(home, study.name)
+    recorded = records.list_configurations().keys()
+    if not recorded or not recorded.isdisjoint(Configuration(*listed).key for listed in study.listed):
+        return ""
+    count = len(records.list_seeds())
+    return (
+        f"{study.name}: the {count:,} recorded seeds of that name are all of other configurations, and stay; "
+        "--fresh begins a study of its own"
+    )

@@ -1,0 +1,82 @@
+"""What a command finds around it, made safe before anything else runs: its output, and variables that name paths."""
+
+from __future__ import annotations
+
+import errno
+import io
+import locale
+import os
+import stat
+import sys
+from typing import Any
+
+from search.errors import reraise_as
+
+PATHS = (
+    "ADDER_SEARCH_HOME", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR", "TMPDIR",
+    "RAY_TMPDIR", "PGPASSFILE", "RAY_AUTH_TOKEN_PATH",
+)  # fmt: skip
+"""Environment variables that name files and folders, for us or for a library."""
+
+
+class Unread(io.FileIO):
+    """A stream that outlives its reader: once a pipe or a terminal is closed, what is written goes nowhere."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            is_closed_terminal = error.errno == errno.EIO and stat.S_ISCHR(os.fstat(self.fileno()).st_mode)
+            if error.errno != errno.EPIPE and not is_closed_terminal:
+                raise
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return memoryview(data).nbytes
+
+
+def settle_output() -> None:
+    """Let no character and no reader that has gone end a command.
+
+    What the locale cannot write is escaped, and a training goes on when `| head` has seen enough.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        raw = getattr(stream.buffer, "raw", stream.buffer)  # PYTHONUNBUFFERED leaves out what is between
+        if type(raw) is io.FileIO:
+            stream.flush()
+            unread = Unread(raw.fileno(), "wb", closefd=False)
+            binary = unread if raw is stream.buffer else io.BufferedWriter(unread)
+            lines, at_once = stream.line_buffering, stream.write_through
+            text = io.TextIOWrapper(binary, stream.encoding, line_buffering=lines, write_through=at_once)
+            setattr(sys, name, text)
+        getattr(sys, name).reconfigure(errors="backslashreplace")
+
+
+def settle_encoding() -> None:
+    """Begin this process again with paths and files in UTF-8, where the locale has them in another encoding: Arrow has
+    them in UTF-8 always, and would make a second folder beside one that is called é. Output stays in the locale's.
+    """
+    if sys.getfilesystemencoding() == "utf-8" or os.environ.get("PYTHONUTF8") == "1":
+        return
+    os.environ["PYTHONUTF8"] = "1"
+    os.environ.setdefault("PYTHONIOENCODING", f"{locale.getencoding()}:backslashreplace")
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def settle_environment() -> None:
+    """Expand tildes in variables that name paths: libraries and processes of ours would make a folder called ~.
+
+    Raises UserError where no home is known.
+    """
+    if not any("~" in os.environ.get(name, "") for name in (*PATHS, "MLFLOW_TRACKING_URI")):
+        return  # before anything is imported
+    from search.store.home import TRACKING, expanded_address
+    from trainer.files.paths import named_by
+
+    with reraise_as():
+        os.environ.update({name: named_by(name) for name in filter(os.environ.get, PATHS)})
+    if uri := os.environ.get(TRACKING):
+        os.environ[TRACKING] = expanded_address(uri)

@@ -1,0 +1,44 @@
+"""What a stranger wrote, shown as text; and the policy of every page that is written or served."""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable
+from hashlib import sha256
+
+from search.errors import printable
+
+SIGNS = re.compile(
+    r"""^[-+=:]|^\d(?=\d*[.)])"""  # lists and headings begin a line, and the text may
+    r"""|\.(?=[^\W\d])|:(?! |$)"""  # 0.01 is a number and "so: that" prose, www.x and http:// are addresses
+    r"""|[!"#$&'*<>@\[\\\]^_`{|}~]"""
+)
+"""What Markdown, HTML, or a dialect of either may read in a text."""
+SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
+HEAD = '<meta charset="utf-8">\n'
+
+
+def escape(text: object) -> str:
+    """Return a text as one line that is nothing but text, in Markdown and in HTML alike.
+
+    References of characters mean the same to every Markdown, and to HTML in it; backslashes do not.
+    """
+    line = printable(" ".join(str(text).split()))
+    return SIGNS.sub(lambda sign: f"&#{ord(sign[0])};", line)
+
+
+def policy(*rules: str) -> str:
+    """Return a Content-Security-Policy: nothing but what the rules allow."""
+    return "; ".join(["default-src 'none'", *rules, "base-uri 'none'", "form-action 'none'"])
+
+
+def sources(pages: Iterable[str]) -> str:
+    """Return the scripts of pages as a policy names them: whatever else is in a page is not run."""
+    scripts = [script for page in pages for script in SCRIPT.findall(page)]
+    digests = (b64encode(sha256(script.encode()).digest()).decode() for script in scripts)
+    return " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
+
+
+def guarded(template: str) -> str:
+    """Return a template of a page with a policy in its head, by which only the template's own scripts are run."""
+    rules = policy(f"script-src {sources([template])}", "img-src data:", "style-src 'unsafe-inline'")
+    return template.replace(HEAD, f'{HEAD}<meta http-equiv="Content-Security-Policy" content="{rules}">\n', 1)

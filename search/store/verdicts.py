@@ -1,0 +1,98 @@
+"""Verdicts on all pairs of numbers: one that this user has decided has his seal, and any other is a claim."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from model.proof import UNDECIDED, is_right
+from model.proof.verdict import read_verdict
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model import Spec
+
+Verdict = dict[str, Any]
+KEY = "verdicts.key"
+"""Name of the file in the user's cache that seals are made with: without it every verdict is a claim."""
+KEY_BYTES = 32
+SETTLED_S = 60.0
+"""Seconds in which a claim is decided, or stays one."""
+
+
+def sealed(verdict: Verdict, *of: object) -> Verdict:
+    """Return a verdict that was decided here with the user's seal. of: names what it is kept for, beside its θ."""
+    key = _key(is_made=True)
+    return verdict | ({"seal": _seal(key, verdict, of)} if key else {})
+
+
+def own(values: object, *of: object) -> Verdict | None:
+    """Return a verdict that is stored, without its seal: as a claim, unless this user has decided it for that.
+
+    A claim is undecided, and has under `claimed` what it says.
+    """
+    if (verdict := read_verdict(values)) is None:
+        return None
+    seal, key = verdict.pop("seal", ""), _key(is_made=False)
+    is_own = key is not None and hmac.compare_digest(_seal(key, verdict, of), seal)
+    if is_own or is_right(verdict) is None:
+        return verdict
+    return verdict | {"verdict": UNDECIDED, "claimed": verdict["verdict"]}
+
+
+def beside(folder: Path, spec: Spec, theta_P: Tensor) -> Verdict | None:
+    """Return the verdict in a checkpoint's folder, or the claim; None where there is none on this spec and θ."""
+    from model.proof.file import claim_beside
+
+    return own(claim_beside(folder, spec, theta_P))
+
+
+def settle(claim: Verdict | None, spec: Spec, theta_P: Tensor) -> Verdict | None:
+    """Return a verdict that was decided here: the given one, or one that is decided now.
+
+    A claim that SETTLED_S seconds do not decide stays one. None of a family without proofs.
+    """
+    from model.proof.file import SOON_S, decide_soon, is_about
+
+    claim = claim if claim and is_about(claim, spec, theta_P) else None
+    if claim and "claimed" not in claim:
+        return claim
+    verdict = decide_soon(spec, theta_P, SETTLED_S if claim else SOON_S)
+    return claim if claim and is_right(verdict) is None else verdict
+
+
+def _seal(key: bytes, verdict: Verdict, of: tuple[object, ...]) -> str:
+    values = {name: value for name, value in (read_verdict(verdict) or {}).items() if name != "seal"}
+    return hmac.new(key, json.dumps([of, values], sort_keys=True).encode(), "sha256").hexdigest()
+
+
+def _key(is_made: bool) -> bytes | None:
+    """Return the user's key; None where there is none, or where others could have made it."""
+    from trainer.files.installed import cache_folder
+
+    try:
+        return _read_key(cache_folder() / KEY, is_made)
+    except (ValueError, OSError):
+        return None
+
+
+@cache
+def _read_key(path: Path, is_made: bool) -> bytes:
+    if is_made and not path.exists():
+        draft = path.with_name(f"{KEY}.{secrets.token_hex(8)}")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+        with suppress(FileExistsError):  # of another process
+            os.link(draft, path)
+        draft.unlink()
+    key = path.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"{path}: is no key")
+    return key

@@ -1,0 +1,95 @@
+"""A study's experiment is its own whatever a user does with it in MLflow's page: it is renamed, or deleted."""
+
+import logging
+import shutil
+
+import pytest
+from mlflow.entities import ViewType
+
+from search.errors import Failure
+from search.store.home import Home
+from search.tracking import removal
+from search.tracking.tracking import STUDY_TAG, connect, find_experiment
+from tests.commands import done
+from tests.homes import drive, forget_places, quickly, records_of, study_of, thetas, two_studies
+
+
+@pytest.fixture
+def home(here):
+    """Two of the first study's four seeds have ended."""
+    return Home(two_studies("adder-runs").resolve())
+
+
+def experiments(home):
+    """Names of experiments but MLflow's own and that of the second study."""
+    return [e.name for e in connect(home).search_experiments(ViewType.ALL) if e.name not in ("Default", "sweep-2")]
+
+
+def renamed(client, experiment):
+    client.rename_experiment(experiment, "what I call it")
+
+
+def deleted(client, experiment):
+    client.delete_experiment(experiment)
+
+
+def both(client, experiment):
+    renamed(client, experiment)
+    deleted(client, experiment)
+
+
+def as_before_there_were_tags(client, experiment):
+    client.set_experiment_tag(experiment, STUDY_TAG, "")
+    renamed(client, experiment)
+
+
+FULL = [pytest.param(change, marks=pytest.mark.full) for change in (renamed, deleted)]
+
+
+@pytest.mark.parametrize("change", [both, as_before_there_were_tags, *FULL])
+def test_a_study_goes_on_in_its_own_experiment(change, home, caplog):
+    before, client = thetas(home.path), connect(home)
+    change(client, client.get_experiment_by_name("sweep").experiment_id)
+    names = experiments(home)
+    with quickly(), caplog.at_level(logging.WARNING):
+        drive(home, study_of())
+    (found,) = [e for e in connect(home).search_experiments() if e.name in names]
+    assert experiments(home) == names == [found.name]
+    restored = "study sweep: its experiment was deleted in MLflow, and is restored"
+    assert caplog.messages.count(restored) == (change in (deleted, both))
+    if found.name != "sweep":
+        client.rename_experiment(found.experiment_id, "sweep")
+    after = thetas(home.path)
+    assert len(after) == 4 and after.items() >= before.items()
+
+
+def test_a_renamed_experiment_is_pulled_moved_shown_and_deleted(home, here, monkeypatch):
+    client = connect(home)
+    renamed(client, client.get_experiment_by_name("sweep").experiment_id)
+    forget_places()
+    shutil.move(home.path, here / "moved")
+    assert "step" in done("pull", "sweep", "--seed", "2", "-o", "best", "--home", "moved")
+    records = records_of("moved")
+    with records.lease:
+        found = removal.contents(records)
+        assert found.experiment and found.experiment.name == "what I call it" and found.runs
+        removal.delete(found)
+    assert experiments(Home("moved")) == [] and thetas("moved", "sweep-2")
+
+
+def test_a_name_that_another_study_has_got_is_not_taken_over(home):
+    client = connect(home)
+    client.rename_experiment(client.get_experiment_by_name("sweep").experiment_id, "other")
+    with pytest.raises(Failure, match=r"experiment other is that of study sweep, renamed: .* with --fresh$"):
+        drive(home, study_of(name="other", seeds={"first": 1, "count": 1}))
+    assert find_experiment(client, "sweep").name == "other" and find_experiment(client, "third") is None
+
+
+def test_a_study_that_was_deleted_begins_anew_where_nothing_can_be_removed(home, monkeypatch):
+    """As on a server, where an experiment is renamed and deleted, and keeps its tags."""
+    monkeypatch.setattr(removal.Contents, "is_in_home", False)
+    monkeypatch.setattr(removal.Contents, "is_in_another_home", False)
+    records = records_of(home)
+    with records.lease:
+        removal.delete(removal.contents(records))
+    assert find_experiment(connect(home), "sweep") is None

@@ -1,0 +1,206 @@
+"""What `--dry-run` says will train is what trains: a planner in memory, studies and changes of them at random."""
+
+import json
+import re
+from pathlib import Path
+from typing import cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from search.run.estimate import estimate
+from search.run.packing import Capacity
+from search.run.planner import plan
+from search.store.home import Home
+from search.store.study_records import StudyRecords
+from search.study.file import parse_study
+from tests.planners import rows_of
+from tests.searches import Memory
+from trainer import Outcome
+
+SAID = re.compile(r"(\d+) recorded, (at most )?(\d+) to train(?:, (\d+) fresh ones to confirm)?$", re.MULTILINE)
+BEGIN = {
+    "name": "x", "model": "57p", "resources": {"seeds_per_trial": 2},
+    "recipe": {"steps": 1_000, "hold": 0, "curriculum": [], "fade_start": 100, "fade_end": 200, "warmup": 100},
+}  # fmt: skip
+
+
+class Ledger(Memory):
+    """A study's records in memory; no trial of it has left a folder."""
+
+    def trial_folder(self, trial):
+        return Path("nowhere", trial)
+
+
+def dry_run(study, ledger):
+    """The numbers that a plan has: recorded, to train, whether at most so many, to be confirmed; and its text."""
+    rows = [row | {"seed_steps_per_s": None} for row in ledger.recorded]
+    text = estimate(study, Home("home"), rows, cast(StudyRecords, ledger))
+    recorded, is_bound, search, confirmation = SAID.search(text).groups()  # type: ignore[union-attr]
+    return int(recorded), int(search), bool(is_bound), confirmation and int(confirmation), text
+
+
+def run(study, ledger, grokked=lambda configuration, seed: False, trials=1_000):
+    """Train at most so many trials. Returns how many seeds were trained to search and to confirm."""
+    planner, trained = plan(study, cast(StudyRecords, ledger)), {False: 0, True: 0}
+    planner.capacity = Capacity(2)
+    for _ in range(trials):
+        if (trial := planner.next()) is None:
+            assert planner.is_done
+            break
+        rows = rows_of(trial)
+        for row, (configuration, seed) in zip(rows, trial.work, strict=True):
+            if grokked(configuration, seed.init_seed):
+                row |= {"outcome": Outcome.GROKKED, "grok_step": 500}
+        ledger.recorded += rows
+        planner.complete_trial(trial, rows)
+        trained[trial.confirmation] += len(rows)
+    return trained[False], trained[True]
+
+
+def study_of(*changes):
+    fields = dict(BEGIN)
+    for change in changes:
+        fields |= change
+    return parse_study(json.dumps(fields), "x")
+
+
+# Studies at random
+
+SEEDS = st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True)
+LISTS = st.lists(st.sampled_from([0.01, 0.02, 0.03]), min_size=1, max_size=3, unique=True).map(
+    lambda rates: {"configurations": [{"recipe": {"lr": rate}} for rate in rates]}
+)
+RATES, DECAYS = {"recipe.lr": {"choice": [0.01, 0.02, 0.03]}}, {"recipe.weight_decay": {"float": [0.001, 0.1]}}
+SIZES = {"model.qk_dim": {"int": [3, 4]}}
+FADES = {"recipe.fade_end": {"choice": [150, 400]}, "recipe.fade_start": {"choice": [100, 300]}}
+"""Of four pairs one is impossible."""
+SPACES = st.lists(st.sampled_from([RATES, DECAYS, SIZES, FADES]), min_size=1, max_size=2, unique_by=str)
+
+
+@st.composite
+def searches(draw):
+    space = {path: field for fields in draw(SPACES) for path, field in fields.items()}
+    names = ["random", "qmc", "tpe", "nsga2"] + ["grid"] * ("recipe.weight_decay" not in space)
+    name, count = draw(st.sampled_from(names)), draw(st.integers(1, 8))
+    return {"space": space, "sampler": {"name": name, "configurations": count}}
+
+
+def _rounds(seeds, kind, grokked):
+    """What goes on after the first round."""
+    most = len(seeds) + 3
+    return {
+        "once": {},
+        "until": {"until": {"grokked": grokked, "max_seeds": most}},
+        "allocation": {"allocation": {"most": most}},
+    }[kind]
+
+
+@st.composite
+def changed_studies(draw):
+    """A study, as it is begun and as it goes on."""
+    base, versions = draw(LISTS | searches()), []
+    for _ in range(2):
+        seeds = draw(SEEDS)
+        more = _rounds(seeds, draw(st.sampled_from(["once", "once", "until", "allocation"])), draw(st.integers(1, 3)))
+        if draw(st.booleans()):
+            more["confirm"] = {"configurations": draw(st.integers(1, 2)), "seeds": {"first": 1_001, "count": 2}}
+        versions.append(study_of(base, {"seeds": seeds}, more))
+        if "sampler" in base:
+            base["sampler"] = base["sampler"] | {"configurations": draw(st.integers(1, 8))}
+        else:
+            base = {"configurations": base["configurations"][: draw(st.integers(1, 3))]}
+    return versions
+
+
+ANY = given(versions=changed_studies(), trials=st.integers(0, 12), every=st.integers(1, 5))
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@ANY
+def test_what_a_dry_run_says_will_train_is_what_trains(versions, trials, every, here):
+    check(versions, trials, every)
+
+
+@pytest.mark.full
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@ANY
+def test_what_many_dry_runs_say_will_train_is_what_trains(versions, trials, every, here):
+    check(versions, trials, every)
+
+
+def check(versions, trials, every):
+    """Train some trials of the study as it begins, plan the study as it goes on, train that, and compare."""
+
+    def grokked(configuration, seed):
+        return (seed + int(configuration.key[:4], 16)) % every == 0
+
+    (begun, study), ledger = versions, Ledger()
+    run(begun, ledger, grokked, trials)
+    before = len(ledger.recorded)
+    recorded, search, is_bound, confirmation, text = dry_run(study, ledger)
+    assert len(ledger.recorded) == before and recorded <= before
+    searched, confirmed = run(study, ledger, grokked)
+    if study.allocation or study.until.grokked:  # further rounds go by results, and are said by a line of their own
+        assert (searched > 0) == (search > 0) or is_bound, text
+    elif is_bound:
+        assert searched <= search, text
+    else:
+        assert searched == search, text
+    most = study.confirm.configurations * len(study.confirm_seeds) if study.confirm else 0
+    assert confirmed <= most and (confirmation is None or confirmed == confirmation), text
+    if not search:
+        assert confirmed == (confirmation or 0), text
+    assert dry_run(study, ledger)[1:4] == (0, False, None), "all is trained"
+
+
+# By name
+
+
+def test_other_seeds_and_fewer_configurations_after_a_search():
+    search = {"space": {"recipe.lr": {"float": [0.001, 0.1]}}, "sampler": {"name": "random", "configurations": 4}}
+    ledger = Ledger()
+    assert run(study_of(search, {"seeds": [1]}), ledger) == (4, 0)
+    after = study_of(search, {"seeds": [2, 3, 4], "sampler": {"name": "random", "configurations": 2}})
+    recorded, to_train, is_bound, _, text = dry_run(after, ledger)
+    assert (recorded, to_train, is_bound) == (0, 12, False) and "3 of each, 12 in all" in text
+    assert run(after, ledger) == (12, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("random", "  configurations  3, of 12 proposals by random\n"),
+        ("qmc", "  configurations  3, of 12 proposals by qmc\n"),
+        ("tpe", "  configurations  up to 3, of 12 proposals by tpe\n"),
+        ("grid", "  configurations  3, proposed by grid\n"),
+    ],
+)
+def test_a_space_with_three_values_has_at_most_three_configurations(name, said):
+    study = study_of({"space": RATES, "sampler": {"name": name, "configurations": 12}, "seeds": [1, 2]})
+    recorded, to_train, is_bound, _, text = dry_run(study, ledger := Ledger())
+    assert said in text and (recorded, to_train, is_bound) == (0, 6, name == "tpe")
+    assert run(study, ledger)[0] <= 6
+
+
+def test_a_confirmation_that_is_added_to_what_is_done():
+    study, ledger = study_of({"seeds": [1, 2, 3]}), Ledger()
+    run(study, ledger, lambda configuration, seed: seed == 2)
+    more = study_of({"seeds": [1, 2, 3], "confirm": {"configurations": 1, "seeds": {"first": 9, "count": 5}}})
+    recorded, to_train, _, confirmation, text = dry_run(more, ledger)
+    assert (recorded, to_train, confirmation) == (3, 0, 5) and "of the best confirmed" not in text
+    assert run(more, ledger) == (0, 5) and dry_run(more, ledger)[1:4] == (0, False, None)
+
+
+def test_what_is_recorded_is_counted_though_there_is_enough():
+    until = {"seeds": [1, 2, 3, 4], "until": {"grokked": 1, "max_seeds": 8}}
+    ledger = Ledger()
+    run(study_of(until), ledger, lambda configuration, seed: seed == 1, trials=1)
+    assert dry_run(study_of(until), ledger)[:2] == (2, 0)
+
+
+def test_a_large_search_is_not_drawn_to_be_planned():
+    space = {"recipe.lr": {"float": [0.001, 0.1]}}
+    study = study_of({"space": space, "sampler": {"name": "random", "configurations": 5_000}, "seeds": [1]})
+    assert dry_run(study, Ledger())[1:3] == (5_000, False)

@@ -1,0 +1,210 @@
+"""The study that a command takes: recorded, shipped, of a file or of a stream; and packages beside ours."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+import search
+from search.cli import main, run
+from search.cli.source import read_study
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.store.running import write_progress
+from search.store.study_records import StudyRecords
+from search.study.file import load_study, shipped_study
+from search.study.spelling import LARGEST_FILE
+from search.study.trial import Configuration
+from tests.bad_studies import GOOD
+from tests.commands import call, done, fails_with_one, own_environment
+from tests.homes import empty_home, study_of, trial_of
+
+pytestmark = pytest.mark.usefixtures("here")
+MINE = study_of(name="smoke", about="my own")
+
+
+def record(study, home="adder-runs"):
+    """Begin a study in a home, as a driver does."""
+    records = StudyRecords(Ledger(empty_home(home)), study.name)
+    with records.lease:
+        records.update_study(study.model_dump(mode="json", by_alias=True))
+    return records
+
+
+# ---- recorded, shipped, files
+
+
+@pytest.mark.parametrize("command", ["run", "resume"])
+def test_a_recorded_study_wins_over_a_shipped_one_and_says_so(command, monkeypatch):
+    """The shipped study never trains into the records of one's own."""
+    record(MINE)
+    begun = []
+    monkeypatch.setattr(run, "open_and_run", lambda study, *given, **options: begun.append(study))
+    said = call(command, "smoke")
+    assert begun == [MINE] and said.exit_code == 0
+    other = "the study that comes with the package is another: give it a home of its own with --home"
+    assert said.stderr == f"smoke: your recorded study of that name; {other}\n"
+    call(command, "smoke", "--home", "other")
+    assert begun[1] == shipped_study("smoke")
+
+
+def test_the_recorded_study_is_the_shipped_one_in_silence():
+    """Also where its draw of spared seeds was settled when it began."""
+    study = shipped_study("smoke")
+    for spare in (study.stop.spare, "pairs"):
+        record(study.model_copy(update={"stop": study.stop.model_copy(update={"spare": spare})}))
+        assert call("run", "smoke", "--dry-run").stderr == ""
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_no_file_or_folder_takes_the_place_of_a_name(kind, recorded, capsys):
+    study, home = study_of(name="57p" if recorded else "74p"), Home("adder-runs")
+    record(study)
+    Path("57p").write_text("a: [1") if kind == "file" else Path("57p").mkdir()
+    taken = "your recorded study of that name" if recorded else "the study that comes with the package"
+    assert read_study("57p", home).name == "57p"
+    said = capsys.readouterr().err
+    assert said.startswith(f"57p: {taken}; ") and said.endswith(f"the {kind} of that name is ./57p\n")
+    refused = fails_with_one(2, "run", "./57p", "--dry-run")
+    assert refused.startswith(
+        "./57p: line 1" if kind == "file" else "./57p: is a folder; give the path of a study file"
+    )
+
+
+def test_a_file_without_a_suffix_that_nothing_else_has_the_name_of():
+    Path("mine").write_text(GOOD)
+    assert call("run", "mine", "--dry-run").exit_code == 0
+    Path("mine").write_text("a: [1")
+    assert fails_with_one(2, "run", "mine").startswith("mine: line 1")
+
+
+def test_stop_ends_the_study_of_that_name_whatever_lies_beside(monkeypatch):
+    Path("smoke").write_text("name: another\nmodel: 57p\nseeds: [1]")
+    records = StudyRecords(Ledger(empty_home("adder-runs")), "smoke")
+    records.lease.acquire()
+    monkeypatch.setattr("search.cli.run._wait_until", lambda condition, timeout_s: True)
+    write_progress(records, {"owner": records.get_driver(), "source": "smoke"})
+    assert done("stop", "smoke") == "smoke has stopped. To go on:\n  adder-search run smoke\n"
+    assert fails_with_one(2, "stop", "./smoke").startswith("study 'another' has no records")
+
+
+@pytest.mark.parametrize("words", [(), ("--dry-run",)])
+def test_a_file_with_the_name_of_other_records_says_so_once(words, monkeypatch):
+    monkeypatch.setattr(run, "open_and_run", lambda *given, **options: None)
+    records = StudyRecords(Ledger(record(MINE).home), MINE.name)
+    with records.lease:
+        records.claim(trial_of(MINE, *((Configuration(*MINE.listed[0]), n) for n in (1, 2))))
+    Path("s.yaml").write_text(GOOD.replace("name: x", "name: smoke").replace("57p", "74p"))
+    said = call("run", "s.yaml", *words).stderr
+    assert said == (
+        "smoke: the 2 recorded seeds of that name are all of other configurations, and stay; "
+        "--fresh begins a study of its own\n"
+    )
+    assert call("run", "s.yaml", "--fresh", *words).stderr == ""
+    Path("s.yaml").write_text(MINE.model_dump_json())
+    assert call("run", "s.yaml", *words).stderr == ""
+
+
+@pytest.mark.parametrize("length", [63, 64])
+def test_a_fresh_start_of_a_long_name_has_room_for_its_number(length):
+    Path("s.yaml").write_text(GOOD.replace("name: x", f"name: {'x' * length}"))
+    assert call("run", "s.yaml", "--dry-run", "--fresh").stdout.startswith("x" * 62 + "-2")
+
+
+# ---- streams, folders, misspelt files
+
+
+@pytest.fixture
+def stream():
+    """A pipe that has no name, as a shell makes for <(...), with a study in it."""
+    out, into = os.pipe()
+    os.write(into, GOOD.encode())
+    os.close(into)
+    yield f"/dev/fd/{out}"
+    os.close(out)
+
+
+def test_a_study_may_come_through_a_pipe(stream):
+    assert load_study(stream).name == "x"
+
+
+def test_a_study_may_come_on_the_standard_input(monkeypatch):
+    said = CliRunner().invoke(main, ["run", "-", "--dry-run"], input=GOOD)
+    assert said.exit_code == 0 and said.output.startswith("x\n")
+    sources = []
+    monkeypatch.setattr("search.tracking.tracking.connect", lambda *given: None)
+    monkeypatch.setattr(run, "_run", lambda study, source, *others: sources.append(source))
+    assert CliRunner().invoke(main, ["run", "-"], input=GOOD).exit_code == 0
+    assert sources == ["x"], "the next run takes it from the records"
+
+
+@pytest.mark.parametrize("source", ["-", "/dev/stdin", "/dev/zero", "large.yaml"])
+def test_what_is_too_large_is_refused_wherever_it_comes_from(source, monkeypatch):
+    out, into = os.pipe()
+    writer = threading.Thread(target=lambda: os.fdopen(into, "wb").write(b" " * (LARGEST_FILE + 1)))
+    writer.start()
+    Path("large.yaml").write_bytes(b" " * (LARGEST_FILE + 1))
+    with os.fdopen(out, "rb") as stdin:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stdin))
+        name = f"/dev/fd/{out}" if source == "/dev/stdin" else source
+        with pytest.raises(Exception, match="larger than any study file") as refused:
+            load_study(name)
+        stdin.read()
+    writer.join()
+    assert str(refused.value).startswith(f"{name}: ")
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_with_a_name_is_not_waited_for():
+    os.mkfifo("pipe.yaml")
+    assert fails_with_one(2, "run", "pipe.yaml").startswith("pipe.yaml: is a pipe; give a study file, or -")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("base", "unknown study 'base'; did you mean base.yaml?"),
+        ("57p.yaml", "57p.yaml: no such study file; did you mean 57p, which comes with the package?"),
+        ("studies/57p.yml", "studies/57p.yml: no such study file; did you mean 57p, which comes with the package?"),
+        ("smoke.yml", "smoke.yml: no such study file; did you mean smoke.yaml?"),
+        ("bases.yaml", "bases.yaml: no such study file; did you mean base.yaml?"),
+        ("folder", "folder: is a folder; give the path of a study file"),
+        ("folder/", "folder/: is a folder; give the path of a study file"),
+    ],
+)
+def test_what_was_meant_is_named(source, said):
+    Path("smoke.yaml" if source == "smoke.yml" else "base.yaml").write_text(GOOD)
+    Path("folder").mkdir()
+    assert fails_with_one(2, "run", source) == said
+
+
+# ---- packages beside
+
+
+LOOK = """
+import search, importlib.util, sys
+names = ["model", "trainer", "studies", *sys.argv[1:]]
+print(*(next(iter(importlib.util.find_spec(name).submodule_search_locations)) for name in names))
+"""
+
+
+@pytest.mark.parametrize(("path", "others"), [(":/x", ["yaml", "click"]), ("/x:", ["yaml"]), (".", []), ("other", [])])
+def test_what_lies_beside_is_not_imported(path, others, here):
+    """By an empty entry of PYTHONPATH nobody means the current folder; and our packages are those beside each other."""
+    Path("other").mkdir()
+    for folder in (here, here / "other"):
+        (folder / "studies").mkdir()
+        for name in ("model", "trainer", *others):
+            (folder / f"{name}.py").write_text("raise SystemExit('imported')")
+    said = subprocess.run(
+        [sys.executable, "-P", "-c", LOOK, *others],
+        cwd=here, env=own_environment() | {"PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0 and str(here) not in said.stdout, said
+    assert said.stdout.startswith(f"{Path(search.__file__).parents[1]}/model ")

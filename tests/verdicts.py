@@ -1,0 +1,19 @@
+"""Verdicts as a file or a ledger has them, true or forged."""
+
+import json
+from typing import Any
+
+from model.proof import COUNTEREXAMPLE
+from model.proof.file import digest
+from tests import CERTIFICATES
+from trainer.checkpoints.checkpoint import Checkpoint
+
+
+def verdict_on(checkpoint: Checkpoint, word: str) -> dict[str, Any]:
+    """A verdict with all that one has, as if it had been found of this checkpoint."""
+    values = json.loads((CERTIFICATES / "7p/proof.json").read_text())
+    del values["check"], values["check_seconds"]
+    wrong = [{"a": 1, "b": 2, "answer": 4}] if word == COUNTEREXAMPLE else []
+    spec = json.loads(json.dumps(checkpoint.spec.as_dict()))
+    about = {"theta_sha256": digest(checkpoint.theta_P), "params": checkpoint.spec.params, "spec": spec}
+    return {**values, "verdict": word, "wrong": wrong, **about}

@@ -1,0 +1,70 @@
+"""Arithmetic on float64 arrays with the same bits on every machine and for any number of threads.
+
+NumPy rounds sums, products and quotients of entries as IEEE 754 says. So sums have an order here, as they have in the
+engine's tapes, and no library is called that has its own: neither BLAS and LAPACK nor a vendor's exp.
+
+Axes: N entry, R row.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+LN2_HIGH, LN2_LOW = map(float.fromhex, ("0x1.62E42FEFA38p-1", "0x1.EF35793C7673p-45"))
+"""Their sum is ln 2; a product of the first with a whole number below 2^11 is exact."""
+TERMS = 14
+"""Of the series of e^x for |x| up to ln 2 / 2: the next is below 2^-60."""
+LEAST_POWER = -700.0
+"""Below, e^x counts as that of this: 1e-304."""
+
+
+def total(entries: Array) -> Any:
+    """Return sums along the last axis, by halves."""
+    while (count := entries.shape[-1]) > 1:
+        half = count // 2
+        sums = entries[..., :half] + entries[..., half : 2 * half]
+        if count % 2:
+            sums[..., 0] += entries[..., -1]
+        entries = sums
+    return entries[..., 0]
+
+
+def dot(a_N: Array, b_N: Array) -> float:
+    """Return the scalar product of two vectors; the sum is rounded once."""
+    return math.fsum((a_N * b_N).tolist())
+
+
+def gram(rows_RN: Array) -> Array:
+    """Return the scalar products of each two rows [R, R]."""
+    products_RR = np.empty((len(rows_RN), len(rows_RN)))
+    for n, row_N in enumerate(rows_RN):
+        products_RR[n, n:] = products_RR[n:, n] = total(rows_RN[n:] * row_N)
+    return products_RR
+
+
+def solve(matrix_RR: Array, right_R: Array) -> Array:
+    """Solve a linear system with a positive matrix by elimination. The solution of a singular one is not finite."""
+    rows = np.column_stack([matrix_RR, right_R])
+    with np.errstate(all="ignore"):
+        for n in range(len(rows)):
+            rows[n] /= rows[n, n]
+            shares_R = rows[:, n].copy()
+            shares_R[n] = 0
+            rows -= shares_R[:, None] * rows[n]
+    return rows[:, -1]
+
+
+def exp(x: Array) -> Array:
+    """Return e^x of entries that are 0 at most, to the last bits."""
+    x = np.maximum(x, LEAST_POWER)
+    power = np.rint(x / (LN2_HIGH + LN2_LOW))
+    rest = x - power * LN2_HIGH - power * LN2_LOW
+    series = np.ones_like(rest)
+    for n in range(TERMS, 0, -1):
+        series = 1 + series * rest / n
+    return np.ldexp(series, power.astype(np.int64))

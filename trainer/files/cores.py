@@ -1,0 +1,52 @@
+"""The cores that this process may use, which can be fewer than the machine has. Without torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+SLURM = "SLURM_CPUS_PER_TASK"
+
+
+def usable_cores(root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> int:
+    """Return the number of cores by affinity, by the CPU quotas of cgroups, and by Slurm's task: the least, at least 1.
+
+    A quota of one and a half cores is one. root: where /proc and /sys are.
+    """
+    limits = [len(os.sched_getaffinity(0)), *_quotas(root)]
+    if (task := environment.get(SLURM, "")).isdecimal():
+        limits.append(int(task))
+    return max(1, min(limits))
+
+
+def _quotas(root: Path) -> Iterator[int]:
+    """Yield the quota of each cgroup that this process is in, and of those around it; unit: cores."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, place = line.split(":", 2)
+        names = controllers.split(",")
+        if controllers and "cpu" not in names:
+            continue
+        # Version 2 has one tree; in a container its files may be at the root, whatever the place is called.
+        for mount in (controllers, "cpu") if controllers else ("", "unified"):
+            folder = root / "sys/fs/cgroup" / mount
+            inner = folder / place.strip("/")
+            for group in (inner, *inner.parents):
+                if group.is_relative_to(folder) and (cores := _quota(group)) is not None:
+                    yield cores
+
+
+def _quota(group: Path) -> int | None:
+    """Return the quota of a cgroup in whole cores, or None if it has none; unit: cores."""
+    try:
+        if (file := group / "cpu.max").exists():
+            quota, period = file.read_text().split()
+        else:
+            quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return int(quota) // int(period) if int(quota) > 0 else None
+    except (OSError, ValueError, ZeroDivisionError):  # no limit is "max", or -1
+        return None

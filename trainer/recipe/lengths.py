@@ -1,0 +1,33 @@
+"""The steps by which a recipe's schedules have ended. Without torch."""
+
+from __future__ import annotations
+
+from trainer.recipe.recipe import Recipe
+
+
+def ends_after(recipe: Recipe, budget: int) -> dict[str, int]:
+    """Return the fields whose schedules end, or whose steps lie, after a budget, and where; unit: steps."""
+    ends = {
+        "warmup": recipe.warmup,
+        "curriculum": sum(steps for _, steps in recipe.curriculum),
+    }
+    if recipe.hold != Recipe().hold:  # the usual one is for full budgets, and a seed's line says if it was too long
+        ends["hold"] = recipe.hold
+    if recipe.carry_shares:
+        ends["carry_shares"] = int(recipe.carry_shares[-1][0])
+    elif recipe.carry_mix:
+        ends["fade_end"] = recipe.fade_end
+    if recipe.wd_drops:
+        ends["wd_drops"] = recipe.wd_drops[-1][0]
+    if recipe.l1_lambda:
+        ends["l1_rise"] = recipe.l1_start + recipe.l1_rise
+    if recipe.grokfast_lambda:
+        ends["grokfast_end"] = recipe.grokfast_end
+    if recipe.recycle_every:
+        ends["recycle_from"] = recipe.recycle_from
+    if recipe.freeze:
+        ends["freeze"] = max(row[0] for row in recipe.freeze)
+    period = {"cyclical": "wd_period", "warmup": "wd_warmup"}.get(recipe.wd_schedule)
+    if period:
+        ends[period] = getattr(recipe, period)
+    return {name: end for name, end in ends.items() if end > budget}
