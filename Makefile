@@ -1,5 +1,6 @@
 # make demo: from nothing to a verified adder.   make test: the tests, the linter, the type checker.
-# make test-full: the gate before a release.   make test-faults: kills, outages, load.   make soak: an hour of faults.
+# make test-short: what another Python may break.   make test-full: the gate before a release.
+# make test-faults: kills, outages, load.   make soak: an hour of faults.
 # docs/reliability.md has all of them.
 # make secrets: the passwords and the token of docker-compose.yml (docs/cluster.md).
 PYTHON ?= python3
@@ -11,7 +12,12 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 HASHED := $(PIP) --require-hashes
 
-.PHONY: demo test test-full test-faults soak lint pages audit wheel lock secrets digests clean
+# What another version of Python, or of a library, can break: imports, the engine's bits, reruns, models, a run by Ray.
+SHORT := tests/test_imports.py tests/unit/test_supported.py tests/unit/test_native.py tests/unit/test_rerun.py \
+	tests/scenarios/test_models.py \
+	tests/slow/test_lifecycle.py::test_a_run_in_a_folder_of_things_that_must_not_be_taken_for_ours
+
+.PHONY: demo test test-short test-full test-faults soak lint pages audit wheel lock secrets digests clean
 
 demo: $(VENV)/.installed
 	$(BIN)/adder-search run studies/57p.yaml
@@ -22,6 +28,10 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-test
 	$(PYTEST)
 	$(MAKE) lint
+
+# On another Python: make test-short PYTHON=python3.13 VENV=.venv-3.13
+test-short: $(VENV)/.installed-test
+	$(PYTEST) $(SHORT)
 
 test-full: $(VENV)/.installed-test
 	$(PYTEST) -m "not faults"

@@ -42,9 +42,8 @@ from benchmarks.throughput import commit, processor
 from model import preset
 from trainer import Recipe
 from trainer.engine.cuda.backend import CudaBackend
-from trainer.engine.cuda.card import WARP, Card, CardModule, shared_bytes
+from trainer.engine.cuda.card import TEAM, Card, CardModule
 from trainer.engine.cuda.comparison import LATE, compare, examples
-from trainer.engine.cuda.machine import TEAMS
 from trainer.engine.native import EngineBackend
 
 LIMITS_S = {
@@ -65,17 +64,18 @@ def engines(name: str = "57p", small: bool = False) -> tuple[CudaBackend, Engine
 
 def wave_of(cuda: CudaBackend) -> int:
     """Return how many seeds run at once, as the driver says."""
-    module, program, blocks = cuda.module, cuda.cuda_program, ctypes.c_int()
-    assert isinstance(module, CardModule)
-    size = shared_bytes(program)
-    module._allow(size)
+    program, blocks = cuda.cuda_program, ctypes.c_int()
+    assert isinstance(cuda.module, CardModule)
+    module = cuda.module.that_fits(program)
+    size = module.block_bytes(program)
+    module.allow(size)
     asked = (
         "cuOccupancyMaxActiveBlocksPerMultiprocessor",
         ctypes.byref(blocks),
         module.functions["engine_train"],
     )
-    module.card._call(*asked, WARP, ctypes.c_size_t(size))
-    return blocks.value * module.card.gpu.processors * TEAMS
+    module.card._call(*asked, module.teams * TEAM, ctypes.c_size_t(size))
+    return blocks.value * module.card.gpu.processors * module.teams
 
 
 def card(small: bool) -> Numbers:

@@ -1,6 +1,7 @@
 // A team of 16 threads trains a seed, a problem a thread: half a warp of a GPU or, in tests, fibres of a CPU.
 //
-// Both teams of a warp do the same, so that they always meet together: a mask known when this is compiled costs nothing.
+// The TEAMS of a warp, two or one, do the same, so that they always meet together: a mask known when this is compiled costs
+// nothing.
 #pragma once
 
 #ifdef FIBRES  // trainer/engine/cuda/emulator.h has what is declared here
@@ -23,6 +24,9 @@ INLINE_MEMBER float magnitude(float x) { return __builtin_fabsf(x); }
 INLINE_MEMBER double floor_of(double x) { return __builtin_floor(x); }
 INLINE_MEMBER double ceil_of(double x) { return __builtin_ceil(x); }
 #else
+#ifndef TEAMS
+#define TEAMS 2
+#endif
 #define INLINE_MEMBER __forceinline__
 #define APART __forceinline__
 #define CONSTANT __device__ constexpr
@@ -30,8 +34,9 @@ INLINE_MEMBER double ceil_of(double x) { return __builtin_ceil(x); }
 extern __shared__ float shared_memory[];
 INLINE_MEMBER float* team_memory(int number) { return shared_memory + number; }
 INLINE_MEMBER int lane_of() { return threadIdx.x & 15; }
-INLINE_MEMBER void meet() { __syncwarp(0xffffffffu); }
-INLINE_MEMBER float across(float x, int apart) { return __shfl_xor_sync(0xffffffffu, x, apart); }
+constexpr unsigned WARP = TEAMS == 2 ? 0xffffffffu : 0xffffu;  // a bit for each thread of a block
+INLINE_MEMBER void meet() { __syncwarp(WARP); }
+INLINE_MEMBER float across(float x, int apart) { return __shfl_xor_sync(WARP, x, apart); }
 INLINE_MEMBER int32_t bits_of(float x) { return __float_as_int(x); }
 INLINE_MEMBER float float_of(int32_t b) { return __int_as_float(b); }
 INLINE_MEMBER float fma_of(float a, float b, float c) { return __fmaf_rn(a, b, c); }

@@ -7,6 +7,7 @@ import hashlib
 import os
 import tempfile
 from ctypes import byref, c_int, c_uint64, c_void_p
+from functools import cached_property
 from pathlib import Path
 
 from model.spec import Kernel
@@ -19,7 +20,8 @@ from trainer.engine.tape_graph import Array
 from trainer.files import durable
 from trainer.files.installed import cache_folder
 
-WARP = 32
+TEAM = 16
+"""Threads of a seed."""
 LARGEST_SHARED = 8  # number of a function's attribute: most bytes of shared memory that are asked for at a launch
 
 
@@ -50,7 +52,7 @@ class Card:
         self._call("cuMemFree_v2", c_uint64(address))
 
     def module(self, kernel: Kernel, macros: dict[str, int | str]) -> CardModule:
-        return CardModule(self, cubin(kernel, macros, self.gpu.architecture))
+        return CardModule(self, kernel, macros)
 
     def _call(self, name: str, *arguments: object) -> None:
         self.driver.enter()
@@ -58,14 +60,34 @@ class Card:
 
 
 class CardModule:
-    """`Module` on a GPU: a warp is two seeds, and a block."""
+    """`Module` on a GPU: a block is a warp of two seeds, or of one where two need more shared memory than there is."""
 
-    def __init__(self, card: Card, image: bytes) -> None:
-        self.card, self.module = card, c_void_p()
+    def __init__(self, card: Card, kernel: Kernel, macros: dict[str, int | str], teams: int = TEAMS) -> None:
+        self.card, self.kernel, self.macros, self.teams = card, kernel, macros, teams
+        image = cubin(kernel, {**macros, "TEAMS": teams}, card.gpu.architecture)
+        self.module = c_void_p()
         card._call("cuModuleLoadData", byref(self.module), image)
         names = ("engine_sizes", "engine_train", "engine_evaluate")
         self.functions = {name: self._function(name) for name in names}
         self.sizes = Sizes.checked(self._write_sizes)
+
+    @cached_property
+    def of_one_seed(self) -> CardModule:
+        """The same engine, with one seed in a block."""
+        return CardModule(self.card, self.kernel, self.macros, teams=1)
+
+    def that_fits(self, program: Program) -> CardModule:
+        """Return the engine with as many seeds in a block as fit. Raise CudaError if not one does."""
+        size, most = self.block_bytes(program), self.card.gpu.shared
+        if size <= most:
+            return self
+        if self.teams > 1:
+            return self.of_one_seed.that_fits(program)
+        raise CudaError(f"a seed needs {size:,} bytes of shared memory, the GPU has {most:,}")
+
+    def block_bytes(self, program: Program) -> int:
+        """Return the bytes of shared memory of a block."""
+        return self.teams * 4 * int(program.team_words)
 
     def train(self, program: Program, seeds: Seeds, steps: int) -> None:
         self._run("engine_train", program, seeds, c_int(steps))
@@ -81,13 +103,13 @@ class CardModule:
             self.card.read(address, numbers)
 
     def _run(self, name: str, program: Program, seeds: Seeds, last: ctypes.Structure | c_int) -> None:
-        size = shared_bytes(program)
-        self._allow(size)
-        self._launch(name, -(-seeds.count // TEAMS), size, program, seeds, last)
+        fitting = self.that_fits(program)
+        size = fitting.block_bytes(program)
+        fitting.allow(size)
+        fitting._launch(name, -(-seeds.count // fitting.teams), size, program, seeds, last)
 
-    def _allow(self, size: int) -> None:
-        if size > self.card.gpu.shared:
-            raise CudaError(f"a block needs {size} bytes of shared memory, the GPU has {self.card.gpu.shared}")
+    def allow(self, size: int) -> None:
+        """Let blocks have so many bytes of shared memory."""
         for name in ("engine_train", "engine_evaluate"):
             self.card._call("cuFuncSetAttribute", self.functions[name], LARGEST_SHARED, size)
 
@@ -100,15 +122,10 @@ class CardModule:
         """Run a kernel to its end."""
         pointers = (c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
         self.card._call(
-            *("cuLaunchKernel", self.functions[name], blocks, 1, 1, WARP, 1, 1, shared, c_void_p()),
+            *("cuLaunchKernel", self.functions[name], blocks, 1, 1, self.teams * TEAM, 1, 1, shared, c_void_p()),
             *(pointers, c_void_p()),
         )
         self.card._call("cuCtxSynchronize")
-
-
-def shared_bytes(program: Program) -> int:
-    """Return the bytes of shared memory of a block."""
-    return TEAMS * 4 * int(program.team_words)
 
 
 def cubin(kernel: Kernel, macros: dict[str, int | str], architecture: str) -> bytes:

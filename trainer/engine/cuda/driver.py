@@ -23,7 +23,7 @@ DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 ANSWER_S = 30.0
 """Seconds that a driver gets to say what GPUs are there."""
 TEAMS = 2
-"""Seeds of a block of threads."""
+"""Seeds of a block of threads, where they fit into its shared memory."""
 PROCESSORS, MAJOR, MINOR, MOST_SHARED = 16, 75, 76, 97
 """Numbers of a device's attributes: its multiprocessors, its architecture, shared memory of a block."""
 
@@ -46,8 +46,12 @@ class Gpu:
     driver: str
 
     def wave(self, block: int) -> int:
-        """Return the number of seeds that it trains at once whose blocks take so many bytes of shared memory."""
-        return self.processors * TEAMS * max(1, self.shared // block)
+        """Return the number of seeds that it trains at once.
+
+        block: bytes of shared memory of a block of TEAMS seeds. Where none fits, a block has one seed (card.py).
+        """
+        pairs, singles = self.shared // block, self.shared // -(-block // TEAMS)
+        return self.processors * max(1, TEAMS * pairs or singles)
 
 
 def folder_of_libraries() -> Path | None:

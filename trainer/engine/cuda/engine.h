@@ -1,7 +1,7 @@
 // Whole steps of a bank's seeds on a GPU, a team of threads a seed, from evaluation to evaluation in one launch: what
 // trainer/engine/cpp/engine.cpp does on a CPU, in the same order, with the same bits. No team waits for another.
 //
-// Compiled for a family's shape with SOURCE (trainer/engine/cpp/problems.h), SUMS_OF_CHUNK and PARKED_AT_ONCE (schedule.py),
+// Compiled for a family's shape with SOURCE (trainer/engine/cpp/problems.h), SUMS_OF_CHUNK, PARKED_AT_ONCE (schedule.py) and TEAMS,
 // by NVRTC, or with FIBRES by g++ (emulator.cpp).
 #pragma once
 
@@ -224,15 +224,15 @@ INLINE void write_sizes(int32_t* to) {
 
 #ifndef FIBRES
 extern "C" __global__ void engine_sizes(int32_t* to) { write_sizes(to); }
-extern "C" __global__ void __launch_bounds__(32)
+extern "C" __global__ void __launch_bounds__(16 * TEAMS)
 engine_train(const __grid_constant__ Program p, const __grid_constant__ Seeds seeds, int steps) {
-    const int team = threadIdx.x / 16, which = blockIdx.x * 2 + team, last = seeds.count - 1;
+    const int team = threadIdx.x / 16, which = blockIdx.x * TEAMS + team, last = seeds.count - 1;
     float* yard = seeds.yard + (int64_t)which * p.yard_words;
     train_seed(p, seeds, which < last ? which : last, team * p.team_words, yard, steps, which <= last);
 }
-extern "C" __global__ void __launch_bounds__(32)
+extern "C" __global__ void __launch_bounds__(16 * TEAMS)
 engine_evaluate(const __grid_constant__ Program p, const __grid_constant__ Seeds seeds, const __grid_constant__ Exam exam) {
-    const int team = threadIdx.x / 16, which = blockIdx.x * 2 + team, last = seeds.count - 1;
+    const int team = threadIdx.x / 16, which = blockIdx.x * TEAMS + team, last = seeds.count - 1;
     evaluate_seed(p, seeds, exam, which < last ? which : last, team * p.team_words, which <= last);
 }
 #endif
