@@ -194,7 +194,7 @@ def little_memory() -> Iterator[None]:
     if not status.exists():
         yield
         return
-    most = int(status.read_text().split()[5]) * resource.getpagesize() + MOST_MEMORY
+    most = int(status.read_text("utf-8").split()[5]) * resource.getpagesize() + MOST_MEMORY
     soft = min(limit for limit in (*limits, most) if limit != resource.RLIM_INFINITY)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, limits[1]))
     try:

@@ -23,7 +23,7 @@ def usable_cores(root: Path = Path("/"), environment: Mapping[str, str] = os.env
 def _quotas(root: Path) -> Iterator[int]:
     """Yield the quota of each cgroup that this process is in, and of those around it; unit: cores."""
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        lines = (root / "proc/self/cgroup").read_text("utf-8").splitlines()
     except OSError:
         return
     for line in lines:
@@ -44,9 +44,9 @@ def _quota(group: Path) -> int | None:
     """Return the quota of a cgroup in whole cores, or None if it has none; unit: cores."""
     try:
         if (file := group / "cpu.max").exists():
-            quota, period = file.read_text().split()
+            quota, period = file.read_text("utf-8").split()
         else:
-            quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+            quota, period = ((group / f"cpu.cfs_{name}_us").read_text("utf-8") for name in ("quota", "period"))
         return int(quota) // int(period) if int(quota) > 0 else None
     except (OSError, ValueError, ZeroDivisionError):  # no limit is "max", or -1
         return None
