@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import stat
 from collections.abc import Callable, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from model.files import read_limited
 from model.proof import COUNTEREXAMPLE, PROVED, UNDECIDED
 from model.spec import known_spec
 
@@ -44,11 +43,7 @@ def read_verdict(values: object) -> dict[str, Any] | None:
 def read_values(path: Path) -> object:
     """Return the plain values of a small regular file; None of anything else."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe would be waited for
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return None
-            data = file.read(LARGEST_FILE + 1)
-        return json.loads(data) if len(data) <= LARGEST_FILE else None
+        return json.loads(read_limited(path, LARGEST_FILE, "verdict"))
     except (OSError, ValueError, RecursionError):
         return None
 

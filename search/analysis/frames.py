@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from model import preset_name
 from model.adderboard import ADDITIONS
+from model.files import read_limited
 from model.proof import is_right
 from search.errors import UserError, reraise_as
 from search.stats.counting import (
@@ -31,7 +32,6 @@ from search.store.study_records import StudyRecords, open_several
 from search.study.naming import names_of
 from search.study.trial import Configuration
 from trainer import MEASURES, Outcome
-from trainer.files.paths import read_limited
 
 if TYPE_CHECKING:
     import pandas as pd

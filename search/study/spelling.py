@@ -7,11 +7,12 @@ from typing import Any
 
 from model import Spec, make_spec, preset
 from model.fields import did_you_mean
+from model.files import read_limited
 from model.tied import Tied
 from search.study.reading import read_data
 from search.study.space import error_at, errors_at
 from trainer import Recipe
-from trainer.files.paths import expanded, read_limited
+from trainer.files.paths import expanded
 from trainer.recipe.seed import check_fit
 from trainer.retired import without_retired
 

@@ -17,11 +17,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from model.files import read_limited
 from model.presets import preset_name
 from model.spec import Spec, make_spec
 from trainer.files import durable
 from trainer.files.installed import code_version
-from trainer.files.paths import read_limited
 
 JSON_FILE, THETA_FILE = "checkpoint.json", "theta.safetensors"
 LARGEST_FILE = 1 << 24  # bytes; θ has a few hundred numbers

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from model.files import read_limited
 from model.spec import Spec
 from trainer.checkpoints import foreign_low_rank, foreign_microadder, foreign_rope
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
@@ -25,7 +26,6 @@ from trainer.checkpoints.foreign_file import (
     mapping,
     plain,
 )
-from trainer.files.paths import read_limited
 
 Content = Mapping[str, Any]
 MAIN = ("model_state_dict", "model_state", "state_dict")

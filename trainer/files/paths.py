@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 
 def expanded(name: str) -> str:
@@ -28,17 +27,3 @@ def named_by(variable: str) -> str:
         return expanded(os.environ.get(variable, ""))
     except ValueError as error:
         raise ValueError(f"{variable}: {error}") from None
-
-
-def read_limited(path: Path, most: int, what: str) -> bytes:
-    """Return the content of a file of `most` bytes at most. what: kind of file that none is larger than.
-
-    Raises ValueError, without the path, for what is larger and for what is no regular file: a pipe would be waited for.
-    """
-    if not path.is_file():
-        raise ValueError("not a file" if path.exists() else "no such file")
-    with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise ValueError(f"larger than any {what} ({path.stat().st_size:,} bytes)")
-    return data
