@@ -26,9 +26,10 @@ def _leave_out_current_folder() -> None:
     """Take the current folder off the path where an empty entry of PYTHONPATH (`PYTHONPATH=$PYTHONPATH:/x`) put it
     there: nobody means the yaml.py that lies there.
     """
-    entries, here = os.environ.get("PYTHONPATH", "").split(os.pathsep), str(Path.cwd())
+    value, here = os.environ.get("PYTHONPATH", ""), str(Path.cwd())
+    entries = value.split(os.pathsep)
     named = list(filter(None, entries))
-    if named and named != entries and here != INSTALLED:
+    if value and named != entries and here != INSTALLED:
         os.environ["PYTHONPATH"] = os.pathsep.join(named)
         sys.path[:] = [entry for entry in sys.path if entry not in ("", here) or entry in named]
 

@@ -194,7 +194,9 @@ print(*(next(iter(importlib.util.find_spec(name).submodule_search_locations)) fo
 """
 
 
-@pytest.mark.parametrize(("path", "others"), [(":/x", ["yaml", "click"]), ("/x:", ["yaml"]), (".", []), ("other", [])])
+@pytest.mark.parametrize(
+    ("path", "others"), [(":/x", ["yaml", "click"]), (":", ["yaml"]), ("/x:", ["yaml"]), (".", []), ("other", [])]
+)
 def test_what_lies_beside_is_not_imported(path, others, here):
     """By an empty entry of PYTHONPATH nobody means the current folder; and our packages are those beside each other."""
     Path("other").mkdir()
