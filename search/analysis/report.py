@@ -264,9 +264,9 @@ class _Page:
         )
 
     def stopping(self) -> str:
-        """Describe what the rules that stop seeds did; empty if they never fired."""
+        """Describe what the rules that stop seeds did in the search; empty if they never fired."""
         columns = ["configuration", "confirmation", "outcome", *RULE_COLUMNS.values()]
-        rows, sentences = _plain(self.seeds[columns]), []
+        rows, sentences = _plain(self.own[columns]), []
         for rule, subject in RULES.items():
             if done := _rule_sentences(subject, StoppingCounts.of(rows, rule)):
                 missed = missed_by(rule, rows, pooled=True)
@@ -279,8 +279,8 @@ class _Page:
         return f"{name} clustered by seed" if seeds >= FEWEST_SEEDS else f"no interval: {TOO_FEW}"
 
     def cost(self) -> str:
-        """Return what grokked seeds cost, all counted ones paid for."""
-        return f"{Cost.of(_plain(self.counted))}."
+        """Return what grokked seeds of the search cost, all that ended paid for."""
+        return f"{Cost.of(_plain(self.own))}."
 
     def best(self) -> list[dict[str, Any]]:
         """Return the first few configurations, and all that were confirmed."""

@@ -49,6 +49,7 @@ GO_ON = "What has ended is recorded, the rest is saved. To go on:"
 def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str:
     """Return a run's results and the next commands. name: the study as the user typed it."""
     rows = ended.rows
+    searched, _ = by_phase(rows)
     configurations = records.list_configurations()
     names = names_of(study, configurations.values())
     sizes = {key: c.spec.params for key, c in configurations.items()}
@@ -59,8 +60,8 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     else:
         lines = ["", *_rates(study, rows, names)]
         lines += [f"  {line}" for line in _proposed(study, records)] if study.space else []
-        lines += [f"  {cost}"] if (cost := Cost.of(rows)).seed_steps else []
-    lines += _stopping({outcome: StoppingCounts.of(rows, outcome) for outcome in RULE_COLUMNS})
+        lines += [f"  {cost}"] if (cost := Cost.of(searched)).seed_steps else []
+    lines += _stopping({outcome: StoppingCounts.of(searched, outcome) for outcome in RULE_COLUMNS})
     if remark := unended_warning(rows):
         lines.append(f"  ({remark})")
     if study.until.grokked:
@@ -260,9 +261,8 @@ def _study(s: Row, is_running: bool) -> list[str]:
     if s["grokked"]:
         each = f", {s['core_s_per_grokked']:,.0f} core-seconds each" if s["core_s_per_grokked"] else ""
         lines.append(f"  {s['grokked_per_million']:.3g} grokked per million seed-steps{each}")
-    counted = s["counted"] + s.get("confirmation_counted", 0)
-    given_up = StoppingCounts(counted, s["given_up"], s["spared"], s["spared_grokked"])
-    screened = StoppingCounts(counted, s["screened"], s["screen_spared"], s["screen_spared_grokked"])
+    given_up = StoppingCounts(s["counted"], s["given_up"], s["spared"], s["spared_grokked"])
+    screened = StoppingCounts(s["counted"], s["screened"], s["screen_spared"], s["screen_spared_grokked"])
     lines += _stopping({Outcome.GIVEN_UP: given_up, Outcome.SCREENED: screened})
     return [*lines, *(f"  {s[remark]}" for remark in ("unended", "refused") if s.get(remark))]
 

@@ -110,7 +110,7 @@ def _banks(study: Study, to_train: Mapping[Configuration, int], fits: Capacity) 
     if is_known:  # they are cut to end together
         trials = max(trials, min(fits.concurrent, sum(to_train.values())))
     at_once = min(trials, fits.concurrent)
-    more = "; more follow" if study.confirm or not is_known else ""
+    more = "; more follow" if trials and (study.confirm or not is_known) else ""
     if is_known and trials > at_once and not more:
         more = f"; {trials} or more in all"
     return trials, f"  banks           {at_once} at once, each of up to {size} seeds in {slots} slots{more}"

@@ -448,12 +448,9 @@ def overview(rows: Iterable[Row], until: Mapping[str, Until | None] | None = Non
 
 
 def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
-    """Return counts of some rows: of the search, and below `confirmation_*` of what confirms it, if anything does.
-
-    What seeds cost, and what rules did to them, is of both together.
-    """
+    """Return counts of some rows: of the search, and below `confirmation_*` of what confirms it, if anything does."""
     searched, fresh = by_phase(rows)
-    counts = Counter(r["outcome"] for r in rows)
+    counts = Counter(r["outcome"] for r in searched)
     confirmed = {f"confirmation_{name}": value for name, value in _rated(fresh).items()} if fresh else {}
     return {
         "configurations": len({r["configuration"] for r in rows}),
@@ -462,7 +459,7 @@ def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
         **confirmed,
         "given_up": counts[Outcome.GIVEN_UP],
         "screened": counts[Outcome.SCREENED],
-        **_common(rows),
+        **_common(searched),
         "verify_calls": sum(r["verify_calls"] for r in rows),
         "unended": unended_warning(rows),
     }

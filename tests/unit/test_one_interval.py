@@ -54,6 +54,9 @@ def test_text(home, tmp_path, monkeypatch):
     for text in (run, done("status", "sweep", "--home", home), page.read_text()):
         assert shown(SEARCH) in text and shown(FRESH) in text
         assert "2 of 12 grokked" not in text, "nothing is pooled"
+    for text in (done("status", "sweep", "--home", home), page.read_text()):
+        assert "4 of 8" in text and "4 of 12" not in text, "what rules did is of the search too"
+        assert f"{1e6 / (8 * STUDY.listed[0][1].steps):.3g} grokked per million" in text
     assert f"1 of 8 ({shown(SEARCH)})" in done("best", "--home", home)
     assert f"1 of 4 ({shown(FRESH)})" in done("best", "--home", home)
 
@@ -71,6 +74,8 @@ def test_data(home, tmp_path):
         assert (row["grok_rate"], row["grok_rate_low"], row["grok_rate_high"]) == pytest.approx((1 / 8, *SEARCH))
         assert (row["confirmation_low"], row["confirmation_high"]) == pytest.approx(FRESH)
         assert (row["grokked"], row["seeds"], row["confirmation_seeds"]) == (1, 8, 4)
+    for name in ("seed_steps", "grokked_per_million"):
+        assert status[name] == recorded[name] == mlflow[name], name
     assert status["interval"] == pytest.approx(SEARCH) and status["confirmation_interval"] == pytest.approx(FRESH)
     rows = records_of(home)
     for seeds in ([], list(seed_rows(rows))):
