@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 class _Wait:
     trial: Trial
     since: float
-    pause_s: float = FIRST_S
+    pause_s: float
     due: float = 0.0
 
 
@@ -36,7 +36,7 @@ class LateResults:
         return bool(self.waits)
 
     def add(self, trial: Trial) -> None:
-        self.waits[trial.key] = _Wait(trial, time.monotonic())
+        self.waits[trial.key] = _Wait(trial, time.monotonic(), FIRST_S)
 
     def look(self) -> Iterator[tuple[Trial, bool]]:
         """Yield the trials whose wait has ended: with True if results are there, with False if they are lost."""

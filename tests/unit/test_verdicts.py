@@ -34,10 +34,12 @@ def own_cache(tmp_path_factory, monkeypatch):
 @pytest.fixture
 def undecided(monkeypatch):
     """No time is enough for a proof."""
-    monkeypatch.setattr(
-        "model.proof.file.decide_soon",
-        lambda spec, theta_P, limit_s=0: verdict_on(replace(RIGHT, spec=spec, theta_P=theta_P), UNDECIDED),
-    )
+
+    def undecided(spec, theta_P, limit_s=0):
+        return verdict_on(replace(RIGHT, spec=spec, theta_P=theta_P), UNDECIDED)
+
+    for module in ("model.proof.file", "search.explain.explain"):
+        monkeypatch.setattr(f"{module}.decide_soon", undecided)
 
 
 def forged(checkpoint=WRONG, word=PROVED, **values):
