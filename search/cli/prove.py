@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from model import Spec
     from model.proof.prover import Proof
     from search.store.home import Home
+    from trainer.checkpoints.checkpoint import Checkpoint
 
 LIMIT_S, DIGITS = 600, 10
 SAMPLED, SAMPLE_SEED = 20_000, 20
@@ -115,25 +116,24 @@ def prove(
         lines.append(f"  not recorded: the folder's verdict is: {said_of(own(kept) or kept)}")
     show(as_json, values, lines)
     if target:
-        click.echo(f"{target}: {_written(target, checkpoint, proof)}", err=as_json)
+        click.echo(f"{target}: {_written(target, checkpoint, loaded, proof)}", err=as_json)
     exit_unless(proof.verdict == PROVED)
 
 
-def _written(target: Path, checkpoint: Path, proof: Proof) -> str:
-    """Write a proof to a file, if it is one. Return what became of it, and the command that checks it."""
+def _written(target: Path, folder: Path, loaded: Checkpoint, proof: Proof) -> str:
+    """Write a proof of a folder's checkpoint. Return what became of it, and the command that checks it."""
     from model.proof import PROVED
     from model.proof.file import CHECKER, is_checkable, proof_text
     from search.store.home import typed
 
     if proof.verdict != PROVED:
         return "not written, as there is no proof"
-    loaded = load_checkpoint(checkpoint)
     write_text(target, proof_text(loaded.spec, loaded.theta_P, proof))
     if not is_checkable(loaded.spec, proof):
         return "the proof; check.py does not know this net"
     here = Path.cwd()
     checker = CHECKER.relative_to(here) if CHECKER.is_relative_to(here) else CHECKER
-    return f"the proof; python {typed(checker)} {typed(target)} {typed(checkpoint)} checks it"
+    return f"the proof; python {typed(checker)} {typed(target)} {typed(folder)} checks it"
 
 
 def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
