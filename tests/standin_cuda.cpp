@@ -4,6 +4,7 @@
 // STANDIN says how it fails: "no driver", "hang", "error", "crash" or "wrong" (a bit of the first seed's θ), the last four
 // from the STANDIN_AFTER-th launch of training of a process on; "hang at once": before it says what GPUs there are;
 // "no context by MPS": with a daemon's variable.
+// STANDIN_SHARED: bytes of shared memory of a block, in place of an H100's.
 // STANDIN_GPUS: there are so many, of an H100's size, for plans (run --dry-run).
 #include <cstdint>
 #include <cstdio>
@@ -24,6 +25,11 @@ int launches = 0;
 static bool fails_now(const char* how) {
     const char* after = std::getenv("STANDIN_AFTER");
     return fails(how) && launches > (after ? std::atoi(after) : 0);
+}
+
+static int shared() {
+    const char* bytes = std::getenv("STANDIN_SHARED");
+    return bytes ? std::atoi(bytes) : 227 << 10;
 }
 
 struct Program {
@@ -77,7 +83,7 @@ int cuDeviceGetCount(int* to) {
 int cuDeviceGet(int* to, int) { return *to = 0, 0; }
 int cuDeviceGetName(char* to, int size, int) { return std::strncpy(to, "Stand-in", size), 0; }
 int cuDeviceGetAttribute(int* to, int which, int) {
-    return *to = which == 16 ? (std::getenv("STANDIN_GPUS") ? 132 : 1) : which == 75 ? 9 : which == 76 ? 0 : 227 << 10, 0;
+    return *to = which == 16 ? (std::getenv("STANDIN_GPUS") ? 132 : 1) : which == 75 ? 9 : which == 76 ? 0 : shared(), 0;
 }
 int cuDevicePrimaryCtxSetFlags_v2(int, unsigned) { return 0; }
 int cuDevicePrimaryCtxRetain(void** to, int) {

@@ -1,6 +1,7 @@
 """A GPU that is not there, hangs, fails or computes wrongly does no harm: one line, and the CPU engine goes on."""
 
 import ctypes
+import dataclasses
 import logging
 import threading
 
@@ -11,6 +12,9 @@ from tests import needs_compiler
 from tests.banks import SPEC, assert_all_same, finish, pair, results
 from trainer import Bank
 from trainer.engine.cuda import check, driver, guard, nvrtc
+from trainer.engine.cuda.backend import CudaBackend
+from trainer.engine.cuda.card import Card
+from trainer.engine.cuda.driver import CudaError
 from trainer.engine.cuda.guard import CheckedBackend
 
 pytestmark = [needs_compiler, pytest.mark.usefixtures("few_selection_problems")]
@@ -61,6 +65,23 @@ def test_a_gpu_trains_what_a_cpu_would(gpu, caplog, monkeypatch):
     assert wave_of(programs.cuda) == 4, "two blocks of two teams"
     monkeypatch.setattr(check, "_tested", None)  # the verdict is kept
     assert isinstance(bank_of().programs, CheckedBackend)
+
+
+def test_a_block_has_one_seed_where_two_do_not_fit(gpu, caplog, monkeypatch):
+    gpu()
+    cuda = CudaBackend(SPEC, bank_of("cpu").pairs[0].recipe, Card())
+    two = cuda.module.block_bytes(cuda.cuda_program)
+    for shared, teams in ((two, 2), (two - 1, 1), (two // 2, 1)):
+        cuda.module.card.gpu = dataclasses.replace(cuda.module.card.gpu, shared=shared)
+        assert cuda.module.that_fits(cuda.cuda_program).teams == teams
+        assert cuda.module.card.gpu.wave(two) == teams
+    cuda.module.card.gpu = dataclasses.replace(cuda.module.card.gpu, shared=two // 2 - 1)
+    with pytest.raises(CudaError, match=f"a seed needs {two // 2:,} bytes of shared memory"):
+        cuda.module.that_fits(cuda.cuda_program)
+    monkeypatch.setenv("STANDIN_SHARED", str(two // 2))
+    driver.gpus.cache_clear()
+    programs, said = trained(caplog)
+    assert (programs.name, said) == ("cuda", []) and wave_of(programs.cuda) == 2, "two blocks of one team"
 
 
 IN_TEST = "the CUDA engine failed its test on Stand-in"
