@@ -73,6 +73,8 @@ def _read_text(name: str, path: Path) -> str | None:
     Raises UserError for a folder that is no study's name, for a pipe that has a name, which may have no other end, and
     for what is too large.
     """
+    if not name:
+        raise UserError("a study has a name, or a file: adder-search studies lists those that come with the package")
     if name == "-":
         data = sys.stdin.buffer.read(LARGEST_FILE + 1) if sys.stdin else b""
     elif not path.exists():

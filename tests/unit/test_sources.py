@@ -176,6 +176,7 @@ def test_a_pipe_with_a_name_is_not_waited_for():
         ("bases.yaml", "bases.yaml: no such study file; did you mean base.yaml?"),
         ("folder", "folder: is a folder; give the path of a study file"),
         ("folder/", "folder/: is a folder; give the path of a study file"),
+        ("", "a study has a name, or a file: adder-search studies lists those that come with the package"),
     ],
 )
 def test_what_was_meant_is_named(source, said):
