@@ -1,0 +1,368 @@
+"""A home that real runs left, and what the commands say of it (data/recorded-home.*).
+
+`python -m tests.golden.recorded_home home` made it, by Ray, with the program of 2026-11-28 (commit 8879b922). Later
+programs read that home and cannot make it again: they would write their own.
+`python -m tests.golden.recorded_home answers` records anew what is said of it, after a change that is meant to be seen.
+"""
+
+import hashlib
+import json
+import lzma
+import os
+import shutil
+import signal
+import sqlite3
+import sys
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import optuna
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from search.store import verdicts
+from tests import CERTIFICATES, homes
+from tests.commands import done
+from tests.golden.make_golden import DATA, lasting, plain, text_of
+from tests.in_process import without_ray
+from tests.reference import rows_of, run_study, running_study, wait_for_progress
+from trainer import Seed
+from trainer.checkpoints.checkpoint import Checkpoint
+
+ARCHIVE = DATA / "recorded-home.txz"
+ANSWERS = DATA / "recorded-home.json"
+
+# ---- the home
+
+RESOURCES = {"cpu": 1, "gpu": 0, "slots": 2, "seeds_per_trial": 2, "save_every": 1}
+SHORT = {
+    "steps": 40, "batch": 16, "eval_every": 10, "warmup": 4, "curriculum": [[3, 5]], "fade_start": 5, "fade_end": 15,
+    "hold": 10,
+}  # fmt: skip
+FINE = SHORT | {"lr": 1e-5}
+"""What has grokked stays so."""
+LONG = SHORT | {"steps": 3_000, "eval_every": 300, "batch": 64, "warmup": 300}
+"""A second of training: time to interrupt it."""
+SPACE = {
+    "recipe.lr": {"float": [1e-5, 0.3], "log": True},
+    "recipe.weight_decay": {"float": [0.001, 0.1]},
+}
+SEARCH = {
+    "model": "57p",
+    "recipe": SHORT,
+    "start": {"checkpoint": "57p"},
+    "space": SPACE,
+    "sampler": {"name": "tpe", "configurations": 5},
+    "seeds": [1, 2],
+    "confirm": {"configurations": 1, "seeds": {"first": 90, "count": 2}},
+    "resources": RESOURCES,
+}
+STUDIES: dict[str, dict[str, Any]] = {
+    "sweep": {
+        "about": "seeds from nothing, some screened",
+        "model": "57p",
+        "recipe": SHORT,
+        "toggle": ["tie_vo"],
+        "seeds": {"first": 1, "count": 4},
+        "stop": {"hopeless": False, "screen": {"at": 20, "keep": {"odd": 0.9}}},
+        "resources": RESOURCES,
+    },
+    "adders": {
+        "about": "seeds that grok, each initial vector with two streams of data",
+        "model": "57p",
+        "recipe": FINE,
+        "start": {"checkpoint": "57p"},
+        "toggle": ["tie_vo"],
+        "seeds": {"init": [7, 9], "data": [7, 8]},
+        "resources": RESOURCES,
+    },
+    "search": SEARCH,
+    "rope": {
+        "about": "another family",
+        "model": "62p",
+        "recipe": SHORT | {"steps": 20},
+        "seeds": [1, 2],
+        "resources": RESOURCES,
+    },
+    "child": {
+        "about": "into ties by a ramp, from the best of adders",
+        "model": {"base": "57p", "ties": ["norm[0,1] = norm[0,0]"]},
+        "start": {"study": "adders", "best": 1},
+        "recipe": FINE | {"ramp": 20},
+        "seeds": [5, 6],
+        "resources": RESOURCES,
+    },
+    "descent": {
+        "about": "constraints found by the machine",
+        "start": {"study": "adders", "best": 1},
+        "compress": {"proposals": 3, "beam": 2, "rounds": 2},
+        "recipe": SHORT | {"ramp": 20, "lr": 0.001},
+        "seeds": [5],
+        "resources": RESOURCES | {"seeds_per_trial": 1},
+    },
+}
+"""Studies that ended."""
+UNFINISHED: dict[str, dict[str, Any]] = {
+    "cut": {
+        "about": "interrupted in the middle",
+        "model": "57p",
+        "recipe": LONG,
+        "seeds": {"first": 1, "count": 12},
+        "stop": {"hopeless": False},
+        "resources": RESOURCES,
+    },
+    "killed": {
+        "about": "killed in the middle",
+        "model": "57p",
+        "recipe": LONG,
+        "seeds": {"first": 11, "count": 10},
+        "stop": {"hopeless": False},
+        "resources": RESOURCES,
+    },
+    "cut-search": SEARCH | {
+        "about": "interrupted between two proposals",
+        "recipe": SHORT | {"steps": 1_000, "eval_every": 100, "batch": 64},
+    },
+}  # fmt: skip
+ENDS = {"cut": signal.SIGINT, "killed": signal.SIGKILL, "cut-search": signal.SIGINT}
+NAMES = [*STUDIES, *UNFINISHED]
+
+
+def make_home(folder: Path) -> None:
+    """Run all studies by the command, and pack the home that they leave, without its pictures and Ray's files."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    shutil.copytree(CERTIFICATES / "57p", folder / "57p")
+    home = folder / "home"
+    for name, study in STUDIES.items():
+        said = run_study({"name": name} | study, folder)
+        print(said.out, said.err)
+        assert said.code == 0
+    for name, study in UNFINISHED.items():
+        interrupt({"name": name} | study, folder, home)
+    os.chdir(folder)
+    with by_its_user():
+        print(done("prove", "--study", "adders", "--home", "home"))
+    with closing(sqlite3.connect(home / "ledger.db")) as db, db:  # clocks of others may be behind this machine's
+        db.execute("UPDATE ledger SET lease_until = 1 WHERE lease_until IS NOT NULL")
+        db.execute("UPDATE ledger_studies SET lease_until = 1 WHERE lease_until IS NOT NULL")
+    pack(home)
+
+
+def pack(home: Path) -> None:
+    """Pack a home without its pictures, which are large and drawn again, and Ray's files."""
+
+    def packed(item: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        item.uname = item.gname = ""
+        is_left_out = item.name.endswith(".png") or item.name.startswith(("./ray", "./logs"))
+        return None if is_left_out else item
+
+    with lzma.open(ARCHIVE, "w", preset=9 | lzma.PRESET_EXTREME) as out, tarfile.open(fileobj=out, mode="w") as tar:
+        tar.add(home, arcname=".", filter=packed)
+
+
+def interrupt(study: Mapping[str, Any], folder: Path, home: Path) -> None:
+    """Run a study and end it when some of its seeds have ended and a bank of others has saved its state."""
+
+    ended = f"SELECT 1 FROM ledger WHERE study = '{study['name']}' AND best_exact IS NOT NULL"
+    with running_study(study, folder) as command:
+        wait_for_progress(command, home)
+        with closing(sqlite3.connect(home / "ledger.db")) as db:
+            command.wait_for(lambda: db.execute(ended).fetchone(), "no seed ended")
+        os.kill(command.process.pid, ENDS[study["name"]])
+        code = command.process.wait(120)
+    print(study["name"], code, [(r["init_seed"], r["outcome"], r["steps"]) for r in rows_of(home, study["name"])])
+
+
+# ---- what is said of it
+
+
+@contextmanager
+def by_its_user() -> Iterator[None]:
+    """Be the user who made the home, whose own verdicts on all pairs are no mere claims."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verdicts, "_key", lambda is_made: b"the recorded home's, no secret!!")
+        yield
+
+
+def unpacked(folder: Path) -> Path:
+    """Unpack the home into a folder, and return its path there."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder / "moved", filter="data")
+    homes.forget_places()
+    return folder / "moved"
+
+
+class Asked:
+    """Commands about a home, called from a folder in which they may write."""
+
+    def __init__(self, home: Path, folder: Path):
+        self.home, self.folder = home, folder
+
+    def said(self, *words: object) -> Any:
+        """Return the JSON that a command prints, without names of runs and paths."""
+        answer = json.loads(done(*words, "--home", self.home))
+        answer.pop("home", None) if isinstance(answer, dict) else None
+        return plain(json.loads(json.dumps(answer).replace(str(self.home), "HOME")))
+
+    def file(self, name: str, *words: object) -> Path:
+        """Return the file or folder that a command wrote."""
+        done(*words, "-o", self.folder / name, "--home", self.home)
+        return self.folder / name
+
+    def rows(self, study: str, of: str) -> list[dict[str, Any]]:
+        """Return a study's records as a JSON file has them."""
+        rows: list[dict[str, Any]] = json.loads(self.file("rows.json", "records", study, "--of", of).read_text())
+        return rows
+
+    def columns(self, study: str, of: str) -> dict[str, str]:
+        """Return the columns of a study's records and their types in a Parquet file; a CSV file has the same."""
+        schema = pq.read_schema(self.file("rows.parquet", "records", study, "--of", of))
+        header = self.file("rows.csv", "records", study, "--of", of).read_text().partition("\n")[0]
+        assert header.split(",") == schema.names
+        return {column.name: str(column.type) for column in schema}
+
+    def curves(self, study: str) -> dict[str, list[Any]]:
+        """Return how many evaluations each seed of a study has, and a digest of all its measures and probes."""
+        frame = pd.read_parquet(self.file("curves.parquet", "records", study, "--of", "curves"))
+        seeds = frame.groupby(["configuration", "init_seed", "data_seed"]) if len(frame) else {}
+        return {
+            " ".join(map(str, seed)): [len(curve), digest(as_bits(curve.iloc[:, SEED_COLUMNS:]))]
+            for seed, curve in seeds
+        }
+
+    def theta(self, row: Mapping[str, Any]) -> str:
+        """Return a digest of a recorded seed's θ, by the checkpoint that `pull` writes."""
+        seed = str(Seed(row["init_seed"], row["data_seed"]))
+        words = ("pull", row["study"], "--seed", seed, "--configuration", row["configuration"])
+        folder = self.file("pulled", *words)
+        bits = Checkpoint.load(folder).theta_P.numpy().tobytes()
+        shutil.rmtree(folder)
+        return digest(bits)
+
+    def best(self, study: str) -> dict[str, Any]:
+        """Return what `pull --best` writes: JSON as it is, of other files a digest."""
+        folder = self.file("best", "pull", study, "--best")
+        files = {
+            path.name: json.loads(path.read_text()) if path.suffix == ".json" else digest(path.read_bytes())
+            for path in sorted(folder.iterdir())
+        }
+        shutil.rmtree(folder)
+        return files
+
+
+KEY = ("configuration", "init_seed", "data_seed")
+SEED_COLUMNS = 4
+"""Columns of a curve's frame that say whose it is."""
+BY_MLFLOW = ("experiment_id", "run_id")
+BY_MACHINE = ("trial", "core_s", "environment")
+"""What a machine gives a seed, or how its run was cut up: not pinned of seeds that train on."""
+
+
+def digest(bits: bytes) -> str:
+    return hashlib.sha256(bits).hexdigest()[:16]
+
+
+def as_bits(frame: pd.DataFrame) -> bytes:
+    return frame.to_numpy("float64").tobytes()
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    return " ".join(str(row[name]) for name in ("configuration", "init_seed", "data_seed"))
+
+
+def without(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}
+
+
+def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration's row. All fields of its spec and recipe are one digest."""
+    fields = {name: row[name] for name in row if name.startswith(("model.", "recipe."))}
+    text = json.dumps(lasting(fields, "recipe."), sort_keys=True)
+    return without(row, *fields, *BY_MLFLOW) | {"fields": digest(text.encode())}
+
+
+def searched(file: Path) -> list[dict[str, Any]]:
+    """Return the trials of a search as Optuna reads them."""
+    storage = f"sqlite:///{file}"
+    (name,) = optuna.get_all_study_names(storage)
+    trials = optuna.load_study(study_name=name, storage=storage).trials
+    return [{"params": t.params, "values": t.values, "state": t.state.name} for t in trials]
+
+
+def thetas(asked: Asked, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    return {name_of(row): asked.theta(row) for row in rows}
+
+
+def one_each(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the first row of each configuration."""
+    first: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        first.setdefault(row["configuration"], row)
+    return list(first.values())
+
+
+def about_study(asked: Asked, study: str, of: Callable[[list[Any]], list[Any]] = list) -> dict[str, Any]:
+    """Return what is recorded of a study. of: the seeds whose θ is pulled, of those that have a curve."""
+    rows, curves = asked.rows(study, "seeds"), asked.curves(study)
+    return {
+        "status": without(asked.said("status", study, "--json"), "seeds", "running"),
+        "configurations": [configuration(row) for row in asked.rows(study, "configurations")],
+        "seeds": {name_of(row): without(row, "study", *KEY) for row in rows},
+        "curves": curves,
+        "thetas": thetas(asked, of([row for row in rows if name_of(row) in curves])),
+    }
+
+
+def about_home(asked: Asked) -> dict[str, Any]:
+    """Return what commands say of the home as a whole, and of what few studies have."""
+    columns = {of: asked.columns("adders", of) for of in ("configurations", "seeds", "curves")}
+    return {
+        "status": asked.said("status", "--json"),
+        "best": asked.said("best", "--json"),
+        "best descent --lineage": asked.said("best", "descent", "--lineage", "--json"),
+        "best child --lineage": asked.said("best", "child", "--lineage", "--json"),
+        "table": asked.said("table", "--format", "json"),
+        "columns": {of: [f"{name} {kind}" for name, kind in named.items()] for of, named in columns.items()},
+        "searched": searched(asked.file("search.db", "records", "search")),
+        **{f"pull {study} --best": asked.best(study) for study in ("adders", "descent", "search")},
+    }
+
+
+def go_on(asked: Asked) -> dict[str, dict[str, Any]]:
+    """Go on with the unfinished studies in this process, and return what has become of their seeds."""
+    with without_ray(), homes.quickly():
+        return {study: gone_on(asked, study) for study in UNFINISHED}
+
+
+def gone_on(asked: Asked, study: str) -> dict[str, Any]:
+    """Go on with a study by its name. What a decoded seed would get is made up."""
+    done("run", study, "--home", asked.home)
+    rows = asked.rows(study, "seeds")
+    return {
+        "seeds": {name_of(row): without(row, "study", "verified", *KEY, *BY_MACHINE) for row in rows},
+        "curves": asked.curves(study),
+        "thetas": thetas(asked, rows),
+    }
+
+
+def answers() -> dict[str, Any]:
+    """Return all that is compared with the stored answers."""
+    with TemporaryDirectory() as folder, by_its_user():
+        asked = Asked(unpacked(Path(folder)), Path(folder))
+        studies = {study: about_study(asked, study) for study in NAMES}
+        said = {"home": about_home(asked), **studies}
+        return said | {f"{study}, gone on with": was for study, was in go_on(asked).items()}
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["home"]:
+        make_home(Path("/tmp/recorded-home"))
+    else:
+        os.environ["MKL_CBWR"] = "COMPATIBLE"  # as tests/conftest.py has it
+        ANSWERS.write_text(text_of(answers()), "utf-8")
