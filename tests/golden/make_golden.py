@@ -1,6 +1,6 @@
 """Write the golden files, after a change meant to change them: `python -m tests.golden.make_golden NAME ...`.
 
-NAME: defaults, keys, records or curves; without any, all of them.
+NAME: defaults, keys, records, listings, checkpoints, messages or curves; without any, all of them.
 """
 
 import dataclasses
@@ -9,19 +9,24 @@ import html
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
+
 from model import make_spec, preset
 from model.spec import FAMILIES
+from search.run.progress import Display
 from search.study.file import load_study
 from search.study.schema import Study
 from search.study.trial import Configuration
-from tests import ROOT, homes
-from tests.commands import call
+from tests import CERTIFICATES, ROOT, homes
+from tests.commands import call, done
+from tests.in_process import without_ray
 from trainer import MEASURES, Bank, Outcome, Pair, Recipe, Seed
 from trainer.retired import RETIRED
 
@@ -200,6 +205,119 @@ def lines_of(page: str) -> list[str]:
     return [text for text in texts if text]
 
 
+# ---- what commands list, and say of a checkpoint
+
+
+@cache
+def listings() -> dict[str, Any]:
+    """What a study file may have and what comes with the package, as `--json` has it; texts left out."""
+
+    def said(name: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(done(name, "--json"))
+        return rows
+
+    return {
+        "keys": {row["path"]: row["default"] for row in said("keys")},
+        "models": {row.pop("name"): row for row in said("models")},
+        "studies": {row["name"]: row["params"] for row in said("studies")},
+    }
+
+
+ASKED: dict[str, tuple[str, ...]] = {
+    "verify": ("6p",),
+    "prove": ("6p",),
+    "fold": ("57p", "--pairs", "1000", "-o", "folded"),
+    "diagnose": ("6p", "--problems", "64", "--most", "2", "--cores", "1"),
+    "rerun": ("57p",),
+}
+"""Commands that take a checkpoint: a certificate, and options."""
+RESEARCH = {"claims": ("--shipped",), "thresholds": (), "forge": ("12", "34")}
+BY_MACHINE = (
+    "seconds", "spectrum", "predicted", "loss", "margin", "largest_logit", "largest_logit_difference", "environment",
+    "differs", "not_recorded",
+)  # fmt: skip
+"""Numbers that a library's order of sums or the time decides, and what says which machine it was."""
+
+
+def checkpoints() -> dict[str, Any]:
+    """What commands say of certificates; of the notebook's commands names and types alone, as its data grows."""
+    with TemporaryDirectory() as folder:
+        answers: dict[str, Any] = {}
+        for name, (certificate, *options) in ASKED.items():
+            words = [str(Path(folder, word)) if word == "folded" else word for word in options]
+            answers[name] = unlike(json.loads(call(name, CERTIFICATES / certificate, *words, "--json").stdout))
+        for name, options in RESEARCH.items():
+            answers[name] = types_of(json.loads(done(name, *options, "--json")))
+    return {name: answer if isinstance(answer, dict) else {"rows": answer} for name, answer in answers.items()}
+
+
+def unlike(value: Any) -> Any:
+    """An answer without what differs by machine."""
+    if isinstance(value, dict):
+        return {k: unlike(v) for k, v in value.items() if k not in BY_MACHINE}
+    return [unlike(v) for v in value] if isinstance(value, list) else value
+
+
+def types_of(value: Any) -> Any:
+    """Names and types in an answer; a list has those of its first item."""
+    if isinstance(value, dict):
+        return {k: types_of(v) for k, v in value.items()}
+    return [types_of(v) for v in value[:1]] if isinstance(value, list) else type(value).__name__
+
+
+# ---- what a run prints
+
+SAID = {
+    "a sweep": """
+name: swept
+about: seeds that share a bank
+model: 57p
+recipe: {steps: 40, batch: 8, eval_every: 10, warmup: 4, curriculum: [[3, 5]], fade_start: 5, fade_end: 15, hold: 10}
+seeds: {first: 1, count: 3}
+resources: {cpu: 1, gpu: 0, slots: 2, seeds_per_trial: 4}
+""",
+    "a search": """
+name: sought
+about: a search whose best is confirmed
+model: 57p
+start: {checkpoint: CERTIFICATES/57p}
+recipe: {steps: 40, batch: 8, eval_every: 10, warmup: 4, curriculum: [[3, 5]], fade_start: 5, fade_end: 15, hold: 10}
+space:
+  recipe.lr: {float: [0.00001, 0.5], log: true}
+sampler: {configurations: 2}
+seeds: {first: 1, count: 2}
+confirm: {configurations: 1, seeds: {first: 90, count: 2}}
+resources: {cpu: 1, gpu: 0, slots: 2, seeds_per_trial: 4}
+""",
+}
+MEASURED = (
+    (re.compile(r"(?<= )\d+:\d\d(?:, [\d,]+ seed-steps/s)?(?:, about \d+:\d\d left)?"), "TIME"),
+    (re.compile(r"--home \S+"), "--home HOME"),
+    (re.compile(r"\d+ at once|; more follow"), ""),
+    (re.compile(r"\S+(?= (?:core-seconds here|seed-steps a second))"), "N"),
+)
+"""What the machine decides of a line, and what stands for it."""
+SOMETIMES = ("writing to MLflow: ", "  load ", "  compiling took ")
+"""Lines that are there on a slow or busy machine."""
+
+
+def messages(studies: Iterable[str] = tuple(SAID)) -> dict[str, list[str]]:
+    """The plan of a run, and all that it prints without a terminal; a line that is repeated once."""
+    said: dict[str, list[str]] = {}
+    with TemporaryDirectory() as folder, homes.quickly(), without_ray(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Display, "due", lambda self: True)
+        for name in studies:
+            file = Path(folder, "study.yaml")
+            file.write_text(SAID[name].replace("CERTIFICATES", str(CERTIFICATES)))
+            for kind, options in (("plan", ["--dry-run"]), ("run", []), ("again", [])):
+                lines = done("run", file, *options, "--home", Path(folder, "home")).replace(folder, "FOLDER")
+                for pattern, word in MEASURED:
+                    lines = pattern.sub(word, lines)
+                lasting_lines = [line for line in lines.splitlines() if not line.startswith(SOMETIMES)]
+                said[f"{name}: {kind}"] = [line for line, _ in groupby(lasting_lines)]
+    return said
+
+
 # ---- curves
 
 SHORT = {
@@ -219,7 +337,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "57p": ("57p", LONG),
     "170p": ("170p", LONG),
     "456p": ("456p", LONG),
-    **{name: (name, SHORT) for name in ("54p", "47p", "67p", "100p", "242p", "512p", "763p")},
+    **{name: (name, SHORT) for name in ("54p", "47p", "62p", "67p", "100p", "242p", "262p", "512p", "763p")},
     "tied": ("57p", {**SHORT, "ramp": 40, "ramp_start": 20}),
     # optimisers and wrappers
     "adam": ("57p", {**SHORT, "optimiser": "adam"}),
@@ -246,7 +364,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def curve(name: str) -> dict[str, dict[str, Any]]:
-    """By seed: mean training loss since the evaluation before, token accuracy, and a digest of the best θ."""
+    """By seed: mean training loss since the evaluation before, token accuracy; digests of all measures and of θ."""
     model_name, fields = CASES[name]
     spec, ties = preset(model_name), None
     if name == "tied":
@@ -263,6 +381,7 @@ def curve(name: str) -> dict[str, dict[str, Any]]:
         curves[str(number)] = {
             "train_loss": result.curve_EM[:, train_loss].tolist(),
             "token": result.curve_EM[:, token].tolist(),
+            "measures": hashlib.sha256(result.curve_EM.numpy().tobytes()).hexdigest()[:16],
             "theta": hashlib.sha256(bits).hexdigest()[:16],
         }
     return curves
@@ -275,7 +394,8 @@ def all_curves() -> dict[str, Any]:
 # ---- files
 
 WRITERS: dict[str, Callable[[], dict[str, Any]]] = {
-    "defaults": defaults, "keys": keys, "records": records, "curves": all_curves,
+    "defaults": defaults, "keys": keys, "records": records, "listings": listings, "checkpoints": checkpoints,
+    "messages": messages, "curves": all_curves,
 }  # fmt: skip
 
 

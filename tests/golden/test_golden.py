@@ -13,11 +13,14 @@ from tests import needs_compiler
 from tests.golden import descents
 from tests.golden.make_golden import (
     CASES,
+    checkpoints,
     configurations,
     curve,
     defaults,
     lasting,
     lengthened,
+    listings,
+    messages,
     plain,
     records,
     stored,
@@ -25,6 +28,7 @@ from tests.golden.make_golden import (
 )
 
 CURVES, DEFAULTS, KEYS, DESCENTS = (stored(name) for name in ("curves", "defaults", "keys", "descents"))
+LISTINGS = stored("listings")
 
 
 @pytest.mark.parametrize("kind", DEFAULTS)
@@ -60,6 +64,25 @@ def test_the_curve_is_the_stored_one_on_every_kind_of_cpu(name):
 @pytest.mark.parametrize("kind", descents.RECORDERS)
 def test_a_descent_is_the_recorded_one(kind, parent):
     assert json.loads(json.dumps(descents.RECORDERS[kind](parent))) == DESCENTS[kind][parent]
+
+
+@pytest.mark.parametrize("kind", LISTINGS)
+def test_commands_list_the_same(kind):
+    assert json.loads(json.dumps(listings()[kind])) == LISTINGS[kind]
+
+
+@needs_compiler
+@pytest.mark.full
+def test_commands_say_the_same_of_certificates():
+    assert json.loads(json.dumps(checkpoints())) == stored("checkpoints")
+
+
+@needs_compiler
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("study", ["a sweep", pytest.param("a search", marks=pytest.mark.full)])
+def test_runs_print_the_same(study):
+    expected = {name: lines for name, lines in stored("messages").items() if name.startswith(study)}
+    assert messages([study]) == expected
 
 
 def test_the_commands_say_the_same():
