@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from torch import Tensor
 
+from adders.foreign.read import read_foreign
 from model import PRESETS, Spec
-from trainer.checkpoints.foreign import read_foreign
 
 FOLDER = Path(__file__).resolve().parents[1] / os.environ.get("ADDER_SEARCH_GOLDEN", "../shared/golden")
 SPECS: dict[str, Spec] = {name: PRESETS[name] for name in ("226p", "170p", "133p", "100p", "75p", "57p")}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from model.adderboard import ADDITIONS
-from model.proof import is_right
+from model.verdict import is_right
 from search.errors import UserError
 from search.stats.counting import (
     PooledRate,

@@ -4,7 +4,6 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
+from search.analysis import STYLE
 from search.analysis.fields import columns, fields_of, meaning, shown
 from search.analysis.flags import MOST_GRIDS, Grid, flag_grids, notes_on
 from search.analysis.pareto import rates_of, standing
@@ -97,7 +97,7 @@ def report(
 
     study: None if its file was not recorded. Frames: as `search.analysis.frames.records` has them, with one
     configuration or more. descents, lineage: pictures and tree of a study that looks for constraints
-    (search/compress/pictures.py, search/analysis/lineage.py). say: gets a line before each thing that takes time.
+    (compress/pictures.py, search/analysis/lineage.py). say: gets a line before each thing that takes time.
     """
     say("computing intervals, importances and pictures")
     page = _Page(study, configurations, seeds, curves)
@@ -111,7 +111,7 @@ def report(
     return environment.from_string(guarded(TEMPLATE.read_text("utf-8"))).render(
         page=page,
         images=images,
-        stylesheet=files("search.explain").joinpath("base.css").read_text("utf-8"),
+        stylesheet=STYLE.read_text("utf-8"),
         lineage=lineage,
         few=FEW,
         shuffles=SHUFFLES,

@@ -13,39 +13,39 @@ from search.errors import Failure, UserError, masked
 
 GROUPS = {
     "Studies": {
-        "studies": ("study", "List the studies that come with the package."),
-        "keys": ("study", "List the keys of a study file, with their defaults."),
-        "models": ("study", "List families, constraints and presets, or itemise one preset."),
-        "run": ("run", "Train a study, or go on with it."),
-        "resume": ("run", "Go on with a study that was interrupted."),
-        "stop": ("run", "End a running study cleanly, wherever it runs."),
-        "status": ("home", "Show the recorded studies, or one seed by seed."),
-        "delete": ("home", "Delete a study and all that is recorded of it."),
+        "studies": ("search.cli.study", "List the studies that come with the package."),
+        "keys": ("search.cli.study", "List the keys of a study file, with their defaults."),
+        "models": ("search.cli.study", "List families, constraints and presets, or itemise one preset."),
+        "run": ("search.cli.run", "Train a study, or go on with it."),
+        "resume": ("search.cli.run", "Go on with a study that was interrupted."),
+        "stop": ("search.cli.run", "End a running study cleanly, wherever it runs."),
+        "status": ("search.cli.home", "Show the recorded studies, or one seed by seed."),
+        "delete": ("search.cli.home", "Delete a study and all that is recorded of it."),
     },
     "Evidence": {
-        "best": ("evidence", "Show the Pareto front: fewest parameters, highest grok rate."),
-        "table": ("evidence", "Show which constraint works at which scale."),
-        "report": ("evidence", "Write a page about a study."),
-        "records": ("evidence", "Write a study's records to a file."),
-        "ui": ("ui", "Open the MLflow UI on what was recorded."),
+        "best": ("search.cli.evidence", "Show the Pareto front: fewest parameters, highest grok rate."),
+        "table": ("search.cli.evidence", "Show which constraint works at which scale."),
+        "report": ("search.cli.evidence", "Write a page about a study."),
+        "records": ("search.cli.evidence", "Write a study's records to a file."),
+        "ui": ("search.cli.ui", "Open the MLflow UI on what was recorded."),
     },
     "Checkpoints": {
-        "pull": ("checkpoints", "Fetch a seed's checkpoint out of MLflow."),
-        "verify": ("checkpoints", "Check a checkpoint on AdderBoard's 10,010 additions."),
-        "prove": ("prove", "Prove or refute that a checkpoint adds all 10^20 pairs."),
-        "explain": ("explain", "Write a page in which a checkpoint adds, digit by digit."),
-        "export": ("checkpoints", "Write a checkpoint as an AdderBoard submission."),
-        "register": ("register", "Put checkpoints into MLflow's model registry."),
-        "publish": ("publish", "Write checkpoints as folders for a model hub."),
-        "rerun": ("checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
-        "import": ("checkpoints", "Turn another program's checkpoint into one of ours."),
-        "fold": ("checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),
-        "finish": ("checkpoints", "Take a checkpoint that is nearly right to all 10,010."),
-        "compress": ("compress", "Find a checkpoint's numbers that are zero or each other."),
-        "diagnose": ("compress", "Show which directions of a checkpoint matter."),
+        "pull": ("search.cli.checkpoints", "Fetch a seed's checkpoint out of MLflow."),
+        "verify": ("adders.commands.verify", "Check a checkpoint on AdderBoard's 10,010 additions."),
+        "prove": ("adders.commands.prove", "Prove or refute that a checkpoint adds all 10^20 pairs."),
+        "explain": ("adders.commands.explain", "Write a page in which a checkpoint adds, digit by digit."),
+        "export": ("adders.commands.export", "Write a checkpoint as an AdderBoard submission."),
+        "register": ("search.cli.register", "Put checkpoints into MLflow's model registry."),
+        "publish": ("adders.commands.publish", "Write checkpoints as folders for a model hub."),
+        "rerun": ("search.cli.checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
+        "import": ("adders.commands.import_", "Turn another program's checkpoint into one of ours."),
+        "fold": ("search.cli.checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),
+        "finish": ("adders.commands.finish", "Take a checkpoint that is nearly right to all 10,010."),
+        "compress": ("compress.commands", "Find a checkpoint's numbers that are zero or each other."),
+        "diagnose": ("compress.commands", "Show which directions of a checkpoint matter."),
     },
 }
-"""Commands by group: the module of this package that has the `click.Command`, and its line of help."""
+"""Commands by group: the module that has the `click.Command`, and its line of help."""
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 
@@ -118,7 +118,7 @@ def load(listed: click.Command) -> click.Command:
     """Import the command behind a name and its line of help."""
     if listed.name not in COMMANDS:
         return listed
-    module = import_module(f"search.cli.{COMMANDS[listed.name][0]}")
+    module = import_module(COMMANDS[listed.name][0])
     return next(c for c in vars(module).values() if isinstance(c, click.Command) and c.name == listed.name)
 
 

@@ -176,10 +176,10 @@ def _deliver(target: Path | None, text: Callable[[], str], picture: Callable[[],
 @home_option
 def report(study: str, target: Path | None, home: Home) -> None:
     """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
+    from compress.pictures import pictures
     from search.analysis.frames import configurations_frame, recorded_curves, seeds_frame
     from search.analysis.lineage import lineages, tree
     from search.analysis.report import report as page
-    from search.compress.pictures import pictures
     from search.store.candidates import DatabaseCandidates
     from search.store.study_records import open_records
 

@@ -97,9 +97,9 @@ def show_studies(client: MlflowClient, start: str) -> str | None:
 
 def _own_pages() -> list[str]:
     """Return the templates of pages that are among the artifacts, with their scripts."""
+    from adders.explain.explain import TEMPLATE as EXPLAIN
+    from adders.explain.explain import whole
     from search.analysis.report import TEMPLATE as REPORT
-    from search.explain.explain import TEMPLATE as EXPLAIN
-    from search.explain.explain import whole
 
     return [whole(EXPLAIN), REPORT.read_text("utf-8")]
 

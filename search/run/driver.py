@@ -18,8 +18,8 @@ from typing import Any, Self
 
 from mlflow import MlflowClient
 
+from compress.pictures import log_descents
 from search.analysis.publish import log_evidence
-from search.compress.pictures import log_descents
 from search.run.executor import Event, Executor, Finished, Reported, Restarted
 from search.run.late import LOST, LateResults
 from search.run.metrics import Values

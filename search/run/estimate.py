@@ -7,6 +7,7 @@ from dataclasses import fields
 from itertools import groupby
 from statistics import median
 
+from compress.section import Compress
 from model import Spec
 from search.run import mps
 from search.run.forecast import Forecast, forecast
@@ -19,7 +20,6 @@ from search.stats.intervals import LEVEL, exact_high, power
 from search.store.home import Home
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
-from search.study.compress import Compress
 from search.study.described import aligned, describe, impossible_remark, longest_budget, rules, too_long
 from search.study.scales import Cell, Design
 from search.study.schema import Study

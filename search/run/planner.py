@@ -26,7 +26,7 @@ from search.study.trial import Configuration, Trial
 from trainer import Seed
 
 if TYPE_CHECKING:
-    from search.compress.study import StudyDescent
+    from compress.study import StudyDescent
     from search.run.proposals import Proposals
     from search.tracking.artifacts import ArtifactCache
 
@@ -290,7 +290,7 @@ def plan(study: Study, records: StudyRecords, cache: ArtifactCache | None = None
         parents = parents_of(study, records)
         listed = configurations(study, parents, records) if listed else []
     if study.compress:
-        from search.compress.study import StudyDescent
+        from compress.study import StudyDescent
 
         assert cache
         proposals = StudyDescent(study, parents, records, cache)

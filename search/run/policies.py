@@ -11,7 +11,7 @@ from search.store.record import is_final
 from search.study.sampler import PARAMS
 
 if TYPE_CHECKING:
-    from search.compress.study import StudyDescent
+    from compress.study import StudyDescent
     from search.run.proposals import Proposals
 
 

@@ -11,8 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.proof import UNDECIDED, is_right
-from model.proof.verdict import read_verdict
+from model.verdict import UNDECIDED, is_right, read_verdict
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,7 +48,7 @@ def own(values: object, *of: object) -> Verdict | None:
 
 def beside(folder: Path, spec: Spec, theta_P: Tensor) -> Verdict | None:
     """Return the verdict in a checkpoint's folder, or the claim; None where there is none on this spec and θ."""
-    from model.proof.file import claim_beside
+    from model.verdict import claim_beside
 
     return own(claim_beside(folder, spec, theta_P))
 
@@ -59,7 +58,8 @@ def settle(claim: Verdict | None, spec: Spec, theta_P: Tensor) -> Verdict | None
 
     A claim that SETTLED_S seconds do not decide stays one. None of a family without proofs.
     """
-    from model.proof.file import SOON_S, decide_soon, is_about
+    from adders.proof.file import SOON_S, decide_soon
+    from model.verdict import is_about
 
     claim = claim if claim and is_about(claim, spec, theta_P) else None
     if claim and "claimed" not in claim:

@@ -7,10 +7,10 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from compress.section import Compress
 from model import Spec
 from model.tied import Tied
 from search.study.combinations import MOST_COMBINED, combinations
-from search.study.compress import Compress
 from search.study.resources import CPU_SLOTS, Faults, Resources
 from search.study.sampler import Sampler
 from search.study.scales import Design, Pair, Scale, check_scales, design_of

@@ -18,9 +18,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from adders import acceptance
+from compress import finishing, hessian, local
 from model.spec import Spec
 from model.tied import Ties, canonical, project, tie
-from search.compress import acceptance, finishing, local
 from search.run import driver, worker
 from search.store.candidates import DatabaseCandidates, digest
 from search.store.home import Home
@@ -32,7 +33,6 @@ from tests.in_process import without_ray
 from tests.reference import QUICK, write_study
 from trainer import Outcome, Result, Seed
 from trainer.bank.bank import Bank
-from trainer.curvature import hessian
 from trainer.engine import native, torch_backend
 
 DATA = Path(__file__).with_name("data") / "descents.json"

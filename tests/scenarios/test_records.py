@@ -6,9 +6,9 @@ from unittest.mock import Mock
 import pytest
 from mlflow import MlflowClient
 
+from adders.explain.recorded import Recorded
 from search.analysis.frames import records
 from search.errors import Failure
-from search.explain.recorded import Recorded
 from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG
 from tests.commands import call, fails_with_one
 

@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 from mlflow import MlflowClient
 
-from search.explain.explain import Shown, explain
+from adders.explain.explain import Shown, explain
 from search.study.trial import Configuration
 from search.tracking.views import write_views
 from tests import CERTIFICATES

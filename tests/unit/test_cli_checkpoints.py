@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from model import PRESETS, verify
-from model.proof import PROVED, UNDECIDED, VERDICT_FILE
-from model.proof.file import write_verdict
+from model.verdict import PROVED, UNDECIDED, VERDICT_FILE, write_verdict
 from search.cli.options import save_checkpoint, write_file
 from search.errors import UserError
 from search.store.home import Home
@@ -117,8 +116,8 @@ def test_where_nothing_can_be_written_is_said_before_the_work(words, checkpoint,
     folded = (replace(Checkpoint.load(checkpoint), theta_P=torch.zeros(57)), ["a fold"])
     monkeypatch.setattr("trainer.checkpoints.folded.fold_checkpoint", lambda given: folded)
     for name in (
-        "trainer.checkpoints.folded.compare_checkpoints", "trainer.finishing.finish.finish",
-        "model.proof.prover.prove", "search.explain.explain.explain", "search.store.study_records.open_records",
+        "trainer.checkpoints.folded.compare_checkpoints", "adders.finishing.finish.finish",
+        "adders.proof.prover.prove", "adders.explain.explain.explain", "search.store.study_records.open_records",
         "search.analysis.frames.records",
     ):  # fmt: skip
         monkeypatch.setattr(name, work)

@@ -17,12 +17,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from adders.foreign.read import load_any
 from search.errors import UserError
 from search.study.file import parse_study, shipped_studies
 from search.study.schema import Study
-from tests.foreign import NEW, SMALL, microadder, repacked, report
+from tests.adders.foreign import NEW, SMALL, microadder, repacked, report
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
-from trainer.checkpoints.foreign import load_any
 
 pytestmark = pytest.mark.usefixtures("here")
 

@@ -7,7 +7,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact import artifact_repository_registry as registry
 
-from search.explain.explain import TEMPLATE, whole
+from adders.explain.explain import TEMPLATE, whole
 from search.tracking.server import OPENING, REFUSAL, TokenGate, confine_artifacts, page_policy, place_of, ruled_by
 
 TOKEN = "a-token"

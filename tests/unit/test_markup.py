@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from search.explain.explain import TEMPLATE as EXPLAIN
-from search.explain.explain import whole
+from adders.explain.explain import TEMPLATE as EXPLAIN
+from adders.explain.explain import whole
 from search.markup import SCRIPT, escape, guarded, sources
 
 markdown = pytest.importorskip("markdown_it")

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from compress.pictures import sets_figure
 from search.analysis.fields import fields_of
 from search.analysis.frames import configuration_rows, seed_rows
 from search.analysis.plots import curves_figure, png, small_multiples, time_figure, time_to_grok
 from search.analysis.plots_search import rate_against_fields
-from search.compress.pictures import sets_figure
 from search.stats.intervals import Z_95
 from search.store.candidates import TieCandidate
 from search.study.schema import Study

@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import pytest
 import sqlalchemy as sa
 
+from adders.explain import recorded
 from model import PRESETS
 from search.cli import render
 from search.errors import Failure, UserError
-from search.explain import recorded
 from search.run.driver import Ended
 from search.store.home import Home, below
 from search.study.file import load_study

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.proof import COUNTEREXAMPLE, PROVED, UNDECIDED, is_right
-from model.proof.file import claim_beside, write_verdict
-from model.proof.verdict import VALUES, read_verdict
+from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED, VALUES, claim_beside, is_right, read_verdict, write_verdict
 from search.stats.counting import proof_counts, rank
 from search.store import verdicts
 from search.store.verdicts import beside, own, sealed, settle
@@ -38,7 +36,7 @@ def undecided(monkeypatch):
     def undecided(spec, theta_P, limit_s=0):
         return verdict_on(replace(RIGHT, spec=spec, theta_P=theta_P), UNDECIDED)
 
-    for module in ("model.proof.file", "search.explain.explain"):
+    for module in ("adders.proof.file", "adders.explain.explain"):
         monkeypatch.setattr(f"{module}.decide_soon", undecided)
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from torch import Tensor
 
+from adders.foreign.read import load_any
 from model.spec import Spec
 from model.tied import untied
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.checkpoints.foreign import load_any
 from trainer.data.problems import selection
 from trainer.files.paths import expanded
 from trainer.recipe.teacher import Teacher

@@ -1,0 +1,1 @@
+"""Commands on adders. Each is imported when it is called."""
