@@ -7,7 +7,9 @@ from pydantic import Field, field_validator
 
 from model.fields import did_you_mean
 from model.structures import STRUCTURES
+from search.study.proposer import Proposing
 from search.study.space import LARGEST_SEED, Strict, error_at
+from trainer.recipe.ramp import tie_ramp_defaults
 
 KINDS = ("zero", "equal", "opposite", *STRUCTURES, "other")
 """One constraint more; what rows, columns and blocks may have in common; a tie loosened for another."""
@@ -34,7 +36,7 @@ class Accept(Strict):
     )
 
 
-class Compress(Strict):
+class Compress(Proposing):
     """Constraints found by the machine: rounds of sets of ties, trained from the θ of one that was kept."""
 
     proposals: int = Field(64, ge=1, le=4_096, description="sets of a round; unit: sets")
@@ -52,6 +54,18 @@ class Compress(Strict):
         "saliency", description="by predicted cost; the others are of the research notebook (lab/)"
     )
     seed: int = Field(0, ge=0, le=LARGEST_SEED, description="of the proposer's own generator")
+
+    @property
+    def planned(self) -> int:
+        return self.rounds * self.proposals
+
+    @property
+    def round_size(self) -> int:
+        return self.proposals
+
+    def recipe_defaults(self, steps: int) -> dict[str, Any]:
+        """Return the recipe by which ties take hold."""
+        return tie_ramp_defaults(steps)
 
     @property
     def scope(self) -> str:
@@ -75,3 +89,10 @@ class Compress(Strict):
     def _check_kinds(cls, value: list[str]) -> list[str]:
         check_kinds(value)
         return value
+
+
+def section_of(study: Any) -> Compress:
+    """Return the `compress` of a study that has one."""
+    section = study.proposer
+    assert isinstance(section, Compress)
+    return section

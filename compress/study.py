@@ -13,7 +13,7 @@ import torch
 from adders.acceptance import base_theta
 from compress.descent import Descent, Origin, Training
 from compress.proposers import Rules
-from compress.section import Compress
+from compress.section import Compress, section_of
 from model.fold import fold
 from model.tied import Tied, tie, ties_of
 from search.errors import reraise_as
@@ -37,8 +37,7 @@ class StudyDescent:
 
     def __init__(self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords, cache: ArtifactCache):
         """Begin, or go on. Raises UserError for a θ to start from that does not get enough right."""
-        assert study.compress is not None
-        rules = _rules(study.compress)
+        rules = _rules(section_of(study))
         self.study, self.records, self.cache = study, records, cache
         self.descent = Descent(DatabaseCandidates(records), rules)
         if not self.descent.candidates:

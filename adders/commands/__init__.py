@@ -1,1 +1,1 @@
-"""Commands on adders. Each is imported when it is called."""
+"""Commands on adders."""

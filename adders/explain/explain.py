@@ -13,6 +13,7 @@ from model import preset_name
 from search.analysis import STYLE
 from search.markup import guarded
 from search.plugins import part
+from search.store.verdicts import SOON_S
 from trainer.checkpoints.checkpoint import Checkpoint
 
 MOST = 3
@@ -69,7 +70,7 @@ def _net(shown: Shown) -> dict[str, Any]:
 
 def _proof(shown: Shown) -> dict[str, Any] | None:
     """Return the verdict on all pairs and the pair with the smallest margin; None for families without proofs."""
-    proof = shown.proof or decide_soon(shown.checkpoint.spec, shown.checkpoint.theta_P)
+    proof = shown.proof or decide_soon(shown.checkpoint.spec, shown.checkpoint.theta_P, SOON_S)
     if not proof:
         return None
     wrong = proof["wrong"][0] if proof["wrong"] else None
@@ -83,6 +84,11 @@ def _proof(shown: Shown) -> dict[str, Any] | None:
 def page(template: Path, model: Mapping[str, Any]) -> str:
     """Return the HTML of a template with its data in it."""
     return whole(template).replace(PLACEHOLDER, json.dumps(model, allow_nan=False).replace("<", "\\u003c"))
+
+
+def template_text() -> str:
+    """Return the page as it is before its data are in it."""
+    return whole(TEMPLATE)
 
 
 def whole(template: Path) -> str:

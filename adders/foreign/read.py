@@ -25,7 +25,7 @@ from adders.foreign.file import (
 )
 from model.files import read_limited
 from model.spec import Spec
-from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 
 Content = Mapping[str, Any]
 MAIN = ("model_state_dict", "model_state", "state_dict")
@@ -62,15 +62,6 @@ FORMATS = (
     Format("JackCai1206", "JackCai1206's training code", ("digit_enc",), microadder.read, needs_settings=False),
     Format("MicroAdder", "MicroAdder's training code", ("",), microadder.read),
 )
-
-
-def load_any(path: Path) -> Checkpoint:
-    """Load a checkpoint folder of ours, either of its files, or another program's file.
-
-    Raises ValueError saying what is wrong.
-    """
-    is_foreign = not path.is_dir() and path.name not in (JSON_FILE, THETA_FILE)
-    return read_foreign(path) if is_foreign else Checkpoint.load(path)
 
 
 def read_foreign(path: Path) -> Checkpoint:

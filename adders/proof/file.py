@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from model.spec import Spec
 
 FORMAT = 1
-SOON_S = 4.0
 CHECKER = Path(__file__).with_name("check.py")
 
 
@@ -38,7 +37,7 @@ def decide(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any]:
     return verdict_of(spec, theta_P, prove(spec, theta_P, limit_s=limit_s))
 
 
-def decide_soon(spec: Spec, theta_P: Tensor, limit_s: float = SOON_S) -> dict[str, Any] | None:
+def decide_soon(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any] | None:
     """Return the verdict on all pairs that so many seconds are enough for; None of a family without proofs."""
     return decide(spec, theta_P, limit_s) if ties_of(spec)[0].family in FAMILIES else None
 

@@ -1,11 +1,11 @@
 """Proposers of the notebook: chance, and a genetic search that learns what its sets reached."""
 
 import pytest
-from tests.compress.test_proposals_of_descents import BASE, CERTIFICATES, crosses_tensors
 
 from compress.proposers import Parent, Rules, propose
 from model.tied import constrained, free
 from search.store.candidates import digest
+from tests.compress.test_proposals_of_descents import BASE, CERTIFICATES, crosses_tensors
 from trainer.checkpoints.checkpoint import Checkpoint
 
 

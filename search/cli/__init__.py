@@ -1,56 +1,51 @@
 """The command line: `adder-search COMMAND`. Only the module of the command that is called is imported."""
 
 import logging
-from importlib import import_module
 from importlib.metadata import EntryPoint
 from typing import Any
 
 import click
 
 from search import plugins
+from search.cli.listed import Listed, arrange
 from search.cli.surroundings import settle_encoding, settle_environment, settle_output
 from search.errors import Failure, UserError, masked
 
 GROUPS = {
     "Studies": {
-        "studies": ("search.cli.study", "List the studies that come with the package."),
-        "keys": ("search.cli.study", "List the keys of a study file, with their defaults."),
-        "models": ("search.cli.study", "List families, constraints and presets, or itemise one preset."),
-        "run": ("search.cli.run", "Train a study, or go on with it."),
-        "resume": ("search.cli.run", "Go on with a study that was interrupted."),
-        "stop": ("search.cli.run", "End a running study cleanly, wherever it runs."),
-        "status": ("search.cli.home", "Show the recorded studies, or one seed by seed."),
-        "delete": ("search.cli.home", "Delete a study and all that is recorded of it."),
+        "studies": ("study", "List the studies that come with the package."),
+        "keys": ("study", "List the keys of a study file, with their defaults."),
+        "models": ("study", "List families, constraints and presets, or itemise one preset."),
+        "run": ("run", "Train a study, or go on with it."),
+        "resume": ("run", "Go on with a study that was interrupted."),
+        "stop": ("run", "End a running study cleanly, wherever it runs."),
+        "status": ("home", "Show the recorded studies, or one seed by seed."),
+        "delete": ("home", "Delete a study and all that is recorded of it."),
     },
     "Evidence": {
-        "best": ("search.cli.evidence", "Show the Pareto front: fewest parameters, highest grok rate."),
-        "table": ("search.cli.evidence", "Show which constraint works at which scale."),
-        "report": ("search.cli.evidence", "Write a page about a study."),
-        "records": ("search.cli.evidence", "Write a study's records to a file."),
-        "ui": ("search.cli.ui", "Open the MLflow UI on what was recorded."),
+        "best": ("evidence", "Show the Pareto front: fewest parameters, highest grok rate."),
+        "table": ("evidence", "Show which constraint works at which scale."),
+        "report": ("evidence", "Write a page about a study."),
+        "records": ("evidence", "Write a study's records to a file."),
+        "ui": ("ui", "Open the MLflow UI on what was recorded."),
     },
     "Checkpoints": {
-        "pull": ("search.cli.checkpoints", "Fetch a seed's checkpoint out of MLflow."),
-        "verify": ("adders.commands.verify", "Check a checkpoint on AdderBoard's 10,010 additions."),
-        "prove": ("adders.commands.prove", "Prove or refute that a checkpoint adds all 10^20 pairs."),
-        "explain": ("adders.commands.explain", "Write a page in which a checkpoint adds, digit by digit."),
-        "export": ("adders.commands.export", "Write a checkpoint as an AdderBoard submission."),
-        "register": ("search.cli.register", "Put checkpoints into MLflow's model registry."),
-        "publish": ("adders.commands.publish", "Write checkpoints as folders for a model hub."),
-        "rerun": ("search.cli.checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
-        "import": ("adders.commands.import_", "Turn another program's checkpoint into one of ours."),
-        "fold": ("search.cli.checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),
-        "finish": ("adders.commands.finish", "Take a checkpoint that is nearly right to all 10,010."),
-        "compress": ("compress.commands", "Find a checkpoint's numbers that are zero or each other."),
-        "diagnose": ("compress.commands", "Show which directions of a checkpoint matter."),
+        "pull": ("checkpoints", "Fetch a seed's checkpoint out of MLflow."),
+        "register": ("register", "Put checkpoints into MLflow's model registry."),
+        "rerun": ("checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
+        "fold": ("checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),
     },
 }
-"""Commands by group: the module that has the `click.Command`, and its line of help."""
-COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+"""Our commands by group: the module of this package that has the `click.Command`, and its line of help."""
+COMMANDS = {
+    name: Listed(name, says, f"search.cli.{module}", group)
+    for group, entries in GROUPS.items()
+    for name, (module, says) in entries.items()
+}
 
 
 class Commands(click.Group):
-    """Commands that are imported when they are called (click's LazyGroup), in the order above; then plug-ins.
+    """Commands that are imported when they are called (click's LazyGroup), ours and those of plug-ins.
 
     Turns every foreseen failure into one line on stderr and its exit code.
     """
@@ -64,11 +59,13 @@ class Commands(click.Group):
         return list({**self.commands, **plugins.added(plugins.COMMANDS)})
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by group; those that other packages add come last, by package."""
-        groups = {group: list(names) for group, names in GROUPS.items()}
-        for name, point in plugins.added(plugins.COMMANDS).items():
-            if name not in self.commands:
-                groups.setdefault(f"Added by {point.module.partition('.')[0]}", []).append(name)
+        """List the commands by group; those that other packages add to none of ours come last, by package."""
+        points = {n: p for n, p in plugins.added(plugins.COMMANDS).items() if n not in self.commands}
+        commands = {name: load_plugin(point) for name, point in points.items()}
+        listed = {name: command for name, command in commands.items() if isinstance(command, Listed)}
+        groups = arrange({group: list(names) for group, names in GROUPS.items()}, listed)
+        for name in (n for n in commands if n not in listed):
+            groups.setdefault(f"Added by {points[name].module.partition('.')[0]}", []).append(name)
         for group, names in groups.items():
             width = formatter.width - 2 - max(map(len, names), default=0)
             rows = [(n, c.get_short_help_str(width)) for n in names if (c := self.get_command(ctx, n))]
@@ -96,7 +93,7 @@ class Commands(click.Group):
             raise plugins.needs_notebook(args[0])
         name, command, rest = super().resolve_command(ctx, args)
         settle_environment()
-        return name, command and load(command), rest
+        return name, command.load() if isinstance(command, Listed) else command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -112,14 +109,6 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(130)
-
-
-def load(listed: click.Command) -> click.Command:
-    """Import the command behind a name and its line of help."""
-    if listed.name not in COMMANDS:
-        return listed
-    module = import_module(COMMANDS[listed.name][0])
-    return next(c for c in vars(module).values() if isinstance(c, click.Command) and c.name == listed.name)
 
 
 def load_plugin(point: EntryPoint) -> click.Command:
@@ -138,7 +127,7 @@ def load_plugin(point: EntryPoint) -> click.Command:
 
 @click.group(
     cls=Commands,
-    commands=[click.Command(name, short_help=says) for name, (_, says) in COMMANDS.items()],
+    commands=dict(COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="adder-search")

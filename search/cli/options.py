@@ -129,7 +129,7 @@ def exit_unless(passed: bool) -> None:
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """Load a checkpoint, ours or another program's. Raise UserError with the reason."""
-    from adders.foreign.read import load_any
+    from search.study.checkpoints import load_any
 
     if not path.exists():
         raise UserError(f"{path}: no such checkpoint; adder-search pull STUDY writes one of a study")

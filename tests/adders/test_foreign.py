@@ -15,9 +15,10 @@ import pytest
 import torch
 
 from adders.foreign import microadder as foreign_microadder
-from adders.foreign.read import load_any, read_foreign
+from adders.foreign.read import read_foreign
 from model import PRESETS, verify
 from model.families.low_rank.spec import SHARED, TIES, LowRank
+from search.study.checkpoints import load_any
 from tests.adders.foreign import FILE, NEW, SMALL, AnyState, microadder, parts, refused, repacked, report, written
 from tests.commands import call, says
 from tests.golden_checkpoints import SPECS as GOLDEN

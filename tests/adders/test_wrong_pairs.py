@@ -14,8 +14,8 @@ from adders.proof.prover import Proof, Prover, QueryProver, prove
 from adders.proof.rounding import ANY, Lost, no_lost_numbers
 from model.verdict import COUNTEREXAMPLE, PROVED
 from tests import ROOT
-from tests.specs import specs
 from tests.adders.test_sound import SHARP, sharp
+from tests.specs import specs
 from trainer.checkpoints.checkpoint import Checkpoint
 
 NETS, CHUNK = 2_000, 50

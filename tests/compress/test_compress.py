@@ -182,7 +182,7 @@ def untrained(few_selection_problems, no_ray, quick, here, monkeypatch):
     monkeypatch.setattr(AcceptanceSet, "errors", lambda self, theta_P: 0)
     monkeypatch.setattr(AcceptanceSet, "size", 59_400)
     monkeypatch.setattr(descent, "propose", neighbours)
-    monkeypatch.setattr(driver, "log_descents", lambda *_: None)  # its pictures take seconds
+    monkeypatch.setattr("compress.pictures.log_descents", lambda *_: None)  # its pictures take seconds
 
 
 def neighbours(rules, parent, count, batch_size, tried, draw):

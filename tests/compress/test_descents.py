@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from adders import acceptance
 from adders.acceptance import AcceptanceSet, base_theta
 from adders.proof.rounding import ANY
-from adders import acceptance
-from compress import local
 from compress import descent as descents
+from compress import local
 from compress.descent import Descent, Training
 from compress.finishing import finish_candidate
 from compress.journal import Journal

@@ -22,7 +22,7 @@ from adders import acceptance
 from compress import finishing, hessian, local
 from model.spec import Spec
 from model.tied import Ties, canonical, project, tie
-from search.run import driver, worker
+from search.run import worker
 from search.store.candidates import DatabaseCandidates, digest
 from search.store.home import Home
 from search.store.ledger import Ledger
@@ -175,7 +175,7 @@ def study_descent(parent: str) -> list[list[Any]]:
     study = STUDY | {"name": f"descent-{parent}", "start": {"checkpoint": str(CERTIFICATES / parent)}}
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, without_ray():
         untrained(patch, PARENTS[parent])
-        patch.setattr(driver, "log_descents", lambda *_: None)
+        patch.setattr("compress.pictures.log_descents", lambda *_: None)
         patch.setattr(worker, "Bank", partial(BarelyTrainedBank, partial(made_up_facts, PARENTS[parent])))
         home = Path(folder) / "home"
         done("run", write_study(Path(folder), study), "--home", home)

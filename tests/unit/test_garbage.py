@@ -17,8 +17,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adders.foreign.read import load_any
 from search.errors import UserError
+from search.study.checkpoints import load_any
 from search.study.file import parse_study, shipped_studies
 from search.study.schema import Study
 from tests.adders.foreign import NEW, SMALL, microadder, repacked, report

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from model import PRESETS
 from search import cli, plugins
+from search.cli.listed import Listed
 from search.cli.options import ExpandedPath, check_file, write_file, write_text
 from search.cli.surroundings import PATHS, settle_environment
 from search.errors import UserError
@@ -47,8 +48,9 @@ def names(folder="."):
 
 def parameters():
     """Every option and argument of every command, the notebook's among them, by command."""
-    commands = {name: cli.load(known) for name, known in cli.main.commands.items()}
-    commands |= {name: cli.load_plugin(point) for name, point in plugins.added(plugins.COMMANDS).items()}
+    points = plugins.added(plugins.COMMANDS).items()
+    listed = cli.main.commands | {name: cli.load_plugin(point) for name, point in points}
+    commands = {name: c.load() if isinstance(c, Listed) else c for name, c in listed.items()}
     return [(name, parameter) for name, command in commands.items() for parameter in command.params]
 
 

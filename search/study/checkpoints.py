@@ -1,4 +1,4 @@
-"""A checkpoint read as a teacher (trainer/recipe/teacher.py)."""
+"""Checkpoints that a study file or a command names: ours, or what a package reads; as teachers too."""
 
 from __future__ import annotations
 
@@ -6,14 +6,30 @@ from pathlib import Path
 
 from torch import Tensor
 
-from adders.foreign.read import load_any
 from model.spec import Spec
 from model.tied import untied
-from trainer.checkpoints.checkpoint import Checkpoint
+from search.plugins import readers
+from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
 from trainer.data.problems import selection
 from trainer.files.paths import expanded
 from trainer.recipe.teacher import Teacher
 from trainer.step import step
+
+
+def load_any(path: Path) -> Checkpoint:
+    """Load a checkpoint folder of ours, either of its files, or another program's file.
+
+    Raises ValueError saying what is wrong, a line for each reader that was asked.
+    """
+    if path.is_dir() or path.name in (JSON_FILE, THETA_FILE):
+        return Checkpoint.load(path)
+    wrong = []
+    for read in readers():
+        try:
+            return read(path)
+        except ValueError as error:
+            wrong.append(str(error))
+    raise ValueError("\n".join(wrong) or f"{path}: is no checkpoint of ours, and nothing installed reads others")
 
 
 def selection_errors(spec: Spec, theta_P: Tensor) -> int:
