@@ -10,7 +10,6 @@ def _listed(name: str, says: str, after: str) -> Listed:
     return Listed(name, says, module, SECTION, after)
 
 
-verify = _listed("verify", "Check a checkpoint on AdderBoard's 10,010 additions.", "pull")
 prove = _listed("prove", "Prove or refute that a checkpoint adds all 10^20 pairs.", "verify")
 explain = _listed("explain", "Write a page in which a checkpoint adds, digit by digit.", "prove")
 export = _listed("export", "Write a checkpoint as an AdderBoard submission.", "explain")

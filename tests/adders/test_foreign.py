@@ -20,9 +20,9 @@ from model import PRESETS, verify
 from model.families.low_rank.spec import SHARED, TIES, LowRank
 from search.study.checkpoints import load_any
 from tests.adders.foreign import FILE, NEW, SMALL, AnyState, microadder, parts, refused, repacked, report, written
+from tests.adders.golden_checkpoints import SPECS as GOLDEN
+from tests.adders.golden_checkpoints import golden_file, published_file
 from tests.commands import call, says
-from tests.golden_checkpoints import SPECS as GOLDEN
-from tests.golden_checkpoints import golden_file, published_file
 from tests.specs import some_theta
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
 

@@ -30,7 +30,7 @@ from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect
 from tests import CERTIFICATES, needs_compiler
 from tests.commands import call, done, fails_with_one
-from tests.golden.descents import BarelyTrainedBank
+from tests.compress.golden import BarelyTrainedBank
 from tests.homes import records_of
 from tests.reference import recorded, rows_of, write_study
 from tests.scenarios.studies import BY_ENGINE

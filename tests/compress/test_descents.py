@@ -24,7 +24,7 @@ from model.tied import constrained, project, tie, ties_of
 from search.store.candidates import DatabaseCandidates, digest, lineage_of
 from search.study.trial import Configuration
 from tests import CERTIFICATES, needs_compiler
-from tests.golden.descents import UntrainedBank
+from tests.compress.golden import UntrainedBank
 from tests.homes import records_of
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint

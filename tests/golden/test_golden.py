@@ -1,4 +1,6 @@
-"""What is stored is made again: keys and fields of all studies, curves to the bit, descents, answers of commands.
+"""What is stored is made again: keys and fields of all studies, curves to the bit, answers of commands.
+
+Descents: tests/compress/test_golden.py.
 
 A key digests what differs from the defaults, so a changed default would keep a key and change its meaning. What is
 meant to differ is made anew (tests/golden/make_golden.py).
@@ -10,7 +12,6 @@ import pytest
 
 from search.study.file import load_study
 from tests import needs_compiler
-from tests.golden import descents
 from tests.golden.make_golden import (
     CASES,
     configurations,
@@ -24,7 +25,7 @@ from tests.golden.make_golden import (
     study_files,
 )
 
-CURVES, DEFAULTS, KEYS, DESCENTS = (stored(name) for name in ("curves", "defaults", "keys", "descents"))
+CURVES, DEFAULTS, KEYS = (stored(name) for name in ("curves", "defaults", "keys"))
 
 
 @pytest.mark.parametrize("kind", DEFAULTS)
@@ -50,16 +51,6 @@ def test_every_study_and_case_is_stored():
 @pytest.mark.parametrize("name", CURVES)
 def test_the_curve_is_the_stored_one_on_every_kind_of_cpu(name):
     assert curve(name) == CURVES[name]
-
-
-@needs_compiler
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(
-    "parent", [pytest.param(p, marks=[] if p == "6p" else pytest.mark.full) for p in descents.PARENTS]
-)
-@pytest.mark.parametrize("kind", descents.RECORDERS)
-def test_a_descent_is_the_recorded_one(kind, parent):
-    assert json.loads(json.dumps(descents.RECORDERS[kind](parent))) == DESCENTS[kind][parent]
 
 
 def test_the_commands_say_the_same():

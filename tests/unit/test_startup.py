@@ -7,12 +7,14 @@ import sys
 import pytest
 
 from benchmarks.startup import LIMITS, record
+from search import plugins
 from search.store.home import Home
 from tests.commands import COMMAND, own_environment
 
 HEAVY = {"torch", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "sklearn", "mlflow", "optuna", "ray"}
 LOADS_PANDAS = "records startup -o records.csv"
-LISTING = ["models", "models --json", "keys", "studies", "status", "status startup", "finish --help"]
+LISTING = ["models", "models --json", "keys", "studies", "status", "status startup"]
+LISTING += [f"{name} --help" for name in plugins.added(plugins.COMMANDS)]
 WITH_INTERVALS = ["best", "table", "table --format csv", "run 57p --dry-run"]
 COMMANDS = ["--help", "runn", *LISTING, *WITH_INTERVALS, LOADS_PANDAS]
 SCRIPT = """

@@ -1,4 +1,4 @@
-"""Replay descents with a bank that trains nothing; `python -m tests.golden.descents` records them anew.
+"""Replay descents with a bank that trains nothing; `python -m tests.compress.golden` records them anew.
 
 What a set reaches is a function of its ties alone, so a descent is decided by its proposals and its rules.
 """

@@ -6,7 +6,7 @@ import torch
 from model import adderboard, verify
 from model.decode import columns
 from tests import adderboard_runner
-from tests.golden_checkpoints import golden_theta
+from tests.adders.golden_checkpoints import golden_theta
 from trainer.step import step
 
 

@@ -12,8 +12,8 @@ import torch
 
 from model import PRESETS, add
 from model.export import export_source
-from tests.golden_checkpoints import SPECS as GOLDEN
-from tests.golden_checkpoints import golden_theta
+from tests.adders.golden_checkpoints import SPECS as GOLDEN
+from tests.adders.golden_checkpoints import golden_theta
 from tests.specs import some_theta
 from tests.submissions import constant, loaded
 
