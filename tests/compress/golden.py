@@ -35,7 +35,7 @@ from trainer import Outcome, Result, Seed
 from trainer.bank.bank import Bank
 from trainer.engine import native, torch_backend
 
-DATA = Path(__file__).with_name("data") / "descents.json"
+DATA = Path(__file__).with_name("descents.json")
 PARENTS = {"46p": 32, "12p": 7, "6p": 3}
 """Certificates, and the fewest numbers with which anything of theirs is right."""
 EXACT = (1.0, 0.97, 0.6, 0.1)

@@ -6,9 +6,8 @@ import pytest
 
 from tests import needs_compiler
 from tests.compress import golden as descents
-from tests.golden.make_golden import stored
 
-DESCENTS = stored("descents")
+DESCENTS = json.loads(descents.DATA.read_text())
 
 
 @needs_compiler
