@@ -4,58 +4,69 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
 
 import pytest
 
 from tests import PLUGINS, ROOT
+from tests.commands import own_environment
 
-NOT_OURS = {*PLUGINS, *(f"tests/{name}" for name in PLUGINS), "lab/tests"}
-ABSENT = f"""
-import sys
-
-class Absent:
-    '''The plug-ins of the checkout that this environment has installed, and the notebook, which needs them.'''
-
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {(*PLUGINS, "lab")!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-
-sys.meta_path.insert(0, Absent())
-"""
+DELETED = {*PLUGINS, *(f"tests/{name}" for name in PLUGINS)}
+SCRIPT = "#!{}\nfrom search.cli import main\n\nmain()\n"
 
 pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """A copy of the tree without plug-ins, as one that is installed without them: nothing declares them either."""
+def core(tmp_path_factory):
+    """A copy of the tree without its plug-ins and the notebook's code."""
     folder = tmp_path_factory.mktemp("alone") / "core"
     words = ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in filter(None, subprocess.check_output(words, text=True).split("\0")):
-        if not any(name.startswith(f"{other}/") for other in NOT_OURS) and (ROOT / name).is_file():
+        is_deleted = any(name.startswith(f"{other}/") for other in DELETED)
+        is_notebook = name.startswith("lab/") and name.endswith(".py")  # its checkpoints and study files stay
+        if not (is_deleted or is_notebook) and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / name)
-    (folder / "sitecustomize.py").write_text(ABSENT)
-    for name in ("adder_search", "adder_search_lab"):  # in place of what this environment has of them
-        about = folder / f"{name}-0.1.0.dist-info"
-        about.mkdir()
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 0.1.0\n")
     return folder
 
 
-def run(folder, *words):
+@pytest.fixture(scope="module")
+def python(core):
+    """The Python of an environment in which that copy is installed, with the dependencies of this one."""
+    folder = core.with_name("venv")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    # First the copy and what it declares, then the dependencies, whose own .pth files nobody reads.
+    (site / "all.pth").write_text(f"{core}\n{sysconfig.get_path('purelib')}\n")
+    for name in ("adder_search", "adder_search_lab"):  # neither of them declares anything
+        about = site / f"{name}-0.1.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 0.1.0\n")
+    command = folder / "bin/adder-search"
+    command.write_text(SCRIPT.format(folder / "bin/python"))
+    command.chmod(0o755)
+    return folder / "bin/python"
+
+
+def run(python, folder, *words):
     return subprocess.run(
-        [sys.executable, *words], cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)}, text=True,
+        [python, *words], cwd=folder, env=own_environment(), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
 
 
-def test_the_core_passes_its_tests_alone(alone):
-    assert not any((alone / name).exists() for name in PLUGINS)
-    listed = run(alone, "-m", "search.cli", "--help")
-    assert listed.returncode == 0 and not any(f"\n  {word} " in listed.stdout for word in ("prove", "compress"))
-    done = run(alone, "-m", "pytest", "tests", "-q", "-p", "no:cacheprovider", *NUMBER)
+def test_plug_ins_are_nowhere(core, python, tmp_path):
+    for name in (*PLUGINS, "lab.forge"):
+        said = run(python, tmp_path, "-c", f"import search, {name}")
+        assert said.returncode == 1 and "No module named" in said.stdout, said.stdout
+    listed = run(python, tmp_path, "-m", "search.cli", "--help").stdout
+    assert "  verify " in listed and not any(f"  {name} " in listed for name in ("prove", "compress", "forge"))
+    assert Path(run(python, tmp_path, "-c", "import search; print(search.__file__)").stdout).is_relative_to(core)
+
+
+def test_the_core_passes_its_tests(core, python):
+    workers = os.environ.get("PYTEST_XDIST_WORKER_COUNT", "2")
+    done = run(python, core, "-m", "pytest", "tests", "-q", "-p", "no:cacheprovider", "-n", workers)
     assert done.returncode == 0, done.stdout[-8000:]
-
-
-NUMBER = ("-n", os.environ.get("PYTEST_XDIST_WORKER_COUNT", "2"))
