@@ -26,6 +26,8 @@ COPY pyproject.toml setup.cfg README.md LICENSE ./
 COPY model model/
 COPY trainer trainer/
 COPY search search/
+COPY adders adders/
+COPY compress compress/
 COPY studies studies/
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheel .
 

@@ -6,10 +6,10 @@ import time
 
 from torch import Tensor
 
+from adders.acceptance import AcceptanceSet
+from adders.finishing.finish import finish
+from adders.proof.prover import prove
 from model import Spec, verify
-from model.proof.prover import prove
-from search.compress.acceptance import AcceptanceSet
-from trainer.finishing.finish import finish
 
 
 def finished_row(spec: Spec, theta_P: Tensor, method: str, turns: int, limit_s: float) -> dict[str, object]:

@@ -129,8 +129,8 @@ def number(n: float) -> str:
 
 def html(forged: Forged) -> str:
     """Return a self-contained page with all forgings, which begins with this addition."""
+    from adders.explain.explain import page
     from lab.forged import DIMENSIONS, FORGINGS, HIGHEST, LOWEST, TOKENS, count_correct
-    from search.explain.explain import page
 
     forgings = [
         {name: getattr(f, name) for name in ("name", "about", "eos_digit", "params", "nonzero")}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainer.curvature.hessian import expand_loss, sample_of, shares
+from compress.hessian import expand_loss, sample_of, shares
 from trainer.engine.kernel import KernelLoss
 
 if TYPE_CHECKING:

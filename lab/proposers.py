@@ -16,12 +16,12 @@ from optuna.distributions import CategoricalDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.trial import TrialState, create_trial
 
+from adders.acceptance import own_theta
+from compress.hessian import constraints, expand_loss, possible
+from compress.proposers import SINGLE, Parent, Rules, joined
 from model.tied import Ties, tie
-from search.compress.acceptance import own_theta
-from search.compress.proposers import SINGLE, Parent, Rules, joined
 from search.run.samplers import NSGAII
 from search.store.candidates import digest
-from trainer.curvature.hessian import constraints, expand_loss, possible
 
 POOL = 100  # cheapest constraints that a genetic search and chance choose among
 DRAWS = 50  # for each set that is to be proposed, how many are drawn at most
@@ -31,7 +31,7 @@ CHOICE = CategoricalDistribution([False, True])
 def propose(
     rules: Rules, parent: Parent, count: int, batch_size: int, excluded: Collection[str], draw: int
 ) -> list[Ties]:
-    """Return up to `count` sets that go on from a parent (search/compress/proposers.py)."""
+    """Return up to `count` sets that go on from a parent (compress/proposers.py)."""
     single = [kind for kind in rules.kinds if kind in SINGLE]
     spec = tie(parent.base, parent.ties)
     at = expand_loss(spec, own_theta(spec, parent.theta_P), rules.problems)

@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from model.proof import is_right
-from model.proof.file import claim_beside
 from model.tied import Count, count
+from model.verdict import claim_beside, is_right
 from search.errors import UserError, reraise_as
 from trainer.checkpoints.checkpoint import Checkpoint
 

@@ -19,7 +19,11 @@ class _Beside:
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        return PathFinder.find_spec(name, [INSTALLED]) if name in ("model", "trainer", "studies") else None
+        return (
+            PathFinder.find_spec(name, [INSTALLED])
+            if name in ("model", "trainer", "adders", "compress", "studies")
+            else None
+        )
 
 
 def _leave_out_current_folder() -> None:

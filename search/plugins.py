@@ -1,24 +1,107 @@
-"""What other installed packages add to ours: commands, and parts of commands, each an entry point."""
+"""The doors of other packages: entry points, a group for each door. Those of adders/ and compress/ come by them too.
 
+docs/extending.md has an example.
+"""
+
+from __future__ import annotations
+
+import logging
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from search.errors import Failure, UserError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model import Spec
+    from trainer.checkpoints.checkpoint import Checkpoint
+
 COMMANDS = "adder_search.commands"
-"""Group of commands: NAME = module:click_command."""
+"""Commands: NAME = module:click_command (search/cli/listed.py)."""
 PARTS = "adder_search.parts"
-"""Group of what options of our commands need: NAME = module:function."""
+"""What options of our commands need: NAME = module:function."""
+PROPOSERS = "adder_search.proposers"
+"""Keys of a study file under which it proposes configurations: KEY = module:proposer (search/run/proposer.py)."""
+STUDIES = "adder_search.studies"
+"""Studies that come with a package: NAME = a package with YAML files."""
+READERS = "adder_search.checkpoint_readers"
+"""Readers of other programs' checkpoints: NAME = module:function (`Reader`)."""
+PROVERS = "adder_search.provers"
+"""What decides all pairs of numbers: NAME = module:function (`Prover`)."""
+PAGES = "adder_search.pages"
+"""Pages with scripts that `ui` shows: NAME = module:function (`Page`)."""
 
 NOTEBOOK = ("forge", "cascade", "claims", "thresholds")
 """Commands that the research notebook adds."""
+
+
+class Reader(Protocol):
+    """Read another program's checkpoint. Of a package with `def read(path)` in adder_npz.py, in its pyproject.toml:
+
+    [project.entry-points."adder_search.checkpoint_readers"]
+    npz = "adder_npz:read"
+    """
+
+    def __call__(self, path: Path, /) -> Checkpoint:
+        """Return the checkpoint in a file, of which nothing is run. Raise ValueError with what is wrong with it."""
+
+
+class Prover(Protocol):
+    """Decide all pairs of numbers. Of a package with `def decide(spec, theta_P, limit_s)` in adder_window.py:
+
+    [project.entry-points."adder_search.provers"]
+    window = "adder_window:decide"
+    """
+
+    def __call__(self, spec: Spec, theta_P: Tensor, limit_s: float, /) -> dict[str, Any] | None:
+        """Return the verdict (model/verdict.py) that so many seconds are enough for; None of a spec not known here."""
+
+
+class Page(Protocol):
+    """Return a page whose scripts `ui` lets run, as it is before its data are in it. Of a package adder_maps:
+
+    [project.entry-points."adder_search.pages"]
+    map = "adder_maps:template"
+    """
+
+    def __call__(self) -> str: ...
 
 
 @cache
 def added(group: str) -> dict[str, EntryPoint]:
     """Return the entry points of a group by name."""
     return {point.name: point for point in entry_points(group=group)}
+
+
+def loaded(group: str) -> dict[str, Any]:
+    """Return what packages add to a group, by name. What cannot be loaded is left out; a line says so once."""
+    parts: dict[str, Any] = {}
+    for name, point in added(group).items():
+        try:
+            parts[name] = load(point, name)
+        except Failure as error:
+            _warn_once(f"package {point.module.partition('.')[0]}: its {group} are left out: {error}")
+    return parts
+
+
+@cache
+def _warn_once(line: str) -> None:
+    logging.getLogger(__name__).warning("%s", line)
+
+
+def readers() -> list[Reader]:
+    return list(loaded(READERS).values())
+
+
+def provers() -> list[Prover]:
+    return list(loaded(PROVERS).values())
+
+
+def pages() -> list[Page]:
+    return list(loaded(PAGES).values())
 
 
 def part(name: str, option: str) -> Any:

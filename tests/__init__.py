@@ -9,5 +9,7 @@ from trainer.files.installed import missing_for_compilation
 pytest.register_assert_rewrite("tests.commands", "tests.banks")
 
 ROOT = Path(__file__).parents[1]
+PLUGINS = "adders", "compress"
+"""Packages beside the core, and folders of tests: the core passes its tests without them."""
 CERTIFICATES = ROOT / "lab/certificates"
 needs_compiler = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")

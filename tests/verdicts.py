@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-from model.proof import COUNTEREXAMPLE
-from model.proof.file import digest
+from model.verdict import COUNTEREXAMPLE, digest
 from tests import CERTIFICATES
 from trainer.checkpoints.checkpoint import Checkpoint
 

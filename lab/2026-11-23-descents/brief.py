@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from compress.local import LocalDescent, Settings
 from model.spec import Spec
-from search.compress.local import LocalDescent, Settings
 from search.store.candidates import TieCandidate
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint

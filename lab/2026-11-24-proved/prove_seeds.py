@@ -18,8 +18,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from adders.proof.prover import prove
 from model import Spec, preset_name, verify
-from model.proof.prover import PROVED, prove
+from model.verdict import PROVED
 from search.store.results import RESULTS, ConfigurationResults
 from trainer.checkpoints.checkpoint import Checkpoint
 

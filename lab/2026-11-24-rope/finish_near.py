@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from adders.finishing.finish import MARGIN
 from lab.finished import finished_row
 from model import preset
-from trainer.finishing.finish import MARGIN
 
 HERE = Path(__file__).parent
 TABLE = HERE / "rope-finished.csv"

@@ -13,7 +13,7 @@ import torch
 from judge import spec_of
 from search_sets import HERE, TABLE, parent_of
 
-from model.proof.count import count_wrong
+from adders.proof.count import count_wrong
 
 
 def main(seconds: str = "30") -> None:

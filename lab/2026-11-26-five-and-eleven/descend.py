@@ -18,9 +18,9 @@ from candidates import Array, Labels
 from judge import FIRST, Pool, judge, lift, look, spec_of
 from search_sets import TABLE, base_spec, numbers, parent_of, row, sets_of, write
 
-from model.proof.prover import PROVED
 from model.spec import Spec
 from model.tied import canonical
+from model.verdict import PROVED
 
 LIMIT_S, CENTRED_S = 10.0, 1.5
 

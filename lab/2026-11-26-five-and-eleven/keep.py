@@ -17,12 +17,13 @@ import torch
 from judge import spec_of
 from search_sets import CERTIFICATES, TABLE, parent_of
 
-from model.proof.prover import PROVED, prove
+from adders.finishing import margin as programmes
+from adders.proof.prover import prove
+from model.verdict import PROVED
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.curvature.minimise import Task
 from trainer.curvature.pool import Cost
 from trainer.files.installed import code_version
-from trainer.finishing import margin as programmes
 
 
 def accepted(rows: pd.DataFrame) -> pd.Series:

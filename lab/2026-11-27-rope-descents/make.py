@@ -11,10 +11,11 @@ from pathlib import Path
 import pandas as pd
 import torch
 
+from adders.proof.file import decide
 from lab.tables import markdown
 from model import verify
-from model.proof.file import decide, write_verdict
 from model.tied import count
+from model.verdict import write_verdict
 from trainer.checkpoints.checkpoint import Checkpoint
 
 FOLDER = Path(__file__).parent

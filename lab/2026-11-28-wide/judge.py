@@ -18,12 +18,13 @@ import road  # beside this file
 import torch
 from safetensors.torch import load_file
 
+from adders.proof import check
+from adders.proof.file import decide, proof_text
+from adders.proof.prover import prove
 from lab.scripts.table_file import append, read
 from model import preset, verify
-from model.proof import check
-from model.proof.file import decide, proof_text, write_verdict
-from model.proof.prover import PROVED, prove
 from model.tied import constrained, project, tie
+from model.verdict import PROVED, write_verdict
 from trainer import Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.engine.build import denormals

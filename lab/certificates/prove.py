@@ -17,12 +17,13 @@ from typing import Any
 import pandas as pd
 import torch
 
-from model.proof import check
-from model.proof.count import count_wrong
-from model.proof.file import VERDICT_FILE, proof_text, verdict_of
-from model.proof.prover import COUNTEREXAMPLE, PROVED, prove
+from adders.foreign.read import read_foreign
+from adders.proof import check
+from adders.proof.count import count_wrong
+from adders.proof.file import proof_text, verdict_of
+from adders.proof.prover import prove
+from model.verdict import COUNTEREXAMPLE, PROVED, VERDICT_FILE
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.checkpoints.foreign import read_foreign
 
 FOLDER = Path(__file__).parent
 TABLE = FOLDER / "proofs.csv"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from selenium import webdriver
 
-from search.explain.explain import Shown, explain
+from adders.explain.explain import Shown, explain
 from trainer.checkpoints.checkpoint import Checkpoint
 
 ROOT = Path(__file__).parents[2]

@@ -28,9 +28,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from adders.acceptance import AcceptanceSet
 from model.spec import Spec
 from model.tied import Tied, project, tie
-from search.compress.acceptance import AcceptanceSet
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.recipe.ramp import tie_ramp_defaults

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from adders.proof import attention, columns
+from adders.proof.file import decide
 from lab.pages import maker
 from lab.scripts.moved_form import rescaled, shared_entries
 from model import verify
 from model.adderboard import EDGE_CASES, uniform_pairs
 from model.decode import add
 from model.export import export_source
-from model.proof import attention, columns
-from model.proof.file import decide
 from search.run.rerun import read_request, train_again
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -102,7 +102,7 @@ for name in sys.argv[1:]:
     submission = runpy.run_path(name)
     model, metadata = submission["build_model"]()
     found[name] = metadata["params"], [submission["add"](model, a, b) for a, b in pairs]
-assert not {"model", "trainer", "search"} & sys.modules.keys()
+assert not {"model", "trainer", "search", "adders"} & sys.modules.keys()
 print(json.dumps(found))
 """
 

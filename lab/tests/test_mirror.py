@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from compress.hessian import sample_of
 from lab.scripts.mirror import mirrored
 from model import preset
 from tests.specs import some_theta
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.curvature.hessian import sample_of
 
 BASE = preset("46p")
 

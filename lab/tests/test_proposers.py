@@ -2,10 +2,10 @@
 
 import pytest
 
+from compress.proposers import Parent, Rules, propose
 from model.tied import constrained, free
-from search.compress.proposers import Parent, Rules, propose
 from search.store.candidates import digest
-from tests.unit.test_proposals_of_descents import BASE, CERTIFICATES, crosses_tensors
+from tests.compress.test_proposals_of_descents import BASE, CERTIFICATES, crosses_tensors
 from trainer.checkpoints.checkpoint import Checkpoint
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from model import preset_name
 from model.adderboard import ADDITIONS
 from model.files import read_limited
-from model.proof import is_right
+from model.verdict import is_right
 from search.errors import UserError, reraise_as
 from search.stats.counting import (
     Row,

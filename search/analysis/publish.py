@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from model.adderboard import ADDITIONS
-from model.proof import is_right
+from model.verdict import is_right
 from search.errors import UserError
 from search.stats.counting import (
     PooledRate,
@@ -87,7 +87,7 @@ def _write_best(tracker: Tracker, artifacts: ArtifactCache, configuration: Confi
     """Write picture, best checkpoint and child runs. final: rows of the ended seeds, the best first."""
     run, study = tracker.run_of(configuration), tracker.study
     grokked = [r for r in final if r["outcome"] == Outcome.GROKKED]
-    if study.compress:  # of thousands of sets those that matter are written at the end
+    if study.proposer:  # of thousands of proposals those that matter are written at the end
         if grokked:
             tracker.log_checkpoint(run, BEST, artifacts.seed(final[0]))
         return

@@ -4,7 +4,6 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
+from search.analysis import STYLE
 from search.analysis.fields import columns, fields_of, meaning, shown
 from search.analysis.flags import MOST_GRIDS, Grid, flag_grids, notes_on
 from search.analysis.pareto import rates_of, standing
@@ -97,7 +97,7 @@ def report(
 
     study: None if its file was not recorded. Frames: as `search.analysis.frames.records` has them, with one
     configuration or more. descents, lineage: pictures and tree of a study that looks for constraints
-    (search/compress/pictures.py, search/analysis/lineage.py). say: gets a line before each thing that takes time.
+    (search/run/proposer.py, search/analysis/lineage.py). say: gets a line before each thing that takes time.
     """
     say("computing intervals, importances and pictures")
     page = _Page(study, configurations, seeds, curves)
@@ -111,7 +111,7 @@ def report(
     return environment.from_string(guarded(TEMPLATE.read_text("utf-8"))).render(
         page=page,
         images=images,
-        stylesheet=files("search.explain").joinpath("base.css").read_text("utf-8"),
+        stylesheet=STYLE.read_text("utf-8"),
         lineage=lineage,
         few=FEW,
         shuffles=SHUFFLES,
@@ -163,7 +163,7 @@ class _Page:
         self.configurations = configurations.iloc[order].reset_index(drop=True)
         self.name = study.name if study else str(configurations["study"].iloc[0])
         self.about = study.about if study else ""
-        self.asked_fields = [] if study and study.compress else fields_of(study, self.configurations)
+        self.asked_fields = [] if study and study.proposer else fields_of(study, self.configurations)
         self.fields = [field for field in self.asked_fields if field.varies]
         self.several = len(configurations) > 1
         self.counts = seeds["outcome"].value_counts()
@@ -348,7 +348,7 @@ class _Page:
     def figures(self) -> dict[str, Figure]:
         """Return the pictures that apply, by name, in the page's order."""
         figures: dict[str, Figure] = {}
-        if self.study and self.study.compress:  # its sets have pictures of their own
+        if self.study and self.study.proposer:  # its sets have pictures of their own
             return figures
         if self.table:
             figures["constraint-table"] = table_figure(self.table)
@@ -411,7 +411,7 @@ class _Page:
     @cached_property
     def flags(self) -> list[Grid]:
         """Searched flags against each other."""
-        if not self.several or (self.study and self.study.compress):
+        if not self.several or (self.study and self.study.proposer):
             return []
         return flag_grids(*(_plain(frame) for frame in (self.configurations, self.seeds)))
 

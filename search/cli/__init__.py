@@ -1,13 +1,13 @@
 """The command line: `adder-search COMMAND`. Only the module of the command that is called is imported."""
 
 import logging
-from importlib import import_module
 from importlib.metadata import EntryPoint
 from typing import Any
 
 import click
 
 from search import plugins
+from search.cli.listed import Listed, arrange
 from search.cli.surroundings import settle_encoding, settle_environment, settle_output
 from search.errors import Failure, UserError, masked
 
@@ -32,25 +32,21 @@ GROUPS = {
     "Checkpoints": {
         "pull": ("checkpoints", "Fetch a seed's checkpoint out of MLflow."),
         "verify": ("checkpoints", "Check a checkpoint on AdderBoard's 10,010 additions."),
-        "prove": ("prove", "Prove or refute that a checkpoint adds all 10^20 pairs."),
-        "explain": ("explain", "Write a page in which a checkpoint adds, digit by digit."),
-        "export": ("checkpoints", "Write a checkpoint as an AdderBoard submission."),
         "register": ("register", "Put checkpoints into MLflow's model registry."),
-        "publish": ("publish", "Write checkpoints as folders for a model hub."),
         "rerun": ("checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
-        "import": ("checkpoints", "Turn another program's checkpoint into one of ours."),
         "fold": ("checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),
-        "finish": ("checkpoints", "Take a checkpoint that is nearly right to all 10,010."),
-        "compress": ("compress", "Find a checkpoint's numbers that are zero or each other."),
-        "diagnose": ("compress", "Show which directions of a checkpoint matter."),
     },
 }
-"""Commands by group: the module of this package that has the `click.Command`, and its line of help."""
-COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+"""Our commands by group: the module of this package that has the `click.Command`, and its line of help."""
+COMMANDS = {
+    name: Listed(name, says, f"search.cli.{module}", group)
+    for group, entries in GROUPS.items()
+    for name, (module, says) in entries.items()
+}
 
 
 class Commands(click.Group):
-    """Commands that are imported when they are called (click's LazyGroup), in the order above; then plug-ins.
+    """Commands that are imported when they are called (click's LazyGroup), ours and those of plug-ins.
 
     Turns every foreseen failure into one line on stderr and its exit code.
     """
@@ -64,11 +60,13 @@ class Commands(click.Group):
         return list({**self.commands, **plugins.added(plugins.COMMANDS)})
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by group; those that other packages add come last, by package."""
-        groups = {group: list(names) for group, names in GROUPS.items()}
-        for name, point in plugins.added(plugins.COMMANDS).items():
-            if name not in self.commands:
-                groups.setdefault(f"Added by {point.module.partition('.')[0]}", []).append(name)
+        """List the commands by group; those that other packages add to none of ours come last, by package."""
+        points = {n: p for n, p in plugins.added(plugins.COMMANDS).items() if n not in self.commands}
+        commands = {name: load_plugin(point) for name, point in points.items()}
+        listed = {name: command for name, command in commands.items() if isinstance(command, Listed)}
+        groups = arrange({group: list(names) for group, names in GROUPS.items()}, listed)
+        for name in (n for n in commands if n not in listed):
+            groups.setdefault(f"Added by {points[name].module.partition('.')[0]}", []).append(name)
         for group, names in groups.items():
             width = formatter.width - 2 - max(map(len, names), default=0)
             rows = [(n, c.get_short_help_str(width)) for n in names if (c := self.get_command(ctx, n))]
@@ -96,7 +94,7 @@ class Commands(click.Group):
             raise plugins.needs_notebook(args[0])
         name, command, rest = super().resolve_command(ctx, args)
         settle_environment()
-        return name, command and load(command), rest
+        return name, command.load() if isinstance(command, Listed) else command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -112,14 +110,6 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(130)
-
-
-def load(listed: click.Command) -> click.Command:
-    """Import the command behind a name and its line of help."""
-    if listed.name not in COMMANDS:
-        return listed
-    module = import_module(f"search.cli.{COMMANDS[listed.name][0]}")
-    return next(c for c in vars(module).values() if isinstance(c, click.Command) and c.name == listed.name)
 
 
 def load_plugin(point: EntryPoint) -> click.Command:
@@ -138,7 +128,7 @@ def load_plugin(point: EntryPoint) -> click.Command:
 
 @click.group(
     cls=Commands,
-    commands=[click.Command(name, short_help=says) for name, (_, says) in COMMANDS.items()],
+    commands=dict(COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="adder-search")

@@ -1,4 +1,4 @@
-"""`adder-search pull`, `verify`, `export`, `rerun`, `fold`, `finish` and `import`: checkpoints."""
+"""`adder-search pull`, `verify`, `rerun` and `fold`: checkpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from search.cli.options import (
-    PATH,
     STUDY,
     checkpoint_argument,
     exit_unless,
@@ -21,16 +20,13 @@ from search.cli.options import (
     name_of,
     number_option,
     progress_bar,
-    refuse_full,
     refuse_other,
     said_of,
     save_checkpoint,
     show,
     target_option,
-    write_text,
 )
 from search.errors import Failure, UserError, reraise_as
-from trainer.finishing import METHODS
 
 if TYPE_CHECKING:
     from search.run.rerun import Request, Rerun
@@ -158,52 +154,6 @@ def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> No
 
 @click.command()
 @checkpoint_argument
-@target_option("File to write.", default="submission.py", show_default=True)
-@click.option("--author", default="adder-search", show_default=True, help="Named in the metadata.")
-def export(checkpoint: Path, target: Path, author: str) -> None:
-    """Write a CHECKPOINT as one self-contained AdderBoard submission."""
-    from model import preset_name
-    from model.export import export_source
-    from search.store.verdicts import beside, settle
-
-    loaded = load_checkpoint(checkpoint)
-    spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
-    name = f"{preset_name(spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
-    with reraise_as(checkpoint):
-        claim = beside(checkpoint, spec, theta_P)
-        proof = settle(claim, spec, theta_P) if claim else None
-        source = export_source(spec, theta_P, name=name, author=author, provenance=provenance, proof=proof)
-    if target.is_file() and target.read_bytes() != source.encode():
-        raise UserError(f"{target}: exists and has other text; choose another file with -o")
-    write_text(target, source)
-    click.echo(f"{target}: {spec.params} parameters, build_model() and add(model, a, b)")
-
-
-@click.command("import")
-@click.argument("file", type=PATH)
-@click.option("-o", "--out", "target", required=True, type=PATH, help="Folder to make.")
-@json_option
-def import_(file: Path, target: Path, as_json: bool) -> None:
-    """Turn a FILE of MicroAdder's or of the 456p report's into a checkpoint folder, and verify it.
-
-    Nothing in the file is run. A checkpoint that gets additions wrong is written all the same.
-    """
-    from model import verify as decode_all
-    from trainer.checkpoints.foreign import read_foreign
-
-    refuse_full(target)
-    with reraise_as():
-        checkpoint = read_foreign(file)
-    save_checkpoint(checkpoint, target)
-    spec, provenance = checkpoint.spec, checkpoint.provenance
-    result = decode_all(spec, checkpoint.theta_P)
-    values = {"checkpoint": str(target), "spec": spec.as_dict(), **provenance, **result.as_dict()}
-    head = f"{target}: from a {provenance['format']} checkpoint"
-    show(as_json, values, [head, f"  {name_of(spec)}: {grade(result)}"])
-
-
-@click.command()
-@checkpoint_argument
 @target_option("Folder to write.", required=True)
 @number_option("--pairs", 1_000_000, 0, None, "Fresh pairs to compare on.")
 @json_option
@@ -284,61 +234,3 @@ def _rerun_lines(checkpoint: Path, again: Rerun) -> Iterator[str]:
         yield f"  the checkpoint does not record: {', '.join(again.not_recorded)}"
     elif not (again.same or again.differs or again.by_curvature):
         yield "  nothing that is recorded of the environment explains it"
-
-
-@click.command()
-@checkpoint_argument
-@target_option("Folder to write.", required=True)
-@click.option(
-    "--method",
-    "methods",
-    type=click.Choice(METHODS),
-    multiple=True,
-    help="Only this; may be given again, in order [all, until one is enough].",
-)
-@number_option("--turns", 3, 1, 100, "Of a method, while each helps.")
-@number_option("--seed", 1, 0, None, "Of the problems that methods see.")
-@json_option
-def finish(checkpoint: Path, target: Path, methods: tuple[str, ...], turns: int, seed: int, as_json: bool) -> None:
-    """Take a CHECKPOINT that gets nearly everything right to where it gets everything right.
-
-    Methods see problems of our own alone, and are judged on others of our own. AdderBoard's 10,010 are
-    read once, at the end. Exit code 0 only if all of them are right.
-    """
-    from model import verify
-    from search.compress.acceptance import AcceptanceSet
-    from trainer.finishing.finish import Turn, finished
-    from trainer.finishing.finish import finish as run_methods
-
-    loaded = load_checkpoint(checkpoint)
-    refuse_full(target)
-
-    def watch(turn: Turn) -> None:
-        counts = f"{turn.wrong:,} wrong, {turn.problems:,} problems"
-        if not as_json:
-            click.echo(f"  {turn.method}: {counts}, {turn.cpu_s:.1f} core-seconds", err=True)
-
-    with progress_bar("finishing", quiet=as_json):
-        exam = AcceptanceSet(loaded.spec)
-        result = run_methods(
-            loaded.spec,
-            loaded.theta_P,
-            exam.errors,
-            methods or tuple(METHODS),
-            turns=turns,
-            seed=seed,
-            watch=watch,
-        )
-        better = finished(loaded, result) if result.turns else loaded
-        save_checkpoint(better, target)
-        verification = verify(better.spec, better.theta_P)
-    counts = {"by": result.by, "wrong_before": result.before, "wrong": result.wrong}
-    cost = {"problems": sum(t.problems for t in result.turns), "cpu_s": sum(t.cpu_s for t in result.turns)}
-    details = {"turns": [asdict(turn) for turn in result.turns], "verification": verification.as_dict()}
-    by = f"by {result.by}" if result.by else "by nothing that was tried"
-    changes = f"of {exam.size:,} problems of our own {result.before:,} were wrong and {result.wrong:,} are"
-    paid = f"{cost['problems']:,} problems, {cost['cpu_s']:.1f} core-seconds"
-    right = f"of {exam.size:,} problems of our own none is wrong: already right; copied"
-    text = [f"{target}: {grade(verification)}", f"  {changes}, {by}; {paid}" if result.turns else f"  {right}"]
-    show(as_json, counts | cost | details, text)
-    exit_unless(verification.verified)

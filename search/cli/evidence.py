@@ -179,7 +179,7 @@ def report(study: str, target: Path | None, home: Home) -> None:
     from search.analysis.frames import configurations_frame, recorded_curves, seeds_frame
     from search.analysis.lineage import lineages, tree
     from search.analysis.report import report as page
-    from search.compress.pictures import pictures
+    from search.run.proposer import proposers
     from search.store.candidates import DatabaseCandidates
     from search.store.study_records import open_records
 
@@ -192,9 +192,9 @@ def report(study: str, target: Path | None, home: Home) -> None:
     with progress_bar(f"reading the curves of {len(seeds):,} seeds") as say:
         curves = recorded_curves(recorded)
         sets = DatabaseCandidates(recorded).read()
-        descents = pictures(sets) if sets else {}
+        pictures = {name: figure for p in proposers().values() for name, figure in p.pictures(recorded).items()}
         lineage = tree(lineages(recorded, sets, ())) if sets else ""
-        text = page(recorded.get_recorded_study(), configurations, seeds, curves, descents, lineage, say)
+        text = page(recorded.get_recorded_study(), configurations, seeds, curves, pictures, lineage, say)
     write_text(target, text)
     plural = "s" * (len(configurations) != 1)
     click.echo(f"{target}: {len(configurations):,} configuration{plural}, {len(seeds):,} seeds")

@@ -129,7 +129,7 @@ def exit_unless(passed: bool) -> None:
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """Load a checkpoint, ours or another program's. Raise UserError with the reason."""
-    from trainer.checkpoints.foreign import load_any
+    from search.study.checkpoints import load_any
 
     if not path.exists():
         raise UserError(f"{path}: no such checkpoint; adder-search pull STUDY writes one of a study")
@@ -193,7 +193,7 @@ def right_on(digits: int, level: str) -> str:
 
 def said_of(proof: dict[str, Any]) -> str:
     """Return a recorded verdict on all pairs in words."""
-    from model.proof import is_right
+    from model.verdict import is_right
 
     if word := proof.get("claimed"):
         said = said_of({**proof, "verdict": word, "claimed": None})
@@ -220,7 +220,7 @@ def refuse_full(target: Path) -> None:
 
 def refuse_other(target: Path, checkpoint: Checkpoint) -> None:
     """Raise UserError if a folder holds other files than a checkpoint's and its verdict, or another θ."""
-    from model.proof import VERDICT_FILE
+    from model.verdict import VERDICT_FILE
     from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
 
     names = {JSON_FILE, THETA_FILE, VERDICT_FILE}
@@ -232,7 +232,7 @@ def refuse_other(target: Path, checkpoint: Checkpoint) -> None:
 
 def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] | None = None) -> None:
     """Write a checkpoint and its verdict: a new folder whole or not at all. Raises UserError as `refuse_other` does."""
-    from model.proof.file import write_verdict
+    from model.verdict import write_verdict
     from search.store.verdicts import sealed
     from trainer.files import durable
 

@@ -31,7 +31,7 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
     mlflow.pyfunc.load_model("models:/NAME@smallest").predict(DataFrame with a and b)
     """
     from model import preset_name, verify
-    from model.proof import is_right
+    from model.verdict import is_right
     from search.store.verdicts import beside, settle
     from search.tracking.models import THETA_TAG, Facts, adderboard_dataset, digest_of, log_dataset, log_model
     from search.tracking.models import register as make_version

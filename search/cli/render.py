@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search.errors import printable
+from search.run.proposer import proposer_of
 from search.run.snapshot import Snapshot, describe
 from search.stats.counting import (
     ENOUGH,
@@ -30,7 +31,6 @@ from search.stats.counting import (
     state_of,
     unended_warning,
 )
-from search.store.candidates import DatabaseCandidates, lineage_of, smallest
 from search.store.home import home_flag, run_command
 from search.store.study_records import StudyRecords
 from search.study.described import impossible, impossible_remark
@@ -55,8 +55,9 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     sizes = {key: c.spec.params for key, c in configurations.items()}
     if (study.space or study.combine) and len(set(sizes.values())) > 1:
         names = {key: f"{name}, {sizes[key]} parameters" for key, name in names.items()}
-    if study.compress:
-        lines = ["", *_descent(records)]
+    proposer = proposer_of(study)
+    if proposer:
+        lines = ["", *proposer.summary(records)]
     else:
         lines = ["", *_rates(study, rows, names)]
         lines += [f"  {line}" for line in _proposed(study, records)] if study.space else []
@@ -68,7 +69,7 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         lines += ["  it stopped at a success, so this rate is too high on average", *_cut(study, rows)]
     lines += (
         []
-        if study.compress
+        if proposer
         else _grokked(rows, names, {k: (c.recipe.hold, c.recipe.steps) for k, c in configurations.items()})
     )
     if ended.seed_steps_per_s:
@@ -122,25 +123,6 @@ def _grokked(rows: Sequence[Row], names: Mapping[str, str], holds: Mapping[str, 
         of = f" of {names.get(key, key)}" if several else ""
         lines.append(f"  seed {seed_of(row)}{of} {grokking(row, *holds.get(key, (0, 0)))}")
     return [*lines, *([f"  and {len(grokked) - FIRST:,} more"] if len(grokked) > FIRST else [])]
-
-
-def _descent(records: StudyRecords) -> list[str]:
-    """Return the progress of a study of descents: its sets, and the smallest that was kept."""
-    name, sets = records.study, DatabaseCandidates(records).read()
-    judged = [t for t in sets if t.configuration and t.reached is not None]
-    least = smallest(sets)
-    if least is None:
-        return [f"{name}: no set has been tried"]
-    rounds, accepted = len({t.round for t in judged}), sum(t.start is not None for t in judged)
-    lines = [f"{name}: {len(judged):,} sets tried in {rounds} rounds, {accepted} kept"]
-    line = " → ".join(str(t.numbers) for t in lineage_of(sets, least.number))
-    lines.append(f"  the smallest has {least.numbers} numbers: {line}")
-    below = [t for t in judged if t.numbers < least.numbers]
-    if below:
-        best = max(below, key=lambda t: (t.reached or 0.0, -(t.wrong or 0)))
-        wrong = f", then {best.wrong:,} of our own problems wrong" if best.wrong else ""
-        lines.append(f"  of {len(below)} smaller ones the best has {best.numbers}: {best.reached:.4f}{wrong}")
-    return lines
 
 
 def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[str]:

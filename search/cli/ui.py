@@ -98,10 +98,9 @@ def show_studies(client: MlflowClient, start: str) -> str | None:
 def _own_pages() -> list[str]:
     """Return the templates of pages that are among the artifacts, with their scripts."""
     from search.analysis.report import TEMPLATE as REPORT
-    from search.explain.explain import TEMPLATE as EXPLAIN
-    from search.explain.explain import whole
+    from search.plugins import pages
 
-    return [whole(EXPLAIN), REPORT.read_text("utf-8")]
+    return [*(page() for page in pages()), REPORT.read_text("utf-8")]
 
 
 def write_link(path: Path, page: str) -> None:

@@ -19,12 +19,12 @@ from typing import Any, Self
 from mlflow import MlflowClient
 
 from search.analysis.publish import log_evidence
-from search.compress.pictures import log_descents
 from search.run.executor import Event, Executor, Finished, Reported, Restarted
 from search.run.late import LOST, LateResults
 from search.run.metrics import Values
 from search.run.planner import Planner, plan
 from search.run.progress import Display, Progress
+from search.run.proposer import proposer_of
 from search.run.recorder import Recorder, reconcile
 from search.run.tally import OPEN, TrialReport
 from search.run.workers import Workers, WorkerState
@@ -131,7 +131,7 @@ class Driver:
             name = f"MLflow ({file})" if file else "MLflow"
             outbox = Outbox(lambda: client.search_experiments(max_results=1), verify, name=name)
             undo.callback(outbox.close)
-            seeds_a_round = study.compress.proposals * len(study.first_seeds) if study.compress else 0
+            seeds_a_round = study.proposer.round_size * len(study.first_seeds) if study.proposer else 0
             cache = undo.enter_context(ArtifactCache(client, records, max(CAPACITY, 2 * seeds_a_round)))
             recorder = Recorder(records, tracker, outbox, cache)
             records.censor_orphaned()
@@ -336,7 +336,8 @@ class Driver:
         for configuration in in_flight:
             self.recorder.conclude(configuration, "KILLED")
         if is_done:
-            log_study = log_descents if self.study.compress else log_evidence
+            proposer = proposer_of(self.study)
+            log_study = proposer.log if proposer else log_evidence
             self.outbox.put(log_study, self.records, self.tracker, self.recorder.artifacts)
         longest = (DRAIN_S, DRAIN_AWAY_S) if is_done else (STOPPING_S, STOPPING_S)
         self.ended.unwritten = self.outbox.drain(*longest, self._show_drain)

@@ -12,6 +12,7 @@ from search.run import mps
 from search.run.forecast import Forecast, forecast
 from search.run.gpu_cost import BATCH, speed_of
 from search.run.packing import Capacity, TrialShapes, check_resources, local_resources, placement_of
+from search.run.proposer import proposer_of
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
 from search.stats.counting import GrokRate, Row
@@ -19,7 +20,6 @@ from search.stats.intervals import LEVEL, exact_high, power
 from search.store.home import Home
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
-from search.study.compress import Compress
 from search.study.described import aligned, describe, impossible_remark, longest_budget, rules, too_long
 from search.study.scales import Cell, Design
 from search.study.schema import Study
@@ -55,9 +55,9 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyR
     share, fits = placement_of(study, here, by_mps=by_mps)
     has_search = True
     rates, rate, source = _expected_rates(study, listed, rows, fits, by_mps)
-    if study.compress:
-        asked = _rounds(study, study.compress, len(rows))
-        round_steps = study.compress.proposals * len(study.first_seeds) * study.base_recipe.steps
+    if study.proposer and (proposer := proposer_of(study)):
+        asked = proposer.plan(study, len(rows))
+        round_steps = study.proposer.round_size * len(study.first_seeds) * study.base_recipe.steps
         time = f"{duration(round_steps / (rate * fits.concurrent))} a round"
     else:
         known = forecast(study, rows, records)
@@ -94,7 +94,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyR
         f"  home            {home.path}",
         f"  estimated time  {time} at {rate:,.0f} seed-steps/s a bank ({source})",
     ]
-    if not (study.compress or study.until_rule):
+    if not (study.proposer or study.until_rule):
         worth = zip(("intervals", ""), _worth(study, listed), strict=False)
         lines += [f"  {head:15} {text}" for head, text in worth]
     if study.scales:
@@ -228,16 +228,6 @@ def _models(study: Study, listed: Sequence[Configuration]) -> str:
         for family, n in sizes.items()
     }
     return "; ".join(f"{family}, {text} parameters" for family, text in texts.items())
-
-
-def _rounds(study: Study, compress: Compress, recorded: int) -> list[str]:
-    """Return lines on a study that looks for constraints. The number of its rounds is not known."""
-    seeds, steps = len(study.first_seeds), study.base_recipe.steps
-    sets = f"{compress.proposals} sets each by {compress.proposer}, beam {compress.beam}"
-    return [
-        f"  rounds          up to {compress.rounds}, of {sets}",
-        f"  seeds           {seeds} of each set, {steps:,} steps each; {recorded:,} recorded",
-    ]
 
 
 def _later(study: Study, several: bool, has_search: bool) -> list[str]:

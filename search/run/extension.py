@@ -13,6 +13,7 @@ from typing import Any
 from search.errors import UserError
 from search.stats.counting import Row, seed_of
 from search.study.file import with_earlier_defaults
+from search.study.proposer import proposer_keys
 from search.study.sampler import Sampler
 from search.study.schema import Study
 from search.study.space import Distribution, Numbers, fixed, order, stored
@@ -46,9 +47,10 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
     if before is not None and bool(before.get("space")) != bool(study.space):
         kinds = ("a search, the file now has no space", "a list, the file now has a space")
         raise UserError(f"study {study.name}: was begun as {kinds[not before.get('space')]}; {WAY_OUT}")
-    if before is not None and bool(before.get("compress")) != bool(study.compress):
-        how = "with" if before.get("compress") else "without"
-        raise UserError(f"study {study.name}: compress: was begun {how} it; {WAY_OUT}")
+    for key in proposer_keys():
+        if before is not None and bool(before.get(key)) != (study.proposer_key == key):
+            how = "with" if before.get(key) else "without"
+            raise UserError(f"study {study.name}: {key}: was begun {how} it; {WAY_OUT}")
     start = study.start and study.start.model_dump(mode="json")
     if before is not None and (begun := with_earlier_defaults(before).get("start")) != start:
         raise _changed(study, "start", _short(begun), _short(start))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from search.run.packing import Capacity, TrialShapes, can_follow, interrupted
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
+from search.run.proposer import ProposalSource, proposer_of
 from search.run.spared import spared_of
 from search.run.study_run import Round, StudyRun
 from search.run.tally import TrialReport
@@ -26,7 +27,6 @@ from search.study.trial import Configuration, Trial
 from trainer import Seed
 
 if TYPE_CHECKING:
-    from search.compress.study import StudyDescent
     from search.run.proposals import Proposals
     from search.tracking.artifacts import ArtifactCache
 
@@ -42,7 +42,7 @@ class Planner:
         self,
         study: Study,
         rows: Sequence[Row],
-        proposals: Proposals | StudyDescent | None = None,
+        proposals: ProposalSource | None = None,
         unfinished: Sequence[Trial] = (),
         configured: Sequence[Configuration] | None = None,
     ):
@@ -279,21 +279,19 @@ class Planner:
 def plan(study: Study, records: StudyRecords, cache: ArtifactCache | None = None) -> Planner:
     """Return the plan of what is not recorded. Raises UserError.
 
-    cache: the artifacts of a study that looks for constraints. What a kind of study does not need is not imported.
+    cache: the artifacts of a study with a proposer. What a kind of study does not need is not imported.
     """
     parents: list[InitialTheta] = []
-    proposals: Proposals | StudyDescent | None = None
+    proposals: ProposalSource | None = None
     listed = [] if study.proposes else [Configuration(*c) for c in study.listed]
     if study.start:
         from search.tracking.starts import configurations, parents_of
 
         parents = parents_of(study, records)
         listed = configurations(study, parents, records) if listed else []
-    if study.compress:
-        from search.compress.study import StudyDescent
-
+    if proposer := proposer_of(study):
         assert cache
-        proposals = StudyDescent(study, parents, records, cache)
+        proposals = proposer.propose(study, parents, records, cache)
     elif study.space:
         proposals = _proposals(study, records, parents)
     rows = records.list_seeds()

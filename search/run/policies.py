@@ -11,8 +11,7 @@ from search.store.record import is_final
 from search.study.sampler import PARAMS
 
 if TYPE_CHECKING:
-    from search.compress.study import StudyDescent
-    from search.run.proposals import Proposals
+    from search.run.proposer import ProposalSource
 
 
 class Policy:
@@ -51,9 +50,9 @@ class Sweep(Policy):
 
 
 class Search(Policy):
-    """Configurations that Optuna or a compression proposes, and is told about."""
+    """Configurations that Optuna or a package proposes, and is told about."""
 
-    def __init__(self, run: StudyRun, proposals: Proposals | StudyDescent | None):
+    def __init__(self, run: StudyRun, proposals: ProposalSource | None):
         super().__init__(run)
         self.proposals = proposals
         self.complete: list[ConfigurationState] = []

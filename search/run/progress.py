@@ -115,7 +115,7 @@ class Progress:
             seconds_left=remaining / rate if rate else None,
             compiling=any(w.open and w.phase == "compiling" for w in self.workers),
             elapsed_s=time.monotonic() - self.start,
-            is_open=bool(study.until.grokked or study.allocation or study.compress or study.confirm),
+            is_open=bool(study.until.grokked or study.allocation or study.proposer or study.confirm),
             confirming=sum(True in s.pending.values() for s in run.states.values()),
             holding=self._holding(),
         )

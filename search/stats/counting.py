@@ -14,7 +14,7 @@ from math import isfinite, nan
 from statistics import fmean, median
 from typing import Any, Self, TypeVar
 
-from model.proof import is_right
+from model.verdict import is_right
 from search.stats.intervals import LEVEL, Interval, clustered, exact_high, mid_p, stopped
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 from trainer.bank.futility import MEASURED, MEASURED_SCREENS

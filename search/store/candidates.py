@@ -1,6 +1,6 @@
 """Tie candidates: the sets of ties that a descent has tried, and a study's of them in SQL beside the ledger.
 
-A descent reads and writes them through `CandidateStore`. A folder's are in a file (search/compress/journal.py).
+A descent reads and writes them through `CandidateStore`. A folder's are in a file (compress/journal.py).
 """
 
 import hashlib

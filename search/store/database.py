@@ -128,7 +128,7 @@ PROOFS = _of_a_study(
     sa.Column("configuration", sa.String(12), primary_key=True),
     sa.Column("init_seed", sa.BigInteger, primary_key=True),
     sa.Column("data_seed", sa.BigInteger, primary_key=True),
-    sa.Column("proof", sa.JSON, nullable=False),  # the verdict on all pairs (model/proof/file.py)
+    sa.Column("proof", sa.JSON, nullable=False),  # the verdict on all pairs (model/verdict.py)
 )
 OF_A_STUDY = (ROWS, PROOFS, CONFIGURATIONS, PROPOSALS, STUDIES, PARENTS, STARTS, STARTED, SETS)
 

@@ -56,7 +56,7 @@ class SeedRecord(TypedDict):
     verified: int | None
     """Right answers of AdderBoard's 10,010 at the last call."""
     proof: dict[str, Any] | None
-    """The verdict of `prove` on all pairs, if it was asked (model/proof/file.py)."""
+    """The verdict of `prove` on all pairs, if it was asked (model/verdict.py)."""
 
 
 def is_final(row: Mapping[str, Any]) -> bool:

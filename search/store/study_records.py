@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from model import make_spec
 from model.fields import did_you_mean
-from model.proof.verdict import read_verdict
+from model.verdict import read_verdict
 from search.errors import AlreadyExists, Failure, NotFound, UserError, reraise_as
 from search.store.database import (
     CONFIGURATIONS,

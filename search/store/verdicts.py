@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.proof import UNDECIDED, is_right
-from model.proof.verdict import read_verdict
+from model.verdict import UNDECIDED, claim_beside, is_about, is_right, read_verdict
+from search.plugins import provers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,8 +23,8 @@ Verdict = dict[str, Any]
 KEY = "verdicts.key"
 """Name of the file in the user's cache that seals are made with: without it every verdict is a claim."""
 KEY_BYTES = 32
-SETTLED_S = 60.0
-"""Seconds in which a claim is decided, or stays one."""
+SETTLED_S, SOON_S = 60.0, 4.0
+"""Seconds in which a claim is decided, or stays one; in which a net that nothing is said of is decided."""
 
 
 def sealed(verdict: Verdict, *of: object) -> Verdict:
@@ -49,23 +49,25 @@ def own(values: object, *of: object) -> Verdict | None:
 
 def beside(folder: Path, spec: Spec, theta_P: Tensor) -> Verdict | None:
     """Return the verdict in a checkpoint's folder, or the claim; None where there is none on this spec and θ."""
-    from model.proof.file import claim_beside
-
     return own(claim_beside(folder, spec, theta_P))
 
 
 def settle(claim: Verdict | None, spec: Spec, theta_P: Tensor) -> Verdict | None:
     """Return a verdict that was decided here: the given one, or one that is decided now.
 
-    A claim that SETTLED_S seconds do not decide stays one. None of a family without proofs.
+    A claim that SETTLED_S seconds do not decide stays one. None of a family that no prover knows.
     """
-    from model.proof.file import SOON_S, decide_soon, is_about
-
     claim = claim if claim and is_about(claim, spec, theta_P) else None
     if claim and "claimed" not in claim:
         return claim
-    verdict = decide_soon(spec, theta_P, SETTLED_S if claim else SOON_S)
+    verdict = _decide(spec, theta_P, SETTLED_S if claim else SOON_S)
     return claim if claim and is_right(verdict) is None else verdict
+
+
+def _decide(spec: Spec, theta_P: Tensor, limit_s: float) -> Verdict | None:
+    """Return the verdict of the first prover that knows the spec; None where no package that is installed does."""
+    verdicts = (decide(spec, theta_P, limit_s) for decide in provers())
+    return next((verdict for verdict in verdicts if verdict is not None), None)
 
 
 def _seal(key: bytes, verdict: Verdict, of: tuple[object, ...]) -> str:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from model.fields import did_you_mean
 from search.errors import UserError, printable, reraise_as
+from search.plugins import STUDIES, loaded
 from search.study.reading import QUOTED, odd_character, read_data
 from search.study.sampler import GROK_RATE, PARAMS
 from search.study.schema import Study
@@ -34,9 +35,10 @@ GONE: dict[str, dict[str, Any]] = {
 
 
 def shipped_studies() -> dict[str, str]:
-    """Return the YAML of the studies that come with the package, by name."""
-    folder = files("studies")
-    texts = {Path(f.name).stem: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith(".yaml")}
+    """Return the YAML of the studies that come with the package and with others, by name."""
+    folders = [files("studies"), *map(files, loaded(STUDIES).values())]
+    yamls = [f for folder in folders for f in folder.iterdir() if f.name.endswith(".yaml")]
+    texts = {Path(f.name).stem: f.read_text("utf-8") for f in yamls}
     return dict(sorted(texts.items()))
 
 

@@ -25,7 +25,7 @@ class Names:
 
     def __getitem__(self, configuration: Configuration) -> str:
         study, preset = self.study, preset_name(configuration.spec)
-        if study.compress or study.start:
+        if study.proposer or study.start:
             return configuration.title
         if study.space:
             return describe_values(configuration, study.space)

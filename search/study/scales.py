@@ -11,6 +11,7 @@ from pydantic import Field
 
 from model import Spec, preset
 from model.fields import spelt
+from search.study.proposer import proposer_keys
 from search.study.seeds import MOST_SEEDS, SeedRange
 from search.study.space import Strict, error_at, errors_at, refuse
 from search.study.spelling import constraint_of, recipe_of, toggled, validated_pair
@@ -18,7 +19,7 @@ from trainer import Recipe
 
 Pair = tuple[Spec, Recipe]
 MOST_BASES = 64
-OTHER_LISTS = ("model", "configurations", "toggle", "combine", "space", "compress", "start")
+OTHER_LISTS = ("model", "configurations", "toggle", "combine", "space", *proposer_keys(), "start")
 
 
 class Base(Strict):

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, create_model, field_validator, model_validator
 
 from model import Spec
 from model.tied import Tied
 from search.study.combinations import MOST_COMBINED, combinations
-from search.study.compress import Compress
+from search.study.proposer import Proposing, proposer_keys
 from search.study.resources import CPU_SLOTS, Faults, Resources
 from search.study.sampler import Sampler
 from search.study.scales import Design, Pair, Scale, check_scales, design_of
@@ -61,8 +61,8 @@ class Entry(Strict):
     recipe: dict[str, Any] = Field(default_factory=dict, description="fields over those of the study's recipe")
 
 
-class Study(Strict):
-    """One question. `model` is a preset's name, or a mapping: preset or family, and constraints."""
+class Opening(Strict):
+    """The first keys of a study file, behind which those of proposers stand."""
 
     name: str = Field(pattern=NAME, description="letters, digits, dot, dash, underscore; names the MLflow experiment")
     about: str = Field("", description="one line: what the study asks")
@@ -71,7 +71,24 @@ class Study(Strict):
     )
     recipe: dict[str, Any] = Field(default_factory=dict, description="how it is trained; see Recipe")
     start: StartSpec | None = Field(None, description="θ of other seeds to start from; without, at random")
-    compress: Compress | None = Field(None, description="constraints to be found for the θ of start")
+
+
+if TYPE_CHECKING:
+    Keys = Opening
+else:
+    Keys = create_model(
+        "Keys",
+        __base__=Opening,
+        **{
+            name: (proposer.section | None, Field(None, description=proposer.description))
+            for name, proposer in proposer_keys().items()
+        },
+    )
+
+
+class Study(Keys):
+    """One question. `model` is a preset's name, or a mapping: preset or family, and constraints."""
+
     configurations: list[Entry] = Field(
         default_factory=list,
         max_length=MOST_CONFIGURATIONS,
@@ -145,8 +162,10 @@ class Study(Strict):
             check_space(self.space, self.base_spec, self.configuration)
             self.sampler.planned(self.space)
         self._check_start()
-        if self.compress:
-            self.compress.check(self)
+        keys = [key for key in proposer_keys() if getattr(self, key)]
+        if self.proposer:
+            refuse((len(keys) > 1, f"{keys[-1]}: {keys[0]} proposes the configurations of this study"))
+            self.proposer.check(self)
         for configuration in self.listed if self.scales else self.spelled_out:
             self.stop.check(*configuration)
         self._check_seeds()
@@ -214,7 +233,8 @@ class Study(Strict):
 
     def _changed_recipe(self, changes: dict[str, Any]) -> Recipe:
         steps = self.recipe.get("steps", tie_ramp_defaults()["steps"])
-        usual = tie_ramp_defaults(steps) if self.compress and type(steps) is int and steps > 0 else {}
+        is_known = self.proposer and type(steps) is int and steps > 0
+        usual = self.proposer.recipe_defaults(steps) if self.proposer and is_known else {}
         return recipe_of(self.recipe, changes, "recipe", base=usual)
 
     @cached_property
@@ -235,7 +255,7 @@ class Study(Strict):
     @cached_property
     def spelled_out(self) -> list[tuple[Spec, Recipe]]:
         """The configurations of `listed` without the toggled ones."""
-        if self.compress:
+        if self.proposer:
             return []
         if self.scales:
             return self.design.bases
@@ -268,9 +288,20 @@ class Study(Strict):
         return pair
 
     @property
+    def proposer_key(self) -> str | None:
+        """The key of a package under which the study's configurations are proposed, if it has one."""
+        return next((key for key in proposer_keys() if getattr(self, key)), None)
+
+    @property
+    def proposer(self) -> Proposing | None:
+        """The section of `proposer_key`."""
+        section: Proposing | None = getattr(self, self.proposer_key) if self.proposer_key else None
+        return section
+
+    @property
     def proposes(self) -> bool:
         """True if configurations are proposed while the study runs, not listed in its file."""
-        return bool(self.space or self.compress)
+        return bool(self.space or self.proposer)
 
     def resolved(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a proposal's `numbers`, by key path (search/study/space.py)."""
@@ -284,8 +315,8 @@ class Study(Strict):
     @property
     def planned(self) -> int:
         """Number of configurations that the file asks for."""
-        if self.compress:
-            return self.compress.rounds * self.compress.proposals
+        if self.proposer:
+            return self.proposer.planned
         starts = self.start.count if self.start else 1
         return self.sampler.planned(self.space) if self.space else starts * len(self.listed)
 

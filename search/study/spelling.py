@@ -129,7 +129,7 @@ def _inline_teacher(recipe: dict[str, Any], path: str) -> dict[str, Any]:
     name = recipe.get("teacher")
     if not isinstance(name, str) or not name or WORD.match(name):
         return recipe
-    from trainer.checkpoints.teachers import read_teacher
+    from search.study.checkpoints import read_teacher
 
     with errors_at(f"{path}.teacher"):
         return {**recipe, "teacher": read_teacher(Path(name))}

@@ -74,7 +74,7 @@ def digest_of(values: Any) -> str:
 
 def read_start(start: StartSpec, path: Path) -> Checkpoint:
     """Return the checkpoint that a study starts from. Raises UserError."""
-    from trainer.checkpoints.teachers import load_grokked
+    from search.study.checkpoints import load_grokked
 
     with reraise_as("start.checkpoint"):
         return load_grokked(path, start.grokked)

@@ -19,7 +19,7 @@ from mlflow.environment_variables import MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
 from mlflow.exceptions import MlflowException
 
 from model import Spec, verify
-from model.proof import VERDICT_FILE, is_right
+from model.verdict import VERDICT_FILE, is_right
 from search.errors import UserError
 from search.markup import escape
 from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, Row, final_metrics

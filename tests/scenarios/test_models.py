@@ -1,6 +1,5 @@
 """Checkpoints as MLflow's models: of a study's best seeds, by aliases, and put there by a command."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from search.analysis.publish import log_evidence
 from search.study.trial import Configuration
 from search.tracking.models import digest_of
-from tests import CERTIFICATES
 from tests.commands import call
 from tests.homes import Recorder, empty_home, quickly, study_of
 from tests.reference import client_of
@@ -90,16 +88,6 @@ def test_a_checkpoint_is_registered_by_a_command_once(modelled):
     (version,) = client.search_model_versions("name = 'own'")
     assert version.tags["adder.theta"] == digest
     assert client.get_registered_model("own").aliases.keys() == {"mine"}, "smallest is of verified ones"
-
-
-def test_a_registered_checkpoint_is_proved_if_its_folder_says_so(modelled, tmp_path):
-    shutil.copytree(CERTIFICATES / "7p", tmp_path / "7p")
-    assert call("register", tmp_path / "7p", "--name", "proved", "--home", "elsewhere").exit_code == 0
-    client = client_of("elsewhere")
-    assert client.get_registered_model("proved").aliases.keys() == {"smallest", "smallest-proved"}
-    (version,) = client.search_model_versions("name = 'proved'")
-    metrics = client.get_logged_model(version.tags["adder.model"]).metrics
-    assert {m.key: m.value for m in metrics}["proved"] == 1
 
 
 def test_a_study_goes_with_its_models():

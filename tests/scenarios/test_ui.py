@@ -11,15 +11,12 @@ from threading import Thread
 import pytest
 from mlflow import MlflowClient
 
-from search.explain.explain import Shown, explain
 from search.study.trial import Configuration
 from search.tracking.views import write_views
-from tests import CERTIFICATES
 from tests.browser import chromium, entrance_of, page_of, served, started, visible
 from tests.homes import Recorder, empty_home, quickly, study_of
 from tests.processes import is_healthy, wait_until
 from tests.second_user import as_second_user, fetch
-from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.end_to_end
 SEEDS, GROKKED = 4, (0, 1, 3)
@@ -148,24 +145,6 @@ def test_nobody_without_the_token_is_let_in_and_who_has_it_reads_the_homes_files
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_TOKEN", token)
         assert MlflowClient(ui.address).get_experiment_by_name("newer") is not None
-
-
-@pytest.mark.full
-def test_a_page_of_ours_runs_among_the_artifacts_and_a_strangers_does_not(ui, folder, tmp_path):
-    client = MlflowClient(f"sqlite:///{folder / 'adder-runs/mlflow.db'}")
-    experiment = client.get_experiment_by_name("recipes").experiment_id
-    run = client.search_runs([experiment])[0].info.run_id
-    client.log_text(run, explain([Shown("6p", Checkpoint.load(CERTIFICATES / "6p"))]), "ours.html")
-    client.log_text(run, "<p>theirs</p><script>document.body.append('has run')</script>", "theirs.html")
-    with chromium(tmp_path) as browser:
-        browser.get(entrance_of(ui))
-        for name, words in (("ours", "The winner's logit"), ("theirs", "theirs")):
-            browser.get("about:blank")
-            browser.get(f"{ui.address}/#/experiments/{experiment}/runs/{run}/artifacts/{name}.html")
-            frame = wait_until(lambda: browser.find_elements("css selector", "iframe"), "the page")[0]
-            browser.switch_to.frame(frame)
-            assert "has run" not in visible(browser, words)
-            browser.switch_to.default_content()
 
 
 @pytest.mark.full

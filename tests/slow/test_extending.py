@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.startup import record
 from search.store.home import Home
-from tests import ROOT
+from tests import PLUGINS, ROOT
 
 BLOCK = re.compile(r"```(?:python|toml)\n# (\S+?)(, below OPTIMISERS)?\n(.*?)```", re.DOTALL)
 SCRIPT = """
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.full
 def copy(tmp_path_factory):
     """A copy of the packages with the page's files, and its command's package beside them."""
     folder = tmp_path_factory.mktemp("extended")
-    for package in ("model", "trainer", "search", "studies"):
+    for package in ("model", "trainer", "search", *PLUGINS, "studies"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     blocks = BLOCK.findall((ROOT / "docs/extending.md").read_text("utf-8"))
     assert len(blocks) >= 9

@@ -5,6 +5,7 @@ Checkpoints, what `verify` and `export` say of them, are in test_cli_checkpoints
 
 import dataclasses
 import json
+import math
 import pkgutil
 import re
 import sqlite3
@@ -23,6 +24,7 @@ import pytest
 from model import PRESETS
 from search import cli, plugins
 from search.cli import COMMANDS, GROUPS
+from search.cli.listed import Listed, arrange
 from search.errors import Failure, UserError
 from search.run.snapshot import Snapshot
 from search.store import database
@@ -44,12 +46,32 @@ def test_every_command_is_listed_and_found_by_its_name():
     names = [m.name for m in pkgutil.iter_modules(cli.__path__) if m.name != "__main__"]
     values = [value for name in names for value in vars(import_module(f"search.cli.{name}")).values()]
     assert {v.name for v in values if isinstance(v, click.Command)} == set(COMMANDS)
-    loaded = {name: cli.load(known) for name, known in cli.main.commands.items()}
+    loaded = {name: known.load() for name, known in cli.main.commands.items()}
     assert all(command.name == name and command.help for name, command in loaded.items())
     lines = call("--help").stdout.splitlines()
     shown = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")]
     assert [name for name in shown if name in COMMANDS] == list(COMMANDS)
     assert all(f"{group}:" in lines for group in GROUPS)
+
+
+def test_a_command_of_a_package_stands_behind_the_one_that_it_names():
+    """Whatever the order in which packages are found; one that names none of its section is the last."""
+    after = {"c": "b", "b": "x", "d": "gone", "e": "y", "f": "none of its section"}
+    others = {
+        name: Listed(name, "Says.", "m", "New" if name in "ef" else "Old", behind) for name, behind in after.items()
+    }
+    expected = {"Old": ["x", "b", "c", "y", "d"], "New": ["e", "f"]}
+    for names in (list(others), ["d", *list(others)[:2]]):
+        order = names + [n for n in others if n not in names]
+        assert arrange({"Old": ["x", "y"]}, {name: others[name] for name in order}) == expected
+
+
+def test_what_a_package_has_broken_is_left_out_of_a_group_and_said_once(monkeypatch, caplog):
+    points = {"good": "math:pi", "bad": "gone.part:reader"}
+    monkeypatch.setattr(plugins, "added", lambda group: {n: EntryPoint(n, v, group) for n, v in points.items()})
+    assert plugins.loaded("a group") == plugins.loaded("a group") == {"good": math.pi}
+    said = "bad: gone.part:reader cannot be imported (No module named 'gone')"
+    assert caplog.messages == [f"package gone: its a group are left out: {said}"]
 
 
 def test_commands_of_other_packages_are_listed_by_package(monkeypatch):
@@ -75,16 +97,16 @@ def test_what_another_package_has_broken_is_said_when_it_is_called(monkeypatch):
         plugins.part("carries", "--carries")
 
 
-WITHOUT_LAB = """
+WITHOUT = """
 import contextlib, io, json, sys
+from search.cli import main
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "lab":
+        if name.partition(".")[0] in sys.argv[2:]:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Absent())
-from search.cli import main
 said = {}
 for words in json.loads(sys.argv[1]):
     out = io.StringIO()
@@ -93,17 +115,23 @@ for words in json.loads(sys.argv[1]):
             main(words.split())
         except SystemExit as end:
             said[words] = [end.code, out.getvalue()]
-assert "lab" not in sys.modules
+assert not set(sys.argv[2:]) & set(sys.modules)
 print(json.dumps(said))
 """
 
 
-def test_the_commands_need_no_notebook(here):
-    """No module of the product imports it either: tests/test_imports.py."""
+@pytest.mark.parametrize(
+    ("packages", "added"),
+    [
+        (["lab"], ["claims", "thresholds", "forge", "table --shipped --interactions"]),
+        (["adders", "compress", "lab"], ["prove x", "import x -o y", "compress x -o y", "explain x"]),
+    ],
+)
+def test_commands_need_no_plug_in(packages, added, here):
+    """No module of the core imports one either: tests/test_imports.py."""
     ours = ["--help", "studies", "models", "keys", "status --home nowhere"]
-    added = ["claims", "thresholds", "forge", "table --shipped --interactions"]
     result = subprocess.run(
-        [sys.executable, "-c", WITHOUT_LAB, json.dumps(ours + added)],
+        [sys.executable, "-c", WITHOUT, json.dumps(ours + added), *packages],
         cwd=here, env=own_environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
@@ -111,7 +139,8 @@ def test_the_commands_need_no_notebook(here):
     assert all(said[words][0] == 0 for words in ours), said
     for words in added:
         code, text = said[words]
-        assert code != 0 and "Traceback" not in text and words.split()[-1] in text
+        named = words.split()[-1 if "--" in words else 0]
+        assert code != 0 and "Traceback" not in text and named in text
 
 
 @pytest.mark.parametrize(
@@ -141,7 +170,7 @@ def test_the_notebook_adds_the_commands_that_are_said_to_need_it():
     ],
 )
 def test_what_stops_a_command_is_a_line_and_a_code(error, code, said, monkeypatch):
-    monkeypatch.setattr(cli, "load", lambda known: click.Command(known.name, callback=Mock(side_effect=error)))
+    monkeypatch.setattr(Listed, "load", lambda known: click.Command(known.name, callback=Mock(side_effect=error)))
     result = call("studies")
     assert (result.exit_code, result.stdout, result.stderr) == (code, "", said)
 

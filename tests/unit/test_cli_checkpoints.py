@@ -1,4 +1,4 @@
-"""`verify` and `export` on the command line: checkpoints that are none, and a trained adder."""
+"""`verify` on the command line: checkpoints that are none, and a trained adder."""
 
 import json
 import re
@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from model import PRESETS, verify
-from model.proof import PROVED, UNDECIDED, VERDICT_FILE
-from model.proof.file import write_verdict
+from model.verdict import PROVED, UNDECIDED, VERDICT_FILE, write_verdict
 from search.cli.options import save_checkpoint, write_file
 from search.errors import UserError
 from search.store.home import Home
@@ -38,10 +37,10 @@ def checkpoint():
 def test_what_is_no_checkpoint(checkpoint):
     """A file of another kind is refused by name, also when a checkpoint lies beside it."""
     says = "nowhere: no such checkpoint; adder-search pull STUDY writes one of a study"
-    for words in ("verify nowhere", "rerun nowhere", "compress nowhere -o x"):
+    for words in ("verify nowhere", "rerun nowhere", "fold nowhere -o x"):
         assert fails_with_one(2, *words.split()) == says
     Path("untrained/other.pt").write_bytes(b"hello")
-    assert fails_with_one(2, "verify", "untrained/other.pt").startswith("untrained/other.pt: not a checkpoint")
+    assert re.match("untrained/other.pt: (not a|is no) checkpoint", fails_with_one(2, "verify", "untrained/other.pt"))
     Path("empty").mkdir()
     assert "checkpoint.json: no such file" in fails_with_one(2, "verify", "empty")
     assert "File name too long" in fails_with_one(1, "verify", "x" * 5_000)
@@ -56,15 +55,6 @@ def test_a_checkpoint_that_is_no_adder(checkpoint):
     assert len(about["failures"]) == 10_010 - about["correct"]
     assert len(listed) == 20 and last.endswith("more (--json lists all)")
     assert not Path("adder-runs").exists()
-
-
-def test_an_export_replaces_no_other_file(checkpoint):
-    Path("s.py").write_text("of the user's")
-    says = "s.py: exists and has other text; choose another file with -o"
-    assert fails_with_one(2, "export", checkpoint, "-o", "s.py") == says
-    for _ in range(2):
-        done("export", checkpoint, "-o", "t.py")
-    assert Path("s.py").read_text() == "of the user's"
 
 
 def test_a_pulled_checkpoint_replaces_nothing_else(checkpoint):
@@ -102,28 +92,30 @@ def test_a_checkpoint_is_written_into_its_own_folder_and_into_an_empty_one(check
         assert Checkpoint.load(folder).step == 8
 
 
+def said_before(words, work, monkeypatch):
+    """What a command says of a place where nothing can be written. work: functions that it must not call before."""
+    Path("file").write_text("")
+    for name in work:
+        monkeypatch.setattr(name, Mock(side_effect=AssertionError("worked in vain")))
+    said = fails_with_one(2, *words.split())
+    assert re.search(r"has another checkpoint|not empty|is a folder|there \((No such file|Not a dir)[^)]*\)$", said)
+
+
 @pytest.mark.parametrize(
     "words",
     [
-        "fold untrained -o untrained", "finish untrained -o untrained", "prove untrained -o .",
-        "prove untrained -o nowhere/x", "explain untrained -o .", "explain untrained -o nowhere/x",
-        "export untrained -o .", "export untrained -o file/x", "report sweep -o .", "records sweep -o nowhere/x.db",
+        "fold untrained -o untrained", "report sweep -o .", "records sweep -o nowhere/x.db",
         "records sweep -o nowhere/x.csv",
     ],
 )  # fmt: skip
 def test_where_nothing_can_be_written_is_said_before_the_work(words, checkpoint, monkeypatch):
-    Path("file").write_text("")
-    work = Mock(side_effect=AssertionError("worked in vain"))
     folded = (replace(Checkpoint.load(checkpoint), theta_P=torch.zeros(57)), ["a fold"])
     monkeypatch.setattr("trainer.checkpoints.folded.fold_checkpoint", lambda given: folded)
-    for name in (
-        "trainer.checkpoints.folded.compare_checkpoints", "trainer.finishing.finish.finish",
-        "model.proof.prover.prove", "search.explain.explain.explain", "search.store.study_records.open_records",
+    work = (
+        "trainer.checkpoints.folded.compare_checkpoints", "search.store.study_records.open_records",
         "search.analysis.frames.records",
-    ):  # fmt: skip
-        monkeypatch.setattr(name, work)
-    said = fails_with_one(2, *words.split())
-    assert re.search(r"has another checkpoint|not empty|is a folder|there \((No such file|Not a dir)[^)]*\)$", said)
+    )  # fmt: skip
+    said_before(words, work, monkeypatch)
 
 
 def test_a_file_that_was_cut_off_is_in_nobodys_way(checkpoint):

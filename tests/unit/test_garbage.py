@@ -5,10 +5,8 @@ read in spite of its damage must survive being written and read again.
 """
 
 import copy
-import io
 import json
 import struct
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,14 +15,15 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from model import PRESETS
 from search.errors import UserError
+from search.study.checkpoints import load_any
 from search.study.file import parse_study, shipped_studies
 from search.study.schema import Study
-from tests.foreign import NEW, SMALL, microadder, repacked, report
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
-from trainer.checkpoints.foreign import load_any
 
 pytestmark = pytest.mark.usefixtures("here")
+NEW = PRESETS["57p"]
 
 LEAVES = (
     st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.text(max_size=6)
@@ -139,37 +138,6 @@ def test_checkpoints():
     feed(st.tuples(abouts, st.just(theta)), 40, read_pair)
     feed(st.tuples(st.just(about), bitten(theta) | headers.map(tensors)), 40, read_pair)
     assert {f.name for f in Path().iterdir()} == {"ours", "again"}
-
-
-# Other programs' files
-
-
-def saved(content):
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    return buffer.getvalue()
-
-
-def pickle_of(data):
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return archive.read(next(name for name in archive.namelist() if name.endswith("data.pkl")))
-
-
-def read_file(data):
-    file = Path("theirs.pt")
-    file.write_bytes(data)
-    return read_checkpoint(file)
-
-
-@pytest.mark.parametrize("content", [microadder(), report(SMALL)], ids=["MicroAdder", "report"])
-def test_other_programs_files(content):
-    data = saved(content)
-    assert read_file(data) is None
-    arc = torch.tensor(2.0)
-    objects = VALUES | st.sampled_from([arc * torch.nan, arc.long(), arc.expand(10**6, 10**6), {1, 2}])
-    feed(bitten(data) | damaged(content, objects).map(saved), 25, read_file)
-    feed(bitten(pickle_of(data)).map(lambda pickled: repacked(data, lambda _: pickled)), 25, read_file)
-    assert {f.name for f in Path().iterdir()} == {"theirs.pt", "again"}
 
 
 # Study files

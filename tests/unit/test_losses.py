@@ -7,13 +7,13 @@ import torch
 from torch.nn import functional
 
 from model import preset
+from search.study.checkpoints import read_teacher
 from search.study.file import parse_study
 from search.study.trial import Configuration
 from tests.banks import SPEC
 from tests.specs import some_tokens
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.checkpoints.teachers import read_teacher
 from trainer.recipe.teacher import Teacher, teacher_of
 from trainer.step import step
 from trainer.step.objective import Objective

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from model import PRESETS
 from search import cli, plugins
+from search.cli.listed import Listed
 from search.cli.options import ExpandedPath, check_file, write_file, write_text
 from search.cli.surroundings import PATHS, settle_environment
 from search.errors import UserError
@@ -47,8 +48,9 @@ def names(folder="."):
 
 def parameters():
     """Every option and argument of every command, the notebook's among them, by command."""
-    commands = {name: cli.load(known) for name, known in cli.main.commands.items()}
-    commands |= {name: cli.load_plugin(point) for name, point in plugins.added(plugins.COMMANDS).items()}
+    points = plugins.added(plugins.COMMANDS).items()
+    listed = cli.main.commands | {name: cli.load_plugin(point) for name, point in points}
+    commands = {name: c.load() if isinstance(c, Listed) else c for name, c in listed.items()}
     return [(name, parameter) for name, command in commands.items() for parameter in command.params]
 
 
@@ -57,11 +59,11 @@ def test_every_path_of_every_command_has_the_one_type():
     assert len(paths) > 30 and all(isinstance(p.type, ExpandedPath) for _, p in paths)
     named = {"study", "studies", "plan", "checkpoint", "checkpoints", "target", "home", "file", "folder", "beside"}
     texts = [f"{n} {p.name}" for n, p in parameters() if p.name in named and not isinstance(p.type, ExpandedPath)]
-    assert texts == ["prove study", "publish study"], "names alone"
+    assert {*texts} <= {"prove study", "publish study"}, "names alone"
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e400", "0", "-1", "x"])
-@pytest.mark.parametrize("words", ["run smoke --max-hours", "resume smoke --max-hours", "compress c -o d --max-hours"])
+@pytest.mark.parametrize("words", ["run smoke --max-hours", "resume smoke --max-hours"])
 def test_no_time_is_without_an_end(words, number):
     said = call(*words.split(), number)
     assert said.exit_code == 2 and "Invalid value for '--max-hours'" in said.stderr and names() == ["me"]
@@ -80,7 +82,7 @@ def test_a_tilde_is_the_users_home_folder_wherever_it_is_given(user, monkeypatch
     Checkpoint(PRESETS["57p"], PRESETS["57p"].initial(3)).save(user / "c")
     (user / "s.yaml").write_text(GOOD)
     assert str(user / "r") in done("run", "~/s.yaml", "--dry-run", "--home=~/r")
-    done("export", "~/c", "-o", "~/x.py")
+    done("fold", "~/c", "-o", "~/x", "--pairs", "0")
     assert done("models", "~/c", "--json")
     monkeypatch.setenv("ADDER_SEARCH_HOME", "~/e")
     assert Home().path == user / "e" and Home("~/f").path == user / "f"

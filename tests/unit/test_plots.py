@@ -12,9 +12,7 @@ from search.analysis.fields import fields_of
 from search.analysis.frames import configuration_rows, seed_rows
 from search.analysis.plots import curves_figure, png, small_multiples, time_figure, time_to_grok
 from search.analysis.plots_search import rate_against_fields
-from search.compress.pictures import sets_figure
 from search.stats.intervals import Z_95
-from search.store.candidates import TieCandidate
 from search.study.schema import Study
 from search.study.trial import Configuration
 from tests.unit.test_counting import rows
@@ -118,14 +116,6 @@ def test_the_band_is_greenwoods_on_the_log_log_scale():
 
 
 # ---- pictures
-
-
-def test_a_picture_of_sets_has_each_of_them_in_one_class():
-    """Also what has none wrong and is not accepted, for it is not proved."""
-    facts = [(0.4, None), (1.0, 3), (1.0, 0)]
-    judged = [TieCandidate(n, 1, (1,), reached=r, wrong=wrong) for n, (r, wrong) in enumerate(facts)]
-    words = [text.get_text() for text in sets_figure(judged).axes[0].get_legend().get_texts()]
-    assert words[:3] == ["not grokked (1)", "right on the selection problems, not accepted (2)", "kept (0)"]
 
 
 LONG = "decay 0.0106, fade 10,000 to 12,345, lr 0.0141, tie_vo on, ramp_start 17,500: 0 of 8"

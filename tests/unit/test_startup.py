@@ -7,12 +7,14 @@ import sys
 import pytest
 
 from benchmarks.startup import LIMITS, record
+from search import plugins
 from search.store.home import Home
 from tests.commands import COMMAND, own_environment
 
 HEAVY = {"torch", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "sklearn", "mlflow", "optuna", "ray"}
 LOADS_PANDAS = "records startup -o records.csv"
-LISTING = ["models", "models --json", "keys", "studies", "status", "status startup", "finish --help"]
+LISTING = ["models", "models --json", "keys", "studies", "status", "status startup"]
+LISTING += [f"{name} --help" for name in plugins.added(plugins.COMMANDS)]
 WITH_INTERVALS = ["best", "table", "table --format csv", "run 57p --dry-run"]
 COMMANDS = ["--help", "runn", *LISTING, *WITH_INTERVALS, LOADS_PANDAS]
 SCRIPT = """
@@ -40,7 +42,7 @@ def loaded(tmp_path_factory):
 
 @pytest.mark.parametrize("words", ["--help", "runn"])
 def test_help_needs_click_alone(words, loaded):
-    assert loaded[words] - {"lab"} == {"search", "click"}, "lab: plug-ins, where they are installed"
+    assert loaded[words] - {"adders", "compress", "lab"} == {"search", "click"}, "beside plug-ins"
 
 
 @pytest.mark.parametrize("words", [*LISTING, *WITH_INTERVALS])

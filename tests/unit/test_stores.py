@@ -18,7 +18,6 @@ import sqlalchemy as sa
 from model import PRESETS
 from search.cli import render
 from search.errors import Failure, UserError
-from search.explain import recorded
 from search.run.driver import Ended
 from search.store.home import Home, below
 from search.study.file import load_study
@@ -29,7 +28,6 @@ from search.tracking.tracking import artifact, check_place, connect
 from tests.commands import call, fails_with_one
 from tests.homes import records_of, study_of, two_studies
 from tests.unit.test_counting import GROKKED, rows
-from trainer import Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 
 SECRET = "dont-tell"
@@ -213,24 +211,6 @@ def test_a_process_that_fetched_nothing_leaves_no_folder_when_it_is_killed(home,
     assert cache.scratch.name in map(str, tmp_path.glob("adder-search-*"))
     cache.scratch.cleanup()
     assert not list(tmp_path.glob("adder-search-*"))
-
-
-def test_a_page_is_logged_where_its_store_has_artifacts_alone(monkeypatch, tmp_path):
-    logged = []
-    run = SimpleNamespace(info=SimpleNamespace(run_id="r", experiment_id="1", artifact_uri="file:///etc"))
-    client = SimpleNamespace(tracking_uri="http://server", get_run=lambda _: run, search_runs=lambda *_: [run],
-               log_text=lambda *given: logged.append(given))  # fmt: skip
-    monkeypatch.setattr(recorded, "connect", lambda _: client)
-    records = SimpleNamespace(home=Home(tmp_path), list_runs=lambda: {"key": ("", "parent")})
-    of_seed = recorded.Recorded(records, "key", Seed.of(1), [])
-    with pytest.raises(Failure, match=r"^run r "):
-        of_seed.log("page")
-    assert not logged
-    run.info.artifact_uri = "mlflow-artifacts:/1/r"
-    assert of_seed.log("page") and logged == [("r", "page", "explain.html")]
-    client.log_text = lambda *_: 1 / 0
-    with pytest.raises(Failure, match=r"^MLflow store http://server: "):
-        of_seed.log("page")
 
 
 NAMED = "http://host:5000"

@@ -1,0 +1,1 @@
+"""What only addition has: proofs, other projects' files, finishing, explanations, and commands on them."""

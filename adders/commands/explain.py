@@ -1,0 +1,77 @@
+"""`adder-search explain`: a page in which a checkpoint adds, digit by digit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from search.cli.options import (
+    PATH,
+    check_file,
+    home_option,
+    load_checkpoint,
+    progress_bar,
+    target_option,
+    write_text,
+)
+from search.errors import Failure, UserError, reraise_as
+from search.plugins import part
+
+if TYPE_CHECKING:
+    from adders.explain.recorded import Recorded
+    from search.store.home import Home
+    from trainer.checkpoints.checkpoint import Checkpoint
+
+
+@click.command()
+@click.argument("checkpoints", nargs=-1, required=True, type=PATH, metavar="CHECKPOINT [OTHER ...]")
+@target_option("Page to write.", required=True)
+@click.option("--landscape", is_flag=True, help="Add the loss around the first one's numbers, on planes.")
+@click.option("--carries", is_flag=True, help="Train seeds again: when was each length of carry learned?")
+@home_option
+def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carries: bool, home: Home) -> None:
+    """Write a page in which a CHECKPOINT adds any two numbers, digit by digit; up to three side by side.
+
+    The page is one file and needs no network. It runs the model itself, with a slider for every number. Where the
+    home has the seed's records, its curve is on the page, and the page is logged beside the checkpoint in MLflow.
+    """
+    from adders.explain.explain import MOST, Shown
+    from adders.explain.explain import explain as page_of
+    from search.store.verdicts import beside
+
+    if len(checkpoints) > MOST:
+        raise UserError(f"give at most {MOST} checkpoints, not {len(checkpoints)}")
+    check_file(target)
+    names, loaded = [path.resolve().name for path in checkpoints], [load_checkpoint(p) for p in checkpoints]
+    with progress_bar("reading records") as say:
+        recorded, trainings = zip(*(_recorded(home, checkpoint) for checkpoint in loaded), strict=True)
+        say("training again" if carries else "looking for the worst pairs")
+        learned = [_carries(path, c) if carries else None for path, c in zip(checkpoints, loaded, strict=True)]
+        claims = (beside(path, c.spec, c.theta_P) for path, c in zip(checkpoints, loaded, strict=True))
+        proofs = [claim if claim and "claimed" not in claim else None for claim in claims]
+        say("measuring the loss around it" if landscape else "looking for the worst pairs")
+        html = page_of(list(map(Shown, names, loaded, trainings, learned, proofs)), landscape)
+    write_text(target, html)
+    click.echo(f"{target}: {' and '.join(names)}, in any browser")
+    if len(recorded) == 1 and recorded[0] and recorded[0].log(html):
+        click.echo(f"  logged beside the checkpoint of seed {recorded[0].seed} in MLflow")
+
+
+def _recorded(home: Home, checkpoint: Checkpoint) -> tuple[Recorded | None, dict[str, Any] | None]:
+    """Return what the home has of a seed and its training. What cannot be read is said, and left out of the page."""
+    from adders.explain.recorded import Recorded
+
+    try:
+        recorded = Recorded.find(home, checkpoint)
+        return recorded, recorded.training() if recorded else None
+    except (UserError, Failure) as error:
+        click.echo(f"its records could not be read: {error}", err=True)
+        return None, None
+
+
+def _carries(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
+    carries = part("carries", "--carries")
+    with reraise_as(f"{path}: cannot be trained again"):
+        return dict(carries(checkpoint))

@@ -1,0 +1,38 @@
+"""`adder-search export`: a checkpoint as a submission to AdderBoard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from search.cli.options import (
+    checkpoint_argument,
+    load_checkpoint,
+    target_option,
+    write_text,
+)
+from search.errors import UserError, reraise_as
+
+
+@click.command()
+@checkpoint_argument
+@target_option("File to write.", default="submission.py", show_default=True)
+@click.option("--author", default="adder-search", show_default=True, help="Named in the metadata.")
+def export(checkpoint: Path, target: Path, author: str) -> None:
+    """Write a CHECKPOINT as one self-contained AdderBoard submission."""
+    from model import preset_name
+    from model.export import export_source
+    from search.store.verdicts import beside, settle
+
+    loaded = load_checkpoint(checkpoint)
+    spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
+    name = f"{preset_name(spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
+    with reraise_as(checkpoint):
+        claim = beside(checkpoint, spec, theta_P)
+        proof = settle(claim, spec, theta_P) if claim else None
+        source = export_source(spec, theta_P, name=name, author=author, provenance=provenance, proof=proof)
+    if target.is_file() and target.read_bytes() != source.encode():
+        raise UserError(f"{target}: exists and has other text; choose another file with -o")
+    write_text(target, source)
+    click.echo(f"{target}: {spec.params} parameters, build_model() and add(model, a, b)")

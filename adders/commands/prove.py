@@ -1,0 +1,179 @@
+"""`adder-search prove`: is a checkpoint right on all 10^20 pairs?"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from search.cli.options import (
+    PATH,
+    check_file,
+    exit_unless,
+    home_option,
+    json_option,
+    load_checkpoint,
+    name_of,
+    number_option,
+    progress_bar,
+    right_on,
+    said_of,
+    show,
+    target_option,
+    write_text,
+)
+from search.errors import UserError, reraise_as
+
+if TYPE_CHECKING:
+    from adders.proof.prover import Proof
+    from model import Spec
+    from search.store.home import Home
+    from trainer.checkpoints.checkpoint import Checkpoint
+
+LIMIT_S, DIGITS = 600, 10
+SAMPLED, SAMPLE_SEED = 20_000, 20
+
+
+@click.command()
+@click.argument("checkpoint", type=PATH, required=False)
+@click.option("--study", help="Instead: the grokked seeds of this study. The records get the verdicts.")
+@number_option("--digits", DIGITS, 1, DIGITS, "Of the numbers.")
+@click.option("--limit", "limit_s", type=click.IntRange(1), default=LIMIT_S, show_default=True, help="In seconds.")
+@click.option(
+    "--level", type=click.Choice(["any", "here"]), help="Of float32 (docs/proof.md). Not set: any, then here."
+)
+@click.option("--record", is_flag=True, help="Write the verdict into the folder, for export and thresholds.")
+@click.option("--count", "counts", is_flag=True, help="Count the wrong pairs, where there are any.")
+@target_option("File to write the proof to, for check.py.")
+@home_option
+@json_option
+def prove(
+    checkpoint: Path | None,
+    study: str | None,
+    digits: int,
+    limit_s: int,
+    level: str | None,
+    record: bool,
+    counts: bool,
+    target: Path | None,
+    home: Home,
+    as_json: bool,
+) -> None:
+    """Prove or refute that a CHECKPOINT adds all 10^20 pairs right.
+
+    PROVED, COUNTEREXAMPLE (a pair that the exported program gets wrong), or UNDECIDED. Exit code 0 only if proved.
+    """
+    if study and not checkpoint:
+        given = {
+            "--digits": digits < DIGITS,
+            "--level": level,
+            "--record": record,
+            "--count": counts,
+            "-o": target,
+        }
+        for option in (name for name, value in given.items() if value):
+            raise UserError(f"{option} is of a CHECKPOINT, and does not go with --study")
+        _prove_study(home, study, limit_s, as_json)
+    if not checkpoint or study:
+        raise UserError("give a CHECKPOINT, or --study STUDY")
+    from adders.proof.count import count_wrong
+    from adders.proof.file import verdict_of
+    from adders.proof.prover import prove as decide
+    from adders.proof.rounding import MACHINES, Lost
+    from model.adderboard import failures
+    from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED, write_verdict
+    from search.store.verdicts import own, sealed
+
+    if record and (digits < DIGITS or not checkpoint.is_dir()):
+        raise UserError(f"--record writes into a folder, and what holds for {DIGITS} digits")
+    if target:
+        check_file(target)
+    loaded = load_checkpoint(checkpoint)
+    with reraise_as(checkpoint), progress_bar("proving", quiet=as_json) as say:
+        machine = MACHINES[level] if level else None
+        watch = partial(say, "proving")
+        proof = decide(loaded.spec, loaded.theta_P, machine, digits=digits, limit_s=limit_s, watch=watch)
+    values, lines = verdict_of(loaded.spec, loaded.theta_P, proof), list(_lines(loaded.spec, proof))
+    if counts and proof.verdict == COUNTEREXAMPLE:
+        try:
+            count = count_wrong(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
+            values["count"] = asdict(count)
+            lines.append(f"  {count.wrong:,} pairs are wrong for certain, {count.possible:,} may be")
+        except Lost as lost:
+            lines.append(f"  wrong pairs are not counted: {lost}")
+    if proof.verdict == UNDECIDED:
+        draws = random.Random(SAMPLE_SEED)
+        pairs = [(draws.randrange(10**digits), draws.randrange(10**digits)) for _ in range(SAMPLED)]
+        wrong = len(failures(loaded.spec, loaded.theta_P, pairs))
+        values["sampled"] = {"pairs": SAMPLED, "wrong": wrong}
+        lines.append(f"  of {SAMPLED:,} pairs at random {wrong:,} are decoded wrongly")
+    if record and (kept := write_verdict(checkpoint, loaded.spec, loaded.theta_P, new := sealed(values))) != new:
+        lines.append(f"  not recorded: the folder's verdict is: {said_of(own(kept) or kept)}")
+    show(as_json, values, lines)
+    if target:
+        click.echo(f"{target}: {_written(target, checkpoint, loaded, proof)}", err=as_json)
+    exit_unless(proof.verdict == PROVED)
+
+
+def _written(target: Path, folder: Path, loaded: Checkpoint, proof: Proof) -> str:
+    """Write a proof of a folder's checkpoint. Return what became of it, and the command that checks it."""
+    from adders.proof.file import CHECKER, is_checkable, proof_text
+    from model.verdict import PROVED
+    from search.store.home import typed
+
+    if proof.verdict != PROVED:
+        return "not written, as there is no proof"
+    write_text(target, proof_text(loaded.spec, loaded.theta_P, proof))
+    if not is_checkable(loaded.spec, proof):
+        return "the proof; check.py does not know this net"
+    here = Path.cwd()
+    checker = CHECKER.relative_to(here) if CHECKER.is_relative_to(here) else CHECKER
+    return f"the proof; python {typed(checker)} {typed(target)} {typed(folder)} checks it"
+
+
+def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
+    """Decide a study's grokked seeds, a line each, and end."""
+    from adders.commands.prove_study import prove_study
+    from model.verdict import is_right
+    from search.stats.counting import proof_counts, seed_of
+    from search.store.study_records import open_records
+    from trainer import Outcome
+
+    records = open_records(home, name)
+    with records.lease, progress_bar("proving grokked seeds", quiet=as_json):
+        for row, proof in prove_study(records, limit_s):
+            if not as_json:
+                click.echo(f"seed {seed_of(row)} of {row['configuration'][:6]}: {said_of(proof)}")
+    rows = [row for row in records.list_seeds() if row["outcome"] == Outcome.GROKKED]
+    verdicts = [is_right(row["proof"]) for row in rows]
+    proved, wrong, undecided = (verdicts.count(v) for v in (True, False, None))
+    text = f"{name}: of {len(rows)} grokked seeds {proved} are proved, {wrong} are wrong, {undecided} are undecided"
+    seeds = [{"configuration": r["configuration"], "seed": str(seed_of(r)), **(r["proof"] or {})} for r in rows]
+    counts = {"grokked": len(rows), **proof_counts(rows), "wrong": wrong, "undecided": undecided}
+    show(as_json, {"study": name, **counts, "seeds": seeds}, text)
+    exit_unless(0 < len(rows) == proved)
+
+
+def _lines(spec: Spec, proof: Proof) -> Iterator[str]:
+    """Yield the verdict and what it rests on."""
+    from model.verdict import COUNTEREXAMPLE, PROVED
+
+    a, b = proof.pair
+    head = f"{name_of(spec)}: {proof.verdict}"
+    if proof.verdict == PROVED:
+        yield f"{head} {right_on(proof.digits, proof.level)}"
+    elif proof.verdict == COUNTEREXAMPLE:
+        wrong = proof.wrong[0]
+        yield f"{head} {wrong.a} + {wrong.b} = {wrong.a + wrong.b}, decoded {wrong.answer}"
+    else:
+        cases = sum(o.cases for o in proof.open)
+        reasons = ", ".join(sorted({o.reason for o in proof.open}))
+        yield f"{head}, {cases} of {proof.cases:,} cases are left ({reasons})"
+    if proof.cases:
+        yield f"  smallest margin {proof.margin:.3g} logits, at digit {proof.digit} of {a} + {b}"
+    yield f"  {proof.cases:,} cases, {proof.boxes:,} boxes tried, {proof.seconds:.1f} s"

@@ -1,0 +1,251 @@
+"""`adder-search publish`: checkpoints and records as folders that a model hub shows as they are. Nothing is sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from search.cli.options import PATH, home_option, load_checkpoint, said_of, target_option, writing
+from search.errors import UserError
+from search.markup import escape
+from search.study.ancestors import Step, ancestors_of
+
+if TYPE_CHECKING:
+    from model import Verification
+    from search.store.home import Home
+    from trainer.checkpoints.checkpoint import Checkpoint
+
+AUTHOR = "adder-search"
+PROGRAM = "modeling_adder.py"
+MODEL_CARD = """\
+---
+license: mit
+tags: [addition, arithmetic, tiny, adder-search]
+model-index:
+- name: {quoted}
+  results:
+  - task: {{type: text-generation, name: addition of two 10-digit numbers}}
+    dataset: {{type: adderboard, name: "AdderBoard, 10,010 pairs"}}
+    metrics: [{{type: exact_match, value: {exact}}}]
+---
+# {name}: {params} numbers that add two 10-digit numbers
+
+{architecture}.
+
+| | |
+|---|---|
+{facts}
+
+{lineage}
+
+## Use
+
+`{program}` needs torch alone, and reads `config.json` and `model.safetensors` beside it:
+
+```python
+from modeling_adder import add, build_model
+
+model, metadata = build_model()
+print(add(model, 1234567890, 9876543210))
+```
+
+## Its numbers
+
+Counted as [AdderBoard](https://github.com/anadim/AdderBoard) does: what is trained, each once. With all hard-wired
+constants that are neither 0 nor a sign they are {constants}.
+
+| tensor | numbers |
+|---|---|
+{tensors}
+
+Constraints: {tricks}.
+"""
+DATASET_CARD = """\
+---
+license: mit
+tags: [addition, grokking, adder-search]
+configs:
+- {{config_name: seeds, data_files: seeds.parquet, default: true}}
+- {{config_name: configurations, data_files: configurations.parquet}}
+---
+# {study}: all {seeds:,} seeds, configurations: {configurations:,}
+
+{about}Every seed that was tried, whatever came of it; `outcome` says which: {outcomes}. A configuration's
+`grok_rate` has its 95 % interval beside it. Columns are explained in adder-search's documentation.
+"""
+
+
+@click.command()
+@click.argument("checkpoints", nargs=-1, type=PATH, metavar="[CHECKPOINT]...")
+@click.option("--study", help="Its records as a dataset too: a folder STUDY-seeds.")
+@target_option("Folder to write into.", required=True)
+@home_option
+def publish(checkpoints: tuple[Path, ...], study: str | None, target: Path, home: Home) -> None:
+    """Write CHECKPOINTs as folders that a model hub shows as they are, each named as its own; send nothing.
+
+    Each has safetensors, a configuration, a program that needs torch alone, the checkpoint's provenance, and a card:
+    its counts, how often its recipe works by the records that are here, lineage, verification and proof.
+    """
+    if not checkpoints and not study:
+        raise UserError("give a CHECKPOINT or a --study")
+    loaded = {path.resolve().name: (path, load_checkpoint(path)) for path in checkpoints}
+    if len(loaded) < len(checkpoints):
+        raise UserError("two checkpoints have one name, which their folders would share")
+    for name, (path, _) in loaded.items():
+        if (target / name).resolve() == path.resolve():
+            raise UserError(f"{target / name}: is the checkpoint itself; choose another folder with -o")
+    for name, (path, checkpoint) in loaded.items():
+        with writing(target / name):
+            correct = _write_model(path, checkpoint, target / name, home)
+        click.echo(f"{target / name}: {checkpoint.spec.params} parameters, {correct}")
+    if study:
+        with writing(target / f"{study}-seeds"):
+            click.echo(_write_dataset(study, target / f"{study}-seeds", home))
+
+
+def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -> str:
+    """Write a model's folder. Return how many additions are right."""
+    import torch
+    from safetensors.torch import save
+
+    from model import verify
+    from model.export import data_blocks, hub_source
+    from model.verdict import VERDICT_FILE, write_verdict
+    from search.store.verdicts import beside, settle
+    from trainer.checkpoints.checkpoint import JSON_FILE
+    from trainer.files import durable
+
+    spec = checkpoint.spec
+    proof = settle(beside(path, spec, checkpoint.theta_P), spec, checkpoint.theta_P)
+    data = data_blocks(spec, checkpoint.theta_P, name=folder.name, author=AUTHOR, proof=proof)
+    result = verify(spec, checkpoint.theta_P)
+    numbers = data.get("WEIGHTS") or {"numbers": data["NUMBERS"]}
+    config = {
+        "model_type": AUTHOR,
+        "architectures": ["Adder"],
+        "torch_dtype": "float32",
+        "params": spec.params,
+    }
+    config |= {"spec": data["SPEC"], "metadata": data["METADATA"], "ties": data.get("TIES")}
+    durable.make_folder(folder)
+    texts = {
+        "config.json": json.dumps(config, indent=2) + "\n",
+        PROGRAM: hub_source(spec),
+        "README.md": _card(folder.name, checkpoint, data, result, proof, _rate(checkpoint, home)),
+        JSON_FILE: json.dumps(checkpoint.as_dict(), indent=2) + "\n",
+    }
+    for name, text in texts.items():
+        durable.write(folder / name, text.encode())
+    durable.write(
+        folder / "model.safetensors",
+        save({name: torch.tensor(values) for name, values in numbers.items()}, {"format": "pt"}),
+    )
+    if proof:
+        write_verdict(folder, spec, checkpoint.theta_P, proof)
+    else:
+        (folder / VERDICT_FILE).unlink(missing_ok=True)
+    return f"{result.correct:,}/{result.total:,}"
+
+
+def _card(
+    name: str, checkpoint: Checkpoint, data: Mapping[str, Any], result: Verification,
+    proof: dict[str, Any] | None, rate: str,
+) -> str:  # fmt: skip
+    import torch
+
+    from model.tied import count
+    from model.verdict import is_right
+
+    spec, metadata = checkpoint.spec, data["METADATA"]
+    verdict = "no proof is known for its family"
+    if proof and "claimed" in proof:
+        verdict = said_of(proof)
+    elif proof and is_right(proof) is None:
+        verdict = f"undecided after {proof['seconds']:.0f} s (adder-search prove takes longer)"
+    elif proof:
+        verdict = said_of(proof)
+        if proof["margin"] is not None:
+            verdict += f"; least margin of logits {proof['margin']:.3g}"
+    facts = {
+        "AdderBoard's 10,010": f"{result.correct:,} right",
+        "all 10^20 pairs": verdict,
+        "recipe": rate,
+        "seed, step": f"{checkpoint.seed.get('init_seed', 'unknown')}, {checkpoint.step:,}",
+    }
+    sizes = {
+        t: torch.tensor(v).numel()
+        for t, v in data.get("WEIGHTS", {"numbers, each used in several places": data.get("NUMBERS")}).items()
+    }
+    return MODEL_CARD.format(
+        name=escape(name),
+        quoted=json.dumps(name),
+        constants=count(spec).constants,
+        params=spec.params,
+        exact=result.correct / result.total,
+        architecture=metadata["architecture"],
+        facts="\n".join(f"| {key} | {escape(value)} |" for key, value in facts.items()),
+        lineage="\n".join(map(_step_text, ancestors_of(checkpoint))),
+        program=PROGRAM,
+        tensors="\n".join(f"| {tensor} | {size} |" for tensor, size in {**sizes, "together": spec.params}.items()),
+        tricks=", ".join(f"`{trick}`" for trick in metadata["tricks"]) or "none",
+    )
+
+
+def _step_text(step: Step) -> str:
+    """Return a line for a step of a checkpoint's lineage."""
+    from search.analysis.lineage import describe
+
+    trained, digest = step.get("trained"), step.get("theta_sha256")
+    text = f"{describe(step)}{f'; trained {trained}' if trained else ''}{f' (θ {digest:.12})' if digest else ''}"
+    return f"- {escape(text)}"
+
+
+def _rate(checkpoint: Checkpoint, home: Home) -> str:
+    """Return how often the first ancestor's recipe works, by the home's records, else by those of the package."""
+    from search.analysis.frames import RecordSet, shipped_records
+    from search.analysis.pareto import rates_of
+
+    key = ancestors_of(checkpoint)[0].get("configuration")
+    for names in [[], shipped_records()] if home.exists() else [shipped_records()]:
+        rows = RecordSet(names, home.path).configurations()
+        row = max((r for r in rows if r["configuration"] == key), key=lambda r: r["seeds"], default=None)
+        if row and row["seeds"]:
+            said, chosen, again = f"{row['grokked']} of {row['seeds']} seeds grok", "", ""
+            low, high = row.get("grok_rate_low"), row.get("grok_rate_high")
+            if row.get("confirmation_seeds", 0) > 0:  # a file may have NaN
+                search, fresh = rates_of(row)
+                said, (low, high) = f"{fresh.grokked} of {fresh.n} fresh seeds grok", fresh.interval
+                chosen = f"; {search.grokked} of {search.n} in the search that chose it"
+            interval = f" (95 %: {low:.1%} to {high:.1%})" if low is not None else ""
+            if row.get("recipe.again_at", 0) > 0:
+                again = f"; a run draws up to {row['recipe.again_most'] + 1:.0f} initial vectors"
+            return f"{said}{interval}{chosen}{again}; study {row['study']}, configuration {key}"
+    return "no rate is recorded here"
+
+
+def _write_dataset(study: str, folder: Path, home: Home) -> str:
+    """Write a dataset's folder. Return a line about it."""
+    from search.analysis.frames import as_columns, configurations_frame, seeds_frame
+    from search.store.study_records import open_records
+    from trainer.files import durable
+
+    records = open_records(home, study)
+    seeds, configurations = seeds_frame(records), configurations_frame(records)
+    if seeds.empty:
+        raise UserError(f"study {study!r} has no finished seed yet")
+    durable.make_folder(folder)
+    for name, frame in (("seeds", seeds), ("configurations", configurations)):
+        as_columns(frame).to_parquet(folder / f"{name}.parquet", index=False)
+    recorded = records.get_recorded_study()
+    counts = {"seeds": len(seeds), "configurations": len(configurations)}
+    outcomes = ", ".join(f"{n:,} {outcome}" for outcome, n in seeds["outcome"].value_counts().items())
+    about = f"{escape(recorded.about)}. " if recorded and recorded.about else ""
+    durable.write(
+        folder / "README.md",
+        DATASET_CARD.format(study=study, about=about, outcomes=outcomes, **counts).encode(),
+    )
+    return f"{folder}: {len(seeds):,} seeds, configurations: {len(configurations):,}"

@@ -1,0 +1,261 @@
+"""MicroAdder's checkpoints: its settings as a split_subspace spec, its tensors as θ.
+
+Two source trees wrote them. The older one (242 to 67 parameters) keeps its tensors under `blocks.0.` and has
+a switch for each constraint; the newer one has flat names and fewer switches. A missing setting has the default
+of its tree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from adders.foreign.file import (
+    Choices,
+    State,
+    all_chosen,
+    integer,
+    number,
+    shortest,
+    unknown,
+)  # fmt: skip
+from model.families.split_subspace.spec import DIGITS, SplitSubspace
+
+OLDER: Choices = {
+    "n_layers": {1: {}},
+    "share_layers": {False: {}},
+    "ffn_bias": {True: {}, False: {"no_ffn_bias": True}},
+    "vocab_size": {14: {}, 10: {"vocabulary": 10}},
+    "max_seq_len": {34: {}},
+    "tok_emb_mode": {"learned": {}, "parametric": {"arc": True}},
+    "freeze_pad": {False: {}},
+    "pos_mode": {"learned": {}, "spiral_correct": {"spiral": True}},
+    "freeze_special": {
+        "none": {}, "eos": {"frozen_eos": True}, "plus_eos": {"frozen_eos": True, "frozen_plus": True},
+    },
+    "freeze_z_hi": {False: {}, True: {"frozen_z_hi": True}},
+    "alibi": {False: {}},
+    "softmax1": {False: {}},
+    "attn_mode": {"split": {}},
+    "v_section_mode": {"none": {}},
+    "qk_source": {"pos": {}},
+    "tie_qk": {False: {}, True: {"tie_qk": True}},
+    "q_proj_rank": {0: {}},
+    "q_proj_mode": {"full": {}, "toeplitz": {"toeplitz_q": True}},
+    "tie_vo": {False: {}, True: {"tie_vo": True}},
+    "attn_out_rank": {0: {}, 1: {"rank1_out": True}, 2: {"rank2_out": True}},
+    "norm_mode": {
+        "full": {}, "shared": {"shared_norm": True},
+        "fixed": {"shared_norm": True, "parameterless_norm": True},
+    },
+}  # fmt: skip
+OF_ARC: Choices = {"freeze_tok_arc": {"": {}}, "tie_tok_arc_ab": {False: {}, True: {"circular": True}}}
+OF_SPIRAL: Choices = {
+    "pos_correction_mode": {"full": {}, "linear": {"linear_correction": True}, "none": {"plain_spiral": True}}
+}
+NEWER: Choices = {
+    "n_layers": {1: {}},
+    "n_heads": {1: {}},
+    "vocab_size": {10: {}},
+    "max_seq_len": {34: {}},
+    "qk_input": {"pos": {}},
+    "freeze_tok_arc": {"": {}},
+    "tie_fc2_head": {False: {}, True: {"tie_fc2_head": True}},
+    "norm_mode": {
+        "weighted": {}, "parameterless": {"parameterless_norm": True},
+        "structured": {"structured_norm3": True},
+    },
+}  # fmt: skip
+NEWER_FIXED: dict[str, Any] = {
+    "vocabulary": 10, "arc": True, "circular": True, "spiral": True, "plain_spiral": True, "frozen_eos": True,
+    "frozen_plus": True, "tie_qk": True, "tie_vo": True, "rank1_out": True, "shared_norm": True,
+    "no_ffn_bias": True,
+}  # fmt: skip
+ALL = frozenset({"amp", "phase", "slope", "offset"})
+FROZEN: dict[Any, dict[str, Any]] = {
+    frozenset(): {}, frozenset({"slope"}): {"flat_spiral": True}, ALL: {"frozen_spiral": True},
+}  # fmt: skip
+OLDER_SIZES = {"tok_dim": 3, "pos_dim": 3, "n_heads": 2, "head_dim": 3, "qk_dim": 0, "ffn_dim": 2}
+NEWER_SIZES = {"tok_dim": 2, "pos_dim": 3, "n_heads": 1, "head_dim": 5, "qk_dim": 0, "ffn_dim": 2}
+SIZES = {"d_model", *OLDER_SIZES}
+SPIRAL = {"freeze_spiral", "spiral_init_amp", "spiral_init_slope"}
+# Initial values, which do not matter to a trained model.
+START = {
+    "token_init", "tok_arc_init_A", "tok_arc_init_start", "tok_arc_init_stride", "spiral_init_phase",
+    "spiral_init_offset", "v_gain_x_init", "v_gain_y_init",
+}  # fmt: skip
+
+# The older tree's modules, by the newer tree's names.
+PLACES = {
+    **{name: f"blocks.0.attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "out_proj", "q_phase_angle")},
+    "causal_mask": "blocks.0.attn.causal_mask", "fc1": "blocks.0.ffn.fc1", "fc2": "blocks.0.ffn.fc2",
+    "norm1": "blocks.0.ln1", "norm2": "blocks.0.ln2", "norm_f": "ln_f",
+}  # fmt: skip
+# Those of JackCai1206's program, MicroAdder's ancestor, whose settings are the older tree's defaults.
+ANCESTORS_PLACES = {
+    "digit_pos": "digit_enc", "z_hi_pos": "z10_enc", "special_pos": "special_enc", "fc1": "ffn.0", "fc2": "ffn.2",
+    "norm1": "ln1", "norm2": "ln2", "norm_f": "ln_f",
+}  # fmt: skip
+# Our slices that are one tensor of the same shape there.
+SAME = {
+    "tokens": "tok_emb.weight", "digits": "digit_pos", "phase": "q_phase_angle", "q_proj": "q_proj.weight",
+    "k_proj": "k_proj.weight", "v_proj": "v_proj.weight", "out": "out_proj.weight", "out_A": "out_proj.A",
+    "out_B": "out_proj.B", "fc1": "fc1.weight", "fc1_bias": "fc1.bias", "fc2": "fc2.weight",
+    "fc2_bias": "fc2.bias", "head": "head_proj.weight",
+}  # fmt: skip
+NORMS = ("norm1", "norm2", "norm_f")
+ARC = ("tok_arc_A", "tok_arc_B", "tok_arc_start", "tok_arc_stride")
+TURN = ("spiral_amp", "spiral_phase", "spiral_slope", "spiral_offset")
+LINE = ("pos_corr_slope", "pos_corr_intercept")
+
+
+def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor]:
+    """Return spec and θ [P]. Raises ValueError for settings no spec can express and tensors that do not fit."""
+    older = any(name.startswith("blocks.") for name in state.names())
+    if older:
+        state.places = PLACES
+    elif "digit_enc" in state:
+        older, state.places = True, ANCESTORS_PLACES
+    options = _older(config, state) if older else _newer(config)
+    options |= _sizes(config, older) | _spiral(config, options, state, older)
+    try:
+        spec = SplitSubspace(**options)
+    except ValueError as error:
+        raise ValueError(f"architecture not known here: {error}") from None
+    if spec.structured_norm3 and spec.width != 5:  # theirs names the second and the fifth
+        raise unknown("d_model", spec.width)
+    _check_frozen(spec, state)
+    theta_P = spec.layout.join(_slices(spec, state))
+    state.ignore("causal_mask", "_pos_sources", "_pos_indices")
+    state.end()
+    return spec, theta_P
+
+
+# ---- settings
+
+
+def _older(config: Mapping[str, Any], state: State) -> dict[str, Any]:
+    has_arc, has_spiral = config.get("tok_emb_mode") == "parametric", config.get("pos_mode") == "spiral_correct"
+    choices = {**OLDER, **(OF_ARC if has_arc else {}), **(OF_SPIRAL if has_spiral else {})}
+    others = {*OF_ARC, *OF_SPIRAL, *SIZES, *SPIRAL, *START, "num_kv_heads", "q_phase"}
+    options = all_chosen(config, choices, others)
+    if "arc" in options and "tok_arc_B" not in state:
+        options["circular"] = True
+    phase, tied = config.get("q_phase", False), "tie_qk" in options
+    if phase is not tied:  # an angle is a parameter, and here a tied Q/K has it and no other
+        raise ValueError(f"{unknown('q_phase', phase)} with tie_qk={tied}")
+    heads = integer(config, "n_heads", 2)
+    if integer(config, "num_kv_heads", 0) not in (0, heads):
+        raise unknown("num_kv_heads", config["num_kv_heads"])
+    if "toeplitz_q" in options and heads != 1:  # theirs is one matrix for all heads
+        raise ValueError(f"{unknown('q_proj_mode', 'toeplitz')} with n_heads={heads}")
+    return options
+
+
+def _newer(config: Mapping[str, Any]) -> dict[str, Any]:
+    return NEWER_FIXED | all_chosen(config, NEWER, {*SIZES, *SPIRAL, *START, "equals_spiral_idx"})
+
+
+def _sizes(config: Mapping[str, Any], older: bool) -> dict[str, Any]:
+    defaults = OLDER_SIZES if older else NEWER_SIZES
+    size = {name: integer(config, name, default) for name, default in defaults.items()}
+    width = size["tok_dim"] + size["pos_dim"]
+    if integer(config, "d_model", width) != width:
+        raise unknown("d_model", config["d_model"])
+    if size["head_dim"] * size["n_heads"] != width:
+        raise unknown("head_dim", size["head_dim"])
+    same = {name: size[name] for name in ("tok_dim", "pos_dim", "qk_dim")}
+    return {"heads": size["n_heads"], "hidden": size["ffn_dim"], **same}
+
+
+def _spiral(config: Mapping[str, Any], options: Mapping[str, Any], state: State, older: bool) -> dict[str, Any]:
+    """Return fields for where the spiral starts or is frozen, and for EQUALS on it."""
+    slope = number(config, "spiral_init_slope", -1.0)
+    if slope < 0 and (older or "spiral_init_slope" not in config):
+        slope = 1 / 9
+    start = {"spiral_amp": number(config, "spiral_init_amp", 1.0), "spiral_slope": slope}
+    if "spiral" not in options:
+        return start
+    setting = config.get("freeze_spiral", "")
+    frozen = frozenset(setting.split(",")) - {""} if type(setting) is str else None
+    index = number(config, "equals_spiral_idx", -1.0)
+    if frozen not in FROZEN:
+        raise unknown("freeze_spiral", setting)
+    if frozen != ALL:
+        if index >= 0:  # theirs stays where the spiral began, ours would move with it
+            raise ValueError(f"{unknown('equals_spiral_idx', index)} with a learned spiral")
+        return start | FROZEN[frozen]
+    fixed = {name: shortest(state.take(name, ())) for name in start}
+    ring = {"equals_on_ring": True, "equals_index": index} if index >= 0 else {}
+    return FROZEN[frozen] | fixed | ring
+
+
+# ---- tensors
+
+
+def _check_frozen(spec: SplitSubspace, state: State) -> None:
+    """Raise ValueError if a frozen tensor is not where the spec has it."""
+    origin, zero = torch.zeros(1, spec.pos_dim), torch.zeros(())
+    frozen = {
+        "_eos_pos": (spec.frozen_eos, origin),
+        "_plus_pos": (spec.frozen_plus, origin),
+        "z_hi_pos": (spec.frozen_z_hi, origin),
+        "spiral_phase": (spec.frozen_spiral, zero),
+        "spiral_offset": (spec.frozen_spiral, zero),
+        "spiral_slope": (spec.flat_spiral, zero),
+    }
+    for name, (is_frozen, value) in frozen.items():
+        if is_frozen:
+            state.check(name, value, "zero where it is frozen")
+    if spec.equals_on_ring:
+        turn, rest = 2 * math.pi * spec.equals_index / DIGITS, [0.0] * (spec.pos_dim - 3)
+        ring = [spec.spiral_amp * math.cos(turn), spec.spiral_amp * math.sin(turn)]
+        point = torch.tensor([[*ring, spec.spiral_slope * spec.equals_index, *rest]])
+        state.check("special_pos_equals", point, "on the spiral where it is frozen", 1e-5)
+
+
+def _slices(spec: SplitSubspace, state: State) -> dict[str, Tensor]:
+    """Return the spec's tensors, each with as many numbers as its slice."""
+    shapes, slices = spec.shapes(), dict[str, Tensor]()
+    if spec.toeplitz_q:  # the same diagonals from the other end
+        slices["q_proj"] = state.take("q_proj.vals", shapes["q_proj"][1:]).flip(0)
+    if spec.arc:
+        slices["arc"] = state.numbers(n for n in ARC if not (spec.circular and n == "tok_arc_B"))
+        state.check("tok_arc_B", slices["arc"][0], "tok_arc_A where they are tied")
+    if "spiral" in shapes:
+        slices["spiral"] = state.numbers(n for n in TURN if not (spec.flat_spiral and n == "spiral_slope"))
+    if "correction" in shapes:
+        linear = spec.linear_correction
+        slices["correction"] = state.numbers(LINE) if linear else state.take("pos_correction", (DIGITS,))
+    if "z_hi" in shapes:
+        slices["z_hi"] = state.take("z_hi_pos", (1, spec.pos_dim))
+    slices |= _specials(spec, state) | _norms(spec, state)
+    return slices | {n: state.take(SAME[n], shape) for n, shape in shapes.items() if n not in slices}
+
+
+def _specials(spec: SplitSubspace, state: State) -> dict[str, Tensor]:
+    """Return the learned positions of PLUS, EQUALS and EOS: rows of one table."""
+    learned = [name for name in ("plus", "equals", "eos") if name in spec.shapes()]
+    if not learned:
+        return {}
+    table = {1: "special_pos_equals", 2: "special_pos_learned", 3: "special_pos"}[len(learned)]
+    return dict(zip(learned, state.take(table, (len(learned), spec.pos_dim)), strict=True))
+
+
+def _norms(spec: SplitSubspace, state: State) -> dict[str, Tensor]:
+    """Return the norms' weights. A shared one is in the file three times."""
+    if spec.parameterless_norm:
+        return {}
+    if not spec.shared_norm:
+        return {"norm": torch.stack([state.take(f"{norm}.weight", (spec.width,)) for norm in NORMS])}
+    parts = {"b": (), "d1": (), "d4": ()} if spec.structured_norm3 else {"weight": (spec.width,)}
+    first, *copies = NORMS
+    shared = {part: state.take(f"{first}.{part}", shape) for part, shape in parts.items()}
+    for norm in copies:
+        for part, value in shared.items():
+            state.check(f"{norm}.{part}", value, "equal to the other norms', being shared")
+    return {"norm": torch.cat([value.reshape(-1) for value in shared.values()])}

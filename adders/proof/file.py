@@ -1,0 +1,80 @@
+"""Proofs on disk: what check.py needs to check a verdict without the prover, and the verdict beside a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from adders.proof.net import FAMILIES
+from adders.proof.prover import prove
+from adders.proof.rounding import MACHINES
+from model.tied import ties_of
+from model.verdict import digest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from adders.proof.prover import Proof
+    from model.spec import Spec
+
+FORMAT = 1
+CHECKER = Path(__file__).with_name("check.py")
+
+
+def verdict_of(spec: Spec, theta_P: Tensor, proof: Proof) -> dict[str, Any]:
+    """Return everything but a proof's rows as plain values, with the spec and the digest of its θ."""
+    about = {"params": spec.params, "spec": spec.as_dict(), "theta_sha256": digest(theta_P)}
+    return proof.as_dict() | about
+
+
+def decide(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any]:
+    """Decide all pairs of numbers, and return the verdict as plain values. Raises as `prove` does."""
+    return verdict_of(spec, theta_P, prove(spec, theta_P, limit_s=limit_s))
+
+
+def decide_soon(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any] | None:
+    """Return the verdict on all pairs that so many seconds are enough for; None of a family without proofs."""
+    return decide(spec, theta_P, limit_s) if ties_of(spec)[0].family in FAMILIES else None
+
+
+def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
+    """Return a proof as JSON, a row a line."""
+    values = {
+        "format": FORMAT,
+        "claim": f"greedy decoding in float32 is right for all pairs of {proof.digits}-digit numbers",
+        "params": spec.params,
+        "spec": spec.as_dict(),
+        "theta_sha256": digest(theta_P),
+        "level": proof.level,
+        "digits": proof.digits,
+        "bounds": asdict(MACHINES[proof.level]),
+        "margin": {"logits": proof.margin, "pair": proof.pair, "digit": proof.digit},
+        "checker": CHECKER.name if is_checkable(spec, proof) else None,
+        "versions": {name: _version(name) for name in ("adder-search", "torch", "numpy", "scipy")},
+    }
+    if proof.level == "here":
+        values["machine"] = {
+            "processor": torch.backends.cpu.get_cpu_capability(),
+            "threads": torch.get_num_threads(),
+        }
+    head = json.dumps(values, indent=1).rstrip("}").rstrip()
+    rows = ",\n  ".join(map(json.dumps, proof.rows if proof.complete else []))
+    return f'{head},\n "rows": [\n  {rows}\n ]\n}}\n'
+
+
+def is_checkable(spec: Spec, proof: Proof) -> bool:
+    """True if check.py can check the proof: the level 'any', one head, an attention output of rank 1."""
+    is_known = ties_of(spec)[0].family == "split_subspace"
+    return is_known and proof.complete and proof.level == "any" and bool(proof.rows)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # of a checkout
+        return "not installed"

@@ -1,0 +1,71 @@
+"""The low_rank family as a proof sees it: model/submissions/low_rank.py, step by step."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from adders.proof.net import Net, Norm
+from adders.proof.rounding import Approx, Array, Chain, Linear
+
+if TYPE_CHECKING:
+    from model.families.low_rank import LowRank
+
+Tensors = dict[str, Array]
+STEPS = 11
+READ = 22 + STEPS - 1
+"""Positions that are read."""
+
+
+def view(spec: LowRank, w: Tensors) -> Net:
+    """Return the view of a net whose tensors w are float32 numbers."""
+    if "pos_A" in w:
+        positions = Linear(Approx(w["pos_B"]))(Approx(w["pos_A"][:READ]))
+    else:
+        positions = Approx(w["positions"][:READ])
+    shape = (READ, spec.vocabulary, spec.width)
+    placed = Approx(positions.value[:, None], positions.error[:, None]).broadcast(shape)
+    query, key, value = _projections(spec, w)
+    return Net(
+        steps=STEPS, fixed=((10, 10), (21, 11)), starts=(0, 11, 22), units_first=False, heads=1,
+        residual=Approx(w["tokens"]).broadcast(shape) + placed, shared=np.zeros((READ, spec.width)), alike=False,
+        norms=(_norm(spec, w, 1), _norm(spec, w, 2), _norm(spec, w, 3)),
+        query=query, key=key, value=value, scale=1 / math.sqrt(spec.width), out=_chain(w, "out"),
+        channels=w["out_A"] if "out_A" in w else w["out"].T, writes=w.get("out_B", np.eye(spec.width)),
+        fc1=_chain(w, "fc1"), fc1_bias=None, fc2=_chain(w, "fc2"), fc2_bias=None, head=None,
+        table=Approx(w["tokens"]),
+    )  # fmt: skip
+
+
+def _norm(spec: LowRank, w: Tensors, number: int) -> Norm:
+    weight = Approx(w[f"norm{number}"])
+    if spec.rms_norm:
+        return Norm(weight, eps=1e-8)
+    return Norm(weight, Approx(w[f"norm{number}_bias"]), 1e-5, centre=True)
+
+
+def _chain(w: Tensors, name: str) -> Chain:
+    """Return a matrix without bias, full or in two factors."""
+    if name in w:
+        return Chain(Approx(w[name].T))
+    return Chain(Approx(w[f"{name}_A"]), Approx(w[f"{name}_B"]))
+
+
+def _projections(spec: LowRank, w: Tensors) -> tuple[Chain, Chain, Chain]:
+    """Return queries, keys and values as maps of the normed residual."""
+    if spec.shared:
+        first = {p: w["qkv_A" if spec.shared == "A" else f"qkv_A{p}"] for p in spec.parts}
+        second = {p: w[f"qkv_B{p}" if spec.shared == "A" else "qkv_B"] for p in spec.parts}
+        chains = [Chain(Approx(first[p]), Approx(second[p])) for p in spec.parts]
+    elif spec.tie_qkv != "none":
+        chains = [_chain(w, part) for part in spec.parts]
+    else:
+        width = spec.width
+        parts = [slice(i * width, (i + 1) * width) for i in range(3)]
+        if "qkv" in w:
+            chains = [Chain(Approx(w["qkv"][part].T)) for part in parts]
+        else:
+            chains = [Chain(Approx(w["qkv_A"]), Approx(w["qkv_B"][:, part])) for part in parts]
+    return chains[0], chains[1], chains[2]

@@ -1,0 +1,231 @@
+"""A one-layer adder as a proof sees it: every tensor of the exported program, with float32's error in it.
+
+Axes: T position, V vocabulary, D width, E values of all heads, R channels, F hidden units, K entries that the token
+table reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adders.proof.intervals import GELU, SwiGLU
+from adders.proof.rounding import (
+    SLACK,
+    TINY,
+    Approx,
+    Array,
+    Chain,
+    Lost,
+    Machine,
+    U,
+    gamma,
+    rounded,
+    rounding,
+    sincos,
+    single,
+)
+from model.tied import untied
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.spec import Spec
+
+COLUMNS = 10
+FAMILIES = ("split_subspace", "low_rank", "rope")
+
+
+@dataclass(frozen=True)
+class Norm:
+    """RMSNorm, or LayerNorm where it centres."""
+
+    weight: Approx
+    bias: Approx | None = None
+    eps: float = 1e-5
+    centre: bool = False
+
+
+@dataclass(frozen=True)
+class Normed:
+    """A normed residual [..., D]. Its error is that of its rows' scales and what is left."""
+
+    value: Approx
+    scaled: Array
+    """The value without its bias: what an error of the row's scale is relative to."""
+    scale: Array
+    """Bound of the relative error of the row's scale [..., 1]."""
+    rest: Array
+    """Bound of the error that the right scale leaves."""
+
+    def __getitem__(self, i: Any) -> Normed:
+        return Normed(self.value[i], self.scaled[i], self.scale[i], self.rest[i])
+
+
+@dataclass(frozen=True)
+class Net:
+    """Everything of a net that does not depend on the problem."""
+
+    steps: int
+    """Tokens that are asked for."""
+    fixed: tuple[tuple[int, int], ...]
+    """Positions and tokens of the delimiters, the last of which is where digit 0 is asked for."""
+    starts: tuple[int, int, int]
+    """Positions at which the numbers and the answer begin."""
+    units_first: bool
+    """True if operands stand with their units first."""
+    heads: int
+    residual: Approx
+    """Token and position of each place [T, V, D]."""
+    shared: Array
+    """The part of its error that is the position's [T, D]."""
+    alike: bool
+    """True if x, y and z of a column have one position vector, so that it is in error for all of them alike."""
+    norms: tuple[Norm, Norm, Norm]
+    query: Chain
+    key: Chain
+    value: Chain
+    """Of all heads, side by side [D, E]."""
+    scale: float
+    out: Chain
+    channels: Array
+    """Numbers by which the output knows what is seen [E, R]: seen · channels · writes is the real output."""
+    writes: Array
+    """[R, D]."""
+    fc1: Chain
+    fc1_bias: Array | None
+    fc2: Chain
+    fc2_bias: Array | None
+    head: Chain | None
+    """From the residual to what the token table reads; None: the residual itself."""
+    table: Approx
+    """[V, K]."""
+    turned: tuple[Approx, Approx] | None = None
+    """Queries and keys [T, V, E] where `query` and `key` are not all that makes them."""
+    bend: GELU | SwiGLU = field(default=GELU())
+    """From what fc1 gives to what fc2 reads."""
+
+    @property
+    def prompt(self) -> int:
+        """Tokens before the first answer digit."""
+        return self.starts[2]
+
+    @property
+    def vocabulary(self) -> int:
+        return len(self.table.value)
+
+    def queries(self, k: int) -> list[int]:
+        """Return the tokens that can stand where digit k is asked for."""
+        return [self.fixed[-1][1]] if k == 0 else list(range(10)) if k <= COLUMNS else [0, 1]
+
+    def columns_of(self, length: int) -> NDArray[np.int64]:
+        """Return the column of each of the first positions [T] among those that are alike; -1: of none."""
+        columns = np.full(length, -1)
+        for operand in range(3 if self.alike else 0):
+            for j in range(COLUMNS):
+                if self.place(operand, j) < length:
+                    columns[self.place(operand, j)] = j
+        return columns
+
+    def place(self, operand: int, column: int) -> int:
+        """Return the position of a column of an operand (0, 1) or of the sum (2)."""
+        is_first = self.units_first or operand == 2
+        return self.starts[operand] + (column if is_first else COLUMNS - 1 - column)
+
+
+def view(spec: Spec, theta_P: Tensor, machine: Machine) -> Net:
+    """Return a net's view. Raises ValueError for a family that proofs do not know, Lost for a parameter near 0."""
+    spec, theta_P = untied(spec, theta_P)
+    if spec.family not in FAMILIES:
+        raise ValueError(f"proofs know the families {' and '.join(FAMILIES)}, not {spec.family!r}")
+    tensors = {name: t[0].double().numpy() for name, t in spec.layout.split(theta_P[None]).items()}
+    if any(((t != 0) & (np.abs(t) < TINY)).any() for t in tensors.values()):
+        raise Lost("a parameter is too small for float32")
+    read: Callable[[Spec, dict[str, Array]], Net] = import_module(f"{__package__}.{spec.family}").view
+    return read(spec, tensors)
+
+
+def turn_matrix(phases: Array, size: int) -> Approx:
+    """Return the matrix [heads · n, heads · n] that turns the pairs of each head's entries by its angle."""
+    turn, error = np.eye(len(phases) * size), np.zeros((len(phases) * size,) * 2)
+    sines, cosines = sincos(Approx(phases))
+    for head in range(len(phases)):
+        for i in range(head * size, head * size + size // 2 * 2, 2):
+            pair = slice(i, i + 2)
+            s, c = sines.value[head], cosines.value[head]
+            turn[pair, pair] = [[c, s], [-s, c]]
+            s, c = sines.error[head], cosines.error[head]
+            error[pair, pair] = [[c, s], [s, c]]
+    return Approx(turn, error)
+
+
+def factors(out: Array, reach: Array) -> tuple[Array, Array]:
+    """Return [E, R] and [R, D], whose product is an output [E, D] on all that values can be."""
+    _, sizes, rows = np.linalg.svd(reach @ out, full_matrices=False)
+    rows = rows[: max(1, (sizes > 1e-11 * sizes[0]).sum())]  # an output that is 0 writes one channel, which is 0
+    return out @ rows.T, rows
+
+
+def normed(x: Approx, norm: Norm, machine: Machine) -> Normed:
+    """Return x [..., D] normed over its last axis, as float32 does it: (x - mean) · rsqrt(mean square + ε) · w + b."""
+    apart, spread = x.value - norm.centre * x.value.mean(-1, keepdims=True), np.zeros(1)
+    square = (apart**2).mean(-1, keepdims=True) + norm.eps
+    if norm.centre:
+        off, spread = welford(x.size, 0.999 * np.sqrt(square))
+        x = rounded(apart, x.error + x.error.mean(-1, keepdims=True) + off, 3)
+    error = ((2 * np.abs(x.value) + x.error) * x.error).mean(-1, keepdims=True) + spread * square
+    if (error > 1e-3 * square).any():
+        raise Lost("a norm's argument is lost in rounding")
+    error = error + mean_square_error(x.size, square + error) + U * norm.eps
+    root = square**-0.5
+    scale = 0.5 * error / square * (1 + 2 * error / square)
+    scale = scale + machine.rsqrt * rounding(root * (1 + scale)) / root + SLACK
+    weight = norm.weight
+    scaled = x.value * root * weight.value
+    magnitude = np.abs(scaled)
+    plain = (np.abs(weight.value) == 1) & (weight.error == 0)
+    unweighted = np.abs(x.value) * root * (1 + 2 * scale)
+    local = rounding(unweighted) * np.abs(weight.value) + rounding(magnitude * (1 + 2 * scale)) * ~plain
+    local = local + x.error * root * np.abs(weight.value) + x.size * root * weight.error + SLACK * magnitude
+    local = local * (1 + 2 * scale)
+    value = scaled
+    if norm.bias is not None:
+        value = scaled + norm.bias.value
+        local = local + rounding(np.abs(value) + local + scale * magnitude)
+    return Normed(Approx(value, local + scale * magnitude), scaled, scale, local)
+
+
+def welford(size: Array, scale: Array) -> tuple[Array, Array]:
+    """Bound what LayerNorm loses: of x - mean [..., D], and of (x - mean)²'s mean + ε, relative [..., 1].
+
+    size: a bound of x [..., D]. scale: a lower bound of the root of that mean + ε [..., 1].
+    torch has both by Welford's recurrence, number by number or by pairs of groups: with δ the difference of two means
+    and n, n' numbers in their groups, the mean rises by δ n' / (n + n'), and the sum of squares by δ² w with
+    w = n n' / (n + n'). A mean loses a rounding of the largest x, and four of its rise: D / 2 + 9 after D numbers, and
+    four more at each of a warp's five levels; E at most. δ is off by 2 E. The sum of all w is at most D, and that of
+    all δ² w is D var. So by Cauchy and Schwarz the variance is off by 4 E √var + 4 E², and by the roundings of its
+    sum. A sum of x, and then one of squares, loses less.
+    """
+    width = size.shape[-1]
+    mean = gamma(width / 2 + 32) * size.max(-1, keepdims=True)
+    off = mean / scale
+    # x · r - mean · r may be computed for (x - mean) · r
+    centred = mean + gamma(3) * (size + size.mean(-1, keepdims=True))
+    return centred, gamma(2 * width + 9) + 4 * off + 4 * off**2
+
+
+def mean_square_error(size: Array, mean: Array) -> Array:
+    """Bound the error that float32 makes in mean(x²) + ε [..., 1] of numbers up to `size` [..., D].
+
+    mean: a bound of the result.
+    """
+    width = size.shape[-1]
+    tenth = abs(float(single(1 / width)) * width - 1)  # a mean may be a product with 1 / D
+    sums = rounding(size**2).sum(-1, keepdims=True) + (width - 1) * rounding(mean * width)
+    error: Array = (sums / width + 2 * rounding(mean) + tenth * mean) * (1 + 1e-5) + SLACK * mean
+    return error

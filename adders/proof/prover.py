@@ -1,0 +1,393 @@
+"""Is a net right on all 10^20 pairs? By induction over the answer's digits.
+
+All earlier digits being right, digit k is asked for at a token that the two numbers decide. For each such token
+and each sum of column k with its carry, attention's channels lie in a box: their exact extremes over all pairs,
+float32's roundings included (columns.py). On the box the right token must win by more than the roundings
+that follow (gaps.py). A box that does not decide is halved; a case that still does not is split by what one more
+column holds.
+
+A query's cases are all accounted for, or the verdict is UNDECIDED: each digit's decided cases must have all pairs,
+counted in whole numbers (`Prover.left`), and a number that is lost ends the proof (Lost).
+
+Axes: N case, R channel, V vocabulary, J column, S state.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from adders.proof.attention import Attention, Query
+from adders.proof.columns import COLUMNS, STATES, Cases, Flags, Ints, Sums, first_cases, longest, numbers
+from adders.proof.columns import split as split_cases
+from adders.proof.gaps import Gaps
+from adders.proof.here import Captured, capture
+from adders.proof.net import Net, view
+from adders.proof.program import Program
+from adders.proof.rounding import ANY, HERE, Array, Lost, Machine, no_lost_numbers, require_finite
+from model.adderboard import failures
+from model.tied import ties_of
+from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.spec import Spec
+
+Predicate = Callable[[Array, Array, Ints], Flags]
+"""Of boxes from low to high [N, R] whose right tokens are known [N]."""
+Watch = Callable[[int, int], None]
+TIME = "time"
+HALVINGS = 16
+"""Of a box of one channel; a box of several is halved less, for its cases are split."""
+AT_ONCE = 500
+"""Cases that are bounded together."""
+MOST_BOXES = 2_000
+"""That are halved together, as those are whose tokens tie."""
+RUN = 40
+"""Candidates that are run through the program at most."""
+PROBES = 7
+"""Seed of the pairs that are decoded where nothing is decided."""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A pair that the exported program adds wrongly."""
+
+    a: int
+    b: int
+    answer: int
+
+
+@dataclass(frozen=True)
+class Open:
+    """Cases of one digit and token that were not decided, and why."""
+
+    digit: int
+    token: int
+    cases: int
+    reason: str
+
+
+@dataclass
+class Proof:
+    """A verdict on all pairs whose columns from `digits` on are 0 + 0."""
+
+    level: str
+    digits: int = COLUMNS
+    verdict: str = UNDECIDED
+    wrong: list[Wrong] = field(default_factory=list)
+    open: list[Open] = field(default_factory=list)
+    margin: float = float("inf")
+    """Smallest difference of the right token's logit and the next one at the ends of cases: of `pair`, at `digit`."""
+    pair: tuple[int, int] = (0, 0)
+    digit: int = 0
+    room: float = float("inf")
+    """Smallest quotient of a gap and the bound of float32's error in it, over all boxes."""
+    cases: int = 0
+    boxes: int = 0
+    seconds: float = 0.0
+    """Of one core."""
+    rows: list[list[float]] = field(default_factory=list)
+    """[digit, token, label, ends of boxes ...] where one channel and the first cases were enough."""
+    complete: bool = True
+    """True if the rows are the whole proof."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything but the rows, as plain values; no margin where no case was looked at."""
+        values = asdict(self) | {"margin": self.margin if np.isfinite(self.margin) else None}
+        for name in ("rows", "complete"):
+            del values[name]
+        return values
+
+
+def prove(
+    spec: Spec,
+    theta_P: Tensor,
+    machine: Machine | None = None,
+    *,
+    digits: int = COLUMNS,
+    limit_s: float = 600,
+    watch: Watch = lambda done, total: None,
+) -> Proof:
+    """Decide all pairs of numbers of so many digits.
+
+    machine: None: on any machine, and on this one where that leaves something to rounding. What is not decided after
+    `limit_s` seconds stays open. `watch` gets how many steps are done, and of how many. Raises ValueError where the
+    family is not known.
+    """
+
+    def at(level: Machine) -> Proof:
+        try:
+            with no_lost_numbers():
+                return Prover(spec, theta_P, level, digits, limit_s).run(watch)
+        except Lost as lost:
+            return Proof(level.name, digits, open=[Open(0, 0, 0, str(lost))], complete=False)
+
+    proof = at(machine or ANY)
+    has_time = not any(o.reason == TIME for o in proof.open)
+    if machine is None and proof.verdict == UNDECIDED and has_time and ties_of(spec)[0].family != "rope":
+        proof = at(HERE)
+    if proof.verdict == UNDECIDED and (wrong := _some_wrong(spec, theta_P, digits)):
+        proof.verdict, proof.wrong = COUNTEREXAMPLE, [wrong]
+    return proof
+
+
+def _some_wrong(spec: Spec, theta_P: Tensor, digits: int) -> Wrong | None:
+    """Return a pair that the exported program adds wrongly, of one pair drawn from each of the coarsest cases."""
+    draws, pairs = np.random.default_rng(PROBES), set[tuple[int, int]]()
+    for k in range(COLUMNS + 1):
+        for token in range(10):
+            cases = first_cases(k, token, digits)
+            _, states = longest(draws.random((COLUMNS, len(STATES), len(cases))), cases)
+            pairs |= set(map(numbers, states))
+    program = Program(spec, theta_P)
+    for a, b, _ in failures(spec, theta_P, sorted(pairs))[:RUN]:
+        if (answer := program.add(a, b)) != a + b:
+            return Wrong(a, b, answer)
+    return None
+
+
+def worst_pairs(spec: Spec, theta_P: Tensor) -> list[tuple[float, int, int, int]]:
+    """Return (margin in logits, digit, a, b) of pairs at the ends of all cases, the smallest margin first.
+
+    Raises ValueError where the family is not known, Lost (one too) where numbers are.
+    """
+    rows = set()
+    with no_lost_numbers():
+        prover = Prover(spec, theta_P, ANY, COLUMNS, float("inf"))
+        for query in prover.queries():
+            cases = query.first_cases()
+            for states in query.extremes(cases)[2]:
+                margins = query.margins(states, cases.right)
+                rows |= {(float(m), query.query.k, *numbers(row)) for m, row in zip(margins, states, strict=True)}
+    return sorted(rows)
+
+
+class Prover:
+    """One net at one level."""
+
+    def __init__(self, spec: Spec, theta_P: Tensor, machine: Machine, digits: int, limit_s: float):
+        self.start = time.process_time()
+        self.end = self.start + limit_s
+        self.machine = machine
+        self.program = Program(spec, theta_P)
+        self.net: Net = view(spec, theta_P, machine)
+        self.attention = Attention(self.net, machine)
+        if machine == HERE:
+            self.net = capture(self.net, self.program)
+            self.attention = Captured(self.net, machine, self.program)
+        self.proof = Proof(machine.name, digits)
+        self.left = [100**digits] * self.net.steps
+        """The number of pairs of which each digit is not decided."""
+        self.candidates: list[tuple[float, tuple[int, int]]] = []
+
+    def queries(self) -> Iterator[QueryProver]:
+        for k in range(self.net.steps):
+            for query in self.attention.ask(k):
+                yield QueryProver(self, query)
+
+    def run(self, watch: Watch) -> Proof:
+        proof, queries = self.proof, list(self.queries())
+        for n, query in enumerate(queries):
+            query.begin()
+            watch(n + 1, 2 * len(queries))
+        self._run_candidates()
+        for n, query in enumerate(queries if not proof.wrong else ()):
+            query.decide()
+            watch(len(queries) + n + 1, 2 * len(queries))
+        self._run_candidates()
+        if proof.wrong:
+            proof.verdict = COUNTEREXAMPLE
+        elif not (any(self.left) or self.candidates):
+            proof.verdict = PROVED
+        proof.complete = proof.complete and proof.verdict == PROVED
+        proof.seconds = time.process_time() - self.start
+        return proof
+
+    def _run_candidates(self) -> None:
+        """Run the pairs that should be wrong through the program, the worst first, until one is."""
+        self.candidates.sort()
+        for _, (a, b) in self.candidates[:RUN] if not self.proof.wrong else ():
+            answer = self.program.add(a, b)
+            if answer != a + b:
+                self.proof.wrong.append(Wrong(a, b, answer))
+                return
+
+
+class QueryProver:
+    """One query of a net: where digit k is asked for, at one token."""
+
+    def __init__(self, prover: Prover, query: Query):
+        self.prover, self.query, self.proof = prover, query, prover.proof
+        net = self.net = prover.net
+        self.sums = [Sums(net, query, h) for h in range(net.heads)]
+        self.gaps = Gaps(net, query, prover.machine)
+        self.channels = net.channels.shape[1]
+
+    def first_cases(self) -> Cases:
+        return first_cases(self.query.k, self.query.token, self.proof.digits)
+
+    def begin(self) -> None:
+        """Bound the coarsest cases and look at their ends."""
+        self.boxed = self._boxes(self.first_cases())
+
+    def decide(self) -> None:
+        """Halve boxes and split cases until all is decided or the time is up."""
+        todo, boxed, first = list[Cases](), self.boxed, True
+        while True:
+            cases, low, high, right = boxed
+            decided = self._check(low, high, cases, right, first)
+            self.prover.left[self.query.k] -= cases.pairs[decided].sum()
+            remaining = np.flatnonzero(right & ~decided)
+            self.proof.complete = self.proof.complete and not len(remaining)
+            children, stuck = split_cases(self.sums, cases[remaining])
+            self._leave(len(stuck), "no case is left to split")
+            todo += [children[i : i + AT_ONCE] for i in range(0, len(children), AT_ONCE)]
+            if time.process_time() > self.prover.end:
+                self._leave(sum(map(len, todo)), TIME)
+                return
+            if not todo:
+                return
+            boxed, first = self._boxes(todo.pop()), False
+
+    def _leave(self, cases: int, reason: str) -> None:
+        if cases:
+            self.proof.open.append(Open(self.query.k, self.query.token, cases, reason))
+
+    def _boxes(self, cases: Cases) -> tuple[Cases, Array, Array, Flags]:
+        """Return cases, their boxes [N, R], and True where their ends are right [N]."""
+        low, high, ends = self.extremes(cases)
+        self.proof.cases += len(cases)
+        return cases, low, high, self._right_at(ends, low, high, cases)
+
+    def extremes(self, cases: Cases) -> tuple[Array, Array, list[Ints]]:
+        """Return the boxes of cases [N, R], and the inputs at their ends [N, J]."""
+        low, high = np.zeros((2, len(cases), self.channels))
+        ends = []
+        for r in range(self.channels):
+            for sign, side in ((1.0, high), (-1.0, low)):
+                direction = np.zeros(self.channels)
+                direction[r] = sign
+                total = np.full(len(cases), self.query.loss[r])
+                for sums in self.sums:
+                    value, states = sums.highest(direction, cases)
+                    total = total + value
+                    ends.append(states)
+                side[:, r] = sign * total
+        require_finite(low, high)
+        return low, high, ends
+
+    def _rivals(self, right: Ints) -> Flags:
+        """Return True for the tokens that may not win [N, V]."""
+        rivals: Flags = np.arange(self.net.vocabulary)[None] != right[:, None]
+        if self.query.k > COLUMNS:  # a token that is no digit from 1 to 9 leaves the number as it is
+            rivals[:, 0] = rivals[:, 10:] = False
+        elif self.query.k == COLUMNS:
+            rivals[right == 0, 10:] = False
+        return rivals
+
+    def _right_at(self, ends: list[Ints], low: Array, high: Array, cases: Cases) -> Flags:
+        """Return True for cases whose ends are right by more than roundings [N]; note the rest and the margin.
+
+        No splitting helps where an end is not. With one head, float32 may reach the very end of a box there.
+        """
+        rivals = self._rivals(cases.right)
+        sure: Flags = np.ones(len(cases), dtype=bool)
+        for n, states in enumerate(ends):
+            channels = self._channels(states)
+            self._note(self.margins(states, cases.right), states)
+            if len(self.sums) == 1:
+                side, r = (high, low)[n % 2], n // 2
+                channels[:, r] = side[:, r]
+            bounds = self.gaps.over(channels, channels, cases.right)
+            sure &= (~rivals | (bounds.low > bounds.loss)).all(1)
+        self._leave(int((~sure).sum()), "rounding")
+        return sure
+
+    def margins(self, states: Ints, right: Ints) -> Array:
+        """Return how far the right tokens' logits exceed the next ones, of inputs given as states [N]."""
+        gaps, scale = self.gaps.at(self._channels(states), right)
+        margins: Array = np.where(self._rivals(right), gaps / scale[:, None], np.inf).min(1)
+        return margins
+
+    def _channels(self, states: Ints) -> Array:
+        """Return the real channels of inputs [N, R]."""
+        total = np.zeros((len(states), self.channels))
+        for sums in self.sums:
+            numerators, denominators = sums.of(states)
+            total += numerators / denominators[:, None]
+        return total
+
+    def _note(self, margins: Array, states: Ints) -> None:
+        """Keep the smallest margin and the candidates for wrong answers."""
+        proof = self.proof
+        for i in np.argsort(margins)[:3]:
+            if margins[i] < proof.margin:
+                proof.margin, proof.pair, proof.digit = float(margins[i]), numbers(states[i]), self.query.k
+            if margins[i] < 0:
+                self.prover.candidates.append((float(margins[i]), numbers(states[i])))
+
+    def _check(self, low: Array, high: Array, cases: Cases, right: Flags, first: bool) -> Flags:
+        """Return True for cases whose ends are right and so are their whole boxes [N]."""
+        rows = np.flatnonzero(right)
+        cuts: dict[int, set[float]] = {}
+        decided = right.copy()
+        decided[rows] = self.halved(self.wins, low[rows], high[rows], cases.right[rows], cuts)
+        if first and self.channels == 1:
+            for i, ends in sorted(cuts.items()):
+                self.proof.rows.append([self.query.k, self.query.token, int(cases.label[rows[i]]), *sorted(ends)])
+        return decided
+
+    def halved(
+        self,
+        holds: Predicate,
+        low: Array,
+        high: Array,
+        right: Ints,
+        cuts: dict[int, set[float]] | None = None,
+    ) -> Flags:
+        """Return True for boxes on which a predicate holds [N]; where it does not, halves are asked.
+
+        cuts: takes the ends of the boxes that were needed, where there is one channel.
+        """
+        whole: Flags = np.ones(len(low), dtype=bool)
+        owner, halvings = np.arange(len(low)), HALVINGS if self.channels == 1 else 2
+        for depth in range(halvings + 1):
+            good = holds(low, high, right[owner])
+            if cuts is not None and self.channels == 1:
+                for i, a, b in zip(owner[good], low[good, 0], high[good, 0], strict=True):
+                    cuts.setdefault(int(i), set()).update((float(a), float(b)))
+            owner, low, high = owner[~good], low[~good], high[~good]
+            if not len(owner) or depth == halvings or len(owner) > MOST_BOXES:
+                break
+            side, rows = (high - low).argmax(1), np.arange(len(owner))
+            middle = 0.5 * (low + high)[rows, side]
+            upper, lower = low.copy(), high.copy()
+            upper[rows, side] = lower[rows, side] = middle
+            owner, low, high = np.tile(owner, 2), np.concatenate([low, upper]), np.concatenate([lower, high])
+        whole[owner] = False
+        return whole
+
+    def wins(self, low: Array, high: Array, right: Ints) -> Flags:
+        """Return True for boxes on which the right token wins [N]."""
+        bounds, rivals = self.gaps.over(low, high, right), self._rivals(right)
+        good: Flags = np.all(~rivals | (bounds.low > bounds.loss), axis=1)
+        self.proof.boxes += len(low)
+        if good.any():
+            room = np.where(rivals, bounds.low / bounds.loss, np.inf)[good].min()
+            self.proof.room = min(self.proof.room, float(room))
+        return good
+
+    def loses(self, low: Array, high: Array, right: Ints) -> Flags:
+        """Return True for boxes on which one other token, the likeliest in the middle, wins [N]."""
+        rivals = self._rivals(right)
+        gaps, _ = self.gaps.at(0.5 * (low + high), right)
+        rival = np.where(rivals, gaps, np.inf).argmin(1)
+        bounds = self.gaps.over(low, high, rival)
+        lost: Flags = np.all(rivals | (bounds.low > bounds.loss), axis=1)
+        return lost

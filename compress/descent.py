@@ -1,0 +1,263 @@
+"""A descent: a state machine that proposes sets of ties, judges what training made of them, and accepts some.
+
+It trains nothing. A folder's descent trains in this process (local.py), a study's by the planner (study.py);
+where candidates are kept is a `CandidateStore`'s affair.
+
+Axes: P parameters of a base.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from adders.acceptance import AcceptanceSet, base_theta, own_theta, worst_loss
+from compress.proposers import Parent, Rules, propose
+from model import preset_name
+from model.spec import Spec
+from model.tied import Ties, tie, ties_of
+from search.store.candidates import CandidateStore, TieCandidate, smallest
+from search.study.start import ANY, InitialTheta
+
+LARGEST_BATCH = 16  # constraints at once, or an eighth of the numbers; up to twice as many are tried
+
+
+@dataclass(frozen=True)
+class Training:
+    """A candidate as one data seed has it: θ [P of the base] from each start.
+
+    exact: the lowest exact match of them. loss: their highest. errors: their most among the problems of
+    acceptance, if counted already. lineage: what led to θ. is_finished: curvature took it there.
+    """
+
+    thetas: tuple[Tensor, ...]
+    exact: float
+    loss: float
+    data_seed: int | None = None
+    recipe: Mapping[str, Any] | None = None
+    lineage: tuple[Mapping[str, Any], ...] = ()
+    errors: int | None = None
+    is_finished: bool = False
+
+
+Origin = tuple[Spec, Sequence[Tensor], tuple[Mapping[str, Any], ...]]
+"""A spec, θ [P] of every start, and their lineage."""
+
+
+class Descent:
+    """Propose, judge, accept. A round is proposed, added, judged candidate by candidate, and ended."""
+
+    def __init__(self, store: CandidateStore, rules: Rules):
+        """Go on with what the store has; without any candidate, `begin` comes first."""
+        self.store, self.rules = store, rules
+        self.candidates, self.progress = store.read(), store.progress()
+        self.acceptance_sets: dict[Spec, AcceptanceSet] = {}
+        last = max((c.round for c in self.candidates), default=0)
+        while self.progress.rounds < last - self.is_open:
+            self._count_round()
+
+    def begin(self, origins: Iterable[Origin]) -> None:
+        """Write what the descent starts from. Raises ValueError for a θ that does not get enough right."""
+        self.candidates = [self._root(number, *origin) for number, origin in enumerate(origins)]
+        self.store.propose(self.candidates)
+
+    def _root(
+        self, number: int, spec: Spec, thetas: Sequence[Tensor], lineage: tuple[Mapping[str, Any], ...]
+    ) -> TieCandidate:
+        base, ties = ties_of(spec)
+        acceptance = self.acceptance_of(base)
+        full = [base_theta(spec, theta_P) for theta_P in thetas]
+        errors = max(map(acceptance.errors, full))
+        if errors > self._tolerated(acceptance):
+            count = f"it adds {errors:,} of {acceptance.size:,} of our own problems wrongly"
+            raise ValueError(f"{preset_name(spec)} has not grokked: {count}")
+        loss = self._loss(base, ties, full, max(map(acceptance.loss, full)))
+        if loss is None:
+            raise ValueError(f"{preset_name(spec)} is not proved right on all pairs (adder-search prove)")
+        return TieCandidate(
+            number,
+            0,
+            ties,
+            reached=1.0 - errors / acceptance.size,
+            wrong=errors,
+            loss=loss,
+            start=InitialTheta(base, {ANY: tuple(full[0].tolist())}, lineage, number),
+            companions=tuple(tuple(theta_P.tolist()) for theta_P in full[1:]),
+        )
+
+    # ---- what there is
+
+    @property
+    def accepted(self) -> list[TieCandidate]:
+        """Candidates whose θ can be gone on from."""
+        return [c for c in self.candidates if c.start]
+
+    @property
+    def smallest(self) -> TieCandidate:
+        """The accepted candidate with the fewest numbers, and among those with the lowest loss."""
+        candidate = smallest(self.candidates)
+        assert candidate is not None
+        return candidate
+
+    @property
+    def is_open(self) -> bool:
+        """True while candidates of a round are not judged."""
+        return any(c.reached is None for c in self.candidates)
+
+    @property
+    def is_over(self) -> bool:
+        """True if no round follows."""
+        rounds, rules = self.progress.rounds, self.rules
+        if self.is_open:
+            return False
+        is_out_of_patience = rounds - self.progress.last_gain >= rules.patience
+        return is_out_of_patience or rounds >= rules.rounds or not self.parents()
+
+    def base_of(self, candidate: TieCandidate) -> Spec:
+        """Return the spec whose entries a candidate ties."""
+        while candidate.start is None:
+            candidate = self.candidates[candidate.parent or 0]
+        return candidate.start.spec
+
+    def parent_of(self, candidate: TieCandidate) -> TieCandidate:
+        """Return the candidate from whose θ this one is trained."""
+        return self.candidates[candidate.parent or 0]
+
+    def acceptance_of(self, base: Spec) -> AcceptanceSet:
+        """Return the problems that candidates of a base must get right."""
+        return self.acceptance_sets.setdefault(base, AcceptanceSet(base))
+
+    # ---- propose
+
+    def parents(self) -> list[TieCandidate]:
+        """Return the candidates that the next round goes on from, the best first.
+
+        Those with the fewest numbers, where each round that went on from a candidate counts as one more: so
+        one that does not give way is left for its siblings, and taken up again later.
+        """
+        ready = [c for c in self.accepted if c.number not in self.progress.exhausted]
+        ready.sort(key=lambda c: (c.numbers + self.progress.expansions[c.number], c.loss or 0.0))
+        return ready[: self.rules.beam]
+
+    def propose(self, count: int) -> list[TieCandidate]:
+        """Return up to `count` candidates of the next round, none of which was tried; none at the end.
+
+        A parent from which nothing is left to propose is exhausted.
+        """
+        proposals: list[TieCandidate] = []
+        while not proposals and (parents := self.parents()):
+            for place, parent in enumerate(parents):
+                share = -(-(count - len(proposals)) // (len(parents) - place))
+                sets = self._propose_from(parent, share, proposals, len(self.candidates) + place)
+                if share and not sets:
+                    self.progress.exhausted.add(parent.number)
+                first, round_ = len(self.candidates) + len(proposals), self.progress.rounds + 1
+                proposals += [
+                    TieCandidate(first + n, round_, ties, parent=parent.number) for n, ties in enumerate(sets)
+                ]
+        return proposals
+
+    def _propose_from(
+        self, parent: TieCandidate, count: int, proposals: Sequence[TieCandidate], draw: int
+    ) -> list[Ties]:
+        base = self.base_of(parent)
+        same_base = (c for c in (*self.candidates, *proposals) if self.base_of(c) == base)
+        children = [
+            (c.ties, c.round, c.reached) for c in self.candidates if c.parent == parent.number and c.reached is not None
+        ]
+        theta = parent.thetas[self.progress.rounds % len(parent.thetas)]
+        return propose(
+            self.rules,
+            Parent(base, parent.ties, torch.tensor(theta), children),
+            count,
+            self.progress.batch_size,
+            self.progress.tried.keys() | {c.digest for c in same_base},
+            draw,
+        )
+
+    def add(self, proposals: Sequence[TieCandidate], configurations: Sequence[Any] = ()) -> list[TieCandidate]:
+        """Make proposals the next round, and write them. Returns them with their numbers."""
+        first = len(self.candidates)
+        candidates = [replace(c, number=first + n) for n, c in enumerate(proposals)]
+        self.store.propose(candidates, configurations)
+        self.candidates += candidates
+        return candidates
+
+    # ---- judge
+
+    def judge(self, candidate: TieCandidate, exact: float, trainings: Iterable[Training]) -> TieCandidate:
+        """Write what a candidate reached, and accept it if one of its trainings gets enough right.
+
+        exact: the best exact match of any training of it, also of those that are not given.
+        """
+        judged = replace(candidate, reached=exact)
+        for training in trainings:
+            if training.exact >= self.rules.accept:
+                judged = min((judged, self._examined(candidate, exact, training)), key=_badness)
+        self.store.judge(judged)
+        self.candidates[judged.number] = judged
+        self.progress.note(judged.digest, exact)
+        return judged
+
+    def _examined(self, candidate: TieCandidate, exact: float, training: Training) -> TieCandidate:
+        base = self.base_of(candidate)
+        acceptance, errors = self.acceptance_of(base), training.errors
+        if errors is None:
+            errors = max(map(acceptance.errors, training.thetas))
+        judged = replace(candidate, reached=exact, wrong=errors, loss=training.loss)
+        if errors > self._tolerated(acceptance):
+            return judged
+        if (loss := self._loss(base, candidate.ties, training.thetas, training.loss)) is None:
+            return judged
+        thetas = [tuple(theta_P.tolist()) for theta_P in training.thetas]
+        return replace(
+            judged,
+            loss=loss,
+            start=InitialTheta(base, {ANY: thetas[0]}, training.lineage),
+            companions=tuple(thetas[1:]),
+            data_seed=training.data_seed,
+            recipe=training.recipe,
+            is_finished=training.is_finished,
+        )
+
+    def _loss(self, base: Spec, ties: Ties, thetas: Sequence[Tensor], loss: float) -> float | None:
+        """Return the loss that ranks θ [P of the base]: that of the worst of all pairs where they are to be proved, and
+        None where one is not.
+        """
+        if not self.rules.proved:
+            return loss
+        spec = tie(base, ties)
+        losses = [worst_loss(spec, own_theta(spec, theta_P), self.rules.proved) for theta_P in thetas]
+        proved = [n for n in losses if n is not None]
+        return max(proved) if len(proved) == len(losses) else None
+
+    def _tolerated(self, acceptance: AcceptanceSet) -> float:
+        return (1 - self.rules.accept) * acceptance.size
+
+    def end_round(self) -> None:
+        """Count the round whose candidates are all judged, and write what only a whole round has."""
+        self._count_round()
+        self.store.end_round(self.candidates, self.progress)
+
+    def _count_round(self) -> None:
+        progress = self.progress
+        before = min(c.numbers for c in self.accepted if c.round <= progress.rounds)
+        progress.rounds += 1
+        candidates = [c for c in self.candidates if c.round == progress.rounds]
+        progress.expansions.update({c.parent for c in candidates if c.parent is not None})
+        gains = [self.parent_of(c).numbers - c.numbers for c in candidates if c.start]
+        widest = max((self.parent_of(c).numbers for c in candidates), default=0)
+        gained, size = max(gains, default=0), progress.batch_size
+        works = gained >= size  # then twice as many constraints at once, else as many as were gained
+        progress.batch_size = min(max(LARGEST_BATCH, widest // 8), 2 * size) if works else max(2, gained)
+        if any(c.start and c.numbers < before for c in candidates):
+            progress.last_gain = progress.rounds
+
+
+def _badness(candidate: TieCandidate) -> tuple[bool, float, float]:
+    """Order of two trainings of one candidate: accepted first, then fewest errors, then the lowest loss."""
+    infinite = float("inf")
+    wrong = infinite if candidate.wrong is None else candidate.wrong
+    return candidate.start is None, wrong, infinite if candidate.loss is None else candidate.loss

@@ -1,0 +1,8 @@
+"""The commands of compression, for `adder-search --help`."""
+
+from search.cli.listed import Listed
+
+COMMANDS, SECTION = "compress.commands", "Checkpoints"
+
+compress = Listed("compress", "Find a checkpoint's numbers that are zero or each other.", COMMANDS, SECTION, "finish")
+diagnose = Listed("diagnose", "Show which directions of a checkpoint matter.", COMMANDS, SECTION, "compress")

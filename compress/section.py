@@ -1,0 +1,98 @@
+"""The `compress` of a study file: constraints that the machine is to find for the θ that it starts from."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from model.fields import did_you_mean
+from model.structures import STRUCTURES
+from search.study.proposer import Proposing
+from search.study.space import LARGEST_SEED, Strict, error_at
+from trainer.recipe.ramp import tie_ramp_defaults
+
+KINDS = ("zero", "equal", "opposite", *STRUCTURES, "other")
+"""One constraint more; what rows, columns and blocks may have in common; a tie loosened for another."""
+SCOPES = {"tensor": "tensor", "values": "global"}
+"""Reach of ties, as users name it -> as a descent does."""
+
+
+def check_kinds(kinds: Sequence[str]) -> None:
+    """Raise ValueError for an unknown kind of constraint, or one that is listed twice."""
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"unknown {kind!r:.80}; {did_you_mean(kind, KINDS)}")
+    if len(set(kinds)) < len(kinds):
+        raise ValueError("a kind is listed twice")
+
+
+class Accept(Strict):
+    """What a set must get right to be gone on from."""
+
+    exact: float = Field(1.0, ge=0.5, le=1, description="of the selection problems, and of 54,400 others of our own")
+    proved: Literal["any", "here"] | None = Field(
+        None,
+        description="right on all 10^20 pairs too: on any machine, or here; sets go by their smallest margin",
+    )
+
+
+class Compress(Proposing):
+    """Constraints found by the machine: rounds of sets of ties, trained from the θ of one that was kept."""
+
+    proposals: int = Field(64, ge=1, le=4_096, description="sets of a round; unit: sets")
+    beam: int = Field(8, ge=1, le=256, description="kept sets that a round goes on from; unit: sets")
+    rounds: int = Field(40, ge=1, le=1_000, description="how many at most; unit: rounds")
+    patience: int = Field(
+        10, ge=1, le=1_000, description="rounds without a smaller set after which it ends; unit: rounds"
+    )
+    accept: Accept = Field(default=Accept())
+    kinds: list[str] = Field(list(KINDS), min_length=1, description=f"of constraints: {', '.join(KINDS)}")
+    reach: Literal["tensor", "values"] = Field(
+        "tensor", description="tie numbers of one tensor only, or any two (values)"
+    )
+    proposer: Literal["saliency", "nsga2", "random"] = Field(
+        "saliency", description="by predicted cost; the others are of the research notebook (lab/)"
+    )
+    seed: int = Field(0, ge=0, le=LARGEST_SEED, description="of the proposer's own generator")
+
+    @property
+    def planned(self) -> int:
+        return self.rounds * self.proposals
+
+    @property
+    def round_size(self) -> int:
+        return self.proposals
+
+    def recipe_defaults(self, steps: int) -> dict[str, Any]:
+        """Return the recipe by which ties take hold."""
+        return tie_ramp_defaults(steps)
+
+    @property
+    def scope(self) -> str:
+        """Scope of ties as a descent has it: `tensor` or `global`."""
+        return SCOPES[self.reach]
+
+    def check(self, study: Any) -> None:
+        """Raise ValueError at the key path of what does not go with it in a study."""
+        if study.start is None or study.start.each:
+            raise error_at("start", "compress needs it: a study and its best or one seed, or a checkpoint")
+        for name in ("model", "configurations", "toggle", "combine", "space", "allocation", "confirm"):
+            if getattr(study, name):
+                raise error_at(name, "does not go with compress, which makes the models")
+        if study.until.grokked is not None:
+            raise error_at("until", "does not go with compress, which ends by rounds and patience")
+        if not study.base_recipe.ramp:
+            raise error_at("recipe.ramp", "compress needs one: at 1 or more")
+
+    @field_validator("kinds")
+    @classmethod
+    def _check_kinds(cls, value: list[str]) -> list[str]:
+        check_kinds(value)
+        return value
+
+
+def section_of(study: Any) -> Compress:
+    """Return the `compress` of a study that has one."""
+    section = study.proposer
+    assert isinstance(section, Compress)
+    return section

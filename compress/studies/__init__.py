@@ -1,0 +1,1 @@
+"""The studies that come with compression: YAML, one file a question."""

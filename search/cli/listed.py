@@ -1,0 +1,51 @@
+"""Commands by name, section and line of help; their modules are imported when they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+import click
+
+from search.errors import Failure
+
+
+class Listed(click.Command):
+    """A command in a module that is not imported yet. In another package, with an entry point to `shares`:
+
+    shares = Listed("shares", "Print how many seeds grok.", "adder_shares.command", section="Evidence", after="best")
+    """
+
+    def __init__(self, name: str, says: str, module: str, section: str, after: str = ""):
+        """List a command.
+
+        says: its line of help. module: has the `click.Command` of this name. section, after: of `adder-search --help`,
+        and the command that it stands behind; the last of its section unless named.
+        """
+        super().__init__(name, short_help=says)
+        self.module, self.section, self.after = module, section, after
+
+    def load(self) -> click.Command:
+        """Import the command. Raise Failure where it cannot be imported."""
+        try:
+            values = vars(import_module(self.module)).values()
+        except ImportError as error:
+            raise Failure(f"{self.name}: {self.module} cannot be imported ({error})") from None
+        return next(c for c in values if isinstance(c, click.Command) and c.name == self.name)
+
+
+def arrange(sections: Mapping[str, list[str]], others: Mapping[str, Listed]) -> dict[str, list[str]]:
+    """Return the names of commands by section, with others each behind the command that it names.
+
+    One that names no command of its section is the section's last.
+    """
+    arranged = {section: list(names) for section, names in sections.items()}
+    left = dict(others)
+    while left:
+        placed = [n for n, c in left.items() if c.after in arranged.get(c.section, ())]
+        for name in placed or list(left):
+            command = left.pop(name)
+            names = arranged.setdefault(command.section, [])
+            place = names.index(command.after) + 1 if command.after in names else len(names)
+            names.insert(place, name)
+    return arranged

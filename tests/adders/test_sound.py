@@ -1,0 +1,260 @@
+"""A query's cases are all accounted for, or nothing is proved: of nets that are sharp, and of numbers that are lost."""
+
+import math
+from fractions import Fraction
+from itertools import product
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from adders.finishing.margin import Margins, margin
+from adders.proof import check, prover
+from adders.proof.columns import first_cases, split
+from adders.proof.count import count_wrong
+from adders.proof.net import Norm, normed, welford
+from adders.proof.program import Program
+from adders.proof.prover import Prover, prove, worst_pairs
+from adders.proof.rounding import ANY, Approx, Lost, no_lost_numbers, require_finite, require_weight
+from adders.proof.split_subspace import _turn
+from model import PRESETS
+from model.verdict import COUNTEREXAMPLE, UNDECIDED
+from tests import CERTIFICATES
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.curvature.pool import Cost
+
+LEARNED = PRESETS["100p"].without("linear_correction").without("spiral").without("arc")
+"""Tokens and positions are learned, so that a token's size moves the position that the norm leaves."""
+
+
+def theta_of(spec, values):
+    """θ with some tensors, 0 elsewhere."""
+    parts = spec.layout.split(torch.zeros(1, spec.params))
+    return torch.cat([torch.as_tensor(values.get(n, t[0])).expand(t.shape[1:]).flatten() for n, t in parts.items()])
+
+
+def sharp(spec, sharpness=3000.0, radius=1.0):
+    """θ of a net that answers 0 to everything, whose attention tells token 9 from the others."""
+    angles = 2 * math.pi * torch.arange(float(spec.vocabulary)) / 10
+    tokens = 3 * torch.stack([angles.cos(), angles.sin()], -1)
+    tokens[9] *= radius / 3
+    place = torch.tensor([3.5, 0.0, 0.0])
+    width = spec.shapes()["q_proj"][0]
+    query = torch.zeros(width, 3)
+    query[:: width // spec.heads, 0] = sharpness**0.5
+    values = {"tokens": tokens, "digits": place, "equals": place, "q_proj": query, "norm": 1.0, "fc1": 1.0, "fc2": 1.0}
+    return theta_of(spec, values)
+
+
+SHARP = {
+    "one head": (LEARNED, 3000.0, 1.0),
+    "sharper": (LEARNED, 30_000.0, 1.0),
+    "weights near the least number": (LEARNED, 2700.0, 1.0),
+    "token 9 is farther out": (LEARNED, 6000.0, 9.0),
+    "an output of two channels": (LEARNED.without("rank1_out").constrained("rank2_out", True), 3000.0, 1.0),
+    "a full output, of 0": (LEARNED.without("rank1_out"), 3000.0, 1.0),
+    "a vocabulary of 14": (LEARNED.without("vocabulary"), 3000.0, 1.0),
+}
+
+
+ORDINARY = ("one head", "a full output, of 0", "a vocabulary of 14")
+FORMS = [pytest.param(form, marks=() if form in ORDINARY else pytest.mark.full) for form in SHARP]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_net_that_answers_0_is_refuted(form):
+    """Where weights differ by more than float64 can hold, a case has a bound that is no number, and is no empty one."""
+    spec, *sizes = SHARP[form]
+    theta_P = sharp(spec, *sizes)
+    proof = prove(spec, theta_P, ANY)
+    assert proof.verdict == COUNTEREXAMPLE
+    (wrong,) = proof.wrong
+    assert Program(spec, theta_P).add(wrong.a, wrong.b) == wrong.answer != wrong.a + wrong.b
+
+
+def test_who_else_asks_for_extremes_is_told_that_numbers_are_lost():
+    theta_P = sharp(LEARNED)
+    for ask in (worst_pairs, count_wrong):
+        with pytest.raises(Lost, match="lost in float64"):
+            ask(LEARNED, theta_P)
+    spec = LEARNED.as_dict()
+    with pytest.raises(SystemExit, match="NOT CHECKED: a sum of weights is lost in float64"):
+        net = check.Net(spec, theta_P.tolist())
+        check.Query(net, [[check.Token(net, c, v) for v in range(10 if c < 10 else 1)] for c in range(12)], 1, 0)
+
+
+def test_each_pair_is_in_one_case_of_each_digit():
+    """And the cases are those that the digits have: 1,838, and two more where EOS is asked for."""
+    for digits in range(1, 11):
+        for k in range(12):
+            cases = [first_cases(k, token, digits) for token in ([0] if k == 0 else range(10 if k < 11 else 2))]
+            assert sum(c.pairs.sum() for c in cases) == 100**digits
+            if digits == 10:
+                expected = 19 if k == 0 else 199 if k == 1 else 200 if k < 10 else 20 if k == 10 else 2
+                assert sum(map(len, cases)) == expected
+    assert 19 + 199 + 8 * 200 + 20 == 1838
+
+
+def test_a_case_has_as_many_pairs_as_are_found_by_adding():
+    found = dict[tuple[int, int, int], int]()
+    for x, y in product(range(100), repeat=2):
+        for k in range(3):
+            token = (x + y) // 10 ** (k - 1) % 10 if k else 0
+            carry = (x % 10**k + y % 10**k) // 10**k
+            name = k, token, x // 10**k % 10 + y // 10**k % 10 + carry
+            found[name] = found.get(name, 0) + 1
+    cases = {(k, t): first_cases(k, t, 2) for k in range(3) for t in range(10) if k or not t}
+    counted = {(*n, int(s)): p for n, c in cases.items() for s, p in zip(c.label, c.pairs, strict=True)}
+    assert counted == found
+
+
+@pytest.fixture(scope="module")
+def asked():
+    """The prover of a certificate and one of its queries."""
+    checkpoint = Checkpoint.load(CERTIFICATES / "57p")
+    asked = Prover(checkpoint.spec, checkpoint.theta_P, ANY, 3, math.inf)
+    return checkpoint, next(q for q in asked.queries() if q.query.k == 2)
+
+
+def test_what_is_split_has_the_same_pairs(asked):
+    _, query = asked
+    cases = first_cases(2, query.query.token, 3)
+    for _ in range(3):
+        children, stuck = split(query.sums, cases)
+        assert children.pairs.sum() + stuck.pairs.sum() == cases.pairs.sum() and (children.pairs > 0).all()
+        cases = children[:40]
+
+
+def without_one(function, place):
+    """A function that loses a case."""
+
+    def less(*given):
+        result = function(*given)
+        return (result[0][:-1], *result[1:]) if place else result[:-1]
+
+    return less
+
+
+@pytest.mark.parametrize(("name", "place"), [("first_cases", 0), ("split_cases", 1)])
+def test_where_a_case_is_left_out_nothing_is_proved(monkeypatch, name, place):
+    """Of a net that needs splitting, in any of the ways in which cases come."""
+    checkpoint = Checkpoint.load(CERTIFICATES / "133p")
+    monkeypatch.setattr(prover, name, without_one(getattr(prover, name), place))
+    asked = Prover(checkpoint.spec, checkpoint.theta_P, ANY, 2, math.inf)
+    monkeypatch.setattr(asked, "queries", lambda: list(Prover.queries(asked))[:3])
+    asked.left[2:] = [0] * (len(asked.left) - 2)
+    assert asked.run(lambda done, total: None).verdict == UNDECIDED
+    assert not asked.proof.open and any(asked.left[:2])
+
+
+def test_numbers_that_are_lost_are_said_to_be():
+    for number in (math.nan, math.inf, -math.inf):
+        with pytest.raises(Lost):
+            require_finite(np.ones(3), np.array([1.0, number]))
+    for least in (0.0, 2.0**-901, math.nan):
+        with pytest.raises(Lost):
+            require_weight(least)
+    for compute in (lambda x: x / (x - 1), lambda x: 1e308 * (x + 9), lambda x: (x - 1) / (x - 1)):
+        with pytest.raises(Lost, match="float64"), no_lost_numbers():
+            compute(np.ones(2))
+
+
+@pytest.mark.parametrize("channels", ["rank2_out", pytest.param("rank1_out", marks=pytest.mark.full)])
+def test_pairs_that_nothing_decides_are_counted_as_possible(channels):
+    """All logits are 0, and no column moves them: each pair but 0 + 0 is wrong, and none is for certain."""
+    spec = LEARNED.without("rank1_out").constrained(channels, True)
+    values = {"tokens": 0.0, "v_proj": 1.0, "digits": 1.0, "equals": 1.0, "norm": 1.0}
+    count = count_wrong(spec, theta_of(spec, values), digits=1)
+    assert (count.wrong, count.possible) == (0, 100)
+
+
+def test_finishing_by_margins_takes_no_step_to_what_is_no_number(monkeypatch):
+    """Neither where numbers are lost at the start or behind a step, nor where margins behind it are none."""
+    rows, at = [(8, 9_000_000_999, 9_799_998_999), (0, 1, 2)], Margins.at
+    theta_P = sharp(LEARNED)
+    assert torch.equal(margin(SimpleNamespace(spec=LEARNED, cost=Cost()), theta_P).float(), theta_P)
+    checkpoint = Checkpoint.load(CERTIFICATES / "28p-from-scratch")
+    spec, theta_P = checkpoint.spec, checkpoint.theta_P
+    for is_lost in (True, False):
+
+        def worst(spec, theta_P, is_lost=is_lost):
+            if is_lost and not torch.equal(theta_P, checkpoint.theta_P):
+                raise Lost("numbers")
+            return [(-1.0, *row) for row in rows]
+
+        def behind(self, theta_SP, is_lost=is_lost):
+            is_start = len(theta_SP) > 1 or torch.equal(theta_SP[0].float(), checkpoint.theta_P)
+            return at(self, theta_SP) * (1 if is_start or is_lost else math.nan)
+
+        monkeypatch.setattr("adders.finishing.margin.worst_pairs", worst)
+        monkeypatch.setattr(Margins, "at", behind)
+        assert torch.equal(margin(SimpleNamespace(spec=spec, cost=Cost()), theta_P).float(), theta_P)
+
+
+def test_a_spirals_angle_holds_its_product_fused_with_its_sum():
+    """2π k · 0.1 + phase with one rounding, in the prover's bounds and in the checker's."""
+    phases, index = np.random.default_rng(3).uniform(-3, 3, 40).astype(np.float32).tolist(), np.arange(10.0)
+    spec = PRESETS["100p"]
+    beyond = 0
+    for phase in phases:
+        net = object.__new__(check.Net)
+        net.spec = check.DEFAULTS | spec.as_dict()
+        net.w = {"spiral": check.forms([1.0, phase, 0.0, 0.0])}
+        bound = _turn(index, phase)
+        for k in range(10):
+            turns = Fraction(float(np.float32(2 * math.pi) * np.float32(k)))
+            tenth, phase_ = Fraction(float(np.float32(0.1))), Fraction(phase)
+            fused = float(np.float32(float(turns * tenth + phase_)))
+            assert abs(fused - bound.value[k]) <= bound.error[k]
+            cosine = net.spiral(k)[0]
+            assert abs(math.cos(fused) - cosine.value) <= cosine.radius
+            beyond += fused not in {float(np.float32(t) + np.float32(phase)) for t in (turns / 10, turns * tenth)}
+    assert beyond > 20, "it is often another number"
+
+
+def recurrences(x):
+    """The mean and the variance of float32 numbers as Welford's recurrence has them: one by one, with a division and
+    with a reciprocal, and in groups of pairs."""
+    one, results = np.float32(1), []
+    for divides in (True, False):
+        mean = squares = np.float32(0)
+        for n, value in enumerate(x, 1):
+            delta = value - mean
+            mean = mean + (delta / np.float32(n) if divides else delta * (one / np.float32(n)))
+            squares = squares + delta * (value - mean)
+        results.append((mean, squares / np.float32(len(x))))
+    groups = [(one, value, np.float32(0)) for value in x]
+    while len(groups) > 1:
+        (n, a, s), (m, b, t) = groups.pop(0), groups.pop(0)
+        share = m / (n + m)
+        groups.append((n + m, a + (b - a) * share, s + t + (b - a) * (b - a) * n * share))
+    return [*results, (groups[0][1], groups[0][2] / np.float32(len(x)))]
+
+
+def test_layer_norms_recurrence_stays_in_its_bounds():
+    """A mean much larger than what numbers differ by is where it loses most."""
+    draws, used = np.random.default_rng(5), np.zeros(2)
+    for _ in range(600):
+        width, offset = draws.integers(2, 17), 10 ** draws.uniform(-1, 4)
+        x = (draws.normal(0, 1, width) + offset * draws.choice([-1, 1])).astype(np.float32)
+        real = x.astype(np.float64)
+        mean, variance = real.mean(), real.var() + 1e-5
+        centred, spread = welford(abs(real), np.array([math.sqrt(variance)]))
+        for m, v in recurrences(x):
+            off = abs(float(m) - mean), abs(float(v) + 1e-5 - variance) / variance
+            used = np.maximum(used, [off[0] / centred.min(), off[1] / spread[0]])
+    assert (used < 1).all() and (used > 0.01).all()
+
+
+def test_layer_norm_on_this_machine_stays_in_its_bounds():
+    draws, used = np.random.default_rng(6), 0.0
+    for _ in range(300):
+        x, w, b = (draws.normal(0, 1, 7).astype(np.float32) for _ in range(3))
+        x += np.float32(10 ** draws.uniform(-1, 1))
+        have = torch.nn.functional.layer_norm(
+            *map(torch.from_numpy, (x,)), (7,), torch.tensor(w), torch.tensor(b), 1e-5
+        )
+        bound = normed(Approx(x), Norm(Approx(w), Approx(b), 1e-5, centre=True), ANY).value
+        used = max(used, (abs(have.double().numpy() - bound.value) / bound.error).max())
+    assert 0.01 < used < 1

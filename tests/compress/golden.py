@@ -1,0 +1,192 @@
+"""Replay descents with a bank that trains nothing; `python -m tests.compress.golden` records them anew.
+
+What a set reaches is a function of its ties alone, so a descent is decided by its proposals and its rules.
+"""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from adders import acceptance
+from compress import finishing, hessian, local
+from model.spec import Spec
+from model.tied import Ties, canonical, project, tie
+from search.run import worker
+from search.store.candidates import DatabaseCandidates, digest
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
+from tests import CERTIFICATES
+from tests.commands import done
+from tests.in_process import without_ray
+from tests.reference import QUICK, write_study
+from trainer import Outcome, Result, Seed
+from trainer.bank.bank import Bank
+from trainer.engine import native, torch_backend
+
+DATA = Path(__file__).with_name("descents.json")
+PARENTS = {"46p": 32, "12p": 7, "6p": 3}
+"""Certificates, and the fewest numbers with which anything of theirs is right."""
+EXACT = (1.0, 0.97, 0.6, 0.1)
+PROBLEMS = 64
+LOCAL = ("--proposals", 4, "--screen", 3, "--steps", 60, "--ramp", 30, "--patience", 3, "--cores", 1)
+STUDY = {
+    "compress": {"proposals": 4, "beam": 2, "rounds": 3, "reach": "tensor"},
+    "recipe": {"steps": 6, "ramp": 3, "batch": 2, "eval_every": 3},
+    "seeds": {"count": 2},
+    "resources": QUICK["resources"] | {"slots": 3, "seeds_per_trial": 6},
+}
+
+
+def numbers(ties: Ties) -> int:
+    return max(map(abs, ties), default=0)
+
+
+def exact_match(ties: Ties, seed: Seed, fewest: int) -> float:
+    if numbers(ties) < fewest:
+        return 0.1
+    return EXACT[(int(digest(ties), 16) + seed.data_seed // 100) % len(EXACT)]
+
+
+def errors(theta_P: Tensor, fewest: int) -> int:
+    """Number of errors of θ [P] of a base: of too small sets and of two sets in five some, else none."""
+    place: dict[float, int] = {0.0: 0}
+    for x in theta_P.abs().tolist():
+        place.setdefault(x, len(place))
+    ties = canonical(place[abs(x)] * (1 if x > 0 else -1) for x in theta_P.tolist())
+    return 7 if numbers(ties) < fewest or int(digest(ties), 16) % 5 in (2, 3) else 0
+
+
+def on_the_ties(base: Spec, ties: Ties, theta_P: Tensor) -> Tensor:
+    numbers_R = project(ties, theta_P[None])
+    return tie(base, ties).untie(numbers_R)[0] if hasattr(tie(base, ties), "untie") else numbers_R[0]
+
+
+def made_up_loss(spec: Spec, theta_SP: Tensor, tokens: Tensor) -> Tensor:
+    """Return losses [S] whose curvature is the same on every CPU: its last bits decide between sets of equal cost."""
+    weight_P = 1 + torch.arange(theta_SP.shape[1]) * 0.618 % 1
+    return theta_SP**2 @ weight_P.to(theta_SP.dtype)
+
+
+class UntrainedBank:
+    """A bank of a local descent whose pairs end at once. reached: a pair's exact match, loss and θ [P]."""
+
+    def __init__(self, pairs: Any, reached: Callable[[Any], tuple[float, float, Tensor]]):
+        self.pairs, self.reached, self.seed_steps, self.is_open = pairs, reached, 0, True
+
+    def advance(self) -> bool:
+        self.seed_steps = sum(p.recipe.steps for p in self.pairs)
+        was_open, self.is_open = self.is_open, False
+        return was_open
+
+    def newest(self) -> list[dict[str, Any]]:
+        return [{"step": 0, "best_exact": 0.0} for _ in self.pairs]
+
+    def end(self, pairs: Any) -> None:
+        pass
+
+    def result(self, n: int) -> Result:
+        pair = self.pairs[n]
+        exact, loss, theta_P = self.reached(pair)
+        return Result(
+            pair=pair, outcome=Outcome.FAILED, steps=pair.recipe.steps, grok_step=None, held=False,
+            hopeless_step=None, best_step=pair.recipe.steps, best_token=1.0, best_exact=exact, theta_P=theta_P,
+            curve_EM=torch.full((pair.recipe.steps // pair.recipe.eval_every, 7), loss),
+        )  # fmt: skip
+
+
+def made_up(base: Spec, pair: Any, fewest: int) -> tuple[float, float, Tensor]:
+    """What a pair reaches, by its set and seed alone: exact match, loss and θ [P]."""
+    exact, loss = exact_match(pair.ties, pair.seed, fewest), int(digest(pair.ties), 16) % 97 / 1_000
+    return exact, loss, on_the_ties(base, pair.ties, torch.tensor(pair.start))
+
+
+def made_up_facts(fewest: int, spec: Spec, result: Result) -> dict[str, Any]:
+    exact, loss, theta_P = made_up(spec, result.pair, fewest)
+    return {"best_exact": exact, "theta_P": theta_P, "curve_EM": torch.full_like(result.curve_EM, loss)}
+
+
+class BarelyTrainedBank:
+    """A bank of a study, whose results are made up. facts: what differs of a result, its exact match with it."""
+
+    def __init__(self, facts: Callable[[Spec, Result], dict[str, Any]], spec: Spec, pairs: Any, **options: Any):
+        self.bank, self.facts = Bank(spec, pairs, **options), facts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.bank, name)
+
+    def result(self, n: int) -> Result:
+        result = self.bank.result(n)
+        facts = self.facts(self.bank.spec, result)
+        grokked = facts["best_exact"] == 1.0
+        outcome = Outcome.GROKKED if grokked else Outcome.FAILED
+        return replace(result, outcome=outcome, grok_step=6 if grokked else None, **facts)
+
+
+def untrained(patch: pytest.MonkeyPatch, fewest: int) -> None:
+    """Patch what a descent asks of training and of many problems."""
+    selection = torch_backend.selection
+    for module in (torch_backend, native):
+        patch.setattr(module, "selection", lambda: selection(200))
+    patch.setattr(hessian, "step", SimpleNamespace(loss=made_up_loss))
+    patch.setattr(hessian, "sample_of", lambda spec, count=PROBLEMS: torch.empty(0))
+    patch.setattr(acceptance.AcceptanceSet, "errors", lambda self, theta_P: errors(theta_P, fewest))
+    patch.setattr(finishing, "levenberg_marquardt", lambda task, theta_P, until: theta_P)
+    patch.setattr(finishing, "gauss_newton", lambda pool, theta_P, *_, **__: theta_P)
+
+
+def local_descent(parent: str) -> dict[str, Any]:
+    """`compress CHECKPOINT`: what its banks were asked to train, and what its journal has."""
+    trace: list[Any] = []
+
+    def bank(base: Spec, pairs: Any, **_: Any) -> UntrainedBank:
+        steps, counts = pairs[0].recipe.steps, Counter(digest(p.ties) for p in pairs)
+        trace.append([steps, pairs[0].seed.data_seed, [[of_set, n] for of_set, n in counts.items()]])
+        return UntrainedBank(pairs, lambda pair: made_up(base, pair, PARENTS[parent]))
+
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        untrained(patch, PARENTS[parent])
+        patch.setattr(local, "Bank", bank)
+        done("compress", CERTIFICATES / parent, "-o", Path(folder) / "small", *LOCAL)
+        journal = json.loads((Path(folder) / "small/descent.json").read_text())
+    progress, accepted = journal["progress"], []
+    visits = dict(progress["expansions"])
+    for n, row in enumerate(journal["accepted"]):
+        facts = [row["parent"], row["data_seed"], visits.get(n, 0), n in progress["exhausted"], row["is_finished"]]
+        accepted.append([digest(tuple(row["ties"])), max(map(abs, row["ties"])), *facts])
+    counters = {"rounds": progress["rounds"], "shrunk": progress["last_gain"], "several": progress["batch_size"]}
+    counters["seed_steps"] = journal["seed_steps"]
+    return {"banks": trace, "accepted": accepted, "tried": progress["tried"], **counters}
+
+
+def study_descent(parent: str) -> list[list[Any]]:
+    """A study with `compress`: every set with its round, parent, exact match, errors and acceptance."""
+    study = STUDY | {"name": f"descent-{parent}", "start": {"checkpoint": str(CERTIFICATES / parent)}}
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, without_ray():
+        untrained(patch, PARENTS[parent])
+        patch.setattr("compress.pictures.log_descents", lambda *_: None)
+        patch.setattr(worker, "Bank", partial(BarelyTrainedBank, partial(made_up_facts, PARENTS[parent])))
+        home = Path(folder) / "home"
+        done("run", write_study(Path(folder), study), "--home", home)
+        sets = DatabaseCandidates(StudyRecords(Ledger(Home(home)), study["name"])).read()
+    return [[t.round, digest(t.ties), t.parent, t.reached, t.wrong, bool(t.start)] for t in sets]
+
+
+RECORDERS = {"local": local_descent, "study": study_descent}
+
+if __name__ == "__main__":
+    os.environ["MKL_CBWR"] = "COMPATIBLE"  # as tests/conftest.py has it
+    torch.set_num_threads(1)
+    rows = {kind: {p: record(p) for p in PARENTS} for kind, record in RECORDERS.items()}
+    DATA.write_text(json.dumps(rows, separators=(",", ":")).replace('"banks"', '\n"banks"') + "\n")

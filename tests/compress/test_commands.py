@@ -1,0 +1,34 @@
+"""`compress` and `diagnose`, given what they cannot work on."""
+
+import time
+
+import pytest
+import torch
+
+from model import PRESETS, make_spec
+from tests.commands import call, fails_with_one
+from tests.unit.test_hostile import checkpoint
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+def test_what_is_no_checkpoint_and_no_time():
+    says = "nowhere: no such checkpoint; adder-search pull STUDY writes one of a study"
+    assert fails_with_one(2, "compress", "nowhere", "-o", "x") == says
+    for number in ("nan", "inf", "1e400", "0", "x"):
+        said = call("compress", "c", "-o", "d", "--max-hours", number)
+        assert said.exit_code == 2 and "Invalid value for '--max-hours'" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("spec", "theta", "why"),
+    [
+        (make_spec(family="low_rank", width=16, ffn=64), 1.0, "has 3,920 numbers; a Hessian is computed of 1,024"),
+        (PRESETS["57p"], 3e38, "derivatives at this θ are not finite"),
+    ],
+    ids=["many numbers", "large numbers"],
+)
+def test_a_diagnosis_that_would_take_long(spec, theta, why):
+    path, begun = checkpoint("bad", spec, theta=torch.full((spec.params,), theta)), time.process_time()
+    assert why in fails_with_one(2, "diagnose", path)
+    assert time.process_time() - begun < 10

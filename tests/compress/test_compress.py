@@ -1,0 +1,349 @@
+"""`compress CHECKPOINT` and a study's `compress`: whole runs by the command, which nothing ends without trace."""
+
+import json
+import signal
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from adders.acceptance import AcceptanceSet
+from compress import descent, local
+from compress.journal import Journal
+from compress.pictures import TREE, log_descents
+from compress.proposers import joined
+from model import preset
+from model.tied import Tied, constrained, free
+from search.run import driver, worker
+from search.store.candidates import DatabaseCandidates, digest, front, lineage_of, smallest
+from search.store.home import Home
+from search.store.record import is_final
+from search.study.file import parse_study
+from search.tracking.artifacts import ArtifactCache
+from search.tracking.outbox import Outbox
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import connect
+from tests import CERTIFICATES, needs_compiler
+from tests.commands import call, done, fails_with_one
+from tests.compress.golden import BarelyTrainedBank
+from tests.homes import records_of
+from tests.reference import recorded, rows_of, write_study
+from tests.scenarios.studies import BY_ENGINE
+from tests.scenarios.test_interrupted import Died
+from trainer.checkpoints.checkpoint import Checkpoint
+
+START = CERTIFICATES / "46p"
+
+# ---- a checkpoint
+
+SHORT = ("--proposals", 3, "--screen", 2, "--steps", 60, "--ramp", 30, "--cores", 1, "--patience", 1)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("phase", "rounds"), [("propose", 0), ("_train", 0), ("_judge", 1)])
+def test_time_that_is_up_ends_a_round_wherever_it_is(phase, rounds, here, monkeypatch):
+    """What is judged is kept."""
+
+    def without_end(self, *_):
+        signal.setitimer(signal.ITIMER_REAL, 0.01)  # the hour is up
+        while True:
+            getattr(self, "descent", self).parents()
+
+    monkeypatch.setattr(local.Descent if phase == "propose" else local.LocalDescent, phase, without_end)
+    said = done("compress", CERTIFICATES / "57p", "-o", "small", *SHORT, "--max-hours", 1)
+    first, folded, _, counts = said.splitlines()
+    assert "46 numbers tied to 46" in first and folded == "  folded from 57 to 46 numbers, exactly"
+    assert counts == (
+        "  46 as AdderBoard has counted, 47 with hidden constants; 46 with ties inside tensors alone, 49 with all "
+        "constants (docs/counting.md)"
+    )
+    journal = Path("small/descent.json")
+    assert (json.loads(journal.read_text())["progress"]["rounds"] if journal.exists() else 0) == rounds
+
+
+@needs_compiler
+def test_time_that_is_up_while_a_round_is_written_ends_the_descent_after_it(here, monkeypatch):
+    def ends(self):
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        late = time.monotonic() + 0.2
+        while time.monotonic() < late:
+            self.parents()
+        end_round(self)
+
+    end_round = local.Descent.end_round
+    monkeypatch.setattr(local.Descent, "end_round", ends)
+    other = threading.Thread(target=time.sleep, args=(60,), daemon=True)
+    other.start()  # signals come by it too
+    said = call("compress", START, "-o", "small", *SHORT, "--max-hours", 1)
+    journal = json.loads(Path("small/descent.json").read_text())
+    assert journal["progress"]["rounds"] == 1, said.output
+    assert Checkpoint.load(Path("small")).provenance["descent"][-1]["numbers"] < 46
+
+
+def only(rounds, count):
+    return lambda self: (done for _, done in zip(range(count), rounds(self), strict=False))
+
+
+@needs_compiler
+def test_a_descent_is_gone_on_with_and_read_by_every_command(here, monkeypatch):
+    monkeypatch.setattr(local.LocalDescent, "rounds", only(local.LocalDescent.rounds, 1))
+    first = call("compress", START, "-o", "small", *SHORT)
+    assert first.exit_code == 0 and "sets held" in first.stderr, first.output
+    small, journal = Checkpoint.load(Path("small")), json.loads(Path("small/descent.json").read_text())
+    assert isinstance(small.spec, Tied) and small.spec.params < 46 and journal["progress"]["rounds"] == 1
+    assert small.provenance["compressed_from"]["params"] == 46
+    assert small.provenance["descent"][-1]["numbers"] == small.spec.params
+    ties = free(46)
+    for step in small.provenance["descent"]:
+        texts = [t for t in Tied(base=small.spec.base, ties=ties).spelt() if t not in step.get("loosened", ())]
+        ties = constrained(small.spec.base, [*texts, *step["tied"]])
+    assert ties == small.spec.ties, "its provenance has every tie"
+    written = json.loads(Path("small/verification.json").read_text())
+    assert written["correct"] == json.loads(call("verify", "small", "--json").stdout)["correct"]
+    assert "46p tied to" in call("models", "small").stdout
+    assert call("export", "small", "-o", "submission.py").exit_code == 0
+    assert "made by compress" in fails_with_one(2, "rerun", "small")
+    again = json.loads(call("compress", START, "-o", "small", *SHORT, "--json").stdout)
+    assert again["rounds"] == 2 and again["params"] <= small.spec.params and again["core_seconds"] > 0
+    assert again["sets_tried"] > len(journal["progress"]["tried"]) and again["verification"]["total"] == 10_010
+    assert len(again["ties"]) == 46 - again["params"]
+
+
+def test_bad_input_of_compress_is_one_line_each(here):
+    line = fails_with_one(2, "compress", START, "-o", "x", "--kinds", "zero,eqal")
+    assert line == "--kinds: unknown 'eqal'; did you mean equal?"
+    line = fails_with_one(2, "compress", START, "-o", "x", "--kinds", "zero,zero")
+    assert line == "--kinds: a kind is listed twice"
+
+    assert "ramp must be at most steps" in fails_with_one(2, "compress", START, "-o", "x", "--ramp", 7_000)
+    long = "--steps", 9_000_000  # of which a descent without gains may ask thrice as many
+    assert "steps must be " in fails_with_one(2, "compress", START, "-o", "x", *long)
+    loaded = Checkpoint.load(START)
+    replace(loaded, theta_P=loaded.spec.initial(1)).save(Path("raw"))
+    assert "raw: 46p has not grokked: it adds " in fails_with_one(2, "compress", "raw", "-o", "x")
+    line = fails_with_one(2, "compress", START, "-o", "x", "--beside", CERTIFICATES / "456p")
+    assert "456p: another model, 453 parameters (456p with no_eos) beside 46p; a set must be" in line
+    Path("taken").mkdir()
+    Path("taken/mine").touch()
+    assert "holds no descent" in fails_with_one(2, "compress", START, "-o", "taken")
+    Path("other").mkdir()
+    journal = Journal(Path("other"), preset("46p"), "of another", {})
+    journal.end_round([], journal.progress())
+    assert fails_with_one(2, "compress", START, "-o", "other").endswith("a descent from another checkpoint")
+    whole = Path("other/descent.json").read_text()
+    for broken in ("[]", '{"format": 1}', whole.replace('"accepted"', '"acepted"')):
+        Path("other/descent.json").write_text(broken)
+        line = fails_with_one(2, "compress", START, "-o", "other")
+        assert line.endswith("not the record of a descent of format 3")
+
+
+def test_a_diagnosis_names_what_is_free_and_what_is_cheap():
+    shown = call("diagnose", CERTIFICATES / "57p", "--problems", 64, "--most", 3, "--try", "--json").stdout
+    about = json.loads(shown)
+    assert about["params"] == 57 and about["live"] < 57 and len(about["freedoms"]) == 57 - about["live"]
+    assert len(about["spectrum"]) == 57 and len(about["cheapest"]) == 3
+    assert all(c["measured"] > 0 for c in about["cheapest"])
+    text = call("diagnose", START, "--problems", 64, "--most", 2, "--reach", "tensor").stdout
+    assert text.startswith("46p: 46 live directions of 46 numbers")
+    head, *rows = text.splitlines()[-3:]
+    assert head == "increase of the loss (--try measures): predicted, constraint"
+    assert 0 < float(rows[0].split()[0]) < float(rows[1].split()[0]) < 1e-5
+
+
+# ---- a study
+
+STUDY = {
+    "name": "small",
+    "start": {"checkpoint": str(START)},
+    "compress": {"proposals": 4, "beam": 2, "rounds": 3, "reach": "values"},
+    "recipe": {"steps": 6, "ramp": 3, "batch": 2, "eval_every": 3},
+    "seeds": {"count": 2},
+    "resources": BY_ENGINE | {"slots": 3, "seeds_per_trial": 6},
+}
+NEEDED = 40
+"""Numbers without which nothing is right, of the untrained bank."""
+
+
+def facts_of(spec, result):
+    """By the set alone: with NEEDED numbers or more it is right, unless it ties arc[0]; of two seeds the first."""
+    ties, numbers = result.pair.ties, max(map(abs, result.pair.ties))
+    is_right = numbers >= NEEDED and ties.count(1) == 1 and result.pair.seed.data_seed == 1
+    return {"best_exact": 1.0 if is_right else numbers / 100}
+
+
+@pytest.fixture
+def untrained(few_selection_problems, no_ray, quick, here, monkeypatch):
+    monkeypatch.setattr(worker, "Bank", partial(BarelyTrainedBank, facts_of))
+    monkeypatch.setattr(AcceptanceSet, "errors", lambda self, theta_P: 0)
+    monkeypatch.setattr(AcceptanceSet, "size", 59_400)
+    monkeypatch.setattr(descent, "propose", neighbours)
+    monkeypatch.setattr("compress.pictures.log_descents", lambda *_: None)  # its pictures take seconds
+
+
+def neighbours(rules, parent, count, batch_size, tried, draw):
+    """Tie one to three neighbours: what no curvature is needed for."""
+    names, sets = parent.base.layout.entries(), {}
+    for p in range(len(names) - 1):
+        for end in range(p + 1, min(p + 4, len(names))):
+            ties = parent.ties
+            for q in range(p, end):
+                ties = joined(ties, constrained(parent.base, [f"{names[q + 1]} = {names[q]}"]))
+            if digest(ties) not in tried and ties != parent.ties:
+                sets[ties] = None
+    return list(sets)[:count]
+
+
+def run(here, **changes):
+    return call("run", write_study(here, STUDY | changes), "--home", "home")
+
+
+def sets_of(name="small"):
+    return DatabaseCandidates(records_of("home", name)).read()
+
+
+def facts(sets):
+    return [(t.number, t.round, t.configuration, t.parent, t.ties, t.reached, bool(t.start)) for t in sets]
+
+
+@pytest.mark.usefixtures("untrained")
+def test_rounds_go_on_from_what_was_accepted_and_nothing_is_tried_twice(here):
+    done = run(here)
+    assert done.exit_code == 0, done.output
+    sets, rows = sets_of(), rows_of(here / "home", "small")
+    assert [sum(t.round == n for t in sets) for n in range(4)] == [1, 4, 4, 4]
+    assert len({t.ties for t in sets}) == len(sets), "one subspace, one set"
+    assert len(rows) == 2 * 12 and all(is_final(r) and r["published"] for r in rows)
+    for t in sets[1:]:
+        is_right = t.numbers >= NEEDED and t.ties.count(1) == 1
+        assert bool(t.start) == is_right and t.reached == (1.0 if is_right else pytest.approx(t.numbers / 100))
+        assert sets[t.parent].start and sets[t.parent].numbers > t.numbers
+    assert len({t.parent for t in sets if t.round == 3}) == 2, "a beam of two"
+    sizes = [t.numbers for t in front(sets)]
+    assert sizes == sorted(sizes) and len(recorded(here / "home", "small", here)) == len(rows)
+    child = next(t for t in sets if t.round == 2)
+    parent, configuration = (sets[child.parent], records_of("home", "small").list_configurations()[child.configuration])
+    assert configuration.start.digest == parent.start.digest
+    assert configuration.spec.ties == child.ties and configuration.spec.base == preset("46p")
+    *_, last = configuration.start.lineage
+    assert (last["configuration"], last["params"]) == (parent.configuration, parent.numbers)
+    assert last["tied"] and configuration.start.lineage[0]["model"] == "54p"
+    best = smallest(sets)
+    assert lineage_of(sets, best.number)[0].number == 0
+    assert call("pull", "small", "--best", "-o", "best", "--home", "home").exit_code == 0
+    pulled = Checkpoint.load(Path("best"))
+    assert pulled.spec.params == best.numbers and pulled.spec.ties == best.ties
+    assert torch.equal(pulled.spec.untie(pulled.theta_P[None])[0], torch.tensor(best.thetas[0]))
+    assert call("rerun", "best").exit_code == 0
+
+
+@pytest.mark.usefixtures("untrained")
+def test_what_is_shown_of_a_descent(here):
+    run(here, compress=STUDY["compress"] | {"rounds": 2})
+    home, study = Home("home"), parse_study(json.dumps(STUDY), "")
+    client = connect(home)
+    tracker, records, best = Tracker(client, home, study), records_of(home, "small"), smallest(sets_of())
+    with ArtifactCache(client, records) as cache:
+        log_descents(records, tracker, cache)
+    paths = {i.path for i in client.list_artifacts(tracker.study_run(), "pictures")}
+    assert paths == {"pictures/sets-tried.png"}
+    assert TREE in {i.path for i in client.list_artifacts(tracker.study_run())}
+    (row,) = (r for r in rows_of(here / "home", "small") if r["verified"] is not None)
+    assert row["configuration"] == best.configuration and row["verify_calls"] == 1, "the smallest alone"
+    shown = call("best", "small", "--lineage", "--home", "home").stdout
+    assert shown.startswith("54p") and f"{best.numbers} numbers [study small" in shown
+    assert "sets tried from here" in shown
+    lineages = json.loads(call("best", "small", "--lineage", "--json", "--home", "home").stdout)["lineages"]
+    assert lineages[-1][-1]["params"] == best.numbers and lineages[-1][-1]["tied"]
+    assert call("report", "small", "-o", "page.html", "--home", "home").exit_code == 0
+    assert call("status", "small", "--home", "home").exit_code == 0
+
+
+CUTS = {
+    "between proposing and training": (DatabaseCandidates, "propose", "after"),
+    "before a round is written": (DatabaseCandidates, "propose", "before"),
+    "between recording and judging": (DatabaseCandidates, "judge", "before"),
+    "between judging and the next": (DatabaseCandidates, "judge", "after"),
+    "in mid-round": (driver.Driver, "on_report", "after"),
+}
+
+
+@pytest.mark.usefixtures("untrained")
+@pytest.mark.parametrize(
+    "where", [pytest.param(w, marks=[] if w == "in mid-round" else pytest.mark.full) for w in CUTS]
+)
+def test_whatever_ends_the_driver_the_same_sets_are_accepted(where, here, monkeypatch, uninterrupted):
+    cls, name, when = CUTS[where]
+    method, calls, outboxes, start = getattr(cls, name), [], [], Outbox.__post_init__
+
+    def die():
+        for outbox in outboxes:  # its thread is of the driver that dies
+            outbox.close()
+        raise Died
+
+    def cut(self, *arguments):
+        calls.append(arguments)
+        dies = len(calls) in (2, 6)
+        if dies and when == "before":
+            die()
+        result = method(self, *arguments)
+        if dies:
+            die()
+        return result
+
+    monkeypatch.setattr(Outbox, "__post_init__", lambda self: (outboxes.append(self), start(self)))
+    monkeypatch.setattr(cls, name, cut)
+    for _ in range(2):
+        with suppress(Died):  # the second time, if it comes so far
+            run(here)
+    assert len(calls) >= 2
+    monkeypatch.setattr(cls, name, method)
+    done = run(here)
+    assert done.exit_code == 0, done.output
+    assert facts(sets_of()) == uninterrupted["sets"]
+    rows = rows_of(here / "home", "small")
+    keys = {(r["configuration"], r["init_seed"], r["data_seed"]) for r in rows}
+    assert len(keys) == len(rows) == 24 and all(is_final(r) and r["published"] for r in rows)
+    assert recorded(here / "home", "small", here) == uninterrupted["seeds"]
+    again = run(here)
+    assert "nothing left to train" in again.stdout and facts(sets_of()) == uninterrupted["sets"]
+
+
+WHOLE = {}
+
+
+@pytest.fixture
+def uninterrupted(tmp_path_factory, monkeypatch, untrained):
+    """What a run comes to that nothing ends."""
+    if not WHOLE:
+        folder = tmp_path_factory.mktemp("whole")
+        with monkeypatch.context() as patch:
+            patch.chdir(folder)
+            assert run(folder).exit_code == 0
+            WHOLE.update(sets=facts(sets_of()), seeds=recorded(folder / "home", "small", folder))
+    return WHOLE
+
+
+@pytest.mark.usefixtures("untrained")
+def test_more_rounds_are_an_edited_file(here):
+    run(here, compress=STUDY["compress"] | {"rounds": 2})
+    before = facts(sets_of())
+    assert run(here).exit_code == 0
+    assert facts(sets_of())[: len(before)] == before and max(t.round for t in sets_of()) == 3
+    run(here, compress=STUDY["compress"] | {"rounds": 9, "patience": 1})
+    sets = sets_of()
+    smaller = [min(t.numbers for t in sets if t.start and t.round <= n) for n in range(sets[-1].round + 1)]
+    assert smaller[-1] == smaller[-2], "it ended for want of a smaller set"
+
+
+@pytest.mark.usefixtures("untrained")
+def test_a_start_that_is_not_right_enough_is_one_line(here, monkeypatch):
+    monkeypatch.setattr(AcceptanceSet, "errors", lambda self, theta_P: 12)
+    done = run(here)
+    line = "start: 46p has not grokked: it adds 12 of 59,400 of our own problems wrongly"
+    assert done.exit_code == 2 and done.stderr.splitlines() == [f"error: {here / 'small.yaml'}: {line}"]
+    assert run(here, compress=STUDY["compress"] | {"accept": {"exact": 0.99}, "rounds": 1}).exit_code == 0

@@ -1,0 +1,72 @@
+"""The core where the folders of its plug-ins are deleted: its own tests, all but tests/adders and tests/compress."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests import PLUGINS, ROOT
+from tests.commands import own_environment
+
+DELETED = {*PLUGINS, *(f"tests/{name}" for name in PLUGINS)}
+SCRIPT = "#!{}\nfrom search.cli import main\n\nmain()\n"
+
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory):
+    """A copy of the tree without its plug-ins and the notebook's code."""
+    folder = tmp_path_factory.mktemp("alone") / "core"
+    words = ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    for name in filter(None, subprocess.check_output(words, text=True).split("\0")):
+        is_deleted = any(name.startswith(f"{other}/") for other in DELETED)
+        is_notebook = name.startswith("lab/") and name.endswith(".py")  # its checkpoints and study files stay
+        if not (is_deleted or is_notebook) and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def python(core):
+    """The Python of an environment in which that copy is installed, with the dependencies of this one."""
+    folder = core.with_name("venv")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    # First the copy and what it declares, then the dependencies, whose own .pth files nobody reads.
+    (site / "all.pth").write_text(f"{core}\n{sysconfig.get_path('purelib')}\n")
+    for name in ("adder_search", "adder_search_lab"):  # neither of them declares anything
+        about = site / f"{name}-0.1.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 0.1.0\n")
+    command = folder / "bin/adder-search"
+    command.write_text(SCRIPT.format(folder / "bin/python"))
+    command.chmod(0o755)
+    return folder / "bin/python"
+
+
+def run(python, folder, *words):
+    return subprocess.run(
+        [python, *words], cwd=folder, env=own_environment(), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
+
+
+def test_plug_ins_are_nowhere(core, python, tmp_path):
+    for name in (*PLUGINS, "lab.forge"):
+        said = run(python, tmp_path, "-c", f"import search, {name}")
+        assert said.returncode == 1 and "No module named" in said.stdout, said.stdout
+    listed = run(python, tmp_path, "-m", "search.cli", "--help").stdout
+    assert "  verify " in listed and not any(f"  {name} " in listed for name in ("prove", "compress", "forge"))
+    assert Path(run(python, tmp_path, "-c", "import search; print(search.__file__)").stdout).is_relative_to(core)
+
+
+def test_the_core_passes_its_tests(core, python):
+    workers = os.environ.get("PYTEST_XDIST_WORKER_COUNT", "2")
+    done = run(python, core, "-m", "pytest", "tests", "-q", "-p", "no:cacheprovider", "-n", workers)
+    assert done.returncode == 0, done.stdout[-8000:]

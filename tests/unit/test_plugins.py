@@ -1,0 +1,120 @@
+"""Doors of a stranger's package: a kind of study, readers of checkpoints, provers (commands: test_cli.py)."""
+
+import json
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from search import plugins
+from search.store import verdicts
+from search.study.checkpoints import load_any
+from tests.commands import own_environment
+
+pytestmark = pytest.mark.usefixtures("here")
+WALK = """
+from pydantic import Field
+from search.study.proposer import Proposing
+
+class Walk(Proposing):
+    "A walk from the model of the file."
+    steps: int = Field(3, ge=1, description="how many; unit: configurations")
+    planned = property(lambda self: self.steps)
+    round_size = property(lambda self: 1)
+
+class Walker:
+    section, description = Walk, "a walk through the field of recipes"
+
+    def plan(self, study, recorded):
+        return [f"  walk            {study.proposer.steps} steps"]
+
+WALKER = Walker()
+"""
+DECLARED = """[adder_search.proposers]
+walk = adder_walk:WALKER
+stroll = adder_walk:WALKER
+[adder_search.checkpoint_readers]
+gone = adder_gone:read
+"""
+SCRIPT = """
+import contextlib, io, json, sys
+sys.path.insert(0, sys.argv[1])
+from search.cli import main
+said = []
+for words in sys.argv[2:]:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
+        try:
+            main(words.split())
+        except SystemExit as end:
+            said.append([end.code, out.getvalue()])
+print(json.dumps(said))
+"""
+
+
+def test_a_strangers_kind_of_study_is_a_key_of_study_files():
+    about = Path("site/adder_walk-1.dist-info")
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: adder-walk\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(DECLARED)
+    Path("site/adder_walk.py").write_text(WALK)
+    study = "name: w\nmodel: 57p\nseeds: {count: 4}\nwalk: {steps: %s}\n"
+    for name, text in {"w": study % 7, "none": study % 0, "two": study % 7 + "stroll: {steps: 2}\n"}.items():
+        Path(f"{name}.yaml").write_text(text)
+    words = [
+        "keys walk",
+        "run w.yaml --dry-run",
+        "run none.yaml --dry-run",
+        "run two.yaml --dry-run",
+        "verify other.pt",
+    ]
+    Path("other.pt").write_bytes(b"x")
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, "site", *words],
+        env=own_environment(), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    keys, plan, wrong, two, unread = json.loads(done.stdout.splitlines()[-1])
+    assert keys[0] == 0 and "walk.steps  how many; unit: configurations [3]" in keys[1]
+    assert plan[0] == 0 and "  walk            7 steps\n" in plan[1] and " a round at " in plan[1]
+    assert wrong[0] == 2 and wrong[1].startswith("error: none.yaml: walk.steps: ")
+    assert two == [2, "error: two.yaml: stroll: walk proposes the configurations of this study\n"]
+    left_out, error = unread[1].splitlines()
+    line = "package adder_gone: its adder_search.checkpoint_readers are left out: gone: adder_gone:read cannot be "
+    assert left_out.startswith(line) and error.startswith("error: other.pt: ") and unread[0] == 2
+
+
+def readers_of(monkeypatch, **functions):
+    """Readers of strangers' packages, in the order given."""
+    monkeypatch.setattr(plugins, "added", lambda group: {n: EntryPoint(n, f"m:{n}", group) for n in functions})
+    monkeypatch.setattr(EntryPoint, "load", lambda point: functions[point.name])
+
+
+def test_a_file_is_what_the_first_reader_makes_of_it_that_knows_it(monkeypatch):
+    def refuse(path):
+        raise ValueError(f"{path}: no numbers")
+
+    readers_of(monkeypatch, a=refuse, b=lambda path: f"read {path}", c=lambda path: 1 / 0)
+    assert load_any(Path("x.npz")) == "read x.npz"
+    readers_of(monkeypatch, a=refuse, b=refuse)
+    with pytest.raises(ValueError, match=r"^x.npz: no numbers\nx.npz: no numbers$"):
+        load_any(Path("x.npz"))
+    readers_of(monkeypatch)
+    with pytest.raises(ValueError, match=r"^x.npz: is no checkpoint of ours, and nothing installed reads others$"):
+        load_any(Path("x.npz"))
+
+
+def test_a_net_is_decided_by_the_first_prover_that_knows_it(monkeypatch):
+    limits = []
+
+    def decide(spec, theta_P, limit_s):
+        limits.append(limit_s)
+        return {"verdict": spec} if spec == "known" else None
+
+    readers_of(monkeypatch, a=lambda *given: None, b=decide)
+    assert [verdicts.settle(None, spec, SimpleNamespace()) for spec in ("known", "other")] == [
+        {"verdict": "known"},
+        None,
+    ]
+    assert limits == [verdicts.SOON_S] * 2
