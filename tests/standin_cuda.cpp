@@ -83,7 +83,8 @@ int cuDeviceGetCount(int* to) {
 int cuDeviceGet(int* to, int) { return *to = 0, 0; }
 int cuDeviceGetName(char* to, int size, int) { return std::strncpy(to, "Stand-in", size), 0; }
 int cuDeviceGetAttribute(int* to, int which, int) {
-    return *to = which == 16 ? (std::getenv("STANDIN_GPUS") ? 132 : 1) : which == 75 ? 9 : which == 76 ? 0 : shared(), 0;
+    const bool counts = std::getenv("STANDIN_GPUS");
+    return *to = which == 13 ? 1980000 : which == 16 ? (counts ? 132 : 1) : which == 75 ? 9 : which == 76 ? 0 : shared(), 0;
 }
 int cuDevicePrimaryCtxSetFlags_v2(int, unsigned) { return 0; }
 int cuDevicePrimaryCtxRetain(void** to, int) {
