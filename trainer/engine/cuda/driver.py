@@ -49,6 +49,11 @@ class Gpu:
     """The highest clock of its processors."""
     driver: str
 
+    @property
+    def cuda(self) -> int:
+        """The major version of CUDA that its driver has."""
+        return int(self.driver.removeprefix("CUDA ").partition(".")[0])
+
     def wave(self, block: int) -> int:
         """Return the number of seeds that it trains at once.
 
