@@ -17,8 +17,8 @@ FORBIDDEN = {
 }
 ROOMS = {
     "search": [
-        "errors", "markup", "plugins", "stats", "study", "store", "tracking", "analysis", "compress", "run", "explain",
-        "cli",
+        "errors", "terminal", "markup", "plugins", "stats", "study", "store", "tracking", "analysis", "compress", "run",
+        "explain", "cli",
     ],
     "trainer": [
         "fields", "retired", "data", "files", "optimisers", "recipe", "step", "engine", "checkpoints", "curvature",
