@@ -101,7 +101,7 @@ def interrupt(client, is_time):
 @pytest.mark.end_to_end
 @pytest.mark.full
 def test_a_kernel_that_is_interrupted_stops_a_run_and_the_same_cell_goes_on(kernel, tmp_path):
-    study, home = QUICK | {"recipe": QUICK["recipe"] | {"steps": 1_000}}, tmp_path / "adder-runs"
+    study, home = QUICK | {"recipe": QUICK["recipe"] | {"steps": 300}}, tmp_path / "adder-runs"
     write_study(tmp_path, study)
     with kernel("!adder-search run quick.yaml") as client, ThreadPoolExecutor(1) as pool:
         pool.submit(interrupt, client, lambda: states(home))
