@@ -43,6 +43,8 @@ struct Function {
 
 extern "C" {
 int nvrtcVersion(int* major, int* minor) { return *major = 13, *minor = 0, 0; }
+int nvrtcGetNumSupportedArchs(int* to) { return *to = 2, 0; }
+int nvrtcGetSupportedArchs(int* to) { return to[0] = 75, to[1] = 90, 0; }
 int nvrtcCreateProgram(Program** to, const char* text, const char*, int count, const char** texts, const char** names) {
     *to = new Program{text, "", "", {}};
     for (int n = 0; n < count; n++) (*to)->headers[names[n]] = texts[n];
@@ -83,7 +85,8 @@ int cuDeviceGetCount(int* to) {
 int cuDeviceGet(int* to, int) { return *to = 0, 0; }
 int cuDeviceGetName(char* to, int size, int) { return std::strncpy(to, "Stand-in", size), 0; }
 int cuDeviceGetAttribute(int* to, int which, int) {
-    return *to = which == 16 ? (std::getenv("STANDIN_GPUS") ? 132 : 1) : which == 75 ? 9 : which == 76 ? 0 : shared(), 0;
+    const bool counts = std::getenv("STANDIN_GPUS");
+    return *to = which == 13 ? 1980000 : which == 16 ? (counts ? 132 : 1) : which == 75 ? 9 : which == 76 ? 0 : shared(), 0;
 }
 int cuDevicePrimaryCtxSetFlags_v2(int, unsigned) { return 0; }
 int cuDevicePrimaryCtxRetain(void** to, int) {

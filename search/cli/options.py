@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.errors import Failure, UserError, reraise_as
+from search.terminal import is_live
 
 if TYPE_CHECKING:
     from model import Spec, Verification
@@ -97,7 +98,7 @@ def progress_bar(first: str, quiet: bool = False) -> Iterator[Callable[..., None
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    hidden = quiet or not console.is_terminal
+    hidden = quiet or not is_live(console)
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         task = progress.add_task(first, total=None)
 

@@ -21,6 +21,7 @@ from search.cli.options import HOURS, STUDY, home_option
 from search.cli.source import is_file, read_study, records_of, remark_on_others, study_name
 from search.errors import Failure, UserError, reraise_as
 from search.store.home import Home, home_flag, run_command
+from search.terminal import is_cell, leave_cell
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 STARTING_S, STOPPING_S = 120.0, 150.0
 """Longest waits for a detached run to begin, and for a run to end."""
+SAVING_S = 60.0
+"""Longest wait of a cell for the run before it to end."""
 POLL_S = 0.5
 ADDRESS_SPACE = 12 << 30  # bytes
 
@@ -58,6 +61,8 @@ def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float |
     configurations and a wider space extend it. Exit code 0: it is done; 1: something failed; 130: it was
     stopped before its end.
     """
+    if not (dry_run or detach):
+        leave_cell()
     plan = _prepare(study, home, fresh)
     if dry_run:
         with reraise_as(study, UserError):
@@ -70,6 +75,8 @@ def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float |
 @_options
 def resume(study: str, detach: bool, max_hours: float | None, home: Home) -> None:
     """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
+    if not detach:
+        leave_cell()
     open_and_run(_prepare(study, home), study, home, detach=detach, max_hours=max_hours)
 
 
@@ -181,6 +188,8 @@ def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient,
         definition = records.get_definition()
         study = as_begun(study, definition)
         check_extension(study, definition, records.list_seeds())
+        if is_cell():  # the run that was interrupted may still save what it trained
+            _wait_until(lambda: not records.get_driver(), SAVING_S)
         with records.lease:
             from search.run import ray_executor
             from search.run.driver import Driver

@@ -10,7 +10,7 @@ from statistics import median
 from model import Spec
 from search.run import mps
 from search.run.forecast import Forecast, forecast
-from search.run.gpu_cost import BATCH, speed_of
+from search.run.gpu_cost import BATCH, describe_cards, gpu_here, measured_name, speed_of
 from search.run.packing import Capacity, TrialShapes, check_resources, local_resources, placement_of
 from search.run.proposer import proposer_of
 from search.run.snapshot import duration
@@ -90,6 +90,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyR
         *(f"  {name.lower():15} {words}" for name, words in rules(study, [c.key for c in listed])),
         f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each bank, at nice {NICE}",
         *([f"  where           {_where(study, fits, here['CPU'], by_mps)}"] if here["GPU"] else []),
+        *_cards(study),
         *_busy(here["CPU"]),
         f"  home            {home.path}",
         f"  estimated time  {time} at {rate:,.0f} seed-steps/s a bank ({source})",
@@ -139,6 +140,14 @@ def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
     if fits.on_gpu:
         return f"on the GPU, by a model of its speed; below {fewest} {cores:g} cores are faster"
     return f"on {cores:g} cores; by a model of its speed a GPU is faster from {fewest} on"
+
+
+def _cards(study: Study) -> list[str]:
+    """Return lines on what each GPU is expected to do, for a study that may use one."""
+    if not study.resources.compiled or study.resources.gpu == 0:
+        return []
+    lines = describe_cards(speed_of(TrialShapes(study).base))
+    return [f"  {head:15} {line}" for head, line in zip(("on a GPU", ""), lines, strict=True)]
 
 
 def _configurations(study: Study, listed: Sequence[Configuration], known: Forecast) -> list[str]:
@@ -271,8 +280,13 @@ def _expected_rates(
         on_gpu = speed.gpu_rate(slots, fits.gpu, by_mps)
         rates[key] = (on_gpu if fits.on_gpu else speed.core * study.resources.cpu) * BATCH / recipe.batch
     presets = " and ".join(dict.fromkeys(speed_of(spec).preset for spec, *_ in programs.values()))
-    where = "an H100" if fits.on_gpu else "a core of a busy Xeon"
-    return rates, median(rates.values()), f"as measured of {presets} on {where}"
+    if not fits.on_gpu:
+        source = f"as measured of {presets} on a core of a busy Xeon"
+    elif name := measured_name(gpu_here()):
+        source = f"as measured of {presets} on an {name}"
+    else:
+        source = f"expected of {presets} on {gpu_here().name} by an H100's speed, not measured"
+    return rates, median(rates.values()), source
 
 
 def describe_design(

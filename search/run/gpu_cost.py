@@ -1,6 +1,7 @@
 """A model of what GPUs and cores are good for, by what was measured of presets (lab/2026-11-26-gpu).
 
-A GPU trains a wave of seeds at once, in the time that one alone takes. So few seeds train faster on a CPU.
+A GPU trains a wave of seeds at once, in the time that one alone takes. So few seeds train faster on a CPU. A wave is
+as large as the GPU's multiprocessors and their shared memory make it, and a step as long as its clock makes it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +13,21 @@ from model.tied import Tied
 from trainer.engine.cuda.driver import Gpu, gpus
 
 BATCH = 256
-H100 = Gpu("H100", "sm_90", 132, 227 << 10, "")
+H100 = Gpu("H100", "sm_90", 132, 227 << 10, 1_980, "")
 """What a plan goes by on a machine without a GPU."""
+CARDS = (
+    Gpu("T4", "sm_75", 40, 64 << 10, 1_590, ""),
+    Gpu("L4", "sm_89", 58, 99 << 10, 2_040, ""),
+    Gpu("A100", "sm_80", 108, 163 << 10, 1_410, ""),
+    Gpu("RTX 3090", "sm_86", 82, 99 << 10, 1_695, ""),
+    Gpu("RTX 4090", "sm_89", 128, 99 << 10, 2_520, ""),
+    Gpu("RTX 5090", "sm_120", 170, 99 << 10, 2_407, ""),
+    H100,
+    Gpu("H200", "sm_90", 132, 227 << 10, 1_980, ""),
+)
+"""GPUs that a plan compares, as their makers describe them."""
+MEASURED = ("H100", "H200")
+"""Names of those whose speed was measured, within the names that drivers give them."""
 BY_MPS = 0.58
 """Speed of four banks with a quarter of a wave each by MPS, as a share of one bank's with the wave."""
 MOST_BANKS = 32
@@ -26,15 +40,26 @@ class Speed(NamedTuple):
     preset: str
     block: int
     """Bytes of shared memory of a block of two seeds, with the kilobyte that each block costs."""
-    step_us: float
+    h100_us: float
     """Microseconds of a step on an H100, for any number of seeds up to a wave."""
+    h200_us: float
+    """The same on an H200."""
     core: float
     """Seed-steps/s of one core of a Xeon with AVX-512 whose other cores are busy."""
 
     @property
     def wave(self) -> int:
         """Number of seeds that the GPU here trains at once."""
-        return ((*gpus()[0], H100)[0]).wave(self.block)
+        return gpu_here().wave(self.block)
+
+    def step_us(self, gpu: Gpu) -> float:
+        """Return the microseconds of a step on a GPU: measured, or expected by its clock."""
+        measured = {"H100": self.h100_us, "H200": self.h200_us}
+        return measured.get(measured_name(gpu)) or self.h100_us * H100.clock_mhz / (gpu.clock_mhz or H100.clock_mhz)
+
+    def wave_rate(self, gpu: Gpu) -> float:
+        """Return the seed-steps/s of a wave on a GPU."""
+        return gpu.wave(self.block) / self.step_us(gpu) * 1e6
 
     def slots(self, share: float) -> int:
         """Return how many seeds a share of a GPU trains at once."""
@@ -42,7 +67,7 @@ class Speed(NamedTuple):
 
     def step_s(self, seeds: int) -> float:
         """Return the seconds of a step of so many seeds on a GPU."""
-        return -(-seeds // self.wave) * self.step_us / 1e6
+        return -(-seeds // self.wave) * self.step_us(gpu_here()) / 1e6
 
     def gpu_rate(self, seeds: int, share: float = 1, by_mps: bool = False) -> float:
         """Return expected seed-steps/s of a bank of so many seeds beside others with such a share of a GPU."""
@@ -54,14 +79,38 @@ class Speed(NamedTuple):
 
 
 SPEEDS = (
-    Speed("57p", 52_608, 277.0, 17_334),
-    Speed("54p", 49_280, 265.9, 18_433),
-    Speed("100p", 50_816, 1_745.8, 8_320),
-    Speed("170p", 94_336, 2_991.5, 5_681),
-    Speed("242p", 126_592, 2_351.1, 4_203),
-    Speed("262p", 111_744, 1_682.2, 6_875),
-    Speed("62p", 120_448, 1_604.7, 7_933),
+    Speed("57p", 52_608, 277.0, 276.7, 17_334),
+    Speed("54p", 49_280, 265.9, 259.3, 18_433),
+    Speed("100p", 50_816, 1_745.8, 1_563.4, 8_320),
+    Speed("170p", 94_336, 2_991.5, 2_694.2, 5_681),
+    Speed("242p", 126_592, 2_351.1, 2_341.9, 4_203),
+    Speed("262p", 111_744, 1_682.2, 1_683.8, 6_875),
+    Speed("62p", 120_448, 1_604.7, 1_603.6, 7_933),
 )
+
+
+def gpu_here() -> Gpu:
+    """Return the first GPU of this machine, or else the one that a plan goes by."""
+    return (*gpus()[0], H100)[0]
+
+
+def measured_name(gpu: Gpu) -> str:
+    """Return the name of a GPU whose speed was measured, or "" for any other, an H100 of fewer processors too."""
+    is_as_large = gpu.processors == H100.processors
+    return next((name for name in MEASURED if name in gpu.name and is_as_large), "")
+
+
+def describe_cards(speed: Speed) -> list[str]:
+    """Return lines of a plan on what each GPU is expected to do: its seed-steps/s, and seeds at once."""
+    measured, expected = list[str](), list[str]()
+    for gpu in CARDS:
+        rate = float(f"{speed.wave_rate(gpu):.3g}")
+        lines = measured if measured_name(gpu) else expected
+        lines.append(f"{gpu.name} {rate:,.0f} ({gpu.wave(speed.block):,})")
+    return [
+        f"seed-steps/s of {speed.preset} (seeds at once), measured: {', '.join(measured)}",
+        f"expected by processors and clock, not measured: {', '.join(expected)}",
+    ]
 
 
 @cache

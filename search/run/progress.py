@@ -11,13 +11,14 @@ from rich.live import Live
 from rich.text import Text
 
 from search.run.planner import Planner
-from search.run.snapshot import Snapshot, describe
+from search.run.snapshot import Snapshot, bar, describe
 from search.run.tally import TrialReport
 from search.run.workers import Workers, WorkerState
 from search.stats.counting import COUNTED
 from search.stats.intervals import mid_p
 from search.study.naming import Names
 from search.study.trial import Trial
+from search.terminal import is_cell, is_live
 from trainer import Outcome
 
 MOST_STEPS = 2_000
@@ -192,7 +193,7 @@ class Display:
 
     def __init__(self, console: Console):
         self.console = console
-        self.live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
+        self.live = Live(console=console, refresh_per_second=4) if is_live(console) else None
         self.began, self.shown = time.monotonic(), 0.0
 
     def __enter__(self) -> Self:
@@ -211,7 +212,8 @@ class Display:
         return now - self.shown >= every
 
     def show(self, snapshot: Snapshot) -> None:
-        self.say(("\n" if self.live else ". ").join(describe(snapshot)))
+        line = ("\n" if self.live else ". ").join(describe(snapshot))
+        self.say(f"{bar(snapshot)} {line}" if is_cell() else line)
 
     def say(self, line: str) -> None:
         self.shown = time.monotonic()

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+BAR = 20
+"""Characters of a bar."""
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -52,6 +55,13 @@ def describe(s: Snapshot) -> list[str]:
         lines.insert(1, f"best exact match {s.best_exact:.4f}")
     seeds = [f"seed {name} to hold for {steps:,} steps" for name, steps in s.holding.items()]
     return [*lines, *([f"waits for {', '.join(seeds)}"] if seeds else [])]
+
+
+def bar(s: Snapshot) -> str:
+    """Return a bar of the time so far, as a share of the time that a run is expected to take."""
+    expected_s = s.elapsed_s + (s.seconds_left or 0)
+    full = int(BAR * s.elapsed_s / expected_s) if s.seconds_left is not None and expected_s else 0
+    return f"[{'#' * full}{'.' * (BAR - full)}]"
 
 
 def duration(seconds: float) -> str:

@@ -1,6 +1,7 @@
 """Rounds are cut into trials; those that can share a bank together; and what was interrupted goes on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from model import preset
 from search.errors import UserError
 from search.run.estimate import estimate
-from search.run.gpu_cost import BY_MPS, SPEEDS, speed_of
+from search.run.gpu_cost import BY_MPS, CARDS, H100, SPEEDS, describe_cards, measured_name, speed_of
 from search.run.packing import Capacity, TrialShapes, placement, placement_of
 from search.store.home import Home
 from search.study.file import parse_study
@@ -24,7 +25,7 @@ def shape(study, concurrent, gpu=0.0):
 
 
 EXPERIMENT = Path(__file__).parents[2] / "lab" / "2026-11-26-gpu"
-A100 = Gpu("A100", "sm_80", 108, 163 << 10, "")
+A100 = Gpu("NVIDIA A100-SXM4-40GB", "sm_80", 108, 163 << 10, 1_410, "CUDA 13.0")
 MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_trial: 2}\n", "")
 
 
@@ -54,10 +55,15 @@ WAVES = {"57p": 1_056, "54p": 1_056, "100p": 1_056, "170p": 528, "242p": 264, "2
 
 
 def test_the_model_of_speed_is_what_was_measured():
-    measured = json.loads((EXPERIMENT / "gpu-h100.json").read_text())
-    rates = {"57p": measured["speed"]["seed_steps_per_s"]["1056"]}
-    rates |= {name: part["seed_steps_per_s"] for name, part in measured["shapes"].items() if name in WAVES}
     cores = json.loads((EXPERIMENT / "cores.json").read_text())
+    for name, file in (("H200", "gpu.json"), ("H100", "gpu-h100.json")):
+        measured = json.loads((EXPERIMENT / file).read_text())
+        rates = {"57p": measured["speed"]["seed_steps_per_s"]["1056"]}
+        rates |= {name: part["seed_steps_per_s"] for name, part in measured["shapes"].items() if name in WAVES}
+        gpu = replace(H100, name=measured["card"]["device"])
+        assert measured_name(gpu) == name
+        for speed in SPEEDS:
+            assert speed.wave_rate(gpu) == pytest.approx(rates[speed.preset], rel=0.001)
     for speed in SPEEDS:
         assert speed.wave == WAVES[speed.preset] and speed.core == cores[speed.preset]
         assert speed.gpu_rate(speed.wave) == pytest.approx(rates[speed.preset], rel=0.001)
@@ -65,6 +71,46 @@ def test_the_model_of_speed_is_what_was_measured():
     assert pytest.approx(quarters / whole, abs=0.01) == BY_MPS
     speed = speed_of(preset("57p"))
     assert speed.gpu_rate(1_057) < 0.51 * speed.gpu_rate(1_056), "two waves for one seed more"
+
+
+@pytest.mark.parametrize(
+    ("card", "share"),
+    [
+        ("T4", 80 / 1_056 * 1_590 / 1_980),  # 40 processors, each with one block of two seeds
+        ("L4", 116 / 1_056 * 2_040 / 1_980),
+        ("A100", 648 / 1_056 * 1_410 / 1_980),
+        ("RTX 3090", 164 / 1_056 * 1_695 / 1_980),
+        ("RTX 4090", 256 / 1_056 * 2_520 / 1_980),
+        ("RTX 5090", 340 / 1_056 * 2_407 / 1_980),
+    ],
+)
+def test_a_gpu_that_was_not_measured_is_expected_to_be_as_fast_as_its_wave_and_clock(card, share):
+    speed, gpu = speed_of(preset("57p")), next(gpu for gpu in CARDS if gpu.name == card)
+    assert measured_name(gpu) == ""
+    assert speed.wave_rate(gpu) == pytest.approx(share * speed.wave_rate(H100))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "name"),
+    [
+        (replace(H100, name="NVIDIA H100 80GB HBM3"), "H100"),
+        (replace(H100, name="NVIDIA H200"), "H200"),
+        (replace(H100, name="NVIDIA H100 PCIe", processors=114), ""),
+        (replace(H100, name="NVIDIA GH200 480GB", processors=144), ""),
+        (A100, ""),
+    ],
+)
+def test_a_gpu_of_fewer_processors_was_not_measured(gpu, name):
+    assert measured_name(gpu) == name
+
+
+def test_what_every_gpu_is_expected_to_do_is_said_once_and_which_were_measured():
+    measured, expected = describe_cards(speed_of(preset("57p")))
+    assert measured == "seed-steps/s of 57p (seeds at once), measured: H100 3,810,000 (1,056), H200 3,820,000 (1,056)"
+    said, cards = expected.split(": ")
+    assert said == "expected by processors and clock, not measured"
+    names = {gpu.name for gpu in CARDS} - {"H100", "H200"}
+    assert all(f"{name} " in cards and f"{name} " not in measured for name in names)
 
 
 def test_a_spec_is_as_fast_as_the_measured_one_most_like_it():
@@ -250,3 +296,15 @@ def test_a_plan_says_what_it_went_by(text, resources, there, says, monkeypatch, 
         monkeypatch.setattr(f"search.run.{module}.local_resources", lambda: {"CPU": 16.0, "GPU": 1.0})
     plan = estimate(parse_study(f"{text}resources: {resources}\n", "test"), Home(tmp_path / "runs"))
     assert [words for words in says if words not in plan] == [], plan
+    may_use_gpu = "gpu: 0," not in resources and "gpu: 0}" not in resources
+    assert ("seed-steps/s of " in plan) == ("not measured: T4 " in plan) == may_use_gpu
+
+
+def test_a_plan_for_a_gpu_that_was_not_measured_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr("search.run.gpu_cost.gpus", lambda: ((A100,), ""))
+    for module in ("packing", "estimate"):
+        monkeypatch.setattr(f"search.run.{module}.local_resources", lambda: {"CPU": 4.0, "GPU": 1.0})
+    plan = estimate(parse_study(MANY.replace("count: 70", "count: 1000"), "test"), Home(tmp_path / "runs"))
+    assert "expected of 57p on NVIDIA A100-SXM4-40GB by an H100's speed, not measured" in plan, plan
+    rate = 1_056 / 277.0e-6 * 648 / 1_056 * 1_410 / 1_980
+    assert f"{rate:,.0f} seed-steps/s a bank" in plan, plan

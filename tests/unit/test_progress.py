@@ -109,11 +109,10 @@ def test_a_seed_that_is_to_hold_is_shown_if_nothing_else_is_needed(run, tmp_path
     assert f"waits for seed 1 to hold for {hold:,} steps" in file.read_text()
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_the_display_shows_a_snapshot(terminal, run, tmp_path):
+def test_the_display_shows_a_snapshot(run, tmp_path):
     report(run, 0, seed(10, exact=0.25), seed(10))
     file = tmp_path / "shown"
-    with file.open("w") as out, Display(Console(file=out, force_terminal=terminal, width=100)) as display:
+    with file.open("w") as out, Display(Console(file=out, width=100)) as display:
         assert display.due()
         display.show(run.snapshot())
         assert not display.due()

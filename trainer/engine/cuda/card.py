@@ -64,9 +64,13 @@ class CardModule:
 
     def __init__(self, card: Card, kernel: Kernel, macros: dict[str, int | str], teams: int = TEAMS) -> None:
         self.card, self.kernel, self.macros, self.teams = card, kernel, macros, teams
-        image = cubin(kernel, {**macros, "TEAMS": teams}, card.gpu.architecture)
         self.module = c_void_p()
-        card._call("cuModuleLoadData", byref(self.module), image)
+        try:
+            image = cubin(kernel, {**macros, "TEAMS": teams}, card.gpu.architecture)
+            card._call("cuModuleLoadData", byref(self.module), image)
+        except CudaError as error:
+            why = nvrtc.unsuited(nvrtc.library())
+            raise CudaError(f"{error}; {why}" if why else str(error)) from None
         names = ("engine_sizes", "engine_train", "engine_evaluate")
         self.functions = {name: self._function(name) for name in names}
         self.sizes = Sizes.checked(self._write_sizes)

@@ -24,8 +24,8 @@ ANSWER_S = 30.0
 """Seconds that a driver gets to say what GPUs are there."""
 TEAMS = 2
 """Seeds of a block of threads, where they fit into its shared memory."""
-PROCESSORS, MAJOR, MINOR, MOST_SHARED = 16, 75, 76, 97
-"""Numbers of a device's attributes: its multiprocessors, its architecture, shared memory of a block."""
+CLOCK, PROCESSORS, MAJOR, MINOR, MOST_SHARED = 13, 16, 75, 76, 97
+"""Numbers of a device's attributes: its clock, its multiprocessors, its architecture, shared memory of a block."""
 
 BLOCKING_SYNC = 4
 """A flag of a context: who waits for the GPU sleeps, so that its core is free for others."""
@@ -37,13 +37,22 @@ class CudaError(RuntimeError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU: its name, architecture (sm_90), multiprocessors, bytes of shared memory of a block, and its driver."""
+    """A GPU, as its driver describes it."""
 
     name: str
     architecture: str
+    """As NVRTC names it: sm_90."""
     processors: int
     shared: int
+    """Most bytes of shared memory that a block can have."""
+    clock_mhz: int
+    """The highest clock of its processors."""
     driver: str
+
+    @property
+    def cuda(self) -> int:
+        """The major version of CUDA that its driver has."""
+        return int(self.driver.removeprefix("CUDA ").partition(".")[0])
 
     def wave(self, block: int) -> int:
         """Return the number of seeds that it trains at once.
@@ -122,14 +131,15 @@ class Driver:
         self.call("cuDeviceGetName", text, 256, device)
         self.call("cuDriverGetVersion", byref(version))
         values = []
-        for attribute in (MAJOR, MINOR, PROCESSORS, MOST_SHARED):
+        for attribute in (MAJOR, MINOR, PROCESSORS, MOST_SHARED, CLOCK):
             value = c_int()
             self.call("cuDeviceGetAttribute", byref(value), attribute, device)
             values.append(value.value)
-        major, minor, processors, shared = values
+        major, minor, processors, shared, clock_khz = values
         installed = DRIVER_VERSION.read_text(encoding="utf-8").splitlines()[:1] if DRIVER_VERSION.exists() else []
         driver = " ".join([f"CUDA {version.value // 1000}.{version.value % 1000 // 10}", *installed])
-        return Gpu(text.value.decode(errors="replace"), f"sm_{major}{minor}", processors, shared, driver)
+        name = text.value.decode(errors="replace")
+        return Gpu(name, f"sm_{major}{minor}", processors, shared, clock_khz // 1_000, driver)
 
     def enter(self) -> None:
         """Make the first GPU's context the calling thread's."""

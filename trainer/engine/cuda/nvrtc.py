@@ -11,12 +11,13 @@ from functools import cache
 from pathlib import Path
 
 from trainer.engine.build import denormals
-from trainer.engine.cuda.driver import CudaError, folder_of_libraries
+from trainer.engine.cuda.driver import CudaError, folder_of_libraries, gpus
 
 NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
 """Where wheels have it, below a folder of packages."""
 OPTIONS = ("-std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true", "-default-device", "-w")
+OLDER, NEWER = "pip install nvidia-cuda-nvrtc-cu12", "pip install -U nvidia-cuda-nvrtc"
 STANDARD = {"cstdint": """typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t;
 typedef unsigned short uint16_t; typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t;
 typedef unsigned long long uint64_t;
@@ -32,28 +33,62 @@ def options() -> tuple[str, ...]:
 
 @cache
 def library() -> ctypes.CDLL:
-    """Load NVRTC: from the folder that ADDER_SEARCH_CUDA names, from its wheel, or where the system has it.
+    """Load the first NVRTC that suits the GPU here, or else the first: from the folder that ADDER_SEARCH_CUDA names,
+    from its wheel, or where the system has it.
 
     Raise CudaError if it is nowhere.
     """
     folder = folder_of_libraries()
     places = [folder] if folder else [Path(p) / part for p in sys.path if p for part in FOLDERS]
     paths = [path for place in places for path in (place / name for name in NAMES) if path.exists()]
+    loaded = list[ctypes.CDLL]()
     for path in [*map(str, paths), *(() if folder else NAMES)]:
         try:
             for builtins in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if os.sep in path else ():
                 ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
-            return ctypes.CDLL(path)
+            loaded.append(ctypes.CDLL(path))
         except OSError:
             continue
-    raise CudaError("NVRTC is not here (pip install nvidia-cuda-nvrtc)")
+        if not unsuited(loaded[-1]):
+            return loaded[-1]
+    if loaded:
+        return loaded[0]
+    raise CudaError("CUDA's compiler, NVRTC, is not here (pip install 'adder-search[gpu]')")
 
 
-def version() -> str:
-    """Return its version. Raise CudaError."""
+def unsuited(nvrtc: ctypes.CDLL) -> str:
+    """Return why an NVRTC is none for the GPU here, with the remedy; "" where it is one, or no GPU is here.
+
+    A driver may refuse what a compiler of a later major version made.
+    """
+    for gpu in gpus()[0][:1]:
+        found, known = version(nvrtc), architectures(nvrtc)
+        if int(found.partition(".")[0]) > gpu.cuda:
+            return f"NVRTC {found} is newer than the driver (CUDA {gpu.cuda}): {OLDER}, or update the driver"
+        if gpu.architecture not in known:
+            remedy = OLDER if _number(gpu.architecture) < _number(known[0]) else NEWER
+            return f"NVRTC {found} compiles for {known[0]} to {known[-1]}, not for {gpu.architecture}: {remedy}"
+    return ""
+
+
+def version(nvrtc: ctypes.CDLL | None = None) -> str:
+    """Return the version of an NVRTC, or of the loaded one. Raise CudaError."""
     major, minor = c_int(), c_int()
-    _check("nvrtcVersion", byref(major), byref(minor))
+    _check("nvrtcVersion", byref(major), byref(minor), nvrtc=nvrtc)
     return f"{major.value}.{minor.value}"
+
+
+def architectures(nvrtc: ctypes.CDLL | None = None) -> tuple[str, ...]:
+    """Return what an NVRTC, or the loaded one, compiles for: sm_75 and so on, the oldest first. Raise CudaError."""
+    count = c_int()
+    _check("nvrtcGetNumSupportedArchs", byref(count), nvrtc=nvrtc)
+    numbers = (c_int * count.value)()
+    _check("nvrtcGetSupportedArchs", numbers, nvrtc=nvrtc)
+    return tuple(f"sm_{number}" for number in sorted(numbers))
+
+
+def _number(architecture: str) -> int:
+    return int(architecture.removeprefix("sm_"))
 
 
 def compiled(text: str, headers: Mapping[str, str], architecture: str, result: str = "CUBIN") -> bytes:
@@ -86,7 +121,7 @@ def _bytes(name: str, program: c_void_p) -> bytes:
     return to.raw
 
 
-def _check(name: str, *arguments: object) -> None:
-    code = getattr(library(), name)(*arguments)
+def _check(name: str, *arguments: object, nvrtc: ctypes.CDLL | None = None) -> None:
+    code = getattr(nvrtc or library(), name)(*arguments)
     if code:
         raise CudaError(f"{name} failed with {code}")

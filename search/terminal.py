@@ -1,0 +1,55 @@
+"""Where a command's output goes: a terminal, a cell of a notebook, or a file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STOPPING = "stopping: what trains is being saved, and the same cell goes on with it"
+
+
+def is_cell() -> bool:
+    """True if this process is a command in a notebook's cell: `!adder-search run 57p`.
+
+    A cell has a terminal, but keeps each line that is drawn over. A kernel names its backend of matplotlib to all
+    that it starts; commands that are called within the kernel itself are none of a cell.
+    """
+    is_started_by_kernel = "inline" in os.environ.get("MPLBACKEND", "") and "ipykernel" not in sys.modules
+    return is_started_by_kernel and sys.stdout.isatty()
+
+
+def is_live(console: Console) -> bool:
+    """True if what a console shows can be drawn over. FORCE_COLOR makes rich believe so of any file."""
+    return console.file.isatty() and console.is_terminal and not console.is_dumb_terminal and not is_cell()
+
+
+def leave_cell() -> None:
+    """Go on in another process with a session of its own, where this is a command in a notebook's cell.
+
+    A kernel that is interrupted kills its command after half a second. A run needs longer to save what it trains, so
+    this process only waits, and passes on the first signal that ends it.
+    """
+    if not is_cell():
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if not (child := os.fork()):
+        os.setsid()
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for ending in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            signal.signal(ending, signal.SIG_IGN)
+        os.kill(child, signal.SIGINT)
+        print(STOPPING, flush=True)
+
+    for ending in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(ending, stop)
+    _, status = os.waitpid(child, 0)
+    sys.exit(max(1, code) if (code := os.waitstatus_to_exitcode(status)) else 0)
