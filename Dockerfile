@@ -22,7 +22,7 @@ RUN pip install --only-binary :all: --no-deps --require-hashes \
     || { echo "TORCH=$TORCH: if torch was not found, name an index (TORCH_INDEX) or a folder (WHEELS) that has it"; exit 1; }
 
 FROM dependencies AS source
-COPY pyproject.toml setup.cfg README.md LICENSE ./
+COPY pyproject.toml setup.cfg README.md LICENSE adder_search.py ./
 COPY model model/
 COPY trainer trainer/
 COPY search search/

@@ -67,7 +67,8 @@ else
 		{ echo "Nothing is known of versions that were not audited; ADVISORIES=all.zip compares without a network." >&2; exit 1; }
 endif
 
-# dist/*.whl, with the kernels of all presets for x86-64 Linux: needs no compiler where it is installed.
+# dist/*.whl, with the kernels of all presets for Linux on this machine, or on ARCH=aarch64 (by aarch64-linux-gnu-g++):
+# needs no compiler where it is installed.
 wheel: $(VENV)/.installed-test
 	rm -rf build/lib build/bdist* build/wheel
 	KERNELS=build/kernels $(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .

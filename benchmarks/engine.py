@@ -111,7 +111,7 @@ def run(text: str, folder: Path) -> float:
     file = folder / "study.yaml"
     file.write_text(text)
     start = time.perf_counter()
-    command = [sys.executable, "-m", "search.cli", "run", str(file), "--home", str(folder / "home")]
+    command = [sys.executable, "-m", "adder_search", "run", str(file), "--home", str(folder / "home")]
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         raise RuntimeError(f"adder-search run failed: {ran.stderr.strip()[-300:]}")

@@ -221,7 +221,7 @@ def _tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str] | None
 
 
 def _adder(*words: str) -> str:
-    ran = subprocess.run([sys.executable, "-m", "search.cli", *words], capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-m", "adder_search", *words], capture_output=True, text=True)
     if ran.returncode:
         raise RuntimeError(f"adder-search {words[0]} failed: {ran.stderr.strip()[-300:]}")
     return ran.stdout

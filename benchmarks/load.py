@@ -267,7 +267,7 @@ def commands(home: Home, study: str, scratch: Path) -> dict[str, float]:
 
 
 def _command(home: Home, words: list[str]) -> None:
-    command = [sys.executable, "-P", "-m", "search.cli", *words, "--home", str(home.path)]
+    command = [sys.executable, "-P", "-m", "adder_search", *words, "--home", str(home.path)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode not in (0, 2):  # 2: nothing to be put into a table
         raise SystemExit(f"{' '.join(words)}: {done.stderr}")

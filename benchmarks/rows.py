@@ -99,7 +99,7 @@ def commands(file: Path, scratch: Path) -> dict[str, list[str]]:
 
 def measure(home: Path, words: list[str]) -> float:
     """Run a command. Return its processor time in seconds."""
-    command = [sys.executable, "-P", "-m", "search.cli", *words, "--home", str(home)]
+    command = [sys.executable, "-P", "-m", "adder_search", *words, "--home", str(home)]
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, stdout=said, stderr=said)
         _, status, usage = os.wait4(process.pid, 0)

@@ -12,6 +12,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 INSTALLED = str(Path(__file__).parents[1])
 """The folder of this package and of those that it needs."""
+OURS = ("model", "trainer", "adders", "compress", "studies")
 
 
 class _Beside:
@@ -19,16 +20,13 @@ class _Beside:
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        return (
-            PathFinder.find_spec(name, [INSTALLED])
-            if name in ("model", "trainer", "adders", "compress", "studies")
-            else None
-        )
+        return PathFinder.find_spec(name, [INSTALLED]) if name in OURS else None
 
 
-def _leave_out_current_folder() -> None:
-    """Take the current folder off the path where an empty entry of PYTHONPATH (`PYTHONPATH=$PYTHONPATH:/x`) put it
-    there: nobody means the yaml.py that lies there.
+def _settle_path() -> None:
+    """Take the current folder off the path and out of PYTHONPATH where an empty entry (`PYTHONPATH=$PYTHONPATH:/x`)
+    put it there: nobody means the yaml.py that lies there. Where an entry has a module that is called as one of our
+    packages, put ours first for the processes that this one starts.
     """
     value, here = os.environ.get("PYTHONPATH", ""), str(Path.cwd())
     entries = value.split(os.pathsep)
@@ -36,7 +34,10 @@ def _leave_out_current_folder() -> None:
     if value and named != entries and here != INSTALLED:
         os.environ["PYTHONPATH"] = os.pathsep.join(named)
         sys.path[:] = [entry for entry in sys.path if entry not in ("", here) or entry in named]
+    others = [entry for entry in named if entry != INSTALLED]
+    if any(PathFinder.find_spec(name, others) for name in ("search", *OURS)):
+        os.environ["PYTHONPATH"] = os.pathsep.join([INSTALLED, *named])
 
 
 sys.meta_path.insert(0, _Beside)
-_leave_out_current_folder()
+_settle_path()

@@ -62,6 +62,20 @@ def program_of(kernel, optimise: str) -> Path:
     return program
 
 
+def near_the_smallest(compiler: str, machine: list[str], numbers_NA: np.ndarray, folder: Path) -> np.ndarray:
+    """Return a * b, a / b, a * b + c and a + b [N, 4] of numbers a, b, c [N, 3], as the engine computes them.
+
+    machine: words that run a program of the compiler's.
+    """
+    program = folder / compiler
+    source = MAIN.with_name("flush.cpp")
+    includes = [f"-I{folder}" for folder in FOLDERS]
+    subprocess.run([compiler, *PROGRAM_FLAGS, "-static", *includes, source, "-o", program], check=True, cwd=ROOT)
+    blocks = np.ascontiguousarray(numbers_NA.reshape(-1, 16, 3).transpose(0, 2, 1))
+    ran = subprocess.run([*machine, program], input=blocks.tobytes(), capture_output=True, check=True)
+    return np.frombuffer(ran.stdout, np.float32).reshape(-1, 4, 16).transpose(0, 2, 1).reshape(-1, 4)
+
+
 def train_on_arm(backend: EngineBackend, slots: Slots, steps: int, folder: Path, optimise: str) -> Trained:
     """Train slots by a program for ARM, then evaluate them on the selection problems."""
     given, made = folder / "given", folder / "made"

@@ -22,6 +22,7 @@ from search.cli.source import is_file, read_study, records_of, remark_on_others,
 from search.errors import Failure, UserError, reraise_as
 from search.store.home import Home, home_flag, run_command
 from search.terminal import is_cell, leave_cell
+from trainer.files.installed import own_module
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -238,9 +239,8 @@ def _detach(study: Study, records: StudyRecords, max_hours: float | None) -> Non
     words = ["run", str(file), "--home", str(home.path)]
     words += ["--max-hours", str(max_hours)] if max_hours else []
     with log.open("w", encoding="utf-8") as out:
-        # -P: a folder called search/ where the command was typed must not be taken for ours
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "search.cli", *words],
+            [*own_module("adder_search"), *words],
             stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
             env=os.environ | {"PYTHONIOENCODING": "utf-8"},
         )  # fmt: skip

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,8 +24,9 @@ SYSTEM = "/tmp"
 UID_MAP, OVERFLOW = Path("/proc/self/uid_map"), Path("/proc/sys/kernel/overflowuid")
 ALL_USERS = ["0", "0", "4294967295"]
 """What a map of users says where there is no user namespace."""
-LONGEST = 107 - len("/r/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
-"""Bytes of a session folder's path: the system takes 107 of a socket's, and Ray's lie deep."""
+LONGEST_SOCKET = 103 if sys.platform == "darwin" else 107
+LONGEST = LONGEST_SOCKET - len("/r/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
+"""Bytes of a session folder's path: the system takes so many of a socket's, and Ray's lie deep."""
 STARTING_S = 60.0
 """Seconds in which a run locks the folder that it has made, and writes a token."""
 

@@ -47,6 +47,7 @@ def copy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("extended")
     for package in ("model", "trainer", "search", *PLUGINS, "studies"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "adder_search.py", folder)
     blocks = BLOCK.findall((ROOT / "docs/extending.md").read_text("utf-8"))
     assert len(blocks) >= 9
     for name, is_part, text in blocks:
@@ -76,10 +77,10 @@ def test_a_family_with_a_constraint_a_probe_and_an_optimiser_trains(copy):
     assert answer["saved"] == 11 and answer["constraints"] == ["line"] and answer["study"] == "x"
     assert answer["probes"] == ["straight"] and 0 < answer["by engine"] < 20
     assert max(answer["losses"]) < math.log(10), "better than chance"
-    listed = python(copy, "-m", "search.cli", "keys")
+    listed = python(copy, "-m", "adder_search", "keys")
     assert "hidden units" in listed and "adamw, adam, lion, sgd, signs" in listed
 
 
 def test_a_command_of_another_package_reads_the_records(copy):
     record(Home(copy / "adder-runs"), 20)
-    assert re.search(r"\d+ of \d+", python(copy, "-m", "search.cli", "shares", "startup"))
+    assert re.search(r"\d+ of \d+", python(copy, "-m", "adder_search", "shares", "startup"))

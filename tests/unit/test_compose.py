@@ -117,3 +117,13 @@ def test_an_extra_asks_for_what_the_package_asks_for():
     for requirement in map(Requirement, filter(None, "\n".join(texts).splitlines())):
         asked.setdefault(canonicalize_name(requirement.name), set()).add(str(requirement.specifier))
     assert not {name: sorted(versions) for name, versions in asked.items() if len(versions) > 1}
+
+
+def test_the_image_is_built_of_every_package_and_module():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    packages = setup["options.packages.find"]["include"].replace("*", "").split(",")
+    names = [*map(str.strip, packages), f"{setup['options']['py_modules']}.py"]
+    copied, let_in = ((ROOT / file).read_text() for file in ("Dockerfile", ".dockerignore"))
+    sources = " ".join(re.findall(r"^COPY (?!--)(.*) \S+$", copied, re.MULTILINE)).split()
+    assert set(names) <= set(sources) and {f"!{name}" for name in names} <= set(let_in.splitlines())

@@ -77,9 +77,9 @@ def test_affinity_counts_as_of_a_process_that_is_pinned():
     assert subprocess.check_output([sys.executable, "-S", "-c", code], cwd=REPOSITORY, text=True) == "1\n"
 
 
-def test_nobody_counts_the_machines_cores():
+def test_nobody_else_counts_the_machines_cores():
     sources = subprocess.check_output(["git", "ls-files", "*.py", "Makefile", "*.sh"], cwd=REPOSITORY, text=True)
     by_machine = ("cpu_count" + "(", "nproc" + " ", "SC_NPROCESSORS" + "_ONLN")
-    files = [f for f in sources.split() if (REPOSITORY / f).exists()]
+    files = [f for f in sources.split() if (REPOSITORY / f).exists() and f != "trainer/files/cores.py"]
     assert len(files) > 100
     assert [f for f in files if any(word in (REPOSITORY / f).read_text("utf-8") for word in by_machine)] == []

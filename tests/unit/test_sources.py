@@ -1,6 +1,8 @@
 """The study that a command takes: recorded, shipped, of a file or of a stream; and packages beside ours."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -10,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-import search
 from search.cli import main, run
 from search.cli.source import read_study
 from search.store.home import Home
@@ -20,6 +21,7 @@ from search.store.study_records import StudyRecords
 from search.study.file import load_study, shipped_study
 from search.study.spelling import LARGEST_FILE
 from search.study.trial import Configuration
+from tests import ROOT
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails_with_one, own_environment
 from tests.homes import empty_home, study_of, trial_of
@@ -189,25 +191,50 @@ def test_what_was_meant_is_named(source, said):
 
 
 LOOK = """
-import search, importlib.util, sys
-names = ["model", "trainer", "studies", *sys.argv[1:]]
-print(*(next(iter(importlib.util.find_spec(name).submodule_search_locations)) for name in names))
+import json, subprocess, sys
+from contextlib import suppress
+from importlib.util import find_spec
+{entry}
+with suppress(SystemExit):
+    main()
+from trainer.engine.cuda.driver import visible_with
+from trainer.files.installed import own_module
+from_here = [find_spec(name).origin for name in ("search", "model", "trainer", "studies", *sys.argv[2:])]
+started = [sys.executable, "-P", "-c", "import search, trainer; print(search.__file__, trainer.__file__)"]
+begun = [own_module("adder_search") + ["--version"], started]
+said = [subprocess.run(words, capture_output=True, text=True) for words in begun]
+print(json.dumps([from_here, said[0].stdout, said[1].stdout.split(), visible_with(dict())[1]]))
 """
+"""A script as pip makes it of the entry point, and what its process and others that it starts import afterwards."""
 
 
 @pytest.mark.parametrize(
     ("path", "others"), [(":/x", ["yaml", "click"]), (":", ["yaml"]), ("/x:", ["yaml"]), (".", []), ("other", [])]
 )
 def test_what_lies_beside_is_not_imported(path, others, here):
-    """By an empty entry of PYTHONPATH nobody means the current folder; and our packages are those beside each other."""
+    """By an empty entry of PYTHONPATH nobody means the current folder; and our packages are those beside each other,
+    whatever of their names lies on the path: also in processes that a run starts.
+    """
     Path("other").mkdir()
     for folder in (here, here / "other"):
-        (folder / "studies").mkdir()
-        for name in ("model", "trainer", *others):
-            (folder / f"{name}.py").write_text("raise SystemExit('imported')")
-    said = subprocess.run(
-        [sys.executable, "-P", "-c", LOOK, *others],
+        for name in ("search", "model", "trainer", "studies", *others):
+            (folder / f"{name}.py").write_text("print('imported')\nraise SystemExit('imported')")
+    module, _, function = re.search(r"adder-search = (.*)", (ROOT / "setup.cfg").read_text())[1].partition(":")
+    script = LOOK.format(entry=f"from {module} import {function}")
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", script, "--version", *others],
         cwd=here, env=own_environment() | {"PYTHONPATH": path}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert said.returncode == 0 and str(here) not in said.stdout, said
-    assert said.stdout.startswith(f"{Path(search.__file__).parents[1]}/model ")
+    assert ran.returncode == 0 and "imported" not in ran.stdout, ran
+    version, answer = ran.stdout.splitlines()
+    places, child, started, no_gpu = json.loads(answer)
+    assert "version" in version and "version" in child and "ended its process" not in no_gpu
+    assert all(Path(place).is_relative_to(ROOT) for place in (*places[:4], *started)) and len(started) == 2
+    assert not any(Path(place).is_relative_to(here) for place in places)
+
+
+def test_no_process_of_ours_is_started_by_a_name_that_others_may_have():
+    """`python -m` looks into the current folder first; `own_module` does not."""
+    files = [file for package in ("search", "trainer", "model") for file in (ROOT / package).rglob("*.py")]
+    assert not [file for file in files if re.search(r"""sys\.executable, [^]]*["']-m["']""", file.read_text("utf-8"))]
+    assert sum("own_module(" in file.read_text("utf-8") for file in files) >= 4

@@ -115,7 +115,7 @@ def test_paths_are_utf_8_whatever_the_locale(encoding, mode, begins_again, monke
     monkeypatch.setattr(sys, "getfilesystemencoding", lambda: encoding)
     monkeypatch.setattr(locale, "getencoding", lambda: "ISO-8859-1")
     monkeypatch.setattr(os, "execv", lambda program, words: begun.append((program, words, dict(os.environ))))
-    monkeypatch.setattr(sys, "orig_argv", ["python", "-P", "-m", "search.cli", "status"])
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-P", "-m", "adder_search", "status"])
     for name in ("PYTHONUTF8", "PYTHONIOENCODING"):
         monkeypatch.delenv(name, raising=False)
     if mode:
@@ -123,7 +123,7 @@ def test_paths_are_utf_8_whatever_the_locale(encoding, mode, begins_again, monke
     settle_encoding()
     assert len(begun) == begins_again
     for program, words, environment in begun:
-        assert (program, words) == (sys.executable, [sys.executable, "-P", "-m", "search.cli", "status"])
+        assert (program, words) == (sys.executable, [sys.executable, "-P", "-m", "adder_search", "status"])
         assert environment["PYTHONUTF8"] == "1"
         assert environment["PYTHONIOENCODING"] == "ISO-8859-1:backslashreplace"
         monkeypatch.delenv("PYTHONUTF8")

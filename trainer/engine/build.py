@@ -12,11 +12,12 @@ import platform
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
@@ -79,20 +80,22 @@ def job_of(
     shape: Mapping[str, int | str] | None = None,
     folders: Sequence[Path] = (),
     capability: str = "",
+    machine: str = "",
 ) -> Job:
-    """Return what is built of a source for a shape (its macros) and a CPU of which torch says this: this one.
+    """Return what is built of a source for a shape (its macros) and a kind of CPU: this one.
 
-    folders: of headers, beside the source's own and FOLDERS.
+    folders: of headers, beside the source's own and FOLDERS. capability: as torch names it. machine: as
+    `platform.machine()` names it.
     """
-    cpu = target(capability or torch.backends.cpu.get_cpu_capability())
+    cpu = target(capability or torch.backends.cpu.get_cpu_capability(), machine or platform.machine())
     shape = {**(shape or {}), **({"DENORMALS_KEPT": 1} if denormals() == "kept" else {})}
     macros = (f"-D{name}={value}" for name, value in shape.items())
     return Job(source, (*FLAGS, *cpu, *macros), (*FOLDERS, source.parent, *folders))
 
 
-def target(capability: str) -> list[str]:
+def target(capability: str, machine: str) -> list[str]:
     """Return compiler flags for a kind of CPU. Only speed depends on them, not one bit of a result."""
-    if platform.machine() not in ("x86_64", "AMD64"):
+    if machine not in ("x86_64", "AMD64"):
         return []  # NEON belongs to every 64-bit ARM
     kind = REGISTERS.get(capability)
     return [f"-march={kind}"] if kind else ["-O1"]  # there as fast as -O3, and built in a sixth of its time
@@ -169,16 +172,16 @@ def digest_of(command: Sequence[str], files: Sequence[Path]) -> str:
     return digest.hexdigest()[:24]
 
 
-def build(command: list[str], folder: Path, stem: str) -> ctypes.CDLL:
+def build(command: list[str], folder: Path, stem: str, load: Callable[[str], Any] = ctypes.CDLL) -> Any:
     """Compile beside the cache's files, load, then rename: what was interrupted or cannot be loaded is not kept.
 
-    What cannot be kept is used all the same.
+    What cannot be kept is used all the same. Return what `load` makes of the library's path.
     """
     with tempfile.TemporaryDirectory(dir=folder) as aside:
         half = Path(aside) / f"{stem}.so"
         _compile([*command, "-o", str(half)])
         try:
-            built = ctypes.CDLL(str(half))
+            built = load(str(half))
         except OSError as error:
             raise BuildError(f"{command[0]} built no library: {_first_line(str(error))}") from None
         try:

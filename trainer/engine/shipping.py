@@ -1,7 +1,10 @@
-"""Libraries for a wheel (setup.py): the engine and the kernels of all presets, for each kind of x86-64."""
+"""Libraries for a wheel (setup.py): the engine and the kernels of all presets, for each kind of CPU of a machine."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import platform
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,20 +14,28 @@ from trainer.engine.build import ENGINE, REGISTERS, Job, build, job_of
 from trainer.files.cores import usable_cores
 from trainer.files.installed import compiler_command
 
+KINDS = {"x86_64": (*REGISTERS, "DEFAULT"), "aarch64": ("DEFAULT",)}
+"""Machine -> the kinds of its CPUs that have builds of their own, as torch names them."""
 
-def ship(folder: Path, presets: Sequence[str] = tuple(PRESETS)) -> list[Path]:
+
+def ship(folder: Path, presets: Sequence[str] = tuple(PRESETS), machine: str = "") -> list[Path]:
     """Build what is not in a folder yet. Return the libraries' files. Raise BuildError.
 
-    Their loss is cross-entropy: a recipe with another one compiles.
+    Their loss is cross-entropy: a recipe with another one compiles. machine: of KINDS, this one where it is not given;
+    another one's compiler is Debian's, or CXX.
     """
+    here = platform.machine()
+    machine = machine or here
+    is_here = machine == here
+    compiler = compiler_command() if is_here or os.environ.get("CXX") else [f"{machine}-linux-gnu-g++"]
     folder.mkdir(parents=True, exist_ok=True)
     kernels = [kernel for name in presets if (kernel := PRESETS[name].kernel())]
     wanted = [(ENGINE, {}), *((k.source, k.shape) for k in kernels)]
-    jobs = {job_of(*each, capability=kind) for each in wanted for kind in (*REGISTERS, "DEFAULT")}
+    jobs = {job_of(*each, capability=kind, machine=machine) for each in wanted for kind in KINDS[machine]}
 
     def file_of(job: Job) -> Path:
         if not list(folder.glob(f"{job.stem()}.*.so")):
-            build(job.command(compiler_command()), folder, job.stem())
+            build(job.command(compiler), folder, job.stem(), ctypes.CDLL if is_here else Path)
         (file,) = folder.glob(f"{job.stem()}.*.so")
         return file
 

@@ -14,7 +14,8 @@ def usable_cores(root: Path = Path("/"), environment: Mapping[str, str] = os.env
 
     A quota of one and a half cores is one. root: where /proc and /sys are.
     """
-    limits = [len(os.sched_getaffinity(0)), *_quotas(root)]
+    affinity = getattr(os, "sched_getaffinity", None)  # macOS has none
+    limits = [len(affinity(0)) if affinity else os.cpu_count() or 1, *_quotas(root)]
     if (task := environment.get(SLURM, "")).isdecimal():
         limits.append(int(task))
     return max(1, min(limits))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -15,8 +16,20 @@ from trainer.files.paths import named_by
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 OTHERS_WRITE = 0o022
-SHIPPED = Path(__file__).parents[1] / "engine" / "shipped"
+INSTALLED = Path(__file__).resolve().parents[2]
+"""The folder of our packages."""
+SHIPPED = INSTALLED / "trainer" / "engine" / "shipped"
 """A wheel's libraries (trainer/engine/shipping.py). Only there if it has some."""
+
+
+def own_module(name: str) -> list[str]:
+    """Return the command that runs a module of ours in a process of its own, whatever of its name lies in the current
+    folder or on PYTHONPATH.
+    """
+    start = (
+        f"import runpy, sys; sys.path.insert(0, {str(INSTALLED)!r}); runpy.run_module({name!r}, None, '__main__', True)"
+    )
+    return [sys.executable, "-P", "-c", start]
 
 
 def code_version() -> str:

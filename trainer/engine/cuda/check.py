@@ -22,7 +22,7 @@ from trainer.engine.cuda.comparison import failure
 from trainer.engine.cuda.driver import CudaError, Gpu
 from trainer.engine.cuda.machine import source_of
 from trainer.engine.native import EngineBackend
-from trainer.files.installed import cache_folder
+from trainer.files.installed import cache_folder, own_module
 from trainer.recipe import Recipe
 
 TEST_S = 120.0
@@ -53,7 +53,7 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
 
 
 def _tested(spec: Spec, recipe: Recipe) -> str:
-    command = [sys.executable, "-m", "trainer.engine.cuda.check"]
+    command = own_module("trainer.engine.cuda.check")
     try:
         child = subprocess.run(
             command, input=pickle.dumps((spec, recipe)), capture_output=True, timeout=TEST_S, check=False

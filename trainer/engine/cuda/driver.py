@@ -10,11 +10,12 @@ import ctypes
 import json
 import os
 import subprocess
-import sys
 from ctypes import byref, c_int, c_void_p, create_string_buffer
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+
+from trainer.files.installed import own_module
 
 SWITCH, VISIBLE, MPS_PIPES = "ADDER_SEARCH_CUDA", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY"
 DEVICES, DEVICE_FILES = Path("/dev"), ("nvidia[0-9]*", "dxg")
@@ -86,7 +87,7 @@ def visible_with(variables: dict[str, str]) -> tuple[tuple[Gpu, ...], str]:
     """Return the GPUs that a child process with these variables may use, and why there are none."""
     try:
         child = subprocess.run(
-            [sys.executable, "-m", "trainer.engine.cuda.driver"],
+            own_module("trainer.engine.cuda.driver"),
             env=os.environ | variables,
             capture_output=True,
             text=True,
