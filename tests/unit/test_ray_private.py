@@ -33,13 +33,13 @@ READERS = {
 def uses(source):
     """Return the dotted names of Ray that a module reads, and those that it sets."""
     tree = ast.parse(source)
-    known, read, written = {}, set(), set()
+    of_ray, read, written = {}, set(), set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            known |= {alias.name: alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            known |= {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    of_ray = {name: whole for name, whole in known.items() if whole.split(".")[0] == "ray"}
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        above = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        whole = {alias.asname or alias.name: f"{above}{alias.name}" for alias in node.names}
+        of_ray |= {name: names for name, names in whole.items() if names.split(".")[0] == "ray"}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Attribute):
             continue
