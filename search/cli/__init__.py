@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from search import plugins
-from search.cli.surroundings import settle_encoding, settle_environment, settle_output
+from search.cli.surroundings import check_libraries, settle_encoding, settle_environment, settle_output
 from search.errors import Failure, UserError, masked
 
 GROUPS = {
@@ -118,7 +118,10 @@ def load(listed: click.Command) -> click.Command:
     """Import the command behind a name and its line of help."""
     if listed.name not in COMMANDS:
         return listed
-    module = import_module(f"search.cli.{COMMANDS[listed.name][0]}")
+    name = COMMANDS[listed.name][0]
+    if name != "study":  # those need no library that may have changed, and take a tenth of a second
+        check_libraries()
+    module = import_module(f"search.cli.{name}")
     return next(c for c in vars(module).values() if isinstance(c, click.Command) and c.name == listed.name)
 
 
