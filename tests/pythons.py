@@ -15,10 +15,11 @@ WHY_NONE = f"needs the environment of another Python: make test PYTHON=python3.1
 def find_others(environment: Mapping[str, str] = os.environ, root: Path = ROOT) -> dict[str, Path]:
     """Return the folders of virtual environments with adder-search by their Pythons, as "3.12"; not this Python's.
 
-    Those that ADDER_SEARCH_PYTHONS names, else those of this tree.
+    Those that ADDER_SEARCH_PYTHONS names, else those that `make` made in this tree; not that of `make test-latest`.
     """
     named = environment.get(VARIABLE)
-    folders = [Path(folder) for folder in named.split(os.pathsep)] if named else sorted(root.glob(".venv*"))
+    made = (folder for folder in root.glob(".venv*") if re.fullmatch(r"\.venv(-3\.\d+)?", folder.name))
+    folders = [Path(folder) for folder in named.split(os.pathsep)] if named else sorted(made)
     found = {version_of(folder): folder for folder in folders if (folder / "bin/adder-search").exists()}
     return {version: folder for version, folder in found.items() if version != here()}
 

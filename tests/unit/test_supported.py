@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from model.supported import reason_against
+from model.supported import OLDEST, reason_against
 from tests import ROOT
 
 HERE = {"version": (3, 11), "system": "Linux", "bits": 64, "libc": "glibc"}
@@ -45,3 +45,14 @@ def test_a_refusal_is_one_line_whichever_way_one_comes(way, tmp_path):
 
 def test_an_old_python_can_read_the_check():
     ast.parse((ROOT / "model/supported.py").read_text(encoding="utf-8"), feature_version=(3, 6))
+
+
+def test_the_pythons_that_are_tried_are_named_the_same_everywhere():
+    setup = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+    pythons = re.findall(r"Python :: (\d+\.\d+)", setup)
+    oldest = "{}.{}".format(*OLDEST)
+    assert pythons[0] == oldest and setup.count(f"python_requires = >={oldest}\n") == 1
+    *earlier, newest = pythons
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"Python {', '.join(earlier)} or {newest}" in readme
+    assert f"Python {pythons[0]} to {newest}" in (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
