@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from search import plugins
-from search.cli.surroundings import check_libraries, settle_encoding, settle_environment, settle_output
+from search.cli.surroundings import changed_library, check_libraries, settle_encoding, settle_environment, settle_output
 from search.errors import Failure, UserError, masked
 
 GROUPS = {
@@ -105,6 +105,9 @@ class Commands(click.Group):
             for line in masked(str(error)).splitlines():
                 click.echo(f"error: {line}", err=True)
             ctx.exit(error.code)
+        except ImportError as error:
+            click.echo(f"error: {changed_library(error)}", err=True)
+            ctx.exit(Failure.code)
         except OSError as error:
             line = f"error: {error.filename or 'input or output'}: {error.strerror or error}"
             click.echo(masked(line), err=True)

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-from search.errors import Failure, reraise_as
+from search.errors import Failure, one_line, reraise_as
 
 PATHS = (
     "ADDER_SEARCH_HOME", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR", "TMPDIR",
@@ -103,6 +103,13 @@ def check_libraries() -> None:
             remedy.append(f"'{line}'")
     if wrong:
         raise Failure(f"adder-search does not work with {', '.join(wrong)}: pip install {' '.join(remedy)}")
+
+
+def changed_library(error: ImportError) -> str:
+    """Return a line on a library that has not what is imported of it: a version that nobody has tried yet."""
+    name = (error.name or "").partition(".")[0]
+    version = _version(name) if name else None
+    return f"{one_line(error)}: {name} {version or 'is not installed'}; constraints.txt has versions that work"
 
 
 def _required() -> list[str]:

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import yaml
 
 from model import PRESETS
 from tests import ROOT
+from tests.pythons import find_others, here
 from trainer.files.installed import missing_for_compilation
 
 KINDS = 3  # of x86-64
@@ -32,15 +32,17 @@ def wheel():
     return max((ROOT / "dist").glob("*.whl"), key=lambda file: file.stat().st_mtime)
 
 
-@pytest.fixture(scope="module")
-def bare(wheel, tmp_path_factory):
-    """A virtual environment that has the wheel, and the dependencies of this one; its folder."""
+@pytest.fixture(scope="module", params=[here(), *find_others()])
+def bare(request, wheel, tmp_path_factory):
+    """A virtual environment that has the wheel, and the dependencies of this one or another Python's; its folder."""
+    whole = find_others().get(request.param, Path(sys.prefix))
     folder = tmp_path_factory.mktemp("bare")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([whole / "bin/python", "-m", "venv", folder], check=True)
     words = [folder / "bin/pip", "install", "--no-deps", "--no-index", "--quiet", wheel]
     subprocess.run(words, check=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    (dependencies,) = whole.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(str(dependencies))
     return folder
 
 

@@ -5,7 +5,7 @@ from importlib import metadata
 import pytest
 
 from search.cli import surroundings
-from tests.commands import call, fails_with_one
+from tests.commands import call, fails_with_one, says
 
 pytestmark = pytest.mark.usefixtures("here", "asked_again")
 REQUIRED = ["torch>=2.13,!=2.15.*", "ray[tune]>=2.60", "pytest>=8 ; extra == 'test'"]
@@ -71,6 +71,20 @@ def test_without_an_installation_nothing_is_known(monkeypatch):
 
     monkeypatch.setattr(metadata, "requires", requires)
     surroundings.check_libraries()
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("from ray import GoneClient", "cannot import name 'GoneClient' from 'ray' (*): ray 2.60.0; *"),
+        ("import torch.gone", "No module named 'torch.gone': torch 2.13.0+cpu; *"),
+        ("import optuna_gone", "No module named 'optuna_gone': optuna_gone is not installed; *"),
+    ],
+)
+def test_a_newer_library_without_what_is_imported_is_one_line(statement, said, installed, monkeypatch):
+    monkeypatch.setattr("search.cli.load", lambda listed: exec(statement))
+    line = fails_with_one(1, "run", "smoke")
+    assert says(line, said) and line.endswith("constraints.txt has versions that work"), line
 
 
 def test_what_is_installed_here_is_what_setup_cfg_asks_for():
