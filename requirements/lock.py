@@ -39,7 +39,7 @@ def pythons() -> list[str]:
 def compiled(*extras: str) -> dict[str, str]:
     """Requirements with their hashes, by name, for what setup.cfg asks for with these extras.
 
-    Raises SystemExit where Pythons need different ones: the files have no markers yet.
+    Raises SystemExit where Pythons need different ones: the files have no markers.
     """
     first, *others = pythons()
     found = compiled_for(first, *extras)
