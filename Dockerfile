@@ -1,6 +1,7 @@
 # One image for every service of docker-compose.yml but PostgreSQL. Needs no BuildKit.
 #   docker build -t adder-search:cpu .
 #   docker build -t adder-search:cuda --build-arg TORCH=cuda .
+# PYTHON_IMAGE may be of Python 3.12 or 3.13 (python:3.13-slim-bookworm), for which requirements/ has TORCH=cuda alone.
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 
 FROM ${PYTHON_IMAGE} AS dependencies

@@ -1,23 +1,26 @@
 # make demo: from nothing to a verified adder.   make test: the tests, the linter, the type checker.
-# make test-short: what another Python may break.   make test-full: the gate before a release.
-# make test-faults: kills, outages, load.   make soak: an hour of faults.
+# make test-short: what another Python may break.   make test-latest: which newest library breaks.
+# make test-full: the gate before a release.   make test-faults: kills, outages, load.   make soak: an hour of faults.
+# PYTHON=python3.13 does any of these on another Python, in an environment of its own (.venv-3.13).
 # docs/reliability.md has all of them.
 # make secrets: the passwords and the token of docker-compose.yml (docs/cluster.md).
 PYTHON ?= python3
-VENV ?= .venv
+VENV ?= .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
 BIN := $(VENV)/bin
 # A file's tests share a process, and with it what they have started.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Nothing is installed whose hash is not in requirements/ (made of constraints.txt by `make lock`).
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
+# Python compiles what it imports; to compile all that is installed takes a minute.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps
 HASHED := $(PIP) --require-hashes
 
-# What another version of Python, or of a library, can break: imports, the engine's bits, reruns, models, a run by Ray.
-SHORT := tests/test_imports.py tests/unit/test_supported.py tests/unit/test_native.py tests/unit/test_rerun.py \
-	tests/scenarios/test_models.py \
-	tests/slow/test_lifecycle.py::test_a_run_in_a_folder_of_things_that_must_not_be_taken_for_ours
+# What another version of Python, or of a library, can break: imports, the engine's bits, reruns, models, a run by Ray,
+# a home begun under another Python.
+SHORT := tests/unit/test_native.py tests/slow/test_other_python.py tests/unit/test_rerun.py tests/scenarios/test_models.py \
+	tests/slow/test_lifecycle.py::test_a_run_in_a_folder_of_things_that_must_not_be_taken_for_ours \
+	tests/test_imports.py tests/unit/test_supported.py tests/unit/test_libraries.py tests/unit/test_ray_private.py
 
-.PHONY: demo test test-short test-full test-faults soak lint pages audit wheel lock secrets digests clean
+.PHONY: demo test test-short test-latest test-full test-faults soak lint pages audit wheel lock secrets digests clean
 
 demo: $(VENV)/.installed
 	$(BIN)/adder-search run studies/57p.yaml
@@ -29,9 +32,14 @@ test: $(VENV)/.installed-test
 	$(PYTEST)
 	$(MAKE) lint
 
-# On another Python: make test-short PYTHON=python3.13 VENV=.venv-3.13
 test-short: $(VENV)/.installed-test
 	$(PYTEST) $(SHORT)
+
+# The newest of each library that the package index has, whatever constraints.txt says.
+test-latest:
+	rm -rf .venv-latest
+	$(MAKE) .venv-latest/.installed-test VENV=.venv-latest
+	.venv-latest/bin/python requirements/latest.py
 
 test-full: $(VENV)/.installed-test
 	$(PYTEST) -m "not faults"

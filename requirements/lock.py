@@ -1,6 +1,6 @@
 """`make lock`: write the hashes of all files of what constraints.txt pins. Needs uv, which asks the index.
 
-Each file can be given to `pip install --require-hashes --no-deps -r`:
+They serve every Python that setup.cfg names. Each file can be given to `pip install --require-hashes --no-deps -r`:
 
     core.txt        what the package and a cluster need (setup.cfg), but torch; setuptools, which builds it
     test.txt        what the tests, the linter and the type checker need besides
@@ -18,6 +18,7 @@ import hashlib
 import re
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -26,21 +27,36 @@ NVRTC = "nvidia-cuda-nvrtc"
 HEAD = "# Made by `make lock` of constraints.txt and setup.cfg.\n"
 
 
+SETUP = ConfigParser()
+SETUP.read("setup.cfg")
+
+
+def pythons() -> list[str]:
+    """The minor versions of Python that setup.cfg names, as 3.12."""
+    return re.findall(r"Python :: (\d+\.\d+)", SETUP["metadata"]["classifiers"])
+
+
 def compiled(*extras: str) -> dict[str, str]:
-    """Requirements with their hashes, by name, for what setup.cfg asks for with these extras."""
-    words = [
-        "uv",
-        "pip",
-        "compile",
-        "setup.cfg",
-        "-",
-        "--constraints",
-        "constraints.txt",
-        "--generate-hashes",
-    ]
-    words += ["--python-version", "3.11", "--no-header", "--no-annotate", "--quiet"]
-    words += [word for extra in extras for word in ("--extra", extra)]
-    said = subprocess.run(words, input="setuptools\n", text=True, check=True, stdout=subprocess.PIPE).stdout
+    """Requirements with their hashes, by name, for what setup.cfg asks for with these extras.
+
+    Raises SystemExit where Pythons need different ones: the files have no markers.
+    """
+    first, *others = pythons()
+    found = compiled_for(first, *extras)
+    for python in others:
+        differing = dict(set(found.items()) ^ set(compiled_for(python, *extras).items()))
+        if differing:
+            raise SystemExit(f"error: Python {first} and {python} need different {', '.join(sorted(differing))}")
+    return found
+
+
+def compiled_for(python: str, *extras: str) -> dict[str, str]:
+    """Ask the index for one Python. Fails where a package has no wheel for it."""
+    words = ["uv", "pip", "compile", "-", "--constraints", "constraints.txt", "--generate-hashes"]
+    words += ["--python-version", python, "--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet"]
+    asked = SETUP["options"]["install_requires"]
+    asked += "".join(SETUP["options.extras_require"][extra] for extra in extras)
+    said = subprocess.run(words, input=f"setuptools{asked}\n", text=True, check=True, stdout=subprocess.PIPE).stdout
     requirements = re.split(r"^(?=\S)", said, flags=re.MULTILINE)
     return {re.split(r"[=\[]", text)[0]: text for text in requirements if text}
 

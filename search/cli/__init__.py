@@ -8,7 +8,7 @@ import click
 
 from search import plugins
 from search.cli.listed import Listed, arrange
-from search.cli.surroundings import settle_encoding, settle_environment, settle_output
+from search.cli.surroundings import changed_library, check_libraries, settle_encoding, settle_environment, settle_output
 from search.errors import Failure, UserError, masked
 
 GROUPS = {
@@ -43,6 +43,9 @@ COMMANDS = {
     for group, entries in GROUPS.items()
     for name, (module, says) in entries.items()
 }
+
+LIGHT = ("search.cli.study",)
+"""Modules that need no library that may have changed, and take a tenth of a second."""
 
 
 class Commands(click.Group):
@@ -94,7 +97,11 @@ class Commands(click.Group):
             raise plugins.needs_notebook(args[0])
         name, command, rest = super().resolve_command(ctx, args)
         settle_environment()
-        return name, command.load() if isinstance(command, Listed) else command, rest
+        if isinstance(command, Listed):
+            if command.module not in LIGHT:
+                check_libraries()
+            command = command.load()
+        return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -103,6 +110,9 @@ class Commands(click.Group):
             for line in masked(str(error)).splitlines():
                 click.echo(f"error: {line}", err=True)
             ctx.exit(error.code)
+        except ImportError as error:
+            click.echo(f"error: {changed_library(error)}", err=True)
+            ctx.exit(Failure.code)
         except OSError as error:
             line = f"error: {error.filename or 'input or output'}: {error.strerror or error}"
             click.echo(masked(line), err=True)

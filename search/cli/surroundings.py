@@ -8,9 +8,11 @@ import locale
 import os
 import stat
 import sys
+from functools import cache
+from importlib import metadata
 from typing import Any
 
-from search.errors import reraise_as
+from search.errors import Failure, one_line, reraise_as
 
 PATHS = (
     "ADDER_SEARCH_HOME", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR", "TMPDIR",
@@ -80,3 +82,46 @@ def settle_environment() -> None:
         os.environ.update({name: named_by(name) for name in filter(os.environ.get, PATHS)})
     if uri := os.environ.get(TRACKING):
         os.environ[TRACKING] = expanded_address(uri)
+
+
+@cache
+def check_libraries() -> None:
+    """Refuse what is installed in versions that setup.cfg excludes: pip, which put them there later, only warned.
+
+    Raises Failure, with what to install.
+    """
+    from packaging.requirements import Requirement
+
+    wrong, remedy = [], []
+    for line in _required():
+        needed = Requirement(line)
+        if needed.marker and not needed.marker.evaluate({"extra": ""}):
+            continue
+        version = _version(needed.name)
+        if version is None or not needed.specifier.contains(version, prereleases=True):
+            wrong.append(f"{needed.name} {version or 'is missing'}")
+            remedy.append(f"'{line}'")
+    if wrong:
+        raise Failure(f"adder-search does not work with {', '.join(wrong)}: pip install {' '.join(remedy)}")
+
+
+def changed_library(error: ImportError) -> str:
+    """Return a line on a library that has not what is imported of it: a version that nobody has tried yet."""
+    name = (error.name or "").partition(".")[0]
+    version = _version(name) if name else None
+    return f"{one_line(error)}: {name} {version or 'is not installed'}; constraints.txt has versions that work"
+
+
+def _required() -> list[str]:
+    """Return what setup.cfg requires; nothing where adder-search is not installed."""
+    try:
+        return metadata.requires("adder-search") or []
+    except metadata.PackageNotFoundError:
+        return []
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import yaml
 from model import PRESETS
 from tests import ROOT
 from tests.arm import COMPILER, MACHINE
+from tests.pythons import find_others, here
 from trainer.files.installed import missing_for_compilation
 
 KINDS = {"x86_64": 3, "aarch64": 1}  # of CPUs that have kernels of their own
@@ -50,15 +50,17 @@ def wheel_for_arm():
     return make_wheel("aarch64")
 
 
-@pytest.fixture(scope="module")
-def bare(wheel, tmp_path_factory):
-    """A virtual environment that has the wheel, and the dependencies of this one; its folder."""
+@pytest.fixture(scope="module", params=[here(), *find_others()])
+def bare(request, wheel, tmp_path_factory):
+    """A virtual environment that has the wheel, and the dependencies of this one or another Python's; its folder."""
+    whole = find_others().get(request.param, Path(sys.prefix))
     folder = tmp_path_factory.mktemp("bare")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([whole / "bin/python", "-m", "venv", folder], check=True)
     words = [folder / "bin/pip", "install", "--no-deps", "--no-index", "--quiet", wheel]
     subprocess.run(words, check=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    (dependencies,) = whole.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(str(dependencies))
     return folder
 
 

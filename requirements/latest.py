@@ -1,0 +1,106 @@
+"""`make test-latest`: which newest library breaks? One after another, in the environment whose Python runs this.
+
+Each of LIBRARIES is upgraded to the newest that the package index has, whatever constraints.txt pins. One with
+which the short tier passes stays; one with which it fails goes, and all that came with it. Exit code 1: one broke it.
+What is found to break it is excluded in setup.cfg (torch>=2.13,!=2.15.*): pip avoids it then, and a run refuses it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import MetadataPathFinder, distributions
+from typing import Protocol
+
+LIBRARIES = ("numpy", "pandas", "optuna", "mlflow", "ray", "torch")
+
+
+class Environment(Protocol):
+    """What is installed, and how it is changed and tried."""
+
+    def versions(self) -> dict[str, str]: ...
+
+    def newest(self, name: str) -> str: ...
+
+    def install(self, name: str, version: str) -> str: ...
+
+    def restore(self, versions: dict[str, str]) -> None: ...
+
+    def failures(self) -> str: ...
+
+
+class This:
+    """The virtual environment of this process."""
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of what is installed now, by name."""
+        MetadataPathFinder.invalidate_caches()
+        found = {d.name: d.version for d in distributions(path=sys.path[1:])}
+        return {name: version for name, version in found.items() if not name.startswith("adder-search")}
+
+    def newest(self, name: str) -> str:
+        """Return the newest version of a library that the package index has for this Python."""
+        done = self._pip("index", "versions", name, stdout=subprocess.PIPE)
+        done.check_returncode()
+        return done.stdout.split()[1].strip("()")
+
+    def install(self, name: str, version: str) -> str:
+        """Install a version of a library. Return what pip says against it; nothing if it is installed."""
+        done = self._pip("install", "--quiet", f"{name}=={version}")
+        return _last_line(done.stderr) if done.returncode else ""
+
+    def restore(self, versions: dict[str, str]) -> None:
+        """Install these versions in the place of others. Raises CalledProcessError where one cannot be had."""
+        there = self.versions()
+        other = [f"{name}=={version}" for name, version in versions.items() if there.get(name) != version]
+        if other:
+            self._pip("install", "--quiet", "--no-deps", *other).check_returncode()
+        if added := there.keys() - versions.keys():
+            self._pip("uninstall", "--quiet", "--yes", *added).check_returncode()
+
+    def failures(self) -> str:
+        """Run the short tier. Return the first test that fails, or what was printed last; nothing if all pass."""
+        words = ["make", "test-short", f"VENV={sys.prefix}", f"PYTHON={sys.executable}"]
+        done = subprocess.run(words, text=True, capture_output=True)
+        print(done.stdout, done.stderr, flush=True)
+        if done.returncode == 0:
+            return ""
+        failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        return failed[0] if failed else _last_line(done.stdout)
+
+    def _pip(self, *words: str, stdout: int | None = None) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pip", *words]
+        return subprocess.run(command, text=True, stdout=stdout, stderr=subprocess.PIPE)
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("WARNING")]
+    return lines[-1] if lines else "nothing was said"
+
+
+def try_each(environment: Environment, names: tuple[str, ...] = LIBRARIES) -> tuple[list[str], bool]:
+    """Upgrade each library in turn and keep those that pass. Return a line about each, and whether any broke it."""
+    if why := environment.failures():
+        return [f"the pinned versions fail by themselves: {why}"], True
+    lines, any_broke = [], False
+    for name in names:
+        before, newest = environment.versions(), environment.newest(name)
+        what = f"{name} {newest}"
+        if before[name].partition("+")[0] == newest:
+            lines.append(f"{what}: the newest is pinned")
+            continue
+        if refused := environment.install(name, newest):
+            lines.append(f"{what}: cannot be installed: {refused}")
+        elif why := environment.failures():
+            any_broke = True
+            environment.restore(before)
+            lines.append(f"{what} breaks what {before[name]} does not: {why}")
+        else:
+            lines.append(f"{what} passes, in place of {before[name]}")
+    return lines, any_broke
+
+
+if __name__ == "__main__":
+    said, is_broken = try_each(This())
+    print("\n".join(said))
+    sys.exit(is_broken)
