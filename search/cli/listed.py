@@ -7,8 +7,6 @@ from importlib import import_module
 
 import click
 
-from search.errors import Failure
-
 
 class Listed(click.Command):
     """A command in a module that is not imported yet. In another package, with an entry point to `shares`:
@@ -26,11 +24,8 @@ class Listed(click.Command):
         self.module, self.section, self.after = module, section, after
 
     def load(self) -> click.Command:
-        """Import the command. Raise Failure where it cannot be imported."""
-        try:
-            values = vars(import_module(self.module)).values()
-        except ImportError as error:
-            raise Failure(f"{self.name}: {self.module} cannot be imported ({error})") from None
+        """Import the command. Raise ImportError, of which `changed_library` makes a line, where that fails."""
+        values = vars(import_module(self.module)).values()
         return next(c for c in values if isinstance(c, click.Command) and c.name == self.name)
 
 

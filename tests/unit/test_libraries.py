@@ -82,7 +82,7 @@ def test_without_an_installation_nothing_is_known(monkeypatch):
     ],
 )
 def test_a_newer_library_without_what_is_imported_is_one_line(statement, said, installed, monkeypatch):
-    monkeypatch.setattr("search.cli.load", lambda listed: exec(statement))
+    monkeypatch.setattr("search.cli.listed.Listed.load", lambda listed: exec(statement))
     line = fails_with_one(1, "run", "smoke")
     assert says(line, said) and line.endswith("constraints.txt has versions that work"), line
 

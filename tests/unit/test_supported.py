@@ -67,5 +67,88 @@ def test_a_refusal_is_one_line_whichever_way_one_comes(fake, entry, tmp_path):
     assert re.fullmatch(f"error: adder-search {line}\n", ran.stderr), ran.stderr
 
 
-from model.supported import OLDEST, reason_against
-from tests import ROOT, needs_compiler
+@pytest.mark.parametrize(
+    "python", sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")), ids=lambda p: p.parts[-3]
+)
+@pytest.mark.parametrize("entry", ["adder_search.py", "model/supported.py", "setup.py"])
+def test_other_pythons_that_are_here_are_refused_or_not_by_their_version(entry, python):
+    ran = subprocess.run([python, ROOT / entry, "--version"], cwd=ROOT, capture_output=True, text=True)
+    minor = int(python.parts[-3].split(".")[1])
+    refused = f"error: adder-search needs Python 3.11 or newer, and this is 3.{minor}: make demo PYTHON=python3.11\n"
+    assert (ran.stderr == refused) == (minor < 11), ran
+
+
+def test_an_old_python_can_read_the_check_and_what_runs_it():
+    for name in ("model/supported.py", "adder_search.py", "setup.py"):
+        ast.parse((ROOT / name).read_text(encoding="utf-8"), feature_version=(3, 6))
+
+
+LINUX_ALONE = {
+    "os": (
+        "sched_getaffinity", "sched_setaffinity", "memfd_create", "pidfd_open", "posix_fadvise", "posix_fallocate",
+        "getrandom", "setns", "unshare", "eventfd", "copy_file_range", "splice", "fdatasync", "pipe2", "getresuid",
+        "getxattr", "setxattr", "O_TMPFILE", "O_PATH", "O_DIRECT",
+    ),
+    "signal": ("sigtimedwait", "sigwaitinfo", "SIGPWR", "SIGRTMIN", "SIGPOLL"),
+    "resource": ("prlimit",),
+    "select": ("epoll",),
+    "time": ("CLOCK_BOOTTIME",),
+}  # fmt: skip
+"""Module -> what it has on Linux and not on macOS, by Python's documentation."""
+
+AS_ON_MACOS = f"""
+import importlib, sys
+for module, names in {LINUX_ALONE!r}.items():
+    for name in names:
+        vars(importlib.import_module(module)).pop(name, None)
+class NoRay:
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] == "ray":
+            raise ModuleNotFoundError(name)
+def no_proc(event, arguments):
+    if event == "open" and str(arguments[0]).startswith(("/proc", "/sys")):
+        raise FileNotFoundError(arguments[0])
+sys.meta_path.insert(0, NoRay)
+sys.addaudithook(no_proc)
+"""
+TRAIN = """
+from model import preset
+from trainer import Bank, Pair, Recipe, Seed
+from trainer.files.cores import usable_cores
+recipe = Recipe(steps=20, eval_every=10, batch=32, warmup=5)
+bank = Bank(preset("57p"), [Pair(recipe, Seed.of(n)) for n in range(2)])
+while bank.advance():
+    pass
+import search.store.lease, search.study.file, search.store.ledger
+print(bank.programs.name, bank.state["step"].tolist(), usable_cores(), search.store.lease._machine())
+"""
+
+
+@needs_compiler
+def test_a_bank_trains_without_ray_proc_and_linuxs_calls(tmp_path):
+    """As on macOS; what is imported of `search` is what records need."""
+    (tmp_path / "sitecustomize.py").write_text(AS_ON_MACOS)
+    path = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    ran = subprocess.run([sys.executable, "-c", TRAIN], cwd=tmp_path, env=path, capture_output=True, text=True)
+    assert re.match(r"native \[20, 20\] [1-9]\d* \S+\.\w{12}$", ran.stdout), ran.stderr
+
+
+def test_nothing_is_called_that_macos_lacks():
+    found = []
+    files = [file for package in ("model", "trainer", "search") for file in (ROOT / package).rglob("*.py")]
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in LINUX_ALONE.get(getattr(node.value, "id", ""), ()):
+                found.append(f"{file.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}")
+    assert found == []
+
+
+def test_the_pythons_that_are_tried_are_named_the_same_everywhere():
+    setup = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+    pythons = re.findall(r"Python :: (\d+\.\d+)", setup)
+    oldest = "{}.{}".format(*OLDEST)
+    assert pythons[0] == oldest and setup.count(f"python_requires = >={oldest}\n") == 1
+    *earlier, newest = pythons
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"Python {', '.join(earlier)} or {newest}" in readme
+    assert f"Python {pythons[0]} to {newest}" in (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
