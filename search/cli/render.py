@@ -78,10 +78,9 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         lines.append("  every seed had ended before: nothing left to train")
     for trial, reason in ended.failed_trials.items():
         lines.append(f"  bank {trial} failed: {reason}")
-    lacks = f"{ended.unpublished} seeds" if ended.unpublished else "the study's end"
-    if ended.unpublished or (ended.unwritten and not ended.interrupted):
-        lines.append(f"  MLflow has not got {lacks} yet: the next run writes what is left")
     flag = home_flag(records.home)
+    if ended.unwritten and not ended.interrupted:
+        lines.append(f"  not all of it is in MLflow yet: adder-search sync {study.name}{flag} writes what is left")
     if ended.interrupted or ended.failed_trials:
         lines += ["", GO_ON, f"  {run_command(records.home, name)}"]
     else:

@@ -31,7 +31,7 @@ class Home:
         with reraise_as():
             named = expanded(str(folder)) if folder else named_by("ADDER_SEARCH_HOME")
         self.path = Path(named or DEFAULT).absolute()
-        self.mlflow_db, self.ledger_db = self.path / "mlflow.db", self.path / "ledger.db"
+        self.mlflow_db, self.ledger_db = self.path / "mlflow.db", self.path / "records.db"
         """The home's own databases; a server may take their place."""
         self.artifacts, self.ray, self.logs = (self.path / name for name in ("artifacts", "ray", "logs"))
         """Folders of MLflow, of Ray, and of what detached runs print."""
@@ -46,17 +46,12 @@ class Home:
         return expanded_address(named) if named else sqlite_url(self.mlflow_db)
 
     @property
-    def named_store(self) -> str | None:
-        """The MLflow store that the environment names, without secrets; None for the home's own."""
-        return masked(os.environ.get(TRACKING, "")) or None
-
-    @property
     def store_prefix(self) -> str:
         """What a printed command begins with so that it asks the same MLflow store in another terminal too; nothing
         for the home's own store, and for an address with a secret in it.
         """
         named = os.environ.get(TRACKING, "")
-        return f"{TRACKING}={shlex.quote(named)} " if named and named == self.named_store else ""
+        return f"{TRACKING}={shlex.quote(named)} " if named and named == masked(named) else ""
 
     @property
     def has_own_database(self) -> bool:

@@ -205,7 +205,7 @@ def test_a_study_through_a_store_is_what_it_is_on_one_machine(apart, bucket, her
     said = run(QUICK, here)
     assert said.exit_code == 0, said.output
     assert apart and not any(folder.exists() for folder in apart)
-    check_whole(here / "home", QUICK, here, expected(QUICK))
+    check_whole(here / "home", QUICK, expected(QUICK))
     client = client_of(here / "home")
     (own,) = (r for r in runs_of(client, "quick") if KEY_TAG in r.data.tags)
     assert own.data.tags[DEPOT_TAG] == bucket and not client.list_artifacts(own.info.run_id, TRIALS)
@@ -246,4 +246,4 @@ def test_a_worker_that_dies_goes_on_from_its_state_on_another_machine(apart, her
     assert run(study, here).exit_code == 0
     assert happened == ["died", "went on"]
     assert len({folder.name for folder in apart}) == len(set(apart)) - 1, "one of them twice"
-    check_whole(here / "home", study, here, expected(study))
+    check_whole(here / "home", study, expected(study))
