@@ -29,7 +29,8 @@ class Recorder:
             folder = self.records.trial_folder(key)
             try:
                 if self.records.home.depot.get_folder(folder / PARTS):
-                    self.record(Trial.read(folder), read_parts(folder))
+                    parts = read_parts(folder)  # before the trial, which may be damaged
+                    self.record(Trial.read(folder), parts)
             except Damaged as error:
                 self.set_aside(key, str(error))
 
