@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from search.store.study_records import StudyRecords
     from search.study.schema import Study
     from search.study.start import InitialTheta
-    from search.tracking.artifacts import ArtifactCache
     from search.tracking.tracker import Tracker
 
 
@@ -24,12 +23,10 @@ class Compression:
     section = Compress
     description = "constraints to be found for the θ of start"
 
-    def propose(
-        self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords, cache: ArtifactCache
-    ) -> StudyDescent:
+    def propose(self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords) -> StudyDescent:
         from compress.study import StudyDescent
 
-        return StudyDescent(study, parents, records, cache)
+        return StudyDescent(study, parents, records)
 
     def plan(self, study: Study, recorded: int) -> list[str]:
         """Return lines on rounds and seeds. The number of rounds is not known."""
@@ -60,10 +57,10 @@ class Compression:
             lines.append(f"  of {len(below)} smaller ones the best has {best.numbers}: {best.reached:.4f}{wrong}")
         return lines
 
-    def log(self, records: StudyRecords, tracker: Tracker, cache: ArtifactCache) -> None:
+    def log(self, records: StudyRecords, tracker: Tracker) -> None:
         from compress.pictures import log_descents
 
-        log_descents(records, tracker, cache)
+        log_descents(records, tracker)
 
     def pictures(self, records: StudyRecords) -> dict[str, Figure]:
         from search.store.candidates import DatabaseCandidates

@@ -15,18 +15,20 @@ import torch
 from mlflow.tracking._tracking_service import utils
 
 from benchmarks.executor import InProcessExecutor
-from search.analysis import publish as publishing
+from search.analysis import projection
+from search.run import recorder as run_recorder
 from search.run.driver import Driver
+from search.run.sync import AtOnce
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.results import STATE, ConfigurationResults, has_parts, read_parts, write_parts
+from search.store.record import is_final
+from search.store.results import STATE, ConfigurationResults, has_parts, write_parts
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.trial import Configuration, Trial
 from search.tracking import tracker as tracking
-from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import KEY_TAG, TRIALS, artifact, connect
+from search.tracking.tracking import FINISHED, KILLED, connect
 from trainer import Outcome, Pair, Result, Seed
 
 STUDY = """
@@ -46,9 +48,10 @@ RIGHT = 10_010  # of AdderBoard's additions, as `quickly` has every seed decode 
 def quickly() -> Iterator[None]:
     """Without what takes seconds: pictures and decoded additions."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tracking, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT, margin=None))
-        patch.setattr(publishing, "_write_picture", lambda *given: None)
-        patch.setattr(publishing, "_draw", lambda *given: None)
+        for module in (tracking, projection):
+            patch.setattr(module, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT, margin=None))
+        patch.setattr(projection, "_write_picture", lambda *given: None)
+        patch.setattr(projection, "_draw", lambda *given: None)
         yield
 
 
@@ -111,7 +114,6 @@ class Recorder:
     def __init__(self, home: Home, study):
         self.home, self.study, self.records = home, study, records_of(home, study.name)
         self.tracker = Tracker(connect(home, creates=True), home, study)
-        self.artifacts = ArtifactCache(self.tracker.client, self.records)
         definition = study.model_dump(mode="json", by_alias=True)
         self.records.lease.acquire()
         self.records.update_study(definition)
@@ -125,28 +127,26 @@ class Recorder:
     def configurations(self):
         return [Configuration(*listed) for listed in self.study.listed]
 
-    def trial(self, numbers=(), work=(), grokked=(), changes=None, publish=True, confirmation=False):
-        """Record a trial of the first configuration's seeds, or of pairs."""
+    def trial(self, numbers=(), work=(), grokked=(), changes=None, shown=True, confirmation=False):
+        """Record a trial of the first configuration's seeds, or of pairs. shown: MLflow has it too."""
         work = list(work) or [(self.configuration, n) for n in numbers]
         trial = self._started(work, confirmation)
-        folder = leave_parts(self.home, trial, grokked, changes)
-        for part in read_parts(folder):
-            self.records.record(part)
-            self.artifacts.put(trial.key, part)
-        if publish:
-            publishing.publish(self.records, self.tracker, trial, folder)
-            shutil.rmtree(folder)
-            for configuration in trial.configurations:
-                publishing.conclude(self.records, self.tracker, self.artifacts, configuration)
+        leave_parts(self.home, trial, grokked, changes)
+        recorder = run_recorder.Recorder(self.records)
+        recorder.record(trial, recorder.parts(trial))
+        self._show(trial if shown else None, FINISHED)
         return trial
+
+    def _show(self, trial, status):
+        for configuration in trial.configurations if trial else ():
+            projection.write_configuration(self.records, self.tracker, configuration, status)
 
     def censored(self, numbers=(), work=()):
         """A trial that was ended from outside."""
         trial = self._started(list(work) or [(self.configuration, n) for n in numbers])
         (self.home.trial(self.study.name, trial.key) / STATE).write_bytes(b"x" * 500)
         self.records.censor([trial], "interrupted")
-        for configuration in trial.configurations:
-            publishing.conclude(self.records, self.tracker, self.artifacts, configuration, "KILLED")
+        self._show(trial, KILLED)
         return trial
 
     def _started(self, work, confirmation=False):
@@ -155,8 +155,11 @@ class Recorder:
         trial.write(self.home.trial(self.study.name, trial.key))
         return trial
 
+    def write_pages(self):
+        """What MLflow shows of the study as a whole."""
+        projection.Projection(self.records, self.tracker, AtOnce(), projection.write_study).note_study()
+
     def done(self) -> Path:
-        self.artifacts.scratch.cleanup()
         self.records.lease.release()
         return self.home.path
 
@@ -250,22 +253,11 @@ def forget_places() -> None:
     utils._artifact_repos_cache.clear()
 
 
-def parts_of(folder, study, scratch) -> Iterator[ConfigurationResults]:
-    """Every part that MLflow has of a study."""
-    home = Home(folder)
-    client = connect(home)
-    experiment = client.get_experiment_by_name(study).experiment_id
-    for run in client.search_runs([experiment], f"tags.`{KEY_TAG}` != ''", max_results=5_000):
-        for place in client.list_artifacts(run.info.run_id, TRIALS):
-            yield ConfigurationResults.read(artifact(client, run.info.run_id, place.path, scratch, home))
-
-
 def thetas(folder, study="sweep"):
-    """θ of every seed that MLflow has, by configuration and seed."""
-    parts = parts_of(folder, study, Path(folder))
-    found = [((p.configuration.key, s), r.theta_P.tolist()) for p in parts for s, r in p.by_seed.items()]
-    assert len(found) == len(dict(found)), "a seed is there twice"
-    return dict(found)
+    """θ of every seed that has ended, by configuration and seed."""
+    records = records_of(folder, study)
+    ended = filter(is_final, records.list_seeds())
+    return {(s.configuration.key, s.result.pair.seed): s.result.theta_P.tolist() for s in records.seeds(ended)}
 
 
 def snapshot(folder):

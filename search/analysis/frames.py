@@ -1,4 +1,4 @@
-"""The records as data frames. Counts and facts come from the ledger; only curves are read from artifacts."""
+"""The records as data frames. All is read from the ledger."""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ from trainer import MEASURES, Outcome
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow.parquet as pq
-
-    from search.tracking.artifacts import ArtifactCache
 
 Of = Literal["seeds", "configurations", "curves"]
 NAN = float("nan")
@@ -93,7 +91,7 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
     """
     import pandas as pd
 
-    readers = {"seeds": seeds_frame, "configurations": configurations_frame, "curves": recorded_curves}
+    readers = {"seeds": seeds_frame, "configurations": configurations_frame, "curves": curves_frame}
     if of not in readers:
         raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
     names = [study] if isinstance(study, str) else list(study)
@@ -326,31 +324,22 @@ def _number(value: float | None) -> float:
 # Curves
 
 
-def recorded_curves(records: StudyRecords) -> pd.DataFrame:
-    """Return `curves_frame` of a study whose artifacts have not been read yet."""
-    from search.tracking.artifacts import ArtifactCache
-    from search.tracking.tracking import connect
+def curves_frame(records: StudyRecords, select: Callable[[Sequence[Row]], Sequence[Row]] = list) -> pd.DataFrame:
+    """Return one row per point of a curve, of the seeds that have ended.
 
-    with ArtifactCache(connect(records.home, only_reads=True), records) as artifacts:
-        return curves_frame(artifacts)
-
-
-def curves_frame(
-    artifacts: ArtifactCache, select: Callable[[Sequence[Row]], Sequence[Row]] | None = None
-) -> pd.DataFrame:
-    """Return a row a point of a curve, of the seeds that MLflow has.
-
-    select: returns the rows of a configuration that are wanted; the seeds of their trials come with them.
+    select: returns the rows of a configuration that are wanted.
     """
     import pandas as pd
 
-    rows: list[Row]
-    rows = [r for r in artifacts.records.list_seeds() if is_final(r) and r["published"]]
-    if select:
-        rows = [r for group in group_by(rows, "configuration").values() for r in select(group)]
-    parts = dict.fromkeys((r["configuration"], r["trial"]) for r in rows)
-    if not parts:
+    from search.store.results import curve_table
+
+    by_configuration = group_by(filter(is_final, records.list_seeds()), "configuration")
+    tables = []
+    for rows in by_configuration.values():
+        seeds = list(records.seeds(select(rows)))
+        tables.append(curve_table(seeds[0].configuration, [seed.result for seed in seeds]))
+    if not tables:
         return pd.DataFrame()
-    curves = pd.concat([artifacts.curves(*part) for part in parts], ignore_index=True)
-    curves.insert(0, "study", artifacts.records.study)
+    curves = pd.concat(tables, ignore_index=True)
+    curves.insert(0, "study", records.study)
     return curves

@@ -79,18 +79,17 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         lines.append("  every seed had ended before: nothing left to train")
     for trial, reason in ended.failed_trials.items():
         lines.append(f"  bank {trial} failed: {reason}")
-    lacks = f"{ended.unpublished} seeds" if ended.unpublished else "the study's end"
-    if ended.unpublished or (ended.unwritten and not ended.interrupted):
-        lines.append(f"  MLflow has not got {lacks} yet: the next run writes what is left")
     flag = home_flag(records.home)
+    if ended.unwritten and not ended.interrupted:
+        lines.append(f"  not all of it is in MLflow yet: adder-search sync {study.name}{flag} writes what is left")
     if ended.interrupted or ended.failed_trials:
         lines += ["", GO_ON, f"  {run_command(records.home, name)}"]
     else:
         store = records.home.store_prefix
-        following = [f"{store}adder-search {c}{flag}" for c in (f"report {study.name} -o {study.name}.html", "ui")]
+        following = [f"adder-search report {study.name} -o {study.name}.html{flag}", f"{store}adder-search ui{flag}"]
         if any(r["outcome"] == Outcome.GROKKED for r in rows):
             folder = _unused(f"{study.name}-best")
-            best = [f"{store}adder-search pull {study.name} --best -o {folder}{flag}"]
+            best = [f"adder-search pull {study.name} --best -o {folder}{flag}"]
             best += [f"adder-search verify {folder}{flag}", f"adder-search export {folder} -o {study.name}.py"]
             following = [*best, *following]
         lines += ["", "Next:", *(f"  {command}" for command in following)]

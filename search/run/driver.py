@@ -10,6 +10,7 @@ import shutil
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,28 +19,26 @@ from typing import Any, Self
 
 from mlflow import MlflowClient
 
-from search.analysis.publish import log_evidence
+from search.analysis.projection import Projection
 from search.run.executor import Event, Executor, Finished, Reported, Restarted
 from search.run.late import LOST, LateResults
 from search.run.metrics import Values
 from search.run.planner import Planner, plan
 from search.run.progress import Display, Progress
-from search.run.proposer import proposer_of
-from search.run.recorder import Recorder, reconcile
+from search.run.recorder import Recorder
+from search.run.sync import projection_of
 from search.run.tally import OPEN, TrialReport
 from search.run.workers import Workers, WorkerState
 from search.store.depot import Depot
-from search.store.record import SeedRecord, is_final
+from search.store.record import SeedRecord
 from search.store.results import ERROR, Damaged
 from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import TRIAL_FILE, Trial
-from search.tracking.artifacts import CAPACITY, ArtifactCache
 from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import answered, file_of
-from search.tracking.views import write_views
+from search.tracking.tracking import FINISHED, KILLED, file_of
 from trainer import Outcome
 
 PATIENCE_S = 600.0
@@ -71,10 +70,8 @@ class Ended:
     """Error of each failed trial and its file, by trial key."""
     rows: list[SeedRecord] = field(default_factory=list)
     """The study's seeds as they are recorded at the end."""
-    unpublished: int = 0
-    """Final seeds that MLflow lacks."""
     unwritten: int = 0
-    """Changes in MLflow that are not made yet, of seeds or of the study."""
+    """Pending MLflow writes."""
     seed_steps_per_s: float = 0.0
     """Of the whole run, compilation left out."""
     compile_s: float = 0.0
@@ -89,23 +86,22 @@ class Driver:
         records: StudyRecords,
         display: Display,
         planner: Planner,
-        recorder: Recorder,
+        projection: Projection,
+        outbox: Outbox,
         max_hours: float | None = None,
     ):
         self.study, self.records, self.display = study, records, display
         self.home, self.lease = records.home, records.lease
-        self.planner, self.recorder = planner, recorder
-        self.outbox, self.tracker = recorder.outbox, recorder.tracker
+        self.planner, self.recorder = planner, Recorder(records)
+        self.projection, self.outbox = projection, outbox
         self.deadline = None if max_hours is None else time.monotonic() + 3_600 * max_hours
         self.ended = Ended()
         self.workers = Workers(study, self.home, planner, self._begin)
         self.progress = Progress(planner, self.workers)
         self.progress_due = 0.0
-        self.late = LateResults(recorder.has_results)
+        self.late = LateResults(self.recorder.has_results)
         self.remarks: set[str] = set()
         """Lines that workers had to say."""
-        self.unconcluded: set[str] = set()
-        """Keys of configurations that an earlier run left without a conclusion in MLflow."""
 
     @classmethod
     @contextmanager
@@ -120,42 +116,21 @@ class Driver:
         """Recover what an earlier run left, plan the rest and yield the run's driver. Raises UserError."""
         # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
         os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
-        rows = records.list_seeds()
         with ExitStack() as undo:
-            is_published, verify = any(r["published"] for r in rows), records.lease.verify
-            with records.naming_store():
-                runs = records.published_runs()
-                tracker = Tracker(client, records.home, study, is_published, verify, runs)
+            verify = records.lease.verify
+            tracker = Tracker(client, records.home, study, verify)
             undo.enter_context(tracker.watching())  # before the outbox: one thread at a time uses the tracker
             file = file_of(client.tracking_uri)
             name = f"MLflow ({file})" if file else "MLflow"
             outbox = Outbox(lambda: client.search_experiments(max_results=1), verify, name=name)
             undo.callback(outbox.close)
-            seeds_a_round = study.proposer.round_size * len(study.first_seeds) if study.proposer else 0
-            cache = undo.enter_context(ArtifactCache(client, records, max(CAPACITY, 2 * seeds_a_round)))
-            recorder = Recorder(records, tracker, outbox, cache)
             records.censor_orphaned()
-            recovered = reconcile(records, tracker, rows)
-            recovered |= recorder.recover(records.list_seeds() if recovered else rows)
-            planner = plan(study, records, cache)
-            driver = cls(study, records, display, planner, recorder, max_hours)
-            driver._resume_tracking(recovered)
+            Recorder(records).recover(records.list_seeds())
+            projection = projection_of(records, tracker, outbox)
+            projection.note_stale(records.list_seeds())
+            planner = plan(study, records)
             records.database.patience_s = PATIENCE_S
-            yield driver
-
-    def _resume_tracking(self, recovered: set[str]) -> None:
-        """Conclude in MLflow what an earlier run did not, and write what belongs to the study as a whole."""
-        client = self.tracker.client
-        with answered(client.tracking_uri):
-            open_runs = self.tracker.list_unconcluded()
-        self.unconcluded = open_runs.keys() | recovered
-        for key in open_runs.keys() - self.planner.study_run.states.keys():  # the file asks for it no more
-            self.outbox.put(client.set_terminated, open_runs[key], "KILLED")
-        self.outbox.put(self.tracker.log_study)
-        if self.study.space:  # to which a field may have been added
-            self.outbox.put(self.tracker.rename, self.records.list_configurations())
-        self.outbox.put(write_views, client, self.study, self.tracker.experiment)
-        self._conclude_earlier()
+            yield cls(study, records, display, planner, projection, outbox, max_hours)
 
     # ---- the loop
 
@@ -206,7 +181,6 @@ class Driver:
         while len(self.workers) < capacity.concurrent and (trial := self.planner.next()):
             self.workers.add(trial)
             executor.start(trial.key, self._config(trial, capacity.on_gpu))
-        self._conclude_earlier()
 
     def _check_end(self) -> None:
         """Stop if somebody asked for it, or the time is over. Raises Superseded."""
@@ -243,7 +217,7 @@ class Driver:
         trial.write(folder, self.records.owner)
         self.home.depot.put(folder / TRIAL_FILE)
         for configuration in trial.configurations:
-            self.outbox.put(self.tracker.reopen, configuration)
+            self.projection.note_training(configuration)
 
     def on_report(self, worker: WorkerState, report: dict[str, Any]) -> None:
         """Take a worker's progress report, record the trials that have ended, and assign more."""
@@ -291,6 +265,7 @@ class Driver:
         except Damaged as damaged:
             self.ended.failed_trials[trial.key] = str(damaged)
             self.recorder.set_aside(trial.key, str(damaged))
+            self.records.censor([trial], str(damaged))
         self._finish_trial(trial)
 
     def _record_late(self) -> None:
@@ -314,15 +289,11 @@ class Driver:
     def _finish_trial(self, trial: Trial) -> None:
         rows = self.records.list_seeds(trial=trial.key)
         self.progress.ended.update(r["outcome"] for r in rows)
+        counts = Counter(r["configuration"] for r in rows)
+        for configuration in trial.configurations:
+            self.projection.note_ended(configuration, counts[configuration.key])
         for configuration in self.planner.complete_trial(trial, rows):
-            self.recorder.conclude(configuration)
-
-    def _conclude_earlier(self) -> None:
-        """Conclude configurations that an earlier run trained to their end and died before concluding."""
-        while self.planner.complete_before:
-            configuration = self.planner.complete_before.pop()
-            if configuration.key in self.unconcluded:
-                self.recorder.conclude(configuration)
+            self.projection.note(configuration, FINISHED)
 
     # ---- the end
 
@@ -334,18 +305,14 @@ class Driver:
         in_flight = [] if is_done else self.planner.in_flight
         self.records.censor(list(self.planner.running.values()), why, self.progress.steps())
         for configuration in in_flight:
-            self.recorder.conclude(configuration, "KILLED")
+            self.projection.note(configuration, KILLED)
         if is_done:
-            proposer = proposer_of(self.study)
-            log_study = proposer.log if proposer else log_evidence
-            self.outbox.put(log_study, self.records, self.tracker, self.recorder.artifacts)
+            self.projection.note_study()
         longest = (DRAIN_S, DRAIN_AWAY_S) if is_done else (STOPPING_S, STOPPING_S)
         self.ended.unwritten = self.outbox.drain(*longest, self._show_drain)
         self.outbox.close()
         self.ended.rows = self.records.list_seeds()
-        self.ended.unpublished = sum(is_final(r) and not r["published"] for r in self.ended.rows)
-        ended = self.ended
-        if not (ended.unwritten or ended.interrupted or ended.failed_trials or ended.unpublished):
+        if not (self.ended.interrupted or self.ended.failed_trials):
             shutil.rmtree(self.records.trial_folder(""), ignore_errors=True)
 
     def _show_drain(self, remaining: int) -> bool:

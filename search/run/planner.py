@@ -28,14 +28,13 @@ from trainer import Seed
 
 if TYPE_CHECKING:
     from search.run.proposals import Proposals
-    from search.tracking.artifacts import ArtifactCache
 
 
 class Planner:
     """Trials of one study, in order. `rows` is what the ledger has: final pairs are not trained again.
 
     `proposals`: a search's. `unfinished`: trials of an earlier run, which go on from their saved states.
-    `configured`: what the file lists, where seeds start from a θ (search/tracking/starts.py).
+    `configured`: what the file lists, where seeds start from a θ (search/store/starts.py).
     """
 
     def __init__(
@@ -61,8 +60,6 @@ class Planner:
         """Waiting trials: those of an earlier run as they were, others are cut when they start."""
         self.unfinished = {id(t): t for t in unfinished}  # a digest as key would cost more
         self.running: dict[str, Trial] = {}
-        self.complete_before: list[Configuration] = []
-        """Configurations that had nothing left to train when they were added."""
         listed = [Configuration(*c) for c in study.listed] if configured is None else configured
         self._resume(unfinished, proposals.proposed() if proposals else listed)
 
@@ -78,7 +75,6 @@ class Planner:
                 self._enqueue(first)
             elif state.is_complete:
                 self.search.report(state)
-                self.complete_before.append(state.configuration)
 
     # ---- trials for workers
 
@@ -168,8 +164,6 @@ class Planner:
                 self._enqueue(following)
                 if self._is_full():
                     break
-            self.complete_before += [s.configuration for s in self.search.complete]
-            self.search.complete.clear()
             if self.unassigned:
                 return True
         return False
@@ -276,22 +270,21 @@ class Planner:
                 state.cancel(seed)
 
 
-def plan(study: Study, records: StudyRecords, cache: ArtifactCache | None = None) -> Planner:
+def plan(study: Study, records: StudyRecords) -> Planner:
     """Return the plan of what is not recorded. Raises UserError.
 
-    cache: the artifacts of a study with a proposer. What a kind of study does not need is not imported.
+    What a kind of study does not need is not imported.
     """
     parents: list[InitialTheta] = []
     proposals: ProposalSource | None = None
     listed = [] if study.proposes else [Configuration(*c) for c in study.listed]
     if study.start:
-        from search.tracking.starts import configurations, parents_of
+        from search.store.starts import configurations, parents_of
 
         parents = parents_of(study, records)
         listed = configurations(study, parents, records) if listed else []
     if proposer := proposer_of(study):
-        assert cache
-        proposals = proposer.propose(study, parents, records, cache)
+        proposals = proposer.propose(study, parents, records)
     elif study.space:
         proposals = _proposals(study, records, parents)
     rows = records.list_seeds()
@@ -303,6 +296,6 @@ def _proposals(study: Study, records: StudyRecords, parents: Sequence[InitialThe
 
     if not parents:
         return Proposals(study, records)
-    from search.tracking.starts import configuration_from_parent
+    from search.store.starts import configuration_from_parent
 
     return Proposals(study, records, partial(configuration_from_parent, parent=parents[0]))

@@ -15,7 +15,6 @@ from search.study.trial import Configuration
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from search.tracking.artifacts import ArtifactCache
     from search.tracking.tracker import Tracker
 
 
@@ -45,9 +44,7 @@ class Proposer(ProposerKey, Protocol):
     Then `walk: {...}` in a study file is a section of the class `WALK.section`.
     """
 
-    def propose(
-        self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords, cache: ArtifactCache, /
-    ) -> ProposalSource:
+    def propose(self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords, /) -> ProposalSource:
         """Return the proposals of a study, or go on with them. parents: each θ that it starts from. Raise UserError."""
 
     def plan(self, study: Study, recorded: int, /) -> list[str]:
@@ -56,7 +53,7 @@ class Proposer(ProposerKey, Protocol):
     def summary(self, records: StudyRecords, /) -> list[str]:
         """Return the lines of a run's summary on what was proposed."""
 
-    def log(self, records: StudyRecords, tracker: Tracker, cache: ArtifactCache, /) -> None:
+    def log(self, records: StudyRecords, tracker: Tracker, /) -> None:
         """Write the end of a study to MLflow."""
 
     def pictures(self, records: StudyRecords, /) -> dict[str, Figure]:

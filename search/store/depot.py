@@ -39,7 +39,7 @@ class Shared:
     """A folder that driver and workers see: what is written is there."""
 
     retains_results = False
-    """True if results stay here when they have been recorded, and MLflow gets none."""
+    """True if a file is here as it was left last, though its writer has died since."""
     poll_interval_s = 0.1
 
     def put(self, path: Path, patient: bool = True) -> None:

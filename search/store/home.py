@@ -31,8 +31,10 @@ class Home:
         with reraise_as():
             named = expanded(str(folder)) if folder else named_by("ADDER_SEARCH_HOME")
         self.path = Path(named or DEFAULT).absolute()
-        self.mlflow_db, self.ledger_db = self.path / "mlflow.db", self.path / "ledger.db"
+        self.mlflow_db, self.ledger_db = self.path / "mlflow.db", self.path / "records.db"
         """The home's own databases; a server may take their place."""
+        self.earlier_ledger = self.path / "ledger.db"
+        """The ledger of earlier versions."""
         self.artifacts, self.ray, self.logs = (self.path / name for name in ("artifacts", "ray", "logs"))
         """Folders of MLflow, of Ray, and of what detached runs print."""
 
@@ -46,17 +48,12 @@ class Home:
         return expanded_address(named) if named else sqlite_url(self.mlflow_db)
 
     @property
-    def named_store(self) -> str | None:
-        """The MLflow store that the environment names, without secrets; None for the home's own."""
-        return masked(os.environ.get(TRACKING, "")) or None
-
-    @property
     def store_prefix(self) -> str:
         """What a printed command begins with so that it asks the same MLflow store in another terminal too; nothing
         for the home's own store, and for an address with a secret in it.
         """
         named = os.environ.get(TRACKING, "")
-        return f"{TRACKING}={shlex.quote(named)} " if named and named == self.named_store else ""
+        return f"{TRACKING}={shlex.quote(named)} " if named and named == masked(named) else ""
 
     @property
     def has_own_database(self) -> bool:
@@ -126,11 +123,11 @@ class Home:
     def exists(self) -> bool:
         """True if something has run here. Raises UserError as `check_paths` does."""
         self.check_paths()
-        return not self.has_own_database or self.ledger_db.exists()
+        return not self.has_own_database or self.ledger_db.exists() or self.earlier_ledger.exists()
 
     def check_paths(self) -> None:
         """Raise UserError if a pipe or a device has a database's name: to open one may take for ever."""
-        for file in (self.ledger_db, self.mlflow_db):
+        for file in (self.ledger_db, self.earlier_ledger, self.mlflow_db):
             if file.exists() and not file.is_file():
                 raise UserError(f"{file}: is no file")
 
@@ -205,6 +202,15 @@ def other_version(name: str, which: str) -> UserError:
     return UserError(
         f"{name}: written by {which} version of adder-search; read it with that version, and choose another "
         "home for this one (--home)"
+    )
+
+
+def earlier_version(home: Home) -> UserError:
+    """Return the error for records of the version before this one, which can be converted."""
+    name = home.database_name if not home.has_own_database else home.earlier_ledger
+    return UserError(
+        f"{name}: written by an earlier version of adder-search; adder-search convert{home_flag(home)} makes "
+        "records of this version out of it"
     )
 
 

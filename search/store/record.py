@@ -50,8 +50,6 @@ class SeedRecord(TypedDict):
     owner: str | None
     lease_until: float | None
     """End of its owner's lease in seconds since 1970, by the database's clock."""
-    published: bool
-    """True if MLflow has it."""
     verify_calls: int
     verified: int | None
     """Right answers of AdderBoard's 10,010 at the last call."""

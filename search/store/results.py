@@ -1,8 +1,8 @@
 """The files between worker and driver: results of a trial one way, a worker's assignment the other way.
 
 The results of one configuration's seeds of a trial are a part. A worker leaves a trial's parts in its folder,
-on disk, all of them or none. The driver reads each once, records it in the ledger and has it written to MLflow,
-where the same files are artifacts. A part that cannot be read is set aside, and its seeds are trained again.
+on disk, all of them or none. The driver reads each once and records it in the ledger; then the folder goes. A part
+that cannot be read is set aside, and its seeds are trained again.
 """
 
 from __future__ import annotations
@@ -60,21 +60,22 @@ class ConfigurationResults:
     def by_seed(self) -> dict[Seed, Result]:
         return {r.pair.seed: r for r in self.results}
 
-    def columns(self) -> dict[SeedKey, dict[str, Any]]:
-        """Return the ledger's columns of what became of each seed, by configuration, init_seed, data_seed."""
+    def columns(self) -> Iterator[tuple[Result, dict[str, Any]]]:
+        """Yield each result with the ledger's columns of what became of its seed."""
         rate, environment = self.about["seed_steps_per_s"], self.about["environment"]
         threads = environment.get("threads", 1) if environment.get("engine") == "native" else None
-        return {
-            (self.configuration.key, r.pair.seed.init_seed, r.pair.seed.data_seed): {
-                **{name: getattr(r, name) for name in MEASURED},
-                "outcome": r.outcome.value,
-                # None unless the C++ engine trained it
-                "core_s": r.steps / rate * threads if rate and threads else None,
-                "seed_steps_per_s": rate,
-                "environment": environment,
-            }
-            for r in self.results
-        }
+        for r in self.results:
+            yield (
+                r,
+                {
+                    **{name: getattr(r, name) for name in MEASURED},
+                    "outcome": r.outcome.value,
+                    # None unless the C++ engine trained it
+                    "core_s": r.steps / rate * threads if rate and threads else None,
+                    "seed_steps_per_s": rate,
+                    "environment": environment,
+                },
+            )
 
     def write(self, folder: Path) -> None:
         """Write θ [N, P], curves and facts to a folder. `durable.move_in` syncs it."""
@@ -103,6 +104,7 @@ class ConfigurationResults:
 
     @classmethod
     def _read(cls, folder: Path) -> ConfigurationResults:
+        import pandas as pd
         import torch
         from safetensors.torch import load
 
@@ -113,7 +115,7 @@ class ConfigurationResults:
             if _digest(files[name]) != digest:
                 raise ValueError(f"{name} is not what was written")
         theta = load(files[THETA])["theta"]
-        table = _table(files[CURVES])
+        table = pd.read_parquet(io.BytesIO(files[CURVES]))
         probes = [name for name in trial.spec.probes() if name in table]
         rows = torch.tensor(table[[*MEASURES, *probes]].to_numpy(), dtype=torch.float32)
         places = table.groupby(WHO, sort=False).indices
@@ -125,18 +127,6 @@ class ConfigurationResults:
             curve_EM, probes_ER = curve.split([len(MEASURES), len(probes)], dim=1)
             results.append(Result(pair=pair, theta_P=theta[n], curve_EM=curve_EM, probes_ER=probes_ER, **facts))
         return cls(trial, results, about)
-
-
-def read_curves(folder: Path) -> pd.DataFrame:
-    """Read the curves of a part, as `curve_table` has them. Raises Damaged."""
-    with _readable(folder):
-        return _table((folder / CURVES).read_bytes())
-
-
-def _table(data: bytes) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.read_parquet(io.BytesIO(data))
 
 
 def _digest(data: bytes) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,23 +16,26 @@ from sqlalchemy.exc import IntegrityError
 from model import make_spec
 from model.fields import did_you_mean
 from model.verdict import read_verdict
-from search.errors import AlreadyExists, Failure, NotFound, UserError, reraise_as
+from search.errors import AlreadyExists, NotFound, reraise_as
+from search.stats.counting import Row, seed_of
 from search.store.database import (
     CONFIGURATIONS,
     OF_A_STUDY,
     PARENTS,
     PROOFS,
     PROPOSALS,
+    RESULTS,
     ROWS,
     STARTED,
     STARTS,
     STUDIES,
     retry_while_unavailable,
 )
-from search.store.home import TRACKING, Home
+from search.store.home import Home
 from search.store.lease import LEASE_S, StudyLease, is_live
 from search.store.ledger import Ledger, open_ledger
-from search.store.record import MEASURED, SeedKey, SeedRecord, is_final
+from search.store.record import SeedKey, SeedRecord, is_final
+from search.store.recorded_seed import RecordedSeed, as_blobs, from_blobs
 from search.store.verdicts import Verdict, own, sealed
 from search.study.file import recorded_study
 from search.study.start import InitialTheta
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
     from search.study.schema import Study
 
 DIED = "its driver died"
+AT_ONCE = 500
+"""Seeds whose θ and curves are read together."""
 KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
 FREE = {"owner": None, "lease_until": None}
 GROUPED_BY = (
@@ -58,7 +64,7 @@ class StudyRecords:
     """What a ledger has of one study. Errors, durability and threads are as `Ledger` says.
 
     Names. `create_`, `get_` (one, or None), `list_` (several), `update_` and `delete_`. A seed's row has a life
-    of its own: `claim`, then `record` or `censor`, then `publish`; `reopen` if its results are lost.
+    of its own: `claim`, then `record` or `censor`.
 
     Isolation. Each write is one transaction, whole or not at all; a read may be several. Of two drivers that want
     the same seed, study or proposal at once, one gets AlreadyExists: keys are unique, and a row that is there is
@@ -71,6 +77,8 @@ class StudyRecords:
     def __init__(self, ledger: Ledger, study: str):
         self.ledger, self.study = ledger, study
         self.home, self.database = ledger.home, ledger.database
+        self._configurations: dict[str, Configuration] = {}
+        """Those whose seeds were read, by key: a configuration never changes."""
 
     @cached_property
     def lease(self) -> StudyLease:
@@ -125,25 +133,9 @@ class StudyRecords:
 
     @retry_while_unavailable
     def update_study(self, definition: Values) -> None:
-        """Keep this owner's study as its file is now, and the name of the MLflow store that it is recorded in."""
-        values = {"definition": definition, "tracking_uri": self.home.named_store}
+        """Keep this owner's study as its file is now."""
         with self.writing() as db:
-            db.execute(sa.update(STUDIES).where(self.lease.is_owned).values(values))
-
-    @contextmanager
-    def naming_store(self) -> Iterator[None]:
-        """Add to what the block refuses, or fails in, which other MLflow store has the study, if one has.
-
-        The store is named and never asked: it might be sent the environment's password.
-        """
-        try:
-            yield
-        except (Failure, UserError) as error:
-            recorded = (self.get_study() or {}).get("tracking_uri")
-            if recorded == self.home.named_store:
-                raise
-            other = f"{recorded}: set {TRACKING}" if recorded else f"the home's own store: unset {TRACKING}"
-            raise type(error)(f"{error}; it was last recorded in {other}") from None
+            db.execute(sa.update(STUDIES).where(self.lease.is_owned).values(definition=definition))
 
     @retry_while_unavailable
     def request_stop(self) -> None:
@@ -192,12 +184,13 @@ class StudyRecords:
             db.execute(sa.insert(STARTS), rows)
 
     @retry_while_unavailable
-    def list_configurations(self) -> dict[str, Configuration]:
-        """Return a study's configurations by key, in the order in which they came."""
-        rows = self._select(CONFIGURATIONS, "configuration", "spec", "recipe")
-        digests = {r["configuration"]: r["digest"] for r in self._select(STARTED)}
+    def list_configurations(self, *keys: str) -> dict[str, Configuration]:
+        """Return a study's configurations by key, or those of these keys, in the order in which they came."""
+        wanted = {"configuration": keys} if keys else {}
+        rows = self._select(CONFIGURATIONS, "configuration", "spec", "recipe", **wanted)
+        digests = {r["configuration"]: r["digest"] for r in self._select(STARTED, **wanted)}
         with self.database.undamaged("a configuration"), reraise_as(f"study {self.study}", Retired):
-            starts = self._select(STARTS) if digests else []
+            starts = self._select(STARTS, digest=digests.values()) if digests else []
             start_of = {r["digest"]: InitialTheta.of(r["start"]) for r in starts}
             return {
                 key: Configuration(
@@ -211,13 +204,16 @@ class StudyRecords:
 
     @retry_while_unavailable
     def list_runs(self) -> dict[str, tuple[str, str]]:
-        """Return where MLflow has a study's configurations: ids of experiment and run, by key."""
+        """Return where MLflow shows a study's configurations: ids of experiment and run, by key."""
         rows = self._select(CONFIGURATIONS, "configuration", "experiment", "run")
         return {r["configuration"]: (r["experiment"] or "", r["run"] or "") for r in rows}
 
-    def published_runs(self) -> list[str]:
-        """Return the ids of the runs that MLflow has of a study's configurations."""
-        return [run for _, run in self.list_runs().values() if run]
+    @retry_while_unavailable
+    def update_run(self, configuration: str, experiment: str, run: str) -> None:
+        """Keep where MLflow shows a configuration."""
+        shown = sa.update(CONFIGURATIONS).filter_by(study=self.study, configuration=configuration)
+        with self.writing() as db:
+            db.execute(shown.values(experiment=experiment, run=run))
 
     @retry_while_unavailable
     def create_parents(self, parents: Iterable[InitialTheta]) -> None:
@@ -279,7 +275,7 @@ class StudyRecords:
         for row in rows:
             row["proof"] = self._verdict(row)
         records = [cast(SeedRecord, row) for row in rows]
-        return records if trial is None else sorted(records, key=_key_of)
+        return records if trial is None else sorted(records, key=key_of)
 
     @retry_while_unavailable
     def list_grouped_seeds(self, configuration: str) -> list[Values]:
@@ -313,10 +309,10 @@ class StudyRecords:
             now = self.database.now(db)
             claimed = {
                 "trial": trial.key, "confirmation": trial.confirmation, "outcome": Outcome.RUNNING, "reason": None,
-                "published": False, "owner": self.owner, "lease_until": now + LEASE_S,
+                "owner": self.owner, "lease_until": now + LEASE_S,
             }  # fmt: skip
             query = sa.select(ROWS).where(*in_trial)
-            rows = {_key_of(r): dict(r) for r in db.execute(query).mappings()}
+            rows = {key_of(r): dict(r) for r in db.execute(query).mappings()}
             work = [((c.key, s.init_seed, s.data_seed), s) for c, s in trial.work]
             for key, seed in work:
                 if key in rows:
@@ -334,23 +330,33 @@ class StudyRecords:
         if row["owner"] != self.owner and is_live(row, now):
             raise AlreadyExists(f"study {self.study}: seed {seed} is held by {row['owner']}")
         as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
-        change = sa.update(ROWS).filter_by(**self._named(_key_of(row))).where(*as_read)
+        change = sa.update(ROWS).filter_by(**self._named(key_of(row))).where(*as_read)
         if db.execute(change.values(**claimed)).rowcount != 1:
             raise self._taken(f"seed {seed}")
 
     @retry_while_unavailable
     def record(self, *parts: ConfigurationResults) -> None:
-        """Write what became of the seeds of a trial's parts, in one statement. Final rows stay as they are."""
+        """Write what became of the seeds of a trial's parts, with θ and curves, all at once.
+
+        Final rows stay as they are, with their θ.
+        """
+        is_open = ROWS.c.outcome.in_([Outcome.RUNNING, Outcome.CENSORED])
         key: Values = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
-        is_open = sa.or_(ROWS.c.outcome == Outcome.RUNNING, ROWS.c.outcome == Outcome.CENSORED)
-        values = [
-            columns | {"reason": None, **FREE, **{f"key_{name}": v for name, v in self._named(row).items()}}
-            for part in parts
-            for row, columns in part.columns().items()
-        ]
-        if values:
-            with self.writing() as db:
-                db.execute(sa.update(ROWS).filter_by(**key).where(is_open), values)
+        rows, results = [], []
+        with self.writing() as db:
+            for part in parts:
+                open_seeds = sa.select(ROWS.c.init_seed, ROWS.c.data_seed).where(is_open)
+                open_seeds = open_seeds.filter_by(study=self.study, configuration=part.configuration.key)
+                still_open = {Seed(*numbers) for numbers in db.execute(open_seeds)}
+                for result, columns in part.columns():
+                    if (seed := result.pair.seed) in still_open:
+                        named = self._named((part.configuration.key, seed.init_seed, seed.data_seed))
+                        keys = {f"key_{name}": value for name, value in named.items()}
+                        rows.append(columns | keys | {"reason": None, **FREE})
+                        results.append(named | as_blobs(result))
+            if rows:
+                db.execute(sa.update(ROWS).filter_by(**key), rows)
+                db.execute(sa.insert(RESULTS), results)
 
     @retry_while_unavailable
     def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[SeedKey, int] | None = None) -> None:
@@ -382,43 +388,36 @@ class StudyRecords:
         with self.writing() as db:
             db.execute(running.where(ROWS.c.owner != self.owner).values(**values))
 
-    @retry_while_unavailable
-    def reopen(self, trial: str, reason: str) -> None:
-        """Censor a trial's seeds that MLflow has not got, to be trained again: their results are lost."""
-        values: Values = dict.fromkeys(MEASURED)
-        values |= {"outcome": Outcome.CENSORED, "reason": reason, "steps": 0, **FREE}
-        lost = sa.update(ROWS).filter_by(study=self.study, trial=trial, published=False)
-        with self.writing() as db:
-            db.execute(lost.values(**values))
+    # θ and curves
 
-    @retry_while_unavailable
-    def publish(self, trial: Trial, configuration: Configuration, experiment: str, run: str) -> None:
-        """Write that MLflow has what a trial's seeds of a configuration have become, and where."""
-        with self.writing() as db:
-            self._publish(db, configuration.key, trial.key, experiment, run)
+    def seed(self, row: Row) -> RecordedSeed:
+        """Return a seed that has ended with its θ and curve. Raises Failure as `seeds` does."""
+        (seed,) = self.seeds([row])
+        return seed
 
-    def _publish(self, db: sa.Connection, configuration: str, trial: str, experiment: str, run: str) -> None:
-        part = {"study": self.study, "configuration": configuration}
-        db.execute(sa.update(CONFIGURATIONS).filter_by(**part).values(experiment=experiment, run=run))
-        db.execute(sa.update(ROWS).filter_by(**part, trial=trial).values(published=True))
+    def seeds(self, rows: Iterable[Row]) -> Iterator[RecordedSeed]:
+        """Yield seeds that have ended with their θ and curves, in the order of their rows.
 
-    @retry_while_unavailable
-    def adopt(
-        self, part: ConfigurationResults, trial: str, seeds: Collection[Seed], run: tuple[str, str],
-    ) -> None:  # fmt: skip
-        """Record seeds of a part that MLflow has and this ledger has no end of, and that MLflow has the part.
-
-        trial: the key of its trial. run: ids of experiment and run.
+        Raises Failure for one whose θ or curve is lost or damaged.
         """
-        key, columns = part.configuration.key, part.columns()
-        shared = {"trial": trial, "confirmation": part.trial.confirmation, "reason": None}
-        with self.writing() as db:
-            self.insert_configurations(db, [part.configuration])
-            for seed in seeds:
-                named = self._named(row := (key, seed.init_seed, seed.data_seed))
-                db.execute(sa.delete(ROWS).filter_by(**named))
-                db.execute(sa.insert(ROWS).values(**named, **columns[row], **shared))
-            self._publish(db, key, trial, *run)
+        rest = iter(rows)
+        while some := list(islice(rest, AT_ONCE)):
+            blobs = {key_of(blob): blob for blob in self._blobs(some)}
+            for row in some:
+                if row["configuration"] not in self._configurations:
+                    self._configurations |= self.list_configurations(row["configuration"])
+                configuration = self._configurations[row["configuration"]]
+                with self.database.undamaged(f"θ of seed {seed_of(row)} of study {self.study}"):
+                    yield from_blobs(self.study, configuration, row, blobs[key_of(row)])
+
+    @retry_while_unavailable
+    def _blobs(self, rows: Sequence[Row]) -> list[Values]:
+        """Read what is recorded of seeds as bytes, and what they were trained in; of others too."""
+        same = sa.and_(*(RESULTS.c[name] == ROWS.c[name] for name in KEY_COLUMNS))
+        query = sa.select(RESULTS, ROWS.c.environment).select_from(RESULTS.join(ROWS, same))
+        wanted = {name: {row[name] for row in rows} for name in ("configuration", "init_seed")}
+        among = (RESULTS.c[name].in_(values) for name, values in wanted.items())
+        return self.database.read(query.where(RESULTS.c.study == self.study, *among))
 
     @retry_while_unavailable
     def record_verification(self, key: SeedKey, correct: int) -> bool:
@@ -430,7 +429,7 @@ class StudyRecords:
     def record_verifications(self, configuration: str, correct: Mapping[Seed, int]) -> None:
         """Count the calls of `verify` that a conclusion made, for the seeds that have no result yet."""
         for row in self.list_seeds(configuration):
-            _, init, data = key = _key_of(row)
+            _, init, data = key = key_of(row)
             if row["verified"] is None and (right := correct.get(Seed(init, data))) is not None:
                 self.record_verification(key, right)
 
@@ -445,7 +444,7 @@ class StudyRecords:
     def _verdict(self, row: Values) -> Verdict | None:
         """Return the verdict in a seed's row: a file may be a stranger's ledger, a server is one that was named."""
         if row["proof"] is not None and self.home.has_own_database:
-            return own(row["proof"], self.study, *_key_of(row))
+            return own(row["proof"], self.study, *key_of(row))
         return read_verdict(row["proof"])
 
     def _named(self, key: SeedKey) -> Values:
@@ -455,9 +454,13 @@ class StudyRecords:
     def _taken(self, thing: str) -> AlreadyExists:
         return AlreadyExists(f"study {self.study}: {thing} was just taken by another driver")
 
-    def _select(self, table: sa.Table, *names: str) -> list[Values]:
-        """Read the study's rows of a table, or some of their columns, by number where they have one."""
+    def _select(self, table: sa.Table, *names: str, **among: Iterable[str]) -> list[Values]:
+        """Read the study's rows of a table, or some of their columns, by number where they have one.
+
+        among: values of columns; rows with others are left out.
+        """
         query = sa.select(*(table.c[name] for name in names or table.c.keys())).filter_by(study=self.study)
+        query = query.where(*(table.c[name].in_(values) for name, values in among.items()))
         return self.database.read(query.order_by(table.c.number) if "number" in table.c else query)
 
 
@@ -476,5 +479,5 @@ def open_several(home: Home, studies: Iterable[str] = ()) -> list[StudyRecords]:
     return opened or [StudyRecords(ledger, name) for name in ledger.list_studies()]
 
 
-def _key_of(row: Mapping[Any, Any]) -> SeedKey:
+def key_of(row: Mapping[Any, Any]) -> SeedKey:
     return row["configuration"], row["init_seed"], row["data_seed"]

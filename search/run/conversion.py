@@ -1,0 +1,172 @@
+"""Records of the schema before this one, whose θ and curves are among MLflow's artifacts, made into this version's.
+
+Nothing else imports this but its command; both can be deleted together once no such records are left.
+"""
+
+import logging
+import sqlite3
+import time
+from contextlib import closing
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import sqlalchemy as sa
+from filelock import FileLock
+
+from search.errors import Failure, UserError
+from search.store.database import CONFIGURATIONS, RESULTS, ROWS, SCHEMA, STATES, STUDIES, VERSION
+from search.store.home import FOREIGN, Home, below, other_version, sqlite_url
+from search.store.lease import is_live
+from search.store.record import MEASURED
+from search.store.recorded_seed import as_blobs
+from search.store.results import PARTS, ConfigurationResults, Damaged, has_parts
+from search.store.study_records import KEY_COLUMNS
+from search.tracking.tracking import check_place, connect, is_local
+from trainer import Outcome, Seed
+from trainer.files import durable
+
+BEFORE = SCHEMA - 1
+TRIALS = "trials"
+"""Folder of parts among a run's artifacts."""
+LOST = "its results were lost before records were converted"
+STATEMENTS = (
+    "ALTER TABLE ledger DROP COLUMN published",
+    "ALTER TABLE ledger DROP COLUMN reached",
+    "ALTER TABLE ledger_studies DROP COLUMN tracking_uri",
+)
+OPEN = (Outcome.QUEUED, Outcome.RUNNING, Outcome.CENSORED)
+
+log = logging.getLogger(__name__)
+
+
+def convert(home: Home) -> tuple[int, int]:
+    """Make records of this version: in a file beside the earlier one, which stays as it is, or on the server.
+
+    One that was cut off is gone on with. Returns how many seeds have their θ, and how many have to be trained again.
+    Raises UserError where there is nothing to convert, Failure while a study is run.
+    """
+    if not home.has_own_database:
+        return _convert(home, sa.create_engine(home.ledger_url))
+    old = home.earlier_ledger
+    if home.ledger_db.exists():
+        raise UserError(f"{home.ledger_db}: is there already; it is read in place of {old.name}")
+    if not old.exists():
+        raise UserError(home.nothing_run)
+    with FileLock(home.path / "records.lock"):
+        state = old.stat()
+        draft = home.path / f"records-{state.st_mtime_ns:x}-{state.st_size:x}.new"  # of this state of the old one
+        if not draft.exists():
+            _copy(old, draft)
+        engine = sa.create_engine(sqlite_url(draft))
+        counts = _convert(home, engine)
+        engine.dispose()
+        durable.move_in(draft, home.ledger_db)
+    return counts
+
+
+def _copy(old: Path, draft: Path) -> None:
+    half = draft.with_suffix(".half")
+    half.unlink(missing_ok=True)
+    with (
+        closing(sqlite3.connect(f"{old.as_uri()}?mode=ro", uri=True)) as source,
+        closing(sqlite3.connect(half)) as copy,
+    ):
+        if thing := source.execute(FOREIGN).fetchone():
+            raise Failure(f"{old}: has {thing[0]!r:.80}, which is no table: no ledger of adder-search")
+        source.backup(copy)
+    durable.move_in(half, draft)
+
+
+def _convert(home: Home, engine: sa.Engine) -> tuple[int, int]:
+    with engine.begin() as db:
+        schema = db.scalar(sa.select(VERSION.c.schema)) if sa.inspect(db).has_table(VERSION.name) else None
+        if schema != BEFORE:
+            raise other_version(home.database_name, "another")
+        for row in db.execute(sa.select(STUDIES.c.study, STUDIES.c.owner, STUDIES.c.lease_until)).mappings():
+            if is_live(row, time.time()):
+                raise Failure(f"{home.database_name}: study {row['study']} is being run; stop it first")
+        for table in (RESULTS, STATES):
+            table.create(db, checkfirst=True)
+    with TemporaryDirectory(prefix="adder-search-") as scratch:
+        for study, configuration, trial, seeds in _lacking(engine):
+            if part := _part(home, engine, (study, configuration, trial), Path(scratch)):
+                _insert(engine, study, configuration, {s: part.by_seed[s] for s in seeds if s in part.by_seed})
+    return _finish(engine)
+
+
+def _lacking(engine: sa.Engine) -> list[tuple[str, str, str, list[Seed]]]:
+    """Return the seeds that have ended and have no θ yet, by study, configuration and trial."""
+    columns = [ROWS.c[name] for name in ("study", "configuration", "trial", "init_seed", "data_seed")]
+    query = sa.select(*columns).where(ROWS.c.outcome.not_in(OPEN), ~_has_result()).order_by(*columns)
+    with engine.connect() as db:
+        rows = db.execute(query).all()
+    groups = groupby(rows, lambda row: (row.study, row.configuration, row.trial))
+    return [(*names, [Seed(row.init_seed, row.data_seed) for row in of]) for names, of in groups]
+
+
+def _has_result() -> Any:
+    same = (RESULTS.c[name] == ROWS.c[name] for name in KEY_COLUMNS)
+    return sa.exists().where(*same)
+
+
+def _part(home: Home, engine: sa.Engine, names: tuple[str, str, str], scratch: Path) -> ConfigurationResults | None:
+    """Return the results of a trial's seeds of a configuration; None if they are lost or damaged."""
+    study, configuration, trial = names
+    try:
+        folder = _folder(home, engine, names, scratch)
+        part = ConfigurationResults.read(folder) if folder else None
+    except Damaged as error:
+        log.warning("study %s: %s; their seeds are trained again", study, error)
+        return None
+    if part is None:
+        log.warning("study %s: there are no results of trial %s; its seeds are trained again", study, trial)
+    return part if part and part.configuration.key == configuration else None
+
+
+def _folder(home: Home, engine: sa.Engine, names: tuple[str, str, str], scratch: Path) -> Path | None:
+    """Return the folder with a part: where its worker left it, among the home's artifacts, or from a server."""
+    study, configuration, trial = names
+    left = home.trial(study, trial)
+    if has_parts(left) or home.depot.get_folder(left / PARTS):
+        return below(left / PARTS, configuration)
+    shown = sa.select(CONFIGURATIONS.c.run).filter_by(study=study, configuration=configuration)
+    with engine.connect() as db:
+        run = db.scalar(shown)
+    if not run:
+        return None
+    if is_local(home.tracking_uri):
+        folder = below(home.artifacts, study, run) / "artifacts" / TRIALS / trial
+        return folder if folder.exists() else None
+    client = connect(home)
+    check_place(client, home, client.get_run(run))
+    if f"{TRIALS}/{trial}" not in {item.path for item in client.list_artifacts(run, TRIALS)}:
+        return None
+    (target := below(scratch, run)).mkdir(exist_ok=True)
+    return Path(client.download_artifacts(run, f"{TRIALS}/{trial}", str(target)))
+
+
+def _insert(engine: sa.Engine, study: str, configuration: str, results: dict[Seed, Any]) -> None:
+    rows = [
+        dict(zip(KEY_COLUMNS, (study, configuration, seed.init_seed, seed.data_seed), strict=True)) | as_blobs(result)
+        for seed, result in results.items()
+    ]
+    if rows:
+        with engine.begin() as db:
+            db.execute(sa.insert(RESULTS), rows)
+
+
+def _finish(engine: sa.Engine) -> tuple[int, int]:
+    """Open the seeds whose results are lost, and give the tables their new form, at once."""
+    nothing: dict[str, Any] = dict.fromkeys(MEASURED)
+    opened = nothing | {"outcome": Outcome.CENSORED, "reason": LOST, "steps": 0}
+    with engine.begin() as db:
+        if db.dialect.name == "sqlite":  # else each change of a table is committed by itself
+            db.exec_driver_sql("BEGIN IMMEDIATE")
+        is_lost = sa.and_(ROWS.c.outcome.not_in(OPEN), ~_has_result())
+        lost = db.execute(sa.update(ROWS).where(is_lost).values(**opened)).rowcount
+        for statement in STATEMENTS:
+            db.exec_driver_sql(statement)
+        db.execute(sa.update(VERSION).values(schema=SCHEMA))
+        return db.scalar(sa.select(sa.func.count()).select_from(RESULTS)) or 0, lost
