@@ -27,12 +27,14 @@ from search.cli.options import (
     target_option,
     write_text,
 )
-from search.errors import UserError, reraise_as
+from search.errors import Failure, UserError, reraise_as
+from search.store.home import home_flag
 
 if TYPE_CHECKING:
     from adders.proof.prover import Proof
     from model import Spec
     from search.store.home import Home
+    from search.store.study_records import StudyRecords
     from trainer.checkpoints.checkpoint import Checkpoint
 
 LIMIT_S, DIGITS = 600, 10
@@ -149,6 +151,7 @@ def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
         for row, proof in prove_study(records, limit_s):
             if not as_json:
                 click.echo(f"seed {seed_of(row)} of {row['configuration'][:6]}: {said_of(proof)}")
+        _show_in_mlflow(records)
     rows = [row for row in records.list_seeds() if row["outcome"] == Outcome.GROKKED]
     verdicts = [is_right(row["proof"]) for row in rows]
     proved, wrong, undecided = (verdicts.count(v) for v in (True, False, None))
@@ -157,6 +160,18 @@ def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
     counts = {"grokked": len(rows), **proof_counts(rows), "wrong": wrong, "undecided": undecided}
     show(as_json, {"study": name, **counts, "seeds": seeds}, text)
     exit_unless(0 < len(rows) == proved)
+
+
+def _show_in_mlflow(records: StudyRecords) -> None:
+    """Write the verdicts to MLflow. Where that fails they are recorded all the same, and a line says how to go on."""
+    from search.run.sync import sync
+    from search.tracking.tracking import connect
+
+    try:
+        sync(records, connect(records.home), only_stale=True)
+    except (Failure, UserError) as error:
+        again = f"adder-search sync {records.study}{home_flag(records.home)}"
+        click.echo(f"{error}; the verdicts are recorded, and `{again}` writes them to MLflow", err=True)
 
 
 def _lines(spec: Spec, proof: Proof) -> Iterator[str]:

@@ -30,8 +30,15 @@ def projection_of(records: StudyRecords, tracker: Tracker, outbox: Jobs) -> Proj
     return Projection(records, tracker, outbox, proposer.log if proposer else write_study)
 
 
-def sync(records: StudyRecords, client: MlflowClient, said: Callable[[], object] = lambda: None) -> int:
-    """Write all that MLflow shows of a study. said: called after each step. Returns the number of its seeds.
+def sync(
+    records: StudyRecords,
+    client: MlflowClient,
+    said: Callable[[], object] = lambda: None,
+    only_stale: bool = False,
+) -> int:
+    """Write all that MLflow shows of a study. Return the number of its seeds.
+
+    said: called after each step. only_stale: leave out configurations of which MLflow shows all.
 
     The caller has the study's lease. Raises Failure where the store does not answer, or the study was never begun.
     """
@@ -41,5 +48,10 @@ def sync(records: StudyRecords, client: MlflowClient, said: Callable[[], object]
     rows = records.list_seeds()
     with answered(client.tracking_uri):
         tracker = Tracker(client, records.home, study, records.lease.verify)
-        projection_of(records, tracker, AtOnce(said)).note_everything(rows)
+        projection = projection_of(records, tracker, AtOnce(said))
+        if only_stale:
+            projection.note_stale(rows)
+            projection.note_study()
+        else:
+            projection.note_everything(rows)
     return len(rows)

@@ -126,7 +126,7 @@ def test_a_study_that_runs_is_left_to_its_driver(home):
     connect(home)  # which is where it is now
     lease = records_of(home).lease
     lease.acquire()
-    assert "study sweep is already being run by" in fails_with_one(1, "sync", "sweep", "--home", "home")
+    assert "study sweep is already being run by" in fails_with_one(2, "sync", "sweep", "--home", "home")
     lease.release()
     lease.owner = dead_owner()
     lease.acquire()
