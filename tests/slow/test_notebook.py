@@ -12,7 +12,6 @@ from pathlib import Path
 import click
 import pytest
 
-from search.cli import load
 from search.cli import main as adder_search
 from tests import ROOT
 from tests.commands import OTHERS
@@ -41,7 +40,7 @@ def test_the_notebook_is_kept_without_what_it_printed():
 def test_its_commands_have_the_options_that_it_gives():
     assert {words[1] for words in commands()} == {"run", "best", "records", "pull", "verify", "export"}
     for _, name, *words in commands():
-        command = load(adder_search.commands[name])
+        command = adder_search.get_command(click.Context(adder_search), name).load()
         command.make_parser(click.Context(command)).parse_args(words)
 
 
