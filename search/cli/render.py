@@ -74,15 +74,14 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     if ended.seed_steps_per_s:
         lines.append(f"  {ended.seed_steps_per_s:,.0f} seed-steps a second, evaluations included")
     lines += [f"  compiling took {ended.compile_s:.0f} s"] if ended.compile_s >= 1 else []
-    if not (ended.trials or ended.interrupted):
+    if not (ended.begun or ended.interrupted):
         lines.append("  every seed had ended before: nothing left to train")
-    for trial, reason in ended.failed_trials.items():
-        lines.append(f"  bank {trial} failed: {reason}")
+    lines += [f"  {what} failed: {reason}" for what, reason in ended.failed.items()]
     lacks = f"{ended.unpublished} seeds" if ended.unpublished else "the study's end"
     if ended.unpublished or (ended.unwritten and not ended.interrupted):
         lines.append(f"  MLflow has not got {lacks} yet: the next run writes what is left")
     flag = home_flag(records.home)
-    if ended.interrupted or ended.failed_trials:
+    if ended.interrupted or ended.failed:
         lines += ["", GO_ON, f"  {run_command(records.home, name)}"]
     else:
         store = records.home.store_prefix

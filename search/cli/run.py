@@ -202,7 +202,7 @@ def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient,
                 except ExecutorDied as died:
                     raise Failure(f"{died}. {render.GO_ON} {run_command(records.home, source)}") from None
     click.echo(render.summary(study, source, records, ended))
-    if ended.interrupted or ended.failed_trials:
+    if ended.interrupted or ended.failed:
         sys.exit(130 if ended.interrupted else Failure.code)
 
 

@@ -11,7 +11,7 @@ from model import Spec
 from search.run import mps
 from search.run.forecast import Forecast, forecast
 from search.run.gpu_cost import BATCH, speed_of
-from search.run.packing import Capacity, TrialShapes, check_resources, local_resources, placement_of
+from search.run.packing import BankShapes, Capacity, check_resources, local_resources, placement_of
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
 from search.stats.counting import GrokRate, Row
@@ -105,7 +105,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyR
 
 def _banks(study: Study, to_train: Mapping[Configuration, int], fits: Capacity) -> tuple[int, str]:
     """Return the number of banks that so many seeds need, and the plan's line on them."""
-    trials, size, slots = TrialShapes(study).count(to_train, fits)
+    trials, size, slots = BankShapes(study).count(to_train, fits)
     is_known = not (study.proposes or study.until.grokked or study.allocation)  # no bank depends on results
     if is_known:  # they are cut to end together
         trials = max(trials, min(fits.concurrent, sum(to_train.values())))
@@ -135,7 +135,7 @@ def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
     """Return where trials go on a machine that has a GPU."""
     if 0 < fits.gpu < 1:
         return f"on the GPU, {int(1 / fits.gpu)} banks {'side by side by MPS' if by_mps else 'in turns'}"
-    fewest = f"{speed_of(TrialShapes(study).base).fewest_for_gpu(cores)} seeds of one program"
+    fewest = f"{speed_of(BankShapes(study).base).fewest_for_gpu(cores)} seeds of one program"
     if fits.on_gpu:
         return f"on the GPU, by a model of its speed; below {fewest} {cores:g} cores are faster"
     return f"on {cores:g} cores; by a model of its speed a GPU is faster from {fewest} on"
@@ -269,7 +269,7 @@ def _expected_rates(
     if measured:
         overall = median(rate for rates in measured.values() for rate in rates)
         return {key: median(rates) for key, rates in measured.items()}, overall, "measured here"
-    shapes = TrialShapes(study)
+    shapes = BankShapes(study)
     programs: dict[str, tuple[Spec | None, Recipe, int]]
     programs = {c.key: (c.trained, c.recipe, shapes.of(c.program, fits).slots) for c in listed}
     programs = programs or {"": (shapes.base, study.base_recipe, shapes.most_slots(fits))}

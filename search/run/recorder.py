@@ -7,24 +7,18 @@ from a copy takes back what MLflow has beyond it.
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from search.analysis.publish import conclude, publish
-from search.stats.counting import ENOUGH, Row, seed_of
-from search.store.record import is_final
-from search.store.results import (
-    PARTS,
-    STATE,
-    ConfigurationResults,
-    Damaged,
-    has_parts,
-    read_cut,
-    read_parts,
-    set_aside,
-)
+from search.run.messages import EndedSeed
+from search.run.study_run import PlannedPair
+from search.stats.counting import Row, seed_of
+from search.store.record import SeedKey, is_final
+from search.store.results import ConfigurationResults, Damaged, has_parts, read_parts, set_aside, write_parts
 from search.store.study_records import StudyRecords
 from search.study.trial import Configuration, Trial
 from search.tracking.artifacts import ArtifactCache
@@ -54,33 +48,50 @@ class Recorder:
         for key in sorted({r["trial"] for r in rows if not r["published"]}):
             folder = self.records.trial_folder(key)
             try:
-                if self.records.home.depot.get_folder(folder / PARTS):
+                if has_parts(folder):
                     parts, trial = read_parts(folder), Trial.read(folder)
                     recovered |= {c.key for c in trial.configurations}
-                    self.record(trial, parts)
+                    self.records.record(parts)
+                    self.outbox.put(self._publish, trial)
                 elif any(map(is_final, self.records.list_seeds(trial=key))):
                     raise Damaged(f"there are no results in {folder} any more")
             except Damaged as error:
                 self.set_aside(key, str(error))
         return recovered
 
-    def has_results(self, trial: Trial) -> bool:
-        """Return whether a trial's results can be seen here; from a depot they are fetched."""
-        return self.records.home.depot.get_folder(self.records.trial_folder(trial.key) / PARTS)
+    def record(
+        self,
+        ended: Sequence[tuple[PlannedPair, EndedSeed]],
+        cut: Mapping[SeedKey, int],
+        states: Mapping[SeedKey, bytes],
+        about: Mapping[str, Any],
+    ) -> None:
+        """Write what one report says to the ledger, and put the publication of results into the outbox.
 
-    def parts(self, trial: Trial) -> list[ConfigurationResults]:
-        """Return the results of a trial that has ended. Raises Damaged."""
-        return read_parts(self.records.trial_folder(trial.key))
-
-    def record(self, trial: Trial, parts: list[ConfigurationResults]) -> None:
-        """Write a trial's results to the ledger, and put their publication into the outbox."""
-        self.records.record(*parts)
+        ended: pairs with what became of them. cut, states: as `StudyRecords.record` has them. about: the bank's
+        environment and speed.
+        """
+        parts = self._parts(ended, about)
         for part in parts:
-            self.artifacts.put(trial.key, part)
-        if cut := read_cut(self.records.trial_folder(trial.key)):
-            self.records.censor([trial], ENOUGH, cut)
-            self.records.delete_unstarted(trial)
-        self.outbox.put(self._publish, trial)
+            write_parts(self.records.trial_folder(part.trial.key), [part])
+        self.records.record(parts, cut, states)
+        for part in parts:
+            self.artifacts.put(part.trial.key, part)
+            self.outbox.put(self._publish, part.trial)
+
+    def _parts(
+        self, ended: Sequence[tuple[PlannedPair, EndedSeed]], about: Mapping[str, Any]
+    ) -> list[ConfigurationResults]:
+        groups: dict[tuple[str, bool], list[tuple[PlannedPair, EndedSeed]]] = {}
+        for pair, seed in ended:
+            groups.setdefault((pair.configuration.key, pair.confirmation), []).append((pair, seed))
+        parts, study = [], self.tracker.study
+        for (_, confirmation), group in groups.items():
+            work = tuple((pair.configuration, pair.seed) for pair, _ in group)
+            trial = Trial(self.records.study, work, 1, study.resources, study.stop, confirmation)
+            results = [seed.result(pair.configuration.pair(pair.seed)) for pair, seed in group]
+            parts.append(ConfigurationResults(trial, results, dict(about)))
+        return parts
 
     def set_aside(self, key: str, reason: str) -> None:
         """Reopen the seeds of a trial whose results are damaged, and move what is left of them aside."""
@@ -89,7 +100,6 @@ class Recorder:
         if has_parts(folder):
             aside = set_aside(folder, self.records.home.damaged(self.records.study, key), reason)
             where = f"; they are kept in {aside}"
-            self.records.home.depot.remove(folder / PARTS)
         log.warning("study %s: %s%s; their seeds are trained again", self.records.study, reason, where)
         self.records.reopen(key, reason)
 
@@ -98,7 +108,6 @@ class Recorder:
         if has_parts(folder):  # or it was done, and was cut off afterwards
             publish(self.records, self.tracker, trial, folder)
             shutil.rmtree(folder, ignore_errors=True)
-            self.records.home.depot.remove(folder / STATE)
 
     def conclude(self, configuration: Configuration, status: str = FINISHED) -> None:
         """Put a configuration's summary, picture, best checkpoint and child runs into the outbox."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from search.plugins import part
-from search.run.worker import bank_of, environment_of, in_configuration_space
+from search.run.worker import bank_of, environment_of, own_numbers
 from search.study.resources import Resources
 from search.study.space import LARGEST_SEED
 from search.study.start import ANY, InitialTheta
@@ -191,7 +191,7 @@ def train_again(loaded: Checkpoint, request: Request, watch: Callable[[int], Non
             theta, before = request.stages.train(trial, device, watch)
             start = InitialTheta(configuration.trained, {ANY: theta})
             trial = replace(trial, work=((replace(configuration, start=start), seed),))
-        bank = bank_of(trial, device, futility=None)
+        bank = bank_of(trial.spec, trial.pairs, trial.slots, trial.resources, device, futility=None)
         watch(before)
         # what is finished at the end is finished again
         at_end = request.step == request.trial.work[0][0].recipe.steps
@@ -209,14 +209,14 @@ def _device(recorded: dict[str, Any]) -> str:
 
 def _compare(loaded: Checkpoint, request: Request, bank: Bank) -> Rerun:
     spec, recorded = loaded.spec, _recorded(loaded)
-    result = in_configuration_space(request.trial.work[0][0], bank.result(0))
+    result = own_numbers(bank.result(0))
     theta_SP = torch.stack([loaded.theta_P, result.theta_P])
     bits_SP = theta_SP.view(torch.int32)
     apart_P = (theta_SP[0] - theta_SP[1]).abs()
     largest = {name: float(t.max()) for name, t in spec.layout.split(apart_P[None]).items()}
     exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection()))["exact"]
     different = int((bits_SP[0] != bits_SP[1]).sum())
-    here = environment_of(request.trial, bank)
+    here = environment_of(bank, request.trial.resources)
     recipes = [request.trial.work[0][0].recipe, *request.earlier_recipes]
     is_finished = any(recipe.finish_above < 1 for recipe in recipes)
     by_curvature = is_finished and not recorded["finish"] == here["finish"] == "engine"

@@ -130,11 +130,19 @@ PROOFS = _of_a_study(
     sa.Column("data_seed", sa.BigInteger, primary_key=True),
     sa.Column("proof", sa.JSON, nullable=False),  # the verdict on all pairs (model/proof/file.py)
 )
-OF_A_STUDY = (ROWS, PROOFS, CONFIGURATIONS, PROPOSALS, STUDIES, PARENTS, STARTS, STARTED, SETS)
+STATES = _of_a_study(
+    "ledger_states",
+    sa.Column("configuration", sa.String(12), primary_key=True),
+    sa.Column("init_seed", sa.BigInteger, primary_key=True),
+    sa.Column("data_seed", sa.BigInteger, primary_key=True),
+    sa.Column("state", sa.LargeBinary, nullable=False),  # what a bank goes on from, until its seed has ended
+)
+OF_A_STUDY = (ROWS, STATES, PROOFS, CONFIGURATIONS, PROPOSALS, STUDIES, PARENTS, STARTS, STARTED, SETS)
 
 NONE = type(None)
 KINDS: dict[type, tuple[type, ...]] = {
     int: (int, NONE), float: (int, float, NONE), str: (str, NONE), bool: (bool, NONE), object: (dict, NONE),
+    bytes: (bytes, NONE),
 }  # fmt: skip
 """Types that a column's values may have, by the type that SQLAlchemy gives it."""
 FORMS = dict.fromkeys(("study", "configuration", "trial", "experiment", "run", "digest", "kept"), IDENTIFIER) | {

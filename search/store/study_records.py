@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from model import make_spec
 from model.fields import did_you_mean
 from model.proof.verdict import read_verdict
 from search.errors import AlreadyExists, Failure, NotFound, UserError, reraise_as
+from search.stats.counting import ENOUGH
 from search.store.database import (
     CONFIGURATIONS,
     OF_A_STUDY,
@@ -25,6 +26,7 @@ from search.store.database import (
     ROWS,
     STARTED,
     STARTS,
+    STATES,
     STUDIES,
     retry_while_unavailable,
 )
@@ -301,32 +303,46 @@ class StudyRecords:
         return [row for row in groups for _ in range(row["count"])]
 
     @retry_while_unavailable
-    def claim(self, trial: Trial) -> None:
-        """Make a trial's seeds RUNNING and this owner's. Raises AlreadyExists if another driver has one.
+    def claim(self, work: Sequence[tuple[Configuration, Seed, bool]]) -> dict[SeedKey, bytes]:
+        """Make seeds RUNNING and this owner's, and return the saved states of those that have one.
 
-        A seed can be claimed unless it is final, is held, or changed hands since it was read.
+        work: configurations and seeds, with True for a confirmation's. A seed can be claimed unless it is final, is
+        held, or changed hands since it was read. Raises AlreadyExists if another driver has one.
         """
-        keys = [c.key for c in trial.configurations]
-        seeds = {s.init_seed for _, s in trial.work}  # a configuration may have many more
-        in_trial = (ROWS.c.study == self.study, ROWS.c.configuration.in_(keys), ROWS.c.init_seed.in_(seeds))
+        configurations = {c.key: c for c, _, _ in work}
+        seeds = {s.init_seed for _, s, _ in work}  # a configuration may have many more
         with self.database.undamaged("a lease"), self.writing() as db:
             now = self.database.now(db)
             claimed = {
-                "trial": trial.key, "confirmation": trial.confirmation, "outcome": Outcome.RUNNING, "reason": None,
+                "trial": "", "outcome": Outcome.RUNNING, "reason": None,
                 "published": False, "owner": self.owner, "lease_until": now + LEASE_S,
             }  # fmt: skip
-            query = sa.select(ROWS).where(*in_trial)
+
+            def near(table: sa.Table) -> list[sa.ColumnElement[bool]]:
+                columns = table.c
+                return [columns.study == self.study, columns.configuration.in_(configurations),
+                        columns.init_seed.in_(seeds)]  # fmt: skip
+
+            query = sa.select(ROWS).where(*near(ROWS))
             rows = {_key_of(r): dict(r) for r in db.execute(query).mappings()}
-            work = [((c.key, s.init_seed, s.data_seed), s) for c, s in trial.work]
-            for key, seed in work:
+            new = []
+            for configuration, seed, confirmation in work:
+                key = (configuration.key, seed.init_seed, seed.data_seed)
                 if key in rows:
-                    self._reclaim(db, seed, rows[key], claimed, now)
+                    self._reclaim(db, seed, rows[key], claimed | {"confirmation": confirmation}, now)
+                else:
+                    new.append(self._named(key) | claimed | {"confirmation": confirmation})
             try:
-                if new := [self._named(key) | claimed for key, _ in work if key not in rows]:
+                if new:
                     db.execute(sa.insert(ROWS), new)
-                self.insert_configurations(db, trial.configurations)
+                self.insert_configurations(db, configurations.values())
             except IntegrityError:
                 raise self._taken("a seed") from None
+            if len(new) == len(work):
+                return {}
+            begun = {(c.key, s.init_seed, s.data_seed) for c, s, _ in work} & rows.keys()
+            states = db.execute(sa.select(STATES).where(*near(STATES))).mappings()
+            return {_key_of(r): r["state"] for r in states if _key_of(r) in begun}
 
     def _reclaim(self, db: sa.Connection, seed: Seed, row: Values, claimed: Values, now: float) -> None:
         if is_final(row):
@@ -339,40 +355,64 @@ class StudyRecords:
             raise self._taken(f"seed {seed}")
 
     @retry_while_unavailable
-    def record(self, *parts: ConfigurationResults) -> None:
-        """Write what became of the seeds of a trial's parts, in one statement. Final rows stay as they are."""
+    def record(
+        self,
+        parts: Sequence[ConfigurationResults] = (),
+        cut: Mapping[SeedKey, int] | None = None,
+        states: Mapping[SeedKey, bytes] | None = None,
+    ) -> None:
+        """Write what one report says, in one transaction. Final rows stay as they are.
+
+        parts: what became of seeds. cut: steps of seeds that were ended because there is enough; of one that had not
+        begun nothing is kept. states: saved states of seeds that train on.
+        """
+        ended = {key: columns for part in parts for key, columns in part.columns().items()}
+        with self.writing() as db:
+            if ended:
+                trials = {key: part.trial.key for part in parts for key in part.columns()}
+                done = {"reason": None, **FREE}
+                self._update(db, {key: c | {"trial": trials[key], **done} for key, c in ended.items()})
+            if cut:
+                self._censor(db, cut, ENOUGH)
+                self._delete(db, ROWS, [key for key, steps in cut.items() if not steps])
+            self._delete(db, STATES, [*ended, *(states or ())])
+            if states:
+                db.execute(sa.insert(STATES), [self._named(key) | {"state": s} for key, s in states.items()])
+
+    def _update(self, db: sa.Connection, values: Mapping[SeedKey, Values]) -> None:
+        """Change rows that are not final."""
         key: Values = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
         is_open = sa.or_(ROWS.c.outcome == Outcome.RUNNING, ROWS.c.outcome == Outcome.CENSORED)
-        values = [
-            columns | {"reason": None, **FREE, **{f"key_{name}": v for name, v in self._named(row).items()}}
-            for part in parts
-            for row, columns in part.columns().items()
-        ]
-        if values:
-            with self.writing() as db:
-                db.execute(sa.update(ROWS).filter_by(**key).where(is_open), values)
+        named = [columns | {f"key_{n}": v for n, v in self._named(row).items()} for row, columns in values.items()]
+        db.execute(sa.update(ROWS).filter_by(**key).where(is_open), named)
+
+    def _censor(self, db: sa.Connection, steps: Mapping[SeedKey, int], reason: str) -> None:
+        ended = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
+        self._update(db, {key: ended | {"steps": reached} for key, reached in steps.items()})
+
+    def _delete(self, db: sa.Connection, table: sa.Table, keys: Sequence[SeedKey]) -> None:
+        """Delete rows of seeds from a table."""
+        named: Values = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
+        if keys:
+            rows = [{f"key_{n}": v for n, v in self._named(key).items()} for key in keys]
+            db.execute(sa.delete(table).filter_by(**named), rows)
 
     @retry_while_unavailable
-    def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[SeedKey, int] | None = None) -> None:
-        """Write that running seeds were ended from outside, and after how many steps where that is known."""
+    def censor(self, steps: Mapping[SeedKey, int], reason: str) -> None:
+        """Write that seeds were ended from outside, and after how many steps."""
+        if steps:
+            with self.writing() as db:
+                self._censor(db, steps, reason)
+
+    @retry_while_unavailable
+    def censor_running(self, reason: str, steps: Mapping[SeedKey, int]) -> None:
+        """Write that all seeds that this owner still trains were ended from outside. steps: where they are known."""
         values = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
         with self.writing() as db:
-            for trial in trials:
-                running = {"trial": trial.key, "outcome": Outcome.RUNNING, "owner": self.owner}
-                db.execute(sa.update(ROWS).filter_by(study=self.study, **running).values(**values))
-                for configuration, seed in trial.work:
-                    key = (configuration.key, seed.init_seed, seed.data_seed)
-                    if reached := (steps or {}).get(key):
-                        censored = self._named(key) | {"trial": trial.key, "outcome": Outcome.CENSORED}
-                        update = sa.update(ROWS).filter_by(**censored)
-                        db.execute(update.values(steps=reached, reason=reason))
-
-    @retry_while_unavailable
-    def delete_unstarted(self, trial: Trial) -> None:
-        """Delete a trial's censored seeds of which nothing was trained."""
-        unstarted = {"trial": trial.key, "steps": 0, "outcome": Outcome.CENSORED}
-        with self.writing() as db:
-            db.execute(sa.delete(ROWS).filter_by(study=self.study, **unstarted))
+            if steps:
+                self._censor(db, steps, reason)
+            running = sa.update(ROWS).filter_by(study=self.study, outcome=Outcome.RUNNING, owner=self.owner)
+            db.execute(running.values(**values))
 
     @retry_while_unavailable
     def censor_orphaned(self) -> None:
