@@ -14,12 +14,13 @@ import pytest
 import torch
 from mlflow.tracking._tracking_service import utils
 
-from benchmarks.executor import InProcessExecutor
 from search.analysis import publish as publishing
 from search.run.driver import Driver
+from search.run.executor import LocalExecutor
+from search.run.messages import EndedSeed, Report, Speed
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.results import STATE, ConfigurationResults, has_parts, read_parts, write_parts
+from search.store.results import ConfigurationResults, has_parts, read_parts, write_parts
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.trial import Configuration, Trial
@@ -130,8 +131,9 @@ class Recorder:
         work = list(work) or [(self.configuration, n) for n in numbers]
         trial = self._started(work, confirmation)
         folder = leave_parts(self.home, trial, grokked, changes)
-        for part in read_parts(folder):
-            self.records.record(part)
+        parts = read_parts(folder)
+        self.records.record(parts)
+        for part in parts:
             self.artifacts.put(trial.key, part)
         if publish:
             publishing.publish(self.records, self.tracker, trial, folder)
@@ -143,16 +145,16 @@ class Recorder:
     def censored(self, numbers=(), work=()):
         """A trial that was ended from outside."""
         trial = self._started(list(work) or [(self.configuration, n) for n in numbers])
-        (self.home.trial(self.study.name, trial.key) / STATE).write_bytes(b"x" * 500)
-        self.records.censor([trial], "interrupted")
+        keys = [(c.key, s.init_seed, s.data_seed) for c, s in trial.work]
+        self.records.record(states=dict.fromkeys(keys, b"x" * 500))
+        self.records.censor(dict.fromkeys(keys, 0), "interrupted")
         for configuration in trial.configurations:
             publishing.conclude(self.records, self.tracker, self.artifacts, configuration, "KILLED")
         return trial
 
     def _started(self, work, confirmation=False):
         trial = trial_of(self.study, *work, confirmation=confirmation)
-        self.records.claim(trial)
-        trial.write(self.home.trial(self.study.name, trial.key))
+        self.records.claim([(c, s, confirmation) for c, s in trial.work])
         return trial
 
     def done(self) -> Path:
@@ -171,12 +173,24 @@ class Silent:
         pass
 
 
-class MadeUpExecutor(InProcessExecutor):
-    """Workers that end as soon as they begin. seen: called before the first one, after each, and at the end."""
+def made_up(name, attempt, grokked):
+    """A worker whose seeds end as soon as they begin."""
+    number, report = 0, Report(name, attempt, 0)
+    while not (reply := (yield report)).is_end:
+        bank, ended = reply.bank or bank, {}  # noqa: F821  the first reply has one
+        for order in reply.orders:
+            configuration, seed = Configuration(bank.spec, order.pair.recipe), order.pair.seed.init_seed
+            ended[order.number] = EndedSeed.of(result_of(configuration, seed, seed in grokked))
+        number += 1
+        report = Report(name, attempt, number, ended, environment=ABOUT["environment"], speed=Speed(5.0))
 
-    def __init__(self, home: Home, grokked, seen: Callable[[], None]):
+
+class MadeUpExecutor(LocalExecutor):
+    """Made-up workers. seen: called before the first one, after each report, and at the end."""
+
+    def __init__(self, grokked=(), seen: Callable[[], None] = lambda: None):
         super().__init__()
-        self.home, self.grokked, self.seen, self.ended = home, grokked, seen, 0
+        self.grokked, self.seen = grokked, seen
 
     def __enter__(self):
         self.seen()
@@ -187,14 +201,13 @@ class MadeUpExecutor(InProcessExecutor):
             self.seen()
             self.seen()
 
+    def start(self, worker, on_gpu, attempt=0):
+        self.workers[worker] = made_up(worker, attempt, self.grokked)
+        self.turns.append((worker, None))
+
     def poll(self, timeout_s: float):
-        if self.ended:
-            self.seen()
-        if not self._waiting:
-            return []
-        self.ended += 1
-        leave_parts(self.home, Trial.read(Path(self._waiting[0][1]["folder"])), self.grokked)
-        return [self._finish()]
+        self.seen()
+        return super().poll(timeout_s)
 
 
 def records_of(home: Home | Path | str, study: str = "sweep") -> StudyRecords:
@@ -208,7 +221,7 @@ def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] =
     records, client = records_of(home, study.name), client or connect(home, creates=True)
     with records.lease, Driver.open(study, records, client, Silent()) as driver:
         records.update_study(study.model_dump(mode="json", by_alias=True))
-        driver.run(MadeUpExecutor(home, grokked, lambda: seen(driver)))
+        driver.run(MadeUpExecutor(grokked, lambda: seen(driver)))
 
 
 def recorded(folder, *trials, text=STUDY, **more) -> Path:

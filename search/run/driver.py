@@ -307,11 +307,13 @@ class Driver:
         self.recorder.record([s for s in seeds if s[0].key not in cut], cut, states, about)
         self.progress.ended.update(seed.outcome for _, seed in seeds)
         pairs = self.planner.end(worker.name, ended)
-        rows = [_row_of(pair, seed) for pair, seed in seeds if seed.measured["steps"] or pair.key not in cut]
-        self._complete(pairs, rows)
+        rows = [_row_of(pair, seed) for pair, seed in seeds if cut.get(pair.key) != 0]
+        self._complete(pairs, rows, [pair for pair in pairs if pair.key in cut])
 
-    def _complete(self, pairs: Sequence[PlannedPair], rows: Sequence[Row]) -> None:
-        for configuration in self.planner.complete(pairs, rows):
+    def _complete(
+        self, pairs: Sequence[PlannedPair], rows: Sequence[Row], cut: Sequence[PlannedPair] = ()
+    ) -> None:
+        for configuration in self.planner.complete(pairs, rows, cut):
             self.shown.discard(configuration.key)
             self.recorder.conclude(configuration)
 

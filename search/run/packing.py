@@ -4,13 +4,12 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from model import Spec
 from search.errors import UserError, reraise_as
 from search.run import mps
 from search.run.gpu_cost import fastest_share, speed_of
-from search.study.resources import Resources
+from search.study.resources import CPU_SLOTS, Resources
 from search.study.schema import Study
 from search.study.trial import Configuration, Program
 from trainer.engine.cuda.driver import gpus
@@ -30,13 +29,6 @@ class Capacity:
         return self.gpu > 0
 
 
-class BankShape(NamedTuple):
-    """Number of pairs of a trial, and of slots of its bank."""
-
-    pairs: int
-    slots: int
-
-
 RAY_NAMES, ACCELERATOR = {"cpu": "CPU", "gpu": "GPU"}, "accelerator_type:"
 """Ray's names of resources, and the prefix of an accelerator's kind."""
 
@@ -47,11 +39,10 @@ sooner, and less trains for nothing then. One slot alone is a fifth slower a ste
 
 
 class BankShapes:
-    """Shapes of a study's trials, which spread a round over a program's share of the trials that fit at once.
+    """Numbers of slots of a study's banks, which spread a program's seeds over its share of the banks that fit at once.
 
     They depend on the file and the machine alone: a seed has the same slots in every round and after every
-    interruption. A search's trials have two pairs a slot: enough to fill the slots that fall free, few enough
-    for the sampler to learn soon.
+    interruption.
     """
 
     def __init__(self, study: Study):
@@ -61,7 +52,7 @@ class BankShapes:
         """First seeds of each program, for each θ that the study starts from."""
         for configuration, program in self.programs.items():
             self._seeds[program] += len(study.seeds_of(configuration)) * (start.count if start else 1)
-        self._shapes: dict[tuple[Program, Capacity], BankShape] = {}
+        self._slots: dict[tuple[Program, Capacity], int] = {}
         self.base = study.listed[0][0] if study.listed else study.base_spec if study.model else None
         """The first spec; None if a checkpoint that is not read yet has it."""
 
@@ -72,36 +63,27 @@ class BankShapes:
         return [(program[0], seeds) for program, seeds in self._seeds.items()]
 
     def most_slots(self, fits: Capacity) -> int:
-        return max((self._room(spec, fits)[0] for spec, _ in self.seeds_of_programs()), default=1)
+        return max((self._most(spec, fits) for spec, _ in self.seeds_of_programs()), default=1)
 
-    def _room(self, spec: Spec | None, fits: Capacity) -> tuple[int, int]:
-        resources = self.study.resources
-        return resources.room(speed_of(spec).slots(fits.gpu)) if fits.on_gpu else resources.room()
+    def _most(self, spec: Spec | None, fits: Capacity) -> int:
+        at_once = speed_of(spec).slots(fits.gpu) if fits.on_gpu else CPU_SLOTS
+        return self.study.resources.slots or at_once
 
-    def of(self, program: Program, fits: Capacity) -> BankShape:
-        """Return the shape of a program's trials."""
-        if (program, fits) not in self._shapes:
-            self._shapes[program, fits] = self._shape(program, fits)
-        return self._shapes[program, fits]
+    def slots_of(self, program: Program, fits: Capacity) -> int:
+        """Return the number of slots of a program's banks."""
+        if (program, fits) not in self._slots:
+            self._slots[program, fits] = self._slots_of(program, fits)
+        return self._slots[program, fits]
 
-    def _shape(self, program: Program, fits: Capacity) -> BankShape:
-        study, (slots, limit) = self.study, self._room(program[0], fits)
+    def _slots_of(self, program: Program, fits: Capacity) -> int:
+        study, slots = self.study, self._most(program[0], fits)
         if study.until.grokked and not (study.resources.slots or fits.on_gpu):
             slots = min(slots, UNTIL_SLOTS)
         programs, seeds = len(self._seeds), self._seeds[program]
         if study.proposes:
-            programs, seeds, limit = 1, study.planned * len(study.first_seeds), min(limit, 2 * slots)
-        size = min(limit, -(-seeds // max(1, fits.concurrent // programs)))
-        return BankShape(size, min(slots, size))
-
-    def count(self, to_train: Mapping[Configuration, int], fits: Capacity) -> tuple[int, int, int]:
-        """Return the number of trials that so many seeds need, and pairs and slots of the largest."""
-        pairs: Counter[Program] = Counter()
-        for configuration, seeds in to_train.items():
-            pairs[configuration.program] += seeds
-        shapes = {program: self.of(program, fits) for program in pairs}
-        trials = sum(-(-seeds // shapes[program].pairs) for program, seeds in pairs.items())
-        return trials, *max(shapes.values())
+            programs, seeds = 1, study.planned * len(study.first_seeds)
+        share = -(-seeds // max(1, fits.concurrent // programs))
+        return max(1, min(slots, study.resources.seeds_per_trial or slots, share))
 
 
 def placement_of(study: Study, *nodes: Mapping[str, float], by_mps: bool = False) -> tuple[dict[str, float], Capacity]:

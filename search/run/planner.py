@@ -123,7 +123,7 @@ class Planner:
             if kind is None:
                 return {}
             if bank is None or kind != bank.kind:
-                bank = WorkerBank(kind, self.shapes.of(kind.program, self.capacity).slots)
+                bank = WorkerBank(kind, self.shapes.slots_of(kind.program, self.capacity))
             self.banks[worker] = bank
         room = self._room(bank) if self._has_waiting(bank.kind) else 0
         pairs = [self._pop(bank.kind) for _ in range(min(room, len(self.waiting.get(bank.kind, ()))))]
@@ -206,23 +206,23 @@ class Planner:
 
     def give_back(self, worker: str, has_failed: bool) -> list[PlannedPair]:
         """Take a worker's pairs back, to be trained by another. Returns those that have failed too often."""
-        bank = self.banks.pop(worker, None)
-        given_up = []
-        for pair in reversed(bank.pairs.values()) if bank else ():
+        bank, most = self.banks.pop(worker, None), self.study.faults.max_failures
+        pairs = list(bank.pairs.values()) if bank else []
+        for pair in reversed(pairs):
             self.study_run.update(pair, pair.step, False)
             pair.failures += has_failed
-            if pair.failures > self.study.faults.max_failures:
-                given_up.append(pair)
-            else:
+            if pair.failures <= most:
                 kind = self._kind(pair.configuration.program, pair.failures > 0)
                 self.waiting.setdefault(kind, deque()).appendleft(pair)
         self._cancel_satisfied()
-        return given_up
+        return [pair for pair in pairs if pair.failures > most]
 
-    def complete(self, pairs: Sequence[PlannedPair], rows: Iterable[Row]) -> list[Configuration]:
+    def complete(
+        self, pairs: Sequence[PlannedPair], rows: Iterable[Row], cut: Collection[PlannedPair] = ()
+    ) -> list[Configuration]:
         """Take what became of pairs, and plan what follows. Returns the configurations of which nothing more trains.
 
-        rows: the ledger's; none of pairs that were cut before their first step.
+        rows: the ledger's; none of pairs that were cut before their first step. cut: those that their worker ended.
         """
         run = self.study_run
         for pair in pairs:
@@ -233,8 +233,9 @@ class Planner:
         own = {pair.configuration.key: run.states[pair.configuration.key] for pair in pairs}
         for pair in pairs:
             state = own[pair.configuration.key]
-            if not pair.confirmation and run.has_enough(pair.configuration) and not state.is_final(pair.seed):
-                state.cancel(pair.seed)  # its worker ended it
+            needless = run.has_enough(pair.configuration) and not pair.confirmation
+            if pair in cut or (needless and not state.is_final(pair.seed)):
+                state.cancel(pair.seed)
         open_ = own | {key: s for key, s in run.states.items() if s.cancelled or not s.is_reported}
         for state in open_.values():
             if state.is_complete and (following := run.following_round(state)):

@@ -14,7 +14,7 @@ import torch
 
 from search.plugins import part
 from search.run.worker import bank_of, environment_of, own_numbers
-from search.study.resources import Resources
+from search.study.resources import CPU_SLOTS, Resources
 from search.study.space import LARGEST_SEED
 from search.study.start import ANY, InitialTheta
 from search.study.stopping import Stop
@@ -115,7 +115,7 @@ def read_request(loaded: Checkpoint) -> Request:
     if start:
         configuration.pair(seed).check(configuration.trained)
     work, like = ((configuration, seed),), _resources(loaded, recipe)
-    return Request(Trial("rerun", work, like.room()[0], like, Stop()), loaded.step, stages)
+    return Request(Trial("rerun", work, like.slots or CPU_SLOTS, like, Stop()), loaded.step, stages)
 
 
 def _start(loaded: Checkpoint) -> InitialTheta | None:
