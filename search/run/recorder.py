@@ -73,7 +73,9 @@ class Recorder:
         """
         parts = self._parts(ended, about)
         for part in parts:
-            write_parts(self.records.trial_folder(part.trial.key), [part])
+            folder = self.records.trial_folder(part.trial.key)
+            shutil.rmtree(folder, ignore_errors=True)  # of a report that could not be recorded
+            write_parts(folder, [part])
         self.records.record(parts, cut, states)
         for part in parts:
             self.artifacts.put(part.trial.key, part)
