@@ -21,7 +21,6 @@ import functools
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,12 +36,14 @@ from rich.console import Console
 
 from benchmarks import fake
 from benchmarks.executor import InProcessExecutor
-from search.analysis.publish import publish
+from search.analysis.projection import Projection, write_study
 from search.run import worker
 from search.run.driver import Driver
 from search.run.executor import Event
 from search.run.progress import Display
 from search.run.ray_executor import RayExecutor
+from search.run.recorder import Recorder
+from search.run.sync import AtOnce
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.record import is_final
@@ -53,7 +54,7 @@ from search.study.schema import Study
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import connect
+from search.tracking.tracking import FINISHED, connect
 from trainer import MEASURES, Outcome, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import code_version
 from trainer.files.cores import usable_cores
@@ -152,7 +153,7 @@ def run_trials(home: Home, trials: int, workers: int, busy_s: float, max_hours: 
     rows = records.list_seeds()
     done = [r for r in rows if is_final(r)]
     if not driver.ended.interrupted:
-        assert len(done) == trials and all(r["published"] for r in done), "not all is recorded"
+        assert len(done) == trials, "not all is recorded"
     if len(driver.noted) < 2:
         raise SystemExit(f"{len(driver.noted)} trials ended: too few to say what one takes")
     end, after = time.perf_counter(), jiffies()
@@ -203,7 +204,7 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
     home.create()
     records, client = StudyRecords(Ledger(home), study.name), connect(home, creates=True)
     records.lease.acquire()
-    tracker = Tracker(client, home, study)
+    projection = Projection(records, Tracker(client, home, study), AtOnce(), write_study)
     start, each = time.perf_counter(), seeds // len(specs)
     took_s: list[list[float]] = []
     memories: list[int] = []
@@ -217,12 +218,11 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
             folder, began = home.trial(study.name, trial.key), time.process_time()
             records.claim(trial)
             write_parts(folder, [part])
-            records.record(part)
-            publish(records, tracker, trial, folder)
-            shutil.rmtree(folder)
+            Recorder(records).record(trial, [part])
+            projection.note_ended(configuration, len(work))
             took_s[-1].append(time.process_time() - began)
             memories.append(memory())
-        tracker.end(configuration)
+        projection.note(configuration, FINISHED)
     took = time.perf_counter() - start
     records.lease.release()
     ends = (

@@ -107,13 +107,13 @@ def name_of(study: Study, number: int) -> str:
 
 
 def is_done(stage: Study, ledger: Ledger) -> bool:
-    """True if a stage has nothing left to train or to publish."""
+    """True if a stage has nothing left to train."""
     from search.stats.counting import seed_of
     from search.store.record import is_final
     from search.store.study_records import StudyRecords
 
     rows = StudyRecords(ledger, stage.name).list_seeds()
-    return {seed_of(r) for r in rows if is_final(r) and r["published"]} >= set(stage.first_seeds)
+    return {seed_of(r) for r in rows if is_final(r)} >= set(stage.first_seeds)
 
 
 def _seeds(study: Study, number: int, ledger: Ledger, go_on: str) -> list[Seed]:

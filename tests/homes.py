@@ -1,4 +1,4 @@
-"""Homes with records, made without training: a worker's parts are made up, all else is as by a driver."""
+"""Homes with records, made without training: what seeds come to is made up, all else is as by a driver."""
 
 import json
 import shutil
@@ -14,20 +14,20 @@ import pytest
 import torch
 from mlflow.tracking._tracking_service import utils
 
-from search.analysis import publish as publishing
+from search.analysis import projection
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor
 from search.run.messages import EndedSeed, Report, Speed
+from search.run.sync import AtOnce
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.results import ConfigurationResults, has_parts, read_parts, write_parts
+from search.store.record import TrainedBy, is_final
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
-from search.study.trial import Configuration, Trial
+from search.study.trial import Configuration
 from search.tracking import tracker as tracking
-from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import KEY_TAG, TRIALS, artifact, connect
+from search.tracking.tracking import FINISHED, KILLED, connect
 from trainer import Outcome, Pair, Result, Seed
 
 STUDY = """
@@ -37,9 +37,7 @@ model: 57p
 recipe: {steps: 3000, fade_start: 100, fade_end: 200}
 seeds: {first: 1, count: 4}
 """
-ABOUT = {
-    "environment": {"code": "0", "threads": 1}, "seed_steps_per_s": 5.0, "compile_s": 0.0
-}  # fmt: skip
+TRAINED_BY = TrainedBy(5.0, {"code": "0", "threads": 1})
 RIGHT = 10_010  # of AdderBoard's additions, as `quickly` has every seed decode them
 
 
@@ -47,9 +45,10 @@ RIGHT = 10_010  # of AdderBoard's additions, as `quickly` has every seed decode 
 def quickly() -> Iterator[None]:
     """Without what takes seconds: pictures and decoded additions."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tracking, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT, margin=None))
-        patch.setattr(publishing, "_write_picture", lambda *given: None)
-        patch.setattr(publishing, "_draw", lambda *given: None)
+        for module in (tracking, projection):
+            patch.setattr(module, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT, margin=None))
+        patch.setattr(projection, "_write_picture", lambda *given: None)
+        patch.setattr(projection, "_draw", lambda *given: None)
         yield
 
 
@@ -85,34 +84,12 @@ def result_of(configuration, number, grokked=False):
     )
 
 
-def trial_of(study, *work, confirmation=False):
-    """A trial of pairs (configuration, number)."""
-    pairs = tuple((c, Seed.of(n)) for c, n in work)
-    return Trial(study.name, pairs, 4, study.resources, study.stop, confirmation)
-
-
-def leave_parts(home, trial, grokked=(), changes: Mapping[int, dict] | None = None) -> Path:
-    """What a worker leaves of a trial that has ended. changes: of some seeds' results, by their numbers."""
-
-    def made(configuration, seed):
-        number = seed.init_seed
-        return replace(result_of(configuration, number, number in grokked), **(changes or {}).get(number, {}))
-
-    folder = home.trial(trial.study, trial.key)
-    parts = map(trial.part, trial.configurations)
-    if has_parts(folder):  # it ended, and nobody was there any more to be told
-        return folder
-    write_parts(folder, (ConfigurationResults(p, [made(*pair) for pair in p.work], dict(ABOUT)) for p in parts))
-    return folder
-
-
 class Recorder:
-    """A study in a home, to which trials are added, whatever a planner would choose."""
+    """A study in a home, to which seeds are added, whatever a planner would choose."""
 
     def __init__(self, home: Home, study):
         self.home, self.study, self.records = home, study, records_of(home, study.name)
         self.tracker = Tracker(connect(home, creates=True), home, study)
-        self.artifacts = ArtifactCache(self.tracker.client, self.records)
         definition = study.model_dump(mode="json", by_alias=True)
         self.records.lease.acquire()
         self.records.update_study(definition)
@@ -126,39 +103,43 @@ class Recorder:
     def configurations(self):
         return [Configuration(*listed) for listed in self.study.listed]
 
-    def trial(self, numbers=(), work=(), grokked=(), changes=None, publish=True, confirmation=False):
-        """Record a trial of the first configuration's seeds, or of pairs."""
-        work = list(work) or [(self.configuration, n) for n in numbers]
-        trial = self._started(work, confirmation)
-        folder = leave_parts(self.home, trial, grokked, changes)
-        parts = read_parts(folder)
-        self.records.record(parts)
-        for part in parts:
-            self.artifacts.put(trial.key, part)
-        if publish:
-            publishing.publish(self.records, self.tracker, trial, folder)
-            shutil.rmtree(folder)
-            for configuration in trial.configurations:
-                publishing.conclude(self.records, self.tracker, self.artifacts, configuration)
-        return trial
+    def seeds(self, numbers=(), work=(), grokked=(), changes: Mapping[int, dict] | None = None, shown=True,
+              confirmation=False):  # fmt: skip
+        """Record seeds of the first configuration, or pairs. changes: of some results, by their seeds' numbers.
+        shown: MLflow has it too.
+        """
+        work = self._claimed(numbers, work, confirmation)
+        results = {}
+        for configuration, seed, _ in work:
+            n = seed.init_seed
+            result = replace(result_of(configuration, n, n in grokked), **(changes or {}).get(n, {}))
+            results[configuration.key, n, seed.data_seed] = result
+        self.records.record(results, TRAINED_BY)
+        self._show(work if shown else (), FINISHED)
 
     def censored(self, numbers=(), work=()):
-        """A trial that was ended from outside."""
-        trial = self._started(list(work) or [(self.configuration, n) for n in numbers])
-        keys = [(c.key, s.init_seed, s.data_seed) for c, s in trial.work]
-        self.records.record(states=dict.fromkeys(keys, b"x" * 500))
+        """Record seeds that were ended from outside."""
+        work = self._claimed(numbers, work)
+        keys = [(c.key, s.init_seed, s.data_seed) for c, s, _ in work]
+        self.records.record({}, TRAINED_BY, states=dict.fromkeys(keys, b"x" * 500))
         self.records.censor(dict.fromkeys(keys, 0), "interrupted")
-        for configuration in trial.configurations:
-            publishing.conclude(self.records, self.tracker, self.artifacts, configuration, "KILLED")
-        return trial
+        self._show(work, KILLED)
 
-    def _started(self, work, confirmation=False):
-        trial = trial_of(self.study, *work, confirmation=confirmation)
-        self.records.claim([(c, s, confirmation) for c, s in trial.work])
-        return trial
+    def _claimed(self, numbers, work, confirmation=False):
+        pairs = list(work) or [(self.configuration, n) for n in numbers]
+        claimed = [(configuration, Seed.of(n), confirmation) for configuration, n in pairs]
+        self.records.claim(claimed)
+        return claimed
+
+    def _show(self, work, status):
+        for configuration in dict.fromkeys(c for c, *_ in work):
+            projection.write_configuration(self.records, self.tracker, configuration, status)
+
+    def write_pages(self):
+        """What MLflow shows of the study as a whole."""
+        projection.Projection(self.records, self.tracker, AtOnce(), projection.write_study).note_study()
 
     def done(self) -> Path:
-        self.artifacts.scratch.cleanup()
         self.records.lease.release()
         return self.home.path
 
@@ -182,7 +163,8 @@ def made_up(name, attempt, grokked):
             configuration, seed = Configuration(bank.spec, order.pair.recipe), order.pair.seed.init_seed
             ended[order.number] = EndedSeed.of(result_of(configuration, seed, seed in grokked))
         number += 1
-        report = Report(name, attempt, number, ended, environment=ABOUT["environment"], speed=Speed(5.0))
+        facts = {"environment": TRAINED_BY.environment, "speed": Speed(TRAINED_BY.seed_steps_per_s)}
+        report = Report(name, attempt, number, ended, **facts)
 
 
 class MadeUpExecutor(LocalExecutor):
@@ -215,7 +197,7 @@ def records_of(home: Home | Path | str, study: str = "sweep") -> StudyRecords:
 
 
 def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] = lambda driver: None) -> None:
-    """Run a study to its end with the real driver, whose trials end as soon as they begin. seen: called with
+    """Run a study to its end with the real driver, whose seeds end as soon as they begin. seen: called with
     the driver after whatever it did.
     """
     records, client = records_of(home, study.name), client or connect(home, creates=True)
@@ -228,7 +210,7 @@ def recorded(folder, *trials, text=STUDY, **more) -> Path:
     """A home with one study and trials of its first configuration's seeds."""
     study = Recorder(empty_home(folder), study_of(text))
     for numbers in trials:
-        study.trial(numbers, **more)
+        study.seeds(numbers, **more)
     return study.done()
 
 
@@ -239,11 +221,11 @@ def _two_studies() -> TemporaryDirectory[str]:
     home = empty_home(folder.name)
     with quickly():
         recorder = Recorder(home, study_of())
-        recorder.trial((1, 2), grokked=(2,))
+        recorder.seeds((1, 2), grokked=(2,))
         recorder.censored((3, 4))
         recorder.done()
         other = Recorder(home, study_of(name="sweep-2"))
-        other.trial((1,))
+        other.seeds((1,))
         other.done()
     return folder
 
@@ -263,22 +245,11 @@ def forget_places() -> None:
     utils._artifact_repos_cache.clear()
 
 
-def parts_of(folder, study, scratch) -> Iterator[ConfigurationResults]:
-    """Every part that MLflow has of a study."""
-    home = Home(folder)
-    client = connect(home)
-    experiment = client.get_experiment_by_name(study).experiment_id
-    for run in client.search_runs([experiment], f"tags.`{KEY_TAG}` != ''", max_results=5_000):
-        for place in client.list_artifacts(run.info.run_id, TRIALS):
-            yield ConfigurationResults.read(artifact(client, run.info.run_id, place.path, scratch, home))
-
-
 def thetas(folder, study="sweep"):
-    """θ of every seed that MLflow has, by configuration and seed."""
-    parts = parts_of(folder, study, Path(folder))
-    found = [((p.configuration.key, s), r.theta_P.tolist()) for p in parts for s, r in p.by_seed.items()]
-    assert len(found) == len(dict(found)), "a seed is there twice"
-    return dict(found)
+    """θ of every seed that has ended, by configuration and seed."""
+    records = records_of(folder, study)
+    ended = filter(is_final, records.list_seeds())
+    return {(s.configuration.key, s.result.pair.seed): s.result.theta_P.tolist() for s in records.seeds(ended)}
 
 
 def snapshot(folder):

@@ -8,7 +8,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing, suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -24,10 +24,9 @@ from search.store.record import is_final
 from search.study.file import parse_study
 from search.study.space import points
 from search.study.trial import Configuration
-from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, connect
 from tests.commands import Running, Said, running
-from tests.homes import parts_of, records_of
+from tests.homes import records_of
 from trainer import FUTILITY_RULE, Bank, Outcome
 
 QUICK = {
@@ -70,10 +69,10 @@ def run_study(study: Mapping[str, Any], folder: Path, home: Path | str = "home",
 
 def states(home: Path) -> set[bytes]:
     """The newest saved states of all pairs that are in training."""
-    if not (home / "ledger.db").exists():
-        return set()
-    with closing(sqlite3.connect(f"file:{home / 'ledger.db'}?mode=ro", uri=True)) as ledger, suppress(sqlite3.Error):
-        return {state for (state,) in ledger.execute("SELECT state FROM ledger_states")}
+    file = Home(home).ledger_db
+    if file.exists():
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as ledger, suppress(sqlite3.Error):
+            return {state for (state,) in ledger.execute("SELECT state FROM ledger_states")}
     return set()
 
 
@@ -122,18 +121,12 @@ def rows_of(home: Path, study: str) -> list[Row]:
     return rows
 
 
-def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
-    """What MLflow has of a study's seeds, or the depot that keeps them. No pair is there twice."""
-    if Home(home).depot.retains_results:
-        rows = rows_of(home, study)
-        with ArtifactCache(client_of(home), records_of(home, study)) as cache:
-            return {(r["configuration"], r["init_seed"], r["data_seed"]): _facts(cache.seed(r).result) for r in rows}
-    found: dict[Key, Facts] = {}
-    for part in parts_of(home, study, scratch):
-        for seed, result in part.by_seed.items():
-            key = (part.configuration.key, seed.init_seed, seed.data_seed)
-            assert key not in found, f"{key} is recorded twice"
-            found[key] = _facts(result)
+def recorded(home: Path, study: str) -> dict[Key, Facts]:
+    """What the ledger has of a study's seeds that have ended."""
+    records = records_of(home, study)
+    seeds = records.seeds(filter(is_final, records.list_seeds()))
+    found = {(s.configuration.key, *astuple(s.result.pair.seed)): _facts(s.result) for s in seeds}
+    records.database.engine.dispose()
     return found
 
 
@@ -143,17 +136,17 @@ def runs_of(client: MlflowClient, study: str) -> list[Any]:
     return list(client.search_runs([experiment.experiment_id], max_results=5_000))
 
 
-def check_whole(home: Path, study: Mapping[str, Any], scratch: Path, wanted: Mapping[Key, Facts]) -> None:
+def check_whole(home: Path, study: Mapping[str, Any], wanted: Mapping[Key, Facts]) -> None:
     """A study is recorded as if nothing had happened: each seed once, with these results, nothing open."""
     name = study["name"]
     rows = rows_of(home, name)
     keys = [(r["configuration"], r["init_seed"], r["data_seed"]) for r in rows]
     assert sorted(keys) == sorted(wanted)
-    assert all(is_final(r) and r["published"] and r["owner"] is None for r in rows), rows
+    assert all(is_final(r) and r["owner"] is None for r in rows), rows
     assert {k: (r["steps"], r["outcome"]) for k, r in zip(keys, rows, strict=True)} == {
         k: (steps, outcome) for k, (_, _, steps, outcome) in wanted.items()
     }
-    assert recorded(home, name, scratch) == wanted
+    assert recorded(home, name) == wanted
     runs = runs_of(client_of(home), name)
     assert {r.info.status for r in runs} == {"FINISHED"}
     assert sum(STUDY_TAG in r.data.tags for r in runs) == 1
@@ -178,7 +171,7 @@ def ends_whole(
     """Run a study to its end by a command of its own, and compare its records with uninterrupted training."""
     said = run_study(study, folder, home, **options)
     assert said.code == 0, said
-    check_whole(home, study, folder, wanted or expected(study))
+    check_whole(home, study, wanted or expected(study))
     return said
 
 

@@ -13,9 +13,8 @@ from search.run.driver import Driver
 from search.run.executor import LocalExecutor, Restarted
 from search.run.messages import EndedSeed, Report, Speed
 from search.run.planner import plan
-from search.run.recorder import Recorder
 from search.study.trial import Configuration
-from tests.homes import ABOUT, Silent, records_of, result_of
+from tests.homes import TRAINED_BY, Silent, records_of, result_of
 from trainer import Seed
 
 EVALUATIONS = 3
@@ -31,9 +30,8 @@ def driver_of(home, study) -> Iterator[Driver]:
     nobody.drain.return_value = 0
     with records.lease:
         records.censor_orphaned()
-        recorder = Recorder(records, Mock(study=study), nobody, Mock())
         records.update_study(study.model_dump(mode="json", by_alias=True))
-        yield Driver(study, records, Silent(), plan(study, records), recorder)
+        yield Driver(study, records, Silent(), plan(study, records), Mock(), nobody)
 
 
 def _in_memory(connection, _):
@@ -77,7 +75,7 @@ def made_up(name, attempt, trained: Trained, grokked=(), evaluations=EVALUATIONS
         number += 1
         report = Report(
             name, attempt, number, ended, steps, perfect, states,
-            environment=ABOUT["environment"], speed=Speed(5.0, sum(steps.values())),
+            environment=TRAINED_BY.environment, speed=Speed(5.0, sum(steps.values())),
         )  # fmt: skip
 
 

@@ -16,8 +16,6 @@ from lab.landscape import Landscape
 from lab.tables import markdown
 from search.store.home import Home
 from search.store.study_records import open_records
-from search.tracking.artifacts import ArtifactCache
-from search.tracking.tracking import connect
 
 HERE = Path(__file__).parent
 MEASURES = {
@@ -30,17 +28,16 @@ def measure(home: Path, target: Path) -> None:
     """Append a row a seed to a CSV file, but for those that it has: configuration, seed, outcome, basin."""
     records = open_records(Home(home), "again")
     done = set(pd.read_csv(target)["name"]) if target.exists() else set()
-    with ArtifactCache(connect(records.home), records) as artifacts:
-        for row in sorted(records.list_seeds(), key=lambda r: (r["init_seed"] % 8, r["configuration"])):
-            seed = artifacts.seed(row)
-            facts = {"again_at": seed.configuration.recipe.as_dict()["again_at"], "seed": row["init_seed"]}
-            name = "{again_at} {seed}".format(**facts)
-            if name in done:
-                continue
-            basin = Landscape(seed.configuration.spec, seed.result.theta_P).basin()
-            facts |= {"name": name, "grokked": row["outcome"] == "grokked"} | asdict(basin)
-            frame = pd.DataFrame([facts])
-            frame.to_csv(target, mode="a", header=not target.exists(), index=False, float_format="%.5g")
+    for row in sorted(records.list_seeds(), key=lambda r: (r["init_seed"] % 8, r["configuration"])):
+        seed = records.seed(row)
+        facts = {"again_at": seed.configuration.recipe.as_dict()["again_at"], "seed": row["init_seed"]}
+        name = "{again_at} {seed}".format(**facts)
+        if name in done:
+            continue
+        basin = Landscape(seed.configuration.spec, seed.result.theta_P).basin()
+        facts |= {"name": name, "grokked": row["outcome"] == "grokked"} | asdict(basin)
+        frame = pd.DataFrame([facts])
+        frame.to_csv(target, mode="a", header=not target.exists(), index=False, float_format="%.5g")
 
 
 def distinct(basins: pd.DataFrame) -> pd.DataFrame:

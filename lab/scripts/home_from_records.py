@@ -32,7 +32,7 @@ def fill(study: str, file: str, home: Path) -> int:
     columns = [name for name in frame if name in ROWS.c]
     rows = [dict(zip(columns, row, strict=True)) for row in frame[columns].itertuples(index=False)]
     place, plan = Home(home), load_study(study)
-    final = [row | {"study": plan.name, "published": True} for row in rows if is_final(row)]
+    final = [row | {"study": plan.name} for row in rows if is_final(row)]
     for row in final:
         row["environment"] = json.loads(row["environment"]) if row.get("environment") else None
     home.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The records as data frames. Counts and facts come from the ledger; only curves are read from artifacts."""
+"""The records as data frames. All is read from the ledger."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from search.stats.counting import (
 )
 from search.store.home import Home
 from search.store.record import SeedRecord, is_final
+from search.store.results import curve_table
 from search.store.study_records import StudyRecords, open_several
 from search.study.naming import names_of
 from search.study.trial import Configuration
@@ -36,8 +37,6 @@ from trainer import MEASURES, Outcome
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow.parquet as pq
-
-    from search.tracking.artifacts import ArtifactCache
 
 Of = Literal["seeds", "configurations", "curves"]
 NAN = float("nan")
@@ -55,7 +54,7 @@ COLUMNS = {
     "seeds": (
         "study", "configuration", "title", "rung", "params", "init_seed", "data_seed", "confirmation", "outcome",
         "budget", "reason", "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact",
-        "best_token", "verified", "proved", "core_s", "trial", "environment",
+        "best_token", "verified", "proved", "core_s", "environment",
     ),
     "configurations": ("study", "configuration", "title", "rung", "params", *BEFORE_BEST, "best_seed", *AFTER_BEST),
     "curves": ("study", "configuration", "init_seed", "data_seed", "step", *MEASURES),
@@ -66,7 +65,7 @@ FILES = {".parquet": "Parquet", ".csv": "CSV"}
 MOST_BYTES, MOST_ROWS, MOST_COLUMNS, MOST_CELLS = 50_000_000, 200_000, 1_000, 10_000_000
 MOST_MEMORY = 600_000_000
 """Of such a file; and bytes of memory to read it."""
-KEYS = dict.fromkeys(("study", "configuration", "trial", "title"), str)  # a key may look like a number
+KEYS = dict.fromkeys(("study", "configuration", "title"), str)  # a key may look like a number
 SEED_TEXTS = ("study", "configuration", "outcome", "held")
 SEED_NUMBERS: dict[str, Callable[[Any], Any]] = {
     "init_seed": int, "data_seed": int, "steps": int, "budget": int, "grok_step": float,
@@ -93,7 +92,7 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
     """
     import pandas as pd
 
-    readers = {"seeds": seeds_frame, "configurations": configurations_frame, "curves": recorded_curves}
+    readers = {"seeds": seeds_frame, "configurations": configurations_frame, "curves": curves_frame}
     if of not in readers:
         raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
     names = [study] if isinstance(study, str) else list(study)
@@ -314,7 +313,6 @@ def seed_rows(records: StudyRecords, seeds: Sequence[Row] | None = None) -> Iter
             "verified": _number(row["verified"]),
             "proved": _number(is_right(row.get("proof"))),
             "core_s": _number(row["core_s"]),
-            "trial": row["trial"],
             "environment": row.get("environment") or {},
         }
 
@@ -326,31 +324,20 @@ def _number(value: float | None) -> float:
 # Curves
 
 
-def recorded_curves(records: StudyRecords) -> pd.DataFrame:
-    """Return `curves_frame` of a study whose artifacts have not been read yet."""
-    from search.tracking.artifacts import ArtifactCache
-    from search.tracking.tracking import connect
+def curves_frame(records: StudyRecords, select: Callable[[Sequence[Row]], Sequence[Row]] = list) -> pd.DataFrame:
+    """Return one row per point of a curve, of the seeds that have ended.
 
-    with ArtifactCache(connect(records.home, only_reads=True), records) as artifacts:
-        return curves_frame(artifacts)
-
-
-def curves_frame(
-    artifacts: ArtifactCache, select: Callable[[Sequence[Row]], Sequence[Row]] | None = None
-) -> pd.DataFrame:
-    """Return a row a point of a curve, of the seeds that MLflow has.
-
-    select: returns the rows of a configuration that are wanted; the seeds of their trials come with them.
+    select: returns the rows of a configuration that are wanted.
     """
     import pandas as pd
 
-    rows: list[Row]
-    rows = [r for r in artifacts.records.list_seeds() if is_final(r) and r["published"]]
-    if select:
-        rows = [r for group in group_by(rows, "configuration").values() for r in select(group)]
-    parts = dict.fromkeys((r["configuration"], r["trial"]) for r in rows)
-    if not parts:
+    by_configuration = group_by(filter(is_final, records.list_seeds()), "configuration")
+    tables = []
+    for rows in by_configuration.values():
+        seeds = list(records.seeds(select(rows)))
+        tables.append(curve_table(seeds[0].configuration, [seed.result for seed in seeds]))
+    if not tables:
         return pd.DataFrame()
-    curves = pd.concat([artifacts.curves(*part) for part in parts], ignore_index=True)
-    curves.insert(0, "study", artifacts.records.study)
+    curves = pd.concat(tables, ignore_index=True)
+    curves.insert(0, "study", records.study)
     return curves

@@ -27,10 +27,11 @@ GROUPS = {
         "table": ("evidence", "Show which constraint works at which scale."),
         "report": ("evidence", "Write a page about a study."),
         "records": ("evidence", "Write a study's records to a file."),
+        "sync": ("sync", "Write MLflow anew from the records."),
         "ui": ("ui", "Open the MLflow UI on what was recorded."),
     },
     "Checkpoints": {
-        "pull": ("checkpoints", "Fetch a seed's checkpoint out of MLflow."),
+        "pull": ("checkpoints", "Fetch a seed's checkpoint out of the records."),
         "verify": ("checkpoints", "Check a checkpoint on AdderBoard's 10,010 additions."),
         "prove": ("prove", "Prove or refute that a checkpoint adds all 10^20 pairs."),
         "explain": ("explain", "Write a page in which a checkpoint adds, digit by digit."),

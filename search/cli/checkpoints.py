@@ -59,7 +59,7 @@ def pull(
     target: Path | None,
     home: Home,
 ) -> None:
-    """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow.
+    """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of the records.
 
     The best configuration is that of adder-search best whose grok rate's interval begins highest; of equal ones,
     that with most grokked seeds per million seed-steps. Of its seeds the one that grokked first and held is taken.
@@ -68,9 +68,9 @@ def pull(
         raise UserError("give --best or --seed, not both")
     from search.stats.counting import WORDS, grokking
     from search.store.candidates import DatabaseCandidates, smallest
+    from search.store.recorded import pull as fetch
     from search.store.study_records import open_records
     from search.store.verdicts import settle
-    from search.tracking import artifacts
     from trainer import Outcome, Seed
 
     with reraise_as("--seed"):
@@ -84,7 +84,7 @@ def pull(
     of = remark = ""
     if wanted is None and configuration is None:
         configuration, of, remark = _best_configuration(records, model)
-    checkpoint, claim = artifacts.pull(records, wanted, model, configuration)
+    checkpoint, claim = fetch(records, wanted, model, configuration)
     proof = settle(claim, checkpoint.spec, checkpoint.theta_P) if claim else None
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
@@ -99,15 +99,14 @@ def pull(
 
 
 def _best_configuration(records: StudyRecords, model: str | None) -> tuple[str | None, str, str]:
-    """Return the key of the best configuration that MLflow has, its name if there are several, and a remark.
+    """Return the key of the best configuration, its name if there are several, and a remark.
 
     The remark names the best with a verified seed where none of the best one's is.
     """
     from search.analysis.frames import configuration_rows
     from search.analysis.pareto import best_of
 
-    rows = configuration_rows(records, [r for r in records.list_seeds() if r["published"]])
-    rows = [row for row in rows if model in (None, row["rung"])]
+    rows = [row for row in configuration_rows(records) if model in (None, row["rung"])]
     best = best_of(rows)
     if best is None:
         return None, "", ""
@@ -148,7 +147,7 @@ def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> No
     if not (home.exists() and checkpoint.provenance.get("study")):
         return
     from search.store.ledger import Ledger
-    from search.tracking.artifacts import record_verification
+    from search.store.recorded import record_verification
 
     try:
         record_verification(Ledger(home), checkpoint, correct)
@@ -261,7 +260,7 @@ def _train_again(loaded: Checkpoint, request: Request) -> Rerun:
     """Train again, with a progress bar where there is a terminal."""
     from search.run.rerun import train_again
 
-    with progress_bar("building" if request.trial.resources.compiled else "training") as say:
+    with progress_bar("building" if request.resources.compiled else "training") as say:
         return train_again(loaded, request, lambda step: say("training", step, request.steps))
 
 

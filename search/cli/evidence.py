@@ -176,7 +176,7 @@ def _deliver(target: Path | None, text: Callable[[], str], picture: Callable[[],
 @home_option
 def report(study: str, target: Path | None, home: Home) -> None:
     """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
-    from search.analysis.frames import configurations_frame, recorded_curves, seeds_frame
+    from search.analysis.frames import configurations_frame, curves_frame, seeds_frame
     from search.analysis.lineage import lineages, tree
     from search.analysis.report import report as page
     from search.compress.pictures import pictures
@@ -190,7 +190,7 @@ def report(study: str, target: Path | None, home: Home) -> None:
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
     with progress_bar(f"reading the curves of {len(seeds):,} seeds") as say:
-        curves = recorded_curves(recorded)
+        curves = curves_frame(recorded)
         sets = DatabaseCandidates(recorded).read()
         descents = pictures(sets) if sets else {}
         lineage = tree(lineages(recorded, sets, ())) if sets else ""

@@ -20,7 +20,6 @@ from search.errors import Failure, UserError, reraise_as
 from search.plugins import part
 
 if TYPE_CHECKING:
-    from search.explain.recorded import Recorded
     from search.store.home import Home
     from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -35,7 +34,7 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carrie
     """Write a page in which a CHECKPOINT adds any two numbers, digit by digit; up to three side by side.
 
     The page is one file and needs no network. It runs the model itself, with a slider for every number. Where the
-    home has the seed's records, its curve is on the page, and the page is logged beside the checkpoint in MLflow.
+    home has the seed's records, its curve is on the page.
     """
     from search.explain.explain import MOST, Shown
     from search.explain.explain import explain as page_of
@@ -46,7 +45,7 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carrie
     check_file(target)
     names, loaded = [path.resolve().name for path in checkpoints], [load_checkpoint(p) for p in checkpoints]
     with progress_bar("reading records") as say:
-        recorded, trainings = zip(*(_recorded(home, checkpoint) for checkpoint in loaded), strict=True)
+        trainings = [_training(home, checkpoint) for checkpoint in loaded]
         say("training again" if carries else "looking for the worst pairs")
         learned = [_carries(path, c) if carries else None for path, c in zip(checkpoints, loaded, strict=True)]
         claims = (beside(path, c.spec, c.theta_P) for path, c in zip(checkpoints, loaded, strict=True))
@@ -55,20 +54,18 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carrie
         html = page_of(list(map(Shown, names, loaded, trainings, learned, proofs)), landscape)
     write_text(target, html)
     click.echo(f"{target}: {' and '.join(names)}, in any browser")
-    if len(recorded) == 1 and recorded[0] and recorded[0].log(html):
-        click.echo(f"  logged beside the checkpoint of seed {recorded[0].seed} in MLflow")
 
 
-def _recorded(home: Home, checkpoint: Checkpoint) -> tuple[Recorded | None, dict[str, Any] | None]:
-    """Return what the home has of a seed and its training. What cannot be read is said, and left out of the page."""
+def _training(home: Home, checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """Return what the home has of a seed's training. What cannot be read is said, and left out of the page."""
     from search.explain.recorded import Recorded
 
     try:
         recorded = Recorded.find(home, checkpoint)
-        return recorded, recorded.training() if recorded else None
+        return recorded.training() if recorded else None
     except (UserError, Failure) as error:
         click.echo(f"its records could not be read: {error}", err=True)
-        return None, None
+        return None
 
 
 def _carries(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:

@@ -101,7 +101,6 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
     from search.run.estimate import estimate
     from search.run.extension import as_begun, check_extension
 
-    _ = home.depot  # only looked at: a plan writes nothing
     rows: list[SeedRecord] = []
     records: StudyRecords | None = None
     if fresh:
@@ -124,6 +123,7 @@ def open_and_run(
 ) -> None:
     """Check resources and stores, then run the study here or in the background."""
     from search.run.packing import check_resources
+    from search.store.home import missing
     from search.store.ledger import Ledger
     from search.store.study_records import StudyRecords
     from search.tracking.tracking import connect, is_local
@@ -131,14 +131,14 @@ def open_and_run(
     with reraise_as(source, UserError):
         if remark := check_resources(study.resources):
             click.echo(f"{source}: {remark}", err=True)
-        home.depot.check()
+    if home.has_own_database and not (fresh or home.ledger_db.exists()) and (home.artifacts / study.name).exists():
+        raise Failure(missing(home.ledger_db))  # MLflow shows what a ledger that is gone had
     uri = home.tracking_uri
     if not is_local(uri):
         connect(home, uri)  # a server that is away is noticed before anything is written
     home.create()
     ledger = Ledger(home)
-    has_store = not fresh and any(run for _, run in StudyRecords(ledger, study.name).list_runs().values())
-    client = connect(home, uri, creates=not has_store)
+    client = connect(home, uri, creates=True)
     if fresh:
         study = _renamed(study, ledger.list_studies(), client)
         click.echo(f"{study.name}: a fresh start of {source}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from search.cli.options import home_option
-from search.errors import Failure, UserError, masked
+from search.errors import UserError, masked
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -37,18 +37,16 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
 
     The first address has a token in it that is made at each start. MLflow's clients find it in MLFLOW_TRACKING_TOKEN.
     """
-    from search.store.home import TRACKING, missing
-    from search.store.ledger import Ledger
+    from search.store.home import TRACKING, home_flag
     from search.tracking.server import ADDRESS, listening, serve
 
     if not os.environ.get(TRACKING):
-        elsewhere = Ledger(home).list_stores() if home.exists() else {}
-        lines = [f"{s} was last recorded in {store}: set {TRACKING} to see it" for s, store in elsewhere.items()]
-        if not home.exists() or (lines and not home.mlflow_db.exists()):
-            raise UserError("\n".join(lines) or home.nothing_run)
+        if not home.exists():
+            raise UserError(home.nothing_run)
         if not home.mlflow_db.exists():
-            raise Failure(missing(home.mlflow_db))
-        click.echo("".join(f"{line}\n" for line in lines), nl=False)
+            raise UserError(
+                f"{home.mlflow_db}: is missing; adder-search sync{home_flag(home)} writes it from the ledger"
+            )
         listening(port).close()  # a port that is taken is said before MLflow is imported, which takes seconds
     from search.tracking.tracking import connect, is_local
 

@@ -10,10 +10,10 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from search.analysis.lineage import lineages, tree
 from search.analysis.plots import COLOURS, GREY, INK, WIDEST, new_figure, png, quiet
-from search.stats.counting import PooledRate, seed_of
+from search.analysis.projection import write_seed
+from search.stats.counting import seed_of
 from search.store.candidates import DatabaseCandidates, TieCandidate, front, smallest
 from search.store.study_records import StudyRecords
-from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 
 TREE = "lineage.txt"
@@ -21,7 +21,7 @@ ALL_RIGHT = 1e-4
 """Where on the logarithmic axis nothing is wrong: one problem of 5,000 is at 2e-4."""
 
 
-def log_descents(records: StudyRecords, tracker: Tracker, cache: ArtifactCache) -> None:
+def log_descents(records: StudyRecords, tracker: Tracker) -> None:
     """Log a study's pictures and lineage to MLflow, and verify its smallest accepted candidate.
 
     The 10,010 are read of that one alone, and counted.
@@ -33,15 +33,12 @@ def log_descents(records: StudyRecords, tracker: Tracker, cache: ArtifactCache) 
         tracker.log_folder(run, Path(folder), "pictures")
         (Path(folder) / TREE).write_text(tree(lineages(records, candidates, ())) + "\n", encoding="utf-8")
         tracker.client.log_artifact(run, str(Path(folder) / TREE))
-    tracker.end_study(PooledRate.of(records.list_seeds()))
     best = smallest(candidates)
     if best is None or best.start is None or best.configuration is None:
         return
     name = best.start.lineage[-1]["seed"]
     row = next(r for r in records.list_seeds(best.configuration) if str(seed_of(r)) == name)
-    seed = cache.seed(row)
-    tracker.log_seed(seed)
-    records.record_verifications(best.configuration, tracker.list_decoded(seed.configuration))
+    write_seed(records, tracker, row)
 
 
 def pictures(candidates: Sequence[TieCandidate]) -> dict[str, Figure]:

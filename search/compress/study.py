@@ -20,13 +20,13 @@ from search.plugins import part
 from search.stats.counting import Row
 from search.store.candidates import DatabaseCandidates, TieCandidate
 from search.store.record import is_final
+from search.store.recorded_seed import RecordedSeed
 from search.store.study_records import StudyRecords
 from search.study.ancestors import ancestors_of
 from search.study.compress import Compress
 from search.study.schema import Study
 from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
-from search.tracking.artifacts import ArtifactCache, RecordedSeed
 
 
 class StudyDescent:
@@ -35,11 +35,11 @@ class StudyDescent:
     To a planner it is what a search's proposals are (search/run/proposals.py).
     """
 
-    def __init__(self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords, cache: ArtifactCache):
+    def __init__(self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords):
         """Begin, or go on. Raises UserError for a θ to start from that does not get enough right."""
         assert study.compress is not None
         rules = _rules(study.compress)
-        self.study, self.records, self.cache = study, records, cache
+        self.study, self.records = study, records
         self.descent = Descent(DatabaseCandidates(records), rules)
         if not self.descent.candidates:
             with reraise_as("start"):
@@ -79,7 +79,7 @@ class StudyDescent:
         exact = max(r["best_exact"] or 0.0 for r in rows)
         accept = self.descent.rules.accept
         right = (r for r in rows if (r["best_exact"] or 0.0) >= accept)
-        self.descent.judge(candidate, exact, (self._training(self.cache.seed(r)) for r in right))
+        self.descent.judge(candidate, exact, map(self._training, self.records.seeds(right)))
         if not self.descent.is_open:
             self.descent.end_round()
 

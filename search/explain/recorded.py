@@ -1,4 +1,4 @@
-"""What a home has of a checkpoint's training, and where its page is logged."""
+"""What a home has of a checkpoint's training."""
 
 from __future__ import annotations
 
@@ -9,20 +9,15 @@ from search.stats.counting import Row, seed_of
 from search.store.ledger import Ledger
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
-from search.tracking.artifacts import ArtifactCache
-from search.tracking.tracking import PARENT_TAG, SEED_TAG, answered, check_place, connect
-from trainer import Outcome, Seed
+from trainer import MEASURES, Outcome, Result, Seed
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from search.store.home import Home
     from trainer.checkpoints.checkpoint import Checkpoint
 
 MOST_CURVES = 64
 POINTS = 200
 """Of a curve."""
-PAGE = "explain.html"
 
 
 class Recorded:
@@ -39,20 +34,14 @@ class Recorded:
         if not (home.exists() and has_seed and isinstance(study, str) and isinstance(configuration, str)):
             return None
         records, seed = StudyRecords(Ledger(home), study), Seed(**checkpoint.seed)
-        rows = [r for r in records.list_seeds(configuration) if is_final(r) and r["published"]]
+        rows = [r for r in records.list_seeds(configuration) if is_final(r)]
         return cls(records, configuration, seed, rows) if seed in map(seed_of, rows) else None
 
     def training(self) -> dict[str, Any]:
         """Return the seed's curve among those of its configuration, as plain values, and a sentence on both."""
         row = next(r for r in self.rows if seed_of(r) == self.seed)
-        trials = dict.fromkeys(r["trial"] for r in [row, *self.rows])
-        curves: dict[Seed, dict[str, list[float]]] = {}
-        with ArtifactCache(connect(self.records.home, only_reads=True), self.records) as artifacts:
-            for trial in trials:
-                if len(curves) >= MOST_CURVES:
-                    break
-                by_seed = artifacts.curves(self.configuration, trial).groupby(["init_seed", "data_seed"])
-                curves |= {Seed(*map(int, numbers)): _points(curve) for numbers, curve in by_seed}
+        rows = [row, *(r for r in self.rows if r is not row)][: MOST_CURVES + 1]
+        curves = [_points(seed.result) for seed in self.records.seeds(rows)]
         searched, fresh = ([r for r in self.rows if r["confirmation"] == kind] for kind in (False, True))
         rate = f"{_grokked(searched)} seeds of its configuration grokked"
         if fresh:
@@ -63,30 +52,21 @@ class Recorded:
         )
         return {
             "words": f"{words}; {rate}. Share of selection problems that are right, by step.",
-            "curve": curves.pop(self.seed),
-            "curves": list(curves.values())[:MOST_CURVES],
+            "curve": curves[0],
+            "curves": curves[1:],
         }
-
-    def log(self, html: str) -> bool:
-        """Log the page beside the seed's checkpoint in MLflow. False where the seed has no run of its own."""
-        client = connect(self.records.home)
-        _, parent = self.records.list_runs().get(self.configuration, ("", ""))
-        if not parent:
-            return False
-        tags = f"tags.`{PARENT_TAG}` = '{parent}' and tags.`{SEED_TAG}` = '{self.seed}'"
-        with answered(client.tracking_uri):
-            runs = client.search_runs([client.get_run(parent).info.experiment_id], tags)
-            for run in runs:
-                check_place(client, self.records.home, run)
-                client.log_text(run.info.run_id, html, PAGE)
-        return bool(runs)
 
 
 def _grokked(rows: Sequence[Row]) -> str:
     return f"{sum(r['outcome'] == Outcome.GROKKED for r in rows):,} of {len(rows):,}"
 
 
-def _points(curve: pd.DataFrame) -> dict[str, list[float]]:
+def _points(result: Result) -> dict[str, list[float]]:
     """Return at most POINTS steps of a curve, the last among them."""
-    thinned = curve.iloc[:: -max(1, -(-len(curve) // POINTS))][::-1]
-    return {"steps": thinned["step"].tolist(), "exact": thinned["exact"].round(4).tolist()}
+    exact_E, every = result.curve_EM[:, MEASURES.index("exact")], result.pair.recipe.eval_every
+    stride = max(1, -(-len(exact_E) // POINTS))
+    places = range(len(exact_E) - 1, -1, -stride)[::-1]
+    return {
+        "steps": [(place + 1) * every for place in places],
+        "exact": [round(float(exact_E[place]), 4) for place in places],
+    }

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,26 +20,23 @@ from typing import Any, Self
 
 from mlflow import MlflowClient
 
-from search.analysis.publish import log_evidence
-from search.compress.pictures import log_descents
+from search.analysis.projection import Projection
 from search.run.executor import DIED, Event, Executor, Finished, Restarted
 from search.run.messages import EndedSeed, NewBank, Order, Reply, Report
 from search.run.metrics import Values
 from search.run.planner import Planner, plan
 from search.run.progress import Display, Progress
-from search.run.recorder import Recorder, reconcile
 from search.run.study_run import PlannedPair
+from search.run.sync import projection_of
 from search.run.workers import COMPILING, TRAINING, WAITING, Workers, WorkerState
 from search.stats.counting import ENOUGH, Row
-from search.store.record import SeedRecord, is_final
+from search.store.record import SeedRecord, TrainedBy
 from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
-from search.tracking.artifacts import CAPACITY, ArtifactCache
 from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import answered, file_of
-from search.tracking.views import write_views
+from search.tracking.tracking import FINISHED, KILLED, file_of
 from trainer import Outcome
 
 PATIENCE_S = 600.0
@@ -70,8 +67,6 @@ class Ended:
     """What failed for good, and the error with its file."""
     rows: list[SeedRecord] = field(default_factory=list)
     """The study's seeds as they are recorded at the end."""
-    unpublished: int = 0
-    """Final seeds that MLflow lacks."""
     unwritten: int = 0
     """Changes in MLflow that are not made yet, of seeds or of the study."""
     seed_steps_per_s: float = 0.0
@@ -88,13 +83,13 @@ class Driver:
         records: StudyRecords,
         display: Display,
         planner: Planner,
-        recorder: Recorder,
+        projection: Projection,
+        outbox: Outbox,
         max_hours: float | None = None,
     ):
         self.study, self.records, self.display = study, records, display
         self.home, self.lease = records.home, records.lease
-        self.planner, self.recorder = planner, recorder
-        self.outbox, self.tracker = recorder.outbox, recorder.tracker
+        self.planner, self.projection, self.outbox = planner, projection, outbox
         self.deadline = None if max_hours is None else time.monotonic() + 3_600 * max_hours
         self.ended = Ended()
         self.workers = Workers(study, planner)
@@ -106,8 +101,6 @@ class Driver:
         """Lines that workers had to say."""
         self.shown: set[str] = set()
         """Keys of configurations that MLflow shows as running."""
-        self.unconcluded: set[str] = set()
-        """Keys of configurations that an earlier run left without a conclusion in MLflow."""
 
     @classmethod
     @contextmanager
@@ -119,45 +112,23 @@ class Driver:
         display: Display,
         max_hours: float | None = None,
     ) -> Iterator[Self]:
-        """Recover what an earlier run left, plan the rest and yield the run's driver. Raises UserError."""
+        """Plan what is not recorded yet and yield the run's driver. Raises UserError."""
         # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
         os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
-        rows = records.list_seeds()
         with ExitStack() as undo:
-            is_published, verify = any(r["published"] for r in rows), records.lease.verify
-            with records.naming_store():
-                runs = records.published_runs()
-                tracker = Tracker(client, records.home, study, is_published, verify, runs)
+            verify = records.lease.verify
+            tracker = Tracker(client, records.home, study, verify)
             undo.enter_context(tracker.watching())  # before the outbox: one thread at a time uses the tracker
             file = file_of(client.tracking_uri)
             name = f"MLflow ({file})" if file else "MLflow"
             outbox = Outbox(lambda: client.search_experiments(max_results=1), verify, name=name)
             undo.callback(outbox.close)
-            seeds_a_round = study.compress.proposals * len(study.first_seeds) if study.compress else 0
-            cache = undo.enter_context(ArtifactCache(client, records, max(CAPACITY, 2 * seeds_a_round)))
-            recorder = Recorder(records, tracker, outbox, cache)
             records.censor_orphaned()
-            recovered = reconcile(records, tracker, rows)
-            recovered |= recorder.recover(records.list_seeds() if recovered else rows)
-            planner = plan(study, records, cache)
-            driver = cls(study, records, display, planner, recorder, max_hours)
-            driver._resume_tracking(recovered)
+            projection = projection_of(records, tracker, outbox)
+            projection.note_stale(records.list_seeds())
+            planner = plan(study, records)
             records.database.patience_s = PATIENCE_S
-            yield driver
-
-    def _resume_tracking(self, recovered: set[str]) -> None:
-        """Conclude in MLflow what an earlier run did not, and write what belongs to the study as a whole."""
-        client = self.tracker.client
-        with answered(client.tracking_uri):
-            open_runs = self.tracker.list_unconcluded()
-        self.unconcluded = open_runs.keys() | recovered
-        for key in open_runs.keys() - self.planner.study_run.states.keys():  # the file asks for it no more
-            self.outbox.put(client.set_terminated, open_runs[key], "KILLED")
-        self.outbox.put(self.tracker.log_study)
-        if self.study.space:  # to which a field may have been added
-            self.outbox.put(self.tracker.rename, self.records.list_configurations())
-        self.outbox.put(write_views, client, self.study, self.tracker.experiment)
-        self._conclude_earlier()
+            yield cls(study, records, display, planner, projection, outbox, max_hours)
 
     # ---- the loop
 
@@ -179,7 +150,6 @@ class Driver:
                 self._handle(event, executor)
             self._start_workers(executor)
             self._reply(executor)
-            self._conclude_earlier()
             self._check_end()
             self._show(executor)
         if self.ended.why:
@@ -289,7 +259,7 @@ class Driver:
         for configuration in {p.configuration.key: p.configuration for p in pairs.values()}.values():
             if configuration.key not in self.shown:
                 self.shown.add(configuration.key)
-                self.outbox.put(self.tracker.reopen, configuration)
+                self.projection.note_training(configuration)
         return [Order(n, self.planner.pair_of(p), states.get(p.key)) for n, p in pairs.items()]
 
     def _record(self, worker: WorkerState, report: Report) -> None:
@@ -302,9 +272,9 @@ class Driver:
             return
         seeds = [(held[number], seed) for number, seed in ended.items()]
         cut = {pair.key: seed.measured["steps"] for pair, seed in seeds if seed.outcome == Outcome.CENSORED}
-        about = {"environment": report.environment, "seed_steps_per_s": report.speed.seed_steps_per_s,
-                 "compile_s": report.speed.compile_s}  # fmt: skip
-        self.recorder.record([s for s in seeds if s[0].key not in cut], cut, states, about)
+        results = {p.key: e.result(p.configuration.pair(p.seed)) for p, e in seeds if p.key not in cut}
+        trained_by = TrainedBy(report.speed.seed_steps_per_s, report.environment)
+        self.records.record(results, trained_by, cut, states)
         self.progress.ended.update(seed.outcome for _, seed in seeds)
         pairs = self.planner.end(worker.name, ended)
         rows = [_row_of(pair, seed) for pair, seed in seeds if cut.get(pair.key) != 0]
@@ -313,9 +283,12 @@ class Driver:
     def _complete(
         self, pairs: Sequence[PlannedPair], rows: Sequence[Row], cut: Sequence[PlannedPair] = ()
     ) -> None:
+        counts = Counter(pair.configuration for pair in pairs)
+        for configuration, new in counts.items():
+            self.projection.note_ended(configuration, new)
         for configuration in self.planner.complete(pairs, rows, cut):
             self.shown.discard(configuration.key)
-            self.recorder.conclude(configuration)
+            self.projection.note(configuration, FINISHED)
 
     def _free_pairs(self, worker: str, failure: str) -> None:
         """Take a worker's pairs back. Those that have failed too often are given up. failure: nothing if it has not."""
@@ -351,13 +324,6 @@ class Driver:
                 self.remarks.add(line)
                 log.warning("%s", line)
 
-    def _conclude_earlier(self) -> None:
-        """Conclude configurations that an earlier run trained to their end and died before concluding."""
-        while self.planner.complete_before:
-            configuration = self.planner.complete_before.pop()
-            if configuration.key in self.unconcluded:
-                self.recorder.conclude(configuration)
-
     # ---- the end
 
     def close(self) -> None:
@@ -368,19 +334,13 @@ class Driver:
         in_flight = [] if is_done else self.planner.in_flight
         self.records.censor_running(why or ENOUGH, self.progress.steps())
         for configuration in in_flight:
-            self.recorder.conclude(configuration, "KILLED")
+            self.projection.note(configuration, KILLED)
         if is_done:
-            log_study = log_descents if self.study.compress else log_evidence
-            self.outbox.put(log_study, self.records, self.tracker, self.recorder.artifacts)
+            self.projection.note_study()
         longest = (DRAIN_S, DRAIN_AWAY_S) if is_done else (STOPPING_S, STOPPING_S)
         self.ended.unwritten = self.outbox.drain(*longest, self._show_drain)
         self.outbox.close()
         self.ended.rows = self.records.list_seeds()
-        self.ended.unpublished = sum(is_final(r) and not r["published"] for r in self.ended.rows)
-        ended = self.ended
-        if not (ended.unwritten or ended.interrupted or ended.failed or ended.unpublished):
-            shutil.rmtree(self.records.trial_folder(""), ignore_errors=True)
-
     def _show_drain(self, remaining: int) -> bool:
         """Show that MLflow is being written. Returns True if somebody asked to end now."""
         if self.display.due():

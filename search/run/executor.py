@@ -69,7 +69,10 @@ class Executor(Protocol):
 
 
 class LocalExecutor:
-    """Workers in this process, which take turns: one trains at a time. It needs no Ray. capacity: how many there are."""
+    """Workers in this process, which take turns: one trains at a time. It needs no Ray.
+
+    capacity: how many there are.
+    """
 
     def __init__(self, capacity: Capacity | None = None):
         self._capacity = capacity or Capacity(1)

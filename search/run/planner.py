@@ -28,7 +28,6 @@ from trainer import Pair
 if TYPE_CHECKING:
     from search.compress.study import StudyDescent
     from search.run.proposals import Proposals
-    from search.tracking.artifacts import ArtifactCache
 
 
 
@@ -53,7 +52,7 @@ class WorkerBank:
 class Planner:
     """The pairs of one study. `rows` is what the ledger has: final pairs are not trained again.
 
-    `proposals`: a search's. `configured`: what the file lists, where seeds start from a θ (search/tracking/starts.py).
+    `proposals`: a search's. `configured`: what the file lists, where seeds start from a θ (search/store/starts.py).
     """
 
     def __init__(
@@ -79,8 +78,6 @@ class Planner:
         """What workers have, by their names."""
         self.kinds: dict[tuple[Program, bool], BankKind] = {}
         self.numbers = count(1)
-        self.complete_before: list[Configuration] = []
-        """Configurations that had nothing left to train when they were added."""
         listed = [Configuration(*c) for c in study.listed] if configured is None else configured
         self._resume(rows, proposals.proposed() if proposals else listed)
 
@@ -95,7 +92,6 @@ class Planner:
                 self._enqueue(first)
             elif state.is_complete:
                 self.search.report(state)
-                self.complete_before.append(state.configuration)
 
     def _unfinished(self, rows: Sequence[Row]) -> Iterator[Round]:
         """Yield the pairs that were begun and are still wanted. What was cut comes again when more is asked for."""
@@ -290,8 +286,6 @@ class Planner:
                 self._enqueue(following)
                 if self._is_full():
                     break
-            self.complete_before += [s.configuration for s in self.search.complete]
-            self.search.complete.clear()
             if self.waiting:
                 return True
         return False
@@ -337,24 +331,23 @@ class Planner:
                 yield following
 
 
-def plan(study: Study, records: StudyRecords, cache: ArtifactCache | None = None) -> Planner:
+def plan(study: Study, records: StudyRecords) -> Planner:
     """Return the plan of what is not recorded. Raises UserError.
 
-    cache: the artifacts of a study that looks for constraints. What a kind of study does not need is not imported.
+    What a kind of study does not need is not imported.
     """
     parents: list[InitialTheta] = []
     proposals: Proposals | StudyDescent | None = None
     listed = [] if study.proposes else [Configuration(*c) for c in study.listed]
     if study.start:
-        from search.tracking.starts import configurations, parents_of
+        from search.store.starts import configurations, parents_of
 
         parents = parents_of(study, records)
         listed = configurations(study, parents, records) if listed else []
     if study.compress:
         from search.compress.study import StudyDescent
 
-        assert cache
-        proposals = StudyDescent(study, parents, records, cache)
+        proposals = StudyDescent(study, parents, records)
     elif study.space:
         proposals = _proposals(study, records, parents)
     return Planner(study, records.list_seeds(), proposals, listed)
@@ -365,6 +358,6 @@ def _proposals(study: Study, records: StudyRecords, parents: Sequence[InitialThe
 
     if not parents:
         return Proposals(study, records)
-    from search.tracking.starts import configuration_from_parent
+    from search.store.starts import configuration_from_parent
 
     return Proposals(study, records, partial(configuration_from_parent, parent=parents[0]))

@@ -56,8 +56,6 @@ class Search(Policy):
     def __init__(self, run: StudyRun, proposals: Proposals | StudyDescent | None):
         super().__init__(run)
         self.proposals = proposals
-        self.complete: list[ConfigurationState] = []
-        """Proposals that had nothing left to train, for the planner to take."""
 
     def next_round(self, capacity: Capacity) -> Round | None:
         """Return the first round of a new proposal.
@@ -73,10 +71,8 @@ class Search(Policy):
                 return None
             is_new = configuration.key not in self.run.states
             state = self.run.add(configuration)
-            if is_new:
-                if first := self.run.first_round(state):
-                    return first
-                self.complete.append(state)
+            if is_new and (first := self.run.first_round(state)):
+                return first
             if state.is_complete:  # a repeated proposal shares the result
                 self.report(state)
         return None

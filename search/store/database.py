@@ -18,7 +18,7 @@ from search.store.home import FOREIGN, IDENTIFIER, Home, other_version
 from search.store.retry import retry
 from trainer import Outcome
 
-SCHEMA = 6
+SCHEMA = 7
 LOCK_WAIT_S = 10.0
 RETRY_S = 1.0
 CLOCKS = {
@@ -43,12 +43,18 @@ def _of_a_study(name: str, *parts: sa.schema.SchemaItem) -> sa.Table:
     return sa.Table(name, metadata, sa.Column("study", sa.String(64), primary_key=True), *parts)
 
 
-ROWS = _of_a_study(
+def _of_a_seed(name: str, *parts: sa.schema.SchemaItem) -> sa.Table:
+    return _of_a_study(
+        name,
+        sa.Column("configuration", sa.String(12), primary_key=True),
+        sa.Column("init_seed", sa.BigInteger, primary_key=True),
+        sa.Column("data_seed", sa.BigInteger, primary_key=True),
+        *parts,
+    )
+
+
+ROWS = _of_a_seed(
     "ledger",
-    sa.Column("configuration", sa.String(12), primary_key=True),
-    sa.Column("init_seed", sa.BigInteger, primary_key=True),
-    sa.Column("data_seed", sa.BigInteger, primary_key=True),
-    sa.Column("trial", sa.String(12), nullable=False),
     sa.Column("confirmation", sa.Boolean, nullable=False, default=False),
     sa.Column("outcome", sa.String(16), nullable=False),
     sa.Column("reason", sa.Text),
@@ -57,7 +63,6 @@ ROWS = _of_a_study(
     sa.Column("held", sa.Boolean),
     sa.Column("hopeless_step", sa.BigInteger),
     sa.Column("screen", sa.Text),  # the rung that would have ended it, as it is spelt
-    sa.Column("reached", sa.JSON),  # of earlier versions, no longer written
     sa.Column("best_step", sa.BigInteger),
     sa.Column("best_exact", sa.Float),
     sa.Column("best_token", sa.Float),
@@ -66,15 +71,11 @@ ROWS = _of_a_study(
     sa.Column("environment", sa.JSON),
     sa.Column("owner", sa.String(128)),
     sa.Column("lease_until", sa.Float),
-    sa.Column("published", sa.Boolean, nullable=False, default=False),
     sa.Column("verify_calls", sa.Integer, nullable=False, default=0),
     sa.Column("verified", sa.Integer),  # right of AdderBoard's 10,010 at the last call
-    # with all that a trial's rows are looked up by: else the primary key is taken, and all rows looked at
-    sa.Index("ix_ledger_trial", "trial", "study", "configuration"),
 )
 STUDIES = _of_a_study(
     "ledger_studies",
-    sa.Column("tracking_uri", sa.Text),  # MLflow's store, to be named and never asked; NULL: the home's own
     sa.Column("definition", sa.JSON),  # the study as it was last run
     sa.Column("owner", sa.String(128)),
     sa.Column("lease_until", sa.Float),
@@ -87,7 +88,7 @@ CONFIGURATIONS = _of_a_study(
     sa.Column("number", sa.Integer, nullable=False),  # in the order in which they came
     sa.Column("spec", sa.JSON, nullable=False),
     sa.Column("recipe", sa.JSON, nullable=False),
-    sa.Column("experiment", sa.String(64)),  # where MLflow has it
+    sa.Column("experiment", sa.String(64)),  # where MLflow shows it, for links alone
     sa.Column("run", sa.String(64)),
 )
 PROPOSALS = _of_a_study(
@@ -123,21 +124,22 @@ SETS = _of_a_study(
     sa.Column("loss", sa.Float),
     sa.Column("kept", sa.String(12)),  # the digest of its θ among the starts, where it was accepted
 )
-PROOFS = _of_a_study(
+PROOFS = _of_a_seed(
     "ledger_proofs",
-    sa.Column("configuration", sa.String(12), primary_key=True),
-    sa.Column("init_seed", sa.BigInteger, primary_key=True),
-    sa.Column("data_seed", sa.BigInteger, primary_key=True),
     sa.Column("proof", sa.JSON, nullable=False),  # the verdict on all pairs (model/proof/file.py)
 )
-STATES = _of_a_study(
+RESULTS = _of_a_seed(
+    "ledger_results",
+    sa.Column("theta", sa.LargeBinary, nullable=False),  # its best θ, and its curve (search/store/recorded_seed.py)
+    sa.Column("curve", sa.LargeBinary, nullable=False),
+    sa.Column("evaluations", sa.Integer, nullable=False),
+    sa.Column("crc", sa.BigInteger, nullable=False),  # of both
+)
+STATES = _of_a_seed(
     "ledger_states",
-    sa.Column("configuration", sa.String(12), primary_key=True),
-    sa.Column("init_seed", sa.BigInteger, primary_key=True),
-    sa.Column("data_seed", sa.BigInteger, primary_key=True),
     sa.Column("state", sa.LargeBinary, nullable=False),  # what a bank goes on from, until its seed has ended
 )
-OF_A_STUDY = (ROWS, STATES, PROOFS, CONFIGURATIONS, PROPOSALS, STUDIES, PARENTS, STARTS, STARTED, SETS)
+OF_A_STUDY = (ROWS, RESULTS, STATES, PROOFS, CONFIGURATIONS, PROPOSALS, STUDIES, PARENTS, STARTS, STARTED, SETS)
 
 NONE = type(None)
 KINDS: dict[type, tuple[type, ...]] = {

@@ -4,12 +4,9 @@ import os
 import re
 import shlex
 import tempfile
-from functools import cached_property
 from pathlib import Path
 
 from search.errors import UserError, masked, reraise_as
-from search.store.depot import VARIABLE as DEPOT
-from search.store.depot import Depot, Shared
 from trainer.files import durable
 from trainer.files.paths import expanded, named_by
 
@@ -19,19 +16,18 @@ IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class Home:
-    """Paths below the home, absolute because Tune changes the working directory of trials.
+    """Paths below the home, absolute because Tune changes the working directory of workers.
 
-    With ADDER_SEARCH_DATABASE set the ledger is on that server; the other files stay in
-    the folder. The machines of a cluster share it, unless ADDER_SEARCH_DEPOT names a store that trials' files
-    go through (search/store/depot.py): then it is the driver's alone. A home can be moved: nothing in it names
-    its own path, and MLflow's store is corrected when it is next opened.
+    With ADDER_SEARCH_DATABASE set the ledger is on that server; the other files stay in the folder, which is the
+    driver's alone. A home can be moved: nothing in it names its own path, and MLflow's store is corrected when it
+    is next opened.
     """
 
     def __init__(self, folder: str | Path | None = None):
         with reraise_as():
             named = expanded(str(folder)) if folder else named_by("ADDER_SEARCH_HOME")
         self.path = Path(named or DEFAULT).absolute()
-        self.mlflow_db, self.ledger_db = self.path / "mlflow.db", self.path / "ledger.db"
+        self.mlflow_db, self.ledger_db = self.path / "mlflow.db", self.path / "records.db"
         """The home's own databases; a server may take their place."""
         self.artifacts, self.ray, self.logs = (self.path / name for name in ("artifacts", "ray", "logs"))
         """Folders of MLflow, of Ray, and of what detached runs print."""
@@ -46,17 +42,12 @@ class Home:
         return expanded_address(named) if named else sqlite_url(self.mlflow_db)
 
     @property
-    def named_store(self) -> str | None:
-        """The MLflow store that the environment names, without secrets; None for the home's own."""
-        return masked(os.environ.get(TRACKING, "")) or None
-
-    @property
     def store_prefix(self) -> str:
         """What a printed command begins with so that it asks the same MLflow store in another terminal too; nothing
         for the home's own store, and for an address with a secret in it.
         """
         named = os.environ.get(TRACKING, "")
-        return f"{TRACKING}={shlex.quote(named)} " if named and named == self.named_store else ""
+        return f"{TRACKING}={shlex.quote(named)} " if named and named == masked(named) else ""
 
     @property
     def has_own_database(self) -> bool:
@@ -90,31 +81,9 @@ class Home:
         """Name of the database in messages."""
         return str(self.ledger_db) if self.has_own_database else self.ledger_url.partition("://")[2]
 
-    @cached_property
-    def depot(self) -> Shared:
-        """The depot that files of trials go through, as driver and workers may see no folder in common.
-
-        Raises UserError for a URI that names no store, or has a password in it.
-        """
-        return self.depot_at(self.path / "trials")
-
-    @staticmethod
-    def depot_at(folder: Path) -> Shared:
-        """Return the same depot for another folder: the store of a URI, or the folder itself if others see it."""
-        uri = os.environ.get(DEPOT)
-        return Depot(folder, uri) if uri else Shared()
-
-    def trial(self, study: str, key: str) -> Path:
-        """Folder of a trial's bank state, and of its results until they are recorded; without a key, of all
-        of a study's trials.
-        """
-        return below(self.path / "trials", study, *([key] if key else []))
-
-    def damaged(self, study: str, key: str) -> Path:
-        """Folder of a trial's results that cannot be read: the actual folder has -1, -2 … appended; without a key, of
-        all of a study's.
-        """
-        return below(self.path / "damaged", study, *([key] if key else []))
+    def progress(self, study: str) -> Path:
+        """File with the progress of a study that is run here."""
+        return below(self.path / "progress", study).with_suffix(".json")
 
     @property
     def nothing_run(self) -> str:
@@ -138,7 +107,7 @@ class Home:
         """Make the folder. Raises UserError if nothing can be written there."""
         self.check_paths()
         try:
-            for folder in (self.path, self.artifacts, self.ray, self.path / "trials"):
+            for folder in (self.path, self.artifacts, self.ray):
                 durable.make_folder(folder)
             with tempfile.TemporaryFile(dir=self.path):
                 pass

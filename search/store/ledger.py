@@ -41,11 +41,6 @@ class Ledger:
         return sorted(filter(is_name, names))  # a name becomes a path
 
     @retry_while_unavailable
-    def list_stores(self) -> dict[str, str]:
-        """List the MLflow stores, other than the home's own, that studies were last recorded in, by study."""
-        return {r["study"]: r["tracking_uri"] for r in self.database.read(sa.select(STUDIES)) if r["tracking_uri"]}
-
-    @retry_while_unavailable
     def list_running_studies(self) -> list[str]:
         rows = self.database.read(sa.select(STUDIES))
         with self.database.begin() as db:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import sqlalchemy as sa
@@ -15,14 +15,15 @@ from sqlalchemy.exc import IntegrityError
 from model import make_spec
 from model.fields import did_you_mean
 from model.proof.verdict import read_verdict
-from search.errors import AlreadyExists, Failure, NotFound, UserError, reraise_as
-from search.stats.counting import ENOUGH
+from search.errors import AlreadyExists, NotFound, reraise_as
+from search.stats.counting import ENOUGH, Row, seed_of
 from search.store.database import (
     CONFIGURATIONS,
     OF_A_STUDY,
     PARENTS,
     PROOFS,
     PROPOSALS,
+    RESULTS,
     ROWS,
     STARTED,
     STARTS,
@@ -30,24 +31,29 @@ from search.store.database import (
     STUDIES,
     retry_while_unavailable,
 )
-from search.store.home import TRACKING, Home
+from search.store.home import Home
 from search.store.lease import LEASE_S, StudyLease, is_live
 from search.store.ledger import Ledger, open_ledger
-from search.store.record import MEASURED, SeedKey, SeedRecord, is_final
+from search.store.record import SeedKey, SeedRecord, TrainedBy, is_final
+from search.store.recorded_seed import RecordedSeed, as_blobs, from_blobs
 from search.store.verdicts import Verdict, own, sealed
 from search.study.file import recorded_study
 from search.study.start import InitialTheta
-from search.study.trial import Configuration, Trial
-from trainer import Outcome, Recipe, Seed
+from search.study.trial import Configuration
+from trainer import Outcome, Recipe, Result, Seed
 from trainer.retired import Retired
 
 if TYPE_CHECKING:
-    from search.store.results import ConfigurationResults
     from search.study.schema import Study
 
 DIED = "its driver died"
+AT_ONCE = 500
+"""Seeds whose θ and curves are read together."""
 KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
 FREE = {"owner": None, "lease_until": None}
+DONE = {"reason": None, **FREE}
+BOUND: dict[str, Any] = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
+"""A seed's row in a statement that is executed for many."""
 GROUPED_BY = (
     "configuration", "confirmation", "outcome", "steps", "grok_step", "held", "hopeless_step", "screen",
 )  # fmt: skip
@@ -60,7 +66,7 @@ class StudyRecords:
     """What a ledger has of one study. Errors, durability and threads are as `Ledger` says.
 
     Names. `create_`, `get_` (one, or None), `list_` (several), `update_` and `delete_`. A seed's row has a life
-    of its own: `claim`, then `record` or `censor`, then `publish`; `reopen` if its results are lost.
+    of its own: `claim`, then `record` or `censor`.
 
     Isolation. Each write is one transaction, whole or not at all; a read may be several. Of two drivers that want
     the same seed, study or proposal at once, one gets AlreadyExists: keys are unique, and a row that is there is
@@ -73,6 +79,8 @@ class StudyRecords:
     def __init__(self, ledger: Ledger, study: str):
         self.ledger, self.study = ledger, study
         self.home, self.database = ledger.home, ledger.database
+        self._configurations: dict[str, Configuration] = {}
+        """Those whose seeds were read, by key: a configuration never changes."""
 
     @cached_property
     def lease(self) -> StudyLease:
@@ -82,10 +90,6 @@ class StudyRecords:
     def owner(self) -> str:
         """Name of this driver in its leases."""
         return self.lease.owner
-
-    def trial_folder(self, key: str) -> Path:
-        """Return the folder of one of the study's trials; of all of them for an empty key."""
-        return self.home.trial(self.study, key)
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
@@ -127,25 +131,9 @@ class StudyRecords:
 
     @retry_while_unavailable
     def update_study(self, definition: Values) -> None:
-        """Keep this owner's study as its file is now, and the name of the MLflow store that it is recorded in."""
-        values = {"definition": definition, "tracking_uri": self.home.named_store}
+        """Keep this owner's study as its file is now."""
         with self.writing() as db:
-            db.execute(sa.update(STUDIES).where(self.lease.is_owned).values(values))
-
-    @contextmanager
-    def naming_store(self) -> Iterator[None]:
-        """Add to what the block refuses, or fails in, which other MLflow store has the study, if one has.
-
-        The store is named and never asked: it might be sent the environment's password.
-        """
-        try:
-            yield
-        except (Failure, UserError) as error:
-            recorded = (self.get_study() or {}).get("tracking_uri")
-            if recorded == self.home.named_store:
-                raise
-            other = f"{recorded}: set {TRACKING}" if recorded else f"the home's own store: unset {TRACKING}"
-            raise type(error)(f"{error}; it was last recorded in {other}") from None
+            db.execute(sa.update(STUDIES).where(self.lease.is_owned).values(definition=definition))
 
     @retry_while_unavailable
     def request_stop(self) -> None:
@@ -194,12 +182,13 @@ class StudyRecords:
             db.execute(sa.insert(STARTS), rows)
 
     @retry_while_unavailable
-    def list_configurations(self) -> dict[str, Configuration]:
-        """Return a study's configurations by key, in the order in which they came."""
-        rows = self._select(CONFIGURATIONS, "configuration", "spec", "recipe")
-        digests = {r["configuration"]: r["digest"] for r in self._select(STARTED)}
+    def list_configurations(self, *keys: str) -> dict[str, Configuration]:
+        """Return a study's configurations by key, or those of these keys, in the order in which they came."""
+        wanted = {"configuration": keys} if keys else {}
+        rows = self._select(CONFIGURATIONS, "configuration", "spec", "recipe", **wanted)
+        digests = {r["configuration"]: r["digest"] for r in self._select(STARTED, **wanted)}
         with self.database.undamaged("a configuration"), reraise_as(f"study {self.study}", Retired):
-            starts = self._select(STARTS) if digests else []
+            starts = self._select(STARTS, digest=digests.values()) if digests else []
             start_of = {r["digest"]: InitialTheta.of(r["start"]) for r in starts}
             return {
                 key: Configuration(
@@ -213,13 +202,16 @@ class StudyRecords:
 
     @retry_while_unavailable
     def list_runs(self) -> dict[str, tuple[str, str]]:
-        """Return where MLflow has a study's configurations: ids of experiment and run, by key."""
+        """Return where MLflow shows a study's configurations: ids of experiment and run, by key."""
         rows = self._select(CONFIGURATIONS, "configuration", "experiment", "run")
         return {r["configuration"]: (r["experiment"] or "", r["run"] or "") for r in rows}
 
-    def published_runs(self) -> list[str]:
-        """Return the ids of the runs that MLflow has of a study's configurations."""
-        return [run for _, run in self.list_runs().values() if run]
+    @retry_while_unavailable
+    def update_run(self, configuration: str, experiment: str, run: str) -> None:
+        """Keep where MLflow shows a configuration."""
+        shown = sa.update(CONFIGURATIONS).filter_by(study=self.study, configuration=configuration)
+        with self.writing() as db:
+            db.execute(shown.values(experiment=experiment, run=run))
 
     @retry_while_unavailable
     def create_parents(self, parents: Iterable[InitialTheta]) -> None:
@@ -264,24 +256,21 @@ class StudyRecords:
 
     @retry_while_unavailable
     def list_seeds(
-        self, configuration: str | None = None, trial: str | None = None, environment: bool = False
+        self, configuration: str | None = None, environment: bool = False
     ) -> list[SeedRecord]:
-        """List the study's seeds, or a configuration's or a trial's in it, by configuration and seed.
+        """List the study's seeds, or a configuration's in it, by configuration and seed.
 
         environment: with what each seed was trained in, which is most of the text.
         """
         columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
-        wanted = {"study": self.study, "configuration": configuration, "trial": trial}
+        wanted = {"study": self.study, "configuration": configuration}
         same = sa.and_(*(PROOFS.c[name] == ROWS.c[name] for name in KEY_COLUMNS))
         query = sa.select(*columns, PROOFS.c.proof).select_from(ROWS.outerjoin(PROOFS, same))
         query = query.where(*(ROWS.c[name] == v for name, v in wanted.items() if v is not None))
-        # asked for the order of a trial's rows, SQLite would go through all of a study's
-        ordered = query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)) if trial is None else query
-        rows = self.database.read(ordered)
+        rows = self.database.read(query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)))
         for row in rows:
             row["proof"] = self._verdict(row)
-        records = [cast(SeedRecord, row) for row in rows]
-        return records if trial is None else sorted(records, key=_key_of)
+        return [cast(SeedRecord, row) for row in rows]
 
     @retry_while_unavailable
     def list_grouped_seeds(self, configuration: str) -> list[Values]:
@@ -310,109 +299,103 @@ class StudyRecords:
         held, or changed hands since it was read. Raises AlreadyExists if another driver has one.
         """
         configurations = {c.key: c for c, _, _ in work}
-        seeds = {s.init_seed for _, s, _ in work}  # a configuration may have many more
+        keys = {(c.key, s.init_seed, s.data_seed): confirmation for c, s, confirmation in work}
         with self.database.undamaged("a lease"), self.writing() as db:
             now = self.database.now(db)
+            rows = self._rows_of(db, ROWS, keys)
             claimed = {
-                "trial": "", "outcome": Outcome.RUNNING, "reason": None,
-                "published": False, "owner": self.owner, "lease_until": now + LEASE_S,
+                "outcome": Outcome.RUNNING, "reason": None, "owner": self.owner, "lease_until": now + LEASE_S,
             }  # fmt: skip
-
-            def near(table: sa.Table) -> list[sa.ColumnElement[bool]]:
-                columns = table.c
-                return [columns.study == self.study, columns.configuration.in_(configurations),
-                        columns.init_seed.in_(seeds)]  # fmt: skip
-
-            query = sa.select(ROWS).where(*near(ROWS))
-            rows = {_key_of(r): dict(r) for r in db.execute(query).mappings()}
             new = []
-            for configuration, seed, confirmation in work:
-                key = (configuration.key, seed.init_seed, seed.data_seed)
+            for key, confirmation in keys.items():
+                values = claimed | {"confirmation": confirmation}
                 if key in rows:
-                    self._reclaim(db, seed, rows[key], claimed | {"confirmation": confirmation}, now)
+                    self._reclaim(db, rows[key], values, now)
                 else:
-                    new.append(self._named(key) | claimed | {"confirmation": confirmation})
+                    new.append(self._named(key) | values)
             try:
                 if new:
                     db.execute(sa.insert(ROWS), new)
                 self.insert_configurations(db, configurations.values())
             except IntegrityError:
                 raise self._taken("a seed") from None
-            if len(new) == len(work):
-                return {}
-            begun = {(c.key, s.init_seed, s.data_seed) for c, s, _ in work} & rows.keys()
-            states = db.execute(sa.select(STATES).where(*near(STATES))).mappings()
-            return {_key_of(r): r["state"] for r in states if _key_of(r) in begun}
+            states = self._rows_of(db, STATES, keys) if rows else {}
+        return {key: row["state"] for key, row in states.items()}
 
-    def _reclaim(self, db: sa.Connection, seed: Seed, row: Values, claimed: Values, now: float) -> None:
+    def _rows_of(self, db: sa.Connection, table: sa.Table, keys: Collection[SeedKey]) -> dict[SeedKey, Values]:
+        """Read a table's rows of seeds, by their keys."""
+        of_configurations = table.c.configuration.in_({key for key, _, _ in keys})
+        of_seeds = table.c.init_seed.in_({init for _, init, _ in keys})  # a configuration may have many more
+        query = sa.select(table).where(table.c.study == self.study, of_configurations, of_seeds)
+        rows = map(dict, db.execute(query).mappings())
+        return {key: row for row in rows if (key := key_of(row)) in keys}
+
+    def _reclaim(self, db: sa.Connection, row: Values, claimed: Values, now: float) -> None:
         if is_final(row):
-            raise AlreadyExists(f"study {self.study}: seed {seed} has run already ({row['outcome']})")
+            raise AlreadyExists(f"study {self.study}: seed {seed_of(row)} has run already ({row['outcome']})")
         if row["owner"] != self.owner and is_live(row, now):
-            raise AlreadyExists(f"study {self.study}: seed {seed} is held by {row['owner']}")
+            raise AlreadyExists(f"study {self.study}: seed {seed_of(row)} is held by {row['owner']}")
         as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
-        change = sa.update(ROWS).filter_by(**self._named(_key_of(row))).where(*as_read)
+        change = sa.update(ROWS).filter_by(**self._named(key_of(row))).where(*as_read)
         if db.execute(change.values(**claimed)).rowcount != 1:
-            raise self._taken(f"seed {seed}")
+            raise self._taken(f"seed {seed_of(row)}")
 
     @retry_while_unavailable
     def record(
         self,
-        parts: Sequence[ConfigurationResults] = (),
+        results: Mapping[SeedKey, Result],
+        bank: TrainedBy,
         cut: Mapping[SeedKey, int] | None = None,
         states: Mapping[SeedKey, bytes] | None = None,
     ) -> None:
-        """Write what one report says, in one transaction. Final rows stay as they are.
+        """Write what one report says, all at once. Final rows stay as they are, with their θ.
 
-        parts: what became of seeds. cut: steps of seeds that were ended because there is enough; of one that had not
-        begun nothing is kept. states: saved states of seeds that train on.
+        results: of seeds that have ended; bank: what trained them. cut: steps of seeds that were ended because there
+        is enough; of one that had not begun nothing is kept. states: saved states of seeds that train on.
         """
-        ended = {key: columns for part in parts for key, columns in part.columns().items()}
         with self.writing() as db:
-            if ended:
-                trials = {key: part.trial.key for part in parts for key in part.columns()}
-                done = {"reason": None, **FREE}
-                self._update(db, {key: c | {"trial": trials[key], **done} for key, c in ended.items()})
-            if cut:
-                self._censor(db, cut, ENOUGH)
-                self._delete(db, ROWS, [key for key, steps in cut.items() if not steps])
+            open_ = {key for key, row in self._rows_of(db, ROWS, results).items() if not is_final(row)}
+            ended = {key: result for key, result in results.items() if key in open_}
+            self._update(db, {key: bank.columns(result) | DONE for key, result in ended.items()})
             self._delete(db, STATES, [*ended, *(states or ())])
-            if states:
-                db.execute(sa.insert(STATES), [self._named(key) | {"state": s} for key, s in states.items()])
+            self._insert(db, RESULTS, {key: as_blobs(result) for key, result in ended.items()})
+            self._insert(db, STATES, {key: {"state": state} for key, state in (states or {}).items()})
+            self._censor(db, cut or {}, ENOUGH)
+            self._delete(db, ROWS, [key for key, steps in (cut or {}).items() if not steps])
 
     def _update(self, db: sa.Connection, values: Mapping[SeedKey, Values]) -> None:
-        """Change rows that are not final."""
-        key: Values = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
+        """Change rows of seeds that are not final."""
         is_open = sa.or_(ROWS.c.outcome == Outcome.RUNNING, ROWS.c.outcome == Outcome.CENSORED)
-        named = [columns | {f"key_{n}": v for n, v in self._named(row).items()} for row, columns in values.items()]
-        db.execute(sa.update(ROWS).filter_by(**key).where(is_open), named)
+        rows = [columns | self._bound(key) for key, columns in values.items()]
+        if rows:
+            db.execute(sa.update(ROWS).filter_by(**BOUND).where(is_open), rows)
+
+    def _insert(self, db: sa.Connection, table: sa.Table, values: Mapping[SeedKey, Values]) -> None:
+        if rows := [self._named(key) | columns for key, columns in values.items()]:
+            db.execute(sa.insert(table), rows)
+
+    def _delete(self, db: sa.Connection, table: sa.Table, keys: Sequence[SeedKey]) -> None:
+        """Delete a table's rows of seeds."""
+        if rows := [self._bound(key) for key in keys]:
+            db.execute(sa.delete(table).filter_by(**BOUND), rows)
 
     def _censor(self, db: sa.Connection, steps: Mapping[SeedKey, int], reason: str) -> None:
         ended = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
         self._update(db, {key: ended | {"steps": reached} for key, reached in steps.items()})
 
-    def _delete(self, db: sa.Connection, table: sa.Table, keys: Sequence[SeedKey]) -> None:
-        """Delete rows of seeds from a table."""
-        named: Values = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
-        if keys:
-            rows = [{f"key_{n}": v for n, v in self._named(key).items()} for key in keys]
-            db.execute(sa.delete(table).filter_by(**named), rows)
-
     @retry_while_unavailable
     def censor(self, steps: Mapping[SeedKey, int], reason: str) -> None:
         """Write that seeds were ended from outside, and after how many steps."""
-        if steps:
-            with self.writing() as db:
-                self._censor(db, steps, reason)
+        with self.writing() as db:
+            self._censor(db, steps, reason)
 
     @retry_while_unavailable
     def censor_running(self, reason: str, steps: Mapping[SeedKey, int]) -> None:
         """Write that all seeds that this owner still trains were ended from outside. steps: where they are known."""
-        values = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
         with self.writing() as db:
-            if steps:
-                self._censor(db, steps, reason)
+            self._censor(db, steps, reason)
             running = sa.update(ROWS).filter_by(study=self.study, outcome=Outcome.RUNNING, owner=self.owner)
-            db.execute(running.values(**values))
+            db.execute(running.values(outcome=Outcome.CENSORED, reason=reason, **FREE))
 
     @retry_while_unavailable
     def censor_orphaned(self) -> None:
@@ -423,42 +406,42 @@ class StudyRecords:
             db.execute(running.where(ROWS.c.owner != self.owner).values(**values))
 
     @retry_while_unavailable
-    def reopen(self, trial: str, reason: str) -> None:
-        """Censor a trial's seeds that MLflow has not got, to be trained again: their results are lost."""
-        values: Values = dict.fromkeys(MEASURED)
-        values |= {"outcome": Outcome.CENSORED, "reason": reason, "steps": 0, **FREE}
-        lost = sa.update(ROWS).filter_by(study=self.study, trial=trial, published=False)
-        with self.writing() as db:
-            db.execute(lost.values(**values))
+    def count_states(self) -> int:
+        """Return how many seeds have a saved state."""
+        query = sa.select(sa.func.count()).select_from(STATES).filter_by(study=self.study)
+        with self.database.begin() as db:
+            return db.scalar(query) or 0
 
-    @retry_while_unavailable
-    def publish(self, trial: Trial, configuration: Configuration, experiment: str, run: str) -> None:
-        """Write that MLflow has what a trial's seeds of a configuration have become, and where."""
-        with self.writing() as db:
-            self._publish(db, configuration.key, trial.key, experiment, run)
+    # θ and curves
 
-    def _publish(self, db: sa.Connection, configuration: str, trial: str, experiment: str, run: str) -> None:
-        part = {"study": self.study, "configuration": configuration}
-        db.execute(sa.update(CONFIGURATIONS).filter_by(**part).values(experiment=experiment, run=run))
-        db.execute(sa.update(ROWS).filter_by(**part, trial=trial).values(published=True))
+    def seed(self, row: Row) -> RecordedSeed:
+        """Return a seed that has ended with its θ and curve. Raises Failure as `seeds` does."""
+        (seed,) = self.seeds([row])
+        return seed
 
-    @retry_while_unavailable
-    def adopt(
-        self, part: ConfigurationResults, trial: str, seeds: Collection[Seed], run: tuple[str, str],
-    ) -> None:  # fmt: skip
-        """Record seeds of a part that MLflow has and this ledger has no end of, and that MLflow has the part.
+    def seeds(self, rows: Iterable[Row]) -> Iterator[RecordedSeed]:
+        """Yield seeds that have ended with their θ and curves, in the order of their rows.
 
-        trial: the key of its trial. run: ids of experiment and run.
+        Raises Failure for one whose θ or curve is lost or damaged.
         """
-        key, columns = part.configuration.key, part.columns()
-        shared = {"trial": trial, "confirmation": part.trial.confirmation, "reason": None}
-        with self.writing() as db:
-            self.insert_configurations(db, [part.configuration])
-            for seed in seeds:
-                named = self._named(row := (key, seed.init_seed, seed.data_seed))
-                db.execute(sa.delete(ROWS).filter_by(**named))
-                db.execute(sa.insert(ROWS).values(**named, **columns[row], **shared))
-            self._publish(db, key, trial, *run)
+        rest = iter(rows)
+        while some := list(islice(rest, AT_ONCE)):
+            blobs = {key_of(blob): blob for blob in self._blobs(some)}
+            for row in some:
+                if row["configuration"] not in self._configurations:
+                    self._configurations |= self.list_configurations(row["configuration"])
+                configuration = self._configurations[row["configuration"]]
+                with self.database.undamaged(f"θ of seed {seed_of(row)} of study {self.study}"):
+                    yield from_blobs(self.study, configuration, row, blobs[key_of(row)])
+
+    @retry_while_unavailable
+    def _blobs(self, rows: Sequence[Row]) -> list[Values]:
+        """Read what is recorded of seeds as bytes, and what they were trained in; of others too."""
+        same = sa.and_(*(RESULTS.c[name] == ROWS.c[name] for name in KEY_COLUMNS))
+        query = sa.select(RESULTS, ROWS.c.environment).select_from(RESULTS.join(ROWS, same))
+        wanted = {name: {row[name] for row in rows} for name in ("configuration", "init_seed")}
+        among = (RESULTS.c[name].in_(values) for name, values in wanted.items())
+        return self.database.read(query.where(RESULTS.c.study == self.study, *among))
 
     @retry_while_unavailable
     def record_verification(self, key: SeedKey, correct: int) -> bool:
@@ -470,7 +453,7 @@ class StudyRecords:
     def record_verifications(self, configuration: str, correct: Mapping[Seed, int]) -> None:
         """Count the calls of `verify` that a conclusion made, for the seeds that have no result yet."""
         for row in self.list_seeds(configuration):
-            _, init, data = key = _key_of(row)
+            _, init, data = key = key_of(row)
             if row["verified"] is None and (right := correct.get(Seed(init, data))) is not None:
                 self.record_verification(key, right)
 
@@ -485,8 +468,12 @@ class StudyRecords:
     def _verdict(self, row: Values) -> Verdict | None:
         """Return the verdict in a seed's row: a file may be a stranger's ledger, a server is one that was named."""
         if row["proof"] is not None and self.home.has_own_database:
-            return own(row["proof"], self.study, *_key_of(row))
+            return own(row["proof"], self.study, *key_of(row))
         return read_verdict(row["proof"])
+
+    def _bound(self, key: SeedKey) -> Values:
+        """Return the values of BOUND for a seed."""
+        return {f"key_{name}": value for name, value in self._named(key).items()}
 
     def _named(self, key: SeedKey) -> Values:
         """Return the columns that name a seed's row."""
@@ -495,9 +482,13 @@ class StudyRecords:
     def _taken(self, thing: str) -> AlreadyExists:
         return AlreadyExists(f"study {self.study}: {thing} was just taken by another driver")
 
-    def _select(self, table: sa.Table, *names: str) -> list[Values]:
-        """Read the study's rows of a table, or some of their columns, by number where they have one."""
+    def _select(self, table: sa.Table, *names: str, **among: Iterable[str]) -> list[Values]:
+        """Read the study's rows of a table, or some of their columns, by number where they have one.
+
+        among: values of columns; rows with others are left out.
+        """
         query = sa.select(*(table.c[name] for name in names or table.c.keys())).filter_by(study=self.study)
+        query = query.where(*(table.c[name].in_(values) for name, values in among.items()))
         return self.database.read(query.order_by(table.c.number) if "number" in table.c else query)
 
 
@@ -516,5 +507,5 @@ def open_several(home: Home, studies: Iterable[str] = ()) -> list[StudyRecords]:
     return opened or [StudyRecords(ledger, name) for name in ledger.list_studies()]
 
 
-def _key_of(row: Mapping[Any, Any]) -> SeedKey:
+def key_of(row: Mapping[Any, Any]) -> SeedKey:
     return row["configuration"], row["init_seed"], row["data_seed"]

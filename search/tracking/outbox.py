@@ -1,15 +1,14 @@
 """The outbox: what is to be written to MLflow, done in order by a thread of its own.
 
 Tracking must not stop training. While the server is away the outbox waits and its jobs with it. What is not
-done when a run ends is still in the trials' folders and unpublished in the ledger, and the next run does it.
-Jobs look up before they create, so that one that was cut off can be done again.
+done when a run ends is still in the ledger, and the next run or `adder-search sync` writes it. Jobs look up before they
+create, so that one that was cut off can be done again.
 """
 
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,28 +32,32 @@ class Outbox:
 
     answers: Callable[[], Any]
     verify: Callable[[], Any] = lambda: None
-    jobs: deque[Callable[[], Any]] = field(default_factory=deque)
+    jobs: dict[Hashable, Callable[[], Any]] = field(default_factory=dict)
+    """By what they write, in order."""
     name: str = "MLflow"
-    """Of the store, in what is said of it."""
+    """The store's name in messages."""
     last_done: float = field(default_factory=time.monotonic)
     away: bool = False
     """True if the server did not answer when it was last asked."""
+    failed: int = 0
+    """Jobs that were given up."""
 
     def __post_init__(self) -> None:
         self.change, self.closed = threading.Condition(), False
         self.thread = threading.Thread(target=self._work, name="outbox", daemon=True)
         self.thread.start()
 
-    def put(self, call: Callable[..., Any], *args: Any) -> None:
+    def put(self, call: Callable[..., Any], *args: Any, key: Hashable = None) -> None:
+        """Have a job done. It takes the place of one that waits with the same key: what that writes is out of date."""
         with self.change:
-            self.jobs.append(lambda: call(*args))
+            self.jobs[key or object()] = lambda: call(*args)
             self.change.notify()
 
     def drain(self, longest_s: float, away_s: float, tick: Callable[[int], Any] = lambda count: None) -> int:
         """Wait until all is done, at most `longest_s`, and `away_s` for a server that is away.
 
-        Returns the number of jobs that remain. `tick` gets that number a few times a second, and ends the wait
-        by True.
+        Returns the number of jobs that remain, or were given up. `tick` gets the number of those that remain a few
+        times a second, and ends the wait by True.
         """
         start = self.last_done = time.monotonic()
         while (remaining := len(self.jobs)) and self.thread.is_alive():
@@ -64,7 +67,7 @@ class Outbox:
                 break
             with self.change:
                 self.change.wait(0.2)
-        return remaining
+        return remaining + self.failed
 
     def close(self) -> None:
         """End the thread after the job that it is doing."""
@@ -74,7 +77,8 @@ class Outbox:
         self.thread.join(timeout=LONGEST_PAUSE_S)
 
     def _work(self) -> None:
-        while (job := self._next()) is not None:
+        while (due := self._next()) is not None:
+            key, job = due
             try:
                 self._do(job)
             except Superseded:
@@ -82,14 +86,15 @@ class Outbox:
                     self.closed = True
                 return
             with self.change:
-                self.jobs.popleft()
+                if self.jobs[key] is job:
+                    del self.jobs[key]
                 self.last_done = time.monotonic()
                 self.change.notify_all()
 
-    def _next(self) -> Callable[[], Any] | None:
+    def _next(self) -> tuple[Hashable, Callable[[], Any]] | None:
         with self.change:
             self.change.wait_for(lambda: self.jobs or self.closed)
-            return None if self.closed else self.jobs[0]
+            return None if self.closed else next(iter(self.jobs.items()))
 
     def _do(self, job: Callable[[], Any]) -> None:
         """Do a job, however long the server is away; try one that fails while it answers TRIES times.
@@ -109,6 +114,7 @@ class Outbox:
             self._note_answer()
             if (attempts := attempts + 1) == TRIES:
                 log.warning("%s: %s", self.name, error)
+                self.failed += 1
                 return
             self._sleep(FIRST_PAUSE_S)
         if not self.closed:

@@ -1,15 +1,14 @@
-"""Writing MLflow: an experiment a study, a run a configuration, a child run for each of its best seeds.
+"""Writing MLflow: one experiment per study, one run per configuration, a child run for each of its best seeds.
 
-A run is looked up by its tag before it is created, and all that is written is a function of the ledger and of
-parts, so writing twice changes nothing. Only the driver that has the study's lease writes;
-search/analysis/publish.py says what is written when.
+A run is looked up by its tag before it is created, so writing twice changes nothing. Only who has the study's lease
+writes; search/analysis/projection.py says what is written when.
 """
 
 import getpass
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,17 +19,15 @@ from mlflow.exceptions import MlflowException
 
 from model import Spec, verify
 from model.proof import VERDICT_FILE, is_right
-from search.errors import UserError
 from search.markup import escape
 from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, Row, final_metrics
-from search.store.depot import Depot
 from search.store.home import IDENTIFIER, Home, pull_command
 from search.store.lease import Superseded
+from search.store.recorded_seed import RecordedSeed
 from search.study.naming import Names
-from search.study.schema import Study
+from search.study.schema import Study, is_name
 from search.study.start import describe_step, ties_beyond_parent
 from search.study.trial import Configuration
-from search.tracking.artifacts import RecordedSeed
 from search.tracking.models import (
     PROVED_TAG,
     Facts,
@@ -46,25 +43,22 @@ from search.tracking.tracking import (
     ANCESTOR_TAGS,
     CHECKPOINT,
     CONFIGURATION_JSON,
-    DEPOT_TAG,
     FINISHED,
     KEY_TAG,
     PARENT_TAG,
     SEED_TAG,
+    SHOWN_TAG,
     STUDY_JSON,
     STUDY_TAG,
     TIED_TAG,
-    TRIALS,
     FencedClient,
     answered,
     check_place,
     check_uri,
     find_experiment,
-    local_artifacts,
     open_experiment,
 )
 from trainer import MEASURES, Result, Seed
-from trainer.files import durable
 from trainer.recipe.screen import PROBE
 
 RUNNING = "RUNNING"
@@ -100,15 +94,11 @@ class Tracker:
         client: MlflowClient,
         home: Home,
         study: Study,
-        is_published: bool = False,
         verify: Callable[[], object] = lambda: None,
-        runs: Iterable[str] = (),
     ):
         """Open the experiment, or create it.
 
-        is_published: MLflow is to have records of it; raise UserError for a store that knows nothing of it.
         verify: raises Superseded once another driver has the study; called before anything is written.
-        runs: ids of the study's runs, as the ledger has them.
         """
         self.unfenced, self.verify, self.home, self.study = client, verify, home, study
         self.client, self.names = FencedClient(client, verify), Names(study)
@@ -121,20 +111,10 @@ class Tracker:
         """By run: True if it counts as running, as far as is known."""
         self.steps: dict[str, tuple[int, set[int] | None]] = {}
         """By run: when it began, in ms since 1970, and the steps whose metrics it has."""
-        self.places: dict[str, Path | None] = {}
-        self.rooted: set[str] = set()
-        """Runs whose folder of artifacts has its name on disk, or which name their depot."""
-        self.counted_names: dict[str, set[str]] = {}
-        """By run: the counts that it has."""
-        self.counted: dict[str, tuple[int, int]] = {}
-        """Rows of a configuration when it was counted, and how many came after."""
+        self.counts: dict[str, dict[str, float]] = {}
+        """By run: the counts that it has, by name."""
         with answered(client.tracking_uri):
-            existing = find_experiment(client, study.name, runs)
-            if existing is None and is_published:
-                raise UserError(
-                    f"study {study.name}: this MLflow store has none of its records; name the store "
-                    "that has them (MLFLOW_TRACKING_URI), or run it with --fresh"
-                )
+            existing = find_experiment(client, study.name)
             about = {NOTE: escape(study.about)} if study.about else {}
             self.experiment = open_experiment(self.client, home, study.name, existing, about)
 
@@ -143,13 +123,16 @@ class Tracker:
     def run_of(self, configuration: Configuration) -> str:
         """Return the configuration's run, created with all its parameters if there is none."""
         if configuration.key not in self.runs:
-            run_id = self._earlier_run(configuration.key)
+            run_id = self.earlier_run(configuration.key)
             run = self.client.get_run(run_id) if run_id else self._create_run(configuration)
-            self.places[run.info.run_id] = local_artifacts(self.client, self.home, run)
+            check_place(self.client, self.home, run)
             self._describe(run, configuration)
             self.runs[configuration.key] = run.info.run_id
-            names = {name.removeprefix("final.") for name in run.data.metrics if name.startswith("final.")}
-            self.counted_names[run.info.run_id] = names
+            self.counts[run.info.run_id] = {
+                name.removeprefix("final."): value
+                for name, value in run.data.metrics.items()
+                if name.startswith("final.")
+            }
             self.open[run.info.run_id] = run.info.status == RUNNING
         return self.runs[configuration.key]
 
@@ -167,7 +150,7 @@ class Tracker:
             log_dataset(self.client, run.info.run_id, training_dataset(configuration.recipe), "training")
             self.client.log_batch(run.info.run_id, params=[Param(k, text) for k, text in texts.items()])
 
-    def _earlier_run(self, key: str) -> str | None:
+    def earlier_run(self, key: str) -> str | None:
         """Return the run of a configuration that was there when the store was asked: nobody else makes any."""
         if self.earlier is None:
             self.earlier = {r.data.tags[KEY_TAG]: r.info.run_id for r in self._configuration_runs()}
@@ -190,25 +173,6 @@ class Tracker:
                 self.client.update_run(run.info.run_id, name=self.names[configuration])
                 self.client.set_tag(run.info.run_id, NOTE, self._about(configuration)[NOTE])
                 self._describe(run, configuration)
-
-    def list_doubtful(self, final: Mapping[str, int]) -> list[tuple[str, str]]:
-        """List configurations, with their runs, that may have more ended seeds than are known.
-
-        final: the number known, by key. A run that was concluded has its count; others have to be looked at.
-        """
-        runs = self._configuration_runs()
-        self.earlier = {r.data.tags[KEY_TAG]: r.info.run_id for r in runs}
-        counts = {r.info.run_id: sum(r.data.metrics.get(f"final.{o}", 0) for o in COUNTED) for r in runs}
-        doubtful = (
-            r for r in runs
-            if r.info.status != FINISHED or counts[r.info.run_id] > final.get(r.data.tags[KEY_TAG], 0)
-        )  # fmt: skip
-        return [(r.data.tags[KEY_TAG], r.info.run_id) for r in doubtful]
-
-    def list_parts(self, run: str) -> list[str]:
-        """List the keys of the trials that a configuration's run has parts of."""
-        names = (Path(item.path).name for item in self.client.list_artifacts(run, TRIALS))
-        return [name for name in names if IDENTIFIER.fullmatch(name)]
 
     def _create_run(self, configuration: Configuration) -> Run:
         """Create a configuration's run. If the answer is lost, the store is asked again next time."""
@@ -264,10 +228,20 @@ class Tracker:
         if not steps:
             return {}
         tags = dict(zip(ANCESTOR_TAGS, map(describe_step, reversed(steps)), strict=False))
-        key, in_study = steps[-1].get("configuration"), steps[-1].get("study") == self.study.name
-        run = self.runs.get(key) or self._earlier_run(key) if key and in_study else steps[-1].get("run")
+        run = self._parent_run(steps[-1].get("study"), steps[-1].get("configuration"))
         ties = ", ".join(ties_beyond_parent(steps[-1].get("spec"), configuration.spec))
         return tags | ({PARENT_TAG: run} if run else {}) | ({TIED_TAG: ties[:LONGEST_TAG]} if ties else {})
+
+    def _parent_run(self, study: str | None, key: str | None) -> str | None:
+        """Return the run of a configuration of this study or of another one, if this store has it."""
+        if not (study and key and is_name(study) and IDENTIFIER.fullmatch(key)):
+            return None
+        if study == self.study.name:
+            return self.runs.get(key) or self.earlier_run(key)
+        experiment = find_experiment(self.unfenced, study)
+        condition = f"tags.`{KEY_TAG}` = '{key}'"
+        runs = self.client.search_runs([experiment.experiment_id], condition) if experiment else []
+        return runs[0].info.run_id if runs else None
 
     def _upsert_run(self, name: str, tag: str, value: str, parent: str | None = None) -> Run:
         """Return the run that has a tag with this value below a parent, created if there is none."""
@@ -310,11 +284,19 @@ class Tracker:
             with suppress(Superseded, MlflowException):  # the next driver's `study_run` ends it
                 self.client.set_terminated(run)
 
-    def list_unconcluded(self) -> dict[str, str]:
-        """Return the runs of configurations that have not been concluded, by key."""
-        unfinished = "attributes.status != 'FINISHED'"
-        runs = self.client.search_runs([self.experiment], unfinished, max_results=MOST_RUNS)
-        return {r.data.tags[KEY_TAG]: r.info.run_id for r in runs if KEY_TAG in r.data.tags}
+    def list_shown(self) -> dict[str, tuple[str, str]]:
+        """Return status of configurations' runs and what they show of the ledger (SHOWN_TAG), by key."""
+        runs = self._configuration_runs()
+        self.earlier = {r.data.tags[KEY_TAG]: r.info.run_id for r in runs}
+        return {r.data.tags[KEY_TAG]: (r.info.status, r.data.tags.get(SHOWN_TAG, "")) for r in runs}
+
+    def delete_orphans(self) -> None:
+        """Delete runs of seeds whose configuration's run was deleted: it is written anew with runs of its own."""
+        runs = self.client.search_runs([self.experiment], max_results=MOST_RUNS)
+        there = {r.info.run_id for r in runs}
+        for run in runs:
+            if SEED_TAG in run.data.tags and run.data.tags.get(PARENT_TAG) not in there:
+                self.client.delete_run(run.info.run_id)
 
     def reopen(self, configuration: Configuration) -> None:
         """Show a configuration's run as running."""
@@ -323,11 +305,12 @@ class Tracker:
             self.client.update_run(run, status=RUNNING)
             self.open[run] = True
 
-    def end(self, configuration: Configuration, status: str = FINISHED) -> None:
-        """Show a configuration's run as ended."""
+    def end(self, configuration: Configuration, status: str, shown: str) -> None:
+        """Show a configuration's run as ended. shown: what it shows of the ledger from now on."""
         run = self.run_of(configuration)
         self.open[run] = False
         self.client.set_terminated(run, status=status)
+        self.client.set_tag(run, SHOWN_TAG, shown)
 
     # Metrics
 
@@ -353,27 +336,17 @@ class Tracker:
             self.client.log_batch(run, metrics=metrics)
         self.steps[run] = start, written.union(new)
 
-    def note_rows(self, configuration: Configuration, new: int) -> bool:
-        """Note `new` rows of a configuration. Returns True if it has an eighth more than when it was counted.
-
-        To count all of them after each trial would take a time that grows as their square. The first trial after
-        a count waits for the second, or for the configuration's conclusion.
-        """
-        rows, more = self.counted.get(configuration.key, (0, 0))
-        self.counted[configuration.key] = rows, more + new
-        return more > 0 and 8 * (more + new) >= rows
-
     def log_counts(
         self, configuration: Configuration, rows: Sequence[Row], more: Mapping[str, float] | None = None
     ) -> None:
         """Write what a configuration's rows come to so far, as `final.*` metrics."""
         run, now = self.run_of(configuration), int(time.time() * 1000)
         values = final_metrics(rows, self.study.until_rule) | dict(more or {})
-        kept = {k: v for k, v in values.items() if v or k not in MAY_BE_ZERO or k in self.counted_names[run]}
-        self.counted_names[run] |= kept.keys()
-        metrics = [Metric(f"final.{k}", v, now, 0) for k, v in kept.items()]
-        self.client.log_batch(run, metrics=metrics)
-        self.counted[configuration.key] = len(rows), 0  # what was not written is still due
+        written = self.counts[run]
+        kept = {name: v for name, v in values.items() if v or name not in MAY_BE_ZERO or name in written}
+        new = {name: value for name, value in kept.items() if written.get(name) != value}
+        self.client.log_batch(run, metrics=[Metric(f"final.{name}", value, now, 0) for name, value in new.items()])
+        written |= new
 
     def log_role(
         self, run: str, params: Mapping[str, str], metrics: Mapping[str, float], tags: Mapping[str, str]
@@ -389,37 +362,9 @@ class Tracker:
 
     # Artifacts, and the runs of seeds
 
-    def log_part(self, configuration: Configuration, trial: str, folder: Path) -> None:
-        """Write a part's files, as its worker left them, as artifacts of its configuration's run.
-
-        Where a depot keeps them MLflow has the depot's name in their place.
-        """
-        run, name = self.run_of(configuration), f"{TRIALS}/{trial}"
-        if isinstance(depot := self.home.depot, Depot):
-            if run not in self.rooted:
-                self.client.set_tag(run, DEPOT_TAG, depot.uri)
-                self.rooted.add(run)
-        elif (place := self._place(run)) is None:
-            self.client.log_artifacts(run, str(folder), name)
-        else:
-            self.verify()
-            durable.link(folder, place / name)
-            if run not in self.rooted:  # MLflow may have made its folder, and leaves it unsynced
-                durable.sync_names(place.parents[2], place / name)
-                self.rooted.add(run)
-
-    def _place(self, run: str) -> Path | None:
-        """Return the folder of a run's artifacts, unless a server has them."""
-        if run not in self.places:
-            self.places[run] = local_artifacts(self.client, self.home, self.client.get_run(run))
-        return self.places[run]
-
     def log_folder(self, run: str, source: Path, name: str = "") -> None:
-        """Write the files of a folder as artifacts of a run below `name`. Where no server has them, to disk."""
+        """Write the files of a folder as artifacts of a run below `name`."""
         self.client.log_artifacts(run, str(source), name or None)
-        if (place := self._place(run)) is not None:
-            durable.sync(place / name)
-            durable.sync_names(place.parents[2], place / name)  # artifacts/STUDY/RUN/artifacts
 
     def log_checkpoint(self, run: str, name: str, seed: RecordedSeed) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -448,13 +393,16 @@ class Tracker:
         if not self.is_watching:
             self.client.set_terminated(run, end_time=now)
 
-    def log_seed(self, seed: RecordedSeed) -> None:
-        """Write the run of one grokked seed: curve as metrics, checkpoint as artifacts, additions decoded."""
+    def log_seed(self, seed: RecordedSeed) -> int | None:
+        """Write the run of one grokked seed: curve as metrics, checkpoint as artifacts, additions decoded.
+
+        Returns how many of AdderBoard's 10,010 are right; None if the run was there.
+        """
         result, spec, eval_every = seed.result, seed.configuration.spec, seed.configuration.recipe.eval_every
         name = str(result.pair.seed)
         seed_run = self._upsert_run(f"seed {name}", SEED_TAG, name, self.run_of(seed.configuration))
         if seed_run.info.status == FINISHED:
-            return
+            return None
         run = seed_run.info.run_id
         curve = enumerate(readings(result, spec), start=1)
         self._log_once(run, MEASURES[0], {i * eval_every: row for i, row in curve})
@@ -469,6 +417,7 @@ class Tracker:
         facts = Facts(decoded.correct, decoded.margin)
         log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)
         self.client.set_terminated(run)
+        return int(decoded.correct)
 
     def log_proof(self, configuration: Configuration, seed: Seed, proof: Mapping[str, object]) -> None:
         """Write a verdict on all pairs to a seed's run, if it has one: beside its checkpoint, as metric and as tag."""
@@ -493,10 +442,3 @@ class Tracker:
 
     def _check_place(self, location: str) -> None:
         check_uri(self.unfenced, self.home, location)
-
-    def list_decoded(self, configuration: Configuration) -> dict[Seed, int]:
-        """Return the right additions of AdderBoard's 10,010 of a configuration's child runs, by seed."""
-        parent = self.run_of(configuration)
-        runs = self.client.search_runs([self.experiment], f"tags.`{PARENT_TAG}` = '{parent}'")
-        metrics = {Seed.named(r.data.tags[SEED_TAG]): r.data.metrics for r in runs if SEED_TAG in r.data.tags}
-        return {seed: int(m[ADDERBOARD]) for seed, m in metrics.items() if ADDERBOARD in m}

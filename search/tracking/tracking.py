@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
-import shutil
 import socket
 import sqlite3
-import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import wraps
-from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -22,23 +18,23 @@ from urllib.request import getproxies
 from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run, ViewType
-from mlflow.exceptions import MlflowException
 from sqlalchemy import make_url
 
 from search.errors import Failure, UserError, masked, one_line
-from search.store.home import FOREIGN, Home, below, missing, sqlite_url
+from search.store.home import FOREIGN, Home, missing, sqlite_url
 from search.store.ledger import Ledger
 from trainer.files import durable
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
-STUDY_TAG, BEST_TAG, DEPOT_TAG = "adder.study", "adder.best_seed", "adder.depot"
-"""The first is a tag of the study's run, and of its experiment, which has the study's name there."""
+STUDY_TAG, BEST_TAG, SHOWN_TAG = "adder.study", "adder.best_seed", "adder.shown"
+"""The first is a tag of the study's run, and of its experiment, which has the study's name there. The last says how
+much of the ledger a run shows (search/analysis/projection.py)."""
 ANCESTOR_TAGS, TIED_TAG = ("adder.parent", "adder.grandparent"), "adder.tied"
 """Tags of a configuration whose seeds start from another's θ: whose, and the ties beyond its parent's."""
 ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
-TRIALS, BEST, CHECKPOINT = "trials", "best", "checkpoint"
+BEST, CHECKPOINT = "best", "checkpoint"
 CURVES_PNG, STUDY_JSON, CONFIGURATION_JSON = "curves.png", "study.json", "configuration.json"
-FINISHED, ACTIVE = "FINISHED", "active"
+FINISHED, KILLED, ACTIVE = "FINISHED", "KILLED", "active"
 LOCK_WAIT_S = 20.0
 PORTS, ANSWER_S = {"http": 80, "https": 443}, 4.0
 PLACES = (
@@ -64,12 +60,10 @@ def file_of(uri: str) -> Path | None:
     return Path(name).resolve() if name else None
 
 
-def connect(home: Home, uri: str = "", creates: bool = False, only_reads: bool = False) -> MlflowClient:
+def connect(home: Home, uri: str = "", creates: bool = False) -> MlflowClient:
     """Return a client of a store, the home's own if none is named, that has been answered once.
 
-    creates: make the home's store if it has none. only_reads: the client may be one of a copy, which is made where
-    the store cannot be written, because MLflow writes into whatever it opens. Raises Failure if the store is missing,
-    locked or away.
+    creates: make the home's store if it has none. Raises Failure if the store is missing, locked or away.
     """
     uri = uri or home.tracking_uri
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -87,9 +81,6 @@ def connect(home: Home, uri: str = "", creates: bool = False, only_reads: bool =
             _create_store(home)
         if file and not (file.exists() or creates):
             raise Failure(missing(file))
-        if file and only_reads and not _is_writable(file):
-            file = _copy(file)
-            uri = sqlite_url(file)
         if file and is_own:
             _relocate_artifacts(home, file)
         client = MlflowClient(tracking_uri=uri)
@@ -126,28 +117,10 @@ def _create_store(home: Home) -> None:
         durable.move_in(fresh, home.mlflow_db)
 
 
-def _is_writable(file: Path) -> bool:
-    """True if SQLite can write a file, for which it makes another one beside it."""
-    return os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
-
-
-def _copy(file: Path) -> Path:
-    """Return a copy of an SQLite file, which goes when this process ends."""
-    folder = Path(tempfile.mkdtemp(prefix="adder-search-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    copy = folder / file.name
-    with (
-        closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as source,
-        closing(sqlite3.connect(copy)) as target,
-    ):
-        source.backup(target)
-    return copy
-
-
 def _relocate_artifacts(home: Home, file: Path) -> None:
     """Point MLflow to a home's artifacts where the home is now: it keeps absolute paths.
 
-    file: the store, or a copy of it. Raises Failure while a study is run: its driver has the home at another place, as
+    file: the store. Raises Failure while a study is run: its driver has the home at another place, as
     a container may.
     """
     here = home.artifacts.as_uri()
@@ -182,17 +155,14 @@ def answered(uri: str) -> Iterator[None]:
         raise Failure(f"MLflow store {masked(uri)}: {one_line(error)}") from None
 
 
-def find_experiment(client: MlflowClient, study: str, runs: Iterable[str] = ()) -> Experiment | None:
+def find_experiment(client: MlflowClient, study: str) -> Experiment | None:
     """Return a study's experiment, whatever it is called by now, a deleted one too; None if the store has none.
 
-    runs: ids of its runs, by which one is known that has no tag. Raises Failure where another study's has the name.
+    Raises Failure where another study's has the name.
     """
     tagged = client.search_experiments(ViewType.ALL, filter_string=f"tags.`{STUDY_TAG}` = '{study}'")
     if tagged:
         return min(tagged, key=lambda experiment: (experiment.lifecycle_stage != ACTIVE, experiment.name != study))
-    for run in islice(runs, 1):
-        with suppress(MlflowException):  # of another store
-            return client.get_experiment(client.get_run(run).info.experiment_id)
     named = client.get_experiment_by_name(study)
     if named and (other := named.tags.get(STUDY_TAG)):
         raise Failure(
@@ -252,31 +222,6 @@ def check_uri(client: MlflowClient, home: Home, location: str) -> None:
         return  # a database of the user's own
     if not is_right:
         raise Failure("has its artifacts " + masked(f"in {location:.200}, which is no place of {uri}"))
-
-
-def local_artifacts(client: MlflowClient, home: Home, run: Run) -> Path | None:
-    """Return the folder of a run's artifacts, unless a server has them. Raises Failure as `check_place` does."""
-    check_place(client, home, run)
-    place = urlparse(run.info.artifact_uri)
-    return Path(unquote(place.path)) if place.scheme == "file" else None
-
-
-def artifact(client: MlflowClient, run_id: str, name: str, scratch: Path, home: Home) -> Path | None:
-    """Return the path of a run's artifact, a file or a folder, or None. scratch: for those of a server.
-
-    Raises UserError for names that are paths, Failure for a place that is none of the store's.
-    """
-    parts = name.split("/")
-    if (local := local_artifacts(client, home, client.get_run(run_id))) is not None:
-        path = below(local, *parts)
-        return path if path.exists() else None
-    folder_of_run = below(scratch, run_id)  # parts of one trial have the same path in several runs
-    below(folder_of_run, *parts)
-    folder = name.rpartition("/")[0] or None
-    if name not in {item.path for item in client.list_artifacts(run_id, folder)}:
-        return None
-    folder_of_run.mkdir(exist_ok=True)
-    return Path(client.download_artifacts(run_id, name, str(folder_of_run)))
 
 
 class FencedClient:

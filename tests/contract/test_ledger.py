@@ -1,6 +1,7 @@
 """Promises of a records, on SQLite and on PostgreSQL (search/store: `Ledger`, `StudyRecords`, `StudyLease`)."""
 
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain, repeat
@@ -9,6 +10,7 @@ from unittest.mock import DEFAULT, Mock
 
 import pytest
 import sqlalchemy as sa
+import torch
 
 from model import PRESETS
 from search.errors import AlreadyExists, Failure
@@ -16,10 +18,10 @@ from search.stats.counting import final_metrics
 from search.store import database as database_module
 from search.store import lease as lease_module
 from search.store.candidates import DatabaseCandidates, TieCandidate
-from search.store.database import ROWS, STUDIES, Database, DatabaseUnavailable
+from search.store.database import RESULTS, ROWS, STUDIES, Database, DatabaseUnavailable
 from search.store.lease import FRESH_S, LEASE_S, Clocks, Superseded
 from search.store.ledger import Ledger
-from search.store.record import MEASURED, is_final
+from search.store.record import is_final
 from search.store.results import ConfigurationResults
 from search.store.study_records import DIED, KEY_COLUMNS, StudyRecords
 from search.study.resources import Resources
@@ -144,7 +146,7 @@ def test_a_claim_is_a_lease(records, another):
     assert [Seed(r["init_seed"], r["data_seed"]) for r in rows] == list(SEEDS)
     assert {(r["trial"], r["outcome"], r["owner"]) for r in rows} == {(trial.key, "running", records.owner)}
     assert all(0 < r["lease_until"] - time.time() <= LEASE_S for r in rows)
-    assert not any(map(is_final, rows)) and not any(r["published"] for r in rows)
+    assert not any(map(is_final, rows))
     assert another.list_seeds() == [] and records.list_seeds(trial=trial.key) == rows
     assert records.ledger.list_studies() == ["study"], "it is begun"
 
@@ -196,7 +198,7 @@ def test_results_are_recorded(records, other):
     }  # fmt: skip
     assert {name: row[name] for name in facts} == facts and "environment" not in row
     assert records.list_seeds(environment=True) == [row | {"environment": {"threads": 1}}]
-    assert is_final(row) and not row["published"]
+    assert is_final(row)
 
 
 @pytest.mark.parametrize("outcome", FINAL)
@@ -243,28 +245,65 @@ def test_only_rows_of_dead_drivers_are_orphans(records, other, another):
     assert columns(another, "owner") == {1: (other.owner,)}
 
 
-def test_lost_results_are_trained_again_but_for_those_that_mlflow_has(records):
-    published, lost = claimed(records, SEEDS[0]), claimed(records, SEEDS[1])
-    record(records, published, result_of(SEEDS[0], Outcome.GROKKED))
-    record(records, lost, result_of(SEEDS[1], Outcome.GROKKED))
-    records.publish(published, CONFIGURATION, "1", "run")
-    before = records.list_seeds()
-    for trial in (published, lost):
-        records.reopen(trial.key, "cut")
-    first, second = records.list_seeds()
-    assert first == before[0]
-    assert (second["outcome"], second["reason"], second["steps"]) == (Outcome.CENSORED, "cut", 0)
-    assert not any(second[name] for name in (*MEASURED, "owner"))
-    records.claim(lost)
+def test_theta_and_curve_are_recorded_to_the_bit(records, other):
+    """Of a diverged seed with NaN too, and of one that has no evaluation."""
+    wild = result_of(SEEDS[1], Outcome.DIVERGED)
+    wild.curve_EM[3] = torch.nan
+    wild.theta_P[0] = -0.0
+    none = replace(result_of(SEEDS[2]), curve_EM=torch.zeros(0, 4), probes_ER=torch.zeros(0, 0))
+    results = [result_of(SEEDS[0], Outcome.GROKKED), wild, none]
+    record(records, claimed(records, *SEEDS), *results, environment={"code": "0"})
+    rows = other.list_seeds()
+    for found, wanted in zip(other.seeds(reversed(rows)), reversed(results), strict=True):
+        assert found.configuration == CONFIGURATION and found.environment == {"code": "0"}
+        for name in ("theta_P", "curve_EM", "probes_ER"):
+            both = [getattr(result, name).numpy() for result in (found.result, wanted)]
+            assert both[0].tobytes() == both[1].tobytes() and both[0].dtype == both[1].dtype
+        same = {"theta_P": None, "curve_EM": None, "probes_ER": None, "pair": None}
+        assert vars(found.result) | same == vars(wanted) | same
+    assert other.seed(rows[0]).result.pair.seed == SEEDS[0]
 
 
-def test_a_publication_is_noted_with_its_place(records, another):
+def test_what_is_recorded_twice_is_there_once_and_as_it_was(records):
     trial = claimed(records, SEEDS[0])
-    claimed(records, SEEDS[1])
-    assert records.list_runs() == {CONFIGURATION.key: ("", "")}
-    records.publish(trial, CONFIGURATION, "3", "run")
-    assert columns(records, "published") == {1: (True,), 2: (False,)}
-    assert records.list_runs() == {CONFIGURATION.key: ("3", "run")} and another.list_runs() == {}
+    for result in (result_of(SEEDS[0]), replace(result_of(SEEDS[0]), theta_P=torch.zeros(57))):
+        record(records, trial, result)
+    (row,) = records.list_seeds()
+    assert records.seed(row).result.theta_P.tolist() == result_of(SEEDS[0]).theta_P.tolist()
+    record(records, trial_of(SEEDS[1]), result_of(SEEDS[1]))  # of a seed that nobody has claimed
+    assert len(records.list_seeds()) == 1
+    with records.database.begin() as db:
+        assert len(db.execute(sa.select(RESULTS)).all()) == 1
+
+
+DAMAGE = {
+    "theta of another seed": {"theta": b"0" * 228}, "a theta cut short": {"theta": b"0" * 8},
+    "no theta": {"theta": b""},
+    "no curve": {"curve": b""}, "a curve that is none": {"curve": b"x" * 99}, "evaluations": {"evaluations": 10**9},
+    "evaluations below 0": {"evaluations": -1}, "a long curve": {"curve": zlib.compress(bytes(10**7))},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("has_digest", [True, False])
+@pytest.mark.parametrize("damage", [*DAMAGE, "lost"])
+def test_a_theta_or_curve_that_is_damaged_is_a_line(damage, has_digest, records):
+    """Whether it was changed by a disk, or by somebody who knows the digest."""
+    record(records, claimed(records, *SEEDS[:2]), *map(result_of, SEEDS[:2]))
+    of_first = sa.and_(RESULTS.c.study == "study", RESULTS.c.init_seed == 1)
+    with records.database.begin() as db:
+        if damage == "lost":
+            db.execute(sa.delete(RESULTS).where(of_first))
+        else:
+            blobs = dict(db.execute(sa.select(RESULTS).where(of_first)).mappings().one()) | DAMAGE[damage]
+            crc = {"crc": zlib.crc32(blobs["curve"], zlib.crc32(blobs["theta"]))} if has_digest else {}
+            db.execute(sa.update(RESULTS).where(of_first).values(**DAMAGE[damage], **crc))
+    if damage == "theta of another seed" and has_digest:
+        return  # it is a θ
+    rows = records.list_seeds()
+    with pytest.raises(Failure, match="damaged, θ of seed 1 of study study") as said:
+        records.seed(rows[0])
+    assert len(str(said.value)) < 250 and "\n" not in str(said.value)
+    assert records.seed(rows[1]).result.pair.seed == SEEDS[1], "the others can be read"
 
 
 def test_calls_of_verify_are_counted(records, another):
@@ -272,8 +311,7 @@ def test_calls_of_verify_are_counted(records, another):
     key = (CONFIGURATION.key, 1, 1)
     assert records.record_verification(key, 9) and records.record_verification(key, 10_010)
     assert not another.record_verification(key, 0)
-    records.record_verifications(CONFIGURATION.key, {SEEDS[0]: 7, SEEDS[1]: 0})
-    assert columns(records, "verified", "verify_calls") == {1: (10_010, 2), 2: (0, 1), 3: (None, 0)}
+    assert columns(records, "verified", "verify_calls") == {1: (10_010, 2), 2: (None, 0), 3: (None, 0)}
 
 
 def test_rows_that_count_for_the_same_are_counted_as_they_are(records):
@@ -288,7 +326,7 @@ def test_rows_that_count_for_the_same_are_counted_as_they_are(records):
         ("censored", 7, None, None, None, None, None, None),
     ]
     rows = [dict(zip(names, kind, strict=True)) | {"confirmation": n % 4 < 2} for n, kind in enumerate(kinds * 5)]
-    named = {"study": "study", "configuration": "a", "trial": "t", "data_seed": 1, "published": False}
+    named = {"study": "study", "configuration": "a", "trial": "t", "data_seed": 1}
     with records.database.begin() as db:
         for number, row in enumerate(rows):
             db.execute(sa.insert(ROWS).values(**named, init_seed=number, verify_calls=0, **row))
@@ -363,17 +401,10 @@ WRITES = {
     "censor": lambda records: records.censor([trial_of(*SEEDS)], "stopped"),
     "censor_orphaned": lambda records: records.censor_orphaned(),
     "delete_unstarted": lambda records: records.delete_unstarted(trial_of(*SEEDS)),
-    "reopen": lambda records: records.reopen(trial_of(*SEEDS).key, "lost"),
-    "publish": lambda records: records.publish(trial_of(*SEEDS), CONFIGURATION, "1", "run"),
+    "update_run": lambda records: records.update_run(CONFIGURATION.key, "1", "run"),
     "update_study": lambda records: records.update_study({"a": 2}),
     "create_configurations": lambda records: records.create_configurations([CONFIGURATION]),
     "create_proposal": lambda records: records.create_proposal(0, CONFIGURATION, {}),
-    "adopt": lambda records: records.adopt(
-        ConfigurationResults(trial_of(SEEDS[0]), [result_of(SEEDS[0])], {"seed_steps_per_s": 1.0, "environment": {}}),
-        "trial",
-        {SEEDS[0]},
-        ("1", "run"),
-    ),
     "create_parents": lambda records: records.create_parents([SimpleNamespace(number=0, as_dict=dict)]),
     "delete_study": lambda records: records.delete_study(),
 }

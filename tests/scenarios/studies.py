@@ -43,5 +43,5 @@ def run_whole(study, here):
     """Run a study to its end here, and compare its records with uninterrupted training. Returns what was said."""
     said = run(study, here)
     assert said.exit_code == 0, said.output
-    check_whole(here / "home", study, here, expected(study))
+    check_whole(here / "home", study, expected(study))
     return said

@@ -24,7 +24,6 @@ from search.store.candidates import DatabaseCandidates, digest, front, lineage_o
 from search.store.home import Home
 from search.store.record import is_final
 from search.study.file import parse_study
-from search.tracking.artifacts import ArtifactCache
 from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect
@@ -217,14 +216,14 @@ def test_rounds_go_on_from_what_was_accepted_and_nothing_is_tried_twice(here):
     sets, rows = sets_of(), rows_of(here / "home", "small")
     assert [sum(t.round == n for t in sets) for n in range(4)] == [1, 4, 4, 4]
     assert len({t.ties for t in sets}) == len(sets), "one subspace, one set"
-    assert len(rows) == 2 * 12 and all(is_final(r) and r["published"] for r in rows)
+    assert len(rows) == 2 * 12 and all(map(is_final, rows))
     for t in sets[1:]:
         is_right = t.numbers >= NEEDED and t.ties.count(1) == 1
         assert bool(t.start) == is_right and t.reached == (1.0 if is_right else pytest.approx(t.numbers / 100))
         assert sets[t.parent].start and sets[t.parent].numbers > t.numbers
     assert len({t.parent for t in sets if t.round == 3}) == 2, "a beam of two"
     sizes = [t.numbers for t in front(sets)]
-    assert sizes == sorted(sizes) and len(recorded(here / "home", "small", here)) == len(rows)
+    assert sizes == sorted(sizes) and len(recorded(here / "home", "small")) == len(rows)
     child = next(t for t in sets if t.round == 2)
     parent, configuration = (sets[child.parent], records_of("home", "small").list_configurations()[child.configuration])
     assert configuration.start.digest == parent.start.digest
@@ -247,8 +246,7 @@ def test_what_is_shown_of_a_descent(here):
     home, study = Home("home"), parse_study(json.dumps(STUDY), "")
     client = connect(home)
     tracker, records, best = Tracker(client, home, study), records_of(home, "small"), smallest(sets_of())
-    with ArtifactCache(client, records) as cache:
-        log_descents(records, tracker, cache)
+    log_descents(records, tracker)
     paths = {i.path for i in client.list_artifacts(tracker.study_run(), "pictures")}
     assert paths == {"pictures/sets-tried.png"}
     assert TREE in {i.path for i in client.list_artifacts(tracker.study_run())}
@@ -307,8 +305,8 @@ def test_whatever_ends_the_driver_the_same_sets_are_accepted(where, here, monkey
     assert facts(sets_of()) == uninterrupted["sets"]
     rows = rows_of(here / "home", "small")
     keys = {(r["configuration"], r["init_seed"], r["data_seed"]) for r in rows}
-    assert len(keys) == len(rows) == 24 and all(is_final(r) and r["published"] for r in rows)
-    assert recorded(here / "home", "small", here) == uninterrupted["seeds"]
+    assert len(keys) == len(rows) == 24 and all(map(is_final, rows))
+    assert recorded(here / "home", "small") == uninterrupted["seeds"]
     again = run(here)
     assert "nothing left to train" in again.stdout and facts(sets_of()) == uninterrupted["sets"]
 
@@ -324,7 +322,7 @@ def uninterrupted(tmp_path_factory, monkeypatch, untrained):
         with monkeypatch.context() as patch:
             patch.chdir(folder)
             assert run(folder).exit_code == 0
-            WHOLE.update(sets=facts(sets_of()), seeds=recorded(folder / "home", "small", folder))
+            WHOLE.update(sets=facts(sets_of()), seeds=recorded(folder / "home", "small"))
     return WHOLE
 
 

@@ -69,7 +69,7 @@ def test_a_driver_that_dies_with_enough_ends_the_same(at, here, monkeypatch):
     assert run(UNTIL, here).exit_code == 130
     assert run(UNTIL, here).exit_code == 0
     rows = {r["init_seed"]: r for r in rows_of(here / "home", "until")}
-    assert rows[7]["outcome"] == Outcome.GROKKED and rows[7]["published"]
+    assert rows[7]["outcome"] == Outcome.GROKKED
     assert all(is_final(r) or 0 < r["steps"] < 16 for r in rows.values())
     assert not read_parts(here / "home" / "trials" / "until")
 
@@ -97,7 +97,7 @@ def test_a_run_that_is_out_of_time_goes_on_by_name(here):
     assert statuses == {"KILLED"}
     (here / "quick.yaml").unlink()  # the ledger knows it
     assert call("resume", "quick", "--home", "home").exit_code == 0
-    check_whole(here / "home", MIXED, here, expected(MIXED))
+    check_whole(here / "home", MIXED, expected(MIXED))
 
 
 # ---- screens
@@ -117,7 +117,7 @@ def test_a_screened_study_records_each_seed_once_with_its_outcome(here):
     study = SCREENED
     said = run(study, here)
     assert said.exit_code == 0, said.output
-    check_whole(here / "home", study, here, wanted := expected(study))
+    check_whole(here / "home", study, wanted := expected(study))
     screened = [key for key, (*_, outcome) in wanted.items() if outcome == Outcome.SCREENED]
     assert f"screened: {len(screened)} of 8" in said.stdout and 1 < len(screened) < 8
     (run_,) = [r for r in runs_of(client_of(here / "home"), "screened") if "final.screened" in r.data.metrics]

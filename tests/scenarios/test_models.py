@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from search.analysis.publish import log_evidence
 from search.study.trial import Configuration
 from search.tracking.models import digest_of
 from tests import CERTIFICATES
@@ -35,11 +34,11 @@ def modelled(tmp_path_factory):
     with quickly():
         study = Recorder(empty_home(tmp_path_factory.mktemp("modelled") / "runs"), study_of(toggle=["tie_vo"]))
         small, large = study.configurations
-        study.trial((1, 2, 3, 4), grokked=(2,))
-        study.trial(work=[(large, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
+        study.seeds((1, 2, 3, 4), grokked=(2,))
+        study.seeds(work=[(large, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
         for _ in range(2):  # what is there is not written again
-            log_evidence(study.records, study.tracker, study.artifacts)
-            study.trial(work=[(small, 5 + _)])
+            study.write_pages()
+            study.seeds(work=[(small, 5 + _)])
         study.done()
     return study
 
@@ -47,10 +46,10 @@ def modelled(tmp_path_factory):
 def test_where_the_best_is_as_small_as_any_it_is_the_smallest_too(tmp_path):
     study = Recorder(empty_home(tmp_path / "runs"), study_of(space={"recipe.lr": {"choice": [0.01, 0.02]}}))
     first, second = (Configuration(*study.study.configuration({"recipe.lr": lr})) for lr in (0.01, 0.02))
-    study.trial(work=[(first, n) for n in (1, 2, 3, 4)], grokked=(2,))
-    log_evidence(study.records, study.tracker, study.artifacts)
-    study.trial(work=[(second, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
-    log_evidence(study.records, study.tracker, study.artifacts)
+    study.seeds(work=[(first, n) for n in (1, 2, 3, 4)], grokked=(2,))
+    study.write_pages()
+    study.seeds(work=[(second, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
+    study.write_pages()
     study.done()
     client = study.tracker.client
     best, smallest = (client.get_model_version_by_alias("sweep", alias) for alias in ("best", "smallest"))
@@ -104,8 +103,8 @@ def test_a_registered_checkpoint_is_proved_if_its_folder_says_so(modelled, tmp_p
 
 def test_a_study_goes_with_its_models():
     study = Recorder(empty_home("runs"), study_of())
-    study.trial((1, 2), grokked=(2,))
-    log_evidence(study.records, study.tracker, study.artifacts)
+    study.seeds((1, 2), grokked=(2,))
+    study.write_pages()
     study.done()
     assert call("delete", "sweep", "--yes", "--home", "runs").exit_code == 0
     client = client_of("runs")

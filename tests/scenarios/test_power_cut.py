@@ -8,21 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from search.analysis import publish as publishing
-from search.stats.counting import seed_of
 from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.record import is_final
-from search.store.results import PARTS, REASON, RESULTS, THETA, read_parts
+from search.store.results import PARTS, REASON, RESULTS, THETA
 from search.study.trial import TRIAL_FILE, Configuration
-from search.tracking.artifacts import ArtifactCache
-from search.tracking.tracker import Tracker
-from search.tracking.tracking import TRIALS, connect
-from tests.commands import fails_with_one
 from tests.crashes import Disk
 from tests.homes import (
-    Recorder,
     drive,
     empty_home,
     forget_places,
@@ -52,13 +45,9 @@ def cut(folder):
 
 
 def promised(home, wanted):
-    """Every θ of a row that is published is where MLflow says it is."""
+    """The θ of every seed that has ended is in the ledger."""
     if home.ledger_db.exists():
-        records = records_of(home)
-        with ArtifactCache(connect(home), records) as cache:
-            for row in (r for r in records.list_seeds() if r["published"]):
-                theta_P = cache.seed(row).result.theta_P
-                assert theta_P.tolist() == wanted[row["configuration"], seed_of(row)], "published, and lost"
+        assert thetas(home.path).items() <= wanted.items()
 
 
 @pytest.mark.usefixtures("quick")
@@ -93,26 +82,21 @@ def wanted(tmp_path_factory):
     return thetas(home.path)
 
 
-def left_by_a_driver(home, is_recorded):
-    """A trial that has ended, of a driver that died before or after it was recorded. Returns its folder."""
+def left_by_a_driver(home):
+    """A trial that has ended, of a driver that died before it was recorded. Returns its folder."""
     records = records_of(home)
     records.lease.owner = dead_owner()
     configuration = Configuration(*STUDY.listed[0])
     trial = replace(trial_of(STUDY, (configuration, 1), (configuration, 2)), slots=16)
     records.claim(trial)
     trial.write(home.trial("sweep", trial.key))
-    folder = leave_parts(home, trial, GROKKED)
-    for found in read_parts(folder) if is_recorded else ():
-        records.record(found)
-    return folder
+    return leave_parts(home, trial, GROKKED)
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize(
-    ("name", "is_recorded"), [(THETA, True), (RESULTS, False), (f"../../{TRIAL_FILE}", True), ("", False)]
-)
-def test_damaged_results_are_set_aside_and_their_seeds_trained_again(name, is_recorded, home, wanted, caplog):
-    folder = left_by_a_driver(home, is_recorded)
+@pytest.mark.parametrize("name", [THETA, RESULTS, f"../../{TRIAL_FILE}", ""])
+def test_damaged_results_are_set_aside_and_their_seeds_trained_again(name, home, wanted, caplog):
+    folder = left_by_a_driver(home)
     (mine,) = (folder / PARTS).iterdir()
     if name:
         (mine / name).write_bytes(b"")
@@ -121,7 +105,7 @@ def test_damaged_results_are_set_aside_and_their_seeds_trained_again(name, is_re
     drive(home, STUDY, GROKKED)
     assert thetas(home.path) == wanted
     rows = records_of(home).list_seeds()
-    assert all(r["published"] and is_final(r) and r["reason"] is None for r in rows) and len(rows) == 3
+    assert all(is_final(r) and r["reason"] is None for r in rows) and len(rows) == 3
     (kept,) = (home.path / "damaged" / "sweep").iterdir()
     reason = (kept / REASON).read_text().strip()
     assert f"results in {folder}" in reason and "cannot be read" in reason
@@ -130,7 +114,7 @@ def test_damaged_results_are_set_aside_and_their_seeds_trained_again(name, is_re
 
 @pytest.mark.usefixtures("quick")
 def test_results_that_lack_a_later_column_are_recorded(home, wanted):
-    (mine,) = (left_by_a_driver(home, False) / PARTS).iterdir()
+    (mine,) = (left_by_a_driver(home) / PARTS).iterdir()
     facts = json.loads((mine / RESULTS).read_text())
     for seed in facts["seeds"]:
         del seed["screen"]
@@ -138,25 +122,3 @@ def test_results_that_lack_a_later_column_are_recorded(home, wanted):
     drive(home, STUDY, GROKKED)
     assert thetas(home.path) == wanted and not (home.path / "damaged").exists()
     assert [r["screen"] for r in records_of(home).list_seeds()] == [None] * 3
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_published_part_that_is_damaged_is_a_line(home, here):
-    drive(home, STUDY, GROKKED)
-    for path in home.artifacts.rglob(f"{TRIALS}/*/{THETA}"):
-        path.write_bytes(b"")
-    line = fails_with_one(1, "pull", "sweep", "--home", home.path)
-    assert "cannot be read" in line and THETA in line
-
-
-@pytest.mark.usefixtures("quick")
-def test_what_is_published_is_not_written_again(home, monkeypatch):
-    """A copy that is made anew is empty for a moment, and the seeds count as published."""
-    recorder = Recorder(home, study_of())
-    trial = recorder.trial((1, 2), publish=False)
-    kept, part, folder = [], Tracker.log_part, home.trial("sweep", trial.key)
-    monkeypatch.setattr(Tracker, "log_part", lambda *given: (kept.append(given[2]), part(*given)))
-    for _ in range(2):
-        publishing.publish(recorder.records, recorder.tracker, trial, folder)
-        assert kept == [trial.key]
-    recorder.done()

@@ -176,6 +176,6 @@ def test_on_a_server_the_name_is_freed(monkeypatch):
         assert "its artifacts on the server" in said and "mlflow gc there frees its artifacts" in said
         assert connect(Home("runs"), server.uri).get_experiment_by_name("sweep") is None
         recorder = Recorder(Home("runs"), study_of())
-        recorder.trial((1, 2, 3))
+        recorder.seeds((1, 2, 3))
         recorder.done()
         assert len(records_of("runs").list_seeds()) == 3

@@ -46,7 +46,7 @@ def run(here):
 def test_what_mlflow_has_is_said_and_recorded_again_not_trained(copied, here, monkeypatch, caplog):
     monkeypatch.setattr(worker, "run_trial", lambda *given: pytest.fail("it is there already"))
     assert run(here).exit_code == 0 and caplog.text.count(LINE) == 1
-    check_whole(copied, STUDY, here, expected(STUDY))
+    check_whole(copied, STUDY, expected(STUDY))
     caplog.clear()
     assert run(here).exit_code == 0 and LINE not in caplog.text
 
@@ -56,4 +56,4 @@ def test_what_is_damaged_there_is_trained_again(copied, here, caplog):
     for file in copied.glob(f"artifacts/restored/*/artifacts/trials/{trial}/{RESULTS}"):
         file.write_text(file.read_text().replace('"theta.', '"theta_.', 1))
     assert run(here).exit_code == 0 and f"MLflow's results of trial {trial} are damaged" in caplog.text
-    check_whole(copied, STUDY, here, expected(STUDY))
+    check_whole(copied, STUDY, expected(STUDY))

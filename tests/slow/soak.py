@@ -213,9 +213,9 @@ def disturb(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) 
 
 def run_round(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) -> None:
     study = disturb(stack, folder, entry, seeds, until)
-    with environment(stack.environment()), tempfile.TemporaryDirectory() as scratch:
+    with environment(stack.environment()):
         side_by_side = study | {"resources": study["resources"] | {"slots": seeds}}
-        check_whole(stack.home, study, Path(scratch), expected(side_by_side))
+        check_whole(stack.home, study, expected(side_by_side))
         assert {row["outcome"] for row in rows_of(stack.home, study["name"])} <= {"failed", "grokked"}
         runs = len(runs_of(client_of(stack.home), study["name"]))
     entry.is_equal = True

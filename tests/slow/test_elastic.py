@@ -46,7 +46,7 @@ def test_nodes_come_are_drained_and_go(tmp_path):
         ended = command.wait()
     assert ended.code == 0, ended
     with environment({}):
-        check_whole(home, LONG, tmp_path, expected(LONG))
+        check_whole(home, LONG, expected(LONG))
         reasons = {r["reason"] for r in rows_of(home, "elastic")}
     assert reasons == {None}
 
@@ -67,7 +67,7 @@ def test_an_autoscaler_starts_the_nodes_that_a_run_needs(tmp_path):
     assert ended.code == 0 and "waiting for a node that has room" in ended.out, ended
     assert len(most) >= 2
     with environment({}):
-        check_whole(home, study, tmp_path, expected(study))
+        check_whole(home, study, expected(study))
 
 
 # ---- no folder in common
@@ -102,5 +102,5 @@ def test_workers_that_see_nothing_of_the_home_train_through_an_object_store(tmp_
             assert not list(seen.iterdir()), "a worker wrote into the driver's folder"
         assert ended.code == 0, ended
         with environment(around):
-            check_whole(home, study, tmp_path, expected(study))
+            check_whole(home, study, expected(study))
             assert not kept()

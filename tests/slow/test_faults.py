@@ -99,7 +99,7 @@ def test_killed_workers_are_replaced(tmp_path):
             os.kill(command.training()[0], signal.SIGKILL)
         said = command.wait()
     assert said.code == 0, said
-    check_whole(home, LONG, tmp_path, wanted())
+    check_whole(home, LONG, wanted())
 
 
 @pytest.mark.parametrize("process", ["raylet", "gcs_server"])
@@ -153,7 +153,7 @@ def run_faulty(how, times, most, folder):
 def test_a_trial_that_goes_wrong_is_started_again(how, tmp_path):
     study, said = run_faulty(how, 1, 2, tmp_path)
     assert said.code == 0, said
-    check_whole(tmp_path / "home", study, tmp_path, expected(study))
+    check_whole(tmp_path / "home", study, expected(study))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_mlflow_is_away_for_a_minute(tmp_path):
         assert said.code == 0, said
         assert "MLflow is away" in said.err and "MLflow is back" in said.err and "Traceback" not in said.err
         with environment(values):
-            check_whole(home, study, tmp_path, expected(study))
+            check_whole(home, study, expected(study))
 
 
 def test_mlflow_is_away_until_after_the_end(tmp_path):
@@ -237,7 +237,7 @@ def test_postgresql_is_restarted(tmp_path):
             said = command.wait()
         assert said.code == 0 and "Traceback" not in said.err, said
         with environment(values):
-            check_whole(home, GRID, tmp_path, expected(GRID))
+            check_whole(home, GRID, expected(GRID))
 
 
 @pytest.mark.parametrize(("where", "megabytes"), [("trials", 2), ("", 8)])
@@ -284,7 +284,7 @@ def test_a_clock_that_jumps(jump, tmp_path):
         offset.write_text(jump)
         said = command.wait()
     assert said.code == 0, said
-    check_whole(tmp_path / "home", QUICK, tmp_path, expected(QUICK))
+    check_whole(tmp_path / "home", QUICK, expected(QUICK))
 
 
 @can_be_alone

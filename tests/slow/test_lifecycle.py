@@ -38,7 +38,7 @@ def test_a_run_in_a_folder_of_things_that_must_not_be_taken_for_ours(tmp_path):
     assert "smoke: 0 of 4 grokked: 0.0% (95 % interval 0.0% to 52.7%)" in lines
     assert {"  adder-search report smoke -o smoke.html", "  adder-search ui"} <= set(lines)
     assert "pull smoke" not in said.out, "nothing grokked"
-    check_whole(tmp_path / "adder-runs", SMOKE, tmp_path, expected(SMOKE))
+    check_whole(tmp_path / "adder-runs", SMOKE, expected(SMOKE))
 
 
 @pytest.fixture(params=["alone", pytest.param("ray", marks=pytest.mark.full)])

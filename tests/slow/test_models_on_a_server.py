@@ -7,7 +7,6 @@ import sys
 import pytest
 from mlflow.exceptions import MlflowException
 
-from search.analysis.publish import log_evidence
 from tests import CERTIFICATES
 from tests.commands import call, fails_with_one
 from tests.homes import Recorder, empty_home, study_of
@@ -43,13 +42,13 @@ def test_a_checkpoint_is_registered_on_a_server_and_predicts(server, here):
 
 def test_a_study_whose_server_was_away_has_its_models_when_it_is_back(server, here, quick):
     study = Recorder(empty_home("runs"), study_of(name="away"))
-    study.trial((1, 2), grokked=(2,))
+    study.seeds((1, 2), grokked=(2,))
     server.stop()
     with environment({"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}), pytest.raises(MlflowException):
-        log_evidence(study.records, study.tracker, study.artifacts)
+        study.write_pages()
     server.start()
     for _ in range(2):
-        log_evidence(study.records, study.tracker, study.artifacts)
+        study.write_pages()
     study.done()
     (version,) = study.tracker.client.search_model_versions("name = 'away'")
     assert version.tags["adder.params"] == "57" and len(predict(server, "models:/away@best")) == 2

@@ -76,7 +76,7 @@ def check_taken_over(folder, command, wanted):
     said = command.wait()
     assert said.code == 0 or (said.code == 1 and said.err.splitlines()[-1].startswith(TAKEN)), said
     if not is_left:
-        check_whole(folder / "home", STUDY, folder, wanted)
+        check_whole(folder / "home", STUDY, wanted)
     ends_whole(STUDY, folder, folder / "home", wanted, **IN_PROCESS)
     assert not list((folder / "home" / "trials").iterdir())
 
@@ -118,4 +118,4 @@ def test_paused_with_rays_workers_at_work(wanted, tmp_path):
         said = command.wait()
         assert said.code == 1 and said.err.splitlines()[-1].startswith(TAKEN), said
         assert command.gone()
-    check_whole(tmp_path / "home", STUDY, tmp_path, wanted)
+    check_whole(tmp_path / "home", STUDY, wanted)

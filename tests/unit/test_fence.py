@@ -60,7 +60,7 @@ def test_of_two_drivers_that_create_a_run_at_once_the_one_that_has_the_study_kee
 
     created = []
     for tracker in trackers.values():
-        tracker._earlier_run("any")
+        tracker.earlier_run("any")
     monkeypatch.setattr(MlflowClient, "create_run", late)
     if last == "superseded":
         with pytest.raises(Superseded):

@@ -24,7 +24,6 @@ from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import recorded_study
 from search.study.trial import Configuration
-from search.tracking.artifacts import ArtifactCache
 from tests.commands import call
 from tests.homes import drive, records_of, study_of, trial_of
 from tests.processes import LOOPBACK
@@ -94,7 +93,7 @@ def test_a_stored_search_is_planned_on(name, home):
     records = records_of(home, name)
     study = recorded_study(json.dumps(records.get_study()["definition"]), name)
     known = records.list_configurations().keys()
-    planner = plan(study, records, ArtifactCache(None, records))
+    planner = plan(study, records)
     planner.capacity = Capacity(2)
     planned = [planner.next().configurations[0].key for _ in range(2)]
     assert planned[0] == "05b3a3bd263a" and planned[1] not in known

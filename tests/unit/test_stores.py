@@ -4,7 +4,6 @@ import base64
 import json
 import socket
 import sqlite3
-import tempfile
 import threading
 import time
 from contextlib import closing
@@ -18,18 +17,15 @@ import sqlalchemy as sa
 from model import PRESETS
 from search.cli import render
 from search.errors import Failure, UserError
-from search.explain import recorded
 from search.run.driver import Ended
 from search.store.home import Home, below
 from search.study.file import load_study
 from search.study.trial import Configuration
-from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import artifact, check_place, connect
+from search.tracking.tracking import check_place, connect
 from tests.commands import call, fails_with_one
 from tests.homes import records_of, study_of, two_studies
 from tests.unit.test_counting import GROKKED, rows
-from trainer import Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 
 SECRET = "dont-tell"
@@ -113,40 +109,6 @@ def test_a_name_that_is_a_path_is_none(name, tmp_path):
         below(tmp_path, "trials", name)
 
 
-def served(**facts):
-    """A client of a server that says so of a run, and whatever it is asked of its files."""
-    facts = {"run_id": "0a1b", "artifact_uri": "mlflow-artifacts:/1/0a1b/artifacts"} | facts
-    written = []
-
-    def download(run_id, name, folder):
-        written.append(Path(folder))
-        return str(Path(folder) / name)
-
-    return SimpleNamespace(
-        tracking_uri="https://mlflow.example/base", written=written, download_artifacts=download,
-        get_run=lambda run_id: SimpleNamespace(info=SimpleNamespace(**facts)),
-        list_artifacts=lambda run_id, folder: [SimpleNamespace(path="trials/abc")],
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("run", "name"), [("../outside", "trials/abc"), ("0a1b", "trials/../../x"), ("0a1b", "/etc/passwd")]
-)
-def test_a_servers_run_and_a_ledgers_key_lead_nowhere(run, name, tmp_path):
-    client = served(run_id=run)
-    with pytest.raises(UserError, match="no name"):
-        artifact(client, run, name, tmp_path / "scratch", Home("home"))
-    assert client.written == [] and list(tmp_path.iterdir()) == []
-
-
-def test_what_a_server_sends_of_two_runs_is_kept_apart(tmp_path):
-    """Parts of one trial have the same path in the runs of two configurations."""
-    client = served()
-    for run in ("0a1b", "2c3d"):
-        artifact(client, run, "trials/abc", tmp_path, Home("home"))
-    assert len(set(client.written)) == 2
-
-
 SERVER, FILE = "https://mlflow.example/base", "sqlite:////somewhere/mlflow.db"
 HOME = "file://HOME/artifacts"
 
@@ -178,10 +140,10 @@ def test_a_store_names_no_place_but_its_own(store, place, told):
 
 
 def test_a_ledgers_trial_is_not_looked_for_elsewhere():
-    """`run` takes up what trials have left, by the ledger's keys, and removes it when it is published."""
+    """`run` takes up what trials have left, by the ledger's keys, and removes it when it is recorded."""
     records = records_of(two_studies())
     with records.database.begin() as db:
-        db.execute(sa.text("UPDATE ledger SET trial = '../../../x', published = 0"))
+        db.execute(sa.text("UPDATE ledger SET trial = '../../../x'"))
     outside = Path("x")
     outside.mkdir()
     (outside / "mine").write_text("x")
@@ -198,79 +160,13 @@ def test_a_home_from_elsewhere_has_nothing_written_beside_it(tmp_path):
         db.execute("UPDATE runs SET artifact_uri = ?", ((tmp_path / "outside").as_uri(),))
     tracker = Tracker(connect(home, creates=True), home, study)
     configuration = Configuration(*study.listed[0])
-    (tmp_path / "part").mkdir()
-    (tmp_path / "part" / "theta").write_text("x")
-    for write in (tracker.log_study, lambda: tracker.log_part(configuration, "a", tmp_path / "part")):
+    for write in (tracker.log_study, lambda: tracker.run_of(configuration)):
         with pytest.raises(Failure, match="no place of"):
             write()
     assert not (tmp_path / "outside").exists()
 
 
-def test_a_process_that_fetched_nothing_leaves_no_folder_when_it_is_killed(home, tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    cache = ArtifactCache(None, records_of(home))
-    assert not list(tmp_path.glob("adder-search-*"))
-    assert cache.scratch.name in map(str, tmp_path.glob("adder-search-*"))
-    cache.scratch.cleanup()
-    assert not list(tmp_path.glob("adder-search-*"))
-
-
-def test_a_page_is_logged_where_its_store_has_artifacts_alone(monkeypatch, tmp_path):
-    logged = []
-    run = SimpleNamespace(info=SimpleNamespace(run_id="r", experiment_id="1", artifact_uri="file:///etc"))
-    client = SimpleNamespace(tracking_uri="http://server", get_run=lambda _: run, search_runs=lambda *_: [run],
-               log_text=lambda *given: logged.append(given))  # fmt: skip
-    monkeypatch.setattr(recorded, "connect", lambda _: client)
-    records = SimpleNamespace(home=Home(tmp_path), list_runs=lambda: {"key": ("", "parent")})
-    of_seed = recorded.Recorded(records, "key", Seed.of(1), [])
-    with pytest.raises(Failure, match=r"^run r "):
-        of_seed.log("page")
-    assert not logged
-    run.info.artifact_uri = "mlflow-artifacts:/1/r"
-    assert of_seed.log("page") and logged == [("r", "page", "explain.html")]
-    client.log_text = lambda *_: 1 / 0
-    with pytest.raises(Failure, match=r"^MLflow store http://server: "):
-        of_seed.log("page")
-
-
 NAMED = "http://host:5000"
-
-
-@pytest.mark.parametrize(
-    ("recorded", "now", "said"),
-    [
-        (NAMED, "", f"lost; it was last recorded in {NAMED}: set MLFLOW_TRACKING_URI"),
-        ("", NAMED, "lost; it was last recorded in the home's own store: unset MLFLOW_TRACKING_URI"),
-        (f"http://me:{SECRET}@host:5000/?token={SECRET}", "", f"lost; it was last recorded in {NAMED}/?***: set"),
-        (NAMED, NAMED, "lost"),
-        ("", "", "lost"),
-    ],
-)
-def test_who_asks_another_store_is_told_which_has_the_study(recorded, now, said, home, monkeypatch):
-    """By its name, which nobody asks: it might be a stranger's."""
-    study, records = study_of(), records_of(home, "sweep")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", recorded)
-    with records.lease:
-        records.update_study(study.model_dump(mode="json", by_alias=True))
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", now)
-    with pytest.raises(Failure) as told, records.naming_store():
-        raise Failure("lost")
-    assert str(told.value).startswith(said) and SECRET not in str(told.value)
-    assert (str(told.value) == "lost") == (recorded == now)
-
-
-@pytest.mark.parametrize("words", ["pull sweep -o p", "records sweep --of curves -o c.csv", "report sweep -o r.html"])
-def test_what_reads_a_run_that_is_elsewhere_says_where(words, monkeypatch):
-    home = two_studies()
-    with closing(sqlite3.connect(f"{home}/ledger.db")) as db, db:
-        db.execute("UPDATE ledger_studies SET tracking_uri = ?", (NAMED,))
-
-    def lost(*_):
-        raise Failure("no such run")
-
-    monkeypatch.setattr("search.tracking.artifacts.artifact", lost)
-    line = fails_with_one(1, *words.split(), "--home", home)
-    assert line == f"no such run; it was last recorded in {NAMED}: set MLFLOW_TRACKING_URI"
 
 
 @pytest.mark.parametrize(
@@ -285,13 +181,3 @@ def test_printed_commands_ask_the_store_that_the_run_has_written(named, prefix, 
     (pulled,), (shown,) = ([line for line in lines if f"adder-search {word}" in line] for word in ("pull", "ui"))
     assert pulled.startswith(f"  {prefix}adder-search pull 57p ") and shown.startswith(f"  {prefix}adder-search ui")
     assert SECRET not in "".join(lines)
-
-
-def test_ui_says_what_is_recorded_elsewhere(home):
-    records = records_of(home, "sweep")
-    with records.lease:
-        records.update_study(study_of().model_dump(mode="json", by_alias=True))
-    with closing(sqlite3.connect(home.ledger_db)) as db, db:
-        db.execute("UPDATE ledger_studies SET tracking_uri = ?", (NAMED,))
-    line = fails_with_one(2, "ui", "--home", home.path)
-    assert line == f"sweep was last recorded in {NAMED}: set MLFLOW_TRACKING_URI to see it"

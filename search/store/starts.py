@@ -13,13 +13,12 @@ from model.transfer import transfer
 from search.errors import UserError, reraise_as
 from search.stats.counting import rank, seed_of
 from search.store.record import SeedRecord
+from search.store.recorded import finished_seeds, match_configurations
 from search.store.study_records import StudyRecords
 from search.study.ancestors import ancestors_of
 from search.study.schema import Study
 from search.study.start import ANY, InitialTheta, StartSpec, read_start
 from search.study.trial import Configuration
-from search.tracking.artifacts import ArtifactCache, finished_seeds, match_configurations
-from search.tracking.tracking import connect
 from trainer import Outcome, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -71,27 +70,25 @@ def configuration_from_parent(spec: Spec, recipe: Recipe, parent: InitialTheta |
 def _choose(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[InitialTheta]:
     """Return the θ that a study of these seeds begins with."""
     if start.checkpoint:
-        origins = [(read_start(start, Path(start.checkpoint)), "")]
+        origins = [read_start(start, Path(start.checkpoint))]
     else:
         origins = _recorded(start, seeds, records)
-    lineages = [ancestors_of(checkpoint) for checkpoint, _ in (origins[:1] if start.each else origins)]
-    for lineage, (_, run) in zip(lineages, origins, strict=False):
-        lineage[-1] |= {"run": run} if run else {}
-    thetas = [tuple(checkpoint.theta_P.tolist()) for checkpoint, _ in origins]
+    lineages = [ancestors_of(checkpoint) for checkpoint in (origins[:1] if start.each else origins)]
+    thetas = [tuple(checkpoint.theta_P.tolist()) for checkpoint in origins]
     if start.each:
         (lineage,) = lineages
         lineage[-1]["seed"] = "its own"
         del lineage[-1]["theta_sha256"], lineage[-1]["exact"]
         by_seed = dict(zip(map(str, seeds), thetas, strict=True))
-        return [InitialTheta(origins[0][0].spec, by_seed, tuple(lineage))]
+        return [InitialTheta(origins[0].spec, by_seed, tuple(lineage))]
     return [
         InitialTheta(checkpoint.spec, {ANY: theta}, tuple(lineage), number)
-        for number, ((checkpoint, _), theta, lineage) in enumerate(zip(origins, thetas, lineages, strict=True))
+        for number, (checkpoint, theta, lineage) in enumerate(zip(origins, thetas, lineages, strict=True))
     ]
 
 
-def _recorded(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[tuple[Checkpoint, str]]:
-    """Return the checkpoints of another study's seeds, the best first, each with its run in MLflow."""
+def _recorded(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[Checkpoint]:
+    """Return the checkpoints of another study's seeds, the best first."""
     assert start.study is not None
     if start.study == records.study:
         raise UserError("start.study: a study cannot start from itself")
@@ -103,9 +100,7 @@ def _recorded(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> lis
     seed = None if start.seed is None else Seed.named(str(start.seed))
     ended = finished_seeds(parent, keys, seed)
     rows = _each(start, seeds, ended) if start.each else _best(start, ended, configurations)
-    runs = parent.list_runs()
-    with ArtifactCache(connect(parent.home, only_reads=True), parent) as cache:
-        return [(cache.seed(r).checkpoint(), runs[r["configuration"]][1]) for r in rows]
+    return [seed.checkpoint() for seed in parent.seeds(rows)]
 
 
 def _best(start: StartSpec, rows: list[SeedRecord], configurations: dict[str, Configuration]) -> list[SeedRecord]:

@@ -1,0 +1,44 @@
+"""MLflow written from the ledger: whatever a store has not got, as an empty one, or one where runs were deleted."""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from mlflow import MlflowClient
+
+from search.analysis.projection import Jobs, Projection, write_study
+from search.compress.pictures import log_descents
+from search.errors import Failure
+from search.store.study_records import StudyRecords
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import answered
+
+
+class AtOnce:
+    """In the place of an outbox: does each job when it is put. said: told of each."""
+
+    def __init__(self, said: Callable[[], object] = lambda: None):
+        self.said = said
+
+    def put(self, call: Callable[..., Any], *args: Any, key: Hashable = None) -> None:
+        call(*args)
+        self.said()
+
+
+def projection_of(records: StudyRecords, tracker: Tracker, outbox: Jobs) -> Projection:
+    """Return what MLflow shows of a study of this kind."""
+    return Projection(records, tracker, outbox, log_descents if tracker.study.compress else write_study)
+
+
+def sync(records: StudyRecords, client: MlflowClient, said: Callable[[], object] = lambda: None) -> int:
+    """Write all that MLflow shows of a study. said: called after each step. Returns the number of its seeds.
+
+    The caller has the study's lease. Raises Failure where the store does not answer, or the study was never begun.
+    """
+    study = records.get_recorded_study()
+    if study is None:
+        raise Failure(f"study {records.study} has no record of its file; run it again first")
+    rows = records.list_seeds()
+    with answered(client.tracking_uri):
+        tracker = Tracker(client, records.home, study, records.lease.verify)
+        projection_of(records, tracker, AtOnce(said)).note_everything(rows)
+    return len(rows)

@@ -1,0 +1,101 @@
+"""Choosing recorded seeds: the best, those of a configuration, the one that a checkpoint came from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from model import preset_name
+from model.fields import did_you_mean
+from search.errors import NotFound, UserError
+from search.stats.counting import rank, seed_of
+from search.store.ledger import Ledger
+from search.store.record import SeedRecord, is_final
+from search.store.study_records import StudyRecords
+from search.study.naming import names_of
+from search.study.trial import Configuration
+from trainer import Seed
+
+if TYPE_CHECKING:
+    from trainer.checkpoints.checkpoint import Checkpoint
+
+LISTED = 20
+"""Configurations with the same seed that are listed."""
+
+
+def pull(
+    records: StudyRecords, seed: Seed | None, model: str | None = None, configuration: str | None = None
+) -> tuple[Checkpoint, dict[str, Any] | None]:
+    """Return the checkpoint of the best seed, or of `seed`, in a study, a preset or a configuration, and the verdict on
+    all pairs that is recorded of it.
+
+    Raises NotFound naming what there is, and UserError for a seed of several configurations that start alike; where
+    they start from different θ, as in a descent, the best is taken.
+    """
+    configurations = records.list_configurations()
+    keys = match_configurations(records.study, configurations, model, configuration)
+    rows = finished_seeds(records, keys, seed)
+    if not rows:
+        begun = sorted(seed_of(r) for r in records.list_seeds() if r["configuration"] in keys)
+        what = f"has no finished seed{f' {seed}' if seed else ''} yet"
+        if seed and begun and seed not in begun:
+            what = f"has begun no seed {seed}; it has {begun[0]} to {begun[-1]}"
+        raise NotFound(f"study {records.study!r} {what}")
+    if seed and len(rows) > 1 and len({configurations[r["configuration"]].start for r in rows}) == 1:
+        raise _several(records, seed, sorted(rows, key=rank), configurations)
+    best = min(rows, key=lambda r: (rank(r), configurations[r["configuration"]].spec.params))
+    return records.seed(best).checkpoint(), best["proof"]
+
+
+def _several(
+    records: StudyRecords, seed: Seed, rows: Sequence[SeedRecord], configurations: Mapping[str, Configuration]
+) -> UserError:
+    """Return the error for a seed of several configurations: it lists them, the best first."""
+    names = names_of(records.get_recorded_study(), configurations.values())
+    lines = [f"  --configuration {r['configuration'][:6]}  {names[r['configuration']]}: {r['outcome']}" for r in rows]
+    more = [f"  and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
+    return UserError("\n".join([f"seed {seed} is in {len(lines)} configurations; add one of", *lines[:LISTED], *more]))
+
+
+def finished_seeds(records: StudyRecords, keys: Collection[str], seed: Seed | None) -> list[SeedRecord]:
+    """List the rows of configurations that have ended, or those of one seed."""
+    ended = filter(is_final, records.list_seeds())
+    return [r for r in ended if r["configuration"] in keys and seed in (None, seed_of(r))]
+
+
+def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) -> None:
+    """Count a call of `verify` with the seed that a checkpoint's provenance names, if the ledger has it.
+
+    correct: right answers of the 10,010. Raises UserError if the recorded θ is not the checkpoint's.
+    """
+    study, configuration = (checkpoint.provenance.get(k) for k in ("study", "configuration"))
+    numbers = tuple(checkpoint.seed.get(k) for k in ("init_seed", "data_seed"))
+    if not (isinstance(study, str) and isinstance(configuration, str)):
+        return
+    records = StudyRecords(ledger, study)
+    for row in records.list_seeds(configuration):
+        if (row["init_seed"], row["data_seed"]) == numbers:
+            recorded_P = records.seed(row).result.theta_P
+            if checkpoint.theta_P.tolist() != recorded_P.tolist():
+                raise UserError(f"its θ is not the one that study {study} has of seed {seed_of(row)}")
+            records.record_verification((configuration, row["init_seed"], row["data_seed"]), correct)
+
+
+def match_configurations(
+    study: str, configurations: dict[str, Configuration], model: str | None, prefix: str | None
+) -> list[str]:
+    """Return the keys of the configurations of a preset, or of the one whose key starts with `prefix`.
+
+    Raises NotFound, with the nearest names, and UserError for a prefix of several.
+    """
+    keys = [k for k in configurations if k.startswith(prefix or "")]
+    if prefix and not keys:
+        hint = did_you_mean(prefix, configurations)
+        raise NotFound(f"study {study!r} has no configuration {prefix!r}; {hint}")
+    if prefix and len(keys) > 1:
+        raise UserError(f"study {study!r}: {prefix!r} may be any of {', '.join(sorted(keys))}")
+    models = {key: preset_name(configurations[key].spec) for key in keys}
+    if model is not None and models and model not in models.values():
+        hint = did_you_mean(model, dict.fromkeys(models.values()))
+        raise NotFound(f"study {study!r} has no finished seed of {model!r}; {hint}")
+    return [key for key in keys if model in (None, models[key])]

@@ -1,0 +1,128 @@
+"""One recorded seed: what the ledger's row says, with θ and curve; and these two as bytes of the ledger.
+
+Axes: P parameters of the configuration's spec, E evaluation, M measure, R probe.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from search.stats.counting import seed_of
+from search.store.record import MEASURED
+from search.study.start import ANY
+from search.study.trial import Configuration
+from trainer import MEASURES, Outcome, Result
+
+if TYPE_CHECKING:
+    from trainer.checkpoints.checkpoint import Checkpoint
+
+FLOAT = "<f4"
+"""Numbers of θ and curves in the ledger: float32, little-endian."""
+NUMBER_BYTES = 4
+LEVEL = 1
+"""Of zlib: higher levels make curves hardly smaller."""
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RecordedSeed:
+    """One seed with its θ and curve."""
+
+    study: str
+    configuration: Configuration
+    result: Result
+    environment: dict[str, Any]
+
+    def checkpoint(self) -> Checkpoint:
+        """Return its best θ as a checkpoint with its provenance."""
+        from trainer.checkpoints.checkpoint import Checkpoint
+
+        result, seed = self.result, self.result.pair.seed
+        metrics = {n: getattr(result, n) for n in ("grok_step", "held", "best_exact", "best_token")}
+        return Checkpoint(
+            spec=self.configuration.spec,
+            theta_P=result.theta_P,
+            recipe=self.configuration.recipe.as_dict(),
+            seed={"init_seed": seed.init_seed, "data_seed": seed.data_seed},
+            step=result.best_step,
+            metrics={"outcome": result.outcome.value, **metrics},
+            provenance={
+                "trained": "from scratch",
+                "study": self.study,
+                "configuration": self.configuration.key,
+                "environment": self.environment,
+                **self._origin(),
+            },
+            code=self.environment["code"],
+        )
+
+    def _origin(self) -> dict[str, Any]:
+        """Return the θ at which it started, if not at its own initial values, and the steps that led there."""
+        start = self.configuration.start
+        if start is None:
+            return {}
+        theta = start.theta_of(self.result.pair.seed)
+        origin = {"spec": start.spec.as_dict(), "theta": theta and list(theta)}
+        if theta is None:
+            return {"start": origin}
+        *before, parent = start.lineage
+        seed = {} if ANY in start.thetas else {"seed": str(self.result.pair.seed)}
+        return {"trained": "from a parent", "start": origin, "lineage": [*before, {**parent, **seed}]}
+
+
+def as_blobs(result: Result) -> dict[str, Any]:
+    """Return the ledger's columns of θ and curve.
+
+    A curve is written column by column, compressed: numbers of one measure resemble each other.
+    """
+    import torch
+
+    theta = result.theta_P.numpy().astype(FLOAT).tobytes()
+    has_probes = len(result.probes_ER) == len(result.curve_EM)
+    readings = torch.cat([result.curve_EM, result.probes_ER], dim=1) if has_probes else result.curve_EM
+    curve = zlib.compress(readings.numpy().astype(FLOAT).tobytes("F"), LEVEL)
+    return {"theta": theta, "curve": curve, "evaluations": len(readings), "crc": _crc(theta, curve)}
+
+
+def from_blobs(study: str, configuration: Configuration, row: Values, blobs: Values) -> RecordedSeed:
+    """Return a recorded seed. row: the ledger's. blobs: the columns that `as_blobs` returns, and environment.
+
+    Raises ValueError for θ or a curve that is not what was written.
+    """
+    import numpy as np
+    import torch
+
+    theta, count = blobs["theta"], blobs["evaluations"]
+    if _crc(theta, blobs["curve"]) != blobs["crc"]:
+        raise ValueError("its bytes are not those that were written")
+    spec, recipe = configuration.spec, configuration.recipe
+    if len(theta) != NUMBER_BYTES * spec.params or not 0 <= count <= recipe.steps // recipe.eval_every:
+        raise ValueError("it is of another size")
+    probes = max(len(list(each.probes())) for each in (spec, configuration.trained))
+    longest = NUMBER_BYTES * count * (len(MEASURES) + probes)
+    try:
+        curve = zlib.decompressobj().decompress(blobs["curve"], longest + 1)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    width = len(curve) // NUMBER_BYTES // count if count else len(MEASURES)
+    if len(curve) != NUMBER_BYTES * count * width or not len(MEASURES) <= width <= len(MEASURES) + probes:
+        raise ValueError("its curve is of another size")
+    columns = np.frombuffer(curve, FLOAT).reshape(width, count)
+    readings = torch.from_numpy(columns.T.astype(np.float32, order="C"))
+    curve_EM, probes_ER = readings.split([len(MEASURES), width - len(MEASURES)], dim=1)
+    result = Result(
+        pair=configuration.pair(seed_of(row)),
+        outcome=Outcome(row["outcome"]),
+        theta_P=torch.from_numpy(np.frombuffer(theta, FLOAT).astype(np.float32)),
+        curve_EM=curve_EM,
+        probes_ER=probes_ER,
+        **{name: row[name] for name in MEASURED},
+    )
+    return RecordedSeed(study, configuration, result, blobs["environment"] or {})
+
+
+def _crc(theta: bytes, curve: bytes) -> int:
+    return zlib.crc32(curve, zlib.crc32(theta))
