@@ -84,6 +84,11 @@ def result_of(configuration, number, grokked=False):
     )
 
 
+def work_of(study, *numbers):
+    """Pairs of a study's first configuration, as `StudyRecords.claim` takes them."""
+    return [(Configuration(*study.listed[0]), Seed.of(n), False) for n in numbers]
+
+
 class Recorder:
     """A study in a home, to which seeds are added, whatever a planner would choose."""
 

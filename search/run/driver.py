@@ -280,9 +280,7 @@ class Driver:
         rows = [_row_of(pair, seed) for pair, seed in seeds if cut.get(pair.key) != 0]
         self._complete(pairs, rows, [pair for pair in pairs if pair.key in cut])
 
-    def _complete(
-        self, pairs: Sequence[PlannedPair], rows: Sequence[Row], cut: Sequence[PlannedPair] = ()
-    ) -> None:
+    def _complete(self, pairs: Sequence[PlannedPair], rows: Sequence[Row], cut: Sequence[PlannedPair] = ()) -> None:
         counts = Counter(pair.configuration for pair in pairs)
         for configuration, new in counts.items():
             self.projection.note_ended(configuration, new)
@@ -341,6 +339,7 @@ class Driver:
         self.ended.unwritten = self.outbox.drain(*longest, self._show_drain)
         self.outbox.close()
         self.ended.rows = self.records.list_seeds()
+
     def _show_drain(self, remaining: int) -> bool:
         """Show that MLflow is being written. Returns True if somebody asked to end now."""
         if self.display.due():

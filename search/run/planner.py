@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from search.run.proposals import Proposals
 
 
-
 @dataclass(frozen=True, eq=False)
 class BankKind:
     """What pairs have in common that share a bank. Of one kind there is one object: `Planner._kind`."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -58,6 +58,7 @@ GROUPED_BY = (
     "configuration", "confirmation", "outcome", "steps", "grok_step", "held", "hopeless_step", "screen",
 )  # fmt: skip
 """Columns of `list_grouped_seeds`: what counts of a seed."""
+T = TypeVar("T")
 Values = dict[str, Any]
 """Columns and their values, of a table other than that of seeds, or to be written."""
 
@@ -255,9 +256,7 @@ class StudyRecords:
     # Seeds
 
     @retry_while_unavailable
-    def list_seeds(
-        self, configuration: str | None = None, environment: bool = False
-    ) -> list[SeedRecord]:
+    def list_seeds(self, configuration: str | None = None, environment: bool = False) -> list[SeedRecord]:
         """List the study's seeds, or a configuration's in it, by configuration and seed.
 
         environment: with what each seed was trained in, which is most of the text.
@@ -354,14 +353,15 @@ class StudyRecords:
         is enough; of one that had not begun nothing is kept. states: saved states of seeds that train on.
         """
         with self.writing() as db:
-            open_ = {key for key, row in self._rows_of(db, ROWS, results).items() if not is_final(row)}
-            ended = {key: result for key, result in results.items() if key in open_}
+            rows = self._rows_of(db, ROWS, {*results, *(cut or ()), *(states or ())})
+            open_ = {key for key, row in rows.items() if not is_final(row)}
+            ended, cut, states = among(open_, results), among(open_, cut), among(open_, states)
             self._update(db, {key: bank.columns(result) | DONE for key, result in ended.items()})
-            self._delete(db, STATES, [*ended, *(states or ())])
             self._insert(db, RESULTS, {key: as_blobs(result) for key, result in ended.items()})
-            self._insert(db, STATES, {key: {"state": state} for key, state in (states or {}).items()})
-            self._censor(db, cut or {}, ENOUGH)
-            self._delete(db, ROWS, [key for key, steps in (cut or {}).items() if not steps])
+            self._delete(db, STATES, [*ended, *states])
+            self._insert(db, STATES, {key: {"state": state} for key, state in states.items()})
+            self._censor(db, cut, ENOUGH)
+            self._delete(db, ROWS, [key for key, steps in cut.items() if not steps])
 
     def _update(self, db: sa.Connection, values: Mapping[SeedKey, Values]) -> None:
         """Change rows of seeds that are not final."""
@@ -505,6 +505,11 @@ def open_several(home: Home, studies: Iterable[str] = ()) -> list[StudyRecords]:
     for records in opened:
         records.require_study()
     return opened or [StudyRecords(ledger, name) for name in ledger.list_studies()]
+
+
+def among(keys: Collection[SeedKey], values: Mapping[SeedKey, T] | None) -> dict[SeedKey, T]:
+    """Return the values of some seeds."""
+    return {key: value for key, value in (values or {}).items() if key in keys}
 
 
 def key_of(row: Mapping[Any, Any]) -> SeedKey:

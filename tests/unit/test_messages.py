@@ -1,4 +1,4 @@
-"""Messages that are lost, late or repeated, workers and drivers that die: each seed is recorded once, as undisturbed."""
+"""Messages that are lost, late or repeated, workers and drivers that die: each seed is recorded once, and whole."""
 
 import random
 
@@ -71,7 +71,7 @@ def check(home, executor, study=STUDY):
 def saved(records):
     """Saved states by seed, as the ledger has them."""
     with records.database.begin() as db:
-        return {n: state for n, state in db.exec_driver_sql("SELECT init_seed, state FROM ledger_states")}
+        return dict(map(tuple, db.exec_driver_sql("SELECT init_seed, state FROM ledger_states")))
 
 
 FAULTS = ["repeated", "late", "lost", "preempted", "unanswered", "for good"]
@@ -136,7 +136,8 @@ def test_what_is_said_of_pairs_that_a_worker_has_not_got_is_not_recorded(home):
                 if isinstance(event, Report) and event.number == 1 and not forged:
                     seed = EndedSeed.of(result_of(next(iter(told)).configuration, 1, grokked=True))
                     forged.append({n: seed for n in range(1, 50) if n not in event.steps})
-                    events[place] = Report(**vars(event) | {"ended": forged[0], "states": dict.fromkeys(forged[0], b"7")})
+                    forgery = {"ended": forged[0], "states": dict.fromkeys(forged[0], b"7")}
+                    events[place] = Report(**vars(event) | forgery)
             return events
 
     executor = Forging(Capacity(2))

@@ -23,9 +23,8 @@ from search.store.database import Database, DatabaseUnavailable
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import recorded_study
-from search.study.trial import Configuration
 from tests.commands import call
-from tests.homes import drive, records_of, study_of, trial_of
+from tests.homes import drive, records_of, study_of, work_of
 from tests.processes import LOOPBACK
 from tests.services import postgres
 from trainer import Outcome
@@ -139,8 +138,7 @@ def test_a_dump_is_restored_in_another_postgresql(home, monkeypatch):
 
     with postgres() as before, postgres() as after:
         records = rows(before)
-        trial = trial_of(study_of(), *((Configuration(*study_of().listed[0]), n) for n in (1, 2)))
-        records.claim(trial)
+        records.claim(work_of(study_of(), 1, 2))
         run(after, "psql", run(before, "pg_dump"))
         assert rows(after).list_seeds() == records.list_seeds() != []
 

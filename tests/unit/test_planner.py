@@ -17,9 +17,7 @@ seeds: {first: 1, count: 4}
 resources: {slots: 2}
 until: {grokked: 1, max_seeds: 12}
 """
-RECIPES = (
-    ONLY + "space: {recipe.lr: {float: [0.001, 0.1]}}\nsampler: {name: random, configurations: 8}\n"
-)
+RECIPES = ONLY + "space: {recipe.lr: {float: [0.001, 0.1]}}\nsampler: {name: random, configurations: 8}\n"
 SPECS = SWEEP.replace("model: 57p\n", "") + "configurations: [{model: 57p}, {model: 67p}, {model: 74p}]\n"
 
 

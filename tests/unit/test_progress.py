@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from search.run.tally import TrialReport
 
 from search.run.progress import Display, Progress
 from search.run.snapshot import Snapshot, describe
-from search.run.tally import TrialReport
 from search.run.workers import Workers
 from tests.planners import drain, planner_of, rows_of
 from trainer import Outcome

@@ -161,7 +161,8 @@ def test_hopeless_seeds_are_given_up_but_for_those_spared(monkeypatch):
     pairs = [Pair(RECIPE, Seed.of(n), spared=n == 2) for n in (1, 2, 3)]
     running.send(orders=[Order(n, pair) for n, pair in enumerate(pairs, 1)], bank=bank(hopeless=True))
     ended = running.to_the_end()
-    facts = {n: (s.outcome, s.measured["steps"], s.measured["hopeless_step"], len(s.curve_EM)) for n, s in ended.items()}
+    names = ("steps", "hopeless_step")
+    facts = {n: (s.outcome, *(s.measured[name] for name in names), len(s.curve_EM)) for n, s in ended.items()}
     given_up = (Outcome.GIVEN_UP, 2, 2, 1)
     assert facts == {1: given_up, 2: (Outcome.FAILED, 6, 2, 3), 3: given_up}
     running = Running()
@@ -185,7 +186,12 @@ def test_a_gpu_is_for_workers_whose_place_is_on_one(on_gpu, monkeypatch):
     """With `gpu: auto` few seeds have places on CPUs, while the GPU is another study's."""
     devices, whole = [], worker.bank_of
     monkeypatch.setattr(worker, "is_declared", lambda: True)
-    monkeypatch.setattr(worker, "bank_of", lambda *given: devices.append(given[4]) or whole(*given[:4], "cpu", given[5]))
+
+    def bank_of(*given):
+        devices.append(given[4])
+        return whole(*given[:4], "cpu", given[5])
+
+    monkeypatch.setattr(worker, "bank_of", bank_of)
     Running(on_gpu=on_gpu).send(orders=orders(5), bank=bank())
     assert devices == ["cuda" if on_gpu else "cpu"]
 
@@ -207,7 +213,7 @@ def test_remarks_of_the_trainer_are_in_the_next_report():
 
 
 def test_a_tied_spec_that_is_trained_as_its_base_comes_in_its_own_numbers():
-    ties = tuple([1, 1, *range(2, 57)])
+    ties = (1, 1, *range(2, 57))
     pair = Pair(Recipe(**{**RECIPE.as_dict(), "ramp": 2}), Seed.of(5), None, ties)
     running = Running()
     running.send(orders=[Order(1, pair)], bank=bank())

@@ -167,9 +167,7 @@ class Bank:
         """Return the states of pairs. That of many at once costs little more than that of one."""
         records, steps = self.tracker.records, self.tracker.records["steps"].tolist()
         facts = saved.record_rows(records)
-        trained = {
-            n: row for n, row in zip(self.pair_S.tolist(), saved.rows_of(self.state), strict=True) if n != IDLE
-        }
+        trained = {n: row for n, row in zip(self.pair_S.tolist(), saved.rows_of(self.state), strict=True) if n != IDLE}
         trained |= {n: saved.rows_of(state)[0] for n, state in self.parked.items()}
         packed = []
         for n in numbers:
