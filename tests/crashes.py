@@ -26,7 +26,7 @@ import pytest
 
 CHANGING = ("rename", "replace", "unlink", "remove", "rmdir", "mkdir", "fsync")
 SQLITE = b"SQLite format 3\0"
-OF_SQLITE = ("ledger.db", "-journal", ".new-journal")
+OF_SQLITE = ("records.db", "-journal", ".new-journal")
 Names = dict[int, dict[str, int]]
 """By a folder's inode: the inodes of what is in it, by name."""
 Contents = dict[int, bytes]

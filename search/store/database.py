@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError, TimeoutError
 
 from search.errors import Failure, reraise_as
-from search.store.home import FOREIGN, IDENTIFIER, Home, other_version
+from search.store.home import FOREIGN, IDENTIFIER, Home, earlier_version, other_version
 from search.store.retry import retry
 from trainer import Outcome
 
@@ -169,9 +169,11 @@ class Database:
     """
 
     def __init__(self, home: Home):
-        self.name, self.patience_s = home.database_name, 0.0
+        self.home, self.name, self.patience_s = home, home.database_name, 0.0
         if home.has_own_database:
             home.check_paths()
+            if home.earlier_ledger.exists() and not home.ledger_db.exists():
+                raise earlier_version(home)
             options: dict[str, Any] = {"connect_args": {"timeout": LOCK_WAIT_S}}
         else:
             options = {"pool_pre_ping": True}
@@ -194,6 +196,8 @@ class Database:
             schema = db.scalar(sa.select(VERSION.c.schema)) if has_any else None
             if schema in MIGRATIONS:
                 self._migrate(db)
+            elif schema == SCHEMA - 1:
+                raise earlier_version(self.home)
             elif schema not in (None, SCHEMA):
                 is_newer = isinstance(schema, int) and schema > SCHEMA
                 raise other_version(self.name, "a newer" if is_newer else "an earlier")

@@ -29,6 +29,8 @@ class Home:
         self.path = Path(named or DEFAULT).absolute()
         self.mlflow_db, self.ledger_db = self.path / "mlflow.db", self.path / "records.db"
         """The home's own databases; a server may take their place."""
+        self.earlier_ledger = self.path / "ledger.db"
+        """The ledger of earlier versions."""
         self.artifacts, self.ray, self.logs = (self.path / name for name in ("artifacts", "ray", "logs"))
         """Folders of MLflow, of Ray, and of what detached runs print."""
 
@@ -95,11 +97,11 @@ class Home:
     def exists(self) -> bool:
         """True if something has run here. Raises UserError as `check_paths` does."""
         self.check_paths()
-        return not self.has_own_database or self.ledger_db.exists()
+        return not self.has_own_database or self.ledger_db.exists() or self.earlier_ledger.exists()
 
     def check_paths(self) -> None:
         """Raise UserError if a pipe or a device has a database's name: to open one may take for ever."""
-        for file in (self.ledger_db, self.mlflow_db):
+        for file in (self.ledger_db, self.earlier_ledger, self.mlflow_db):
             if file.exists() and not file.is_file():
                 raise UserError(f"{file}: is no file")
 
@@ -174,6 +176,15 @@ def other_version(name: str, which: str) -> UserError:
     return UserError(
         f"{name}: written by {which} version of adder-search; read it with that version, and choose another "
         "home for this one (--home)"
+    )
+
+
+def earlier_version(home: Home) -> UserError:
+    """Return the error for records of the version before this one, which can be converted."""
+    name = home.database_name if not home.has_own_database else home.earlier_ledger
+    return UserError(
+        f"{name}: written by an earlier version of adder-search; adder-search convert{home_flag(home)} makes "
+        "records of this version out of it"
     )
 
 

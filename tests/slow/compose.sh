@@ -152,7 +152,7 @@ run_smoke() {
     search 600 run studies/smoke.yaml 2>&1 | tee "$WORK/smoke.log"
     expect_seeds smoke 4
     [ "$(mlflow_runs smoke)" -gt 0 ] || fail "no runs in MLflow"
-    ! docker exec "$(containers ray-worker | head -n 1)" test -e /var/lib/adder/home/ledger.db || fail "records are not in PostgreSQL"
+    ! docker exec "$(containers ray-worker | head -n 1)" test -e /var/lib/adder/home/records.db || fail "records are not in PostgreSQL"
 }
 
 # as USER SECRET PATH CURL-OPTIONS...: asks MLflow; the password comes by standard input, not by a command line

@@ -79,7 +79,7 @@ def test_three_drivers_share_a_cluster_and_get_what_one_machine_gives(around, tm
         assert placed == 4 < wanted, "four quarters at one time, and more were asked for"
         for study in (QUARTERS, MORE, GRID):
             check_whole(home, study, expected(study))
-    assert not (home / "ledger.db").exists() and not (home / "mlflow.db").exists()
+    assert not (home / "records.db").exists() and not (home / "mlflow.db").exists()
     texts = [s.out + s.err for s in said]
     texts += [f.read_bytes().decode("latin-1") for f in home.rglob("*") if f.is_file()]
     assert not [text for text in texts if any(key in text for key in around.keys)], "a secret was kept"

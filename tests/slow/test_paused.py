@@ -53,7 +53,7 @@ def pause_unlocked(command, home):
         command.process.send_signal(signal.SIGSTOP)
         command.wait_for(lambda: is_stopped(command.process.pid), "it goes on")
         try:
-            for name in ("ledger.db", "mlflow.db"):
+            for name in ("records.db", "mlflow.db"):
                 with closing(sqlite3.connect(home / name, timeout=0.1, isolation_level=None)) as db:
                     db.execute("BEGIN EXCLUSIVE")
                     db.execute("ROLLBACK")

@@ -279,7 +279,7 @@ def test_a_stopped_study_goes_on_by_the_file_that_run_was_given(home, monkeypatc
 
 def test_a_study_that_is_refused_hides_no_other():
     two_studies("home")
-    with closing(sqlite3.connect("home/ledger.db")) as db:
+    with closing(sqlite3.connect("home/records.db")) as db:
         db.execute("""UPDATE ledger_studies SET definition = '{"nmae": 1}' WHERE study = 'sweep'""")
         db.commit()
     for words in ("status", "status sweep"):

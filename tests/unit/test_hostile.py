@@ -16,7 +16,7 @@ from search.cli import ui
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.tracking.tracking import connect
-from tests.commands import call, done, fails_with_one
+from tests.commands import call, fails_with_one
 from tests.homes import STUDY, empty_home, two_studies
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
 
@@ -35,32 +35,29 @@ EVIL = "../../x"
     ids=lambda statement: statement[:60],
 )
 def test_what_no_column_can_have(statement):
-    with closing(sqlite3.connect(f"{two_studies()}/ledger.db")) as db, db:
+    with closing(sqlite3.connect(f"{two_studies()}/records.db")) as db, db:
         db.execute(statement)
     line = fails_with_one(1, "report", "sweep", "-o", "x.html", "--home", "runs")
-    assert "ledger.db: " in line and line.isprintable() and len(line) < 2_000
+    assert "records.db: " in line and line.isprintable() and len(line) < 2_000
     assert not Path("x.html").exists()
 
 
 VIEW, TRIGGER = "VIEW x AS SELECT 1", "TRIGGER x AFTER INSERT ON runs BEGIN SELECT 1; END"
 
 
-@pytest.mark.parametrize(("name", "thing"), [("ledger.db", VIEW), ("mlflow.db", VIEW), ("mlflow.db", TRIGGER)])
+@pytest.mark.parametrize(("name", "thing"), [("records.db", VIEW), ("mlflow.db", VIEW), ("mlflow.db", TRIGGER)])
 def test_what_is_no_table(name, thing):
     """A view can be without end, and a trigger writes what it likes."""
     with closing(sqlite3.connect(f"{two_studies()}/{name}")) as db, db:
         db.execute(f"CREATE {thing}")
-    assert f"{name}: has 'x', which is no table: no " in fails_with_one(1, "pull", "sweep", "-o", "x", "--home", "runs")
+    assert f"{name}: has 'x', which is no table: no " in fails_with_one(1, "sync", "sweep", "--home", "runs")
 
 
-def test_a_study_and_a_record_name_no_store():
-    """It would be sent the environment's password. The ledger's column for it is that of earlier versions."""
+def test_a_study_names_no_store():
+    """It would be sent the environment's password."""
     for key in ("tracking_uri", "store", "database"):
         Path("study.yaml").write_text(f"{STUDY}{key}: http://127.0.0.1:9\n")
         assert f"{key}: unknown" in fails_with_one(2, "run", "study.yaml", "--dry-run")
-    with closing(sqlite3.connect(f"{two_studies()}/ledger.db")) as db, db:
-        db.execute("UPDATE ledger_studies SET tracking_uri = 'http://127.0.0.1:9'")
-    done("pull", "sweep", "-o", "best", "--home", "runs")
 
 
 @pytest.mark.timeout(60)  # a reader of a pipe waits for ever

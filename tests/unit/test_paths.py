@@ -151,7 +151,7 @@ def test_a_database_is_the_file_of_its_path(name, here):
 @pytest.mark.parametrize("name", ODD)
 def test_a_home_may_have_any_path(name):
     ledger = Ledger(empty_home(name))
-    assert ledger.list_studies() == [] and Path(name, "ledger.db").is_file()
+    assert ledger.list_studies() == [] and Path(name, "records.db").is_file()
     assert Home(name).tracking_uri.startswith("sqlite") and names() == sorted(["me", name])
 
 
