@@ -10,6 +10,7 @@ A module of its own, without torch, which would take seconds to start and memory
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 
 Ticket = tuple[str, int, int]
 """A report's name: worker, start of its process, number."""
@@ -49,10 +50,9 @@ class Desk:
 
     async def collect(self, timeout_s: float) -> list[bytes]:
         """Return the reports that have come since the last call, after at most so many seconds."""
-        try:
-            await asyncio.wait_for(self.has_reports.wait(), timeout_s)
-        except TimeoutError:
-            return []
+        if not self.has_reports.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.has_reports.wait(), timeout_s)
         reports, self.reports = list(self.reports.values()), {}
         self.has_reports.clear()
         return reports

@@ -190,7 +190,8 @@ def test_a_stored_search_is_planned_on(name, home):
     known = records.list_configurations().keys()
     planner = plan(study, records)
     planner.capacity = Capacity(2)
-    planned = [taken(planner, worker)[0].configuration.key for worker in "ab"]
+    pairs = [pair for worker in "abcd" for pair in taken(planner, worker)]
+    planned = list(dict.fromkeys(pair.configuration.key for pair in pairs))
     assert planned[0] == "05b3a3bd263a" and planned[1] not in known
     assert len(records.list_proposals()) == 4
 
