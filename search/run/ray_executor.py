@@ -86,6 +86,7 @@ def train(config: Mapping[str, Any], desk: Any) -> None:
     with suppress(StopIteration, ray.exceptions.GetTimeoutError, ray.exceptions.ActorDiedError):
         while answer := ray.get(desk.exchange.remote(_ticket(report), pickle.dumps(report)), timeout=ANSWER_S):
             report = generator.send(pickle.loads(answer))
+    tune.report({"reports": report.number + 1})  # of a trial without a result Tune would print that it is complete
 
 
 def _ticket(report: Report) -> Ticket:

@@ -188,6 +188,7 @@ def test_a_worker_works_until_it_is_told_to_end_or_nobody_answers(how, monkeypat
         return None if how == "turned away" and len(said) == 3 else answer
 
     monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr(ray_executor.tune, "report", lambda result: None)
     ray_executor.train({"worker": "a", "on_gpu": False}, Remote(enter=lambda worker: 5, exchange=exchange))
     assert [ticket for ticket, _ in said] == [("a", 5, n) for n in range(3)]
     assert all((r.worker, r.attempt, r.number) == ticket for ticket, r in said)
