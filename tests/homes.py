@@ -173,11 +173,11 @@ def made_up(name, attempt, grokked):
 
 
 class MadeUpExecutor(LocalExecutor):
-    """Made-up workers. seen: called before the first one, after each report, and at the end."""
+    """Made-up workers. seen: called before the first one, after each report of ended seeds, and at the end."""
 
     def __init__(self, grokked=(), seen: Callable[[], None] = lambda: None):
         super().__init__()
-        self.grokked, self.seen = grokked, seen
+        self.grokked, self.seen, self.ended = grokked, seen, False
 
     def __enter__(self):
         self.seen()
@@ -193,8 +193,11 @@ class MadeUpExecutor(LocalExecutor):
         self.turns.append((worker, None))
 
     def poll(self, timeout_s: float):
-        self.seen()
-        return super().poll(timeout_s)
+        if self.ended:
+            self.seen()
+        events = super().poll(timeout_s)
+        self.ended = any(isinstance(event, Report) and event.ended for event in events)
+        return events
 
 
 def records_of(home: Home | Path | str, study: str = "sweep") -> StudyRecords:

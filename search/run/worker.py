@@ -129,11 +129,11 @@ class Worker:
                 return
 
     def _has_news(self, bank: Bank, is_due: bool) -> bool:
-        """True if it is time to report, a seed was perfect for the first time, or an eighth of the slots is free."""
+        """True if it is time to report, a seed was perfect for the first time, or many have ended."""
         rows = bank.newest()
         perfect = sum(row["grok_step"] is not None for row in rows)
         open_ = sum(row["outcome"] in OPEN for row in rows)
-        return is_due or perfect > len(self.perfect) or bank.slots - open_ > bank.slots // 8
+        return is_due or perfect > len(self.perfect) or not open_ or len(rows) - open_ > bank.slots // 8
 
     # ---- what it says
 
