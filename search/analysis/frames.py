@@ -28,7 +28,6 @@ from search.stats.counting import (
 )
 from search.store.home import Home
 from search.store.record import SeedRecord, is_final
-from search.store.results import curve_table
 from search.store.study_records import StudyRecords, open_several
 from search.study.naming import names_of
 from search.study.trial import Configuration
@@ -330,6 +329,8 @@ def curves_frame(records: StudyRecords, select: Callable[[Sequence[Row]], Sequen
     select: returns the rows of a configuration that are wanted.
     """
     import pandas as pd
+
+    from search.store.results import curve_table
 
     by_configuration = group_by(filter(is_final, records.list_seeds()), "configuration")
     tables = []

@@ -84,10 +84,10 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         lines += ["", GO_ON, f"  {run_command(records.home, name)}"]
     else:
         store = records.home.store_prefix
-        following = [f"{store}adder-search {c}{flag}" for c in (f"report {study.name} -o {study.name}.html", "ui")]
+        following = [f"adder-search report {study.name} -o {study.name}.html{flag}", f"{store}adder-search ui{flag}"]
         if any(r["outcome"] == Outcome.GROKKED for r in rows):
             folder = _unused(f"{study.name}-best")
-            best = [f"{store}adder-search pull {study.name} --best -o {folder}{flag}"]
+            best = [f"adder-search pull {study.name} --best -o {folder}{flag}"]
             best += [f"adder-search verify {folder}{flag}", f"adder-search export {folder} -o {study.name}.py"]
             following = [*best, *following]
         lines += ["", "Next:", *(f"  {command}" for command in following)]

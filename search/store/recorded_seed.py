@@ -14,9 +14,10 @@ from search.stats.counting import seed_of
 from search.store.record import MEASURED
 from search.study.start import ANY
 from search.study.trial import Configuration
-from trainer import MEASURES, Outcome, Result
+from trainer import MEASURES, Outcome
 
 if TYPE_CHECKING:
+    from trainer import Result
     from trainer.checkpoints.checkpoint import Checkpoint
 
 FLOAT = "<f4"
@@ -94,6 +95,8 @@ def from_blobs(study: str, configuration: Configuration, row: Values, blobs: Val
     """
     import numpy as np
     import torch
+
+    from trainer import Result
 
     theta, count = blobs["theta"], blobs["evaluations"]
     if _crc(theta, blobs["curve"]) != blobs["crc"]:

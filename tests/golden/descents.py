@@ -21,7 +21,7 @@ from torch import Tensor
 from model.spec import Spec
 from model.tied import Ties, canonical, project, tie
 from search.compress import acceptance, finishing, local
-from search.run import driver, worker
+from search.run import sync, worker
 from search.store.candidates import DatabaseCandidates, digest
 from search.store.home import Home
 from search.store.ledger import Ledger
@@ -175,7 +175,7 @@ def study_descent(parent: str) -> list[list[Any]]:
     study = STUDY | {"name": f"descent-{parent}", "start": {"checkpoint": str(CERTIFICATES / parent)}}
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, without_ray():
         untrained(patch, PARENTS[parent])
-        patch.setattr(driver, "log_descents", lambda *_: None)
+        patch.setattr(sync, "log_descents", lambda *_: None)
         patch.setattr(worker, "Bank", partial(BarelyTrainedBank, partial(made_up_facts, PARENTS[parent])))
         home = Path(folder) / "home"
         done("run", write_study(Path(folder), study), "--home", home)

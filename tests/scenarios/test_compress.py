@@ -19,7 +19,7 @@ from search.compress.acceptance import AcceptanceSet
 from search.compress.journal import Journal
 from search.compress.pictures import TREE, log_descents
 from search.compress.proposers import joined
-from search.run import driver, worker
+from search.run import driver, sync, worker
 from search.store.candidates import DatabaseCandidates, digest, front, lineage_of, smallest
 from search.store.home import Home
 from search.store.record import is_final
@@ -181,7 +181,7 @@ def untrained(few_selection_problems, no_ray, quick, here, monkeypatch):
     monkeypatch.setattr(AcceptanceSet, "errors", lambda self, theta_P: 0)
     monkeypatch.setattr(AcceptanceSet, "size", 59_400)
     monkeypatch.setattr(descent, "propose", neighbours)
-    monkeypatch.setattr(driver, "log_descents", lambda *_: None)  # its pictures take seconds
+    monkeypatch.setattr(sync, "log_descents", lambda *_: None)  # its pictures take seconds
 
 
 def neighbours(rules, parent, count, batch_size, tried, draw):

@@ -163,5 +163,5 @@ def test_printed_commands_ask_the_store_that_the_run_has_written(named, prefix, 
     records = SimpleNamespace(home=home, list_configurations=dict, list_proposals=list)
     lines = render.summary(load_study("57p"), "57p", records, Ended(rows=rows(GROKKED))).splitlines()
     (pulled,), (shown,) = ([line for line in lines if f"adder-search {word}" in line] for word in ("pull", "ui"))
-    assert pulled.startswith(f"  {prefix}adder-search pull 57p ") and shown.startswith(f"  {prefix}adder-search ui")
+    assert pulled.startswith("  adder-search pull 57p ") and shown.startswith(f"  {prefix}adder-search ui")
     assert SECRET not in "".join(lines)
