@@ -109,8 +109,8 @@ def _banks(study: Study, to_train: Mapping[Configuration, int], fits: Capacity) 
     slots = max(shapes.slots_of(c.program, fits) for c in to_train)
     at_once = min(fits.concurrent, seeds)
     is_known = not (study.proposes or study.until.grokked or study.allocation or study.confirm)
-    later = "" if is_known else "; more follow"
-    more = "; the others take the slots that fall free" if seeds > at_once * slots else later
+    more = "; the others take the slots that fall free" if seeds > at_once * slots else ""
+    more = more if is_known else "; more follow"
     return at_once, f"  banks           {at_once} at once, of {slots} slots each{more if seeds else ''}"
 
 
