@@ -1,14 +1,14 @@
 """How many workers one driver keeps busy: a cluster in the time of a simulation, and all else real.
 
-    python -m benchmarks.cluster [--workers 8,80,800] [--seeds 64] [--slots 16] [--speed 14000] [--tune-ms 10]
+    python -m benchmarks.cluster [--workers 8,80,800] [--seeds 64] [--slots 16] [--speed 14000] [--way-ms 5]
                                  [--json FILE]
 
-Driver, plan, ledger, orders, parts and MLflow are those of a study; workers run the code of real ones, with
+Driver, plan, ledger, messages and MLflow are those of a study; workers run the code of real ones, with
 banks that train nothing (benchmarks/fake.py). What a worker does takes the time that training takes, of a
 clock of the simulation; what the driver and its thread for MLflow do takes the processor time that it takes
 here, so that other programs beside it matter little; waiting for the disk is left out.
-`--speed`: seed-steps/s of a worker, as measured: a core's, or a GPU's. `--tune-ms`: what Ray Tune itself
-takes for a report, which is not run here.
+`--speed`: seed-steps/s of a worker, as measured: a core's, or a GPU's. `--way-ms`: what a
+message takes from a worker to the driver or back by Ray, which is not run here.
 
 Says how long a study takes, of which share of it workers were busy, and of which the driver and the outbox:
 who is at 100 % is what holds the others up.
@@ -19,10 +19,11 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
+import pickle
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -30,10 +31,12 @@ from typing import Any, Self
 
 from benchmarks.fake import FakeBank
 from search.run import driver as drivers
-from search.run import worker
+from search.run import worker as module
 from search.run.driver import Driver
-from search.run.executor import Event, Finished, Reported
+from search.run.executor import Event, Finished
+from search.run.messages import Reply, Report
 from search.run.packing import Capacity
+from search.run.worker import work
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.record import is_final
@@ -76,28 +79,26 @@ class Inline:
 
 @dataclass
 class Place:
-    """A worker: what it will say next, and how long it was busy."""
+    """A worker: a real one but for its bank."""
 
-    key: str
-    reports: Iterator[dict[str, Any]]
+    worker: Generator[Report, Reply, None]
     busy_s: float = 0.0
 
 
 class SimulatedCluster:
     """An executor in simulated time, from its first worker's start until all is recorded. Times are seconds.
 
-    What the driver does between two polls takes as long as it takes; while it does, no other event is handled.
+    What the driver does between two polls takes as long as it takes; while it does, no other event is handled. A reply
+    is on its way for `way_s`, and so was the report.
     """
 
-    is_parallel = True
-
-    def __init__(self, workers: int, tune_s: float):
-        self.workers, self.tune_s = workers, tune_s
+    def __init__(self, workers: int, way_s: float):
+        self.workers, self.way_s = workers, way_s
         self.now = self.free_s = self.busy_s = self.spent = 0.0
         self.worker_s, self.reports, self.count = 0.0, 0, 0
-        self.events: list[tuple[float, int, Place, dict[str, Any] | None]] = []
+        self.events: list[tuple[float, int, Report | Finished]] = []
         self.outbox: Inline | None = None
-        self.reporting: Place | None = None
+        self.places: dict[str, Place] = {}
         FakeBank.spend = staticmethod(self._spend)  # type: ignore[method-assign]
 
     def __enter__(self) -> Self:
@@ -122,25 +123,23 @@ class SimulatedCluster:
     def capacity(self) -> Capacity:
         return Capacity(self.workers)
 
-    def start(self, key: str, config: Mapping[str, Any]) -> None:
+    def start(self, worker: str, on_gpu: bool) -> None:
         self._serve()
-        self._go_on(Place(key, worker.run_trial(Path(config["folder"]))), self.free_s + START_S)
+        self.places[worker] = Place(work(worker))
+        self._go_on(worker, None, self.free_s + START_S)
+        self.since = self._driver_s()
+
+    def reply(self, report: Report, reply: Reply) -> None:
+        self._serve()
+        self._go_on(report.worker, pickle.loads(pickle.dumps(reply)), self.free_s + self.way_s)
         self.since = self._driver_s()
 
     def poll(self, timeout_s: float) -> Sequence[Event]:
         self._serve()
-        if self.reporting:
-            self.free_s += self.tune_s
-            self.busy_s += self.tune_s
-            self._go_on(self.reporting, self.free_s)
-        self.reporting, events = None, []
+        events: list[Event] = []
         if self.events:
-            self.now, _, place, report = heapq.heappop(self.events)
-            if report is None:
-                events = [Finished(place.key)]
-            else:
-                self.reports, self.reporting = self.reports + 1, place
-                events = [Reported(place.key, report)]
+            self.now, _, event = heapq.heappop(self.events)
+            events, self.reports = [event], self.reports + isinstance(event, Report)
         self.since = self._driver_s()
         return events
 
@@ -159,17 +158,19 @@ class SimulatedCluster:
             "report_ms": 1e3 * self.busy_s / max(1, self.reports),
         }
 
-    def _go_on(self, place: Place, now: float) -> None:
+    def _go_on(self, name: str, reply: Reply | None, now: float) -> None:
         """Let a worker work until it says something; it looks at the simulation's clock."""
-        before = self.spent
-        worker.time = _Clock(lambda: now + self.spent - before, self._spend)  # type: ignore[assignment]
-        report = next(place.reports, None)
+        before, place = self.spent, self.places[name]
+        module.time = _Clock(lambda: now + self.spent - before, self._spend)  # type: ignore[assignment]
+        try:
+            said: Report | Finished = next(place.worker) if reply is None else place.worker.send(reply)
+        except StopIteration:
+            said = Finished(name)
         took = self.spent - before
-        if report and report["phase"] == "training":
-            place.busy_s += took
-            self.worker_s += took
+        place.busy_s += took
+        self.worker_s += took
         self.count += 1
-        heapq.heappush(self.events, (now + took, self.count, place, report and json.loads(json.dumps(report))))
+        heapq.heappush(self.events, (now + took + self.way_s, self.count, pickle.loads(pickle.dumps(said))))
 
 
 @dataclass
@@ -188,21 +189,21 @@ def study_of(workers: int, seeds: int, slots: int) -> Study:
         {
             "name": "cluster", "model": "57p", "seeds": {"first": 1, "count": each},
             "configurations": [{"recipe": {"lr": 0.01 + 0.015 * n / (count - 1)}} for n in range(count)],
-            "resources": {"gpu": 0, "slots": slots, "seeds_per_trial": 4 * slots},
+            "resources": {"gpu": 0, "slots": slots},
         }
     )  # fmt: skip
 
 
-def measure(workers: int, seeds: int, slots: int, speed: float, tune_s: float) -> dict[str, Any]:
+def measure(workers: int, seeds: int, slots: int, speed: float, way_s: float) -> dict[str, Any]:
     study = study_of(workers, seeds, slots)
     FakeBank.speed = speed
-    worker.Bank, drivers.Outbox = FakeBank, Inline  # type: ignore[misc, assignment]
+    module.Bank, drivers.Outbox = FakeBank, Inline  # type: ignore[misc, assignment]
     with tempfile.TemporaryDirectory() as folder:
         home = Home(folder)
         home.create()
         records, client = StudyRecords(Ledger(home), study.name), connect(home, creates=True)
         with records.lease:
-            cluster = SimulatedCluster(workers, tune_s)
+            cluster = SimulatedCluster(workers, way_s)
             with Driver.open(study, records, client, Silent()) as driver:  # type: ignore[arg-type]
                 cluster.outbox = driver.outbox  # type: ignore[assignment]
                 driver.run(cluster)
@@ -210,7 +211,7 @@ def measure(workers: int, seeds: int, slots: int, speed: float, tune_s: float) -
         rows = records.list_seeds()
         assert all(map(is_final, rows)), "not all is recorded"
     return {
-        "workers": workers, "seeds": len(rows), "slots": slots, "speed": speed, "tune_ms": 1e3 * tune_s,
+        "workers": workers, "seeds": len(rows), "slots": slots, "speed": speed, "way_ms": 1e3 * way_s,
         "seeds_per_s": len(rows) / found["wall_s"], **found,
     }  # fmt: skip
 
@@ -221,12 +222,12 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=64, help="for each worker")
     parser.add_argument("--slots", type=int, default=16)
     parser.add_argument("--speed", type=float, default=14_000.0, help="seed-steps/s of a worker")
-    parser.add_argument("--tune-ms", type=float, default=10.0)
+    parser.add_argument("--way-ms", type=float, default=5.0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(words)
     rows = []
     for workers in map(int, args.workers.split(",")):
-        rows.append(measure(workers, args.seeds, args.slots, args.speed, args.tune_ms / 1e3))
+        rows.append(measure(workers, args.seeds, args.slots, args.speed, args.way_ms / 1e3))
         print(json.dumps(rows[-1]), flush=True)
     if args.json:
         about = {"cores": usable_cores(), "cpu": platform.machine(), "code": code_version()}

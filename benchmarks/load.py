@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,31 +35,26 @@ import torch
 from rich.console import Console
 
 from benchmarks import fake
-from benchmarks.executor import InProcessExecutor
 from search.analysis.projection import Projection, write_study
-from search.run import worker
+from search.run import ray_executor
 from search.run.driver import Driver
-from search.run.executor import Event
+from search.run.executor import LocalExecutor
+from search.run.messages import EndedSeed, Reply, Report, Speed
 from search.run.progress import Display
-from search.run.ray_executor import RayExecutor
-from search.run.recorder import Recorder
 from search.run.sync import AtOnce
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.record import is_final
-from search.store.results import ConfigurationResults, write_parts
+from search.store.record import TrainedBy, is_final
 from search.store.study_records import StudyRecords
-from search.study.resources import Resources
 from search.study.schema import Study
-from search.study.stopping import Stop
-from search.study.trial import Configuration, Trial
+from search.study.trial import Configuration
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import FINISHED, connect
 from trainer import MEASURES, Outcome, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import code_version
 from trainer.files.cores import usable_cores
 
-EACH = 4  # seeds of a configuration, each in a trial of its own
+EACH = 4  # seeds of a configuration
 STEPS, EVERY = 30_000, 1_000
 TOGGLED = ("tie_vo", "shared_norm", "no_eos", "qk_dim=4")  # an arm each, beside 57p itself
 
@@ -76,18 +71,18 @@ def result_of(pair: Pair, spec: Any) -> Result:
     )  # fmt: skip
 
 
-def about() -> dict[str, Any]:
-    return {"environment": {"code": code_version(), "threads": 1, "slots": 1}, "seed_steps_per_s": 1_000.0,
-            "compile_s": 0.0}  # fmt: skip
+def trained_by() -> TrainedBy:
+    return TrainedBy(1_000.0, {"code": code_version(), "threads": 1, "slots": 1})
 
 
-def train(config: dict[str, Any], bank: Any, speed: float) -> None:
-    """In the place of worker.train: the same, with banks that train nothing."""
-    from search.run import worker as real  # of its own process
+def train(config: dict[str, Any], desk: Any, bank: Any, speed: float) -> None:
+    """In the place of ray_executor.train: the same, with banks that train nothing."""
+    from search.run import ray_executor as real  # of its own process
+    from search.run import worker
 
     bank.speed = speed
-    real.Bank = bank
-    real.train(config)
+    worker.Bank = bank
+    real.train(config, desk)
 
 
 def study_of(trials: int) -> Study:
@@ -96,13 +91,13 @@ def study_of(trials: int) -> Study:
         {
             "name": "load", "model": "57p", "recipe": {"steps": STEPS, "eval_every": STEPS},
             "seeds": {"first": 1, "count": EACH}, "configurations": configurations,
-            "resources": {"gpu": 0, "slots": 1, "seeds_per_trial": 1, "compiled": False},
+            "resources": {"gpu": 0, "slots": 1, "compiled": False},
         }
     )  # fmt: skip
 
 
 class Measured(Driver):
-    """A driver that notes its own memory and time at each trial's end."""
+    """A driver that notes its own memory and time at each seed's end."""
 
     def __init__(self, *args: Any, **options: Any):
         self.noted: list[dict[str, Any]] = []
@@ -110,12 +105,12 @@ class Measured(Driver):
         super().__init__(*args, **options)
 
     def _show_drain(self, remaining: int) -> bool:
-        if remaining <= 1:  # the study's own pictures and table, whatever the number of its trials
+        if remaining <= 1:  # the study's own pictures and table, whatever the number of its seeds
             self.written = self.written or time.perf_counter()
         return super()._show_drain(remaining)
 
-    def _record(self, trial: Trial, has_results: bool) -> None:
-        super()._record(trial, has_results)
+    def _complete(self, *given: Any) -> None:
+        super()._complete(*given)
         row = {"wall_s": time.perf_counter(), "cpu_s": time.process_time(), "memory": memory()}
         self.noted.append(row | {"jobs": len(self.outbox.jobs)})
 
@@ -139,7 +134,7 @@ def run_trials(home: Home, trials: int, workers: int, busy_s: float, max_hours: 
         for module in (fake, sys.modules[train.__module__]):  # which workers cannot import
             ray.cloudpickle.register_pickle_by_value(module)
         speed = STEPS / busy_s if busy_s else float("inf")
-        worker.train = functools.partial(train, bank=fake.FakeBank, speed=speed)  # type: ignore[assignment]
+        ray_executor.train = functools.partial(train, bank=fake.FakeBank, speed=speed)  # type: ignore[assignment]
         ray.init = functools.partial(ray.init, num_cpus=workers)
     records = StudyRecords(Ledger(home), study.name)
     client = connect(home, creates=True)
@@ -149,7 +144,7 @@ def run_trials(home: Home, trials: int, workers: int, busy_s: float, max_hours: 
         Display(Console(file=sys.stderr)) as display,
         Measured.open(study, records, client, display, max_hours) as driver,
     ):
-        driver.run(RayExecutor(study, home.ray, display.say_if_due) if workers else Instant())
+        driver.run(ray_executor.RayExecutor(study, home.ray, display.say_if_due) if workers else Instant())
     rows = records.list_seeds()
     done = [r for r in rows if is_final(r)]
     if not driver.ended.interrupted:
@@ -162,17 +157,20 @@ def run_trials(home: Home, trials: int, workers: int, busy_s: float, max_hours: 
     return summary(driver.noted, end - start, workers, busy_s) | {"written_s": written_s, "stolen": stolen}
 
 
-class Instant(InProcessExecutor):
+class Instant(LocalExecutor):
     """Workers that take no time and train nothing."""
 
-    def poll(self, timeout_s: float) -> Sequence[Event]:
-        if not self._waiting:
-            return []
-        folder = Path(self._waiting[0][1]["folder"])
-        trial = Trial.read(folder)
-        part = ConfigurationResults(trial, [result_of(p, trial.spec) for p in trial.pairs], about())
-        write_parts(folder, [part])
-        return [self._finish()]
+    def start(self, worker: str, on_gpu: bool, attempt: int = 0) -> None:
+        self.workers[worker] = instant(worker)
+        self.turns.append((worker, None))
+
+
+def instant(name: str) -> Generator[Report, Reply, None]:
+    number, report, by = 0, Report(name, 0, 0), trained_by()
+    while not (reply := (yield report)).is_end:
+        spec, number = reply.bank.spec if reply.bank else spec, number + 1  # noqa: F821  the first reply has a bank
+        ended = {order.number: EndedSeed.of(result_of(order.pair, spec)) for order in reply.orders}
+        report = Report(name, 0, number, ended, environment=by.environment, speed=Speed(by.seed_steps_per_s))
 
 
 def summary(noted: Sequence[dict[str, Any]], total_s: float, workers: int, busy_s: float) -> dict[str, Any]:
@@ -212,14 +210,15 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
         configuration = Configuration(spec, recipe)
         took_s.append([])
         for first in range(0, each, bank):
-            work = tuple((configuration, Seed.of(n)) for n in range(first, min(first + bank, each)))
-            trial = Trial(study.name, work, bank, Resources(), Stop())
-            part = ConfigurationResults(trial, [result_of(p, spec) for p in trial.pairs], about())
-            folder, began = home.trial(study.name, trial.key), time.process_time()
-            records.claim(trial)
-            write_parts(folder, [part])
-            Recorder(records).record(trial, [part])
-            projection.note_ended(configuration, len(work))
+            seeds_of = [Seed.of(n) for n in range(first, min(first + bank, each))]
+            results = {
+                (configuration.key, seed.init_seed, seed.data_seed): result_of(configuration.pair(seed), spec)
+                for seed in seeds_of
+            }
+            began = time.process_time()
+            records.claim([(configuration, seed, False) for seed in seeds_of])
+            records.record(results, trained_by())
+            projection.note_ended(configuration, len(seeds_of))
             took_s[-1].append(time.process_time() - began)
             memories.append(memory())
         projection.note(configuration, FINISHED)

@@ -52,7 +52,6 @@ def rows_of(configuration: Configuration, each: int) -> Iterator[dict[str, Any]]
             "configuration": configuration.key,
             "init_seed": seed,
             "data_seed": seed,
-            "trial": configuration.key,
             "outcome": (Outcome.GROKKED if has_grokked else Outcome.FAILED).value,
             "steps": STEPS,
             "grok_step": 20_000 + seed if has_grokked else None,

@@ -24,10 +24,10 @@ import torch
 
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.results import ConfigurationResults
+from search.store.record import TrainedBy
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
-from search.study.trial import Configuration, Trial
+from search.study.trial import Configuration
 from trainer import MEASURES, Outcome, Pair, Result, Seed
 
 STUDY = {
@@ -62,11 +62,10 @@ def record(home: Home, seeds: int) -> str:
     records.lease.acquire()
     records.update_study(study.model_dump(mode="json", by_alias=True))
     for configuration in listed:
-        work = tuple((configuration, Seed.of(n)) for n in range(1, 1 + seeds // len(listed)))
-        trial = Trial(study.name, work, 16, study.resources, study.stop)
-        records.claim(trial)
-        about = {"environment": ENVIRONMENT, "seed_steps_per_s": 5_000.0}
-        records.record(ConfigurationResults(trial, [_result(pair) for pair in trial.pairs], about))
+        work = [(configuration, Seed.of(n), False) for n in range(1, 1 + seeds // len(listed))]
+        records.claim(work)
+        results = {(c.key, s.init_seed, s.data_seed): _result(c.pair(s)) for c, s, _ in work}
+        records.record(results, TrainedBy(5_000.0, ENVIRONMENT))
     records.lease.release()
     return study.name
 

@@ -31,9 +31,12 @@ def carries(checkpoint: Checkpoint) -> dict[str, Any]:
     which on LEARNED of its sums are right, None if never. Raises ValueError if the seed cannot be trained again.
     """
     request = read_request(checkpoint)
-    if request.stages or request.trial.spec != checkpoint.spec:
+    if request.stages or request.configuration.trained != checkpoint.spec:
         raise ValueError("its seed was trained in several stages, or into ties")
-    bank = bank_of(request.trial, "cpu", futility=None)
+    bank = bank_of(
+        request.configuration.trained, [request.configuration.pair(request.seed)], request.slots, request.resources,
+        "cpu", futility=None,
+    )  # fmt: skip
     thetas, steps = [], []
     while bank.result(0).steps < request.step and bank.advance():
         thetas.append(bank.state["theta"][0].clone())

@@ -18,7 +18,7 @@ from torch import Tensor
 from model import Spec, make_spec
 from model.tied import Tied, ties_of
 from model.transfer import transfer
-from search.study.trial import Trial
+from search.run.rerun import Request
 from trainer import Bank, Pair, Recipe, Seed
 
 
@@ -68,18 +68,18 @@ class Stages:
         self.stages = [EarlierStage.of(about) for about in stages]
         self.recipes = [stage.recipe for stage in self.stages]
 
-    def train(self, trial: Trial, device: str, watch: Callable[[int], None]) -> tuple[tuple[float, ...], int]:
+    def train(self, request: Request, device: str, watch: Callable[[int], None]) -> tuple[tuple[float, ...], int]:
         """Train them, each to its end. Return θ [P] at the first step of the last stage, and their steps.
 
-        trial: of the last stage. watch: gets the steps so far at each evaluation.
+        request: of the last stage. watch: gets the steps so far at each evaluation.
         """
-        ((configuration, seed),) = trial.work
-        torch.set_num_threads(trial.resources.threads)
+        configuration, seed, resources = request.configuration, request.seed, request.resources
+        torch.set_num_threads(resources.threads)
         specs = [*(stage.base for stage in self.stages), configuration.trained]
         steps, start = 0, None
         for stage, spec_after in zip(self.stages, specs[1:], strict=True):
-            compiled, pair = trial.resources.compiled, stage.pair(seed, start)
-            bank = Bank(stage.base, [pair], slots=trial.slots, device=device, compiled=compiled, futility=None)
+            compiled, pair = resources.compiled, stage.pair(seed, start)
+            bank = Bank(stage.base, [pair], slots=request.slots, device=device, compiled=compiled, futility=None)
             while bank.advance():
                 watch(steps + bank.result(0).steps)
             steps += bank.result(0).steps

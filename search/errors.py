@@ -54,7 +54,7 @@ def one_line(error: Exception) -> str:
 
 
 MASK = "***"
-ADDRESS = re.compile(r"(MLFLOW_\w+_URI|ADDER_SEARCH_(DATABASE|DEPOT)|\w+_PROXY)", re.IGNORECASE)
+ADDRESS = re.compile(r"(MLFLOW_\w+_URI|ADDER_SEARCH_DATABASE|\w+_PROXY)", re.IGNORECASE)
 SECRET = re.compile(r"(?!.*_(PATH|FILE)$).*(PASSWORD|PASSPHRASE|SECRET|TOKEN|ACCESS_KEY|API_KEY|CONNECTION_STRING).*")
 """Names of environment variables that are an address, or a secret."""
 SHORTEST = 6

@@ -1,9 +1,8 @@
-"""The command with trials that go wrong: `python faulty.py HOW TIMES run STUDY ...`.
+"""The command with workers that go wrong: `python faulty.py HOW TIMES run STUDY ...`.
 
-The trial of seed 5 raises, runs out of memory, hangs or freezes the first TIMES times that it is started.
+The worker that gets seed 5 raises, runs out of memory, hangs or freezes the first TIMES times.
 """
 
-import json
 import os
 import signal
 import sys
@@ -11,6 +10,7 @@ import time
 from pathlib import Path
 
 HOW, TIMES = sys.argv[1], int(sys.argv[2])
+ATTEMPTS = Path.cwd() / "attempts"
 MEMORY = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 LIMITS = "memory.limit_in_bytes", "memory.max"
 ROOM = 1 << 30  # bytes; more than torch and Ray need to start
@@ -29,45 +29,46 @@ def group(name):
     return None
 
 
-def train(config):
-    """In the place of search.run.worker.train. Ray carries it over as it is, because it is __main__'s."""
-    from search.run import worker
+def train(config, desk):
+    """In the place of ray_executor.train. Ray carries it over as it is, because it is __main__'s."""
+    from search.run import ray_executor, worker
 
-    folder = Path(config["folder"])
-    seeds = {pair[1] for pair in json.loads((folder / "trial.json").read_text())["pairs"]}
-    if 5 in seeds:
-        attempts = folder.parent / "attempts"
-        with attempts.open("a") as file:
-            file.write("x")
-        if len(attempts.read_text()) <= TIMES:
-            if HOW == "raise":
-                (folder / "error.txt").write_text("RuntimeError: no luck\n\nof an earlier attempt")
-                worker.run_trial = unlucky
-            if HOW == "memory":
-                (GROUP / "cgroup.procs").write_text(str(os.getpid()))
-                hoard = []
-                while True:
-                    hoard.append(bytes(range(256)) * 4096 * 64)
-            if HOW == "hang":
-                time.sleep(10_000)
-            if HOW == "freeze":
-                os.kill(os.getpid(), signal.SIGSTOP)
-    worker.train(config)
+    whole = worker.Worker.obey
+
+    def obey(self, reply):
+        if any(order.pair.seed.init_seed == 5 for order in reply.orders):
+            with ATTEMPTS.open("a") as file:
+                file.write("x")
+            if len(ATTEMPTS.read_text()) <= TIMES:
+                go_wrong()
+        whole(self, reply)
+
+    worker.Worker.obey = obey
+    ray_executor.train(config, desk)
 
 
-def unlucky(*_):
-    raise RuntimeError("no luck\nat all")
-    yield
+def go_wrong():
+    if HOW == "raise":
+        raise RuntimeError("no luck\nat all")
+    if HOW == "memory":
+        (GROUP / "cgroup.procs").write_text(str(os.getpid()))
+        hoard = []
+        while True:
+            hoard.append(bytes(range(256)) * 4096 * 64)
+    if HOW == "hang":
+        time.sleep(10_000)
+    if HOW == "freeze":
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 if __name__ == "__main__":
     from search.cli import main
-    from search.run import worker
+    from search.run import ray_executor
 
     GROUP = group(os.getpid()) if HOW == "memory" else None
     if HOW == "memory" and GROUP is None:
         sys.exit("no control group can be made here")
-    worker.train = train
+    ray_executor.train = train
     sys.argv = ["adder-search", *sys.argv[3:]]
     try:
         main()

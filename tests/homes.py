@@ -1,4 +1,4 @@
-"""Homes with records, made without training: a worker's parts are made up, all else is as by a driver."""
+"""Homes with records, made without training: what seeds come to is made up, all else is as by a driver."""
 
 import json
 import shutil
@@ -14,18 +14,17 @@ import pytest
 import torch
 from mlflow.tracking._tracking_service import utils
 
-from benchmarks.executor import InProcessExecutor
 from search.analysis import projection
-from search.run import recorder as run_recorder
 from search.run.driver import Driver
+from search.run.executor import LocalExecutor
+from search.run.messages import EndedSeed, Report, Speed
 from search.run.sync import AtOnce
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.record import is_final
-from search.store.results import STATE, ConfigurationResults, has_parts, write_parts
+from search.store.record import TrainedBy, is_final
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
-from search.study.trial import Configuration, Trial
+from search.study.trial import Configuration
 from search.tracking import tracker as tracking
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import FINISHED, KILLED, connect
@@ -38,9 +37,7 @@ model: 57p
 recipe: {steps: 3000, fade_start: 100, fade_end: 200}
 seeds: {first: 1, count: 4}
 """
-ABOUT = {
-    "environment": {"code": "0", "threads": 1}, "seed_steps_per_s": 5.0, "compile_s": 0.0
-}  # fmt: skip
+TRAINED_BY = TrainedBy(5.0, {"code": "0", "threads": 1})
 RIGHT = 10_010  # of AdderBoard's additions, as `quickly` has every seed decode them
 
 
@@ -87,29 +84,13 @@ def result_of(configuration, number, grokked=False):
     )
 
 
-def trial_of(study, *work, confirmation=False):
-    """A trial of pairs (configuration, number)."""
-    pairs = tuple((c, Seed.of(n)) for c, n in work)
-    return Trial(study.name, pairs, 4, study.resources, study.stop, confirmation)
-
-
-def leave_parts(home, trial, grokked=(), changes: Mapping[int, dict] | None = None) -> Path:
-    """What a worker leaves of a trial that has ended. changes: of some seeds' results, by their numbers."""
-
-    def made(configuration, seed):
-        number = seed.init_seed
-        return replace(result_of(configuration, number, number in grokked), **(changes or {}).get(number, {}))
-
-    folder = home.trial(trial.study, trial.key)
-    parts = map(trial.part, trial.configurations)
-    if has_parts(folder):  # it ended, and nobody was there any more to be told
-        return folder
-    write_parts(folder, (ConfigurationResults(p, [made(*pair) for pair in p.work], dict(ABOUT)) for p in parts))
-    return folder
+def work_of(study, *numbers):
+    """Pairs of a study's first configuration, as `StudyRecords.claim` takes them."""
+    return [(Configuration(*study.listed[0]), Seed.of(n), False) for n in numbers]
 
 
 class Recorder:
-    """A study in a home, to which trials are added, whatever a planner would choose."""
+    """A study in a home, to which seeds are added, whatever a planner would choose."""
 
     def __init__(self, home: Home, study):
         self.home, self.study, self.records = home, study, records_of(home, study.name)
@@ -127,33 +108,37 @@ class Recorder:
     def configurations(self):
         return [Configuration(*listed) for listed in self.study.listed]
 
-    def trial(self, numbers=(), work=(), grokked=(), changes=None, shown=True, confirmation=False):
-        """Record a trial of the first configuration's seeds, or of pairs. shown: MLflow has it too."""
-        work = list(work) or [(self.configuration, n) for n in numbers]
-        trial = self._started(work, confirmation)
-        leave_parts(self.home, trial, grokked, changes)
-        recorder = run_recorder.Recorder(self.records)
-        recorder.record(trial, recorder.parts(trial))
-        self._show(trial if shown else None, FINISHED)
-        return trial
-
-    def _show(self, trial, status):
-        for configuration in trial.configurations if trial else ():
-            projection.write_configuration(self.records, self.tracker, configuration, status)
+    def seeds(self, numbers=(), work=(), grokked=(), changes: Mapping[int, dict] | None = None, shown=True,
+              confirmation=False):  # fmt: skip
+        """Record seeds of the first configuration, or pairs. changes: of some results, by their seeds' numbers.
+        shown: MLflow has it too.
+        """
+        work = self._claimed(numbers, work, confirmation)
+        results = {}
+        for configuration, seed, _ in work:
+            n = seed.init_seed
+            result = replace(result_of(configuration, n, n in grokked), **(changes or {}).get(n, {}))
+            results[configuration.key, n, seed.data_seed] = result
+        self.records.record(results, TRAINED_BY)
+        self._show(work if shown else (), FINISHED)
 
     def censored(self, numbers=(), work=()):
-        """A trial that was ended from outside."""
-        trial = self._started(list(work) or [(self.configuration, n) for n in numbers])
-        (self.home.trial(self.study.name, trial.key) / STATE).write_bytes(b"x" * 500)
-        self.records.censor([trial], "interrupted")
-        self._show(trial, KILLED)
-        return trial
+        """Record seeds that were ended from outside."""
+        work = self._claimed(numbers, work)
+        keys = [(c.key, s.init_seed, s.data_seed) for c, s, _ in work]
+        self.records.record({}, TRAINED_BY, states=dict.fromkeys(keys, b"x" * 500))
+        self.records.censor(dict.fromkeys(keys, 0), "interrupted")
+        self._show(work, KILLED)
 
-    def _started(self, work, confirmation=False):
-        trial = trial_of(self.study, *work, confirmation=confirmation)
-        self.records.claim(trial)
-        trial.write(self.home.trial(self.study.name, trial.key))
-        return trial
+    def _claimed(self, numbers, work, confirmation=False):
+        pairs = list(work) or [(self.configuration, n) for n in numbers]
+        claimed = [(configuration, Seed.of(n), confirmation) for configuration, n in pairs]
+        self.records.claim(claimed)
+        return claimed
+
+    def _show(self, work, status):
+        for configuration in dict.fromkeys(c for c, *_ in work):
+            projection.write_configuration(self.records, self.tracker, configuration, status)
 
     def write_pages(self):
         """What MLflow shows of the study as a whole."""
@@ -174,12 +159,25 @@ class Silent:
         pass
 
 
-class MadeUpExecutor(InProcessExecutor):
-    """Workers that end as soon as they begin. seen: called before the first one, after each, and at the end."""
+def made_up(name, attempt, grokked):
+    """A worker whose seeds end as soon as they begin."""
+    number, report = 0, Report(name, attempt, 0)
+    while not (reply := (yield report)).is_end:
+        bank, ended = reply.bank or bank, {}  # noqa: F821  the first reply has one
+        for order in reply.orders:
+            configuration, seed = Configuration(bank.spec, order.pair.recipe), order.pair.seed.init_seed
+            ended[order.number] = EndedSeed.of(result_of(configuration, seed, seed in grokked))
+        number += 1
+        facts = {"environment": TRAINED_BY.environment, "speed": Speed(TRAINED_BY.seed_steps_per_s)}
+        report = Report(name, attempt, number, ended, **facts)
 
-    def __init__(self, home: Home, grokked, seen: Callable[[], None]):
+
+class MadeUpExecutor(LocalExecutor):
+    """Made-up workers. seen: called before the first one, after each report of ended seeds, and at the end."""
+
+    def __init__(self, grokked=(), seen: Callable[[], None] = lambda: None):
         super().__init__()
-        self.home, self.grokked, self.seen, self.ended = home, grokked, seen, 0
+        self.grokked, self.seen, self.ended = grokked, seen, False
 
     def __enter__(self):
         self.seen()
@@ -190,14 +188,16 @@ class MadeUpExecutor(InProcessExecutor):
             self.seen()
             self.seen()
 
+    def start(self, worker, on_gpu, attempt=0):
+        self.workers[worker] = made_up(worker, attempt, self.grokked)
+        self.turns.append((worker, None))
+
     def poll(self, timeout_s: float):
         if self.ended:
             self.seen()
-        if not self._waiting:
-            return []
-        self.ended += 1
-        leave_parts(self.home, Trial.read(Path(self._waiting[0][1]["folder"])), self.grokked)
-        return [self._finish()]
+        events = super().poll(timeout_s)
+        self.ended = any(isinstance(event, Report) and event.ended for event in events)
+        return events
 
 
 def records_of(home: Home | Path | str, study: str = "sweep") -> StudyRecords:
@@ -205,20 +205,20 @@ def records_of(home: Home | Path | str, study: str = "sweep") -> StudyRecords:
 
 
 def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] = lambda driver: None) -> None:
-    """Run a study to its end with the real driver, whose trials end as soon as they begin. seen: called with
+    """Run a study to its end with the real driver, whose seeds end as soon as they begin. seen: called with
     the driver after whatever it did.
     """
     records, client = records_of(home, study.name), client or connect(home, creates=True)
     with records.lease, Driver.open(study, records, client, Silent()) as driver:
         records.update_study(study.model_dump(mode="json", by_alias=True))
-        driver.run(MadeUpExecutor(home, grokked, lambda: seen(driver)))
+        driver.run(MadeUpExecutor(grokked, lambda: seen(driver)))
 
 
 def recorded(folder, *trials, text=STUDY, **more) -> Path:
     """A home with one study and trials of its first configuration's seeds."""
     study = Recorder(empty_home(folder), study_of(text))
     for numbers in trials:
-        study.trial(numbers, **more)
+        study.seeds(numbers, **more)
     return study.done()
 
 
@@ -229,11 +229,11 @@ def _two_studies() -> TemporaryDirectory[str]:
     home = empty_home(folder.name)
     with quickly():
         recorder = Recorder(home, study_of())
-        recorder.trial((1, 2), grokked=(2,))
+        recorder.seeds((1, 2), grokked=(2,))
         recorder.censored((3, 4))
         recorder.done()
         other = Recorder(home, study_of(name="sweep-2"))
-        other.trial((1,))
+        other.seeds((1,))
         other.done()
     return folder
 

@@ -1,6 +1,6 @@
-"""Ray's place taken by this process: the real driver, ledger, MLflow and worker, trial after trial.
+"""Ray's place taken by this process: the real driver, ledger, MLflow and workers, which take turns.
 
-`python -m tests.in_process WORDS ...` is the command so, in a process of its own (PAUSE, LEASE_S, LOCK_S: see below).
+`python -m tests.in_process WORDS ...` is the command so, in a process of its own (PAUSE, LEASE_S: see below).
 """
 
 import functools
@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from benchmarks.executor import InProcessExecutor
 from search.cli import main
-from search.run import ray_executor, worker
+from search.run import ray_executor
+from search.run.executor import LocalExecutor
 from search.run.packing import Capacity
 from search.store import lease
 from search.store.database import Database
@@ -28,7 +28,7 @@ from tests.commands import OTHERS
 from tests.reference import environment
 
 FITS = Capacity(2)
-"""What the planner is told of the machine: two trials at once, whatever it has."""
+"""What the planner is told of the machine: room for two workers, whatever it has."""
 
 
 @contextmanager
@@ -43,28 +43,23 @@ def without_ray() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-def _executor(study: Any, *rest: Any) -> InProcessExecutor:
+def _executor(study: Any, *rest: Any) -> LocalExecutor:
     gpu = FITS.gpu or float(study.resources.gpu not in (0, "auto"))
-    return InProcessExecutor(study.faults.max_failures, replace(FITS, gpu=gpu))
+    return LocalExecutor(replace(FITS, gpu=gpu))
 
 
 # ---- as a process of its own
 
 
 def hold_while_training(lock: Any) -> None:
-    """Have the executor hold a lock from before a trial's first report to its end."""
-    poll = InProcessExecutor.poll
+    """Have the executor hold a lock while a worker trains."""
+    poll = LocalExecutor.poll
 
-    def polled(executor: InProcessExecutor, timeout_s: float) -> Any:
-        if executor._reports is None:
-            lock.acquire()
-        try:
+    def polled(executor: LocalExecutor, timeout_s: float) -> Any:
+        with lock:
             return poll(executor, timeout_s)
-        finally:
-            if executor._reports is None:
-                lock.release()
 
-    InProcessExecutor.poll = polled  # type: ignore[method-assign]
+    LocalExecutor.poll = polled  # type: ignore[method-assign]
 
 
 def stop_in_call(when: str, method: str, at: int, note: Path | None) -> None:
@@ -115,7 +110,5 @@ if __name__ == "__main__":
     if "LEASE_S" in os.environ:  # else a lease is waited for two minutes
         lease.LEASE_S = float(os.environ["LEASE_S"])
         lease.RENEW_S, lease.FRESH_S = lease.LEASE_S / 8, lease.LEASE_S / 2
-    if "LOCK_S" in os.environ:  # else a trial that another worker has is waited for a minute
-        worker.LOCK_WAIT_S = float(os.environ["LOCK_S"])
     with without_ray():
         main()

@@ -1,9 +1,8 @@
 """Studies, planners and ledger rows for the tests of what is trained next."""
 
-from search.run.packing import Capacity, interrupted
+from search.run.packing import Capacity
 from search.run.planner import Planner
 from search.run.proposals import Proposals
-from search.run.tally import TrialReport
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
@@ -15,14 +14,14 @@ name: sweep
 model: 57p
 recipe: {steps: 1000}
 seeds: {first: 1, count: 5}
-resources: {seeds_per_trial: 2}
+resources: {slots: 2}
 """
 SEARCH = """
 name: search
 model: 57p
 recipe: {steps: 1000}
 seeds: {first: 1, count: 3}
-resources: {seeds_per_trial: 2}
+resources: {slots: 2}
 space: {recipe.lr: {float: [0.001, 0.1], log: true}, model.qk_dim: {int: [3, 5]}}
 sampler: {name: random, configurations: 4, seed: 1}
 """
@@ -42,72 +41,71 @@ class Given(StudyRecords):
 
 def planner_of(text, home, rows=(), ahead=2):
     study, rows = parse_study(text, "test"), list(rows)
-    records = Given(home, study, rows)
-    proposals = Proposals(study, records) if study.space else None
-    listed = [Configuration(*c) for c in study.listed]
-    planner = Planner(study, rows, proposals, interrupted(study, rows, records, listed))
+    proposals = Proposals(study, Given(home, study, rows)) if study.space else None
+    planner = Planner(study, rows, proposals, [Configuration(*c) for c in study.listed])
     planner.capacity = Capacity(ahead)
     return planner
 
 
-def rows_of(trial, outcome=Outcome.FAILED, token=0.5):
-    """The ledger's rows of a trial whose seeds have all ended so."""
-    return [
-        {
-            "configuration": configuration.key,
-            "init_seed": seed.init_seed,
-            "data_seed": seed.data_seed,
-            "trial": trial.key,
-            "confirmation": trial.confirmation,
-            "outcome": outcome,
-            "grok_step": 500 if outcome == Outcome.GROKKED else None,
-            "best_token": token,
-        }
-        for configuration, seed in trial.work
-    ]
+def row_of(pair, outcome=Outcome.FAILED, token=0.5):
+    """The ledger's row of a pair that has ended so."""
+    key, init_seed, data_seed = pair.key
+    return {
+        "configuration": key,
+        "init_seed": init_seed,
+        "data_seed": data_seed,
+        "confirmation": pair.confirmation,
+        "outcome": outcome,
+        "reason": None,
+        "steps": pair.configuration.recipe.steps,
+        "grok_step": 500 if outcome == Outcome.GROKKED else None,
+        "best_token": token,
+    }
 
 
-def hear(planner, trial, rows):
-    """Tell a planner what a worker says of a trial's seeds: configuration, outcome and grok_step of each."""
-    known = {"seed": (0, 0), "step": 0, "budget": 1_000, "best_exact": 0.0}
-    planner.update_progress(trial, TrialReport.of([known | row for row in rows]))
+def end(planner, worker, pairs, rows=None):
+    """Tell a planner that pairs of a worker have ended. Returns the configurations that are complete."""
+    numbers = [n for n, pair in planner.banks[worker].pairs.items() if pair in pairs]
+    planner.end(worker, numbers)
+    rows = [row_of(pair) for pair in pairs] if rows is None else rows
+    cut = [pair for pair, row in zip(pairs, rows, strict=True) if row["outcome"] == Outcome.CENSORED]
+    return planner.complete(pairs, rows, cut)
 
 
-def said_of(trial, ended=(), grokked=()):
-    """Rows for `hear`. ended: numbers of seeds that have failed; grokked: of seeds that go on perfectly."""
-    return [
-        {
-            "configuration": c.key,
-            "outcome": Outcome.FAILED if s.init_seed in ended else Outcome.RUNNING,
-            "grok_step": 500 if s.init_seed in grokked else None,
-        }
-        for c, s in trial.work
-    ]
+def taken(planner, worker="a"):
+    """The pairs that a worker is handed now."""
+    return list(planner.take(worker).values())
 
 
-def drain(planner):
-    """Every trial that can start now."""
-    trials = []
-    while trial := planner.next():
-        trials.append(trial)
-    return trials
+def hear(planner, worker, grokked=(), step=500):
+    """Tell a planner that a worker's seeds of these numbers have been perfect, and train on like the others."""
+    pairs = planner.banks[worker].pairs
+    perfect = [n for n, pair in pairs.items() if pair.seed.init_seed in grokked]
+    planner.update(worker, dict.fromkeys(pairs, step), perfect)
 
 
-def finish(planner, outcome=Outcome.FAILED):
-    """Run a plan to its end, one trial after the other. Returns trials and complete configurations."""
-    trials, complete = [], []
-    while trial := planner.next():
-        trials.append(trial)
-        complete += planner.complete_trial(trial, rows_of(trial, outcome))
+def finish(planner, outcome_of=lambda pair: Outcome.FAILED, workers=1):
+    """Run a plan to its end, in rounds of workers whose pairs all end at once.
+
+    Returns the pairs that were trained, in rounds, and the configurations in the order in which they were complete.
+    """
+    trained, complete = [], []
+    while True:
+        had = {w: list(planner.take(str(w)).values()) for w in range(workers)}
+        had = {w: pairs for w, pairs in had.items() if pairs}
+        if not had:
+            break
+        for w, pairs in had.items():
+            trained.append(pairs)
+            complete += end(planner, str(w), pairs, [row_of(pair, outcome_of(pair)) for pair in pairs])
     assert planner.is_done
-    return trials, complete
+    return trained, complete
 
 
-def only(trial):
-    """The configuration of a trial that has one."""
-    (configuration,) = trial.configurations
-    return configuration
+def rows_of(trained, outcome_of=lambda pair: Outcome.FAILED):
+    """The ledger's rows of what `finish` trained."""
+    return [row_of(pair, outcome_of(pair)) for pairs in trained for pair in pairs]
 
 
-def numbers(trials):
-    return [[s.init_seed for _, s in t.work] for t in trials]
+def numbers(pairs):
+    return [pair.seed.init_seed for pair in pairs]

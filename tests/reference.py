@@ -4,10 +4,11 @@
 """
 
 import os
+import sqlite3
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from dataclasses import astuple
+from contextlib import AbstractContextManager, closing, suppress
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,14 +17,13 @@ import yaml
 from mlflow import MlflowClient
 from mlflow.artifacts import load_dict
 
-from search.run.spared import spared_of
+from search.run.spared import Draw
 from search.stats.counting import Row
 from search.store.home import Home
 from search.store.record import is_final
 from search.study.file import parse_study
-from search.study.resources import Resources
 from search.study.space import points
-from search.study.trial import Configuration, Trial
+from search.study.trial import Configuration
 from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, connect
 from tests.commands import Running, Said, running
 from tests.homes import records_of
@@ -67,15 +67,19 @@ def run_study(study: Mapping[str, Any], folder: Path, home: Path | str = "home",
         return command.wait()
 
 
-def states(home: Path) -> set[tuple[Path, int]]:
-    """The banks' newest saved states, and when they were written."""
-    return {(f, f.stat().st_mtime_ns) for f in (home / "trials").rglob("bank.state")}
+def states(home: Path) -> set[bytes]:
+    """The newest saved states of all pairs that are in training."""
+    file = Home(home).ledger_db
+    if file.exists():
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as ledger, suppress(sqlite3.Error):
+            return {state for (state,) in ledger.execute("SELECT state FROM ledger_states")}
+    return set()
 
 
 def wait_for_progress(command: Running, home: Path) -> None:
-    """Until a bank of the running study has saved a state that was not there before."""
+    """Until a state of a pair has been saved that was not there before."""
     before = states(home)
-    command.wait_for(lambda: not states(home) <= before, "no bank saved its state")
+    command.wait_for(lambda: not states(home) <= before, "no state was saved")
 
 
 def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
@@ -83,17 +87,16 @@ def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
     asked = parse_study(yaml.safe_dump(dict(study)), "expected")
     found: dict[Key, Facts] = {}
     grid = [asked.configuration(point) for point in points(asked.space)] if asked.space else []
-    for spec, recipe in grid or asked.listed:
-        slots, stop, seeds = asked.resources.slots or 1, asked.stop, asked.first_seeds
-        work = tuple((Configuration(spec, recipe), s) for s in seeds)
-        spared = spared_of(asked, [c.key for c, _ in work[:1]], work)
-        pairs = Trial("reference", work, slots, Resources(), stop, spared=spared).pairs
+    draw, stop = Draw(asked), asked.stop
+    for number, (spec, recipe) in enumerate(grid or asked.listed):
+        configuration, seeds = Configuration(spec, recipe), asked.first_seeds
+        pairs = [replace(configuration.pair(s), rungs=stop.rungs, spared=draw.is_spared(number, s)) for s in seeds]
         rule, compiled = FUTILITY_RULE if stop.hopeless else None, asked.resources.compiled
-        bank = Bank(spec, pairs, slots=slots, compiled=compiled, futility=rule)
+        bank = Bank(spec, pairs, slots=asked.resources.slots or 1, compiled=compiled, futility=rule)
         while bank.advance():
             pass
         for n, seed in enumerate(seeds):
-            found[work[n][0].key, seed.init_seed, seed.data_seed] = _facts(bank.result(n))
+            found[configuration.key, seed.init_seed, seed.data_seed] = _facts(bank.result(n))
     return found
 
 

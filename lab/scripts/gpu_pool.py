@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
+from search.store.depot import Shared
 
 from search.run import ray_executor
 from search.run.executor import Event
 from search.run.packing import Capacity
 from search.run.worker import WorkerSession, run_trial
-from search.store.depot import Shared
 from search.store.results import STATE
 from search.study.file import load_study
 from search.study.trial import Configuration, Trial

@@ -53,7 +53,7 @@ COLUMNS = {
     "seeds": (
         "study", "configuration", "title", "rung", "params", "init_seed", "data_seed", "confirmation", "outcome",
         "budget", "reason", "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact",
-        "best_token", "verified", "proved", "core_s", "trial", "environment",
+        "best_token", "verified", "proved", "core_s", "environment",
     ),
     "configurations": ("study", "configuration", "title", "rung", "params", *BEFORE_BEST, "best_seed", *AFTER_BEST),
     "curves": ("study", "configuration", "init_seed", "data_seed", "step", *MEASURES),
@@ -64,7 +64,7 @@ FILES = {".parquet": "Parquet", ".csv": "CSV"}
 MOST_BYTES, MOST_ROWS, MOST_COLUMNS, MOST_CELLS = 50_000_000, 200_000, 1_000, 10_000_000
 MOST_MEMORY = 600_000_000
 """Of such a file; and bytes of memory to read it."""
-KEYS = dict.fromkeys(("study", "configuration", "trial", "title"), str)  # a key may look like a number
+KEYS = dict.fromkeys(("study", "configuration", "title"), str)  # a key may look like a number
 SEED_TEXTS = ("study", "configuration", "outcome", "held")
 SEED_NUMBERS: dict[str, Callable[[Any], Any]] = {
     "init_seed": int, "data_seed": int, "steps": int, "budget": int, "grok_step": float,
@@ -312,7 +312,6 @@ def seed_rows(records: StudyRecords, seeds: Sequence[Row] | None = None) -> Iter
             "verified": _number(row["verified"]),
             "proved": _number(is_right(row.get("proof"))),
             "core_s": _number(row["core_s"]),
-            "trial": row["trial"],
             "environment": row.get("environment") or {},
         }
 

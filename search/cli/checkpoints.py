@@ -210,7 +210,7 @@ def _train_again(loaded: Checkpoint, request: Request) -> Rerun:
     """Train again, with a progress bar where there is a terminal."""
     from search.run.rerun import train_again
 
-    with progress_bar("building" if request.trial.resources.compiled else "training") as say:
+    with progress_bar("building" if request.resources.compiled else "training") as say:
         return train_again(loaded, request, lambda step: say("training", step, request.steps))
 
 

@@ -75,14 +75,13 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     if ended.seed_steps_per_s:
         lines.append(f"  {ended.seed_steps_per_s:,.0f} seed-steps a second, evaluations included")
     lines += [f"  compiling took {ended.compile_s:.0f} s"] if ended.compile_s >= 1 else []
-    if not (ended.trials or ended.interrupted):
+    if not (ended.begun or ended.interrupted):
         lines.append("  every seed had ended before: nothing left to train")
-    for trial, reason in ended.failed_trials.items():
-        lines.append(f"  bank {trial} failed: {reason}")
+    lines += [f"  {what} failed: {reason}" for what, reason in ended.failed.items()]
     flag = home_flag(records.home)
     if ended.unwritten and not ended.interrupted:
         lines.append(f"  not all of it is in MLflow yet: adder-search sync {study.name}{flag} writes what is left")
-    if ended.interrupted or ended.failed_trials:
+    if ended.interrupted or ended.failed:
         lines += ["", GO_ON, f"  {run_command(records.home, name)}"]
     else:
         store = records.home.store_prefix
@@ -231,8 +230,8 @@ def _study(s: Row, is_running: bool) -> list[str]:
     if not s["seeds"]:
         return [f"{s['study']}: {s['said']}"]
     runs = "runs" if s["configurations"] > 1 else "seeds"
-    within = f" in {s['trials']} banks" if is_running else f" ({_states(s['states'])}) in {s['trials']} banks"
-    lines = [f"{s['study']}: {s['seeds']} {runs}{within}"]
+    ended = "" if is_running else f" ({_states(s['states'])})"
+    lines = [f"{s['study']}: {s['seeds']} {runs}{ended}"]
     lines.append(f"  {', '.join(filter(None, (s['said'], _best(s['best_exact']))))}")
     if states := s.get("confirmation_states"):
         lines.append(f"  confirmation, on fresh seeds ({_states(states)}): {s['confirmation_said']}")

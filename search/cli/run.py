@@ -109,7 +109,6 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
     from search.run.estimate import estimate
     from search.run.extension import as_begun, check_extension
 
-    _ = home.depot  # only looked at: a plan writes nothing
     rows: list[SeedRecord] = []
     records: StudyRecords | None = None
     if fresh:
@@ -140,7 +139,6 @@ def open_and_run(
     with reraise_as(source, UserError):
         if remark := check_resources(study.resources):
             click.echo(f"{source}: {remark}", err=True)
-        home.depot.check()
     if home.has_own_database and not (fresh or home.ledger_db.exists()) and (home.artifacts / study.name).exists():
         raise Failure(missing(home.ledger_db))  # MLflow shows what a ledger that is gone had
     uri = home.tracking_uri
@@ -214,7 +212,7 @@ def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient,
                 except ExecutorDied as died:
                     raise Failure(f"{died}. {render.GO_ON} {run_command(records.home, source)}") from None
     click.echo(render.summary(study, source, records, ended))
-    if ended.interrupted or ended.failed_trials:
+    if ended.interrupted or ended.failed:
         sys.exit(130 if ended.interrupted else Failure.code)
 
 

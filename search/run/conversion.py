@@ -3,6 +3,9 @@
 Nothing else imports this but its command; both can be deleted together once no such records are left.
 """
 
+import hashlib
+import io
+import json
 import logging
 import sqlite3
 import time
@@ -10,21 +13,21 @@ from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import sqlalchemy as sa
 from filelock import FileLock
 
-from search.errors import Failure, UserError
+from search.errors import Failure, UserError, one_line
 from search.store.database import CONFIGURATIONS, RESULTS, ROWS, SCHEMA, STATES, STUDIES, VERSION
 from search.store.home import FOREIGN, Home, below, other_version, sqlite_url
 from search.store.lease import is_live
 from search.store.record import MEASURED
 from search.store.recorded_seed import as_blobs
-from search.store.results import PARTS, ConfigurationResults, Damaged, has_parts
 from search.store.study_records import KEY_COLUMNS
 from search.tracking.tracking import check_place, connect, is_local
-from trainer import Outcome, Seed
+from trainer import MEASURES, Outcome, Seed
 from trainer.files import durable
 
 BEFORE = SCHEMA - 1
@@ -32,10 +35,16 @@ TRIALS = "trials"
 """Folder of parts among a run's artifacts."""
 LOST = "its results were lost before records were converted"
 STATEMENTS = (
+    "DROP INDEX ix_ledger_trial",
+    "ALTER TABLE ledger DROP COLUMN trial",
     "ALTER TABLE ledger DROP COLUMN published",
     "ALTER TABLE ledger DROP COLUMN reached",
     "ALTER TABLE ledger_studies DROP COLUMN tracking_uri",
 )
+TRIAL: sa.ColumnElement[str] = sa.literal_column("ledger.trial")
+PARTS, THETA, CURVES, FACTS = "results", "theta.safetensors", "curves.parquet", "results.json"
+"""Names in a trial's folder, and in that of a part."""
+WHO = ["configuration", "init_seed", "data_seed"]
 OPEN = (Outcome.QUEUED, Outcome.RUNNING, Outcome.CENSORED)
 
 log = logging.getLogger(__name__)
@@ -91,14 +100,15 @@ def _convert(home: Home, engine: sa.Engine) -> tuple[int, int]:
             table.create(db, checkfirst=True)
     with TemporaryDirectory(prefix="adder-search-") as scratch:
         for study, configuration, trial, seeds in _lacking(engine):
-            if part := _part(home, engine, (study, configuration, trial), Path(scratch)):
-                _insert(engine, study, configuration, {s: part.by_seed[s] for s in seeds if s in part.by_seed})
+            part = _part(home, engine, (study, configuration, trial), Path(scratch))
+            _insert(engine, study, configuration, {seed: part[seed] for seed in seeds if seed in part})
     return _finish(engine)
 
 
 def _lacking(engine: sa.Engine) -> list[tuple[str, str, str, list[Seed]]]:
     """Return the seeds that have ended and have no θ yet, by study, configuration and trial."""
-    columns = [ROWS.c[name] for name in ("study", "configuration", "trial", "init_seed", "data_seed")]
+    study, configuration, *numbers = (ROWS.c[name] for name in KEY_COLUMNS)
+    columns = [study, configuration, TRIAL.label("trial"), *numbers]
     query = sa.select(*columns).where(ROWS.c.outcome.not_in(OPEN), ~_has_result()).order_by(*columns)
     with engine.connect() as db:
         rows = db.execute(query).all()
@@ -111,26 +121,50 @@ def _has_result() -> Any:
     return sa.exists().where(*same)
 
 
-def _part(home: Home, engine: sa.Engine, names: tuple[str, str, str], scratch: Path) -> ConfigurationResults | None:
-    """Return the results of a trial's seeds of a configuration; None if they are lost or damaged."""
+def _part(home: Home, engine: sa.Engine, names: tuple[str, str, str], scratch: Path) -> dict[Seed, Any]:
+    """Return the results of a trial's seeds of a configuration; nothing if they are lost or damaged."""
     study, configuration, trial = names
     try:
-        folder = _folder(home, engine, names, scratch)
-        part = ConfigurationResults.read(folder) if folder else None
-    except Damaged as error:
-        log.warning("study %s: %s; their seeds are trained again", study, error)
-        return None
-    if part is None:
-        log.warning("study %s: there are no results of trial %s; its seeds are trained again", study, trial)
-    return part if part and part.configuration.key == configuration else None
+        if folder := _folder(home, engine, names, scratch):
+            return _read(folder, configuration)
+        why = "are not there"
+    except Exception as error:  # damaged files of three formats raise anything
+        why = f"cannot be read ({type(error).__name__}: {one_line(error)})"
+    log.warning("study %s: results of trial %s %s; their seeds are trained again", study, trial, why)
+    return {}
+
+
+def _read(folder: Path, configuration: str) -> dict[Seed, Any]:
+    """Return θ, curve and probes of each seed of a part."""
+    import pandas as pd
+    import torch
+    from safetensors.torch import load
+
+    about = json.loads((folder / FACTS).read_bytes())
+    files = {name: (folder / name).read_bytes() for name in (THETA, CURVES)}
+    for name, digest in about["sha256"].items():
+        if hashlib.sha256(files[name]).hexdigest() != digest:
+            raise ValueError(f"{name} is not what was written")
+    theta, table = load(files[THETA])["theta"], pd.read_parquet(io.BytesIO(files[CURVES]))
+    probes = [name for name in table.columns if name not in (*WHO, "step", *MEASURES)]
+    rows = torch.tensor(table[[*MEASURES, *probes]].to_numpy(), dtype=torch.float32)
+    places = table.groupby(WHO, sort=False).indices
+    found = {}
+    for theta_P, seed in zip(theta, about["seeds"], strict=True):
+        if seed["configuration"] != configuration:
+            raise ValueError(f"it is of configuration {seed['configuration']}")
+        curve_EM, probes_ER = rows[places[tuple(seed[n] for n in WHO)]].split([len(MEASURES), len(probes)], dim=1)
+        values = SimpleNamespace(theta_P=theta_P, curve_EM=curve_EM, probes_ER=probes_ER)
+        found[Seed(seed["init_seed"], seed["data_seed"])] = values
+    return found
 
 
 def _folder(home: Home, engine: sa.Engine, names: tuple[str, str, str], scratch: Path) -> Path | None:
     """Return the folder with a part: where its worker left it, among the home's artifacts, or from a server."""
     study, configuration, trial = names
-    left = home.trial(study, trial)
-    if has_parts(left) or home.depot.get_folder(left / PARTS):
-        return below(left / PARTS, configuration)
+    left = below(home.path / "trials", study, trial) / PARTS
+    if left.exists():
+        return below(left, configuration)
     shown = sa.select(CONFIGURATIONS.c.run).filter_by(study=study, configuration=configuration)
     with engine.connect() as db:
         run = db.scalar(shown)

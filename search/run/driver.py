@@ -4,15 +4,16 @@ The driver keeps plan, ledger, MLflow and display in step. Where workers run is 
 (search/run/executor.py).
 """
 
+from __future__ import annotations
+
 import logging
 import os
-import shutil
 import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Self
@@ -20,22 +21,19 @@ from typing import Any, Self
 from mlflow import MlflowClient
 
 from search.analysis.projection import Projection
-from search.run.executor import Event, Executor, Finished, Reported, Restarted
-from search.run.late import LOST, LateResults
+from search.run.executor import DIED, Event, Executor, Finished, Restarted
+from search.run.messages import EndedSeed, NewBank, Order, Reply, Report
 from search.run.metrics import Values
 from search.run.planner import Planner, plan
 from search.run.progress import Display, Progress
-from search.run.recorder import Recorder
+from search.run.study_run import PlannedPair
 from search.run.sync import projection_of
-from search.run.tally import OPEN, TrialReport
-from search.run.workers import Workers, WorkerState
-from search.store.depot import Depot
-from search.store.record import SeedRecord
-from search.store.results import ERROR, Damaged
+from search.run.workers import COMPILING, TRAINING, WAITING, Workers, WorkerState
+from search.stats.counting import ENOUGH, Row
+from search.store.record import SeedRecord, TrainedBy
 from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
-from search.study.trial import TRIAL_FILE, Trial
 from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import FINISHED, KILLED, file_of
@@ -49,7 +47,6 @@ STOPPING_S = 10.0
 """The same at the end of a run that was stopped."""
 POLL_S = 0.2
 """Seconds without events after which the driver looks at lease, deadline and display."""
-LATE = "its worker ended before it began"
 INTERRUPTED = "interrupted"
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a run: Ctrl-C, a service's or a machine's end, a closed terminal."""
@@ -64,14 +61,14 @@ class Ended:
     interrupted: bool = False
     why: str = ""
     """The reason why it was stopped."""
-    trials: int = 0
-    """Number of trials that were started."""
-    failed_trials: dict[str, str] = field(default_factory=dict)
-    """Error of each failed trial and its file, by trial key."""
+    begun: int = 0
+    """How often a pair was handed to a worker."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """What failed for good, and the error with its file."""
     rows: list[SeedRecord] = field(default_factory=list)
     """The study's seeds as they are recorded at the end."""
     unwritten: int = 0
-    """Pending MLflow writes."""
+    """Changes in MLflow that are not made yet, of seeds or of the study."""
     seed_steps_per_s: float = 0.0
     """Of the whole run, compilation left out."""
     compile_s: float = 0.0
@@ -92,16 +89,18 @@ class Driver:
     ):
         self.study, self.records, self.display = study, records, display
         self.home, self.lease = records.home, records.lease
-        self.planner, self.recorder = planner, Recorder(records)
-        self.projection, self.outbox = projection, outbox
+        self.planner, self.projection, self.outbox = planner, projection, outbox
         self.deadline = None if max_hours is None else time.monotonic() + 3_600 * max_hours
         self.ended = Ended()
-        self.workers = Workers(study, self.home, planner, self._begin)
+        self.workers = Workers(study, planner)
         self.progress = Progress(planner, self.workers)
         self.progress_due = 0.0
-        self.late = LateResults(self.recorder.has_results)
+        self.lost_starts = 0
+        """Workers in a row that were given up before they had reported at all."""
         self.remarks: set[str] = set()
         """Lines that workers had to say."""
+        self.shown: set[str] = set()
+        """Keys of configurations that MLflow shows as running."""
 
     @classmethod
     @contextmanager
@@ -113,7 +112,7 @@ class Driver:
         display: Display,
         max_hours: float | None = None,
     ) -> Iterator[Self]:
-        """Recover what an earlier run left, plan the rest and yield the run's driver. Raises UserError."""
+        """Plan what is not recorded yet and yield the run's driver. Raises UserError."""
         # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
         os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
         with ExitStack() as undo:
@@ -125,7 +124,6 @@ class Driver:
             outbox = Outbox(lambda: client.search_experiments(max_results=1), verify, name=name)
             undo.callback(outbox.close)
             records.censor_orphaned()
-            Recorder(records).recover(records.list_seeds())
             projection = projection_of(records, tracker, outbox)
             projection.note_stale(records.list_seeds())
             planner = plan(study, records)
@@ -139,8 +137,6 @@ class Driver:
         with _signals(self.stop):
             if not self.planner.is_done:
                 with executor:
-                    if not executor.is_parallel:
-                        self.workers.wait_s = 0.0  # no other worker trains while one waits
                     try:
                         self._loop(executor)
                     except KeyboardInterrupt:
@@ -151,36 +147,44 @@ class Driver:
     def _loop(self, executor: Executor) -> None:
         while not (self.is_done or self.ended.why):
             for event in executor.poll(POLL_S):
-                self._handle(event)
-            self._record_late()
-            self._start_what_fits(executor)
+                self._handle(event, executor)
+            self._start_workers(executor)
+            self._reply(executor)
             self._check_end()
             self._show(executor)
         if self.ended.why:
-            self.display.say(f"stopping ({self.ended.why}): what trains is being saved")
+            self.display.say(f"stopping ({self.ended.why}): what was saved last goes on with the next run")
 
     @property
     def is_done(self) -> bool:
-        """True if nothing is left to train and no worker runs."""
-        return self.planner.is_done and not self.workers
+        """True if nothing is left to train."""
+        return self.planner.is_done
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: Event, executor: Executor) -> None:
         match event:
-            case Reported(worker, report):
-                self.on_report(self.workers[worker], report)
-            case Restarted(worker, preempted):
-                self.workers.note_restart(worker, preempted)
-            case Finished(worker, failure):
-                self._on_worker_finished(worker, failure)
+            case Report():
+                self._on_report(event, executor)
+            case Restarted(name, reason, preempted):
+                self._free_pairs(name, "" if preempted else reason)
+                self.workers.close(name)
+            case Finished(name, failure):
+                self._on_finished(name, failure)
 
-    def _start_what_fits(self, executor: Executor) -> None:
-        """Start workers while the executor has room and there is something for them to train."""
+    def _start_workers(self, executor: Executor) -> None:
+        """Start workers while the executor has room and there are pairs that nobody is there for."""
         capacity = executor.capacity()
         if capacity.concurrent:  # with no room at all, what is running is not planned anew
             self.planner.capacity = capacity
-        while len(self.workers) < capacity.concurrent and (trial := self.planner.next()):
-            self.workers.add(trial)
-            executor.start(trial.key, self._config(trial, capacity.on_gpu))
+        while len(self.workers) < capacity.concurrent and self.planner.lacks_workers(len(self.workers.idle)):
+            executor.start(self.workers.add(), capacity.on_gpu)
+
+    def _reply(self, executor: Executor) -> None:
+        """Reply to the workers that wait, if there is something to say to them."""
+        for worker in self.workers:
+            if worker.waits and (reply := self._reply_to(worker)):
+                assert worker.report
+                worker.reply = reply
+                executor.reply(worker.report, reply)
 
     def _check_end(self) -> None:
         """Stop if somebody asked for it, or the time is over. Raises Superseded."""
@@ -202,98 +206,121 @@ class Driver:
         """End the loop after the event at hand."""
         self.ended.why = self.ended.why or why
 
-    # ---- trials and events
+    # ---- reports and replies
 
-    def _config(self, trial: Trial, on_gpu: bool) -> dict[str, Any]:
-        """Return the arguments of a worker that begins with a trial, in a place on a GPU or not."""
-        depot = {"depot": self.home.depot.uri} if isinstance(self.home.depot, Depot) else {}
-        folder = str(self.records.trial_folder(trial.key))
-        return {"folder": folder, "driver": self.records.owner, "on_gpu": on_gpu, **depot}
-
-    def _begin(self, trial: Trial, worker: WorkerState) -> None:
-        self.records.claim(trial)
-        self.ended.trials += 1
-        folder = self.records.trial_folder(trial.key)
-        trial.write(folder, self.records.owner)
-        self.home.depot.put(folder / TRIAL_FILE)
-        for configuration in trial.configurations:
-            self.projection.note_training(configuration)
-
-    def on_report(self, worker: WorkerState, report: dict[str, Any]) -> None:
-        """Take a worker's progress report, record the trials that have ended, and assign more."""
-        is_compiling = report["phase"] == "compiling"
-        worker.starts, worker.due = worker.starts + is_compiling, float("inf")
-        reports = {key: TrialReport(**facts) for key, facts in report.pop("tallies", {}).items()}
-        for line in set(report.pop("remarks", ())) - self.remarks:
-            self.remarks.add(line)
-            log.warning("%s", line)
-        self.progress.take(worker, report, reports.values())
-        for key in [key for key in worker.open if key in reports]:
-            worker.unseen.discard(key)
-            self.planner.update_progress(worker.open[key], reports[key])
-        self.ended.seed_steps_per_s = self.progress.overall_rate
-        self.ended.compile_s = max(self.ended.compile_s, report.get("compile_s", 0.0))
-        for key in report.get("ended", []):
-            trial = worker.open.pop(key)
-            self._record(trial, self.recorder.has_results(trial))
-        if not is_compiling:
-            self.workers.assign_more(worker)
-        self.workers.refresh(worker)
-
-    def _on_worker_finished(self, key: str, failure: str | None) -> None:
-        """Record what a worker left. Trials that it has not seen go back to the plan."""
-        worker = self.workers.remove(key)
-        for trial in worker.open.values():
-            has_results = self.recorder.has_results(trial)
-            if trial.key in worker.unseen and trial is not worker.first and not has_results:
-                self.records.censor([trial], LATE)
-                self.records.delete_unstarted(trial)
-                self.planner.requeue(trial)
-            elif failure is None or has_results:
-                self._record(trial, has_results)
-            else:
-                self._fail(trial, failure)
-        self.workers.refresh()
-
-    def _record(self, trial: Trial, has_results: bool) -> None:
-        """Record a trial that has ended, or wait for its results."""
-        if not has_results:
-            self.late.add(trial)
+    def _on_report(self, report: Report, executor: Executor) -> None:
+        """Record what a worker says. It waits for its reply meanwhile."""
+        if self.workers.is_late(report):
+            executor.reply(report, Reply(is_end=True))
             return
-        try:
-            self.recorder.record(trial, self.recorder.parts(trial))
-        except Damaged as damaged:
-            self.ended.failed_trials[trial.key] = str(damaged)
-            self.recorder.set_aside(trial.key, str(damaged))
-            self.records.censor([trial], str(damaged))
-        self._finish_trial(trial)
+        before = self.workers[report.worker]
+        if self.workers.is_repeated(report):
+            if before.reply:
+                executor.reply(report, before.reply)
+            return
+        if report.attempt > before.attempt:
+            self._free_pairs(report.worker, DIED)
+        worker = self.workers.accept(report)
+        self.lost_starts = 0
+        self._say(report.remarks)
+        self.progress.take(report)
+        if report.failure:
+            self._free_pairs(worker.name, self._described(report))
+            return
+        self._record(worker, report)
+        self.planner.update(worker.name, report.steps, report.perfect)
+        if report.steps:
+            worker.phase = TRAINING
+        self.ended.seed_steps_per_s = self.progress.overall_rate
+        self.ended.compile_s = max(self.ended.compile_s, report.speed.compile_s)
 
-    def _record_late(self) -> None:
-        """Record the trials whose results can be seen by now, and fail those whose results are lost."""
-        for trial, has_results in self.late.look():
-            if has_results:
-                self._record(trial, has_results)
-            else:
-                self._fail(trial, LOST)
-            self.workers.refresh()
+    def _reply_to(self, worker: WorkerState) -> Reply | None:
+        """Return what a worker is to do next; None if it is to wait."""
+        assert worker.report
+        if worker.report.failure:
+            return Reply(is_end=True)
+        pairs = self.planner.take(worker.name, self.workers.may_switch(worker))
+        bank = self.planner.banks.get(worker.name)
+        if bank is None or not bank.pairs:
+            return self.workers.idle_reply(worker)
+        is_new, worker.bank = bank is not worker.bank, bank
+        worker.phase = COMPILING if is_new else TRAINING
+        made = NewBank(bank.kind.program[0], bank.slots, self.study.resources, self.study.stop.hopeless)
+        apart_s, save_s = self.workers.pace()
+        orders, enough = self._orders(pairs), self.planner.needless(worker.name)
+        return Reply(orders, made if is_new else None, enough, apart_s, save_s)
 
-    def _fail(self, trial: Trial, failure: str) -> None:
-        """Record a trial as failed, with the error that its worker left or the reason given."""
-        error = self.records.trial_folder(trial.key) / ERROR
-        self.home.depot.get(error)
-        reason = error.read_text(encoding="utf-8").partition("\n")[0] if error.exists() else failure
-        self.ended.failed_trials[trial.key] = f"{reason} ({error})" if error.exists() else reason
-        self.records.censor([trial], reason, self.progress.steps())
-        self._finish_trial(trial)
+    def _orders(self, pairs: Mapping[int, PlannedPair]) -> list[Order]:
+        """Claim pairs in the ledger, and return them as a worker gets them."""
+        if not pairs:
+            return []
+        states = self.records.claim([(p.configuration, p.seed, p.confirmation) for p in pairs.values()])
+        self.ended.begun += len(pairs)
+        for configuration in {p.configuration.key: p.configuration for p in pairs.values()}.values():
+            if configuration.key not in self.shown:
+                self.shown.add(configuration.key)
+                self.projection.note_training(configuration)
+        return [Order(n, self.planner.pair_of(p), states.get(p.key)) for n, p in pairs.items()]
 
-    def _finish_trial(self, trial: Trial) -> None:
-        rows = self.records.list_seeds(trial=trial.key)
-        self.progress.ended.update(r["outcome"] for r in rows)
-        counts = Counter(r["configuration"] for r in rows)
-        for configuration in trial.configurations:
-            self.projection.note_ended(configuration, counts[configuration.key])
-        for configuration in self.planner.complete_trial(trial, rows):
+    def _record(self, worker: WorkerState, report: Report) -> None:
+        """Record what a worker reports of the pairs that it has."""
+        bank = self.planner.banks.get(worker.name)
+        held = bank.pairs if bank else {}
+        ended = {number: seed for number, seed in report.ended.items() if number in held}
+        states = {held[number].key: state for number, state in report.states.items() if number in held}
+        if not (ended or states):
+            return
+        seeds = [(held[number], seed) for number, seed in ended.items()]
+        cut = {pair.key: seed.measured["steps"] for pair, seed in seeds if seed.outcome == Outcome.CENSORED}
+        results = {p.key: e.result(p.configuration.pair(p.seed)) for p, e in seeds if p.key not in cut}
+        trained_by = TrainedBy(report.speed.seed_steps_per_s, report.environment)
+        self.records.record(results, trained_by, cut, states)
+        self.progress.ended.update(seed.outcome for _, seed in seeds)
+        pairs = self.planner.end(worker.name, ended)
+        rows = [_row_of(pair, seed) for pair, seed in seeds if cut.get(pair.key) != 0]
+        self._complete(pairs, rows, [pair for pair in pairs if pair.key in cut])
+
+    def _complete(self, pairs: Sequence[PlannedPair], rows: Sequence[Row], cut: Sequence[PlannedPair] = ()) -> None:
+        counts = Counter(pair.configuration for pair in pairs)
+        for configuration, new in counts.items():
+            self.projection.note_ended(configuration, new)
+        for configuration in self.planner.complete(pairs, rows, cut):
+            self.shown.discard(configuration.key)
             self.projection.note(configuration, FINISHED)
+
+    def _free_pairs(self, worker: str, failure: str) -> None:
+        """Take a worker's pairs back. Those that have failed too often are given up. failure: nothing if it has not."""
+        if given_up := self.planner.give_back(worker, bool(failure)):
+            seeds = f"seed {given_up[0].seed}" if len(given_up) == 1 else f"{len(given_up)} seeds"
+            self.ended.failed[f"{worker} ({seeds})"] = failure
+            reason = failure.partition(" (")[0]
+            self.records.censor({pair.key: pair.step for pair in given_up}, reason)
+            rows = [_row_of(pair, EndedSeed.cut(pair.step)) for pair in given_up]
+            self._complete(given_up, rows)
+
+    def _on_finished(self, name: str, failure: str | None) -> None:
+        """Take back what an ended worker had. Of a row of workers that never began, the run is stopped."""
+        worker = self.workers.states.pop(name)
+        self._free_pairs(name, failure or "")
+        if failure and worker.report is None and worker.attempt == 0:
+            self.lost_starts += 1
+            if self.lost_starts > self.study.faults.max_failures:
+                self.ended.failed[name] = f"it could not begin: {failure}"
+                self.stop("no worker can begin")
+
+    def _described(self, report: Report) -> str:
+        """Return a worker's error with the file that its traceback is written to."""
+        self.home.logs.mkdir(exist_ok=True)
+        file = self.home.logs / f"{self.study.name}-{report.worker}-{report.attempt}.txt"
+        with suppress(OSError):
+            file.write_text(report.traceback, encoding="utf-8")
+        return f"{report.failure} ({file})"
+
+    def _say(self, remarks: Iterable[str]) -> None:
+        for line in dict.fromkeys(remarks):
+            if line not in self.remarks:
+                self.remarks.add(line)
+                log.warning("%s", line)
 
     # ---- the end
 
@@ -303,7 +330,7 @@ class Driver:
         self.ended.interrupted = not is_done
         why = self.ended.why = "" if is_done else self.ended.why or INTERRUPTED
         in_flight = [] if is_done else self.planner.in_flight
-        self.records.censor(list(self.planner.running.values()), why, self.progress.steps())
+        self.records.censor_running(why or ENOUGH, self.progress.steps())
         for configuration in in_flight:
             self.projection.note(configuration, KILLED)
         if is_done:
@@ -312,8 +339,6 @@ class Driver:
         self.ended.unwritten = self.outbox.drain(*longest, self._show_drain)
         self.outbox.close()
         self.ended.rows = self.records.list_seeds()
-        if not (self.ended.interrupted or self.ended.failed_trials):
-            shutil.rmtree(self.records.trial_folder(""), ignore_errors=True)
 
     def _show_drain(self, remaining: int) -> bool:
         """Show that MLflow is being written. Returns True if somebody asked to end now."""
@@ -326,9 +351,9 @@ class Driver:
     def measures(self) -> Values:
         """Return what Prometheus is shown, by the names in search/run/metrics.py."""
         states = self.progress.states()
-        waiting = len(self.workers.waiting)
+        waiting = sum(worker.phase == WAITING for worker in self.workers)
         return {
-            "seeds_ended": {o: n for o, n in self.progress.ended.items() if o not in OPEN},
+            "seeds_ended": dict(self.progress.ended),
             "seeds_open": {
                 "running": states[Outcome.RUNNING],
                 "waiting": states[Outcome.QUEUED],
@@ -336,12 +361,19 @@ class Driver:
             },
             "seed_steps_per_s": self.progress.rate,
             "workers": {"training": len(self.workers) - waiting, "waiting": waiting},
-            "trials_failed": len(self.ended.failed_trials),
+            "seeds_failed": len(self.ended.failed),
             "outbox_jobs": len(self.outbox.jobs),
             "mlflow_away": self.outbox.away,
             "reports": self.progress.reports,
             "driver_cpu_s": time.process_time(),
         }
+
+
+def _row_of(pair: PlannedPair, seed: EndedSeed) -> Row:
+    """Return what became of a pair as the ledger has it, as far as a plan looks at it."""
+    key, init_seed, data_seed = pair.key
+    names = {"configuration": key, "init_seed": init_seed, "data_seed": data_seed, "confirmation": pair.confirmation}
+    return {**names, **seed.measured, "outcome": seed.outcome}
 
 
 @contextmanager

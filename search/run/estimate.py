@@ -11,7 +11,7 @@ from model import Spec
 from search.run import mps
 from search.run.forecast import Forecast, forecast
 from search.run.gpu_cost import BATCH, describe_cards, gpu_here, measured_name, speed_of
-from search.run.packing import Capacity, TrialShapes, check_resources, local_resources, placement_of
+from search.run.packing import BankShapes, Capacity, check_resources, local_resources, placement_of
 from search.run.proposer import proposer_of
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
@@ -65,14 +65,14 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyR
         seconds = {c: count * c.recipe.steps / rates.get(c.key, rate) for c, count in to_train.items()}
         if total_s := sum(seconds.values()):
             rate = sum(count * c.recipe.steps for c, count in to_train.items()) / total_s
-        trials, banks = _banks(study, to_train, fits)
+        at_once, banks = _banks(study, to_train, fits)
         asked = [
             *_configurations(study, listed, known),
             *_not_asked(study, listed, rows),
             banks,
         ]
         core_hours = total_s * share["cpu"] / 3_600
-        time = f"about {duration(total_s / max(1, min(trials, fits.concurrent)))} once it trains"
+        time = f"about {duration(total_s / max(1, at_once))} once it trains"
         time += f", {core_hours:,.1f} core-hours" if core_hours >= 0.05 and not fits.on_gpu else ""
         fresh = study.confirm.configurations * len(study.confirm_seeds) if study.confirm else 0
         has_search = bool(known.search)
@@ -105,16 +105,14 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyR
 
 
 def _banks(study: Study, to_train: Mapping[Configuration, int], fits: Capacity) -> tuple[int, str]:
-    """Return the number of banks that so many seeds need, and the plan's line on them."""
-    trials, size, slots = TrialShapes(study).count(to_train, fits)
-    is_known = not (study.proposes or study.until.grokked or study.allocation)  # no bank depends on results
-    if is_known:  # they are cut to end together
-        trials = max(trials, min(fits.concurrent, sum(to_train.values())))
-    at_once = min(trials, fits.concurrent)
-    more = "; more follow" if trials and (study.confirm or not is_known) else ""
-    if is_known and trials > at_once and not more:
-        more = f"; {trials} or more in all"
-    return trials, f"  banks           {at_once} at once, each of up to {size} seeds in {slots} slots{more}"
+    """Return the number of banks that so many seeds train in at once, and the plan's line on them."""
+    shapes, seeds = BankShapes(study), sum(to_train.values())
+    slots = max(shapes.slots_of(c.program, fits) for c in to_train)
+    at_once = min(fits.concurrent, seeds)
+    is_known = not (study.proposes or study.until.grokked or study.allocation or study.confirm)
+    more = "; the others take the slots that fall free" if seeds > at_once * slots else ""
+    more = more if is_known else "; more follow"
+    return at_once, f"  banks           {at_once} at once, of {slots} slots each{more if seeds else ''}"
 
 
 def _busy(cores: float) -> list[str]:
@@ -136,7 +134,7 @@ def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
     """Return where trials go on a machine that has a GPU."""
     if 0 < fits.gpu < 1:
         return f"on the GPU, {int(1 / fits.gpu)} banks {'side by side by MPS' if by_mps else 'in turns'}"
-    fewest = f"{speed_of(TrialShapes(study).base).fewest_for_gpu(cores)} seeds of one program"
+    fewest = f"{speed_of(BankShapes(study).base).fewest_for_gpu(cores)} seeds of one program"
     if fits.on_gpu:
         return f"on the GPU, by a model of its speed; below {fewest} {cores:g} cores are faster"
     return f"on {cores:g} cores; by a model of its speed a GPU is faster from {fewest} on"
@@ -146,7 +144,7 @@ def _cards(study: Study) -> list[str]:
     """Return lines on what each GPU is expected to do, for a study that may use one."""
     if not study.resources.compiled or study.resources.gpu == 0:
         return []
-    lines = describe_cards(speed_of(TrialShapes(study).base))
+    lines = describe_cards(speed_of(BankShapes(study).base))
     return [f"  {head:15} {line}" for head, line in zip(("on a GPU", ""), lines, strict=True)]
 
 
@@ -268,9 +266,9 @@ def _expected_rates(
     if measured:
         overall = median(rate for rates in measured.values() for rate in rates)
         return {key: median(rates) for key, rates in measured.items()}, overall, "measured here"
-    shapes = TrialShapes(study)
+    shapes = BankShapes(study)
     programs: dict[str, tuple[Spec | None, Recipe, int]]
-    programs = {c.key: (c.trained, c.recipe, shapes.of(c.program, fits).slots) for c in listed}
+    programs = {c.key: (c.trained, c.recipe, shapes.slots_of(c.program, fits)) for c in listed}
     programs = programs or {"": (shapes.base, study.base_recipe, shapes.most_slots(fits))}
     rates = {key: EAGER * study.resources.cpu * BATCH / recipe.batch for key, (_, recipe, _) in programs.items()}
     if not study.resources.compiled:

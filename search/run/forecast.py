@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
@@ -48,9 +47,6 @@ class Draft:
 
     def list_parents(self) -> list[InitialTheta]:
         return self.records.list_parents() if self.records else []
-
-    def trial_folder(self, trial: str) -> Path:
-        return self.records.trial_folder(trial) if self.records else Path(trial)
 
     def create_proposal(self, number: int, configuration: Configuration | None, numbers: Numbers) -> None:
         self.proposed.append((configuration, numbers))

@@ -28,7 +28,7 @@ MEASURES = {
     "seeds_open": Measure(GAUGE, "seeds that train, wait for a slot, or are in no trial yet", "state"),
     "seed_steps_per_s": Measure(GAUGE, "seed-steps a second of all workers, as they last said"),
     "workers": Measure(GAUGE, "workers that train, or wait for work", "state"),
-    "trials_failed": Measure(COUNTER, "trials that were given up in this run"),
+    "seeds_failed": Measure(COUNTER, "seeds that were given up in this run"),
     "outbox_jobs": Measure(GAUGE, "what is still to be written to MLflow; unit: calls"),
     "mlflow_away": Measure(GAUGE, "1 while MLflow does not answer"),
     "reports": Measure(COUNTER, "reports of workers that the driver has taken"),

@@ -1,23 +1,17 @@
-"""Packing of pairs into trials, and the room of a machine or cluster."""
+"""How many seeds share a bank, and the room of a machine or cluster."""
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from model import Spec
 from search.errors import UserError, reraise_as
 from search.run import mps
 from search.run.gpu_cost import fastest_share, speed_of
-from search.stats.counting import Row, seed_of
-from search.store.record import is_final
-from search.store.study_records import StudyRecords
-from search.study.resources import Resources
+from search.study.resources import CPU_SLOTS, Resources
 from search.study.schema import Study
-from search.study.trial import Configuration, Program, Trial
-from trainer import Seed
+from search.study.trial import Configuration, Program
 from trainer.engine.cuda.driver import gpus
 from trainer.files.cores import usable_cores
 from trainer.files.installed import SHIPPED, check_cache, missing_for_compilation
@@ -35,13 +29,6 @@ class Capacity:
         return self.gpu > 0
 
 
-class TrialShape(NamedTuple):
-    """Number of pairs of a trial, and of slots of its bank."""
-
-    pairs: int
-    slots: int
-
-
 RAY_NAMES, ACCELERATOR = {"cpu": "CPU", "gpu": "GPU"}, "accelerator_type:"
 """Ray's names of resources, and the prefix of an accelerator's kind."""
 
@@ -51,12 +38,11 @@ sooner, and less trains for nothing then. One slot alone is a fifth slower a ste
 """
 
 
-class TrialShapes:
-    """Shapes of a study's trials, which spread a round over a program's share of the trials that fit at once.
+class BankShapes:
+    """Numbers of slots of a study's banks, which spread a program's seeds over its share of the banks that fit at once.
 
     They depend on the file and the machine alone: a seed has the same slots in every round and after every
-    interruption. A search's trials have two pairs a slot: enough to fill the slots that fall free, few enough
-    for the sampler to learn soon.
+    interruption.
     """
 
     def __init__(self, study: Study):
@@ -66,7 +52,7 @@ class TrialShapes:
         """First seeds of each program, for each θ that the study starts from."""
         for configuration, program in self.programs.items():
             self._seeds[program] += len(study.seeds_of(configuration)) * (start.count if start else 1)
-        self._shapes: dict[tuple[Program, Capacity], TrialShape] = {}
+        self._slots: dict[tuple[Program, Capacity], int] = {}
         self.base = study.listed[0][0] if study.listed else study.base_spec if study.model else None
         """The first spec; None if a checkpoint that is not read yet has it."""
 
@@ -77,56 +63,27 @@ class TrialShapes:
         return [(program[0], seeds) for program, seeds in self._seeds.items()]
 
     def most_slots(self, fits: Capacity) -> int:
-        return max((self._room(spec, fits)[0] for spec, _ in self.seeds_of_programs()), default=1)
+        return max((self._most(spec, fits) for spec, _ in self.seeds_of_programs()), default=1)
 
-    def _room(self, spec: Spec | None, fits: Capacity) -> tuple[int, int]:
-        resources = self.study.resources
-        return resources.room(speed_of(spec).slots(fits.gpu)) if fits.on_gpu else resources.room()
+    def _most(self, spec: Spec | None, fits: Capacity) -> int:
+        at_once = speed_of(spec).slots(fits.gpu) if fits.on_gpu else CPU_SLOTS
+        return self.study.resources.slots or at_once
 
-    def of(self, program: Program, fits: Capacity) -> TrialShape:
-        """Return the shape of a program's trials."""
-        if (program, fits) not in self._shapes:
-            self._shapes[program, fits] = self._shape(program, fits)
-        return self._shapes[program, fits]
+    def slots_of(self, program: Program, fits: Capacity) -> int:
+        """Return the number of slots of a program's banks."""
+        if (program, fits) not in self._slots:
+            self._slots[program, fits] = self._slots_of(program, fits)
+        return self._slots[program, fits]
 
-    def _shape(self, program: Program, fits: Capacity) -> TrialShape:
-        study, (slots, limit) = self.study, self._room(program[0], fits)
+    def _slots_of(self, program: Program, fits: Capacity) -> int:
+        study, slots = self.study, self._most(program[0], fits)
         if study.until.grokked and not (study.resources.slots or fits.on_gpu):
             slots = min(slots, UNTIL_SLOTS)
         programs, seeds = len(self._seeds), self._seeds[program]
         if study.proposes:
-            programs, seeds, limit = 1, study.planned * len(study.first_seeds), min(limit, 2 * slots)
-        size = min(limit, -(-seeds // max(1, fits.concurrent // programs)))
-        return TrialShape(size, min(slots, size))
-
-    def count(self, to_train: Mapping[Configuration, int], fits: Capacity) -> tuple[int, int, int]:
-        """Return the number of trials that so many seeds need, and pairs and slots of the largest."""
-        pairs: Counter[Program] = Counter()
-        for configuration, seeds in to_train.items():
-            pairs[configuration.program] += seeds
-        shapes = {program: self.of(program, fits) for program in pairs}
-        trials = sum(-(-seeds // shapes[program].pairs) for program, seeds in pairs.items())
-        return trials, *max(shapes.values())
-
-    def pack(
-        self, work: Iterable[tuple[Configuration, Seed]], fits: Capacity, confirmation: bool = False
-    ) -> list[Trial]:
-        """Return a trial of all pairs that can share a bank, to be cut to size later."""
-        study, groups = self.study, dict[Program, list[tuple[Configuration, Seed]]]()
-        for configuration, seed in work:
-            groups.setdefault(configuration.program, []).append((configuration, seed))
-        return [
-            Trial(
-                study.name, tuple(pairs), self.of(program, fits).slots,
-                study.resources, study.stop, confirmation,
-            )
-            for program, pairs in groups.items()
-        ]  # fmt: skip
-
-
-def can_follow(trial: Trial, before: Trial) -> bool:
-    """True if a trial can take the slots that the one before leaves in its bank."""
-    return trial.slots == before.slots and trial.work[0][0].program == before.work[0][0].program
+            programs, seeds = 1, study.planned * len(study.first_seeds)
+        share = -(-seeds // max(1, fits.concurrent // programs))
+        return max(1, min(slots, study.resources.seeds_per_trial or slots, share))
 
 
 def placement_of(study: Study, *nodes: Mapping[str, float], by_mps: bool = False) -> tuple[dict[str, float], Capacity]:
@@ -136,7 +93,7 @@ def placement_of(study: Study, *nodes: Mapping[str, float], by_mps: bool = False
     """
     resources = study.resources
     if resources.gpu == "auto":
-        share = fastest_share(TrialShapes(study).seeds_of_programs(), resources.cpu, nodes, by_mps)
+        share = fastest_share(BankShapes(study).seeds_of_programs(), resources.cpu, nodes, by_mps)
         resources = resources.model_copy(update={"gpu": share})
     return placement(resources, *nodes)
 
@@ -201,43 +158,3 @@ def check_resources(resources: Resources) -> str | None:
     if visible and resources.gpu != "auto" and resources.gpu < 1 and not mps.is_available():
         return mps.without(resources.gpu)
     return f"{why}; training by the CPU engine" if why else None
-
-
-def _read_trial(folder: Path) -> Trial | None:
-    """Return the trial of a folder, or None if its description is missing or cannot be read."""
-    try:
-        return Trial.read(folder)
-    except (OSError, ValueError, TypeError, LookupError):
-        return None
-
-
-def interrupted(
-    study: Study, rows: Sequence[Row], records: StudyRecords, listed: Iterable[Configuration]
-) -> list[Trial]:
-    """Return trials that an earlier run left open, if the study still has their pairs, slots and rules.
-
-    Their bits are the same on every machine: what was begun on a GPU goes on where there is none.
-    rows: the study's seeds. listed: its configurations, unless it proposes them.
-    """
-    open_ = sorted({r["trial"] for r in rows if not is_final(r)})
-    if not open_:
-        return []
-    from search.store.results import has_parts  # with it comes torch, which a plan does not wait for
-
-    folders = [f for f in map(records.trial_folder, open_) if not has_parts(f)]
-    trials = [t for t in map(_read_trial, folders) if t is not None]
-    holders = {(r["configuration"], seed_of(r)): r["trial"] for r in rows
-               if not is_final(r)}  # fmt: skip
-    wanted = set(listed)
-    seeds = {s for seeds in [*study.rounds, study.confirm_seeds] for s in seeds}
-    of_arms = {Configuration(*c): set(study.seeds_of(c)) for c in study.listed} if study.scales else {}
-    going_on = [
-        replace(t, resources=study.resources)
-        for t in trials
-        if t.resources.bank == study.resources.bank
-        and t.stop == study.stop
-        and all(holders.get((c.key, s)) == t.key for c, s in t.work)
-        and (study.proposes or wanted.issuperset(t.configurations))
-        and all(s in of_arms.get(c, seeds) for c, s in t.work)
-    ]
-    return sorted(going_on, key=lambda t: [s for _, s in t.work])

@@ -1,40 +1,57 @@
-"""The plan of a study as a source of trials, which is told what becomes of them.
+"""The plan of a study: which pairs of configuration and seed are trained next, and by whom.
 
-Policies say the next round of seeds (search/run/policies.py). Rounds that can share a bank are put together
-and wait in a queue, from which trials are cut when a worker asks for one. No round waits for the one before:
-what turns out not to be needed is not trained.
+Policies say the next round of seeds (search/run/policies.py). Their pairs wait, by the kind of bank that they need,
+until a worker has room for them. No round waits for the one before: what turns out not to be needed is not trained.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
-from search.run.packing import Capacity, TrialShapes, can_follow, interrupted
+from search.run.packing import BankShapes, Capacity
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
 from search.run.proposer import ProposalSource, proposer_of
-from search.run.spared import spared_of
-from search.run.study_run import Round, StudyRun
-from search.run.tally import TrialReport
-from search.stats.counting import Row
+from search.run.spared import Draw
+from search.run.study_run import PlannedPair, Round, StudyRun
+from search.stats.counting import ENOUGH, Row, seed_of
+from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.start import InitialTheta
-from search.study.trial import Configuration, Trial
-from trainer import Seed
+from search.study.trial import Configuration, Program
+from trainer import Pair
 
 if TYPE_CHECKING:
     from search.run.proposals import Proposals
 
 
-class Planner:
-    """Trials of one study, in order. `rows` is what the ledger has: final pairs are not trained again.
+@dataclass(frozen=True, eq=False)
+class BankKind:
+    """What pairs have in common that share a bank. Of one kind there is one object: `Planner._kind`."""
 
-    `proposals`: a search's. `unfinished`: trials of an earlier run, which go on from their saved states.
-    `configured`: what the file lists, where seeds start from a θ (search/store/starts.py).
+    program: Program
+    is_suspect: bool
+    """True of pairs whose worker has failed: they may have been the reason, and train among themselves."""
+
+
+@dataclass
+class WorkerBank:
+    """The bank of one worker. pairs: those that it has and that have not ended, by number, in its order."""
+
+    kind: BankKind
+    slots: int
+    pairs: dict[int, PlannedPair] = field(default_factory=dict)
+
+
+class Planner:
+    """The pairs of one study. `rows` is what the ledger has: final pairs are not trained again.
+
+    `proposals`: a search's. `configured`: what the file lists, where seeds start from a θ (search/store/starts.py).
     """
 
     def __init__(
@@ -42,97 +59,194 @@ class Planner:
         study: Study,
         rows: Sequence[Row],
         proposals: ProposalSource | None = None,
-        unfinished: Sequence[Trial] = (),
         configured: Sequence[Configuration] | None = None,
     ):
         assert study.proposes == (proposals is not None)
-        self.study, self.study_run, self.shapes = study, StudyRun(study, rows), TrialShapes(study)
-        self.capacity = Capacity()  # the driver sets it before it asks for the first trial
-        self.search = Search(self.study_run, proposals)
+        self.study, self.study_run, self.shapes = study, StudyRun(study, rows), BankShapes(study)
+        self.capacity = Capacity()  # the driver sets it before it asks for the first pairs
+        self.search, self.draw = Search(self.study_run, proposals), Draw(study)
         self.policies: list[Policy] = [
             self.search,
             Allocation(self.study_run, self.search),
             Sweep(self.study_run),
             Confirmation(self.study_run, self.search),
         ]
-        self.unassigned: list[Round] = []
-        self.queue: deque[Trial] = deque()
-        """Waiting trials: those of an earlier run as they were, others are cut when they start."""
-        self.unfinished = {id(t): t for t in unfinished}  # a digest as key would cost more
-        self.running: dict[str, Trial] = {}
+        self.waiting: dict[BankKind, deque[PlannedPair]] = {}
+        """Pairs that no worker has, in order. No queue is empty."""
+        self.banks: dict[str, WorkerBank] = {}
+        """What workers have, by their names."""
+        self.kinds: dict[tuple[Program, bool], BankKind] = {}
+        self.numbers = count(1)
         listed = [Configuration(*c) for c in study.listed] if configured is None else configured
-        self._resume(unfinished, proposals.proposed() if proposals else listed)
+        self._resume(rows, proposals.proposed() if proposals else listed)
 
-    def _resume(self, unfinished: Sequence[Trial], configurations: Sequence[Configuration]) -> None:
-        for configuration in [*configurations, *(c for t in unfinished for c in t.configurations)]:
+    def _resume(self, rows: Sequence[Row], configurations: Iterable[Configuration]) -> None:
+        """Plan what an earlier run has begun, then the first round of each configuration."""
+        for configuration in configurations:
             self.study_run.add(configuration)
-        for trial in unfinished:
-            if trial.confirmation or not all(map(self.study_run.has_enough, trial.configurations)):
-                self.queue.append(trial)
-                self._note_pending(trial.work, trial.confirmation)
+        for planned in self._unfinished(rows):
+            self._enqueue(planned)
         for state in self.study_run.states.values():
             if first := self.study_run.first_round(state):
                 self._enqueue(first)
             elif state.is_complete:
                 self.search.report(state)
 
-    # ---- trials for workers
+    def _unfinished(self, rows: Sequence[Row]) -> Iterator[Round]:
+        """Yield the pairs that were begun and are still wanted. What was cut comes again when more is asked for."""
+        study, run = self.study, self.study_run
+        rounds = {seed for seeds in study.rounds for seed in seeds}
+        for row in rows:
+            if is_final(row) or row.get("reason") == ENOUGH or row["configuration"] not in run.states:
+                continue
+            configuration, is_confirming = run.states[row["configuration"]].configuration, row["confirmation"]
+            own = set(study.seeds_of((configuration.spec, configuration.recipe))) if study.scales else rounds
+            wanted = set(study.confirm_seeds) if is_confirming else own
+            if seed_of(row) in wanted and (is_confirming or not run.has_enough(configuration)):
+                yield Round(configuration, [seed_of(row)], is_confirming)
 
-    def next(self, after: Trial | None = None) -> Trial | None:
-        """Return the next trial to start, or None while the running ones decide and when all is done.
+    # ---- pairs for workers
 
-        after: a trial that the new one is to follow in its bank. None, too, if those that wait need a bank of
-        their own: what else could follow is not planned before them.
+    def take(self, worker: str, may_switch: bool = True) -> dict[int, PlannedPair]:
+        """Hand out as many pairs as a worker has room for, by new numbers.
+
+        A worker without pairs gets a bank of another kind if what waits needs one; unless it may not switch.
         """
-        while (waiting := self._waiting(after)) is None:
-            if self.queue or not self._plan():
-                return None
-            self._pack()
-        trial = self._cut(waiting, after)
-        self.running[trial.key] = trial
-        return trial
+        bank = self.banks.get(worker)
+        if bank is None or not bank.pairs:
+            kind = self._kind_for(bank, may_switch)
+            if kind is None:
+                return {}
+            if bank is None or kind != bank.kind:
+                bank = WorkerBank(kind, self.shapes.slots_of(kind.program, self.capacity))
+            self.banks[worker] = bank
+        room = self._room(bank) if self._has_waiting(bank.kind) else 0
+        pairs = [self._pop(bank.kind) for _ in range(min(room, len(self.waiting.get(bank.kind, ()))))]
+        taken = {next(self.numbers): pair for pair in pairs}
+        bank.pairs |= taken
+        return taken
+
+    def _kind_for(self, bank: WorkerBank | None, may_switch: bool) -> BankKind | None:
+        """Return the kind of bank that an idle worker is to have; None if nothing is there for it."""
+        if not (self.waiting or self._plan()):
+            return None
+        if bank is not None and (bank.kind in self.waiting or not may_switch):
+            return bank.kind if bank.kind in self.waiting else None
+        busy = self._busy()
+        return min(self.waiting, key=lambda kind: busy[kind] / len(self.waiting[kind]))
+
+    def _kind(self, program: Program, is_suspect: bool = False) -> BankKind:
+        return self.kinds.setdefault((program, is_suspect), BankKind(program, is_suspect))
+
+    def _busy(self) -> Counter[BankKind]:
+        """Return the number of workers by the kind of bank that they train."""
+        return Counter(bank.kind for bank in self.banks.values() if bank.pairs)
+
+    def _room(self, bank: WorkerBank) -> int:
+        """Return how many pairs a bank has room for, up to its share of what is left: so workers end together.
+
+        An eighth of its slots is in reserve, for those that fall free until the worker is heard of.
+        """
+        limit = bank.slots + bank.slots // 8
+        most = min(limit, self.study.resources.seeds_per_trial or limit)
+        busy, waiting = self._busy(), self.waiting.keys()
+        elsewhere = busy.total() - busy[bank.kind] + len(waiting - busy.keys() - {bank.kind})
+        workers = max(1, self.capacity.concurrent - elsewhere)
+        here = sum(len(other.pairs) for other in self.banks.values() if other.kind is bank.kind)
+        share = -(-(here + len(self.waiting[bank.kind])) // workers)
+        return max(0, min(most, share) - len(bank.pairs))
+
+    def _has_waiting(self, kind: BankKind) -> bool:
+        """True if a pair waits for a kind of bank; if nothing waits at all, more is planned first."""
+        return bool(self.waiting or self._plan()) and kind in self.waiting
+
+    def _pop(self, kind: BankKind) -> PlannedPair:
+        queue = self.waiting[kind]
+        pair = queue.popleft()
+        if not queue:
+            del self.waiting[kind]
+        return pair
+
+    def pair_of(self, planned: PlannedPair) -> Pair:
+        """Return a pair as a bank trains it, with the rungs that screen it (none for a confirmation)."""
+        state = self.study_run.states[planned.configuration.key]
+        return replace(
+            planned.configuration.pair(planned.seed),
+            rungs=() if planned.confirmation else self.study.stop.rungs,
+            spared=self.draw.is_spared(state.number, planned.seed, planned.confirmation),
+        )
 
     @property
     def is_done(self) -> bool:
-        if self.unassigned or self.queue or self.running:
+        if self.waiting or any(bank.pairs for bank in self.banks.values()):
             return False
         return not any(policy.has_more() for policy in self.policies)
 
-    def requeue(self, trial: Trial) -> None:
-        """Put a trial that no worker has begun back in front of the queue."""
-        del self.running[trial.key]
-        self.queue.appendleft(trial)
-        self._cancel_satisfied()
+    # ---- what becomes of them
 
-    def update_progress(self, trial: Trial, report: TrialReport) -> None:
-        """Take the progress of a running trial's seeds.
-
-        A seed has grokked as soon as it was perfect once. The rest of its training shows if it holds.
+    def update(self, worker: str, steps: Mapping[int, int], perfect: Collection[int]) -> None:
+        """Take how far a worker's pairs are. A seed has grokked as soon as it was perfect once; the rest of its
+        training shows if it holds.
         """
-        self.study_run.update_progress(trial, report)
-        if report.grokked:
+        pairs = self.banks[worker].pairs if worker in self.banks else {}
+        for number in steps.keys() & pairs.keys():
+            self.study_run.update(pairs[number], steps[number], number in perfect)
+        if perfect:
             self._cancel_satisfied()
 
-    def complete_trial(self, trial: Trial, rows: Sequence[Row]) -> list[Configuration]:
-        """Take a trial's outcomes and enqueue what follows. Return the configurations of which nothing more trains."""
-        self.running.pop(trial.key, None)
-        self.study_run.update_progress(trial, None)
-        self.study_run.record(rows)
-        own = {c.key: self.study_run.add(c) for c in trial.configurations}
-        for configuration, seed in trial.work:
-            own[configuration.key].pending.pop(seed, None)
+    def end(self, worker: str, numbers: Collection[int]) -> list[PlannedPair]:
+        """Take pairs that have ended from their worker."""
+        pairs = self.banks[worker].pairs
+        return [pairs.pop(number) for number in numbers]
+
+    def give_back(self, worker: str, has_failed: bool) -> list[PlannedPair]:
+        """Take a worker's pairs back, to be trained by another. Returns those that have failed too often."""
+        bank, most = self.banks.pop(worker, None), self.study.faults.max_failures
+        pairs = list(bank.pairs.values()) if bank else []
+        for pair in reversed(pairs):
+            self.study_run.update(pair, pair.step, False)
+            pair.failures += has_failed
+            if pair.failures <= most:
+                kind = self._kind(pair.configuration.program, pair.failures > 0)
+                self.waiting.setdefault(kind, deque()).appendleft(pair)
+        self._cancel_satisfied()
+        return [pair for pair in pairs if pair.failures > most]
+
+    def complete(
+        self, pairs: Sequence[PlannedPair], rows: Iterable[Row], cut: Collection[PlannedPair] = ()
+    ) -> list[Configuration]:
+        """Take what became of pairs, and plan what follows. Returns the configurations of which nothing more trains.
+
+        rows: the ledger's; none of pairs that were cut before their first step. cut: those that their worker ended.
+        """
+        run = self.study_run
+        for pair in pairs:
+            run.update(pair, pair.step, False)
+            run.states[pair.configuration.key].pending.pop(pair.seed, None)
+        run.record(rows)
         self._cancel_satisfied()  # these outcomes may make seeds of other configurations needless
-        self._note_cut(trial)
-        open_ = own | {key: s for key, s in self.study_run.states.items() if s.cancelled or not s.is_reported}
+        own = {pair.configuration.key: run.states[pair.configuration.key] for pair in pairs}
+        for pair in pairs:
+            state = own[pair.configuration.key]
+            needless = run.has_enough(pair.configuration) and not pair.confirmation
+            if pair in cut or (needless and not state.is_final(pair.seed)):
+                state.cancel(pair.seed)
+        open_ = own | {key: s for key, s in run.states.items() if s.cancelled or not s.is_reported}
         for state in open_.values():
-            if state.is_complete and (following := self.study_run.following_round(state)):
+            if state.is_complete and (following := run.following_round(state)):
                 self._enqueue(following)  # there is not enough after all
-        begun = (s for key, s in open_.items() if key in own or (s.rows and not s.is_reported))
-        ended = [s for s in begun if s.is_complete]
+        ended = [s for k, s in open_.items() if s.is_complete and (k in own or (s.rows and not s.is_reported))]
         for state in ended:
             state.is_reported = True
             self.search.report(state)
         return [s.configuration for s in ended]
+
+    def needless(self, worker: str) -> list[int]:
+        """Return a worker's pairs whose configurations need no more seeds."""
+        if self.study.until.grokked is None or worker not in self.banks:
+            return []
+        pairs, has_enough = self.banks[worker].pairs, self.study_run.has_enough
+        return [n for n, p in pairs.items() if not p.confirmation and has_enough(p.configuration)]
 
     # ---- what is left
 
@@ -142,59 +256,71 @@ class Planner:
         return [s.configuration for s in self.study_run.states.values() if s.pending]
 
     @property
+    def training(self) -> list[PlannedPair]:
+        """The pairs that workers have."""
+        return [pair for bank in self.banks.values() for pair in bank.pairs.values()]
+
+    @property
     def queued_steps(self) -> int:
-        """Budgets of all seeds that are planned and in no running trial; unit: seed-steps."""
-        trials = sum(c.recipe.steps for t in self.queue for c, _ in t.work)
-        return trials + sum(r.configuration.recipe.steps * len(r.seeds) for r in self.unassigned)
+        """Budgets of all pairs that no worker has; unit: seed-steps."""
+        return sum(p.configuration.recipe.steps - p.step for queue in self.waiting.values() for p in queue)
 
     @property
     def queued_seeds(self) -> int:
-        """Number of seeds that are planned and in no running trial."""
-        return sum(len(t.work) for t in self.queue) + sum(len(r.seeds) for r in self.unassigned)
+        """Number of pairs that no worker has."""
+        return sum(map(len, self.waiting.values()))
 
-    def _open_seeds(self) -> int:
-        return self.queued_seeds + self.study_run.open_seeds(self.running.values())
+    def lacks_workers(self, idle: int) -> bool:
+        """True if more pairs wait than workers that have none. idle: their number."""
+        if not self.waiting and not idle:
+            self._plan()
+        return self.queued_seeds > idle
 
     # ---- rounds
 
     def _plan(self) -> bool:
-        """Enqueue rounds, at least one and enough for the trials that fit. Returns False if there is none."""
+        """Enqueue rounds, at least one and enough for the banks that fit. Returns False if there is none."""
         for policy in self.policies:
             while following := policy.next_round(self.capacity):
                 self._enqueue(following)
                 if self._is_full():
                     break
-            if self.unassigned:
+            if self.waiting:
                 return True
         return False
 
     def _is_full(self) -> bool:
         """True if two seeds are planned for each slot of the machine."""
-        slots = self.shapes.most_slots(self.capacity)
-        return self._open_seeds() >= 2 * slots * self.capacity.concurrent
+        planned = self.queued_seeds + sum(len(bank.pairs) for bank in self.banks.values())
+        return planned >= 2 * self.shapes.most_slots(self.capacity) * self.capacity.concurrent
 
-    def _enqueue(self, following: Round) -> None:
-        self.unassigned.append(following)
-        self._note_pending([(following.configuration, s) for s in following.seeds], following.confirmation)
+    def _enqueue(self, planned: Round) -> None:
+        configuration, seeds, confirmation = planned
+        pending = self.study_run.states[configuration.key].pending
+        pending.update(dict.fromkeys(seeds, confirmation))
+        queue = self.waiting.setdefault(self._kind(configuration.program), deque())
+        queue.extend(PlannedPair(configuration, seed, confirmation) for seed in seeds)
 
-    def _note_pending(self, work: Iterable[tuple[Configuration, Seed]], confirmation: bool) -> None:
-        for configuration, seed in work:
-            self.study_run.states[configuration.key].pending[seed] = confirmation
-
-    def _pack(self) -> None:
-        """Put together the rounds that can share banks."""
-        for confirmation in (False, True):
-            rounds = [r for r in self.unassigned if r.confirmation == confirmation]
-            work = [(r.configuration, seed) for r in rounds for seed in r.seeds]
-            self.queue.extend(self.shapes.pack(work, self.capacity, confirmation))
-        self.unassigned.clear()
+    def _cancel_satisfied(self) -> None:
+        """Take pairs that wait out of the plan if their configuration has enough."""
+        run = self.study_run
+        if self.study.until.grokked is None:
+            return
+        satisfied = {key for key, state in run.states.items() if run.has_enough(state.configuration)}
+        for kind, queue in list(self.waiting.items()) if satisfied else ():
+            needed = deque(p for p in queue if p.confirmation or p.configuration.key not in satisfied)
+            for pair in queue if len(needed) < len(queue) else ():
+                if not pair.confirmation and pair.configuration.key in satisfied:
+                    run.states[pair.configuration.key].cancel(pair.seed)
+            self.waiting[kind] = needed
+            if not needed:
+                del self.waiting[kind]
 
     # ---- what a run would train, for a plan of it
 
     def planned_rounds(self) -> list[Round]:
         """Return what waits, as rounds."""
-        trials = [Round(c, [seed], t.confirmation) for t in self.queue for c, seed in t.work]
-        return [*trials, *self.unassigned]
+        return [Round(p.configuration, [p.seed], p.confirmation) for queue in self.waiting.values() for p in queue]
 
     def plan_further(self) -> Iterator[Round]:
         """Enqueue and yield all rounds that follow what is recorded, once no proposal is left."""
@@ -202,72 +328,6 @@ class Planner:
             while policy is not self.search and (following := policy.next_round(self.capacity)):
                 self._enqueue(following)
                 yield following
-
-    # ---- cutting
-
-    def _waiting(self, after: Trial | None) -> Trial | None:
-        return next((t for t in self.queue if after is None or can_follow(t, after)), None)
-
-    def _cut(self, waiting: Trial, after: Trial | None) -> Trial:
-        """Take a trial off the queue: towards the end a share of what is left, so that cores end together.
-
-        That is guided self-scheduling (Polychronopoulos and Kuck, IEEE Transactions on Computers C-36, 1987).
-        A worker that begins gets its slots full, unless that leaves less for the others.
-        """
-        place, work, cores = self.queue.index(waiting), waiting.work, self.capacity.concurrent
-        del self.queue[place]
-        if id(waiting) in self.unfinished:
-            return waiting
-        size, slots = self.shapes.of(work[0][0].program, self.capacity)
-        if cores > 1 and (waiting.confirmation or self._is_last):
-            remaining = len(work) + sum(len(t.work) for t in self.queue)
-            least, open_seeds = slots // 8, len(work) + self._open_seeds()
-            if after is None:
-                least = max(-(-open_seeds // (2 * cores)), min(slots, -(-open_seeds // cores)))
-            size = min(size, max(-(-remaining // (2 * cores)), least))
-        if size < len(work):
-            self.queue.insert(place, replace(waiting, work=work[size:]))
-        work = work[:size]
-        spared = spared_of(self.study, list(self.study_run.states), work, waiting.confirmation)
-        return replace(waiting, work=work, spared=spared)
-
-    @property
-    def _is_last(self) -> bool:
-        """True if nothing follows the search's trials that are planned."""
-        return not (self.search.has_more() or self.study.until.grokked or self.study.allocation)
-
-    # ---- what is not needed
-
-    def _cancel_satisfied(self) -> None:
-        """Take seeds that wait out of the plan if their configuration has enough."""
-        if self.study.until.grokked is None:
-            return
-        run = self.study_run
-        satisfied = {key for key, state in run.states.items() if run.has_enough(state.configuration)}
-        waiting, self.queue = self.queue, deque()
-        for trial in waiting:
-            needed = tuple(p for p in trial.work if trial.confirmation or p[0].key not in satisfied)
-            if needed and id(trial) in self.unfinished:
-                needed = trial.work
-            if needed:
-                self.queue.append(trial if needed == trial.work else replace(trial, work=needed))
-            for configuration, seed in () if needed == trial.work else trial.work:
-                if configuration.key in satisfied:
-                    self.study_run.states[configuration.key].cancel(seed)
-        rounds, self.unassigned = self.unassigned, []
-        for planned in rounds:
-            if planned.confirmation or planned.configuration.key not in satisfied:
-                self.unassigned.append(planned)
-                continue
-            for seed in planned.seeds:
-                self.study_run.states[planned.configuration.key].cancel(seed)
-
-    def _note_cut(self, trial: Trial) -> None:
-        """Note the seeds of a trial that its worker ended early because their configuration has enough."""
-        for configuration, seed in () if trial.confirmation else trial.work:
-            state = self.study_run.states[configuration.key]
-            if self.study_run.has_enough(configuration) and not state.is_final(seed):
-                state.cancel(seed)
 
 
 def plan(study: Study, records: StudyRecords) -> Planner:
@@ -287,8 +347,7 @@ def plan(study: Study, records: StudyRecords) -> Planner:
         proposals = proposer.propose(study, parents, records)
     elif study.space:
         proposals = _proposals(study, records, parents)
-    rows = records.list_seeds()
-    return Planner(study, rows, proposals, interrupted(study, rows, records, listed), listed)
+    return Planner(study, records.list_seeds(), proposals, listed)
 
 
 def _proposals(study: Study, records: StudyRecords, parents: Sequence[InitialTheta]) -> Proposals:

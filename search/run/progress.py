@@ -2,22 +2,23 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from itertools import islice
 from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from search.run.messages import Report
 from search.run.planner import Planner
 from search.run.snapshot import Snapshot, bar, describe
-from search.run.tally import TrialReport
-from search.run.workers import Workers, WorkerState
-from search.stats.counting import COUNTED
+from search.run.study_run import PlannedPair
+from search.run.workers import COMPILING, TRAINING, Workers
 from search.stats.intervals import mid_p
+from search.store.record import SeedKey
 from search.study.naming import Names
-from search.study.trial import Trial
 from search.terminal import is_cell, is_live
 from trainer import Outcome
 
@@ -41,7 +42,7 @@ def shares_left(ended: Mapping[int, int], training: Mapping[int, int]) -> list[f
 
 
 class Progress:
-    """Progress of a run: what has ended is counted here, what runs is read off the plan and the workers."""
+    """Progress of a run, read off the plan and the workers."""
 
     def __init__(self, planner: Planner, workers: Workers):
         self.planner, self.workers, self.names = planner, workers, Names(planner.study)
@@ -49,72 +50,72 @@ class Progress:
         self.source = ""
         """The study's file, or its name: what `run` was given."""
         self.ended: Counter[str] = Counter()
-        """Seeds of recorded trials, by outcome."""
+        """Seeds that have ended in this run, by outcome."""
         self.best_exact = 0.0
         self.reports = 0
         self.seed_steps: dict[str, int] = {}
-        """Trained by each worker, by its key."""
+        """Trained by each worker, by its name."""
         self.trained_from, self.trained_to = float("inf"), 0.0
 
-    def take(self, worker: WorkerState, report: Mapping[str, Any], trials: Iterable[TrialReport]) -> None:
-        """Take a worker's report, and what it says of its trials."""
+    def take(self, report: Report) -> None:
+        """Take a worker's report."""
         self.reports += 1
-        worker.phase = report["phase"]
-        worker.seed_steps_per_s = report.get("seed_steps_per_s", 0.0)
-        self.best_exact = max([self.best_exact, *(t.best_exact for t in trials)])
-        if worker.phase == "training":
+        self.best_exact = max(self.best_exact, report.best_exact)
+        if report.steps or report.ended:
             self.trained_to = time.monotonic()
-            self.trained_from = min(self.trained_from, self.trained_to - report["train_s"])
-            self.seed_steps[worker.first.key] = report["seed_steps"]
+            self.trained_from = min(self.trained_from, self.trained_to - report.speed.train_s)
+            self.seed_steps[report.worker] = report.speed.seed_steps
 
     @property
     def overall_rate(self) -> float:
-        """Seed-steps/s from the first step of the first trial to the last report of the last."""
+        """Seed-steps/s from the first step of the first worker to the last report of the last."""
         span = self.trained_to - self.trained_from
         return sum(self.seed_steps.values()) / span if span > 0 else 0.0
 
     @property
     def rate(self) -> float:
-        """Seed-steps/s of all workers that have a trial, by their last reports."""
-        return sum(worker.seed_steps_per_s for worker in self.workers if worker.open)
+        """Seed-steps/s of all workers that train, by their last reports."""
+        return sum(worker.speed.seed_steps_per_s for worker in self.workers if worker.phase == TRAINING)
 
-    def _running(self) -> Iterator[tuple[Trial, TrialReport]]:
-        for trial in self.planner.running.values():
-            yield trial, self.planner.study_run.report_of(trial)
+    def _running(self) -> Iterator[PlannedPair]:
+        """Yield the pairs that have a slot: a bank takes them in its order."""
+        for worker in self.workers:
+            bank = self.planner.banks.get(worker.name)
+            if bank and worker.phase == TRAINING:
+                yield from islice(bank.pairs.values(), bank.slots)
 
     def states(self) -> Counter[str]:
-        """Return the number of seeds of running trials in each state."""
-        return sum((Counter(report.states) for _, report in self._running()), Counter())
+        """Return the number of pairs that train, and of those that wait in a bank or for the first one."""
+        running = sum(1 for _ in self._running())
+        waiting = len(self.planner.training) - running
+        if self.workers and not (running or waiting):
+            waiting = self.planner.queued_seeds  # for their processes to start
+        return Counter({Outcome.RUNNING: running, Outcome.QUEUED: waiting})
 
-    def steps(self) -> dict[tuple[str, int, int], int]:
-        """Return the last reported step of each seed of a running trial, by configuration key and seed."""
-        return {
-            (c.key, seed.init_seed, seed.data_seed): step
-            for trial, report in self._running()
-            for (c, seed), step in zip(trial.work, report.each_step(), strict=False)
-        }
+    def steps(self) -> dict[SeedKey, int]:
+        """Return the last reported step of each pair that a worker has."""
+        return {pair.key: pair.step for pair in self.planner.training if pair.step}
 
     def snapshot(self) -> Snapshot:
         """Return how far the study is."""
         states, run = self.states(), self.planner.study_run
-        reports = [report for _, report in self._running()]
-        ended = sum(run.ended.values(), Counter({o: states[o] for o in COUNTED}))
+        ended = sum(run.ended.values(), Counter[str]())
         study, count = self.planner.study, ended.total()
         searched = [s for s in run.states.values() if False not in s.pending.values()]
         open_seeds = sum(len(state.pending) for state in run.states.values())
         rate, remaining = self.rate or self.overall_rate, self.seed_steps_left()
         return Snapshot(
             configurations=(sum(s.key in run.ended for s in searched), max(study.planned, len(run.states))),
-            seeds=(count, max(study.planned_seeds, count + open_seeds - sum(states[o] for o in COUNTED))),
+            seeds=(count, max(study.planned_seeds, count + open_seeds)),
             running=states[Outcome.RUNNING],
             waiting=states[Outcome.QUEUED],
-            grokked=sum(c[Outcome.GROKKED] for c in run.ended.values()) + sum(sum(r.grokked.values()) for r in reports),
+            grokked=ended[Outcome.GROKKED] + sum(pair.has_grokked for pair in self.planner.training),
             not_grokked=count - ended[Outcome.GROKKED],
             best=self._best(),
             best_exact=self.best_exact,
             seed_steps_per_s=rate,
             seconds_left=remaining / rate if rate else None,
-            compiling=any(w.open and w.phase == "compiling" for w in self.workers),
+            compiling=any(worker.phase == COMPILING for worker in self.workers),
             elapsed_s=time.monotonic() - self.start,
             is_open=bool(study.until.grokked or study.allocation or study.proposer or study.confirm),
             confirming=sum(True in s.pending.values() for s in run.states.values()),
@@ -127,18 +128,15 @@ class Progress:
         Rules and successes end seeds before their budgets as they did in this study so far (`shares_left`).
         """
         run, study = self.planner.study_run, self.planner.study
-        reports = [report for _, report in self._running()]
-        training, spent = Counter[int](), Counter(run.spent)
-        for report in reports:
-            training.update(dict(report.training))
-            spent.update(dict(report.spent))
-        left = shares_left(spent, training)
-        budget = run.longest
-        open_steps = sum(budget * count * left[percentage] for percentage, count in training.items())
-        unseen = sum(report.left for report in reports if not report.training)
+        training: Counter[int] = Counter()
+        for pair in self.planner.training:
+            training[100 * pair.step // pair.configuration.recipe.steps] += 1
+        left = shares_left(run.spent, training)
+        open_steps = sum(run.longest * count * left[percentage] for percentage, count in training.items())
         begun = sum(len(s.pending) + sum(map(s.is_final, s.rows)) for s in run.states.values())
-        unplanned = 0 if run.enough or study.until.grokked else max(0, study.planned_seeds - begun) * budget
-        return open_steps + (unseen + self.planner.queued_steps + unplanned) * left[0]
+        is_open = run.enough or study.until.grokked
+        unplanned = 0 if is_open else max(0, study.planned_seeds - begun) * run.longest
+        return open_steps + (self.planner.queued_steps + unplanned) * left[0]
 
     def _best(self) -> str:
         """Return name and counts of the configuration whose grok rate's interval begins highest."""
@@ -153,33 +151,24 @@ class Progress:
     def as_record(self, owner: str) -> dict[str, Any]:
         """Return what `status` says of the run while it goes on, as JSON has it (search/store/running.py)."""
         snapshot, steps = self.snapshot(), self.steps()
-        progress = Counter[tuple[str, int]]()
-        for _, report in self._running():
-            for key, (count, step, _) in report.progress.items():
-                progress[key, step] += count
+        training = Counter((pair.configuration.key, pair.step) for pair in self._running())
         return {
             "owner": owner,
             "source": self.source,
             "began": self.began,
             "written": time.time(),
             **asdict(snapshot),
-            "training": [[key, step, count] for (key, step), count in progress.items() if count],
+            "training": [[key, step, count] for (key, step), count in training.items()],
             "steps": [[*key, step] for key, step in steps.items()] if len(steps) <= MOST_STEPS else [],
         }
 
     def _holding(self) -> dict[str, int]:
         """Return the grokked seeds that train on, with steps to hold, if nothing else of the search does."""
-        holding: dict[str, int] = {}
-        for trial, report in self._running():
-            if trial.confirmation:
-                continue
-            by_key = {c.key: c for c in trial.configurations}
-            if report.states.get(Outcome.RUNNING, 0) > len(report.holding):
-                return {}
-            if not all(self.planner.study_run.has_enough(by_key[key]) for key, _ in report.holding):
-                return {}
-            holding |= {seed: by_key[key].recipe.hold for key, seed in report.holding}
-        return holding
+        searching = [pair for pair in self._running() if not pair.confirmation]
+        has_enough = self.planner.study_run.has_enough
+        if not all(pair.has_grokked and has_enough(pair.configuration) for pair in searching):
+            return {}
+        return {str(pair.seed): pair.configuration.recipe.hold for pair in searching}
 
 
 # ---- the display: a live line in a terminal, a plain one every few seconds elsewhere

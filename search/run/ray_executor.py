@@ -1,16 +1,15 @@
 """Workers in Ray Tune, on this machine or on the cluster at RAY_ADDRESS.
 
-Tune places trials, watches their processes and starts them again. It runs in a thread of its own, asks a
-searcher for trials and tells it their results: here it is handed what the driver starts, and what it tells
-becomes events. Tune's own saved state is never read: after any kind of death the ledger says what is left, and
-a trial finds its bank's state at the same path.
+Tune places workers, watches their processes and starts them again. It runs in a thread of its own, and asks a searcher
+for trials: each is a worker. Reports and replies go past it, by the desk (search/run/desk.py). Tune's own saved state
+is never read: after any kind of death the ledger says what is left.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
+import pickle
 import queue
 import threading
 import time
@@ -25,10 +24,13 @@ from ray import tune
 from ray.autoscaler.sdk import request_resources
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.search import Searcher
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from search.errors import Failure, UserError
-from search.run import mps, worker
-from search.run.executor import DIED, Event, ExecutorDied, Finished, Reported, Restarted
+from search.run import mps
+from search.run.desk import Desk, Ticket
+from search.run.executor import DIED, Event, ExecutorDied, Finished, Restarted
+from search.run.messages import Reply, Report
 from search.run.metrics import Metrics, Values
 from search.run.packing import RAY_NAMES, Capacity, local_resources, placement_of, share_of
 from search.run.ray_private import (
@@ -42,13 +44,18 @@ from search.run.ray_private import (
     withhold_secrets,
 )
 from search.run.ray_session import private_session
+from search.store.lease import LEASE_S
 from search.study.schema import Study
 
 REFRESH_S, REFRESH_EMPTY_S = 5.0, 0.5
 """Seconds between two looks at the nodes of a cluster: normally, and while it has no room."""
+ANSWER_S = 1.5 * LEASE_S
+"""Seconds after which a worker without a reply ends: its driver is gone, or has lost the study."""
+DESK_STARTS = 10
+"""How often the desk's process is started again."""
 MOST_WORKERS = 100_000
 """More than any cluster has: the driver counts them, by `RayExecutor.capacity`."""
-BLIND_S = 10.0  # a watchdog that did not look for so long cannot say that a trial was silent
+BLIND_S = 10.0  # a driver that did not look for so long cannot say that a worker was silent
 WORKING_DIR = "local:///usr"
 """Where workers start, and look for modules first: on every machine, root's alone, and without any. By default Ray
 puts the folder there that the command was called from, and copies others to where any user may write."""
@@ -69,25 +76,46 @@ QUIET = {
 log = logging.getLogger(__name__)
 
 
+def train(config: Mapping[str, Any], desk: Any) -> None:
+    """Work as Ray Tune's trainable. config: the worker's name, and if its place is on a GPU; desk: the actor."""
+    from search.run import worker  # the worker's process: with it comes torch
+
+    name = config["worker"]
+    generator = worker.work(name, ray.get(desk.enter.remote(name)), config["on_gpu"])
+    report = next(generator)
+    with suppress(StopIteration, ray.exceptions.GetTimeoutError, ray.exceptions.ActorDiedError):
+        while answer := ray.get(desk.exchange.remote(_ticket(report), pickle.dumps(report)), timeout=ANSWER_S):
+            report = generator.send(pickle.loads(answer))
+    tune.report({"reports": report.number + 1})  # of a trial without a result Tune would print that it is complete
+
+
+def _ticket(report: Report) -> Ticket:
+    return report.worker, report.attempt, report.number
+
+
 class RayExecutor:
     """Workers as Ray Tune's trials. say: shows a line while the cluster has no room.
 
     Entering starts Ray or reaches its cluster; raises Failure.
     """
 
-    is_parallel = True
-
     def __init__(self, study: Study, storage: Path, say: Callable[[str], None]):
         self.study, self.storage, self.say = study, storage, say
         self.metrics = Metrics(study.name)
         self.share: dict[str, float] = {}
-        """What Ray reserves for a trial: decided when there is room for the first time."""
+        """What Ray reserves for a worker: decided when there is room for the first time."""
         self.by_mps = False
         """True if workers with shares of a GPU train side by side there."""
         self._capacity, self._refreshed, self._working = Capacity(0), float("-inf"), 0
-        self._handover = Handover()
-        self._starting: deque[tuple[str, Mapping[str, Any]]] = deque()
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        """What Tune's thread has to say."""
+        self._closing = threading.Event()
+        self._starting: deque[Mapping[str, Any]] = deque()
+        self._watchdog = StallWatchdog(study.faults.stall_s, self._events)
         self._thread: threading.Thread | None = None
+        self._desk: Any = None
+        self._collecting: Any = None
+        """A call of the desk that has not returned yet."""
         self._error: Exception | None = None
         self._has_died = False
         self._undo = ExitStack()
@@ -106,11 +134,14 @@ class RayExecutor:
             undo.callback(ray.shutdown)
             start_ray(folder, variables)
             undo.callback(self._request, {}, 0)
+            here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+            actor = ray.remote(num_cpus=0, max_restarts=DESK_STARTS, max_task_retries=-1)(Desk)
+            self._desk = actor.options(scheduling_strategy=here, max_concurrency=MOST_WORKERS).remote()
             self._undo = undo.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._handover.is_closed.set()
+        self._closing.set()
         try:
             if self._thread is not None and not self._has_died:  # else it may wait for what is no more
                 self._thread.join()
@@ -147,8 +178,8 @@ class RayExecutor:
             with suppress(Exception):  # a hint: where it cannot be heard the run says what it waits for
                 request_resources(bundles=[bundle] * workers)
 
-    def start(self, key: str, config: Mapping[str, Any]) -> None:
-        self._starting.append((key, config))
+    def start(self, worker: str, on_gpu: bool) -> None:
+        self._starting.append({"worker": worker, "on_gpu": on_gpu})
         self._working += 1
         if self._thread is None:
             self._thread = threading.Thread(target=self._run_tune, name="tune", daemon=True)
@@ -157,11 +188,33 @@ class RayExecutor:
     def poll(self, timeout_s: float) -> Sequence[Event]:
         if process := dead_process():
             raise self._died(process)
-        event = self._handover.get(timeout_s)
-        self._working -= isinstance(event, Finished)
+        reports = self._collect(timeout_s)
+        self._watchdog.look()
+        events: list[Event] = []
+        with suppress(queue.Empty):
+            while True:  # before the reports: a new start's come after it is said that the one before has died
+                events.append(self._events.get_nowait())
+        self._working -= sum(isinstance(event, Finished) for event in events)
         if self._error is not None:
             raise self._error
-        return [] if event is None else [event]
+        return [*events, *reports]
+
+    def _collect(self, timeout_s: float) -> list[Report]:
+        """Return the reports that are at the desk."""
+        if self._desk is None:
+            return []
+        self._collecting = self._collecting or self._desk.collect.remote(timeout_s)
+        if not ray.wait([self._collecting], timeout=timeout_s + 1.0)[0]:
+            return []
+        taken, self._collecting = ray.get(self._collecting), None
+        reports = [pickle.loads(data) for data in taken]
+        for report in reports:
+            self._watchdog.hear(report.worker)
+        return reports
+
+    def reply(self, report: Report, reply: Reply) -> None:
+        self._watchdog.expect(report.worker)
+        self._desk.reply.remote({_ticket(report): pickle.dumps(reply)})
 
     def _died(self, part: str) -> ExecutorDied:
         self._has_died = True
@@ -175,18 +228,17 @@ class RayExecutor:
         retry_after_out_of_memory()
         withhold_secrets()
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-        watchdog = StallWatchdog(self.study.faults.stall_s, self._handover)
-        searcher = QueueSearcher(self._starting, watchdog, self._handover)
+        searcher = QueueSearcher(self._starting, self._watchdog, self._closing, self._events)
         try:
             tune.Tuner(
-                tune.with_resources(worker.train, self.share),
+                tune.with_resources(tune.with_parameters(train, desk=self._desk), self.share),
                 tune_config=tune.TuneConfig(search_alg=searcher, num_samples=-1, max_concurrent_trials=MOST_WORKERS),
                 run_config=tune.RunConfig(
                     name=f"{self.study.name}-{time.strftime('%Y%m%d-%H%M%S')}",
                     storage_path=str(self.storage),
                     verbose=0,
-                    callbacks=[watchdog],
-                    stop=StopWhen(self._handover.is_closed),
+                    callbacks=[self._watchdog],
+                    stop=StopWhen(self._closing),
                     failure_config=tune.FailureConfig(max_failures=self.study.faults.max_failures),
                 ),
             ).fit()
@@ -194,39 +246,18 @@ class RayExecutor:
             self._error = error
 
 
-class Handover:
-    """Events from Tune's thread to the driver's, one at a time.
-
-    `put` returns once the driver has handled the event and asks for the next: a worker that goes on then finds
-    what the driver has assigned to it.
-    """
-
-    def __init__(self) -> None:
-        self.is_closed = threading.Event()
-        self._events: queue.SimpleQueue[tuple[Event, threading.Event]] = queue.SimpleQueue()
-        self._handled = threading.Event()
-
-    def put(self, event: Event) -> None:
-        handled = threading.Event()
-        self._events.put((event, handled))
-        while not (handled.wait(1.0) or self.is_closed.is_set()):
-            pass
-
-    def get(self, timeout_s: float) -> Event | None:
-        self._handled.set()
-        try:
-            event, self._handled = self._events.get(timeout=timeout_s)
-        except queue.Empty:
-            return None
-        return event
-
-
 class QueueSearcher(Searcher):
-    """Hands Tune the workers that wait to be started, and passes on what becomes of them as events."""
+    """Hands Tune the workers that wait to be started, and passes on how they end."""
 
-    def __init__(self, starting: deque[tuple[str, Mapping[str, Any]]], watchdog: StallWatchdog, handover: Handover):
+    def __init__(
+        self,
+        starting: deque[Mapping[str, Any]],
+        watchdog: StallWatchdog,
+        closing: threading.Event,
+        events: queue.SimpleQueue[Event],
+    ):
         super().__init__()
-        self.starting, self.watchdog, self.handover = starting, watchdog, handover
+        self.starting, self.watchdog, self.closing, self.events = starting, watchdog, closing, events
         self.workers: dict[str, str] = {}
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
@@ -234,19 +265,20 @@ class QueueSearcher(Searcher):
         return True
 
     def suggest(self, trial_id: str) -> Any:
-        if self.handover.is_closed.is_set():
+        if self.closing.is_set():
             return Searcher.FINISHED
         if not self.starting:
             return None
-        self.workers[trial_id], config = self.starting.popleft()
+        config = self.starting.popleft()
+        self.workers[trial_id] = config["worker"]
         return dict(config)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        self.handover.put(Reported(self.workers[trial_id], json.loads(result["payload"])))
+        """Workers report to the desk."""
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        failure = self.watchdog.reason(trial_id) if error else None
-        self.handover.put(Finished(self.workers.pop(trial_id), failure))
+        worker = self.workers.pop(trial_id)
+        self.events.put(Finished(worker, self.watchdog.reason(worker) if error else None))
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its searcher when it starts, and never reads it here."""
@@ -276,58 +308,69 @@ class StopWhen(tune.Stopper):
 
 
 class StallWatchdog(tune.Callback):
-    """Kills trials that have been silent for `stall_s` seconds, and says which process has died."""
+    """Kills workers that are silent for `stall_s` seconds after a reply, and says what has become of a process.
 
-    def __init__(self, stall_s: float, handover: Handover):
-        self.stall_s, self.handover = stall_s, handover
-        self.last_seen: dict[str, float] = {}
+    Tune's thread calls what begins with `on_`, the driver's the rest.
+    """
+
+    def __init__(self, stall_s: float, events: queue.SimpleQueue[Event]):
+        self.stall_s, self.events = stall_s, events
+        self.expected: dict[str, float] = {}
+        """Since when a worker is to be heard of."""
         self.running: dict[str, TuneTrial] = {}
         self.stalled: set[str] = set()
         self.looked = time.monotonic()
 
-    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+    def expect(self, worker: str) -> None:
+        """Note that a worker has its reply."""
+        self.expected[worker] = time.monotonic()
+
+    def hear(self, worker: str) -> None:
+        """Note that a worker has reported: from now on it waits."""
+        self.expected.pop(worker, None)
+
+    def look(self) -> None:
+        """Kill the workers that are silent."""
         now = time.monotonic()
         if now - self.looked > BLIND_S:
-            self.last_seen = dict.fromkeys(self.last_seen, now)
+            self.expected = dict.fromkeys(self.expected, now)
         self.looked = now
-        for trial_id, seen in self.last_seen.items():
-            if now - seen > self.stall_s:
-                self._kill(trial_id)
+        for worker, since in list(self.expected.items()):
+            if now - since > self.stall_s:
+                self._kill(worker)
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
-        self.running[trial.trial_id], self.last_seen[trial.trial_id] = trial, time.monotonic()
-        self.stalled.discard(trial.trial_id)
-
-    def on_trial_result(self, iteration: int, trials: list[Any], trial: TuneTrial, result: Any, **info: Any) -> None:
-        self.last_seen[trial.trial_id] = time.monotonic()
+        worker = trial.config["worker"]
+        self.running[worker] = trial
+        self.stalled.discard(worker)
+        self.expect(worker)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
-        self.last_seen.pop(trial.trial_id, None)
-        self.running.pop(trial.trial_id, None)
+        self.hear(trial.config["worker"])
 
     on_trial_error = on_trial_complete
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
-        self.last_seen.pop(trial.trial_id, None)  # until it starts again
-        self.stalled.discard(trial.trial_id)
+        worker = trial.config["worker"]
+        self.hear(worker)  # until it starts again
         preempted = bool(getattr(trial.get_pickled_error(), "preempted", False))
-        self.handover.put(Restarted(Path(trial.config["folder"]).name, preempted))
+        self.events.put(Restarted(worker, self.reason(worker), preempted))
 
-    def reason(self, trial_id: str) -> str:
-        """Return what killed a trial's process, as far as is known here."""
-        if trial_id in self.stalled:
+    def reason(self, worker: str) -> str:
+        """Return what killed a worker's process, as far as is known here."""
+        if worker in self.stalled:
             return f"stalled: nothing was heard of it for {self.stall_s} s"
-        trial = self.running.get(trial_id)
+        trial = self.running.get(worker)
         if OUT_OF_MEMORY in str(trial.get_pickled_error() if trial else None):
             return "out of memory: Ray ended its process"
         return DIED
 
-    def _kill(self, trial_id: str) -> None:
-        """Kill a process: Tune starts its trial again or gives it up, as after any death."""
-        actor = self.running[trial_id].temporary_state.ray_actor
+    def _kill(self, worker: str) -> None:
+        """Kill a process: Tune starts its worker again or gives it up, as after any death."""
+        actor = self.running[worker].temporary_state.ray_actor
         if actor is not None:
-            self.stalled.add(trial_id)
-            self.last_seen[trial_id] = time.monotonic()  # so long it has to die
+            self.stalled.add(worker)
+            self.expect(worker)  # so long it has to die
             ray.kill(actor)
 
     def __getstate__(self) -> dict[str, Any]:

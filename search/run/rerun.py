@@ -13,12 +13,11 @@ from typing import Any
 import torch
 
 from search.plugins import part
-from search.run.worker import bank_of, environment_of, in_configuration_space
-from search.study.resources import Resources
+from search.run.worker import bank_of, environment_of, own_numbers
+from search.study.resources import CPU_SLOTS, Resources
 from search.study.space import LARGEST_SEED
 from search.study.start import ANY, InitialTheta
-from search.study.stopping import Stop
-from search.study.trial import Configuration, Trial
+from search.study.trial import Configuration
 from trainer import Bank, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
@@ -41,12 +40,15 @@ NOT_OF_THE_ENGINE = {"cpu", "device", "driver", "nvrtc", "engine", "threads", "s
 
 @dataclass(frozen=True)
 class Request:
-    """A trial of one pair like the one that trained a checkpoint, and the step to train to.
+    """A bank of one pair like the one that trained a checkpoint, and the step to train to.
 
     stages: those of the same run before it, where it had several (lab/stages.py).
     """
 
-    trial: Trial
+    configuration: Configuration
+    seed: Seed
+    slots: int
+    resources: Resources
     step: int
     stages: Any = None
 
@@ -78,7 +80,7 @@ class Rerun:
     stages: int
     exact: tuple[float, float]
     environment: dict[str, Any]
-    """This machine and bank, as trials record theirs."""
+    """This machine and bank, as they are recorded of a seed."""
     differs: dict[str, tuple[Any, Any]]
     """What may explain another θ: nothing of CPU, threads and slots where the engine trained both."""
     not_recorded: tuple[str, ...]
@@ -114,8 +116,8 @@ def read_request(loaded: Checkpoint) -> Request:
     configuration = Configuration(loaded.spec, recipe, start)
     if start:
         configuration.pair(seed).check(configuration.trained)
-    work, like = ((configuration, seed),), _resources(loaded, recipe)
-    return Request(Trial("rerun", work, like.room()[0], like, Stop()), loaded.step, stages)
+    like = _resources(loaded, recipe)
+    return Request(configuration, seed, like.slots or CPU_SLOTS, like, loaded.step, stages)
 
 
 def _start(loaded: Checkpoint) -> InitialTheta | None:
@@ -185,16 +187,15 @@ def train_again(loaded: Checkpoint, request: Request, watch: Callable[[int], Non
     """
     device = _device(recorded := _recorded(loaded))
     with _denormals_as(recorded):
-        trial, before = request.trial, 0
+        configuration, before = request.configuration, 0
         if request.stages:
-            ((configuration, seed),) = trial.work
-            theta, before = request.stages.train(trial, device, watch)
-            start = InitialTheta(configuration.trained, {ANY: theta})
-            trial = replace(trial, work=((replace(configuration, start=start), seed),))
-        bank = bank_of(trial, device, futility=None)
+            theta, before = request.stages.train(request, device, watch)
+            configuration = replace(configuration, start=InitialTheta(configuration.trained, {ANY: theta}))
+        pair, slots, resources = configuration.pair(request.seed), request.slots, request.resources
+        bank = bank_of(configuration.trained, [pair], slots, resources, device, futility=None)
         watch(before)
         # what is finished at the end is finished again
-        at_end = request.step == request.trial.work[0][0].recipe.steps
+        at_end = request.step == request.configuration.recipe.steps
         while (bank.result(0).steps < request.step or at_end) and bank.advance():
             watch(before + bank.result(0).steps)
         return _compare(loaded, request, bank)
@@ -209,15 +210,15 @@ def _device(recorded: dict[str, Any]) -> str:
 
 def _compare(loaded: Checkpoint, request: Request, bank: Bank) -> Rerun:
     spec, recorded = loaded.spec, _recorded(loaded)
-    result = in_configuration_space(request.trial.work[0][0], bank.result(0))
+    result = own_numbers(bank.result(0))
     theta_SP = torch.stack([loaded.theta_P, result.theta_P])
     bits_SP = theta_SP.view(torch.int32)
     apart_P = (theta_SP[0] - theta_SP[1]).abs()
     largest = {name: float(t.max()) for name, t in spec.layout.split(apart_P[None]).items()}
     exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection()))["exact"]
     different = int((bits_SP[0] != bits_SP[1]).sum())
-    here = environment_of(request.trial, bank)
-    recipes = [request.trial.work[0][0].recipe, *request.earlier_recipes]
+    here = environment_of(bank, request.resources)
+    recipes = [request.configuration.recipe, *request.earlier_recipes]
     is_finished = any(recipe.finish_above < 1 for recipe in recipes)
     by_curvature = is_finished and not recorded["finish"] == here["finish"] == "engine"
     both = {recorded.get("engine"), here["engine"]} <= ENGINES and not by_curvature

@@ -7,46 +7,45 @@ end a seed in one arm and not in the other, and the pair would differ by that.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from search.study.schema import Study
 from search.study.stopping import BY_HASH, BY_SEED
-from search.study.trial import Configuration, Spared
 from trainer import Seed
 
 BLOCK = 10
 
 
-def spared_of(
-    study: Study,
-    configurations: Sequence[str],
-    work: Iterable[tuple[Configuration, Seed]],
-    confirmation: bool = False,
-) -> Spared | None:
-    """Return the pairs of `work` that no rule ends; None where each seed's numbers say so (`trainer.bank.futility`).
+class Draw:
+    """The draw of one study. It depends on no outcome, on no interruption, and not on who trains what."""
 
-    No rule ends a confirmation, unless its study asks for that: what a rule calls is noted, and runs on.
-    configurations: keys in the order in which they were planned. It depends on no outcome, and neither on how the pairs
-    are put into trials nor on interruptions.
-    """
-    if confirmation and not (study.confirm and study.confirm.hopeless):
-        return frozenset((c.key, seed) for c, seed in work)
-    if study.spares == BY_HASH:
-        return None
-    rounds = [study.confirm_seeds] if confirmation else study.rounds
-    layers = {seed: (n, place) for n, seeds in enumerate(rounds) for place, seed in enumerate(seeds)}
-    places = {key: place for place, key in enumerate(configurations)}
+    def __init__(self, study: Study):
+        self.study = study
+        self.rounds: dict[bool, Sequence[Sequence[Seed]]] = {False: study.rounds, True: [study.confirm_seeds]}
+        """Rounds of the search, and the confirmation's seeds as one, by `confirmation`."""
+        self.places = {
+            confirmation: {s: (n, place) for n, seeds in enumerate(rounds) for place, s in enumerate(seeds)}
+            for confirmation, rounds in self.rounds.items()
+        }
 
-    def is_spared(configuration: Configuration, seed: Seed) -> bool:
-        layer, place = layers[seed]
-        seeds = rounds[layer]
+    def is_spared(self, number: int, seed: Seed, confirmation: bool = False) -> bool | None:
+        """Return whether no rule ends a seed; None where its own numbers say so (`trainer.bank.futility`).
+
+        number: the place of its configuration among all, in the order in which they were planned. No rule ends a
+        confirmation, unless its study asks for that: what a rule calls is noted, and runs on.
+        """
+        study = self.study
+        if confirmation and not (study.confirm and study.confirm.hopeless):
+            return True
+        if study.spares == BY_HASH:
+            return None
+        layer, place = self.places[confirmation][seed]
+        seeds = self.rounds[confirmation][layer]
         if study.spares == BY_SEED:
             block, place = divmod(place, BLOCK)
             return _draw(f"{seeds[block * BLOCK]}") == place
-        block, place = divmod(places[configuration.key] * len(seeds) + place, BLOCK)
+        block, place = divmod(number * len(seeds) + place, BLOCK)
         return _draw(f"{study.name} {confirmation} {layer} {block}") == place
-
-    return frozenset((c.key, seed) for c, seed in work if is_spared(c, seed))
 
 
 def _draw(block: str) -> int:

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from search.run.allocation import ConfigurationScore, objective
-from search.run.tally import TrialReport
 from search.stats.counting import COUNTED, GrokRate, Row, seed_of
-from search.store.record import is_final
+from search.store.record import SeedKey, is_final
 from search.study.sampler import GROK_RATE
 from search.study.schema import Study
-from search.study.trial import Configuration, Trial
+from search.study.trial import Configuration
 from trainer import Outcome, Seed
 
 PLANNED_COLUMNS = ("outcome", "confirmation", "grok_step", "best_token", "steps")
@@ -26,14 +25,35 @@ class Round(NamedTuple):
     confirmation: bool = False
 
 
+@dataclass(eq=False)
+class PlannedPair:
+    """A configuration and a seed that is to be trained, or is in training."""
+
+    configuration: Configuration
+    seed: Seed
+    confirmation: bool = False
+    failures: int = 0
+    """How often a worker has failed that had it."""
+    step: int = 0
+    """As it was reported last."""
+    has_grokked: bool = False
+    """True once it was perfect: it trains on, to see if it holds."""
+
+    @property
+    def key(self) -> SeedKey:
+        return self.configuration.key, self.seed.init_seed, self.seed.data_seed
+
+
 @dataclass
 class ConfigurationState:
     """One configuration of a running study."""
 
     configuration: Configuration
     rows: dict[Seed, Row]
+    number: int
+    """Its place among all, in the order in which they were planned."""
     pending: dict[Seed, bool] = field(default_factory=dict)
-    """Seeds that are enqueued or in a running trial -> True if they confirm."""
+    """Seeds that wait or are in training -> True if they confirm."""
     cancelled: dict[Seed, None] = field(default_factory=dict)
     """Seeds that are not trained because there is enough, in order."""
     rounds_enqueued: int = 0
@@ -87,8 +107,6 @@ class StudyRun:
         self.study, self.is_search = study, study.proposes
         self.seed_rounds = study.rounds
         self.states: dict[str, ConfigurationState] = {}
-        self.reports: dict[str, TrialReport] = {}
-        """Newest reports of running trials, by their keys."""
         self._rows: dict[str, dict[Seed, Row]] = {}
         self._recorded: Counter[str] = Counter()
         self._reported: Counter[str] = Counter()
@@ -104,7 +122,7 @@ class StudyRun:
         """Return the state of a configuration, made from its recorded rows if it is new."""
         key = configuration.key
         if key not in self.states:
-            self.states[key] = ConfigurationState(configuration, self._rows.setdefault(key, {}))
+            self.states[key] = ConfigurationState(configuration, self._rows.setdefault(key, {}), len(self.states))
         return self.states[key]
 
     def record(self, rows: Iterable[Row]) -> None:
@@ -124,20 +142,12 @@ class StudyRun:
             steps = row.get("steps") or 0
             self.spent[100 * steps // max(budget, steps, 1)] += by
 
-    def update_progress(self, trial: Trial, report: TrialReport | None) -> None:
-        """Take the newest report of a running trial; None when it runs no more."""
-        before = self.reports.pop(trial.key, None)
-        if before and not trial.confirmation:
-            self._reported.subtract(before.grokked)
-        if report is not None:
-            self.reports[trial.key] = report
-            if not trial.confirmation:
-                self._reported.update(report.grokked)
-
-    def report_of(self, trial: Trial) -> TrialReport:
-        """Return the newest report of a running trial. Before the first one all seeds wait."""
-        budgets = sum(configuration.recipe.steps for configuration, _ in trial.work)
-        return self.reports.get(trial.key) or TrialReport({Outcome.QUEUED: len(trial.work)}, budgets)
+    def update(self, pair: PlannedPair, step: int, has_grokked: bool) -> None:
+        """Take how far a pair is that trains; one that trains no more has not grokked until that is recorded."""
+        pair.step = step
+        if has_grokked != pair.has_grokked:
+            pair.has_grokked = has_grokked
+            self._reported[pair.configuration.key] += 0 if pair.confirmation else 1 if has_grokked else -1
 
     @property
     def grokked(self) -> int:
@@ -184,10 +194,6 @@ class StudyRun:
             if seeds := state.untrained(self.seed_rounds[state.rounds_enqueued - 1]):
                 return Round(state.configuration, seeds)
         return None
-
-    def open_seeds(self, trials: Iterable[Trial]) -> int:
-        """Number of seeds of running trials that have not ended, as far as reported."""
-        return sum(self.reports[t.key].open if t.key in self.reports else len(t.work) for t in trials)
 
     def scores(self) -> dict[str, ConfigurationScore]:
         """Return what the search has shown of each configuration, by key."""

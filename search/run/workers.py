@@ -1,59 +1,62 @@
-"""The running workers as their driver knows them, and which trials are assigned to them.
+"""The running workers as their driver knows them: which of their reports count, and when they are to report next.
 
-A worker is started with one trial. Others follow in its bank while it trains: the driver rewrites the file of
-its assignment, which the worker reads between evaluations.
+Of a worker's process only the newest start counts. A report that comes late, from a start before, is told to end; one
+that comes twice changes nothing, and has the same reply again.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from search.run.planner import Planner
-from search.store.home import Home
-from search.store.results import WorkerAssignment, assignment_path
+from search.run.messages import Reply, Report, Speed
+from search.run.planner import Planner, WorkerBank
 from search.study.schema import Study
-from search.study.trial import Trial
 
 WAIT_S = 20.0
-"""Seconds after which a worker that waits for work says so again."""
+"""Seconds after which a worker that waits for pairs is asked to say that it is still there."""
 FEW, REPORTS_PER_S = 8, 20.0
-"""Number of workers that report each evaluation; of more, reports a second of all together."""
+"""Number of workers that may report each evaluation; more share this many reports per second."""
+STATES_PER_S = 500.0
+"""Saved states per second of all workers together, at most."""
 BEGIN_S = 60.0
 """Seconds after which a worker that has not begun lacks room that others have."""
+STARTING, COMPILING, TRAINING, WAITING = "starting", "compiling", "training", "waiting"
 
 
 @dataclass
 class WorkerState:
     """One running worker."""
 
-    first: Trial
-    last: Trial
-    """The trial whose program its bank has, or will have next."""
-    open: dict[str, Trial] = field(default_factory=dict)
-    """Trials that have not ended, by key."""
-    unseen: set[str] = field(default_factory=set)
-    """Keys of trials that no report has named yet."""
-    starts: int = 0
-    is_waiting: bool = False
-    """True if it has no work and is to wait for some."""
+    name: str
+    attempt: int = 0
+    """Start of its process that counts now."""
+    closed: int = -1
+    """Starts up to this one are known to be over."""
+    report: Report | None = None
+    """The newest report; it waits for a reply while `reply` is None."""
+    asked: float = 0.0
+    """When it came."""
+    reply: Reply | None = None
+    bank: WorkerBank | None = None
+    """The bank that its process has."""
     due: float = float("inf")
     """When a worker that was started, or started again, should have begun."""
-    assignment: WorkerAssignment | None = None
-    phase: str = "starting"
-    seed_steps_per_s: float = 0.0
+    phase: str = STARTING
+    speed: Speed = field(default_factory=Speed)
+
+    @property
+    def waits(self) -> bool:
+        """True if its report has no reply yet."""
+        return self.report is not None and self.reply is None
 
 
 class Workers:
-    """The workers of a run. begin: claims a trial and writes it for the worker that gets it.
+    """The workers of a run, by name."""
 
-    wait_s: how long a worker without work waits until it says so; 0: it ends.
-    """
-
-    def __init__(self, study: Study, home: Home, planner: Planner, begin: Callable[[Trial, WorkerState], None]):
-        self.study, self.home, self.planner, self._begin = study, home, planner, begin
+    def __init__(self, study: Study, planner: Planner):
+        self.planner, self.started = planner, 0
         self.wait_s = min(WAIT_S, study.faults.stall_s / 3)
         self.states: dict[str, WorkerState] = {}
-        """By the keys of their first trials."""
 
     def __len__(self) -> int:
         return len(self.states)
@@ -61,79 +64,71 @@ class Workers:
     def __iter__(self) -> Iterator[WorkerState]:
         return iter(list(self.states.values()))
 
-    def __getitem__(self, key: str) -> WorkerState:
-        return self.states[key]
+    def __getitem__(self, name: str) -> WorkerState:
+        return self.states[name]
+
+    def add(self) -> str:
+        """Note that a worker is started. Returns its name."""
+        self.started += 1
+        name = f"worker-{self.started}"
+        self.states[name] = WorkerState(name, due=time.monotonic() + BEGIN_S)
+        return name
 
     @property
-    def waiting(self) -> list[WorkerState]:
-        return [worker for worker in self if worker.is_waiting]
+    def idle(self) -> list[WorkerState]:
+        """Workers that have no pairs."""
+        return [worker for worker in self if not self._has_pairs(worker)]
 
-    def add(self, trial: Trial) -> None:
-        worker = self.states[trial.key] = WorkerState(trial, trial, due=time.monotonic() + BEGIN_S)
-        self.begin(trial, worker)
-        self._send_assignment(worker)
+    def _has_pairs(self, worker: WorkerState) -> bool:
+        return worker.name in self.planner.banks and bool(self.planner.banks[worker.name].pairs)
 
-    def begin(self, trial: Trial, worker: WorkerState) -> None:
-        self._begin(trial, worker)
-        worker.open[trial.key] = worker.last = trial
-        worker.unseen.add(trial.key)
+    # ---- reports
 
-    def remove(self, key: str) -> WorkerState:
-        worker = self.states.pop(key)
-        assignment = assignment_path(self.home.trial(self.study.name, key))
-        assignment.unlink(missing_ok=True)
-        self.home.depot.remove(assignment)
+    def is_late(self, report: Report) -> bool:
+        """True for a report of nobody who counts: an ended worker, or a start of its process that is over."""
+        worker = self.states.get(report.worker)
+        return worker is None or report.attempt < worker.attempt or report.attempt <= worker.closed
+
+    def is_repeated(self, report: Report) -> bool:
+        before = self.states[report.worker].report
+        return before is not None and (report.attempt, report.number) <= (before.attempt, before.number)
+
+    def accept(self, report: Report) -> WorkerState:
+        """Note a report, which waits for a reply from now on."""
+        worker = self.states[report.worker]
+        if report.attempt > worker.attempt:
+            worker.bank = None
+        worker.attempt, worker.report, worker.reply = report.attempt, report, None
+        worker.asked, worker.due, worker.speed = time.monotonic(), float("inf"), report.speed
         return worker
 
-    def assign_more(self, worker: WorkerState) -> None:
-        """Assign further trials to a worker, or have it wait for some.
+    def close(self, name: str) -> None:
+        """Note that a worker's process is gone, and is started again."""
+        worker = self.states[name]
+        worker.closed, worker.bank, worker.due = worker.attempt, None, 0.0  # late at once: others leave it room
+        worker.report, worker.phase = None, STARTING
 
-        Trials of its program go into its free slots. A trial of another program goes to an idle worker, where a
-        bank costs no compilation. A worker whose process has died before gets none: the number of its failures
-        is limited for all of its trials together.
+    # ---- replies
+
+    def may_switch(self, worker: WorkerState) -> bool:
+        """True if a worker may have a bank of another kind.
+
+        On a GPU its process keeps what the one before took. It may not either while another worker lacks room.
         """
-        worker.is_waiting = False
-        run = self.planner.study_run
-        while worker.starts < 2 and run.open_seeds(worker.open.values()) < worker.last.slots:
-            trial = self.planner.next(worker.last)
-            is_room_wanted = any(time.monotonic() > other.due for other in self)  # by one that was started
-            may_switch = not (worker.open or self.planner.capacity.on_gpu or is_room_wanted)
-            if trial is None and may_switch:
-                trial = self.planner.next()
-                worker.is_waiting = trial is None and not self.planner.is_done
-            if trial is None:
-                return
-            self.begin(trial, worker)
+        return worker.bank is None or not (self.planner.capacity.on_gpu or self._lacks_room(worker))
 
-    def refresh(self, *changed: WorkerState) -> None:
-        """Give waiting workers what work there is, then rewrite the assignments that may have changed."""
-        waiting = self.waiting
-        for worker in waiting:
-            self.assign_more(worker)
-            if worker.is_waiting:
-                break
-        shares_enough = self.study.until.grokked is not None
-        for worker in self if shares_enough else (*changed, *waiting):
-            self._send_assignment(worker)
+    def _lacks_room(self, worker: WorkerState) -> bool:
+        return any(time.monotonic() > other.due for other in self if other is not worker)
 
-    def note_restart(self, key: str, preempted: bool) -> None:
-        """Note that a worker's process has died and is started again. preempted: it was not its own failure."""
-        self[key].due = 0.0  # late at once, so that the others leave it room
-        self[key].starts -= preempted
-        for worker in self.waiting:
-            self.assign_more(worker)
-            self._send_assignment(worker)
+    def idle_reply(self, worker: WorkerState) -> Reply | None:
+        """Return what a worker is told for which there are no pairs: to end, to report again, or nothing yet."""
+        if self.planner.is_done or self.planner.waiting or self._lacks_room(worker):
+            return Reply(is_end=True)
+        worker.phase = WAITING
+        return Reply() if time.monotonic() - worker.asked > self.wait_s else None
 
-    def _send_assignment(self, worker: WorkerState) -> None:
-        """Write a worker's assignment if it has changed."""
-        searching = (t for t in worker.open.values() if self.study.until.grokked and not t.confirmation)
-        enough = {c.key for t in searching for c in t.configurations if self.planner.study_run.has_enough(c)}
-        rounded = 1 << len(self).bit_length()  # else each worker more would change the assignments of all
-        apart_s = rounded / REPORTS_PER_S if len(self) > FEW else 0.0
-        times = (self.wait_s if worker.is_waiting else 0.0, min(apart_s, self.wait_s))
-        assignment = WorkerAssignment(tuple(worker.open), tuple(sorted(enough)), *times)
-        if assignment != worker.assignment:
-            folder = self.home.trial(self.study.name, worker.first.key)
-            assignment.write(folder)
-            self.home.depot.put(assignment_path(folder))
-            worker.assignment = assignment
+    def pace(self) -> tuple[float, float]:
+        """Return the seconds after which a worker reports without news, and between its saved states."""
+        apart_s = len(self) / REPORTS_PER_S if len(self) > FEW else 0.0
+        states = sum(len(bank.pairs) for bank in self.planner.banks.values())
+        return min(apart_s, self.wait_s), states / STATES_PER_S

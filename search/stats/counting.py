@@ -454,7 +454,6 @@ def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
     confirmed = {f"confirmation_{name}": value for name, value in _rated(fresh).items()} if fresh else {}
     return {
         "configurations": len({r["configuration"] for r in rows}),
-        "trials": len({r["trial"] for r in rows}),
         **_rated(searched, until),
         **confirmed,
         "given_up": counts[Outcome.GIVEN_UP],

@@ -55,7 +55,6 @@ def _of_a_seed(name: str, *parts: sa.schema.SchemaItem) -> sa.Table:
 
 ROWS = _of_a_seed(
     "ledger",
-    sa.Column("trial", sa.String(12), nullable=False),
     sa.Column("confirmation", sa.Boolean, nullable=False, default=False),
     sa.Column("outcome", sa.String(16), nullable=False),
     sa.Column("reason", sa.Text),
@@ -74,8 +73,6 @@ ROWS = _of_a_seed(
     sa.Column("lease_until", sa.Float),
     sa.Column("verify_calls", sa.Integer, nullable=False, default=0),
     sa.Column("verified", sa.Integer),  # right of AdderBoard's 10,010 at the last call
-    # with all that a trial's rows are looked up by: else the primary key is taken, and all rows looked at
-    sa.Index("ix_ledger_trial", "trial", "study", "configuration"),
 )
 STUDIES = _of_a_study(
     "ledger_studies",

@@ -4,12 +4,9 @@ import os
 import re
 import shlex
 import tempfile
-from functools import cached_property
 from pathlib import Path
 
 from search.errors import UserError, masked, reraise_as
-from search.store.depot import VARIABLE as DEPOT
-from search.store.depot import Depot, Shared
 from trainer.files import durable
 from trainer.files.paths import expanded, named_by
 
@@ -19,12 +16,11 @@ IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class Home:
-    """Paths below the home, absolute because Tune changes the working directory of trials.
+    """Paths below the home, absolute because Tune changes the working directory of workers.
 
-    With ADDER_SEARCH_DATABASE set the ledger is on that server; the other files stay in
-    the folder. The machines of a cluster share it, unless ADDER_SEARCH_DEPOT names a store that trials' files
-    go through (search/store/depot.py): then it is the driver's alone. A home can be moved: nothing in it names
-    its own path, and MLflow's store is corrected when it is next opened.
+    With ADDER_SEARCH_DATABASE set the ledger is on that server; the other files stay in the folder, which is the
+    driver's alone. A home can be moved: nothing in it names its own path, and MLflow's store is corrected when it
+    is next opened.
     """
 
     def __init__(self, folder: str | Path | None = None):
@@ -87,31 +83,9 @@ class Home:
         """Name of the database in messages."""
         return str(self.ledger_db) if self.has_own_database else self.ledger_url.partition("://")[2]
 
-    @cached_property
-    def depot(self) -> Shared:
-        """The depot that files of trials go through, as driver and workers may see no folder in common.
-
-        Raises UserError for a URI that names no store, or has a password in it.
-        """
-        return self.depot_at(self.path / "trials")
-
-    @staticmethod
-    def depot_at(folder: Path) -> Shared:
-        """Return the same depot for another folder: the store of a URI, or the folder itself if others see it."""
-        uri = os.environ.get(DEPOT)
-        return Depot(folder, uri) if uri else Shared()
-
-    def trial(self, study: str, key: str) -> Path:
-        """Folder of a trial's bank state, and of its results until they are recorded; without a key, of all
-        of a study's trials.
-        """
-        return below(self.path / "trials", study, *([key] if key else []))
-
-    def damaged(self, study: str, key: str) -> Path:
-        """Folder of a trial's results that cannot be read: the actual folder has -1, -2 … appended; without a key, of
-        all of a study's.
-        """
-        return below(self.path / "damaged", study, *([key] if key else []))
+    def progress(self, study: str) -> Path:
+        """File with the progress of a study that is run here."""
+        return below(self.path / "progress", study).with_suffix(".json")
 
     @property
     def nothing_run(self) -> str:
@@ -135,7 +109,7 @@ class Home:
         """Make the folder. Raises UserError if nothing can be written there."""
         self.check_paths()
         try:
-            for folder in (self.path, self.artifacts, self.ray, self.path / "trials"):
+            for folder in (self.path, self.artifacts, self.ray):
                 durable.make_folder(folder)
             with tempfile.TemporaryFile(dir=self.path):
                 pass

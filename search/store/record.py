@@ -1,9 +1,10 @@
 """A seed's record, as the ledger has it."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
-from trainer import Outcome
+from trainer import Outcome, Result
 
 MEASURED = (
     "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact", "best_token",
@@ -22,8 +23,6 @@ class SeedRecord(TypedDict):
     configuration: str
     init_seed: int
     data_seed: int
-    trial: str
-    """Key of the trial that trains it or trained it last."""
     confirmation: bool
     """True if it was trained to confirm what a search had chosen."""
     outcome: str
@@ -55,6 +54,27 @@ class SeedRecord(TypedDict):
     """Right answers of AdderBoard's 10,010 at the last call."""
     proof: dict[str, Any] | None
     """The verdict of `prove` on all pairs, if it was asked (model/verdict.py)."""
+
+
+@dataclass(frozen=True)
+class TrainedBy:
+    """The bank that trained seeds: its speed, of all slots together, and its code, versions and hardware."""
+
+    seed_steps_per_s: float
+    environment: Mapping[str, Any]
+
+    def columns(self, result: Result) -> dict[str, Any]:
+        """Return the ledger's columns of what became of a seed."""
+        rate, environment = self.seed_steps_per_s, self.environment
+        threads = environment.get("threads", 1) if environment.get("engine") == "native" else None
+        return {
+            **{name: getattr(result, name) for name in MEASURED},
+            "outcome": result.outcome.value,
+            # None unless the C++ engine trained it
+            "core_s": result.steps / rate * threads if rate and threads else None,
+            "seed_steps_per_s": rate,
+            "environment": dict(environment),
+        }
 
 
 def is_final(row: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What a driver leaves for `status` while it runs: a small file beside the folders of its trials."""
+"""What a driver leaves for `status` while it runs: a small file of the home."""
 
 import json
 from collections.abc import Mapping
@@ -7,17 +7,16 @@ from typing import Any
 
 from search.store.study_records import StudyRecords
 
-FILE = "progress.json"
 EVERY_S = 2.0
 """Seconds between two of them."""
 
 
 def write_progress(records: StudyRecords, values: Mapping[str, Any]) -> None:
     """Write a run's progress. One that cannot be written is left out: nothing is decided by it."""
-    place = records.trial_folder("") / FILE
+    place = records.home.progress(records.study)
     with suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
-        fresh = place.with_name(FILE + ".new")
+        fresh = place.with_suffix(".new")
         fresh.write_text(json.dumps(values), encoding="utf-8")
         fresh.replace(place)
 
@@ -26,7 +25,7 @@ def read_progress(records: StudyRecords) -> dict[str, Any] | None:
     """Return the progress that the study's driver left; None where no driver runs, or its home is elsewhere."""
     owner = records.get_driver()
     with suppress(OSError, ValueError):
-        values = json.loads((records.trial_folder("") / FILE).read_bytes())
+        values = json.loads(records.home.progress(records.study).read_bytes())
         if owner and isinstance(values, dict) and values.get("owner") == owner:
             return values
     return None

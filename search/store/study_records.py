@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -17,7 +16,7 @@ from model import make_spec
 from model.fields import did_you_mean
 from model.verdict import read_verdict
 from search.errors import AlreadyExists, NotFound, reraise_as
-from search.stats.counting import Row, seed_of
+from search.stats.counting import ENOUGH, Row, seed_of
 from search.store.database import (
     CONFIGURATIONS,
     OF_A_STUDY,
@@ -28,23 +27,23 @@ from search.store.database import (
     ROWS,
     STARTED,
     STARTS,
+    STATES,
     STUDIES,
     retry_while_unavailable,
 )
 from search.store.home import Home
 from search.store.lease import LEASE_S, StudyLease, is_live
 from search.store.ledger import Ledger, open_ledger
-from search.store.record import SeedKey, SeedRecord, is_final
+from search.store.record import SeedKey, SeedRecord, TrainedBy, is_final
 from search.store.recorded_seed import RecordedSeed, as_blobs, from_blobs
 from search.store.verdicts import Verdict, own, sealed
 from search.study.file import recorded_study
 from search.study.start import InitialTheta
-from search.study.trial import Configuration, Trial
-from trainer import Outcome, Recipe, Seed
+from search.study.trial import Configuration
+from trainer import Outcome, Recipe, Result, Seed
 from trainer.retired import Retired
 
 if TYPE_CHECKING:
-    from search.store.results import ConfigurationResults
     from search.study.schema import Study
 
 DIED = "its driver died"
@@ -52,10 +51,14 @@ AT_ONCE = 500
 """Seeds whose θ and curves are read together."""
 KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
 FREE = {"owner": None, "lease_until": None}
+DONE = {"reason": None, **FREE}
+BOUND: dict[str, Any] = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
+"""A seed's row in a statement that is executed for many."""
 GROUPED_BY = (
     "configuration", "confirmation", "outcome", "steps", "grok_step", "held", "hopeless_step", "screen",
 )  # fmt: skip
 """Columns of `list_grouped_seeds`: what counts of a seed."""
+T = TypeVar("T")
 Values = dict[str, Any]
 """Columns and their values, of a table other than that of seeds, or to be written."""
 
@@ -88,10 +91,6 @@ class StudyRecords:
     def owner(self) -> str:
         """Name of this driver in its leases."""
         return self.lease.owner
-
-    def trial_folder(self, key: str) -> Path:
-        """Return the folder of one of the study's trials; of all of them for an empty key."""
-        return self.home.trial(self.study, key)
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
@@ -257,25 +256,20 @@ class StudyRecords:
     # Seeds
 
     @retry_while_unavailable
-    def list_seeds(
-        self, configuration: str | None = None, trial: str | None = None, environment: bool = False
-    ) -> list[SeedRecord]:
-        """List the study's seeds, or a configuration's or a trial's in it, by configuration and seed.
+    def list_seeds(self, configuration: str | None = None, environment: bool = False) -> list[SeedRecord]:
+        """List the study's seeds, or a configuration's in it, by configuration and seed.
 
         environment: with what each seed was trained in, which is most of the text.
         """
         columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
-        wanted = {"study": self.study, "configuration": configuration, "trial": trial}
+        wanted = {"study": self.study, "configuration": configuration}
         same = sa.and_(*(PROOFS.c[name] == ROWS.c[name] for name in KEY_COLUMNS))
         query = sa.select(*columns, PROOFS.c.proof).select_from(ROWS.outerjoin(PROOFS, same))
         query = query.where(*(ROWS.c[name] == v for name, v in wanted.items() if v is not None))
-        # asked for the order of a trial's rows, SQLite would go through all of a study's
-        ordered = query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)) if trial is None else query
-        rows = self.database.read(ordered)
+        rows = self.database.read(query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)))
         for row in rows:
             row["proof"] = self._verdict(row)
-        records = [cast(SeedRecord, row) for row in rows]
-        return records if trial is None else sorted(records, key=key_of)
+        return [cast(SeedRecord, row) for row in rows]
 
     @retry_while_unavailable
     def list_grouped_seeds(self, configuration: str) -> list[Values]:
@@ -297,88 +291,111 @@ class StudyRecords:
         return [row for row in groups for _ in range(row["count"])]
 
     @retry_while_unavailable
-    def claim(self, trial: Trial) -> None:
-        """Make a trial's seeds RUNNING and this owner's. Raises AlreadyExists if another driver has one.
+    def claim(self, work: Sequence[tuple[Configuration, Seed, bool]]) -> dict[SeedKey, bytes]:
+        """Make seeds RUNNING and this owner's, and return the saved states of those that have one.
 
-        A seed can be claimed unless it is final, is held, or changed hands since it was read.
+        work: configurations and seeds, with True for a confirmation's. A seed can be claimed unless it is final, is
+        held, or changed hands since it was read. Raises AlreadyExists if another driver has one.
         """
-        keys = [c.key for c in trial.configurations]
-        seeds = {s.init_seed for _, s in trial.work}  # a configuration may have many more
-        in_trial = (ROWS.c.study == self.study, ROWS.c.configuration.in_(keys), ROWS.c.init_seed.in_(seeds))
+        configurations = {c.key: c for c, _, _ in work}
+        keys = {(c.key, s.init_seed, s.data_seed): confirmation for c, s, confirmation in work}
         with self.database.undamaged("a lease"), self.writing() as db:
             now = self.database.now(db)
+            rows = self._rows_of(db, ROWS, keys)
             claimed = {
-                "trial": trial.key, "confirmation": trial.confirmation, "outcome": Outcome.RUNNING, "reason": None,
-                "owner": self.owner, "lease_until": now + LEASE_S,
+                "outcome": Outcome.RUNNING, "reason": None, "owner": self.owner, "lease_until": now + LEASE_S,
             }  # fmt: skip
-            query = sa.select(ROWS).where(*in_trial)
-            rows = {key_of(r): dict(r) for r in db.execute(query).mappings()}
-            work = [((c.key, s.init_seed, s.data_seed), s) for c, s in trial.work]
-            for key, seed in work:
+            new = []
+            for key, confirmation in keys.items():
+                values = claimed | {"confirmation": confirmation}
                 if key in rows:
-                    self._reclaim(db, seed, rows[key], claimed, now)
+                    self._reclaim(db, rows[key], values, now)
+                else:
+                    new.append(self._named(key) | values)
             try:
-                if new := [self._named(key) | claimed for key, _ in work if key not in rows]:
+                if new:
                     db.execute(sa.insert(ROWS), new)
-                self.insert_configurations(db, trial.configurations)
+                self.insert_configurations(db, configurations.values())
             except IntegrityError:
                 raise self._taken("a seed") from None
+            states = self._rows_of(db, STATES, keys) if rows else {}
+        return {key: row["state"] for key, row in states.items()}
 
-    def _reclaim(self, db: sa.Connection, seed: Seed, row: Values, claimed: Values, now: float) -> None:
+    def _rows_of(self, db: sa.Connection, table: sa.Table, keys: Collection[SeedKey]) -> dict[SeedKey, Values]:
+        """Read a table's rows of seeds, by their keys."""
+        of_configurations = table.c.configuration.in_({key for key, _, _ in keys})
+        of_seeds = table.c.init_seed.in_({init for _, init, _ in keys})  # a configuration may have many more
+        query = sa.select(table).where(table.c.study == self.study, of_configurations, of_seeds)
+        rows = map(dict, db.execute(query).mappings())
+        return {key: row for row in rows if (key := key_of(row)) in keys}
+
+    def _reclaim(self, db: sa.Connection, row: Values, claimed: Values, now: float) -> None:
         if is_final(row):
-            raise AlreadyExists(f"study {self.study}: seed {seed} has run already ({row['outcome']})")
+            raise AlreadyExists(f"study {self.study}: seed {seed_of(row)} has run already ({row['outcome']})")
         if row["owner"] != self.owner and is_live(row, now):
-            raise AlreadyExists(f"study {self.study}: seed {seed} is held by {row['owner']}")
+            raise AlreadyExists(f"study {self.study}: seed {seed_of(row)} is held by {row['owner']}")
         as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
         change = sa.update(ROWS).filter_by(**self._named(key_of(row))).where(*as_read)
         if db.execute(change.values(**claimed)).rowcount != 1:
-            raise self._taken(f"seed {seed}")
+            raise self._taken(f"seed {seed_of(row)}")
 
     @retry_while_unavailable
-    def record(self, *parts: ConfigurationResults) -> None:
-        """Write what became of the seeds of a trial's parts, with θ and curves, all at once.
+    def record(
+        self,
+        results: Mapping[SeedKey, Result],
+        bank: TrainedBy,
+        cut: Mapping[SeedKey, int] | None = None,
+        states: Mapping[SeedKey, bytes] | None = None,
+    ) -> None:
+        """Write what one report says, all at once. Final rows stay as they are, with their θ.
 
-        Final rows stay as they are, with their θ.
+        results: of seeds that have ended; bank: what trained them. cut: steps of seeds that were ended because there
+        is enough; of one that had not begun nothing is kept. states: saved states of seeds that train on.
         """
-        is_open = ROWS.c.outcome.in_([Outcome.RUNNING, Outcome.CENSORED])
-        key: Values = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
-        rows, results = [], []
         with self.writing() as db:
-            for part in parts:
-                open_seeds = sa.select(ROWS.c.init_seed, ROWS.c.data_seed).where(is_open)
-                open_seeds = open_seeds.filter_by(study=self.study, configuration=part.configuration.key)
-                still_open = {Seed(*numbers) for numbers in db.execute(open_seeds)}
-                for result, columns in part.columns():
-                    if (seed := result.pair.seed) in still_open:
-                        named = self._named((part.configuration.key, seed.init_seed, seed.data_seed))
-                        keys = {f"key_{name}": value for name, value in named.items()}
-                        rows.append(columns | keys | {"reason": None, **FREE})
-                        results.append(named | as_blobs(result))
-            if rows:
-                db.execute(sa.update(ROWS).filter_by(**key), rows)
-                db.execute(sa.insert(RESULTS), results)
+            rows = self._rows_of(db, ROWS, {*results, *(cut or ()), *(states or ())})
+            open_ = {key for key, row in rows.items() if not is_final(row)}
+            ended, cut, states = among(open_, results), among(open_, cut), among(open_, states)
+            self._update(db, {key: bank.columns(result) | DONE for key, result in ended.items()})
+            self._insert(db, RESULTS, {key: as_blobs(result) for key, result in ended.items()})
+            self._delete(db, STATES, [*ended, *states])
+            self._insert(db, STATES, {key: {"state": state} for key, state in states.items()})
+            self._censor(db, cut, ENOUGH)
+            self._delete(db, ROWS, [key for key, steps in cut.items() if not steps])
+
+    def _update(self, db: sa.Connection, values: Mapping[SeedKey, Values]) -> None:
+        """Change rows of seeds that are not final."""
+        is_open = sa.or_(ROWS.c.outcome == Outcome.RUNNING, ROWS.c.outcome == Outcome.CENSORED)
+        rows = [columns | self._bound(key) for key, columns in values.items()]
+        if rows:
+            db.execute(sa.update(ROWS).filter_by(**BOUND).where(is_open), rows)
+
+    def _insert(self, db: sa.Connection, table: sa.Table, values: Mapping[SeedKey, Values]) -> None:
+        if rows := [self._named(key) | columns for key, columns in values.items()]:
+            db.execute(sa.insert(table), rows)
+
+    def _delete(self, db: sa.Connection, table: sa.Table, keys: Sequence[SeedKey]) -> None:
+        """Delete a table's rows of seeds."""
+        if rows := [self._bound(key) for key in keys]:
+            db.execute(sa.delete(table).filter_by(**BOUND), rows)
+
+    def _censor(self, db: sa.Connection, steps: Mapping[SeedKey, int], reason: str) -> None:
+        ended = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
+        self._update(db, {key: ended | {"steps": reached} for key, reached in steps.items()})
 
     @retry_while_unavailable
-    def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[SeedKey, int] | None = None) -> None:
-        """Write that running seeds were ended from outside, and after how many steps where that is known."""
-        values = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
+    def censor(self, steps: Mapping[SeedKey, int], reason: str) -> None:
+        """Write that seeds were ended from outside, and after how many steps."""
         with self.writing() as db:
-            for trial in trials:
-                running = {"trial": trial.key, "outcome": Outcome.RUNNING, "owner": self.owner}
-                db.execute(sa.update(ROWS).filter_by(study=self.study, **running).values(**values))
-                for configuration, seed in trial.work:
-                    key = (configuration.key, seed.init_seed, seed.data_seed)
-                    if reached := (steps or {}).get(key):
-                        censored = self._named(key) | {"trial": trial.key, "outcome": Outcome.CENSORED}
-                        update = sa.update(ROWS).filter_by(**censored)
-                        db.execute(update.values(steps=reached, reason=reason))
+            self._censor(db, steps, reason)
 
     @retry_while_unavailable
-    def delete_unstarted(self, trial: Trial) -> None:
-        """Delete a trial's censored seeds of which nothing was trained."""
-        unstarted = {"trial": trial.key, "steps": 0, "outcome": Outcome.CENSORED}
+    def censor_running(self, reason: str, steps: Mapping[SeedKey, int]) -> None:
+        """Write that all seeds that this owner still trains were ended from outside. steps: where they are known."""
         with self.writing() as db:
-            db.execute(sa.delete(ROWS).filter_by(study=self.study, **unstarted))
+            self._censor(db, steps, reason)
+            running = sa.update(ROWS).filter_by(study=self.study, outcome=Outcome.RUNNING, owner=self.owner)
+            db.execute(running.values(outcome=Outcome.CENSORED, reason=reason, **FREE))
 
     @retry_while_unavailable
     def censor_orphaned(self) -> None:
@@ -387,6 +404,13 @@ class StudyRecords:
         running = sa.update(ROWS).filter_by(study=self.study, outcome=Outcome.RUNNING)
         with self.writing() as db:
             db.execute(running.where(ROWS.c.owner != self.owner).values(**values))
+
+    @retry_while_unavailable
+    def count_states(self) -> int:
+        """Return how many seeds have a saved state."""
+        query = sa.select(sa.func.count()).select_from(STATES).filter_by(study=self.study)
+        with self.database.begin() as db:
+            return db.scalar(query) or 0
 
     # θ and curves
 
@@ -447,6 +471,10 @@ class StudyRecords:
             return own(row["proof"], self.study, *key_of(row))
         return read_verdict(row["proof"])
 
+    def _bound(self, key: SeedKey) -> Values:
+        """Return the values of BOUND for a seed."""
+        return {f"key_{name}": value for name, value in self._named(key).items()}
+
     def _named(self, key: SeedKey) -> Values:
         """Return the columns that name a seed's row."""
         return dict(zip(KEY_COLUMNS, (self.study, *key), strict=True))
@@ -477,6 +505,11 @@ def open_several(home: Home, studies: Iterable[str] = ()) -> list[StudyRecords]:
     for records in opened:
         records.require_study()
     return opened or [StudyRecords(ledger, name) for name in ledger.list_studies()]
+
+
+def among(keys: Collection[SeedKey], values: Mapping[SeedKey, T] | None) -> dict[SeedKey, T]:
+    """Return the values of some seeds."""
+    return {key: value for key, value in (values or {}).items() if key in keys}
 
 
 def key_of(row: Mapping[Any, Any]) -> SeedKey:

@@ -42,7 +42,7 @@ class Resources(Strict):
         None,
         ge=1,
         le=65_536,
-        description="most seeds of a trial; those beyond its slots wait; default: 4 × slots; unit: seeds",
+        description="most seeds that a bank has; those beyond its slots wait; unit: seeds",
     )
     compiled: bool = Field(True, description="compile the train step (off: eager, slow, for tests)")
     save_every: int = Field(5, ge=1, description="distance of saved bank states; unit: evaluations")
@@ -55,11 +55,6 @@ class Resources(Strict):
     def bank(self) -> dict[str, Any]:
         """What a bank is built from, without the place where it trains."""
         return self.model_dump(exclude={"cpu", "gpu", "accelerator_type"})
-
-    def room(self, at_once: int = CPU_SLOTS) -> tuple[int, int]:
-        """Return the greatest numbers of slots and of pairs of a trial. at_once: its place's seeds."""
-        slots = self.slots or at_once
-        return slots, self.seeds_per_trial or 4 * slots
 
     @field_validator("cpu", "gpu")
     @classmethod

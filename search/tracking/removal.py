@@ -21,7 +21,6 @@ from rich.filesize import decimal
 from search.stats.counting import seed_of
 from search.store.home import Home
 from search.store.record import SeedRecord
-from search.store.results import STATE
 from search.store.study_records import StudyRecords
 from search.study.schema import is_name
 from search.tracking.tracking import STUDY_TAG, answered, connect, file_of, find_experiment
@@ -103,8 +102,7 @@ def shown(found: Contents) -> str:
     lines.append(f"  MLflow     {len(found.runs)} runs{where}")
     if found.is_in_home:
         lines.append(f"  artifacts  {_size(found.artifacts)}")
-    trials = found.records.trial_folder("")
-    lines.append(f"  banks      {len(list(trials.glob(f'*/{STATE}')))} saved states, {_size(trials)}")
+    lines.append(f"  saved      states of {found.records.count_states()} seeds that have not ended")
     if found.proposals:
         lines.append(f"  Optuna     {found.proposals} proposals")
     return "\n".join(lines)
@@ -122,9 +120,7 @@ def delete(found: Contents) -> str:
     home, study, remark = found.records.home, found.records.study, ""
     assert is_name(study)
     found.records.lease.verify()
-    for folder in (home.trial(study, ""), home.damaged(study, "")):
-        durable.remove_folder(folder)
-    home.depot.remove(home.trial(study, ""))
+    home.progress(study).unlink(missing_ok=True)
     if found.experiment is not None:
         with answered(found.uri):
             if not found.is_in_another_home:

@@ -256,13 +256,12 @@ def test_alone_and_killed_before_it_is_finished_it_is_finished_alike(tmp_path, n
     first = Bank(SPEC, [pair(0.5, start)])
     assert first.advance() and first.advance()
     assert [row["outcome"] for row in first.newest()] == [Outcome.RUNNING], "it has not ended"
-    first.save(tmp_path / "state")
     second = Bank(SPEC, [pair(0.5, start)])
-    assert second.load(tmp_path / "state") and second.advance() and not second.advance()
+    assert second.restore(0, first.save(0)) and second.advance() and not second.advance()
     assert torch.equal(second.result(0).theta_P, nearly[1].theta_P)
 
 
-def test_some_are_finished_at_a_time_and_none_twice(tmp_path, monkeypatch):
+def test_some_are_finished_at_a_time_and_none_twice(monkeypatch):
     """So that a worker is heard of in between, and goes on where it was."""
     seen = []
     monkeypatch.setattr(minimise, "MANY_TURNS", (lambda task, theta_P: seen.append(task.seed) or theta_P,))
@@ -270,9 +269,8 @@ def test_some_are_finished_at_a_time_and_none_twice(tmp_path, monkeypatch):
     bank = Bank(SPEC, pairs)
     for expected in (0, 0, 1, 2):
         assert bank.advance() and len(seen) == expected
-    bank.save(tmp_path / "state")
     again = Bank(SPEC, pairs)
-    assert again.load(tmp_path / "state") and again.advance() and not again.advance()
+    assert again.restore_all(dict(enumerate(bank.save_all(range(3))))) and again.advance() and not again.advance()
     assert len(seen) == len(set(seen)) == 3
     bank.end([2])
     assert not bank.advance() and bank.result(2).outcome == Outcome.CENSORED

@@ -22,7 +22,7 @@ def proved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("proved") / "runs"
     with quickly():
         study = Recorder(empty_home(folder), study_of())
-        study.trial((1, 2, 3, 4), grokked=(1, 2, 4), changes={2: {"theta_P": RIGHT.theta_P}})
+        study.seeds((1, 2, 3, 4), grokked=(1, 2, 4), changes={2: {"theta_P": RIGHT.theta_P}})
         key = study.configuration.key
         study.records.record_verification((key, 4, 4), 9_000)
         study.censored((5,))

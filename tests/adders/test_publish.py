@@ -102,8 +102,8 @@ def test_a_searchs_seeds_and_fresh_ones_are_told_apart_and_what_is_not_recorded_
     again = "again_at: 1000, again_unless: [[token, 0.5]], again_most: 2, fade_end: 200"
     with quickly():
         study = Recorder(empty_home(here / "home"), study_of(STUDY.replace("fade_end: 200", again)))
-        study.trial((1, 2, 3, 4), grokked=(1, 2, 3))
-        study.trial((5, 6), grokked=(6,), confirmation=True)
+        study.seeds((1, 2, 3, 4), grokked=(1, 2, 3))
+        study.seeds((5, 6), grokked=(6,), confirmation=True)
         study.done()
     done("pull", "sweep", "--seed", "1", "-o", "one", "--home", "home")
     done("publish", "one", "-o", "hub", "--home", "home")

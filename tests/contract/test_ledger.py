@@ -14,20 +14,17 @@ import torch
 
 from model import PRESETS
 from search.errors import AlreadyExists, Failure
-from search.stats.counting import final_metrics
+from search.stats.counting import ENOUGH, final_metrics
 from search.store import database as database_module
 from search.store import lease as lease_module
 from search.store.candidates import DatabaseCandidates, TieCandidate
 from search.store.database import RESULTS, ROWS, STUDIES, Database, DatabaseUnavailable
 from search.store.lease import FRESH_S, LEASE_S, Clocks, Superseded
 from search.store.ledger import Ledger
-from search.store.record import is_final
-from search.store.results import ConfigurationResults
+from search.store.record import TrainedBy, is_final
 from search.store.study_records import DIED, KEY_COLUMNS, StudyRecords
-from search.study.resources import Resources
 from search.study.start import ANY, InitialTheta
-from search.study.stopping import Stop
-from search.study.trial import Configuration, Trial
+from search.study.trial import Configuration
 from tests import homes
 from tests.leases import at_once, dead_owner
 from tests.processes import wait_until
@@ -77,15 +74,17 @@ def another(records):
     return StudyRecords(records.ledger, "another")
 
 
-def trial_of(*seeds, study="study"):
-    return Trial(study, tuple((CONFIGURATION, seed) for seed in seeds), 2, Resources(), Stop())
+def work_of(*seeds):
+    return [(CONFIGURATION, seed, False) for seed in seeds]
+
+
+def key_of(seed):
+    return CONFIGURATION.key, seed.init_seed, seed.data_seed
 
 
 def claimed(records, *seeds):
-    """A trial of seeds that a driver has claimed."""
-    trial = trial_of(*seeds, study=records.study)
-    records.claim(trial)
-    return trial
+    """Have a driver claim seeds. Returns the states that they go on from, by number."""
+    return {init: state for (_, init, _), state in records.claim(work_of(*seeds)).items()}
 
 
 def result_of(seed, outcome=Outcome.FAILED, **facts):
@@ -93,10 +92,10 @@ def result_of(seed, outcome=Outcome.FAILED, **facts):
     return replace(result, outcome=outcome, **facts)
 
 
-def record(records, trial, *results, speed=1.0, environment=None):
-    """Record results as a driver does with what a worker left."""
-    about = {"seed_steps_per_s": speed, "environment": environment or {}}
-    records.record(ConfigurationResults(trial.part(CONFIGURATION), list(results), about))
+def record(records, *results, speed=1.0, environment=None, **more):
+    """Record results as a driver does with what a worker reports."""
+    by_key = {key_of(result.pair.seed): result for result in results}
+    records.record(by_key, TrainedBy(speed, environment or {}), **more)
 
 
 def columns(records, *names):
@@ -141,13 +140,13 @@ def test_of_many_that_migrate_at_once_one_does_it(open_records, migrated):
 
 
 def test_a_claim_is_a_lease(records, another):
-    trial = claimed(records, *SEEDS)
+    assert claimed(records, *SEEDS) == {}
     rows = records.list_seeds()
     assert [Seed(r["init_seed"], r["data_seed"]) for r in rows] == list(SEEDS)
-    assert {(r["trial"], r["outcome"], r["owner"]) for r in rows} == {(trial.key, "running", records.owner)}
+    assert {(r["outcome"], r["owner"]) for r in rows} == {("running", records.owner)}
     assert all(0 < r["lease_until"] - time.time() <= LEASE_S for r in rows)
     assert not any(map(is_final, rows))
-    assert another.list_seeds() == [] and records.list_seeds(trial=trial.key) == rows
+    assert another.list_seeds() == []
     assert records.ledger.list_studies() == ["study"], "it is begun"
 
 
@@ -159,13 +158,13 @@ def test_a_seed_has_one_row_in_each_study(records, another):
     assert [(r["study"], r["init_seed"]) for r in rows] == [("another", 1), ("study", 1), ("study", 2)]
     key = {name: records.list_seeds()[0][name] for name in KEY_COLUMNS}
     with pytest.raises(sa.exc.IntegrityError), records.database.begin() as db:
-        db.execute(sa.insert(ROWS).values(**key, trial="t", outcome="running"))
+        db.execute(sa.insert(ROWS).values(**key, outcome="running"))
 
 
 @pytest.mark.parametrize("how", ["dead", "late", "censored"])
 def test_a_live_driver_keeps_its_seeds_and_a_lease_that_nobody_can_have_is_free(how, records, other, monkeypatch):
     other.lease.owner = {"dead": dead_owner(), "late": ELSEWHERE, "censored": other.owner}[how]
-    trial = claimed(other, SEEDS[1])
+    claimed(other, SEEDS[1])
     if how != "dead":
         with pytest.raises(AlreadyExists, match=f"study study: seed 2 is held by {other.owner}"):
             claimed(records, *SEEDS)
@@ -173,8 +172,8 @@ def test_a_live_driver_keeps_its_seeds_and_a_lease_that_nobody_can_have_is_free(
     if how == "late":
         later(monkeypatch, LEASE_S + 1)
     if how == "censored":
-        other.censor([trial], "interrupted")
-    records.claim(trial)
+        other.censor({key_of(SEEDS[1]): 0}, "interrupted")
+    claimed(records, SEEDS[1])
     assert columns(records, "owner", "outcome", "reason") == {2: (records.owner, "running", None)}
 
 
@@ -189,8 +188,8 @@ def test_of_many_drivers_one_gets_a_seed(open_records):
 
 
 def test_results_are_recorded(records, other):
-    trial = claimed(records, SEEDS[0])
-    record(records, trial, result_of(SEEDS[0], Outcome.GROKKED), speed=123.0, environment={"threads": 1})
+    claimed(records, SEEDS[0])
+    record(records, result_of(SEEDS[0], Outcome.GROKKED), speed=123.0, environment={"threads": 1})
     (row,) = other.list_seeds()
     facts = {
         "outcome": "grokked", "steps": 60_000, "grok_step": 2_000, "held": False, "best_step": 2_000,
@@ -203,40 +202,63 @@ def test_results_are_recorded(records, other):
 
 @pytest.mark.parametrize("outcome", FINAL)
 def test_a_final_row_is_never_overwritten(outcome, records):
-    trial = claimed(records, SEEDS[0])
-    record(records, trial, result_of(SEEDS[0], outcome, hopeless_step=2_000))
+    claimed(records, SEEDS[0])
+    record(records, result_of(SEEDS[0], outcome, hopeless_step=2_000))
     (before,) = records.list_seeds()
     assert (before["outcome"], before["hopeless_step"]) == (outcome, 2_000)
-    record(records, trial, result_of(SEEDS[0], Outcome.DIVERGED, best_exact=0.1), speed=2.0)
-    records.censor([trial], "interrupted")
+    record(records, result_of(SEEDS[0], Outcome.DIVERGED, best_exact=0.1), speed=2.0)
+    record(records, states={key_of(SEEDS[0]): b"late"}, cut={key_of(SEEDS[0]): 0})
+    records.censor({key_of(SEEDS[0]): 7}, "interrupted")
+    records.censor_running("interrupted", {})
     records.lease.renew()
     with pytest.raises(AlreadyExists, match=rf"study study: seed 1 has run already \({outcome}\)"):
-        records.claim(trial)
+        claimed(records, SEEDS[0])
     assert records.list_seeds() == [before]
 
 
 def test_censored_seeds_go_on(records):
-    """Their steps are noted where they are known; those of which nothing was trained are deleted."""
-    trial, unstarted = claimed(records, *SEEDS[:2]), claimed(records, SEEDS[2])
-    record(records, trial, result_of(SEEDS[0]))
-    steps = {(CONFIGURATION.key, seed.init_seed, seed.data_seed): 700 for seed in SEEDS}
-    records.censor([trial], "its process died", steps)
+    """Their steps are noted; what was cut before its first step is forgotten."""
+    claimed(records, *SEEDS)
+    record(records, result_of(SEEDS[0]))
+    records.censor({key_of(seed): 700 for seed in SEEDS[:2]}, "its process died")
     assert columns(records, "outcome", "reason", "steps") == {
         1: ("failed", None, 60_000), 2: ("censored", "its process died", 700), 3: ("running", None, 0),
     }  # fmt: skip
     assert [is_final(r) for r in records.list_seeds()] == [True, False, False]
-    records.censor([unstarted], "enough")
-    for each in (trial, unstarted):
-        records.delete_unstarted(each)
-    assert sorted(columns(records)) == [1, 2]
-    record(records, trial, result_of(SEEDS[1]))  # its results were there after all
+    record(records, cut={key_of(SEEDS[1]): 800, key_of(SEEDS[2]): 0})
+    assert columns(records, "reason", "steps") == {1: (None, 60_000), 2: (ENOUGH, 800)}
+    record(records, result_of(SEEDS[1]))  # of a driver that was late
     assert columns(records, "outcome") == {1: ("failed",), 2: ("failed",)}
+
+
+def test_all_that_a_driver_still_trains_is_censored(records, other, another):
+    claimed(records, *SEEDS[:2])
+    claimed(other, SEEDS[2])
+    claimed(another, SEEDS[0])
+    records.censor_running("interrupted", {key_of(SEEDS[0]): 40})
+    assert columns(records, "outcome", "steps", "owner")[1] == ("censored", 40, None)
+    assert columns(records, "outcome", "steps", "owner")[2] == ("censored", 0, None)
+    assert columns(another, "outcome") == {1: ("running",)}
+
+
+def test_a_saved_state_is_there_until_its_seed_has_ended(records, other, another):
+    """The newest, for whoever claims the seed next; in no other study, and none of a seed that has not begun."""
+    claimed(records, *SEEDS)
+    record(records, states={key_of(SEEDS[0]): b"first", key_of(SEEDS[1]): b"of two"})
+    record(records, states={key_of(SEEDS[0]): b"second"})
+    records.censor_running("interrupted", {})
+    claimed(another, SEEDS[0])
+    assert claimed(other, *SEEDS[:1], *SEEDS[2:]) == {1: b"second"} and other.count_states() == 2
+    record(other, result_of(SEEDS[0]), states={key_of(SEEDS[2]): b"new"})
+    assert claimed(records, *SEEDS[1:2]) == {2: b"of two"} and records.count_states() == 2
+    assert another.count_states() == 0
 
 
 def test_only_rows_of_dead_drivers_are_orphans(records, other, another):
     claimed(StudyRecords(other.ledger, "another"), SEEDS[0])
     claimed(other, SEEDS[0])
-    record(other, claimed(other, SEEDS[1]), result_of(SEEDS[1]))
+    claimed(other, SEEDS[1])
+    record(other, result_of(SEEDS[1]))
     claimed(records, SEEDS[2])
     records.censor_orphaned()
     assert columns(records, "outcome", "reason", "owner") == {
@@ -252,7 +274,8 @@ def test_theta_and_curve_are_recorded_to_the_bit(records, other):
     wild.theta_P[0] = -0.0
     none = replace(result_of(SEEDS[2]), curve_EM=torch.zeros(0, 4), probes_ER=torch.zeros(0, 0))
     results = [result_of(SEEDS[0], Outcome.GROKKED), wild, none]
-    record(records, claimed(records, *SEEDS), *results, environment={"code": "0"})
+    claimed(records, *SEEDS)
+    record(records, *results, environment={"code": "0"})
     rows = other.list_seeds()
     for found, wanted in zip(other.seeds(reversed(rows)), reversed(results), strict=True):
         assert found.configuration == CONFIGURATION and found.environment == {"code": "0"}
@@ -279,12 +302,12 @@ def test_theta_and_curve_are_recorded_with_the_row_or_not_at_all(records):
 
 
 def test_what_is_recorded_twice_is_there_once_and_as_it_was(records):
-    trial = claimed(records, SEEDS[0])
+    claimed(records, SEEDS[0])
     for result in (result_of(SEEDS[0]), replace(result_of(SEEDS[0]), theta_P=torch.zeros(57))):
-        record(records, trial, result)
+        record(records, result)
     (row,) = records.list_seeds()
     assert records.seed(row).result.theta_P.tolist() == result_of(SEEDS[0]).theta_P.tolist()
-    record(records, trial_of(SEEDS[1]), result_of(SEEDS[1]))  # of a seed that nobody has claimed
+    record(records, result_of(SEEDS[1]))  # of a seed that nobody has claimed
     assert len(records.list_seeds()) == 1
     with records.database.begin() as db:
         assert len(db.execute(sa.select(RESULTS)).all()) == 1
@@ -302,7 +325,8 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", [*DAMAGE, "lost"])
 def test_a_theta_or_curve_that_is_damaged_is_a_line(damage, has_digest, records):
     """Whether it was changed by a disk, or by somebody who knows the digest."""
-    record(records, claimed(records, *SEEDS[:2]), *map(result_of, SEEDS[:2]))
+    claimed(records, *SEEDS[:2])
+    record(records, *map(result_of, SEEDS[:2]))
     of_first = sa.and_(RESULTS.c.study == "study", RESULTS.c.init_seed == 1)
     with records.database.begin() as db:
         if damage == "lost":
@@ -340,7 +364,7 @@ def test_rows_that_count_for_the_same_are_counted_as_they_are(records):
         ("censored", 7, None, None, None, None, None, None),
     ]
     rows = [dict(zip(names, kind, strict=True)) | {"confirmation": n % 4 < 2} for n, kind in enumerate(kinds * 5)]
-    named = {"study": "study", "configuration": "a", "trial": "t", "data_seed": 1}
+    named = {"study": "study", "configuration": "a", "data_seed": 1}
     with records.database.begin() as db:
         for number, row in enumerate(rows):
             db.execute(sa.insert(ROWS).values(**named, init_seed=number, verify_calls=0, **row))
@@ -411,10 +435,12 @@ def paused(records, other, monkeypatch):
 
 WRITES = {
     "claim": lambda records: claimed(records, SEEDS[0]),
-    "record": lambda records: record(records, trial_of(SEEDS[0]), result_of(SEEDS[0])),
-    "censor": lambda records: records.censor([trial_of(*SEEDS)], "stopped"),
+    "record": lambda records: record(records, result_of(SEEDS[0])),
+    "save states": lambda records: record(records, states={key_of(SEEDS[0]): b"x"}),
+    "cut": lambda records: record(records, cut={key_of(SEEDS[0]): 0}),
+    "censor": lambda records: records.censor({key_of(SEEDS[0]): 5}, "stopped"),
+    "censor_running": lambda records: records.censor_running("stopped", {}),
     "censor_orphaned": lambda records: records.censor_orphaned(),
-    "delete_unstarted": lambda records: records.delete_unstarted(trial_of(*SEEDS)),
     "update_run": lambda records: records.update_run(CONFIGURATION.key, "1", "run"),
     "update_study": lambda records: records.update_study({"a": 2}),
     "create_configurations": lambda records: records.create_configurations([CONFIGURATION]),
@@ -458,7 +484,7 @@ def test_what_fails_once_another_driver_has_the_study_fails_by_that(is_taken, re
             later(monkeypatch, LEASE_S + 1)
             other.lease.acquire()
             other.lease.release()
-        raise FileNotFoundError("trial.json.new")
+        raise FileNotFoundError("progress.new")
 
 
 def test_of_many_drivers_one_gets_a_study(open_records):
@@ -537,8 +563,7 @@ def test_a_clone_of_this_machine_is_another_one(source, records, other, monkeypa
 def test_configurations_stand_in_the_order_in_which_they_came(records, another):
     second, third = (Configuration(PRESETS[p], Recipe(lr=lr)) for p, lr in (("777p", 0.5), ("57p", 0.1)))
     for work in ([CONFIGURATION], [second, CONFIGURATION], [second, third]):
-        pairs = tuple((c, Seed.of(10 * n + len(work))) for n, c in enumerate(work))
-        records.claim(Trial("study", pairs, 2, Resources(), Stop()))
+        records.claim([(c, Seed.of(10 * n + len(work)), False) for n, c in enumerate(work)])
     configurations = records.list_configurations()
     assert list(configurations.items()) == [(c.key, c) for c in (CONFIGURATION, second, third)]
     assert another.list_configurations() == {}

@@ -35,17 +35,17 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "compiled"), CASES)
-def test_a_seed_depends_on_itself_alone(name, compiled, tmp_path):
+def test_a_seed_depends_on_itself_alone(name, compiled):
     if compiled and missing_for_compilation():
         pytest.skip(f"needs {missing_for_compilation()}")
     pairs = pairs_of(FEATURES[name])
     first = make(pairs, 3, compiled=compiled)
     first.advance()
-    first.save(tmp_path / "bank.state")
+    saved = first.save_all(range(len(pairs)))
     expected = results(finish(first))
     assert len({tuple(r.theta_P.tolist()) for r in expected.values()}) == len(pairs)
     again = make(pairs, 3, compiled=compiled)
-    assert again.load(tmp_path / "bank.state")
+    assert again.restore_all(dict(enumerate(saved))) == list(range(len(pairs)))
     assert_all_same(results(finish(again)), expected)
     arrangements = [(pairs[::-1], 2), (pairs[2:3], 1)] if compiled else [(pairs[::-1], 3)]
     for others, slots in arrangements:  # torch rounds by the number of slots

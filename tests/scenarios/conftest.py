@@ -3,14 +3,13 @@
 import pytest
 
 from search.run.driver import Driver
-from search.run.tally import TrialReport
 from trainer import Seed
 from trainer.bank.tracker import SeedTracker
 
 
 @pytest.fixture
 def nobody_spared(monkeypatch):
-    monkeypatch.setattr("search.run.planner.spared_of", lambda *trial: frozenset())
+    monkeypatch.setattr("search.run.spared.Draw.is_spared", lambda *pair: False)
 
 
 @pytest.fixture
@@ -29,18 +28,16 @@ def groks(monkeypatch):
 
 @pytest.fixture
 def reports(monkeypatch):
-    """What the driver was told: the worker's first trial, phase, its trials, and their seeds' steps."""
-    told, whole = [], Driver.on_report
+    """What the driver was told of by workers that train: the worker, and the steps of its pairs."""
+    told, whole = [], Driver._on_report
 
-    def on_report(self, worker, report):
-        tallies, open_ = report.get("tallies", {}), worker.open
-        steps = {
-            (c.key, seed.init_seed): step
-            for key, tally in tallies.items()
-            for (c, seed), step in zip(open_[key].work, TrialReport(**tally).each_step(), strict=True)
-        }
-        told.append((worker.first.key, report["phase"], set(tallies), steps))
-        whole(self, worker, report)
+    def on_report(self, report, executor):
+        bank = self.planner.banks.get(report.worker)
+        steps = report.steps | {n: seed.measured["steps"] for n, seed in report.ended.items()}
+        if steps:
+            pairs = {n: bank.pairs[n] for n in steps}
+            told.append((report.worker, {(p.configuration.key, p.seed.init_seed): steps[n] for n, p in pairs.items()}))
+        whole(self, report, executor)
 
-    monkeypatch.setattr(Driver, "on_report", on_report)
+    monkeypatch.setattr(Driver, "_on_report", on_report)
     return told

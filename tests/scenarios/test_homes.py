@@ -37,11 +37,11 @@ def toggled(tmp_path_factory):
     with quickly():
         study = Recorder(home, study_of(**TOGGLED))
         base, *others = study.configurations
-        study.trial((1, 2, 3, 4), grokked=(2,), changes={2: {"held": True}, 3: GIVEN_UP, 4: SPARED})
+        study.seeds((1, 2, 3, 4), grokked=(2,), changes={2: {"held": True}, 3: GIVEN_UP, 4: SPARED})
         for other in others:
-            study.trial(work=[(other, n) for n in (1, 2)], changes={1: SPARED, 2: DIVERGED})
+            study.seeds(work=[(other, n) for n in (1, 2)], changes={1: SPARED, 2: DIVERGED})
         study.censored(work=[(others[1], 3), (base, 5)])
-        study.trial((91, 92), grokked=(92,), confirmation=True)
+        study.seeds((91, 92), grokked=(92,), confirmation=True)
         study.write_pages()  # spared seeds of others bound rates too
         study.done()
     return home
@@ -97,7 +97,7 @@ def test_an_arm_that_mlflow_lacks_leaves_the_table_to_the_others():
     base, *others = study.configurations
     for configuration in (base, *others):
         work = [(configuration, n) for n in range(1, 5)]
-        study.trial(work=work, grokked=(1, 2), shown=configuration != others[1])
+        study.seeds(work=work, grokked=(1, 2), shown=configuration != others[1])
     study.write_pages()
     study.done()
     runs = [study.tracker.client.get_run(study.tracker.run_of(c)) for c in (base, others[0])]
@@ -108,11 +108,11 @@ def test_the_table_of_a_study_is_in_mlflow():
     """As files of its run, and as parameters, metrics and tags of its arms, that the UI groups and draws."""
     study = Recorder(empty_home("table"), study_of(toggle=["tie_vo"]))
     base, without = study.configurations
-    study.trial(range(1, 5), grokked=(1, 2, 3))
-    study.trial(work=[(without, n) for n in range(1, 5)], grokked=(1,))
+    study.seeds(range(1, 5), grokked=(1, 2, 3))
+    study.seeds(work=[(without, n) for n in range(1, 5)], grokked=(1,))
     for number in (5, 6):  # what is there is not written again
         study.write_pages()
-        study.trial((number,))
+        study.seeds((number,))
     study.tracker.log_role(study.tracker.run_of(base), {"scale": "67p"}, {}, {})  # MLflow would refuse
     study.done()
     client, runs = study.tracker.client, study.tracker.runs
@@ -166,7 +166,7 @@ def test_a_home_at_another_place_is_as_it_was_and_goes_on_there(bring, toggled, 
     forget_places()
     assert said_of(new) == was
     study = Recorder(Home(new), study_of(**TOGGLED))
-    study.trial((6, 7), grokked=(6,))
+    study.seeds((6, 7), grokked=(6,))
     study.done()
     assert snapshot("an old_place") == (before if bring is packed else {})
     assert (new / "artifacts/sweep").is_dir()

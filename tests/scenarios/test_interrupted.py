@@ -9,11 +9,9 @@ from contextlib import suppress
 
 import pytest
 
-from benchmarks.executor import InProcessExecutor
 from search.run.driver import Driver
-from search.run.executor import ExecutorDied
+from search.run.executor import ExecutorDied, LocalExecutor
 from search.store.record import is_final
-from search.store.results import read_parts
 from search.tracking.tracking import KEY_TAG
 from tests.commands import call
 from tests.reference import check_whole, client_of, expected, rows_of, runs_of
@@ -33,21 +31,21 @@ MOMENTS = [
     for error in (KeyboardInterrupt, Died)
     for at in (2, 3, 4, 5, 6, 7, 9, 11)
 ]
-STUDIES = {"trials that share a bank": MIXED, "seeds that are screened": SCREENED, "a search": GRID}
+STUDIES = {"seeds of two lengths that share a bank": MIXED, "seeds that are screened": SCREENED, "a search": GRID}
 
 
 def interrupt(monkeypatch, at, error, is_taken=False):
     """The driver ends at its at-th report, before or after it is taken."""
-    remaining, whole = [at], Driver.on_report
+    remaining, whole = [at], Driver._on_report
 
-    def on_report(self, worker, report):
+    def on_report(self, report, executor):
         remaining[0] -= 1
         if remaining[0] or is_taken:
-            whole(self, worker, report)
+            whole(self, report, executor)
         if remaining[0] == 0:
             raise error
 
-    monkeypatch.setattr(Driver, "on_report", on_report)
+    monkeypatch.setattr(Driver, "_on_report", on_report)
 
 
 @pytest.mark.parametrize(("error", "at"), MOMENTS)
@@ -64,18 +62,17 @@ def test_a_study_ends_the_same_wherever_its_driver_did(study, error, at, here, m
 @pytest.mark.usefixtures("groks")
 @pytest.mark.parametrize("at", [6, *(pytest.param(n, marks=pytest.mark.full) for n in (4, 5, 7, 8, 9))])
 def test_a_driver_that_dies_with_enough_ends_the_same(at, here, monkeypatch):
-    """Before or after a trial that was cut is recorded."""
+    """Before or after seeds that were cut are recorded."""
     interrupt(monkeypatch, at, KeyboardInterrupt)
     assert run(UNTIL, here).exit_code == 130
     assert run(UNTIL, here).exit_code == 0
     rows = {r["init_seed"]: r for r in rows_of(here / "home", "until")}
     assert rows[7]["outcome"] == Outcome.GROKKED
     assert all(is_final(r) or 0 < r["steps"] < 16 for r in rows.values())
-    assert not read_parts(here / "home" / "trials" / "until")
 
 
-def test_trials_go_on_from_their_own_states(reports, here, monkeypatch):
-    """Of two trials in one bank each seed begins where it was saved."""
+def test_seeds_go_on_from_their_own_states(reports, here, monkeypatch):
+    """Of those in one bank each begins where it was saved."""
     interrupt(monkeypatch, 4, KeyboardInterrupt, is_taken=True)
     assert run(MIXED, here).exit_code == 130
     rows = [r for r in rows_of(here / "home", "quick") if not is_final(r) and r["steps"]]
@@ -83,9 +80,9 @@ def test_trials_go_on_from_their_own_states(reports, here, monkeypatch):
     before = len(reports)
     assert run(MIXED, here).exit_code == 0
     first = {}
-    for *_, steps in reversed(reports[before:]):
+    for _, steps in reversed(reports[before:]):
         first |= steps
-    assert len(reached) == 2 and all(first[seed] >= number for seed, number in reached.items())
+    assert len(reached) == 4 and all(first[seed] >= number for seed, number in reached.items())
 
 
 def test_a_run_that_is_out_of_time_goes_on_by_name(here):
@@ -140,7 +137,7 @@ def test_a_run_whose_ray_died_names_the_command_that_goes_on(here, monkeypatch):
     def poll(self, timeout_s):
         raise ExecutorDied("Ray's node has died")
 
-    monkeypatch.setattr(InProcessExecutor, "poll", poll)
+    monkeypatch.setattr(LocalExecutor, "poll", poll)
     result = run(UNTIL, here)
     command = f"adder-search run {here / UNTIL['name']}.yaml --home home"
     what_is_left = "What has ended is recorded, the rest is saved. To go on:"

@@ -32,11 +32,11 @@ def modelled(tmp_path_factory):
     with quickly():
         study = Recorder(empty_home(tmp_path_factory.mktemp("modelled") / "runs"), study_of(toggle=["tie_vo"]))
         small, large = study.configurations
-        study.trial((1, 2, 3, 4), grokked=(2,))
-        study.trial(work=[(large, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
+        study.seeds((1, 2, 3, 4), grokked=(2,))
+        study.seeds(work=[(large, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
         for _ in range(2):  # what is there is not written again
             study.write_pages()
-            study.trial(work=[(small, 5 + _)])
+            study.seeds(work=[(small, 5 + _)])
         study.done()
     return study
 
@@ -44,9 +44,9 @@ def modelled(tmp_path_factory):
 def test_where_the_best_is_as_small_as_any_it_is_the_smallest_too(tmp_path):
     study = Recorder(empty_home(tmp_path / "runs"), study_of(space={"recipe.lr": {"choice": [0.01, 0.02]}}))
     first, second = (Configuration(*study.study.configuration({"recipe.lr": lr})) for lr in (0.01, 0.02))
-    study.trial(work=[(first, n) for n in (1, 2, 3, 4)], grokked=(2,))
+    study.seeds(work=[(first, n) for n in (1, 2, 3, 4)], grokked=(2,))
     study.write_pages()
-    study.trial(work=[(second, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
+    study.seeds(work=[(second, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
     study.write_pages()
     study.done()
     client = study.tracker.client
@@ -91,7 +91,7 @@ def test_a_checkpoint_is_registered_by_a_command_once(modelled):
 
 def test_a_study_goes_with_its_models():
     study = Recorder(empty_home("runs"), study_of())
-    study.trial((1, 2), grokked=(2,))
+    study.seeds((1, 2), grokked=(2,))
     study.write_pages()
     study.done()
     assert call("delete", "sweep", "--yes", "--home", "runs").exit_code == 0

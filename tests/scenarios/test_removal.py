@@ -27,8 +27,8 @@ from tests.homes import (
     snapshot,
     study_of,
     thetas,
-    trial_of,
     two_studies,
+    work_of,
 )
 from tests.leases import dead_owner
 from tests.reference import runs_of
@@ -44,7 +44,7 @@ def check_completed(place, how):
     said = call("delete", "sweep", "--home", place, "--yes")
     assert said.exit_code == 0 or "has no records" in said.stderr, (how, said.output)
     home = Home(place)
-    assert not home.trial("sweep", "").exists() and not (home.artifacts / "sweep").exists(), how
+    assert not home.progress("sweep").exists() and not (home.artifacts / "sweep").exists(), how
     assert not records_of(home).list_proposals(), how
     assert Ledger(home).list_studies() == ["sweep-2"] and len(thetas(place, "sweep-2")) == 1, how
     client = connect(home)
@@ -63,7 +63,8 @@ def test_delete_shows_what_it_frees_and_frees_it(place, here):
     said = done("delete", "sweep", "--home", "runs", "--yes")
     for line in (
         "sweep in ", "  seeds      4 (1 grokked, 1 failed, 2 censored)", "  grokked    2\n",
-        "  MLflow     3 runs\n", "  banks      1 saved states, ", "  Optuna     2 proposals\n", "sweep is deleted\n",
+        "  MLflow     3 runs\n", "  saved      states of 2 seeds that have not ended\n",
+        "  Optuna     2 proposals\n", "sweep is deleted\n",
     ):  # fmt: skip
         assert line in said
     assert "no records" in call("delete", "sweep", "--home", "runs", "--yes").stderr
@@ -154,7 +155,7 @@ def test_another_homes_experiment_stays_as_it_is(path, here, monkeypatch):
     records = records_of(empty_home("runs"))
     with records.lease:
         records.update_study(asked.model_dump(mode="json", by_alias=True))
-        records.claim(trial_of(asked, (Configuration(*asked.listed[0]), 1)))
+        records.claim(work_of(asked, 1))
     before = facts(Home("other")), thetas("other")
     said = done("delete", "sweep", "--home", "runs", "--yes")
     where = f"{here / 'other/mlflow.db'}, another home's, "
@@ -176,6 +177,6 @@ def test_on_a_server_the_name_is_freed(monkeypatch):
         assert "its artifacts on the server" in said and "mlflow gc there frees its artifacts" in said
         assert connect(Home("runs"), server.uri).get_experiment_by_name("sweep") is None
         recorder = Recorder(Home("runs"), study_of())
-        recorder.trial((1, 2, 3))
+        recorder.seeds((1, 2, 3))
         recorder.done()
         assert len(records_of("runs").list_seeds()) == 3

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from search.run import worker
+from search.run.driver import Driver
 from tests.commands import call
 from tests.reference import QUICK, check_whole, expected, rows_of, write_study
 from trainer import Outcome
@@ -17,19 +17,19 @@ STUDY = QUICK | {"name": "restored"}
 
 @pytest.fixture
 def copied(here, monkeypatch):
-    """A study that was run to its end, and its ledger as it was when the second trial began."""
-    home, copy, whole = here / "home", here / "copy.db", worker.run_trial
+    """A study that was run to its end, and its ledger as it was when its first seeds had ended."""
+    home, copy, whole = here / "home", here / "copy.db", Driver._reply_to
 
-    def copying(*given):
+    def copying(driver, asks):
         if not copy.exists() and any(r["outcome"] == Outcome.FAILED for r in rows_of(home, "restored")):
             with closing(sqlite3.connect(home / "records.db")) as db, closing(sqlite3.connect(copy)) as other:
                 db.backup(other)
                 with other:  # that driver is no more
                     other.execute("UPDATE ledger_studies SET owner = NULL, lease_until = NULL")
-        yield from whole(*given)
+        return whole(driver, asks)
 
     with monkeypatch.context() as patch:
-        patch.setattr(worker, "run_trial", copying)
+        patch.setattr(Driver, "_reply_to", copying)
         said = run(here)
         assert said.exit_code == 0, said.output
     shutil.copy(copy, home / "records.db")

@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
             values = {"recipe.lr": round(0.01 * 1.3**number, 4)}
             configuration = Configuration(*study.study.configuration(values))
             work = [(configuration, first + n) for n in range(SEEDS)]
-            study.trial(work=work, grokked=range(first, first + grokked))
+            study.seeds(work=work, grokked=range(first, first + grokked))
         write_views(study.tracker.client, study.study, study.tracker.experiment)
         study.done()
     return folder

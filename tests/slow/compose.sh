@@ -301,22 +301,22 @@ look_for_passwords() {
     done
 }
 
-# A study of four trials, one seed each, long enough to lose a worker in its middle.
+# A study of four seeds in banks of one slot, long enough to lose a worker in its middle.
 write_cut_study() {
     sed -e 's/^name: .*/name: cut/' -e 's/^  steps: .*/  steps: 2500/' -e 's/^  eval_every: .*/  eval_every: 100/' \
-        -e 's/seeds_per_trial: 2/seeds_per_trial: 1/' studies/smoke.yaml >"$WORK/cut.yaml"
+        -e 's/slots: 2/slots: 1/' studies/smoke.yaml >"$WORK/cut.yaml"
     chmod 644 "$WORK/cut.yaml"
 }
 
 both_train() {
-    [ "$(docker exec "$(containers ray-worker | head -n 1)" bash -c 'ls /var/lib/adder/home/trials/cut/*/bank.state' | wc -l)" -ge "$WORKERS" ]
+    search 60 status cut | grep -q ", $WORKERS training"
 }
 
 kill_a_worker() {
     say "a worker is killed in the middle of a study"
     search 900 run cut.yaml >"$WORK/cut.log" 2>&1 &
     local driver=$! code=0 victim
-    until_true 240 "two trials that train" both_train
+    until_true 240 "two workers that train" both_train
     intruders_find_nothing
     are_confined
     victim="$(containers ray-worker | head -n 1)"

@@ -37,7 +37,7 @@ NODES = 3
 TRIALS_MB = 8
 STUDY = QUICK | {
     "recipe": QUICK["recipe"] | {"steps": 40_000, "eval_every": 2_000},
-    "resources": QUICK["resources"] | {"compiled": True, "seeds_per_trial": 4},
+    "resources": QUICK["resources"] | {"compiled": True, "slots": 4},
     "faults": {"max_failures": 1_000},
 }
 
@@ -152,7 +152,6 @@ class Stack:
             "processes": len(pids),
             "ports": len(ports),
             "temporary": len(list(self.temporary.iterdir())),
-            "trials": len(list((self.home / "trials").glob("*/*"))),
             "database_mb": self.ask("SELECT sum(pg_database_size(datname)) / 1e6 FROM pg_database"),
         }
         with contextlib.suppress(psutil.Error):
@@ -172,7 +171,7 @@ FAULTS = (
 def stack(folder: Path) -> Iterator[Stack]:
     home = folder / "home"
     with (
-        small_disk(home / "trials", TRIALS_MB) as disk,
+        small_disk(home / "progress", TRIALS_MB) as disk,
         short_folder() as temporary,
         postgres() as database,
         mlflow_server(database) as mlflow,
@@ -255,7 +254,7 @@ def report(rounds: list[dict[str, Any]]) -> None:
     print(f"{len(rounds)} rounds, {done} faults, {sum(r['starts'] for r in rounds)} starts; all records equal")
     first, last = rounds[0]["after"], rounds[-1]["after"]
     print(f"after the first round {first}\nafter the last round  {last}")
-    for name in ("temporary", "trials", "runs"):
+    for name in ("temporary", "runs"):
         assert last[name] <= first[name], f"{name} grows: {first[name]} to {last[name]}"
     for name in ("ports", "processes"):
         assert last[name] <= first[name] + 10, f"{name} grows: {first[name]} to {last[name]}"

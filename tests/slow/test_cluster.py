@@ -2,16 +2,14 @@
 all of them, strangers at Ray's door. `make test-full`; without Ray: tests/scenarios/test_driver.py.
 """
 
-import contextlib
 import secrets
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from search.store.results import LOCK
 from tests import services
+from tests.homes import records_of
 from tests.processes import wait_until
 from tests.reference import QUICK, check_whole, environment, expected, rows_of, run_study, running_study
 from tests.services import mlflow_server, postgres, ray_cluster
@@ -38,7 +36,7 @@ def around(tmp_path_factory):
 QUARTERS = QUICK | {
     "name": "quarters",
     "seeds": {"first": 5, "count": 5},
-    "resources": QUICK["resources"] | {"gpu": 0.25, "seeds_per_trial": 1},
+    "resources": QUICK["resources"] | {"gpu": 0.25, "slots": 1},
 }
 MORE = QUARTERS | {"name": "more"}
 GRID = QUICK | {"name": "grid", "seeds": [5]}
@@ -46,12 +44,8 @@ GRID |= {"space": {"recipe.lr": {"choice": [0.01, 0.02]}}, "sampler": {"name": "
 
 
 def in_training(home, *studies):
-    """Trials whose worker has their folder: what Ray has placed, whatever a driver believes to fit."""
-    locked = {line.split()[5].rpartition(":")[2] for line in Path("/proc/locks").read_text().splitlines()}
-    files = [file for study in studies for file in home.glob(f"trials/{study}/*/{LOCK}")]
-    with contextlib.suppress(FileNotFoundError):  # it has just ended
-        return sum(str(file.stat().st_ino) in locked for file in files)
-    return 0
+    """Seeds of which a state was saved: their workers are placed, whatever a driver believes to fit."""
+    return sum(records_of(home, study).count_states() for study in studies)
 
 
 def test_three_drivers_share_a_cluster_and_get_what_one_machine_gives(around, tmp_path):
@@ -95,4 +89,4 @@ def test_ray_without_its_token_is_one_line(token, around, tmp_path):
     assert said.code == 1, said
     assert said.err.startswith("error: Ray") and said.err.count("\n") == 1, said.err
     assert not any(key in said.out + said.err for key in ("Traceback", *around.keys))
-    assert not list(tmp_path.rglob("trial.json")), "something was begun"
+    assert not list(tmp_path.rglob("records.db")), "something was begun"

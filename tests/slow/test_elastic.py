@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from search.store import depot as depots
-from tests.object_server import object_server
-from tests.processes import wait_until
-from tests.reference import QUICK, check_whole, environment, expected, rows_of, running_study, wait_for_progress
+from tests.reference import (
+    QUICK,
+    check_whole,
+    environment,
+    expected,
+    rows_of,
+    running_study,
+    states,
+    wait_for_progress,
+)
 from tests.services import need_services, ray_cluster
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.full]
@@ -23,7 +29,7 @@ LONG = QUICK | {
     "resources": QUICK["resources"] | {"accelerator_type": "T4"},
     "faults": {"max_failures": 0},
 }
-"""A trial that fails once has failed for good."""
+"""A seed whose worker fails once has failed for good."""
 
 
 def test_nodes_come_are_drained_and_go(tmp_path):
@@ -52,9 +58,9 @@ def test_nodes_come_are_drained_and_go(tmp_path):
 
 
 def test_an_autoscaler_starts_the_nodes_that_a_run_needs(tmp_path):
-    """None is there when the run begins. Two trials get two or more of the four that it may start."""
+    """None is there when the run begins. Four seeds get two or more of the four that it may start."""
     need_services()
-    study = LONG | {"name": "grows", "resources": QUICK["resources"] | {"seeds_per_trial": 2}}
+    study = LONG | {"name": "grows", "resources": QUICK["resources"] | {"slots": 1}}
     home, most = tmp_path / "home", set()
     with (
         ray_cluster(workers=0, cpus=1, grows_to=4) as cluster,
@@ -73,34 +79,25 @@ def test_an_autoscaler_starts_the_nodes_that_a_run_needs(tmp_path):
 # ---- no folder in common
 
 
-def test_workers_that_see_nothing_of_the_home_train_through_an_object_store(tmp_path):
-    """Two nodes in name spaces where the home is an empty folder; S3's protocol on loopback. One of the nodes
-    dies while it trains; its trial goes on on the other from the state in the store.
+def test_workers_that_see_nothing_of_the_home_train_as_any_others(tmp_path):
+    """Two nodes in name spaces where the home is an empty folder. One of them dies while it trains; its seeds go on on
+    the other from their saved states.
     """
     need_services()
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
         pytest.skip("folders can be hidden from a process by root alone")
     (home := tmp_path / "home").mkdir()
     study = LONG | {"name": "apart", "faults": {"max_failures": 2}, "resources": QUICK["resources"]}
-    with object_server() as server, ray_cluster(workers=0) as cluster:
-        nodes = [cluster.add(cpus=1, hidden=home, environment=server.environment()) for _ in range(2)]
+    with ray_cluster(workers=0) as cluster:
+        nodes = [cluster.add(cpus=1, hidden=home) for _ in range(2)]
         cluster.wait_for(*nodes)
-        around = server.environment() | {depots.VARIABLE: server.uri("trials")}
-
-        def kept():
-            from pyarrow.fs import FileSelector
-
-            selected = FileSelector(f"{server.BUCKET}/trials/apart", recursive=True, allow_not_found=True)
-            return [i.path for i in server.store.get_file_info(selected) if i.path.endswith("bank.state")]
-
-        with running_study(study, tmp_path, environment=cluster.environment() | around) as command:
-            wait_until(lambda: len(kept()) == 2 or command.process.poll() is not None, "no state was saved")
+        with running_study(study, tmp_path, environment=cluster.environment()) as command:
+            command.wait_for(lambda: len(states(home)) >= 2, "no states were saved")
             seen = Path(f"/proc/{nodes[1].popen.pid}/root{home}")
-            assert home.joinpath("trials").exists() and not list(seen.iterdir())
+            assert list(home.iterdir()) and not list(seen.iterdir())
             nodes[0].end()
             ended = command.wait()
             assert not list(seen.iterdir()), "a worker wrote into the driver's folder"
         assert ended.code == 0, ended
-        with environment(around):
+        with environment({}):
             check_whole(home, study, expected(study))
-            assert not kept()

@@ -8,9 +8,11 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
@@ -124,24 +126,23 @@ def test_a_process_of_rays_own_is_killed(process, tmp_path):
 def test_torn_states_cost_steps_and_no_result(tmp_path):
     home = tmp_path / "home"
     with running_study(LONG, tmp_path) as command:
-        command.wait_for(lambda: len({f.parent for f, _ in states(home)}) >= 2, "two banks saved no states")
-        for _ in range(3):
-            wait_for_progress(command, home)
+        command.wait_for(lambda: len(states(home)) >= 2, "two seeds saved no states")
         os.kill(command.process.pid, signal.SIGKILL)
         command.wait(20)
         assert command.gone(killed=True)
-    one, *_, other = sorted(f for f, _ in states(home))
-    one.write_bytes(one.read_bytes()[:-100])  # its predecessor is whole
-    for torn in other.parent.glob("bank.state*"):
-        torn.write_bytes(b"")
+    with closing(sqlite3.connect(home / "records.db")) as ledger, ledger:
+        ledger.execute("UPDATE ledger_states SET state = substr(state, 1, length(state) - 9)")
+        ledger.execute(
+            "UPDATE ledger_states SET state = x'' WHERE init_seed = (SELECT min(init_seed) FROM ledger_states)"
+        )
     ends_whole(LONG, tmp_path, home, wanted())
 
 
-# ---- trials that go wrong
+# ---- workers that go wrong
 
 
 def run_faulty(how, times, most, folder):
-    """Run a study whose trial of seed 5 goes wrong so many times, and may at most so often. Returns both."""
+    """Run a study in which the worker of seed 5 goes wrong so many times, and may at most so often. Returns both."""
     study = QUICK | {"name": how, "faults": {"max_failures": most, "stall_s": 45}}
     said = run_study(study, folder, program=(sys.executable, "-P", f"{ROOT}/tests/faulty.py", how, str(times)))
     if how == "memory" and "no control group" in said.err:
@@ -150,7 +151,7 @@ def run_faulty(how, times, most, folder):
 
 
 @pytest.mark.parametrize("how", ["raise", "memory", "hang", "freeze"])
-def test_a_trial_that_goes_wrong_is_started_again(how, tmp_path):
+def test_a_worker_that_goes_wrong_is_started_again(how, tmp_path):
     study, said = run_faulty(how, 1, 2, tmp_path)
     assert said.code == 0, said
     check_whole(tmp_path / "home", study, expected(study))
@@ -160,7 +161,7 @@ def test_a_trial_that_goes_wrong_is_started_again(how, tmp_path):
     ("how", "reason"),
     [("raise", "RuntimeError: no luck"), ("memory", "its process died"), ("hang", "stalled: nothing was")],
 )
-def test_a_trial_that_goes_on_going_wrong_is_recorded_with_its_reason(how, reason, tmp_path):
+def test_a_worker_that_goes_on_going_wrong_is_recorded_with_its_reason(how, reason, tmp_path):
     study, said = run_faulty(how, 99, 1, tmp_path)
     assert said.code == 1 and reason in said.out and "To go on:" in said.out, said
     rows = rows_of(tmp_path / "home", how)
@@ -191,7 +192,7 @@ def trains_meanwhile(command, home, seconds):
 def test_mlflow_is_away_for_a_minute(tmp_path):
     slow = QUICK["recipe"] | {"steps": 4_000, "eval_every": 50}
     study = QUICK | {"name": "minute", "recipe": slow, "seeds": [5, 6]}
-    study |= {"resources": QUICK["resources"] | {"seeds_per_trial": 1}}
+    study |= {"resources": QUICK["resources"] | {"slots": 1}}
     home = tmp_path / "home"
     with mlflow_server() as mlflow:
         values = mlflow.environment()
@@ -217,7 +218,7 @@ def test_mlflow_is_away_until_after_the_end(tmp_path):
             mlflow.stop()
             said = command.wait()
         assert said.code == 0, said
-        assert "MLflow has not got 4 seeds yet: the next run writes what is left" in said.out
+        assert "not all of it is in MLflow yet: adder-search sync quick" in said.out
         mlflow.start()
         with environment(values):
             said = ends_whole(QUICK, tmp_path, home, environment=values)
@@ -240,11 +241,10 @@ def test_postgresql_is_restarted(tmp_path):
             check_whole(home, GRID, expected(GRID))
 
 
-@pytest.mark.parametrize(("where", "megabytes"), [("trials", 2), ("", 8)])
-def test_a_full_disk_costs_states_and_no_result(where, megabytes, tmp_path):
-    """Of trials alone, and of all that there is: ledger, MLflow's store and artifacts too."""
+def test_a_full_disk_costs_time_and_no_result(tmp_path):
+    """Under ledger, MLflow's store and artifacts: the run waits for room, and its workers with it."""
     home = tmp_path / "home"
-    with small_disk(home / where, megabytes) as disk:
+    with small_disk(home, 8) as disk:
         with running_study(LONG, tmp_path) as command:
             wait_for_progress(command, home)
             fill(disk / "filler")

@@ -42,7 +42,7 @@ def test_a_checkpoint_is_registered_on_a_server_and_predicts(server, here):
 
 def test_a_study_whose_server_was_away_has_its_models_when_it_is_back(server, here, quick):
     study = Recorder(empty_home("runs"), study_of(name="away"))
-    study.trial((1, 2), grokked=(2,))
+    study.seeds((1, 2), grokked=(2,))
     server.stop()
     with environment({"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}), pytest.raises(MlflowException):
         study.write_pages()

@@ -17,7 +17,7 @@ import pytest
 
 from tests.commands import COMMAND
 from tests.processes import short_folder
-from tests.reference import QUICK, running_study
+from tests.reference import QUICK, running_study, states
 from tests.second_user import as_second_user, need_second_user, start_as_second_user
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.full]
@@ -69,7 +69,7 @@ def seen(request, tmp_path_factory):
         intruder = start_as_second_user("plant", str(temporary), "graphlib.py", str(trace), str(end))
         program = ("sh", "-c", f'umask {request.param}; unset PYTEST_CURRENT_TEST; exec "$@"', "sh", str(COMMAND))
         with running_study(LONG, folder, environment=environment, program=program) as command:
-            command.wait_for(lambda: list(folder.glob("home/trials/*/*/bank.state")), "nothing was trained")
+            command.wait_for(lambda: states(folder / "home"), "nothing was trained")
             pids = [command.process.pid, *command.descendants()]
             seen.ports = listening(pids)
             seen.answers = as_second_user("knock", list(seen.ports))

@@ -4,7 +4,7 @@ import pytest
 
 from search.run.allocation import ConfigurationScore, objective, select_for_confirmation
 from search.stats.counting import GrokRate
-from tests.planners import drain, numbers, planner_of, rows_of
+from tests.planners import finish, numbers, planner_of, row_of, rows_of, taken
 from tests.searches import row
 from trainer import Outcome, Recipe
 
@@ -49,37 +49,35 @@ RATES = {0.01: 0, 0.02: 3, 0.04: 8}
 
 
 def run(planner, rates, key=lambda c: c.recipe.lr):
-    """Run a plan to its end. Seeds grok by their learning rate, or another key: the first so many of each eight."""
-    trials, rows = [], []
-    while trial := planner.next():
-        ended = rows_of(trial)
-        for (configuration, seed), its in zip(trial.work, ended, strict=True):
-            if seed.init_seed % 8 < rates[key(configuration)]:
-                its |= {"outcome": Outcome.GROKKED, "grok_step": 500}
-        planner.complete_trial(trial, ended)
-        trials.append(trial)
-        rows += ended
-    return trials, rows
+    """Run a plan to its end. Seeds grok by their learning rate, or another key: the first so many of each eight.
+
+    Returns the pairs in the order in which they were trained, and their rows.
+    """
+
+    def outcome_of(pair):
+        return Outcome.GROKKED if pair.seed.init_seed % 8 < rates[key(pair.configuration)] else Outcome.FAILED
+
+    trained, _ = finish(planner, outcome_of)
+    return [pair for pairs in trained for pair in pairs], rows_of(trained, outcome_of)
 
 
-def by_lr(trials):
+def by_lr(pairs):
     found = {}
-    for t in trials:
-        for c, s in t.work:
-            found.setdefault((c.recipe.lr, t.confirmation), []).append(s.init_seed)
+    for pair in pairs:
+        found.setdefault((pair.configuration.recipe.lr, pair.confirmation), []).append(pair.seed.init_seed)
     return found
 
 
 def test_open_configurations_get_more_and_the_best_is_confirmed(home):
-    trials, rows = run(planner_of(STUDY, home, ahead=1), RATES)
-    found = by_lr(trials)
+    pairs, rows = run(planner_of(STUDY, home, ahead=1), RATES)
+    found = by_lr(pairs)
     assert found[0.01, False] == list(range(1, 17)), "0 of 8 may be 30 %, 0 of 16 may not"
     assert found[0.02, False] == list(range(1, 25)), "3 of 8 are neither surely more than 30 % nor less"
     assert found[0.04, False] == list(range(1, 17)), "8 of 8 are, but 3 of 8 might be as good"
     assert {k: v for k, v in found.items() if k[1]} == {(0.04, True): list(range(101, 109))}
-    assert [t.confirmation for t in trials] == sorted(t.confirmation for t in trials), "at the end"
+    assert [p.confirmation for p in pairs] == sorted(p.confirmation for p in pairs), "at the end"
     again = planner_of(STUDY, home, rows)
-    assert again.is_done and again.next() is None
+    assert again.is_done and not again.take("a")
 
 
 SIZES = """
@@ -102,8 +100,8 @@ def test_sizes_matter_only_where_the_search_seeks_few_parameters(objectives, con
         return configuration.recipe.lr, configuration.spec.params
 
     rates = {(0.04, 67): 8, (0.02, 67): 7, (0.04, 57): 3, (0.02, 57): 1}
-    trials, _ = run(planner_of(SIZES % objectives, home, ahead=1), rates, of)
-    assert {of(c) for t in trials if t.confirmation for c, _ in t.work} == confirmed
+    pairs, _ = run(planner_of(SIZES % objectives, home, ahead=1), rates, of)
+    assert {of(pair.configuration) for pair in pairs if pair.confirmation} == confirmed
 
 
 def test_a_budget_bounds_the_search_and_not_the_confirmation(home):
@@ -118,8 +116,8 @@ def test_what_was_chosen_for_confirmation_stays_chosen(home):
     fresh = [r | {"outcome": Outcome.FAILED} if r["confirmation"] else r for r in rows]
     assert planner_of(STUDY, home, fresh).is_done
     half = [r for r in fresh if not r["confirmation"] or r["init_seed"] < 104]
-    (rest,) = drain(planner_of(STUDY, home, half, ahead=1))
-    assert numbers([rest]) == [list(range(104, 109))] and rest.confirmation
+    rest = taken(planner_of(STUDY, home, half, ahead=1))
+    assert numbers(rest) == list(range(104, 109)) and all(pair.confirmation for pair in rest)
 
 
 def test_after_an_extension_a_new_best_is_confirmed_beside_the_earlier_one(home):
@@ -130,15 +128,19 @@ def test_after_an_extension_a_new_best_is_confirmed_beside_the_earlier_one(home)
     assert added == {(0.04, False): list(range(1, 9)), (0.04, True): list(range(101, 109))}
 
 
-def test_a_configuration_whose_trial_failed_waits_for_the_next_run(home):
+def test_a_configuration_of_which_a_seed_failed_waits_for_the_next_run(home):
     """A failure is no verdict: it draws no more seeds, and the next run trains the same again."""
-    planner = planner_of(STUDY, home, ahead=1)
-    failed = planner.next()
-    rows = rows_of(failed, Outcome.CENSORED)
-    planner.complete_trial(failed, rows)
-    assert len(failed.work) == 24 and planner.is_done
-    (again,) = drain(planner_of(STUDY, home, rows, ahead=1))
-    assert again.work == failed.work
+    planner = planner_of(STUDY + "faults: {max_failures: 0}\n", home, ahead=1)
+    failed, rows = [], []
+    while pairs := taken(planner):
+        lost = planner.give_back("a", has_failed=True)
+        assert lost == pairs
+        rows += [row_of(pair, Outcome.CENSORED) for pair in lost]
+        planner.complete(lost, rows[-len(lost) :])
+        failed += lost
+    assert len(failed) == 24 and planner.is_done
+    again = taken(planner_of(STUDY, home, rows, ahead=1))
+    assert [pair.key for pair in again] == [pair.key for pair in failed[: len(again)]]
 
 
 # The objective

@@ -4,13 +4,14 @@ That a seed is the same in any company is in tests/contract/test_seeds_of_their_
 decides is in test_outcomes.py.
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from model import preset
-from tests.banks import EVERY, assert_all_same, assert_same, finish, make, pair, results
+from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Bank, Outcome
-from trainer.files import snapshot
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -79,91 +80,114 @@ def test_pairs_are_ended_where_they_are(expected):
         assert_same(bank.result(n), expected[bank.pairs[n]])
 
 
-def test_pairs_that_have_ended_are_removed_and_the_others_go_on(tmp_path):
-    """Two in the slots, and two that wait where they were saved."""
+def test_pairs_that_have_ended_are_removed_and_the_others_go_on():
+    """Those that stay are in the slots, and wait where they were saved; the ones between them go."""
     gone, later = [pair(s, steps=EVERY) for s in (20, 21)], MORE[:2]
     whole = make(later, 2)
     whole.advance()
-    whole.save(tmp_path / "later")
-    bank = make([*gone, *FIRST], 2)
-    assert bank.load(tmp_path / "later", bank.add(later)) and bank.advance()
-    bank.spent = [4]
-    bank.remove(range(2))
-    assert bank.spent == [2] and outcomes(bank) == ["running"] * 2 + ["queued"] * 2
+    bank = make([gone[0], *FIRST, gone[1]], 2)
+    for n, number in enumerate(bank.add(later)):
+        assert bank.restore(number, whole.save(n))
+    bank.advance()
+    bank.advance()
+    assert outcomes(bank) == ["failed", "running", "failed", "running", "queued", "queued"]
+    bank.end([3])
+    bank.spent = [5]
+    bank.remove([0, 3])
+    assert bank.spent == [3] and outcomes(bank) == ["running", "failed", "running", "queued"]
     bank.spent = []
     assert bank.pairs == [*FIRST, *later] and {len(t) for t in bank.tracker.records.values()} == {4}
-    bank.save(tmp_path / "all")
     again = make([*FIRST, *later], 2)
-    assert again.load(tmp_path / "all")
+    assert all(again.restore(n, data) for n, data in enumerate(bank.save_all(range(4))))
     for found in (bank, again):
         assert list(found.add(MORE[2:])) == [4]
         assert_all_same(results(finish(found)), results(finish(make([*FIRST, *MORE], 2))))
 
 
+def test_a_bank_without_any_pair_takes_others(expected):
+    bank = finish(make([pair(20, steps=EVERY)], 2))
+    bank.remove([0])
+    assert not bank.advance() and list(bank.add([*FIRST, *MORE])) == [0, 1, 2, 3, 4]
+    assert_all_same(results(finish(bank)), expected)
+
+
 # Saved states
 
 
-def saved(folder, evaluations):
-    """A bank of two groups, saved apart."""
+def saved(pairs, evaluations):
+    """The state of each pair of a bank that trained so far in the company of others."""
     bank = make(FIRST, 2)
     bank.add(MORE)
     for _ in range(evaluations):
         bank.advance()
-    bank.save(folder / "first", range(2))
-    bank.save(folder / "more", range(2, 5))
+    return {p: bank.save(bank.pairs.index(p)) for p in pairs}
 
 
 @pytest.mark.parametrize("evaluations", [1, 4])
-def test_groups_saved_apart_go_on_in_any_company(expected, tmp_path, evaluations):
-    saved(tmp_path, evaluations)
-    for own, other, name in ((FIRST, MORE, "first"), (MORE, FIRST, "more")):
+def test_pairs_go_on_from_their_states_in_any_company(expected, evaluations):
+    for own, other in ((FIRST, MORE), (MORE, FIRST)):
+        states = saved(own, evaluations)
         bank = make(other, 2)
         bank.advance()
         numbers = bank.add(own)
-        assert bank.load(tmp_path / name, numbers)
+        assert bank.restore_all({n: states[bank.pairs[n]] for n in numbers}) == list(numbers)
         assert_all_same(results(finish(bank)), expected)
 
 
-def test_a_saved_pair_that_waits_for_a_slot_goes_on_where_it_was(expected, tmp_path):
+def test_a_saved_pair_that_waits_for_a_slot_goes_on_where_it_was(expected):
     """The slots are taken by others; saved again while it waits, it is still there."""
-    saved(tmp_path, 1)
     bank = make([pair(20), pair(21)], 2)
     numbers = bank.add(MORE)
-    assert bank.load(tmp_path / "more", numbers)
-    assert outcomes(bank)[2:] == ["queued"] * 3 and bank.result(2).steps == 0
-    saved(tmp_path, 2)
-    bank.load(tmp_path / "more", numbers)
-    assert outcomes(bank)[2:] == ["queued"] * 3 and bank.result(2).steps == EVERY
-    bank.save(tmp_path / "again", numbers)
+    for evaluations, steps in ((1, 0), (2, EVERY)):
+        states = saved(MORE, evaluations)
+        for n in numbers:
+            assert bank.restore(n, states[bank.pairs[n]])
+        assert outcomes(bank)[2:] == ["queued"] * 3 and bank.result(2).steps == steps
     again = make(MORE, 2)
-    assert again.load(tmp_path / "again") and again.state["step"].tolist() == [EVERY, 0]
+    assert again.restore_all(dict(enumerate(bank.save_all(numbers)))) == [0, 1, 2]
+    assert again.state["step"].tolist() == [EVERY, 0]
     for found in (bank, again):
         trained = finish(found).seed_steps
         assert trained == (11 if found is bank else 7) * EVERY, "what was trained is not trained again"
         assert_all_same({p: r for p, r in results(found).items() if p in MORE}, expected)
 
 
-def test_a_state_that_lacks_a_later_record_goes_on(expected, tmp_path):
-    saved(tmp_path, 2)
-    tensors, about = snapshot.read(tmp_path / "more")
-    del tensors["records.screened_by"]
-    snapshot.write(tmp_path / "more", tensors, about)
-    bank = make(MORE, 2)
-    assert bank.load(tmp_path / "more") and bank.result(0).steps == EVERY
-    assert_all_same({p: r for p, r in results(finish(bank)).items() if p in MORE}, expected)
-
-
-def test_another_banks_state_is_refused(tmp_path):
-    path = tmp_path / "bank.state"
-    bank = make([pair(1), pair(2)])
+def one_advanced(pair_, slots=2, **options):
+    bank = Bank(SPEC, [pair_], slots=slots, compiled=False, futility=None)
     bank.advance()
-    bank.save(path)
-    for other in (
-        make([pair(1), pair(3)]),
-        make([pair(1), pair(2)], slots=1),
-        make([pair(1), pair(2, lr=0.01)]),
-        Bank(preset("67p"), [pair(1), pair(2)], compiled=False),
-    ):
-        before = other.state["theta"].clone()
-        assert not other.load(path)
-        assert torch.equal(other.state["theta"], before) and other.state["step"].tolist()[0] == 0
+    return bank.save(0)
+
+
+DAMAGES = {
+    "empty": lambda data: b"",
+    "half": lambda data: data[: len(data) // 2],
+    "a bit of a tensor": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+    "more": lambda data: data + b"0",
+}
+OTHERS = {
+    "another seed": pair(2),
+    "another recipe": pair(1, lr=0.01),
+    "no rule ends it": replace(pair(1), spared=True),
+    "another start": replace(pair(1), start=(0.5,) * SPEC.params),
+}
+
+
+@pytest.mark.parametrize("data", [
+    *(pytest.param(lambda how=how: how(one_advanced(pair(1))), id=name) for name, how in DAMAGES.items()),
+    *(pytest.param(lambda other=other: one_advanced(other), id=name) for name, other in OTHERS.items()),
+    pytest.param(lambda: one_advanced(pair(1), slots=1), id="torch rounds by the number of slots"),
+    pytest.param(lambda: finish(Bank(preset("67p"), [pair(1)], compiled=False)).save(0), id="another spec"),
+])  # fmt: skip
+def test_a_state_that_is_damaged_or_another_pairs_changes_nothing(data):
+    bank = Bank(SPEC, [pair(1)], slots=2, compiled=False, futility=None)
+    before = {name: t.clone() for name, t in bank.state.items()}
+    assert not bank.restore(0, data())
+    assert all(torch.equal(t, before[name]) for name, t in bank.state.items()) and outcomes(bank) == ["running"]
+
+
+def test_the_engine_goes_on_in_any_number_of_slots(expected):
+    bank = make(FIRST, 2)
+    bank.advance()
+    alone = make(FIRST[:1], 1)
+    assert alone.restore(0, bank.save(0))
+    assert_all_same(results(finish(alone)), expected)

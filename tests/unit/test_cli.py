@@ -209,7 +209,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch):
     monkeypatch.setattr("search.run.estimate.local_resources", lambda: {"CPU": 2, "GPU": 0})
     result = call("run", "57p", "--dry-run", "--home", "somewhere")
     assert result.exit_code == 0 and not result.stderr
-    banks = "2 at once, each of up to 8 seeds in 4 slots; more follow\n"
+    banks = "2 at once, of 4 slots each; more follow\n"
     for text in ("57 parameters", "16, 60,000 steps each", banks, "/somewhere", "64 seeds in all"):
         assert text in result.stdout, text
     assert not list(Path().iterdir())
@@ -280,7 +280,7 @@ def test_a_study_without_seeds_is_shown_with_its_driver(home):
 def test_a_seed_that_waits_does_not_run(home):
     """Those that have reported a step run; where all wait, and where there are too many to list, all are alike."""
     recorder = Recorder(home, study_of())
-    recorder._started([(recorder.configuration, n) for n in (1, 2, 3)])
+    recorder._claimed((1, 2, 3), ())
     owner, key = recorder.records.get_driver(), recorder.configuration.key
     snapshot = Snapshot([0, 1], [0, 3], 0, 0, 0, "", 0.0, 0.0, None, False, 0.0, waiting=3)
     left = {"owner": owner, "began": 0, "training": [], **dataclasses.asdict(snapshot)}

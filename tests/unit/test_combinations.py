@@ -7,7 +7,7 @@ import pytest
 
 from search.stats.factorial import nested_fractions
 from search.study.file import load_study, parse_study
-from tests.planners import planner_of
+from tests.planners import finish, planner_of
 
 STRENGTHS = [
     (2, 4, 2), (4, 8, 3), (5, 8, 2), (5, 16, 3), (6, 8, 2), (7, 8, 2), (7, 64, 3), (8, 16, 3), (9, 16, 2),
@@ -81,7 +81,6 @@ def test_of_combinations_that_read_theta_alike_the_nearest_to_the_model_is_train
 
 def test_combinations_are_trained_in_the_order_of_the_design(home):
     text = "name: x\nmodel: 57p\nseeds: [1]\ncombine: [tie_vo, shared_norm, no_ffn_bias, tie_fc2_head]\n"
-    planner, trials = planner_of(text, home), []
-    while trial := planner.next():
-        trials.append(trial)
-    assert [trial.spec for trial in trials] == [spec for spec, _ in parse_study(text, "").listed]
+    trained, _ = finish(planner_of(text, home))
+    specs = [pair.configuration.spec for pairs in trained for pair in pairs]
+    assert specs == [spec for spec, _ in parse_study(text, "").listed]

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -15,22 +14,15 @@ from search.run.planner import plan
 from search.store.home import Home
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
-from tests.planners import rows_of
+from tests.planners import end, row_of, taken
 from tests.searches import Memory
 from trainer import Outcome
 
 SAID = re.compile(r"(\d+) recorded, (at most )?(\d+) to train(?:, (\d+) fresh ones to confirm)?$", re.MULTILINE)
 BEGIN = {
-    "name": "x", "model": "57p", "resources": {"seeds_per_trial": 2},
+    "name": "x", "model": "57p", "resources": {"slots": 2},
     "recipe": {"steps": 1_000, "hold": 0, "curriculum": [], "fade_start": 100, "fade_end": 200, "warmup": 100},
 }  # fmt: skip
-
-
-class Ledger(Memory):
-    """A study's records in memory; no trial of it has left a folder."""
-
-    def trial_folder(self, trial):
-        return Path("nowhere", trial)
 
 
 def dry_run(study, ledger):
@@ -41,21 +33,20 @@ def dry_run(study, ledger):
     return int(recorded), int(search), bool(is_bound), confirmation and int(confirmation), text
 
 
-def run(study, ledger, grokked=lambda configuration, seed: False, trials=1_000):
-    """Train at most so many trials. Returns how many seeds were trained to search and to confirm."""
+def run(study, ledger, grokked=lambda configuration, seed: False, rounds=1_000):
+    """Train what a worker takes so many times. Returns how many seeds were trained to search and to confirm."""
     planner, trained = plan(study, cast(StudyRecords, ledger)), {False: 0, True: 0}
     planner.capacity = Capacity(2)
-    for _ in range(trials):
-        if (trial := planner.next()) is None:
+    for _ in range(rounds):
+        if not (pairs := taken(planner)):
             assert planner.is_done
             break
-        rows = rows_of(trial)
-        for row, (configuration, seed) in zip(rows, trial.work, strict=True):
-            if grokked(configuration, seed.init_seed):
-                row |= {"outcome": Outcome.GROKKED, "grok_step": 500}
+        won = [grokked(pair.configuration, pair.seed.init_seed) for pair in pairs]
+        rows = [row_of(p, Outcome.GROKKED if g else Outcome.FAILED) for p, g in zip(pairs, won, strict=True)]
         ledger.recorded += rows
-        planner.complete_trial(trial, rows)
-        trained[trial.confirmation] += len(rows)
+        end(planner, "a", pairs, rows)
+        for pair in pairs:
+            trained[pair.confirmation] += 1
     return trained[False], trained[True]
 
 
@@ -114,30 +105,30 @@ def changed_studies(draw):
     return versions
 
 
-ANY = given(versions=changed_studies(), trials=st.integers(0, 12), every=st.integers(1, 5))
+ANY = given(versions=changed_studies(), rounds=st.integers(0, 12), every=st.integers(1, 5))
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @ANY
-def test_what_a_dry_run_says_will_train_is_what_trains(versions, trials, every, here):
-    check(versions, trials, every)
+def test_what_a_dry_run_says_will_train_is_what_trains(versions, rounds, every, here):
+    check(versions, rounds, every)
 
 
 @pytest.mark.full
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @ANY
-def test_what_many_dry_runs_say_will_train_is_what_trains(versions, trials, every, here):
-    check(versions, trials, every)
+def test_what_many_dry_runs_say_will_train_is_what_trains(versions, rounds, every, here):
+    check(versions, rounds, every)
 
 
-def check(versions, trials, every):
-    """Train some trials of the study as it begins, plan the study as it goes on, train that, and compare."""
+def check(versions, rounds, every):
+    """Train some rounds of the study as it begins, plan the study as it goes on, train that, and compare."""
 
     def grokked(configuration, seed):
         return (seed + int(configuration.key[:4], 16)) % every == 0
 
-    (begun, study), ledger = versions, Ledger()
-    run(begun, ledger, grokked, trials)
+    (begun, study), ledger = versions, Memory()
+    run(begun, ledger, grokked, rounds)
     before = len(ledger.recorded)
     recorded, search, is_bound, confirmation, text = dry_run(study, ledger)
     assert len(ledger.recorded) == before and recorded <= before
@@ -160,7 +151,7 @@ def check(versions, trials, every):
 
 def test_other_seeds_and_fewer_configurations_after_a_search():
     search = {"space": {"recipe.lr": {"float": [0.001, 0.1]}}, "sampler": {"name": "random", "configurations": 4}}
-    ledger = Ledger()
+    ledger = Memory()
     assert run(study_of(search, {"seeds": [1]}), ledger) == (4, 0)
     after = study_of(search, {"seeds": [2, 3, 4], "sampler": {"name": "random", "configurations": 2}})
     recorded, to_train, is_bound, _, text = dry_run(after, ledger)
@@ -179,13 +170,13 @@ def test_other_seeds_and_fewer_configurations_after_a_search():
 )
 def test_a_space_with_three_values_has_at_most_three_configurations(name, said):
     study = study_of({"space": RATES, "sampler": {"name": name, "configurations": 12}, "seeds": [1, 2]})
-    recorded, to_train, is_bound, _, text = dry_run(study, ledger := Ledger())
+    recorded, to_train, is_bound, _, text = dry_run(study, ledger := Memory())
     assert said in text and (recorded, to_train, is_bound) == (0, 6, name == "tpe")
     assert run(study, ledger)[0] <= 6
 
 
 def test_a_confirmation_that_is_added_to_what_is_done():
-    study, ledger = study_of({"seeds": [1, 2, 3]}), Ledger()
+    study, ledger = study_of({"seeds": [1, 2, 3]}), Memory()
     run(study, ledger, lambda configuration, seed: seed == 2)
     more = study_of({"seeds": [1, 2, 3], "confirm": {"configurations": 1, "seeds": {"first": 9, "count": 5}}})
     recorded, to_train, _, confirmation, text = dry_run(more, ledger)
@@ -195,12 +186,12 @@ def test_a_confirmation_that_is_added_to_what_is_done():
 
 def test_what_is_recorded_is_counted_though_there_is_enough():
     until = {"seeds": [1, 2, 3, 4], "until": {"grokked": 1, "max_seeds": 8}}
-    ledger = Ledger()
-    run(study_of(until), ledger, lambda configuration, seed: seed == 1, trials=1)
+    ledger = Memory()
+    run(study_of(until), ledger, lambda configuration, seed: seed == 1, rounds=1)
     assert dry_run(study_of(until), ledger)[:2] == (2, 0)
 
 
 def test_a_large_search_is_not_drawn_to_be_planned():
     space = {"recipe.lr": {"float": [0.001, 0.1]}}
     study = study_of({"space": space, "sampler": {"name": "random", "configurations": 5_000}, "seeds": [1]})
-    assert dry_run(study, Ledger())[1:3] == (5_000, False)
+    assert dry_run(study, Memory())[1:3] == (5_000, False)

@@ -26,11 +26,10 @@ from search.store import database
 from search.store.database import Database, DatabaseUnavailable
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.results import RESULTS, ConfigurationResults
 from search.study.file import recorded_study
-from search.study.trial import Configuration
 from tests.commands import call, done, fails_with_one
-from tests.homes import drive, records_of, snapshot, study_of, thetas, trial_of
+from tests.homes import drive, records_of, snapshot, study_of, thetas, work_of
+from tests.planners import taken
 from tests.processes import LOOPBACK
 from tests.services import postgres
 from trainer import Outcome
@@ -98,9 +97,11 @@ def test_a_stored_home_is_read_and_its_study_goes_on(stored):
 
 def thetas_of_parts(home):
     """θ of every seed of `sweep` that MLflow's artifacts have, by configuration and seed. Another study has one."""
-    files = (home.artifacts / "sweep").rglob(f"{TRIALS}/*/{RESULTS}")
-    parts = [ConfigurationResults.read(path.parent) for path in files]
-    return {(p.configuration.key, seed): r.theta_P.tolist() for p in parts for seed, r in p.by_seed.items()}
+    found = {}
+    for file in (home.artifacts / "sweep").rglob(f"{TRIALS}/*/{conversion.FACTS}"):
+        (key,) = {seed["configuration"] for seed in json.loads(file.read_bytes())["seeds"]}
+        found |= {(key, seed): part.theta_P.tolist() for seed, part in conversion._read(file.parent, key).items()}
+    return found
 
 
 def test_a_home_is_converted_beside_what_was_there(earlier, here):
@@ -143,7 +144,7 @@ def test_a_conversion_that_is_cut_off_is_gone_on_with(at, earlier, monkeypatch):
 @pytest.mark.parametrize("lost", [True, False])
 def test_a_part_that_is_lost_or_damaged_is_trained_again(lost, earlier, here):
     wanted = thetas_of_parts(earlier)
-    for path in earlier.artifacts.rglob(f"{TRIALS}/*/{RESULTS}"):
+    for path in earlier.artifacts.rglob(f"{TRIALS}/*/{conversion.FACTS}"):
         shutil.rmtree(path.parent) if lost else path.write_bytes(path.read_bytes()[:-9])
     said = done("convert", "--home", earlier.path)
     assert said.endswith("0 seeds with θ and curve; the results of 3 are lost, and `run` trains them again\n")
@@ -189,7 +190,8 @@ def test_a_stored_search_is_planned_on(name, home):
     known = records.list_configurations().keys()
     planner = plan(study, records)
     planner.capacity = Capacity(2)
-    planned = [planner.next().configurations[0].key for _ in range(2)]
+    pairs = [pair for worker in "abcd" for pair in taken(planner, worker)]
+    planned = list(dict.fromkeys(pair.configuration.key for pair in pairs))
     assert planned[0] == "05b3a3bd263a" and planned[1] not in known
     assert len(records.list_proposals()) == 4
 
@@ -233,8 +235,7 @@ def test_a_dump_is_restored_in_another_postgresql(home, monkeypatch):
 
     with postgres() as before, postgres() as after:
         records = rows(before)
-        trial = trial_of(study_of(), *((Configuration(*study_of().listed[0]), n) for n in (1, 2)))
-        records.claim(trial)
+        records.claim(work_of(study_of(), 1, 2))
         run(after, "psql", run(before, "pg_dump"))
         assert rows(after).list_seeds() == records.list_seeds() != []
 

@@ -37,9 +37,9 @@ def home(tmp_path_factory):
     with quickly():
         place = empty_home(tmp_path_factory.mktemp("home"))
         study = Recorder(place, STUDY)
-        study.trial(range(1, 9), grokked=(3,), changes={**dict.fromkeys((4, 5, 6, 7), ENDED), 1: CALLED, 2: CALLED})
+        study.seeds(range(1, 9), grokked=(3,), changes={**dict.fromkeys((4, 5, 6, 7), ENDED), 1: CALLED, 2: CALLED})
         fresh = dict.fromkeys((90003, 90004), GIVEN_UP)
-        study.trial(range(90001, 90005), grokked=(90001,), changes=fresh, confirmation=True)
+        study.seeds(range(90001, 90005), grokked=(90001,), changes=fresh, confirmation=True)
         study.done()
         unended = Recorder(place, study_of(name="unended"))
         unended.censored(range(1, 5))

@@ -1,4 +1,4 @@
-"""Rounds are cut into trials; those that can share a bank together; and what was interrupted goes on."""
+"""How many seeds share a bank, what fits on a machine, and what was interrupted goes on."""
 
 import json
 from dataclasses import replace
@@ -10,45 +10,45 @@ from model import preset
 from search.errors import UserError
 from search.run.estimate import estimate
 from search.run.gpu_cost import BY_MPS, CARDS, H100, SPEEDS, describe_cards, measured_name, speed_of
-from search.run.packing import Capacity, TrialShapes, placement, placement_of
+from search.run.packing import BankShapes, Capacity, placement, placement_of
 from search.store.home import Home
 from search.study.file import parse_study
 from search.study.resources import Resources
 from search.study.trial import Configuration
-from tests.planners import SWEEP, drain, numbers, planner_of, rows_of
-from trainer import Outcome
+from tests.planners import SWEEP, finish, numbers, planner_of, row_of, taken
+from trainer import Outcome, Recipe
 from trainer.engine.cuda.driver import Gpu
 
 
-def shape(study, concurrent, gpu=0.0):
-    return TrialShapes(study).of(Configuration(*study.listed[0]).program, Capacity(concurrent, gpu))
+def slots(study, concurrent, gpu=0.0):
+    return BankShapes(study).slots_of(Configuration(*study.listed[0]).program, Capacity(concurrent, gpu))
 
 
 EXPERIMENT = Path(__file__).parents[2] / "lab" / "2026-11-26-gpu"
 A100 = Gpu("NVIDIA A100-SXM4-40GB", "sm_80", 108, 163 << 10, 1_410, "CUDA 13.0")
-MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_trial: 2}\n", "")
+MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {slots: 2}\n", "")
 
 
 @pytest.mark.parametrize(
     ("seeds", "concurrent", "size"),
-    [(17, 1, 17), (17, 2, 9), (200, 2, 64), (3, 8, 1), (5, 0, 5)],
+    [(17, 1, 16), (17, 2, 9), (200, 2, 16), (3, 8, 1), (5, 0, 5)],
 )
-def test_a_round_is_spread_over_the_trials_that_fit(seeds, concurrent, size):
+def test_a_round_is_spread_over_the_banks_that_fit(seeds, concurrent, size):
     study = parse_study(MANY.replace("count: 70", f"count: {seeds}"), "test")
-    assert shape(study, concurrent) == (size, min(size, 16))
+    assert slots(study, concurrent) == size
 
 
-def test_a_gpus_trial_has_a_wave_of_slots(monkeypatch):
+def test_a_gpus_bank_has_a_wave_of_slots(monkeypatch):
     text = MANY.replace("count: 70", "count: 10000")
     study = parse_study(text, "test")
-    assert shape(study, 1, gpu=1) == (4_224, 1_056)
-    assert shape(study, 4, gpu=1) == (2_500, 1_056)
-    assert shape(study, 4, gpu=0.25) == (1_056, 264)
-    assert shape(parse_study(text.replace("57p", "170p"), "test"), 1, gpu=1) == (2_112, 528)
+    assert slots(study, 1, gpu=1) == 1_056
+    assert slots(study, 4, gpu=1) == 1_056
+    assert slots(study, 4, gpu=0.25) == 264
+    assert slots(parse_study(text.replace("57p", "170p"), "test"), 1, gpu=1) == 528
     monkeypatch.setattr("search.run.gpu_cost.gpus", lambda: ((A100,), ""))
-    assert shape(study, 1, gpu=1) == (2_592, 648)
+    assert slots(study, 1, gpu=1) == 648
     asked = parse_study(text + "resources: {slots: 32}\n", "test")
-    assert shape(asked, 1, gpu=1) == (128, 32)
+    assert slots(asked, 1, gpu=1) == 32
 
 
 WAVES = {"57p": 1_056, "54p": 1_056, "100p": 1_056, "170p": 528, "242p": 264, "262p": 528, "62p": 264}
@@ -149,8 +149,7 @@ def test_banks_of_few_seeds_share_a_gpu_where_they_train_side_by_side(text, node
     share, fits = placement_of(study, node, by_mps=by_mps)
     assert (share["gpu"], fits) == (gpu, Capacity(side, gpu))
     if 0 < gpu < 1:
-        size, slots = shape(study, side, gpu)
-        assert size == slots == study.seeds.count, "a bank has all seeds of its program at once"
+        assert slots(study, side, gpu) == study.seeds.count, "a bank has all seeds of its program at once"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +172,7 @@ def test_banks_of_few_seeds_share_a_gpu_where_they_train_side_by_side(text, node
         ({"cpu": 0.25, "gpu": 0}, [{"CPU": 2.0}], {}, Capacity(8)),
     ],
 )
-def test_as_many_trials_fit_as_have_their_share_on_one_node_of_the_kind_that_is_asked_for(asked, nodes, share, fits):
+def test_as_many_workers_fit_as_have_their_share_on_one_node_of_the_kind_that_is_asked_for(asked, nodes, share, fits):
     found, capacity = placement(Resources(**asked), *nodes)
     assert capacity == fits and found.items() >= share.items()
     assert ("accelerator_type:H200" in found) == ("accelerator_type" in asked)
@@ -193,43 +192,18 @@ def test_why_nothing_fits_is_said(asked, nodes, says):
     assert says in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("resources", "ahead", "sizes", "slots"),
-    [
-        ("{}", 1, [64, 6], 16),
-        ("{}", 8, [9, 9, 9, 9, 9, 9, 9, 7], 9),
-        ("{slots: 40}", 2, [35, 35], 35),
-        ("{slots: 4, seeds_per_trial: 30}", 2, [18, 18, 18, 16], 4),
-        ("{slots: 30, seeds_per_trial: 30}", 2, [30, 30, 10], 30),
-    ],
-)
-def test_the_trials_of_a_round_have_equal_slots(resources, ahead, sizes, slots, home):
-    planner = planner_of(MANY + f"resources: {resources}\n", home, ahead=ahead)
-    trials = drain(planner)
-    assert [len(t.work) for t in trials] == sizes
-    assert {t.slots for t in trials} == {slots}
-    assert [n for trial in numbers(trials) for n in trial] == list(range(1, 71)), "in order"
-
-
-@pytest.mark.parametrize("ended", [[0, 2], [1, 2, 3], []])
-def test_after_an_interruption_the_trials_that_are_left_are_the_same(ended, home):
-    trials = drain(planner_of(MANY, home, ahead=4))
-    rows = [r for i, t in enumerate(trials) for r in rows_of(t, Outcome.FAILED if i in ended else "censored")]
-    for trial in trials:
-        trial.write(home.trial(trial.study, trial.key))
-    again = drain(planner_of(MANY, home, rows, ahead=4))
-    left = [t for i, t in enumerate(trials) if i not in ended]
-    assert again == left and [t.key for t in again] == [t.key for t in left]
-
-
-def test_a_trials_key_is_that_of_its_pairs_and_slots(home):
-    def key(text):
-        return planner_of(text, home, ahead=1).next().key
-
-    assert key(SWEEP) == key(SWEEP + "stop: {hopeless: off}\n"), "a resumed trial may change it"
-    assert key(SWEEP) == key(SWEEP.replace("{seeds_per_trial: 2}", "{seeds_per_trial: 2, save_every: 1}"))
-    assert key(SWEEP) != key(SWEEP.replace("{seeds_per_trial: 2}", "{seeds_per_trial: 2, slots: 1}"))
-    assert key(SWEEP) != key(SWEEP.replace("first: 1", "first: 2"))
+@pytest.mark.parametrize("ended", [[1, 30], [5, 6, 70], []])
+@pytest.mark.parametrize("of", [MANY, MANY + "until: {grokked: 1, max_seeds: 90}\n"])
+def test_after_an_interruption_what_was_begun_goes_first(ended, of, home):
+    """And all that is left is trained."""
+    planner = planner_of(of, home)
+    begun = [*taken(planner, "a"), *taken(planner, "b")]
+    rows = [row_of(p, Outcome.FAILED if p.seed.init_seed in ended else Outcome.CENSORED) for p in begun]
+    again = planner_of(of, home, rows)
+    left = [n for n in numbers(begun) if n not in ended]
+    first = [*taken(again, "a"), *taken(again, "b")]
+    assert sorted(numbers(first))[: len(left)] == sorted(left)[: len(first)]
+    assert again.queued_seeds + len(first) >= 70 - len(set(ended) & set(numbers(begun)))
 
 
 TWO = """
@@ -244,34 +218,20 @@ seeds: {first: 1, count: 3}
 """
 
 
-def test_configurations_of_one_program_share_a_trial(home):
-    trials = drain(planner_of(TWO, home, ahead=1))
-    sizes = [[c.spec.params for c in t.configurations] for t in trials]
-    assert sizes == [[57, 57], [67], [57]] and numbers(trials) == [[1, 2, 3, 1, 2, 3], [1, 2, 3], [1, 2, 3]]
-    assert all(t.slots == len(t.work) for t in trials)
-    assert trials[2].configurations[0].recipe.batch == 128, "another batch is another program"
+def test_configurations_of_one_program_share_a_bank(home):
+    planner = planner_of(TWO, home, ahead=1)
+    banks = finish(planner)[0]
+    sizes = [list(dict.fromkeys(p.configuration.spec.params for p in pairs)) for pairs in banks]
+    assert sizes == [[57], [67], [57]] and [numbers(b) for b in banks] == [[1, 2, 3, 1, 2, 3], [1, 2, 3], [1, 2, 3]]
+    assert banks[2][0].configuration.recipe.batch == 128, "another batch is another program"
 
 
-@pytest.mark.parametrize("change", ["stop: {hopeless: off}", "resources: {slots: 8}", "recipe: {steps: 2000}"])
-def test_an_interrupted_trial_goes_on_only_as_what_it_was(change, home):
-    """After a change of its rule, its slots or its recipe the seeds are planned anew."""
-    trials = drain(planner_of(MANY, home, ahead=1))
-    trials[0].write(home.trial("sweep", trials[0].key))
-    rows = rows_of(trials[0], Outcome.CENSORED)
-    assert drain(planner_of(MANY, home, rows, ahead=1))[0] == trials[0]
-    text = MANY.replace("recipe: {steps: 1000}\n", "") if change.startswith("recipe") else MANY
-    found = drain(planner_of(text + change + "\n", home, rows, ahead=1))
-    assert trials[0] not in found and sum(len(t.work) for t in found) == 70
-
-
-def test_what_was_begun_on_a_gpu_goes_on_without_one(home):
-    trial = drain(planner_of(MANY + "resources: {gpu: 0.25}\n", home, ahead=1))[0]
-    trial.write(home.trial("sweep", trial.key))
-    rows = rows_of(trial, Outcome.CENSORED)
-    for text in (MANY, MANY + "resources: {gpu: 0, cpu: 2}\n"):
-        after = drain(planner_of(text, home, rows, ahead=4))[0]
-        assert (after.key, after.work, after.slots) == (trial.key, trial.work, trial.slots)
-        assert after.resources == parse_study(text, "test").resources
+def test_what_the_file_has_no_more_does_not_go_on(home):
+    planner = planner_of(TWO, home, ahead=1)
+    rows = [row_of(pair, Outcome.CENSORED) for pair in taken(planner)]
+    fewer = TWO.replace("  - {model: 57p, recipe: {lr: 0.01}}\n", "").replace("count: 3", "count: 2")
+    left = [(p.configuration.recipe.lr, p.seed.init_seed) for p in taken(planner_of(fewer, home, rows, ahead=1))]
+    assert left == [(Recipe().lr, 1), (Recipe().lr, 2)]
 
 
 WIDE = MANY.replace("57p", "170p")

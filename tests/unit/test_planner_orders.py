@@ -1,4 +1,4 @@
-"""Random studies and random orders of events against what a plan promises, whatever happens to its trials.
+"""Random studies and random orders of events against what a plan promises, whatever happens to its workers.
 
 A seed's outcome is a function of configuration and seed, so every order must come to the same records, but for
 seeds that nobody needed.
@@ -12,10 +12,10 @@ import pytest
 from search.run.packing import Capacity
 from search.run.planner import Planner
 from search.run.proposals import Proposals
-from search.stats.counting import seed_of
+from search.stats.counting import ENOUGH, seed_of
 from search.store.record import is_final
 from search.study.file import parse_study
-from tests.planners import Given, hear, rows_of
+from tests.planners import Given, row_of
 from tests.searches import reported
 from trainer import Outcome
 
@@ -34,7 +34,7 @@ def text_of(draw):
     seeds = draw.randint(1, 5)
     text = BASE + f"seeds: {{first: 1, count: {seeds}}}\n"
     if draw.random() < 0.7:
-        text += f"resources: {{seeds_per_trial: {draw.randint(1, 4)}}}\n"
+        text += f"resources: {{slots: {draw.randint(1, 4)}}}\n"
     is_search = draw.random() < 0.5
     if is_search:
         text += draw.choice(SPACES)
@@ -51,10 +51,13 @@ def text_of(draw):
 
 
 class Run:
-    """A driver and its workers, made up: what they do comes from `draw`, what seeds become from their keys."""
+    """A driver and its workers, made up: what they do comes from `draw`, what seeds become from their keys.
+
+    fails: how probable it is that a worker dies at the end of something.
+    """
 
     def __init__(self, home, draw, text, fails=0.0):
-        self.home, self.draw, self.fails = home, draw, fails
+        self.draw, self.fails = draw, fails
         self.study = parse_study(text, "any")
         self.records, self.rows = Given(home, self.study, []), {}
         self.rate = draw.choice([0.05, 0.3, 0.8])
@@ -65,91 +68,102 @@ class Run:
         """A driver, the first or one after another died."""
         for row in self.rows.values():
             if row["outcome"] == Outcome.RUNNING:
-                row["outcome"] = Outcome.CENSORED
+                row |= {"outcome": Outcome.CENSORED, "reason": "its driver died"}
         self.records.given = list(self.rows.values())
         proposals = Proposals(self.study, self.records) if self.study.space else None
         self.planner = Planner(self.study, self.records.given, proposals)
         self.planner.capacity = Capacity(self.draw.randint(1, 3))
-        self.running, self.ended, self.failed = {}, set(), set()
+        self.failed = set()
 
-    def groks(self, configuration, seed):
-        digest = hashlib.sha256(f"{configuration.key} {seed}".encode()).digest()
+    @property
+    def held(self):
+        """Workers with pairs, and their pairs by number."""
+        return {name: dict(bank.pairs) for name, bank in self.planner.banks.items() if bank.pairs}
+
+    def groks(self, pair):
+        digest = hashlib.sha256(f"{pair.configuration.key} {pair.seed}".encode()).digest()
         return digest[0] / 256 < self.rate
 
-    def started(self, trial):
-        for (c, s), row in zip(trial.work, rows_of(trial, Outcome.RUNNING), strict=True):
-            place = (c.key, s)
-            assert place not in self.failed, "a seed that failed is not tried again in one run"
-            assert all(place not in [(o.key, t) for o, t in other.work] for other in self.running.values())
-            assert place not in self.rows or not is_final(self.rows[place]), "trained twice"
-            self.rows[place] = row | {"steps": 0}
-        self.running[trial.key] = trial
+    def taken(self):
+        """A worker asks: one with pairs or one without."""
+        worker = str(self.draw.randrange(3))
+        before = {pair.key for pairs in self.held.values() for pair in pairs.values()}
+        pairs = list(self.planner.take(worker, self.draw.random() < 0.8).values())
+        for pair in pairs:
+            assert pair.key not in self.failed, "a seed that failed is not tried again in one run"
+            assert pair.key not in before, "two workers have it"
+            assert pair.key not in self.rows or not is_final(self.rows[pair.key]), "trained twice"
+            self.rows[pair.key] = row_of(pair, Outcome.RUNNING) | {"steps": 0}
+        bank = self.planner.banks.get(worker)
+        assert len({pair.configuration.program for pair in bank.pairs.values()} if bank else ()) <= 1
+        return bool(pairs)
 
-    def reported(self, trial):
-        """Some more of the trial's seeds have ended, or are perfect and go on."""
-        self.ended |= {(c.key, s) for c, s in trial.work if self.draw.random() < 0.5}
+    def reported(self, worker, pairs):
+        """Some seeds are perfect, and go on."""
+        perfect = [n for n, pair in pairs.items() if self.groks(pair) and self.draw.random() < 0.5]
+        perfect += [n for n, pair in pairs.items() if pair.has_grokked]
+        self.planner.update(worker, dict.fromkeys(pairs, 500), perfect)
+
+    def ended(self, worker, pairs):
+        """Some seeds end; those that nobody needs are cut."""
+        needless = self.planner.needless(worker)
+        cut = [n for n in needless if not pairs[n].has_grokked]
+        others = [n for n in pairs if n not in cut and self.draw.random() < 0.5]
         rows = []
-        for c, s in trial.work:
-            has_ended = (c.key, s) in self.ended
-            perfect = has_ended and self.groks(c, s)
-            outcome = Outcome.FAILED if has_ended and not perfect else Outcome.RUNNING
-            rows.append({"configuration": c.key, "outcome": outcome, "grok_step": 500 if perfect else None})
-        hear(self.planner, trial, rows)
-
-    def completed(self, trial):
-        """The trial's end: its results, without seeds that nobody needs any more; or its failure."""
-        del self.running[trial.key]
-        is_lost = self.draw.random() < self.fails
-        for c, s in trial.work:
-            row = self.rows[c.key, s]
-            if is_lost:
-                row["outcome"] = Outcome.CENSORED
-                self.failed.add((c.key, s))
-            elif (c.key, s) in self.ended or trial.confirmation or not self.planner.study_run.has_enough(c):
-                row["outcome"] = Outcome.GROKKED if self.groks(c, s) else Outcome.FAILED
-                row["grok_step"] = 500 if self.groks(c, s) else None
+        for n in others:
+            row = row_of(pairs[n], Outcome.GROKKED if self.groks(pairs[n]) else Outcome.FAILED)
+            self.rows[pairs[n].key] = row
+            rows.append(row)
+        for n in cut:
+            if self.draw.random() < 0.5:  # it had begun
+                self.rows[pairs[n].key] |= {"outcome": Outcome.CENSORED, "reason": ENOUGH}
+                rows.append(self.rows[pairs[n].key])
             else:
-                del self.rows[c.key, s]
-        self.ended -= {(c.key, s) for c, s in trial.work}
-        self.records.given = list(self.rows.values())
-        mine = [r for r in self.rows.values() if r["trial"] == trial.key]
+                del self.rows[pairs[n].key]
+        gone = self.planner.end(worker, [*others, *cut])
+        self.complete(gone, rows, [pairs[n] for n in cut])
+
+    def died(self, worker):
+        """A worker dies; what failed too often is given up."""
+        lost = self.planner.give_back(worker, self.draw.random() < 0.7)
+        for pair in lost:
+            self.failed.add(pair.key)
+            self.rows[pair.key] |= {"outcome": Outcome.CENSORED, "reason": "no luck"}
+        if lost:
+            self.complete(lost, [self.rows[pair.key] for pair in lost])
+
+    def complete(self, pairs, rows, cut=()):
         states = [t.state.name for t in self.planner.search.proposals.trials()] if self.study.space else []
-        over = self.planner.complete_trial(trial, mine)
+        over = self.planner.complete(pairs, rows, cut)
         for c in over:
-            assert not any(c in t.configurations for t in self.running.values()), "concluded while it trains"
+            at_work = [pair for held in self.held.values() for pair in held.values()]
+            assert all(pair.configuration != c for pair in at_work), "concluded while it trains"
         self.concluded += over
         self.check_told(states)
 
     def check_told(self, before):
-        """What the sampler was told now was trained whole, and is in no trial that runs or waits."""
+        """What the sampler was told now was trained whole, and is with no worker."""
         for trial, state in zip(self.planner.search.proposals.trials() if before else (), before, strict=False):
             if trial.state.name == "COMPLETE" and state == "RUNNING":
                 key = trial.user_attrs["configuration"]
                 rows = {seed_of(r): r for r in self.rows.values() if r["configuration"] == key}
                 assert all(s in rows and is_final(rows[s]) for s in self.study.first_seeds)
-                assert not any(key == c.key for t in self.running.values() for c in t.configurations)
+                assert not any(pair.configuration.key == key for held in self.held.values() for pair in held.values())
 
     def step(self):
         """Something happens. False once the plan is done."""
-        kind = self.draw.random()
-        if self.running and kind < 0.4:
-            self.reported(self.draw.choice(list(self.running.values())))
-        elif self.running and kind < 0.6:
-            self.completed(self.draw.choice(list(self.running.values())))
-        elif kind < 0.65 and (
-            unseen := [t for k, t in self.running.items() if k not in self.planner.study_run.reports]
-        ):
-            trial = self.running.pop(self.draw.choice(unseen).key)
-            for c, s in trial.work:
-                del self.rows[c.key, s]
-            self.planner.requeue(trial)
-        else:
-            after = self.draw.choice([None, *self.running.values()])
-            trial = self.planner.next(after)
-            if trial is not None:
-                self.started(trial)
-            elif not self.running:
-                assert self.planner.is_done, "nothing runs, and nothing is to be begun"
+        kind, held = self.draw.random(), self.held
+        worker = self.draw.choice(sorted(held)) if held else ""
+        if held and kind < 0.3:
+            self.reported(worker, held[worker])
+        elif held and kind < 0.6:
+            self.ended(worker, held[worker])
+        elif held and kind < 0.6 + 0.1 * self.fails:
+            self.died(worker)
+        elif not self.taken() and not self.held:
+            self.planner.banks.clear()  # workers that may not switch have ended
+            if not self.taken():
+                assert self.planner.is_done, "nothing is in training, and nothing is to be begun"
                 return False
         return True
 
@@ -170,25 +184,27 @@ class Run:
                 continue
             rounds = self.study.rounds
             needed = [s for seeds in (rounds if self.study.until.grokked else rounds[:1]) for s in seeds]
-            assert {(c.key, s) for s in needed} <= recorded, "seeds were forgotten"
+            assert {(c.key, s.init_seed, s.data_seed) for s in needed} <= recorded, "seeds were forgotten"
         if self.study.space:
-            final = recorded - self.failed
+            final = {(key, init) for key, init, _ in recorded - self.failed}
             told = {c.key for c in reported(self.planner.search.proposals)}
-            assert told == {key for key, _ in final if all((key, s) in final for s in self.study.first_seeds)}
+            first = [s.init_seed for s in self.study.first_seeds]
+            cut = {key for (key, *_), row in self.rows.items() if not is_final(row)}  # they stay open
+            assert told - cut == {key for key, _ in final if all((key, s) in final for s in first)} - cut
 
     def confirmed(self):
-        return {key for (key, _), row in self.rows.items() if row["confirmation"]}
+        return {key for (key, *_), row in self.rows.items() if row["confirmation"]}
 
 
 @pytest.mark.parametrize("number", range(120, 160))
 def test_whatever_the_order_each_seed_is_trained_once_and_none_is_forgotten(number, home):
     draw = random.Random(number)
-    run = Run(home, draw, text_of(draw), fails=draw.choice([0.0, 0.0, 0.3]))
+    run = Run(home, draw, text_of(draw), fails=draw.choice([0.0, 0.3, 1.0]))
     run.to_the_end()
     run.check_end()
     if not run.failed:
         run.start()
-        assert run.planner.is_done and run.planner.next() is None, "a finished study is done"
+        assert run.planner.is_done and not run.planner.take("a"), "a finished study is done"
 
 
 @pytest.mark.parametrize("number", range(40))
@@ -204,7 +220,7 @@ def test_a_driver_that_dies_anywhere_changes_nothing_of_what_is_chosen(number, h
     run.to_the_end()
     run.check_end()
     if run.study.confirm:
-        seeds = {(key, s) for key in begun for s in run.study.confirm_seeds}
+        seeds = {(key, s.init_seed, s.data_seed) for key in begun for s in run.study.confirm_seeds}
         assert seeds <= {place for place, row in run.rows.items() if is_final(row)}, "begun, and not ended"
         grokked = {r["configuration"] for r in run.rows.values() if r["outcome"] == Outcome.GROKKED}
         assert bool(run.confirmed()) == bool(grokked), "the best is confirmed, whoever was there when it won"

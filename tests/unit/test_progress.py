@@ -5,44 +5,47 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from search.run.messages import Report, Speed
 from search.run.progress import Display, Progress
 from search.run.snapshot import Snapshot, describe
-from search.run.tally import TrialReport
-from search.run.workers import Workers
-from tests.planners import drain, planner_of, rows_of
+from search.run.workers import COMPILING, TRAINING, Workers
+from tests.planners import end, planner_of, row_of, taken
 from trainer import Outcome
 
 STUDY = "name: any\nmodel: 57p\nrecipe: {steps: 1000}\nseeds: {first: 1, count: 4}\n"
-STUDY += "resources: {seeds_per_trial: 2}\n"
+STUDY += "resources: {slots: 2}\n"
 
 
 @pytest.fixture
 def run(home):
-    """A run of two trials, each with a worker; `report` takes what one says of its seeds."""
+    """A run of two workers with two seeds each; `report` takes what one says of its seeds."""
     planner = planner_of(STUDY + "until: {grokked: 1, max_seeds: 4}\n", home)
-    begin = lambda trial, worker: trial.write(home.trial("any", trial.key))  # noqa: E731
-    workers = Workers(planner.study, home, planner, begin)
-    progress = Progress(planner, workers)
-    for trial in drain(planner):
-        workers.add(trial)
-    return progress
+    workers = Workers(planner.study, planner)
+    for name in (workers.add(), workers.add()):
+        planner.take(name)
+    return Progress(planner, workers)
 
 
-def seed(step, outcome="running", exact=0.0, grok_step=None):
-    return {"outcome": outcome, "step": step, "best_exact": exact, "grok_step": grok_step}
-
-
-def report(run, number, *seeds, rate=100.0):
+def report(run, number, *seeds, rate=100.0, best_exact=0.0):
+    """Steps of a worker's seeds; -1 for one that is perfect at step 250 and goes on."""
     worker = list(run.workers)[number]
-    trial = worker.last
-    rows = [
-        facts | {"configuration": c.key, "seed": (s.init_seed, s.data_seed), "budget": 1000}
-        for (c, s), facts in zip(trial.work, seeds, strict=True)
-    ]
-    trial_report, steps = TrialReport.of(rows), sum(r["step"] for r in rows)
-    speed = {"seed_steps_per_s": rate, "seed_steps": steps, "train_s": steps / rate if rate else 0.0}
-    run.planner.update_progress(trial, trial_report)
-    run.take(worker, {"phase": "training", **speed}, [trial_report])
+    pairs = run.planner.banks[worker.name].pairs
+    steps = {n: 250 if step < 0 else step for n, step in zip(pairs, seeds, strict=True)}
+    perfect = [n for n, step in zip(pairs, seeds, strict=True) if step < 0]
+    total = sum(steps.values())
+    speed = Speed(rate, total, total / rate if rate else 0.0)
+    said = Report(worker.name, 0, 1, steps=steps, perfect=perfect, speed=speed, best_exact=best_exact)
+    run.workers.accept(said)
+    worker.phase = TRAINING
+    run.take(said)
+    run.planner.update(worker.name, steps, perfect)
+
+
+def ended(run, number, place, outcome):
+    """A worker's seed has ended."""
+    worker = list(run.workers)[number].name
+    pair = list(run.planner.banks[worker].pairs.values())[place]
+    end(run.planner, worker, [pair], [row_of(pair, outcome) | {"steps": pair.step}])
 
 
 def test_a_snapshot_counts_seeds_and_time(run):
@@ -51,20 +54,22 @@ def test_a_snapshot_counts_seeds_and_time(run):
     assert describe(before)[0] == (
         "seeds 0 of up to 4, 4 waiting for their processes to start, 0 grokked, 0 not grokked"
     )
-    run.take(next(iter(run.workers)), {"phase": "compiling"}, [])
+    next(iter(run.workers)).phase = COMPILING
     assert " 4, 4 compiling, 0 grokked" in describe(run.snapshot())[0]
-    report(run, 0, seed(0), seed(0), rate=0.0)
+    report(run, 0, 0, 0, rate=0.0)
     assert " 4, 2 training, 2 waiting, 0 grokked" in describe(run.snapshot())[0]
     assert describe(run.snapshot())[-1] == "0:00", "the first line says what they do"
-    report(run, 0, seed(250, "grokked", 1.0, grok_step=250), seed(250, exact=0.3), rate=5.0)
-    report(run, 1, seed(500, "diverged"), seed(500), rate=5.0)
+    report(run, 0, 250, 250, rate=5.0, best_exact=1.0)
+    report(run, 1, 500, 500, rate=5.0)
+    ended(run, 1, 0, Outcome.DIVERGED)
     now = run.snapshot()
-    assert (now.running, now.grokked, now.not_grokked, now.best_exact) == (2, 1, 1, 1.0)
-    assert (now.seed_steps_per_s, now.compiling, now.seeds, now.is_open) == (10.0, False, (2, 4), True)
-    at_250 = 250 + 500 / 2  # half are expected to end at 500, as one of two has
-    assert now.seconds_left == pytest.approx((at_250 + 500) / 10.0, abs=2), "of those that have not ended"
+    assert (now.running, now.grokked, now.not_grokked, now.best_exact) == (3, 0, 1, 1.0)
+    assert (now.seed_steps_per_s, now.compiling, now.seeds, now.is_open) == (10.0, False, (1, 4), True)
+    assert now.seconds_left > 0
     key = next(iter(run.planner.study_run.states))
-    assert run.steps() == {(key, 1, 1): 250, (key, 2, 2): 250, (key, 3, 3): 500, (key, 4, 4): 500}
+    assert run.steps() == {(key, 1, 1): 250, (key, 2, 2): 250, (key, 4, 4): 500}
+    report(run, 0, -1, 250)
+    assert run.snapshot().grokked == 1, "it has grokked as soon as it was perfect"
 
 
 SNAPSHOT = Snapshot(
@@ -75,13 +80,12 @@ SNAPSHOT = Snapshot(
 
 
 def test_a_confirmation_is_told_from_the_search(home):
-    planner = planner_of(STUDY + "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n", home)
-    progress = Progress(planner, Workers(planner.study, home, planner, lambda trial, worker: None))
-    for trial in drain(planner):
-        planner.complete_trial(trial, rows_of(trial, Outcome.GROKKED))
-    assert progress.snapshot().confirming == 0
-    confirming, *_ = drain(planner)
-    assert confirming.confirmation and progress.snapshot().confirming == 1
+    planner = planner_of(STUDY + "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n", home, ahead=1)
+    progress = Progress(planner, Workers(planner.study, planner))
+    while not (pairs := taken(planner))[0].confirmation:
+        assert progress.snapshot().confirming == 0
+        end(planner, "a", pairs, [row_of(pair, Outcome.GROKKED) for pair in pairs])
+    assert progress.snapshot().confirming == 1
     now = replace(SNAPSHOT, configurations=(3, 3), confirming=1, seeds=(48, 64))
     assert describe(now)[0].startswith("configurations 3 of 3, confirming 1 of them on fresh seeds, runs 48 of 64")
 
@@ -95,13 +99,13 @@ def test_a_display_names_the_best_configuration_and_what_is_left():
 
 
 def test_a_seed_that_is_to_hold_is_shown_if_nothing_else_is_needed(run, tmp_path):
-    grokked = seed(250, "running", 1.0, grok_step=250)
-    report(run, 0, grokked, seed(250))
-    report(run, 1, seed(250, "censored"), seed(250, "censored"))
-    assert run.snapshot().holding == {}, "another one trains"
-    report(run, 0, grokked, seed(250, "censored"))
+    report(run, 0, -1, 250)
+    report(run, 1, 250, 250)
+    assert run.snapshot().holding == {}, "others train"
+    for number, place in ((0, 1), (1, 1), (1, 0)):
+        ended(run, number, place, Outcome.CENSORED)
     snapshot = run.snapshot()
-    (hold,) = {c.recipe.hold for t in run.planner.running.values() for c in t.configurations}
+    (hold,) = {pair.configuration.recipe.hold for pair in run.planner.training}
     assert snapshot.holding == {"1": hold}
     file = tmp_path / "shown"
     with file.open("w") as out, Display(Console(file=out)) as display:
@@ -110,7 +114,7 @@ def test_a_seed_that_is_to_hold_is_shown_if_nothing_else_is_needed(run, tmp_path
 
 
 def test_the_display_shows_a_snapshot(run, tmp_path):
-    report(run, 0, seed(10, exact=0.25), seed(10))
+    report(run, 0, 10, 10, best_exact=0.25)
     file = tmp_path / "shown"
     with file.open("w") as out, Display(Console(file=out, width=100)) as display:
         assert display.due()

@@ -1,8 +1,9 @@
 """What becomes of workers in Ray Tune, as far as it can be shown without a cluster."""
 
+import asyncio
+import pickle
 import signal
 import subprocess
-import threading
 from types import SimpleNamespace
 from unittest.mock import Mock, call
 
@@ -15,9 +16,12 @@ from ray.tune.experiment import Trial as TuneTrial
 
 from search.errors import UserError
 from search.run import ray_executor, ray_private
-from search.run.executor import ExecutorDied, Finished, Restarted
+from search.run.desk import Desk
+from search.run.executor import DIED, ExecutorDied, Finished, Restarted
+from search.run.messages import Reply, Report
 from search.run.packing import Capacity
-from search.run.ray_executor import Handover, RayExecutor, StallWatchdog
+from search.run.ray_executor import RayExecutor, StallWatchdog
+from search.store.lease import LEASE_S
 from tests.homes import study_of
 
 
@@ -36,9 +40,8 @@ def test_out_of_memory_is_a_process_that_died(error):
 
 
 class Events(list):
-    """A handover whose events nobody waits for."""
+    """What Tune's thread says."""
 
-    is_closed = threading.Event()
     put = list.append
 
 
@@ -52,43 +55,49 @@ def clock(monkeypatch):
 def tune_trial(error=None):
     return SimpleNamespace(
         temporary_state=SimpleNamespace(ray_actor="its actor"), trial_id="a",
-        config={"folder": "trials/first"}, get_pickled_error=lambda: error,
+        config={"worker": "first"}, get_pickled_error=lambda: error,
     )  # fmt: skip
 
 
 def watched(stall_s):
-    """A watchdog over one trial that runs, and its trial."""
+    """A watchdog over one worker that runs, and its trial."""
     watchdog, trial = StallWatchdog(stall_s, Events()), tune_trial()
     watchdog.on_trial_start(0, [], trial)
     return watchdog, trial
 
 
 def step(watchdog, clock, seconds, every=1.0):
-    """So much time passes, in which Tune looks up as often as that."""
+    """So much time passes, in which the driver looks as often as that."""
     until = clock.s + seconds
     while clock.s < until:
         clock.s += every
-        watchdog.on_step_begin(0, [])
+        watchdog.look()
 
 
-def test_a_trial_that_is_silent_too_long_is_killed_once(clock, monkeypatch):
+def test_a_worker_that_is_silent_too_long_is_killed_once(clock, monkeypatch):
+    """While it waits for a reply it may be silent, and a driver that did not look cannot say that it was."""
     killed = []
     monkeypatch.setattr(ray, "kill", killed.append)
     watchdog, trial = watched(stall_s=30)
     step(watchdog, clock, 25)
-    watchdog.on_trial_result(0, [], trial, {})
+    watchdog.hear("first")
+    step(watchdog, clock, 100)
+    watchdog.expect("first")
+    step(watchdog, clock, 25)
+    step(watchdog, clock, 1_000, every=1_000)
     step(watchdog, clock, 25)
     assert killed == []
     step(watchdog, clock, 10)
     assert killed == ["its actor"]
-    assert watchdog.reason("a") == "stalled: nothing was heard of it for 30 s"
+    stalled = "stalled: nothing was heard of it for 30 s"
+    assert watchdog.reason("first") == stalled
     watchdog.on_trial_recover(0, [], trial)
-    assert watchdog.handover == [Restarted("first")]
+    assert watchdog.events == [Restarted("first", stalled)]
     step(watchdog, clock, 100)
     assert killed == ["its actor"], "it waits to be started again"
     watchdog.on_trial_start(0, [], trial)
     step(watchdog, clock, 31)
-    assert killed == ["its actor"] * 2
+    assert killed == ["its actor"] * 2 and watchdog.reason("another") == DIED
 
 
 @pytest.mark.parametrize("preempted", [True, False])
@@ -99,26 +108,110 @@ def test_a_preempted_worker_has_not_failed(preempted):
     assert trial.run_metadata.num_failures == (not preempted)
     watchdog = StallWatchdog(9, Events())
     watchdog.on_trial_recover(0, [], tune_trial(died))
-    assert watchdog.handover == [Restarted("first", preempted)]
+    assert watchdog.events == [Restarted("first", DIED, preempted)]
 
 
-def test_a_worker_goes_on_once_the_driver_has_handled_its_report():
-    """So it finds what the driver has assigned to it since."""
-    handover, order = Handover(), []
+# ---- the desk
 
-    def tune():
-        for number in (1, 2):
-            handover.put(Restarted(str(number)))
-            order.append(f"{number} goes on")
 
-    thread = threading.Thread(target=tune)
-    thread.start()
-    for number in (1, 2):
-        assert handover.get(60) == Restarted(str(number))
-        order.append(f"{number} handled")
-    assert handover.get(0.01) is None
-    thread.join()
-    assert order == ["1 handled", "1 goes on", "2 handled", "2 goes on"]
+def at_the_desk(scene):
+    """Play a scene of coroutines at a desk."""
+    return asyncio.run(scene(Desk()))
+
+
+async def left(desk, *ticket):
+    """A worker's call, once its report is at the desk."""
+    call = asyncio.ensure_future(desk.exchange(ticket, b"%d" % ticket[2]))
+    await asyncio.sleep(0)
+    return call
+
+
+def test_a_report_waits_at_the_desk_for_its_reply():
+    async def scene(desk):
+        assert await desk.enter("a") == 0 and await desk.enter("b") == 0 and await desk.collect(0.0) == []
+        calls = [await left(desk, "a", 0, 7), await left(desk, "b", 0, 8)]
+        assert await desk.collect(9.0) == [b"7", b"8"] and await desk.collect(0.0) == []
+        assert not any(call.done() for call in calls)
+        await desk.reply({("b", 0, 8): b"to b", ("a", 0, 99): b"of another report", ("c", 0, 0): b"to nobody"})
+        assert await calls[1] == b"to b" and not calls[0].done()
+        await desk.reply({("a", 0, 7): b"to a"})
+        return await calls[0]
+
+    assert at_the_desk(scene) == b"to a"
+
+
+def test_a_start_of_a_workers_process_that_is_over_is_turned_away():
+    async def scene(desk):
+        assert [await desk.enter("a"), await desk.enter("a")] == [0, 1]
+        assert await desk.exchange(("a", 0, 0), b"late") is None and await desk.collect(0.0) == []
+        waiting = await left(desk, "a", 1, 0)
+        assert await desk.enter("a") == 2 and await waiting is None
+        return await desk.collect(0.0)
+
+    assert at_the_desk(scene) == [b"0"], "the driver may hear of it, and knows what is over"
+
+
+def test_a_desk_that_was_started_again_hears_the_same_calls_again():
+    async def scene(desk):
+        call = await left(desk, "a", 3, 7)
+        assert await desk.exchange(("a", 2, 9), b"late") is None
+        assert await desk.collect(9.0) == [b"7"]
+        await desk.reply({("a", 3, 7): b"again"})
+        assert await desk.enter("a") == 4
+        return await call
+
+    assert at_the_desk(scene) == b"again"
+
+
+class Remote:
+    """An actor in this process whose calls return at once, as bytes would."""
+
+    def __init__(self, **calls):
+        for name, call_ in calls.items():
+            setattr(self, name, SimpleNamespace(remote=call_))
+
+
+@pytest.mark.parametrize("how", ["the end", "turned away", "no answer", "desk gone"])
+def test_a_worker_works_until_it_is_told_to_end_or_nobody_answers(how, monkeypatch):
+    said, waited = [], []
+
+    def exchange(ticket, data):
+        said.append((ticket, pickle.loads(data)))
+        return pickle.dumps(Reply(is_end=how == "the end" and len(said) == 3))
+
+    def get(answer, timeout=None):
+        waited.append(timeout)
+        if how == "no answer" and len(said) == 3:
+            raise ray.exceptions.GetTimeoutError
+        if how == "desk gone" and len(said) == 3:
+            raise ray.exceptions.ActorDiedError
+        return None if how == "turned away" and len(said) == 3 else answer
+
+    monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr(ray_executor.tune, "report", lambda result: None)
+    ray_executor.train({"worker": "a", "on_gpu": False}, Remote(enter=lambda worker: 5, exchange=exchange))
+    assert [ticket for ticket, _ in said] == [("a", 5, n) for n in range(3)]
+    assert all((r.worker, r.attempt, r.number) == ticket for ticket, r in said)
+    assert set(waited[1:]) == {ray_executor.ANSWER_S} and ray_executor.ANSWER_S > LEASE_S
+
+
+def test_events_of_tune_come_before_reports(tmp_path, monkeypatch):
+    """Those of a new start are there after it is said that the one before has died."""
+    report = Report("a", 1, 0)
+    monkeypatch.setattr(ray_executor, "dead_process", lambda: None)
+    monkeypatch.setattr(ray, "wait", lambda calls, timeout: (calls, []))
+    monkeypatch.setattr(ray, "get", lambda answer: answer)
+    executor, replies = RayExecutor(study_of(), tmp_path, print), []
+    executor._desk = Remote(collect=lambda timeout_s: [pickle.dumps(report)], reply=replies.append)
+    executor._events.put(Restarted("a"))
+    executor._watchdog.expect("a")
+    assert executor.poll(0.0) == [Restarted("a"), report] and not executor._watchdog.expected
+    executor.reply(report, Reply(is_end=True))
+    assert [pickle.loads(data) for data in replies[0].values()] == [Reply(is_end=True)]
+    assert list(replies[0]) == [("a", 1, 0)] and list(executor._watchdog.expected) == ["a"]
+
+
+# ---- nodes
 
 
 @pytest.fixture
@@ -196,8 +289,8 @@ def test_an_autoscaler_is_asked_for_one_worker_more_than_work(cluster, clock, tm
         clock.s += 10
         assert executor.capacity() == Capacity(2)
         assert cluster.asked[-1] == [bundle] * (1 + started)
-        executor.start(str(started), {})
-    executor._handover._events.put((Finished("0"), threading.Event()))
+        executor.start(str(started), on_gpu=False)
+    executor._events.put(Finished("0"))
     executor.poll(1)
     clock.s += 10
     executor.capacity()

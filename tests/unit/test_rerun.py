@@ -12,8 +12,7 @@ from search.run import rerun as module
 from search.run.rerun import read_request, train_again
 from search.run.worker import environment_of
 from search.study.resources import Resources
-from search.study.stopping import Stop
-from search.study.trial import Configuration, Trial
+from search.study.trial import Configuration
 from tests import CERTIFICATES
 from tests.banks import SMALL, SPEC, finish, make
 from tests.commands import call, fails_with_one, says
@@ -45,9 +44,8 @@ def by_engine(few_selection_problems):
 def made(resources, recipe=RECIPE):
     """The checkpoint of the last of four seeds; in a bank of three slots it had to wait for one."""
     configuration = Configuration(SPEC, recipe)
-    work = tuple((configuration, Seed(n, n + 1)) for n in (4, 5, 6, 7))
-    trial = Trial("small", work, SLOTS, resources, Stop())
-    bank = finish(make(trial.pairs, SLOTS, compiled=resources.compiled))
+    pairs = [configuration.pair(Seed(n, n + 1)) for n in (4, 5, 6, 7)]
+    bank = finish(make(pairs, SLOTS, compiled=resources.compiled))
     result = bank.result(3)
     assert (0 < result.best_step < recipe.steps) == (recipe is RECIPE)
     return Checkpoint(
@@ -56,7 +54,7 @@ def made(resources, recipe=RECIPE):
         recipe=recipe.as_dict(),
         seed=dataclasses.asdict(result.pair.seed),
         step=result.best_step,
-        provenance={"trained": "from scratch", "environment": environment_of(trial, bank)},
+        provenance={"trained": "from scratch", "environment": environment_of(bank, resources)},
     )
 
 

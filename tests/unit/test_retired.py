@@ -39,7 +39,7 @@ def test_every_certificate_of_before_loads(file):
 @pytest.mark.usefixtures("here", "quick")
 def test_a_ledger_of_before_is_read_and_names_the_commit_where_it_must():
     recorder = Recorder(empty_home("runs"), study_of())
-    recorder.trial((1, 2), grokked=(2,))
+    recorder.seeds((1, 2), grokked=(2,))
     folder, configuration = recorder.done(), recorder.configuration
 
     def rewrite(**fields):

@@ -97,10 +97,10 @@ def test_where_carry_shares_say_it_the_share_and_its_fade_are_no_parameters():
 def test_a_study_that_stops_has_curves_and_a_page_of_its_own_that_its_experiment_leads_to(tmp_path):
     with quickly():
         study = Recorder(empty_home(tmp_path), study_of(until={"grokked": 1, "max_seeds": 8}, about=PICTURE))
-        study.trial([1])
+        study.seeds([1])
         client, run = study.tracker.client, study.tracker.run_of(study.configuration)
         assert not client.get_metric_history(run, "first_seeds.best_exact"), "the first seeds have not ended"
-        study.trial([2, 3], grokked=[3])
+        study.seeds([2, 3], grokked=[3])
         assert len(client.get_metric_history(run, "first_seeds.best_exact")) == 3, "others of the first never will"
         study.write_pages()
         page, experiment = study.tracker.study_run(), study.tracker.experiment

@@ -20,11 +20,10 @@ from search.store.running import write_progress
 from search.store.study_records import StudyRecords
 from search.study.file import load_study, shipped_study
 from search.study.spelling import LARGEST_FILE
-from search.study.trial import Configuration
 from tests import ROOT
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails_with_one, own_environment
-from tests.homes import empty_home, study_of, trial_of
+from tests.homes import empty_home, study_of, work_of
 
 pytestmark = pytest.mark.usefixtures("here")
 MINE = study_of(name="smoke", about="my own")
@@ -101,7 +100,7 @@ def test_a_file_with_the_name_of_other_records_says_so_once(words, monkeypatch):
     monkeypatch.setattr(run, "open_and_run", lambda *given, **options: None)
     records = StudyRecords(Ledger(record(MINE).home), MINE.name)
     with records.lease:
-        records.claim(trial_of(MINE, *((Configuration(*MINE.listed[0]), n) for n in (1, 2))))
+        records.claim(work_of(MINE, 1, 2))
     Path("s.yaml").write_text(GOOD.replace("name: x", "name: smoke").replace("57p", "74p"))
     said = call("run", "s.yaml", *words).stderr
     assert said == (

@@ -25,9 +25,9 @@ def home(tmp_path_factory):
     """The third of four seeds grokked, its partner's too, and then two of four fresh ones."""
     with quickly():
         study = Recorder(empty_home(tmp_path_factory.mktemp("home")), STUDY)
-        study.trial((1, 2, 3, 4), grokked=(3,))
-        study.trial((90001, 90002, 90003, 90004), grokked=(90001, 90002), confirmation=True)
-        study.trial(work=[(study.configurations[1], n) for n in (1, 2, 3, 4)], grokked=(3,))
+        study.seeds((1, 2, 3, 4), grokked=(3,))
+        study.seeds((90001, 90002, 90003, 90004), grokked=(90001, 90002), confirmation=True)
+        study.seeds(work=[(study.configurations[1], n) for n in (1, 2, 3, 4)], grokked=(3,))
         return study.done()
 
 

@@ -1,7 +1,6 @@
 """Which MLflow store is told what: passwords go where the user said, artifacts where the store has them."""
 
 import base64
-import json
 import socket
 import sqlite3
 import threading
@@ -12,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import sqlalchemy as sa
 
 from model import PRESETS
 from search.cli import render
@@ -24,7 +22,7 @@ from search.study.trial import Configuration
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import check_place, connect
 from tests.commands import call, fails_with_one
-from tests.homes import records_of, study_of, two_studies
+from tests.homes import study_of, two_studies
 from tests.unit.test_counting import GROKKED, rows
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -81,7 +79,7 @@ def test_a_server_that_is_not_there_is_said_at_once(words, monkeypatch):
 def test_the_environments_store_gets_it(server, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri + "/")
     line = fails_with_one(1, "run", "smoke")
-    assert f"MLflow store {server.uri}" in line and SECRET not in line and not list(Path().rglob("trial.json"))
+    assert f"MLflow store {server.uri}" in line and SECRET not in line and not list(Path().rglob("records.db"))
     assert set(server.asked) == {ME}
 
 
@@ -137,20 +135,6 @@ def test_a_store_names_no_place_but_its_own(store, place, told):
     else:
         with pytest.raises(Failure, match=r"run 0a1b .* is no place of"):
             check_place(client, Home("home"), run)
-
-
-def test_a_ledgers_trial_is_not_looked_for_elsewhere():
-    """`run` takes up what trials have left, by the ledger's keys, and removes it when it is recorded."""
-    records = records_of(two_studies())
-    with records.database.begin() as db:
-        db.execute(sa.text("UPDATE ledger SET trial = '../../../x'"))
-    outside = Path("x")
-    outside.mkdir()
-    (outside / "mine").write_text("x")
-    Path("sweep.yaml").write_text(json.dumps(dict(records.get_study()["definition"])))
-    said = call("run", "sweep.yaml", "--home", "runs")
-    assert (said.exit_code, "trial is '../../../x'" in said.stderr) == (1, True), said.output
-    assert (outside / "mine").exists()
 
 
 def test_a_home_from_elsewhere_has_nothing_written_beside_it(tmp_path):

@@ -10,11 +10,9 @@ Axes: S slot, N pair, L slot that is live, M measure, P parameters.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +20,7 @@ from torch import Tensor
 
 from model.presets import preset_name
 from model.spec import Spec, choices
+from trainer.bank import saved
 from trainer.bank.futility import FUTILITY_RULE, FutilityRule
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.curvature.minimise import finish_by_curvature
@@ -29,7 +28,6 @@ from trainer.data import hard_examples
 from trainer.engine.build import GivenUp
 from trainer.engine.native import EngineBackend, missing_to_train
 from trainer.engine.torch_backend import TorchBackend
-from trainer.files import snapshot
 from trainer.files.installed import SHIPPED
 from trainer.optimisers import optimiser_of
 from trainer.optimisers.base import Optimiser
@@ -85,11 +83,11 @@ class Bank:
         if recipe.targeted:
             self.state |= hard_examples.empty_buffer(self.slots, self.device)
         self.pair_S = torch.full((self.slots,), IDLE)
-        self.filled_S = torch.zeros(0)
+        self.filled_S = torch.zeros(0, dtype=torch.int64)
         """As `pair_S` was when the slots were filled last."""
         self.hyper: Hyper = {}
-        self.keys: dict[tuple[int, ...], str] = {}
-        """Numbers of pairs -> the digest in their saved state."""
+        self.keys = [b""] * len(self.pairs)
+        """The digest of each pair in its saved state, once it was asked for."""
         self.parked: dict[int, State] = {}
         """Pair -> its saved state [1, ...], while it waits for a slot."""
         self.spent: list[int] = []
@@ -129,6 +127,7 @@ class Bank:
             pair.check(self.spec)
         first = len(self.pairs)
         self.pairs += pairs
+        self.keys += [b""] * len(pairs)
         self.tracker.add(SeedTracker(pairs, self.spec, self.tracker.rule, self.tracker.probes))
         self._fill()
         return range(first, len(self.pairs))
@@ -139,20 +138,18 @@ class Bank:
         self._vacate(open_)
         self._fill()
 
-    def remove(self, numbers: range) -> None:
-        """Remove pairs that have ended. The numbers of later pairs fall by as many."""
-
-        def moved(n: int) -> int:
-            return n - len(numbers) if n >= numbers.stop else n
-
-        del self.pairs[numbers.start : numbers.stop]
-        self.tracker.remove(numbers)
-        self.pair_S, self.filled_S = (
-            torch.where(t >= numbers.stop, t - len(numbers), t) for t in (self.pair_S, self.filled_S)
-        )
-        self.spent = [moved(n) for n in self.spent]
-        self.parked = {moved(n): state for n, state in self.parked.items()}
-        self.keys = {}
+    def remove(self, numbers: Sequence[int]) -> None:
+        """Remove pairs that have ended. Later pairs move up, and keep their order."""
+        gone = set(numbers)
+        kept = [n for n in range(len(self.pairs)) if n not in gone]
+        moved_N = torch.full((len(self.pairs) + 1,), IDLE)  # the last entry is that of IDLE itself
+        moved_N[kept] = torch.arange(len(kept))
+        self.pair_S, self.filled_S = moved_N[self.pair_S], moved_N[self.filled_S]
+        place = {n: i for i, n in enumerate(kept)}
+        self.spent = [place[n] for n in self.spent]
+        self.parked = {place[n]: state for n, state in self.parked.items()}
+        self.pairs, self.keys = [self.pairs[n] for n in kept], [self.keys[n] for n in kept]
+        self.tracker.keep(kept)
 
     def result(self, n: int) -> Result:
         """Return the n-th pair as far as it got."""
@@ -162,49 +159,47 @@ class Bank:
         """Return a row a pair with its progress (trainer/bank/tracker.py)."""
         return self.tracker.newest()
 
-    def save(self, path: Path, numbers: Sequence[int] | None = None) -> None:
-        """Write the whole state of some pairs, by default of all.
+    def save(self, n: int) -> bytes:
+        """Return the state of a pair, which a bank of its spec goes on from bit for bit, in any company."""
+        return self.save_all([n])[0]
 
-        A bank of the same spec and slots that has these pairs goes on from it bit for bit, in any company.
-        """
-        chosen = list(range(len(self.pairs)) if numbers is None else numbers)
-        chosen_S = torch.isin(self.pair_S, torch.tensor(chosen, dtype=torch.int64))
-        parked = [n for n in self.parked if n in chosen]
-        states = [{k: t[chosen_S.to(t.device)].cpu() for k, t in self.state.items()}]
-        states += [self.parked[n] for n in parked]
-        place = {n: i for i, n in enumerate(chosen)}
-        tensors = {f"state.{k}": torch.cat([s[k] for s in states]) for k in self.state}
-        tensors["pair"] = torch.tensor([place[n] for n in (*self.pair_S[chosen_S].tolist(), *parked)])
-        tensors |= {f"records.{k}": t[chosen] for k, t in self.tracker.records.items()}
-        snapshot.write(path, tensors, {"key": self._key(chosen)})
+    def save_all(self, numbers: Sequence[int]) -> list[bytes]:
+        """Return the states of pairs. That of many at once costs little more than that of one."""
+        records, steps = self.tracker.records, self.tracker.records["steps"].tolist()
+        facts = saved.record_rows(records)
+        trained = {n: row for n, row in zip(self.pair_S.tolist(), saved.rows_of(self.state), strict=True) if n != IDLE}
+        trained |= {n: saved.rows_of(state)[0] for n, state in self.parked.items()}
+        packed = []
+        for n in numbers:
+            evaluations = steps[n] // self.eval_every
+            curves = saved.curve_bytes(records, n, evaluations)
+            packed.append(saved.pack(self._key(n), evaluations, facts[n], curves, trained.get(n)))
+        return packed
 
-    def load(self, path: Path, numbers: Sequence[int] | None = None) -> bool:
-        """Restore some pairs, by default all, from a saved state.
+    def restore(self, n: int, data: bytes) -> bool:
+        """Set a pair back to a state. Return False, and change nothing, if it is damaged or another pair's."""
+        return self.restore_all({n: data}) == [n]
 
-        Return False, and change nothing, if there is none or it belongs to other pairs.
-        """
-        chosen = list(range(len(self.pairs)) if numbers is None else numbers)
-        saved = snapshot.read(path)
-        if saved is None or saved[1]["key"] != self._key(chosen):
-            return False
-        tensors, _ = saved
-        self._vacate(chosen)
-        records = {k.removeprefix("records."): t for k, t in tensors.items() if k.startswith("records.")}
-        self.tracker.restore(chosen, records)
-        self.spent += self.tracker.needs_finishing(torch.tensor(chosen), QUEUED)
-        for i, n in enumerate(tensors["pair"].tolist()):
-            self.parked[chosen[n]] = {k: tensors[f"state.{k}"][i : i + 1] for k in self.state}
+    def restore_all(self, states: Mapping[int, bytes]) -> list[int]:
+        """Set pairs back to states, before any of them trains. Return those whose states could be used."""
+        found = {n: saved.unpack(data, self._key(n), self.tracker.records, self.state) for n, data in states.items()}
+        usable = {n: it for n, it in found.items() if it is not None}
+        self._vacate(list(usable))
+        for n, (records, state) in usable.items():
+            self.tracker.restore([n], records)
+            if state:
+                self.parked[n] = state
+        self.spent += self.tracker.needs_finishing(torch.tensor(list(usable), dtype=torch.int64), QUEUED)
         self._fill()
-        return True
+        return list(usable)
 
-    def _key(self, numbers: Sequence[int]) -> str:
-        """Return a digest of what a state is of."""
-        chosen = tuple(numbers)
-        if chosen not in self.keys:  # words for a thousand pairs take long
-            pairs = [choices(self.pairs[n]) for n in chosen]
-            words = repr([self.spec.family, choices(self.spec), pairs, self.slots])
-            self.keys[chosen] = hashlib.sha256(words.encode()).hexdigest()
-        return self.keys[chosen]
+    def _key(self, n: int) -> bytes:
+        """Return a digest of what a pair's state is of. Torch's bits depend on the number of slots as well."""
+        if not self.keys[n]:  # words for a thousand pairs take long
+            slots = None if self.programs.supports_partial_bank else self.slots
+            words = repr([self.spec.family, choices(self.spec), choices(self.pairs[n]), slots])
+            self.keys[n] = saved.key_of(words, self.tracker.records, self.state)
+        return self.keys[n]
 
     def _vacate(self, numbers: Sequence[int]) -> None:
         """Take pairs out of their slots."""

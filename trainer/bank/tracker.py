@@ -99,23 +99,20 @@ class SeedTracker:
             )
         )  # fmt: skip
 
-    def remove(self, numbers: range) -> None:
-        """Remove some pairs."""
-        del self.pairs[numbers.start : numbers.stop]
+    def keep(self, numbers: Sequence[int]) -> None:
+        """Remove all other pairs."""
+        self.pairs = [self.pairs[n] for n in numbers]
+        kept = torch.tensor(list(numbers), dtype=torch.int64)
         self.hyper, self.facts, self.records = (
-            {k: torch.cat([t[: numbers.start], t[numbers.stop :]]) for k, t in table.items()}
-            for table in (self.hyper, self.facts, self.records)
+            {k: t[kept] for k, t in table.items()} for table in (self.hyper, self.facts, self.records)
         )
 
     def restore(self, numbers: Sequence[int], records: dict[str, Tensor]) -> None:
-        """Set the records of some pairs to saved ones. Pairs that were running wait for a slot.
-
-        A record of which nothing was saved stays as it begins.
-        """
+        """Set the records of some pairs to saved ones. Pairs that were running wait for a slot."""
         pair_L = torch.tensor(list(numbers))
         longest = self.records["curve"].shape[1]
         saved = records | {k: _evaluations(records[k], longest) for k in BY_EVALUATION}
-        for name in self.records.keys() & saved.keys():
+        for name in self.records:
             self.records[name][pair_L] = saved[name]
         outcome_L = self.records["outcome"][pair_L]
         self.records["outcome"][pair_L] = torch.where(outcome_L == RUNNING, QUEUED, outcome_L).to(torch.int8)

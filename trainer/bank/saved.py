@@ -1,0 +1,101 @@
+"""The saved state of one pair of a bank: bytes that any bank of its spec goes on from, bit for bit.
+
+    digest of the rest | key of the pair | evaluations | flag | records | curve and probes so far | training state
+
+The key names the pair, its spec and the layout of the rest. The flag says if there is a training state: a pair that
+has not begun, or has ended, has none. Numbers are as this machine has them in memory (little-endian).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainer.bank.tracker import BY_EVALUATION
+
+DIGEST = 16
+"""Bytes of a key, and of the digest in front."""
+HEAD = struct.Struct("<I?")
+Table = Mapping[str, Tensor]
+"""Tensors with the same first axis, by name."""
+
+
+class Saved(NamedTuple):
+    """What was saved of a pair: its records [1, ...], and its training state [1, ...] if it was in training."""
+
+    records: dict[str, Tensor]
+    state: dict[str, Tensor]
+
+
+def key_of(words: str, records: Table, state: Table) -> bytes:
+    """Return a digest of what a saved state is of: `words`, and names, types and shapes of the tables."""
+    each = [(name, str(t.dtype), *t.shape[1:]) for name, t in [*_single(records), *sorted(state.items())]]
+    rows = [(name, str(records[name].dtype), *records[name].shape[2:]) for name in BY_EVALUATION]
+    return _digest(repr([words, each, rows]).encode())
+
+
+def rows_of(table: Table) -> list[bytes]:
+    """Return the bytes of each row of a table, its columns by name one after another."""
+    count = len(next(iter(table.values())))
+    columns = [t.cpu().reshape(count, t[:1].numel()).view(torch.uint8) for _, t in sorted(table.items()) if count]
+    if not columns:
+        return []
+    return [row.tobytes() for row in torch.cat(columns, dim=1).numpy()]
+
+
+def pack(key: bytes, evaluations: int, records: bytes, curves: bytes, state: bytes | None) -> bytes:
+    """Return a saved state. records, state: rows of tables; curves: of BY_EVALUATION, so many evaluations of each."""
+    rest = key + HEAD.pack(evaluations, state is not None) + records + curves + (state or b"")
+    return _digest(rest) + rest
+
+
+def record_rows(records: Table) -> list[bytes]:
+    """Return the bytes of each pair's records, but for what has a row an evaluation."""
+    return rows_of(dict(_single(records)))
+
+
+def curve_bytes(records: Table, n: int, evaluations: int) -> bytes:
+    """Return the bytes of a pair's curve and probes up to an evaluation."""
+    return b"".join(records[name][n, :evaluations].contiguous().numpy().tobytes() for name in BY_EVALUATION)
+
+
+def unpack(data: bytes, key: bytes, records: Table, state: Table) -> Saved | None:
+    """Return what `pack` was given, laid out as these tables are; None for damaged bytes or another key."""
+    rest = data[DIGEST:]
+    if data[:DIGEST] != _digest(rest) or rest[:DIGEST] != key:
+        return None
+    evaluations, trains = HEAD.unpack_from(rest, DIGEST)
+    reader = _Reader(rest, DIGEST + HEAD.size)
+    found = {name: reader.next(t.dtype, t.shape[1:]) for name, t in _single(records)}
+    for name in BY_EVALUATION:
+        found[name] = reader.next(records[name].dtype, (evaluations, *records[name].shape[2:]))
+    trained = sorted(state.items()) if trains else []
+    return Saved(found, {name: reader.next(t.dtype, t.shape[1:]) for name, t in trained})
+
+
+class _Reader:
+    """Takes tensors [1, ...] off bytes, one after another."""
+
+    def __init__(self, data: bytes, place: int):
+        self.data, self.place = bytearray(data), place
+
+    def next(self, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+        count = torch.Size(shape).numel()
+        if count == 0:
+            return torch.empty(1, *shape, dtype=dtype)
+        found = torch.frombuffer(self.data, dtype=dtype, count=count, offset=self.place)
+        self.place += count * found.element_size()
+        return found.reshape(1, *shape).clone()
+
+
+def _single(records: Table) -> list[tuple[str, Tensor]]:
+    return sorted((name, t) for name, t in records.items() if name not in BY_EVALUATION)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:DIGEST]
