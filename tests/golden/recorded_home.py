@@ -191,11 +191,22 @@ def by_its_user() -> Iterator[None]:
 
 
 def unpacked(folder: Path) -> Path:
-    """Unpack the home into a folder, and return its path there."""
+    """Unpack the home into a folder and convert it, and return its path there. What it had stays as it was."""
+    home = folder / "moved"
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder / "moved", filter="data")
+        archive.extractall(home, filter="data")
     homes.forget_places()
-    return folder / "moved"
+    before = digests(home)
+    done("convert", "--home", home)
+    after = digests(home)
+    assert {name: after.get(name) for name in before} == before, "the conversion changed what it read"
+    return home
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return the digest of each file below a folder, by its path."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 class Asked:
