@@ -179,15 +179,6 @@ def test_what_a_program_puts_around_a_model_is_not_of_it(rename):
         assert checkpoint.spec == spec and torch.equal(checkpoint.theta_P, some_theta(spec)[0])
 
 
-def test_a_published_file_under_another_prefix():
-    before, content = (
-        read_foreign(golden_file("75p")),
-        torch.load(golden_file("75p"), weights_only=True, map_location="cpu"),
-    )
-    checkpoint = read_foreign(written(renamed(content, lambda name: f"_orig_mod.{name}")))
-    assert checkpoint.spec == before.spec and torch.equal(checkpoint.theta_P, before.theta_P)
-
-
 def averaged(state):
     return {f"module.{name}": tensor for name, tensor in state.items()} | {"n_averaged": torch.tensor(7)}
 

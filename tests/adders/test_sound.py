@@ -2,7 +2,6 @@
 
 import math
 from fractions import Fraction
-from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 
 from adders.finishing.margin import Margins, margin
 from adders.proof import check, prover
-from adders.proof.columns import first_cases, split
+from adders.proof.columns import first_cases
 from adders.proof.count import count_wrong
 from adders.proof.net import Norm, normed, welford
 from adders.proof.program import Program
@@ -96,34 +95,12 @@ def test_each_pair_is_in_one_case_of_each_digit():
     assert 19 + 199 + 8 * 200 + 20 == 1838
 
 
-def test_a_case_has_as_many_pairs_as_are_found_by_adding():
-    found = dict[tuple[int, int, int], int]()
-    for x, y in product(range(100), repeat=2):
-        for k in range(3):
-            token = (x + y) // 10 ** (k - 1) % 10 if k else 0
-            carry = (x % 10**k + y % 10**k) // 10**k
-            name = k, token, x // 10**k % 10 + y // 10**k % 10 + carry
-            found[name] = found.get(name, 0) + 1
-    cases = {(k, t): first_cases(k, t, 2) for k in range(3) for t in range(10) if k or not t}
-    counted = {(*n, int(s)): p for n, c in cases.items() for s, p in zip(c.label, c.pairs, strict=True)}
-    assert counted == found
-
-
 @pytest.fixture(scope="module")
 def asked():
     """The prover of a certificate and one of its queries."""
     checkpoint = Checkpoint.load(CERTIFICATES / "57p")
     asked = Prover(checkpoint.spec, checkpoint.theta_P, ANY, 3, math.inf)
     return checkpoint, next(q for q in asked.queries() if q.query.k == 2)
-
-
-def test_what_is_split_has_the_same_pairs(asked):
-    _, query = asked
-    cases = first_cases(2, query.query.token, 3)
-    for _ in range(3):
-        children, stuck = split(query.sums, cases)
-        assert children.pairs.sum() + stuck.pairs.sum() == cases.pairs.sum() and (children.pairs > 0).all()
-        cases = children[:40]
 
 
 def without_one(function, place):

@@ -21,18 +21,15 @@ from unittest.mock import Mock
 import click
 import pytest
 
-from model import PRESETS
 from search import cli, plugins
 from search.cli import COMMANDS, GROUPS
 from search.cli.listed import Listed, arrange
 from search.errors import Failure, UserError
 from search.run.snapshot import Snapshot
 from search.store import database
-from search.store.home import Home, home_flag
 from search.store.ledger import Ledger
 from search.store.running import write_progress
 from search.store.study_records import StudyRecords
-from search.study.file import shipped_studies
 from tests import ROOT
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails, fails_with_one, own_environment
@@ -205,31 +202,6 @@ def test_an_option_before_the_command_belongs_behind_it(here):
     assert fails_with_one(2, "--home", "there", "status") == line
 
 
-def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch):
-    monkeypatch.setattr("search.run.estimate.local_resources", lambda: {"CPU": 2, "GPU": 0})
-    result = call("run", "57p", "--dry-run", "--home", "somewhere")
-    assert result.exit_code == 0 and not result.stderr
-    banks = "2 at once, each of up to 8 seeds in 4 slots; more follow\n"
-    for text in ("57 parameters", "16, 60,000 steps each", banks, "/somewhere", "64 seeds in all"):
-        assert text in result.stdout, text
-    assert not list(Path().iterdir())
-
-
-def test_the_json_of_models_has_every_preset_with_its_budget():
-    presets = {r["name"]: r for r in json.loads(call("models", "--json").output)}
-    for name, spec in PRESETS.items():
-        assert (presets[name]["params"], presets[name]["family"]) == (spec.params, spec.family)
-        assert presets[name]["budget"] == spec.layout.budget()
-    assert presets["57p"]["constraints"]["qk_dim"] == {"value": 4, "saves": 3}
-    assert json.loads(call("models", "67p", "--json").output) == [presets["67p"]]
-
-
-def test_the_shipped_studies_are_listed():
-    found = {s["name"]: s for s in json.loads(call("studies", "--json").stdout)}
-    assert list(found) == list(shipped_studies())
-    assert (found["57p"]["params"], found["smoke"]["params"]) == (57, 57)
-
-
 OF_A_STUDY = ["status 57p", "stop 57p", "delete 57p", "best 57p", "table 57p", "report 57p -o x.html",
               "records 57p -o x.csv", "pull 57p", "pull 57p --seed 777"]  # fmt: skip
 
@@ -316,10 +288,6 @@ def test_a_study_that_is_refused_hides_no_other():
         assert "  study sweep as it was recorded: name: missing" in lines
         assert lines[0].startswith("sweep: 4 seeds (")
     assert any(line.startswith("sweep-2: ") for line in call("status", "--home", "home").stdout.splitlines())
-
-
-def test_a_command_that_is_shown_can_be_typed():
-    assert home_flag(Home("my home")) == " --home 'my home'"
 
 
 @pytest.mark.parametrize("words", [["run", "smoke"], ["run", "smoke", "--dry-run"], ["status"]])
