@@ -10,7 +10,7 @@ import torch
 
 from adders.finishing.margin import Margins, margin
 from adders.proof import check, prover
-from adders.proof.columns import first_cases
+from adders.proof.columns import first_cases, split
 from adders.proof.count import count_wrong
 from adders.proof.net import Norm, normed, welford
 from adders.proof.program import Program
@@ -101,6 +101,15 @@ def asked():
     checkpoint = Checkpoint.load(CERTIFICATES / "57p")
     asked = Prover(checkpoint.spec, checkpoint.theta_P, ANY, 3, math.inf)
     return checkpoint, next(q for q in asked.queries() if q.query.k == 2)
+
+
+def test_what_is_split_has_the_same_pairs(asked):
+    _, query = asked
+    cases = first_cases(2, query.query.token, 3)
+    for _ in range(3):
+        children, stuck = split(query.sums, cases)
+        assert children.pairs.sum() + stuck.pairs.sum() == cases.pairs.sum() and (children.pairs > 0).all()
+        cases = children[:40]
 
 
 def without_one(function, place):

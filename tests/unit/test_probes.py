@@ -63,6 +63,26 @@ def test_hidden_units_are_read_as_a_forward_pass_has_them(name):
         assert torch.equal(ffn_inputs(spec, theta_SP, tokens_TB[:length]), whole_SFB)
 
 
+def test_lead_is_where_the_ring_part_of_the_scores_is_highest():
+    spec, theta_P = certificate("57p")
+    t = {name: x[0] for name, x in spec.layout.split(theta_P[None].double()).items()}
+    q_proj, weights = t["q_proj"] * t["norm"][0, 2:], t["phase"].item()
+    cos, sin = math.cos(weights), math.sin(weights)
+    turn = torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
+    queries = torch.block_diag(turn, turn) @ q_proj
+    form = (queries.T @ q_proj)[:2, :2]
+
+    def score(ahead):
+        """Averaged over the places on the ring."""
+        places = torch.arange(40, dtype=torch.float64) * 2 * math.pi / 40
+        seen = places + 2 * math.pi * ahead / 10
+        ring, others = (torch.stack([p.cos(), p.sin()], dim=1) for p in (places, seen))
+        return float(((ring @ form) * others).sum())
+
+    best = max((n / 100 for n in range(-500, 500)), key=score)
+    assert read(spec, theta_P)["lead"] == pytest.approx(best, abs=0.006)
+
+
 @pytest.mark.parametrize("name", ["100p", "57p", "46p", "133p", "456p"])
 def test_a_seed_is_read_alone_as_in_company_and_in_float64(name):
     spec = preset(name)

@@ -108,6 +108,23 @@ def test_units_are_recycled_at_a_distance_between_two_ages():
         assert due_L.nonzero().flatten().tolist() == expected
 
 
+def test_a_bank_recycles_and_the_optimiser_forgets_the_units_that_changed():
+    one, other = (make([begun(s, **how) for s in range(9)]) for how in (ON, {"steps": ON["steps"]}))
+    one.advance(), other.advance()
+    before, after = other.state, one.state
+    assert torch.equal(opposed(SPEC, before["theta"]), after["theta"])
+    changed = before["theta"] != after["theta"]
+    seeds = changed.any(1)
+    assert 2 < seeds.sum() < 9
+    for name in ("m", "v"):
+        assert (before[name][changed] != 0).any() and (after[name][changed] == 0).all()
+        assert torch.equal(after[name][~changed], before[name][~changed])
+    finish(one), finish(other)
+    for n in range(9):
+        mine, theirs = one.result(n).curve_EM, other.result(n).curve_EM
+        assert torch.equal(mine[0], theirs[0]) and torch.equal(mine, theirs) is not bool(seeds[n])
+
+
 # Restarts
 
 AGAIN = {"again_at": 2 * EVERY, "again_unless": [["token", 1]], "again_most": 2, "steps": 8 * EVERY}
