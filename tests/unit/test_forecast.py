@@ -183,6 +183,12 @@ def test_a_space_with_three_values_has_at_most_three_configurations(name, said):
     assert run(study, ledger)[0] <= 6
 
 
+def test_what_is_recorded_is_counted_though_there_is_enough():
+    ledger = Ledger()
+    run(ENOUGH, ledger, lambda configuration, seed: seed == 1, trials=1)
+    assert dry_run(ENOUGH, ledger)[:2] == (2, 0)
+
+
 def test_a_large_search_is_not_drawn_to_be_planned():
     space = {"recipe.lr": {"float": [0.001, 0.1]}}
     study = study_of({"space": space, "sampler": {"name": "random", "configurations": 5_000}, "seeds": [1]})
