@@ -54,31 +54,38 @@ def test_a_claims_study_trains_its_arms(claim):
     assert claim.without is None or arm(claim.study, claim.with_) != arm(claim.study, claim.without)
 
 
-@pytest.mark.parametrize(
-    ("kind", "one", "other", "expected"),
-    [
-        ("possible", "gff", "", HOLDS),
-        ("possible", "f" * 20, "g" * 6 + "f" * 14, FAILS),
-        ("possible", "f" * 20, "g" * 5 + "f" * 15, OPEN),  # 5 seeds one way: p = 0.06
-        ("impossible", "f" * 20, "g" * 6 + "f" * 14, HOLDS),
-        ("impossible", "gff", "", FAILS),
-        ("impossible", "f" * 128, "f" * 128, OPEN),  # nothing groks there: no wonder
-        ("better", "g" * 7 + "f" * 14, "f" * 21, HOLDS),
-        ("better", "f" * 21, "g" * 7 + "f" * 14, FAILS),
-        ("better", "g" * 7 + "f" * 14, "f" * 7 + "g" * 7 + "f" * 7, OPEN),
-        ("better", "f" * 128, "f" * 128, FAILS),  # a gain of 5 points is excluded
-        ("no-better", "g" * 7 + "f" * 14, "f" * 21, FAILS),
-        ("no-better", "f" * 21, "g" * 7 + "f" * 14, HOLDS),
-        ("harmless", "g" * 40 + "f" * 20, "g" * 40 + "f" * 20, HOLDS),
-        ("harmless", "f" * 60, "g" * 40 + "f" * 20, FAILS),
-        ("harmless", "f" * 60, "f" * 60, OPEN),
-        ("harmless", "gf", "gf", OPEN),
-        ("unrelated", "g" * 8 + "f" * 24, "g" * 8 + "f" * 24, FAILS),
-        ("unrelated", "g" * 8 + "f" * 24, "f" * 24 + "g" * 8, OPEN),
-    ],
-)
-def test_every_kind_has_its_rule(kind, one, other, expected):
-    assert verdict(claim_of(kind), one, other) == expected
+RULES = """
+possible    g1f2    -        holds
+possible    f20     g6f14    fails
+possible    f20     g5f15    open     5 seeds one way: p = 0.06
+impossible  f20     g6f14    holds
+impossible  g1f2    -        fails
+impossible  f128    f128     open     nothing groks there: no wonder
+better      g7f14   f21      holds
+better      f21     g7f14    fails
+better      g7f14   f7g7f7   open
+better      f128    f128     fails    a gain of 5 points is excluded
+no-better   g7f14   f21      fails
+no-better   f21     g7f14    holds
+harmless    g40f20  g40f20   holds
+harmless    f60     g40f20   fails
+harmless    f60     f60      open
+harmless    g1f1    g1f1     open
+unrelated   g8f24   g8f24    fails
+unrelated   g8f24   f24g8    open
+"""
+"""Kind of a claim, outcomes of its arms and the verdict."""
+
+
+def spelt(outcomes):
+    """`g7f14` as seven g and fourteen f."""
+    return "".join(letter * int(count) for letter, count in re.findall(r"([a-z])(\d+)", outcomes))
+
+
+@pytest.mark.parametrize("rule", RULES.strip().splitlines())
+def test_every_kind_has_its_rule(rule):
+    kind, one, other, expected, *_ = rule.split()
+    assert verdict(claim_of(kind), spelt(one), spelt(other)) == Verdict[expected.upper()]
 
 
 @pytest.mark.parametrize(("kind", "alone"), [("no-better", FAILS), ("harmless", FAILS), ("impossible", HOLDS)])

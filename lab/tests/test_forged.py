@@ -1,6 +1,7 @@
 """forgeformer: its states and its sums."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,30 +10,29 @@ import torch
 from lab import forged
 from lab.forged import CORRECTED, LITERAL, PUBLISHED, STATES
 
+BY_HAND = """
+x1      0 3 1 | 0 7 -1 | 0 4 1 | 0 6 -1 | 0 0 1
+q1      0 0 10 | 0 0 -10 | 0 0 10 | 0 0 -10 | 0 0 10
+k1      0 0 -10 | 0 0 10 | 0 0 -10 | 0 0 10 | 0 0 -10
+v1      6 0 0 | 14 0 0 | 8 0 0 | 12 0 0 | 0 0 0
+kq1     -100 100 -100 100 -100 | 100 -100 100 -100 100 | -100 100 -100 100 -100 | 100 -100 100 -100 100 | -100 100 -100 100 -100
+attn1   0 1/2 0 1/2 0 | 1/3 0 1/3 0 1/3 | 0 1/2 0 1/2 0 | 1/3 0 1/3 0 1/3 | 0 1/2 0 1/2 0
+x2      13 3 1 | 14/3 7 -1 | 13 4 1 | 14/3 6 -1 | 13 0 1
+q2      0 0 10 | 0 0 -10 | 0 0 10 | 0 0 -10 | 0 0 10
+k2      0 0 10 | 0 0 -10 | 0 0 10 | 0 0 -10 | 0 0 10
+v2      0 9 0 | 0 21 0 | 0 12 0 | 0 18 0 | 0 0 0
+kq2     100 -100 100 -100 100 | -100 100 -100 100 -100 | 100 -100 100 -100 100 | -100 100 -100 100 -100 | 100 -100 100 -100 100
+attn2   1/3 0 1/3 0 1/3 | 0 1/2 0 1/2 0 | 1/3 0 1/3 0 1/3 | 0 1/2 0 1/2 0 | 1/3 0 1/3 0 1/3
+output  13 10 1 | 14/3 26.5 -1 | 13 11 1 | 14/3 25.5 -1 | 13 7 1
+"""  # noqa: E501
+
 
 def test_37_and_46_by_hand():
     trace = forged.forge(37, 46)
-    half, third = 1 / 2, 1 / 3
-    across, along = [0, half, 0, half, 0], [third, 0, third, 0, third]
-    minus, plus = [-100, 100, -100, 100, -100], [100, -100, 100, -100, 100]
-    up, down = [0, 0, 10], [0, 0, -10]
-    by_hand = {
-        "x1": [[0, 3, 1], [0, 7, -1], [0, 4, 1], [0, 6, -1], [0, 0, 1]],
-        "q1": [up, down, up, down, up],
-        "k1": [down, up, down, up, down],
-        "v1": [[6, 0, 0], [14, 0, 0], [8, 0, 0], [12, 0, 0], [0, 0, 0]],
-        "kq1": [minus, plus, minus, plus, minus],
-        "attn1": [across, along, across, along, across],
-        "x2": [[13, 3, 1], [14 / 3, 7, -1], [13, 4, 1], [14 / 3, 6, -1], [13, 0, 1]],
-        "q2": [up, down, up, down, up],
-        "k2": [up, down, up, down, up],
-        "v2": [[0, 9, 0], [0, 21, 0], [0, 12, 0], [0, 18, 0], [0, 0, 0]],
-        "kq2": [plus, minus, plus, minus, plus],
-        "attn2": [along, across, along, across, along],
-        "output": [[13, 10, 1], [14 / 3, 26.5, -1], [13, 11, 1], [14 / 3, 25.5, -1], [13, 7, 1]],
-    }
-    assert set(by_hand) == set(STATES) == set(trace.states)
-    for name, expected in by_hand.items():
+    lines = [line.split(maxsplit=1) for line in BY_HAND.strip().splitlines()]
+    assert {name for name, _ in lines} == set(STATES) == set(trace.states)
+    for name, text in lines:
+        expected = [[float(Fraction(number)) for number in row.split()] for row in text.split("|")]
         np.testing.assert_allclose(trace.states[name].numpy(), expected, rtol=0, atol=1e-12, err_msg=name)
     assert (trace.units_sum, trace.tens_sum, trace.carry, trace.answer) == (13, 7, 1, 83) and trace.correct
 

@@ -3,13 +3,11 @@
 import dataclasses
 import sys
 
-import pandas as pd
-import pytest
 import torch
 
 from lab.plans import LAB
 from model import preset
-from tests import CERTIFICATES, needs_compiler
+from tests import CERTIFICATES
 from tests.specs import some_tokens
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -64,42 +62,3 @@ def test_a_stage_hands_on_the_first_that_grokked_or_else_what_is_nearly_right():
     ]  # fmt: skip
     assert [(n.seed, n.units) for n in road.handed_on(nets)] == [(1, (3, 4)), (2, (3, 4))]
     assert [n.seed for n in road.missing(road.handed_on(nets), nets)] == [2]
-
-
-@needs_compiler
-@pytest.mark.usefixtures("few_selection_problems")
-def test_a_road_that_was_cut_off_ends_as_one_that_was_not(monkeypatch, tmp_path):
-    whole = road.Arm.recipe
-    changes = {"steps": 12, "eval_every": 4, "warmup": 2, "batch": 8, "fade_start": 0, "fade_end": 0}
-
-    def short(arm, stage):
-        recipe = whole(arm, stage)
-        return dataclasses.replace(recipe, **changes, ramp=8 if recipe.ramp else 0, carry_shares=())
-
-    monkeypatch.setattr(road.Arm, "recipe", short)
-    monkeypatch.setattr(road, "ENOUGH", 0.0)
-    monkeypatch.setattr(road, "SAVED_S", -1.0)
-    road.Road("three", tmp_path / "whole", [1, 2]).travel()
-
-    class Cut(Exception):
-        pass
-
-    advance, calls = road.Bank.advance, iter(range(100))
-
-    def cut(bank):
-        if next(calls) in (2, 9, 14):
-            raise Cut
-        return advance(bank)
-
-    monkeypatch.setattr(road.Bank, "advance", cut)
-    for _ in range(3):
-        with pytest.raises(Cut):
-            road.Road("three", tmp_path / "cut", [1, 2]).travel()
-    road.Road("three", tmp_path / "cut", [1, 2]).travel()
-    tables = sorted(path.name for path in (tmp_path / "whole" / "three").glob("*.csv"))
-    assert len(tables) == 7
-    for name in tables:
-        one, other = (pd.read_csv(tmp_path / folder / "three" / name) for folder in ("whole", "cut"))
-        pd.testing.assert_frame_equal(
-            one.drop(columns="core_s", errors="ignore"), other.drop(columns="core_s", errors="ignore")
-        )

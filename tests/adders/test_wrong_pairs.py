@@ -5,7 +5,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from adders.proof.prover import Proof, Prover, QueryProver, prove
 from adders.proof.rounding import ANY, Lost, no_lost_numbers
 from model.verdict import COUNTEREXAMPLE, PROVED
 from tests import ROOT
+from tests.adders.test_prove import digits_of, margins_of
 from tests.adders.test_sound import SHARP, sharp
 from tests.specs import specs
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -101,31 +101,15 @@ def numbers_of(draws, digits):
     return np.array(pairs)
 
 
-def margins_of(program, spec, pairs_N2J):
-    """How far the right tokens exceed the next ones where an answer is written right so far [N, 11]."""
-    x, y = np.pad(pairs_N2J, [(0, 0), (0, 0), (0, 10 - pairs_N2J.shape[2])]).transpose(1, 2, 0)
-    z, carry = np.zeros((11, len(pairs_N2J)), int), 0
-    for j in range(10):
-        total = x[j] + y[j] + carry
-        z[j], carry = total % 10, total // 10
-    z[10] = carry
-    x, y, z = (torch.tensor(part) for part in (x, y, z))
-    tokens = torch.stack(spec.sequence(list(x), list(y), list(z[:10])), -1)
-    with torch.no_grad():
-        logits = program.model(tokens)[:, spec.prompt - 1 :]
-    right = z.T[..., None]
-    rival = logits.scatter(-1, right, -torch.inf).amax(-1)
-    return (logits.gather(-1, right)[..., 0] - rival).nan_to_num(-torch.inf).numpy()
-
-
 def wrong_pair(program, spec, draws, digits):
     """A pair that the exported program adds wrongly, by evolving the pairs whose margins are smallest at each digit."""
     pairs = numbers_of(draws, digits)
     for _ in range(4):
-        margins = margins_of(program, spec, pairs)
+        numbers = pairs @ 10 ** np.arange(digits)
+        margins = margins_of(program.model, spec, digits_of(*numbers.T))
         worst = np.unique(margins.argsort(0)[:6])
         for n in worst[margins[worst].min(1).argsort()][:2]:
-            a, b = (sum(int(d) * 10**j for j, d in enumerate(number)) for number in pairs[n])
+            a, b = numbers[n].tolist()
             if program.add(a, b) != a + b:
                 return a, b
         children = pairs[np.repeat(worst, 3)].copy()

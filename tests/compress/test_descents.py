@@ -184,8 +184,6 @@ def test_of_many_candidates_the_best_after_a_preview_are_trained(untrained, tmp_
     sizes = [[f"{name} = 0" for name in BASE.layout.entries()[n : n + k]] for k in range(1, 5) for n in range(5)]
     monkeypatch.setattr(descents, "propose", lambda *_: [constrained(BASE, texts) for texts in sizes])
     settings = Settings(proposals=4, preview=5, steps=200, ramp=100, finish=0)
-    with pytest.raises(ValueError, match="46p has not grokked: it adds 9,999 of 59,400 of our own"):
-        LocalDescent(BASE, [ONES, -TWOS], settings, tmp_path)
     descent = LocalDescent(BASE, [ONES, TWOS], settings, tmp_path)
     candidates = next(descent.rounds())
     preview, full = untrained
@@ -194,14 +192,11 @@ def test_of_many_candidates_the_best_after_a_preview_are_trained(untrained, tmp_
         assert all(a.ties == b.ties for a, b in zip(pairs[::2], pairs[1::2], strict=True))
         assert {p.start[0] for p in pairs[::2]} == {1.0} and {p.start[0] for p in pairs[1::2]} == {2.0}
     assert {(p.recipe.steps, p.recipe.ramp, p.recipe.eval_every) for p in preview} == {(20, 10, 20)}
-    assert {p.recipe.steps for p in full} == {200} and len({max(p.ties) for p in full}) == 4
-    lowest = {max(p.ties): (1e9, ()) for p in preview}
-    for ties in {p.ties for p in preview}:
-        lowest[max(ties)] = min(lowest[max(ties)], (loss_of(ties), ties))
-    assert {p.ties for p in full} == {ties for _, ties in lowest.values()}
-    assert len(candidates) == 4 and not any(c.start for c in candidates)
+    lowest: dict[int, tuple[int, ...]] = {}
+    for ties in sorted({p.ties for p in preview}, key=loss_of, reverse=True):
+        lowest[max(ties)] = ties
+    assert {p.ties for p in full} == {*lowest.values()} and len(lowest) == len(candidates) == 4
     about = json.loads((tmp_path / "descent.json").read_text())
-    assert len(about["progress"]["tried"]) == 20 and about["seed_steps"] == 40 * 20 + 8 * 200
     assert about["origin"].startswith("ffb63461"), "a descent outlasts new fields of a spec"
 
 

@@ -12,12 +12,10 @@ from compress.hessian import (
     sample_of,
     shares,
 )
-from compress.proposers import Parent, Rules, SaliencyProposer, propose
 from compress.quadratic import Quadratic, quadratic
 from compress.section import KINDS
 from model import preset
 from model.tied import constrained, free, retied, tie, ties_of
-from search.store.candidates import digest
 from tests import CERTIFICATES
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.step import step
@@ -123,34 +121,9 @@ def test_what_a_set_costs_is_the_least_of_the_quadratic_on_it():
     assert float(at.x_R[k] ** 2 / (2 * at.inverse()[k, k])) == pytest.approx(float(away), rel=1e-4)
 
 
-def test_a_tie_is_loosened_and_its_entry_tied_elsewhere():
-    model = model_of(2)
-    proposer = SaliencyProposer(tie(BASE, TIES), model.inside(TIES), model, KINDS, "global")
-    sets = proposer.sets(16, 2, ())
-    assert proposer.spec.params == 42 and len(set(sets)) == 16 and all(max(t) <= 42 for t in sets)
-    before = float(model.costs([TIES])[0])
-    same_size = [t for t in sets if max(t) == 42]
-    assert same_size and all(float(model.costs([t])[0]) < before and t != TIES for t in same_size)
-    pairs = [(p, q) for p in range(46) for q in range(p) if TIES[p] and abs(TIES[p]) == abs(TIES[q])]
-    looser = [t for t in sets if any(abs(t[p]) != abs(t[q]) for p, q in pairs)]
-    assert 0 < len(looser) < 16
-    assert not set(proposer.sets(8, 2, {digest(t) for t in sets})) & set(sets)
-
-
 def crosses_tensors(ties):
     tensors = {}
     for name, numbers in tie(BASE, ties).by_tensor().items():
         for k in {abs(k) for k in numbers} - {0}:
             tensors.setdefault(k, set()).add(name)
     return any(len(names) > 1 for names in tensors.values())
-
-
-def test_saliency_gives_new_sets_of_the_scope_that_was_asked_for():
-    loaded = Checkpoint.load(CERTIFICATES / "46p")
-    rules = Rules(scope="tensor", problems=64)
-    tried = {digest(constrained(BASE, ["arc[1] = arc[0]"]))}
-    parent = Parent(loaded.spec, free(46), loaded.theta_P)
-    sets = propose(rules, parent, 5, 3, tried, draw=7)
-    assert len(sets) == len(set(sets)) == 5 and not tried & {digest(t) for t in sets}
-    assert sets == propose(rules, parent, 5, 3, tried, draw=7), "the same when it is asked again"
-    assert all(max(map(abs, t)) < 46 and not crosses_tensors(t) for t in sets)

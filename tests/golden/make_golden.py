@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import yaml
 
 from model import make_spec, preset
 from model.spec import FAMILIES
@@ -332,34 +333,33 @@ LONG = {
 SEEDS = (777, 1)
 TIES = ["fc1[0,0] = fc1[1,0]", "arc[1] = -arc[0]", "norm[0,1] = 0"]
 
-CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    # one of each branch of the kernels
-    "57p": ("57p", LONG),
-    "170p": ("170p", LONG),
-    "456p": ("456p", LONG),
-    **{name: (name, SHORT) for name in ("54p", "47p", "62p", "67p", "100p", "242p", "262p", "512p", "763p")},
-    "tied": ("57p", {**SHORT, "ramp": 40, "ramp_start": 20}),
-    # optimisers and wrappers
-    "adam": ("57p", {**SHORT, "optimiser": "adam"}),
-    "lion": ("57p", {**SHORT, "optimiser": "lion", "lr": 0.003}),
-    "sgd": ("57p", {**SHORT, "optimiser": "sgd"}),
-    "sam": ("57p", {**SHORT, "sam_rho": 0.05}),
-    "grokfast": ("57p", {**SHORT, "grokfast_lambda": 2.0, "grokfast_end": 60}),
-    "average": ("57p", {**SHORT, "lr": 0.1, "ema_decay": 0.95}),
-    "l1": ("57p", {**SHORT, "l1_lambda": 0.1, "l1_entries": ("fc1",), "l1_start": 10, "l1_rise": 20}),
-    "freeze": ("57p", {**SHORT, "freeze": ((30, "arc", "norm[0,1]"),)}),
-    "factors": ("57p", {**SHORT, "lr_factors": (("arc", 0.5), ("norm", 3.0))}),
-    # problems
-    "problems": ("57p", {
-        **SHORT, "mixed_lengths": 0.3, "targeted": 0.5,
-        "carry_shares": ((0, 0.2, 0.1, 0.2, 0.1), (70, 0.1, 0.1, 0, 0)),
-    }),
-    "starts": ("57p", {
-        **SHORT, "init": (("equals", "at", 2.8, -2.0, -0.1),), "recycle_every": 20, "recycle_from": 20,
-        "recycle_until": 60, "recycle_unless": (("switches", 0.95),), "again_at": 40,
-        "again_unless": (("token", 0.9),),
-    }),
-}  # fmt: skip
+BRANCHES = {
+    **dict.fromkeys(("57p", "170p", "456p"), LONG),
+    **dict.fromkeys(("54p", "47p", "62p", "67p", "100p", "242p", "262p", "512p", "763p"), SHORT),
+}
+"""A preset for each branch of the kernels."""
+CHANGES: dict[str, dict[str, Any]] = yaml.safe_load("""
+tied: {ramp: 40, ramp_start: 20}
+
+adam: {optimiser: adam}
+lion: {optimiser: lion, lr: 0.003}
+sgd: {optimiser: sgd}
+sam: {sam_rho: 0.05}
+grokfast: {grokfast_lambda: 2.0, grokfast_end: 60}
+average: {lr: 0.1, ema_decay: 0.95}
+l1: {l1_lambda: 0.1, l1_entries: [fc1], l1_start: 10, l1_rise: 20}
+freeze: {freeze: [[30, arc, 'norm[0,1]']]}
+factors: {lr_factors: [[arc, 0.5], [norm, 3.0]]}
+
+problems:
+  {mixed_lengths: 0.3, targeted: 0.5, carry_shares: [[0, 0.2, 0.1, 0.2, 0.1], [70, 0.1, 0.1, 0, 0]]}
+starts:
+  {init: [[equals, at, 2.8, -2.0, -0.1]], recycle_every: 20, recycle_from: 20, recycle_until: 60,
+   recycle_unless: [[switches, 0.95]], again_at: 40, again_unless: [[token, 0.9]]}
+""")
+"""What 57p is trained with: ties, optimisers and wrappers, problems and starts."""
+CASES: dict[str, tuple[str, dict[str, Any]]] = {name: (name, fields) for name, fields in BRANCHES.items()}
+CASES |= {name: ("57p", SHORT | fields) for name, fields in CHANGES.items()}
 """Name -> (preset, fields of the recipe)."""
 
 

@@ -1,21 +1,17 @@
 """A home that real runs left, and what the commands say of it (data/recorded-home.*).
 
-`python -m tests.golden.recorded_home home` made it, by Ray, with the program of 2026-11-28 (commit 8879b922). Later
-programs read that home and cannot make it again: they would write their own.
-`python -m tests.golden.recorded_home answers` records anew what is said of it, after a change that is meant to be seen.
+This file's own version of commit 8879b922 made it, by Ray, with the program of 2026-11-28: six studies that ended, and
+three that were interrupted or killed. Later programs read that home and cannot make it again: they would write their
+own. `python -m tests.golden.recorded_home` records anew what is said of it, after a change that is meant to be seen.
 """
 
 import hashlib
 import json
-import lzma
 import os
 import shutil
-import signal
-import sqlite3
-import sys
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,158 +22,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from search.store import verdicts
-from tests import CERTIFICATES, homes
+from tests import homes
 from tests.commands import done
 from tests.golden.make_golden import DATA, lasting, plain, text_of
 from tests.in_process import without_ray
-from tests.reference import rows_of, run_study, running_study, wait_for_progress
 from trainer import Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 
 ARCHIVE = DATA / "recorded-home.txz"
 ANSWERS = DATA / "recorded-home.json"
 
-# ---- the home
-
-RESOURCES = {"cpu": 1, "gpu": 0, "slots": 2, "seeds_per_trial": 2, "save_every": 1}
-SHORT = {
-    "steps": 40, "batch": 16, "eval_every": 10, "warmup": 4, "curriculum": [[3, 5]], "fade_start": 5, "fade_end": 15,
-    "hold": 10,
-}  # fmt: skip
-FINE = SHORT | {"lr": 1e-5}
-"""What has grokked stays so."""
-LONG = SHORT | {"steps": 3_000, "eval_every": 300, "batch": 64, "warmup": 300}
-"""A second of training: time to interrupt it."""
-SPACE = {
-    "recipe.lr": {"float": [1e-5, 0.3], "log": True},
-    "recipe.weight_decay": {"float": [0.001, 0.1]},
-}
-SEARCH = {
-    "model": "57p",
-    "recipe": SHORT,
-    "start": {"checkpoint": "57p"},
-    "space": SPACE,
-    "sampler": {"name": "tpe", "configurations": 5},
-    "seeds": [1, 2],
-    "confirm": {"configurations": 1, "seeds": {"first": 90, "count": 2}},
-    "resources": RESOURCES,
-}
-STUDIES: dict[str, dict[str, Any]] = {
-    "sweep": {
-        "about": "seeds from nothing, some screened",
-        "model": "57p",
-        "recipe": SHORT,
-        "toggle": ["tie_vo"],
-        "seeds": {"first": 1, "count": 4},
-        "stop": {"hopeless": False, "screen": {"at": 20, "keep": {"odd": 0.9}}},
-        "resources": RESOURCES,
-    },
-    "adders": {
-        "about": "seeds that grok, each initial vector with two streams of data",
-        "model": "57p",
-        "recipe": FINE,
-        "start": {"checkpoint": "57p"},
-        "toggle": ["tie_vo"],
-        "seeds": {"init": [7, 9], "data": [7, 8]},
-        "resources": RESOURCES,
-    },
-    "search": SEARCH,
-    "rope": {
-        "about": "another family",
-        "model": "62p",
-        "recipe": SHORT | {"steps": 20},
-        "seeds": [1, 2],
-        "resources": RESOURCES,
-    },
-    "child": {
-        "about": "into ties by a ramp, from the best of adders",
-        "model": {"base": "57p", "ties": ["norm[0,1] = norm[0,0]"]},
-        "start": {"study": "adders", "best": 1},
-        "recipe": FINE | {"ramp": 20},
-        "seeds": [5, 6],
-        "resources": RESOURCES,
-    },
-    "descent": {
-        "about": "constraints found by the machine",
-        "start": {"study": "adders", "best": 1},
-        "compress": {"proposals": 3, "beam": 2, "rounds": 2},
-        "recipe": SHORT | {"ramp": 20, "lr": 0.001},
-        "seeds": [5],
-        "resources": RESOURCES | {"seeds_per_trial": 1},
-    },
-}
-"""Studies that ended."""
-UNFINISHED: dict[str, dict[str, Any]] = {
-    "cut": {
-        "about": "interrupted in the middle",
-        "model": "57p",
-        "recipe": LONG,
-        "seeds": {"first": 1, "count": 12},
-        "stop": {"hopeless": False},
-        "resources": RESOURCES,
-    },
-    "killed": {
-        "about": "killed in the middle",
-        "model": "57p",
-        "recipe": LONG,
-        "seeds": {"first": 11, "count": 10},
-        "stop": {"hopeless": False},
-        "resources": RESOURCES,
-    },
-    "cut-search": SEARCH | {
-        "about": "interrupted between two proposals",
-        "recipe": SHORT | {"steps": 1_000, "eval_every": 100, "batch": 64},
-    },
-}  # fmt: skip
-ENDS = {"cut": signal.SIGINT, "killed": signal.SIGKILL, "cut-search": signal.SIGINT}
-NAMES = [*STUDIES, *UNFINISHED]
-
-
-def make_home(folder: Path) -> None:
-    """Run all studies by the command, and pack the home that they leave, without its pictures and Ray's files."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    shutil.copytree(CERTIFICATES / "57p", folder / "57p")
-    home = folder / "home"
-    for name, study in STUDIES.items():
-        said = run_study({"name": name} | study, folder)
-        print(said.out, said.err)
-        assert said.code == 0
-    for name, study in UNFINISHED.items():
-        interrupt({"name": name} | study, folder, home)
-    os.chdir(folder)
-    with by_its_user():
-        print(done("prove", "--study", "adders", "--home", "home"))
-    with closing(sqlite3.connect(home / "ledger.db")) as db, db:  # clocks of others may be behind this machine's
-        db.execute("UPDATE ledger SET lease_until = 1 WHERE lease_until IS NOT NULL")
-        db.execute("UPDATE ledger_studies SET lease_until = 1 WHERE lease_until IS NOT NULL")
-    pack(home)
-
-
-def pack(home: Path) -> None:
-    """Pack a home without its pictures, which are large and drawn again, and Ray's files."""
-
-    def packed(item: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        item.uname = item.gname = ""
-        is_left_out = item.name.endswith(".png") or item.name.startswith(("./ray", "./logs"))
-        return None if is_left_out else item
-
-    with lzma.open(ARCHIVE, "w", preset=9 | lzma.PRESET_EXTREME) as out, tarfile.open(fileobj=out, mode="w") as tar:
-        tar.add(home, arcname=".", filter=packed)
-
-
-def interrupt(study: Mapping[str, Any], folder: Path, home: Path) -> None:
-    """Run a study and end it when some of its seeds have ended and a bank of others has saved its state."""
-
-    ended = f"SELECT 1 FROM ledger WHERE study = '{study['name']}' AND best_exact IS NOT NULL"
-    with running_study(study, folder) as command:
-        wait_for_progress(command, home)
-        with closing(sqlite3.connect(home / "ledger.db")) as db:
-            command.wait_for(lambda: db.execute(ended).fetchone(), "no seed ended")
-        os.kill(command.process.pid, ENDS[study["name"]])
-        code = command.process.wait(120)
-    print(study["name"], code, [(r["init_seed"], r["outcome"], r["steps"]) for r in rows_of(home, study["name"])])
-
+ENDED = ("sweep", "adders", "search", "rope", "child", "descent")
+UNFINISHED = ("cut", "killed", "cut-search")
+NAMES = (*ENDED, *UNFINISHED)
 
 # ---- what is said of it
 
@@ -368,8 +225,5 @@ def answers() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["home"]:
-        make_home(Path("/tmp/recorded-home"))
-    else:
-        os.environ["MKL_CBWR"] = "COMPATIBLE"  # as tests/conftest.py has it
-        ANSWERS.write_text(text_of(answers()), "utf-8")
+    os.environ["MKL_CBWR"] = "COMPATIBLE"  # as tests/conftest.py has it
+    ANSWERS.write_text(text_of(answers()), "utf-8")

@@ -6,7 +6,6 @@ import re
 import subprocess
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,9 +15,9 @@ from model import PRESETS, preset
 from search.run.gpu_cost import CARDS
 from tests import needs_compiler
 from trainer import Recipe
-from trainer.engine.cuda import card, nvrtc
+from trainer.engine.cuda import nvrtc
 from trainer.engine.cuda.backend import CudaBackend, macros_of
-from trainer.engine.cuda.driver import SWITCH, TEAMS, CudaError
+from trainer.engine.cuda.driver import SWITCH, CudaError
 from trainer.files.installed import compiler_command
 
 ROOT = Path(__file__).parents[2]
@@ -150,18 +149,3 @@ def test_the_page_says_which_kernels_have_no_seed_that_fits_into_a_card():
         assert kilobytes << 10 == gpu.shared
         needed = {name: 4 * by_program[p] for name in PRESETS if (p := program_of(name))}
         assert {name for name, size in needed.items() if size > gpu.shared} == names, gpu.name
-        for name, words_ in words.items():
-            assert teams_that_fit(gpu, words_) == (0 if name in names else min(TEAMS, gpu.shared // (4 * words_)))
-
-
-def teams_that_fit(gpu, words):
-    """Seeds that card.py puts into a block; 0 where it refuses."""
-    module = object.__new__(card.CardModule)
-    module.card, module.teams = SimpleNamespace(gpu=gpu), TEAMS
-    module.of_one_seed = object.__new__(card.CardModule)
-    module.of_one_seed.card, module.of_one_seed.teams = module.card, 1
-    try:
-        return module.that_fits(SimpleNamespace(team_words=words)).teams
-    except CudaError as error:
-        assert re.fullmatch(r"a seed needs [\d,]+ bytes of shared memory, the GPU has [\d,]+", str(error))
-        return 0

@@ -5,7 +5,7 @@ import re
 from typing import cast
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from search.run.estimate import estimate
@@ -108,6 +108,15 @@ def changed_studies(draw):
 ANY = given(versions=changed_studies(), rounds=st.integers(0, 12), every=st.integers(1, 5))
 
 
+SEARCH = {"space": {"recipe.lr": {"float": [0.001, 0.1]}}, "sampler": {"name": "random", "configurations": 4}}
+FEWER = {"seeds": [2, 3, 4], "sampler": {"name": "random", "configurations": 2}}
+CONFIRMED = {"confirm": {"configurations": 1, "seeds": {"first": 1_001, "count": 5}}}
+ENOUGH = study_of({"seeds": [1, 2, 3, 4], "until": {"grokked": 1, "max_seeds": 8}})
+
+
+@example(versions=(study_of(SEARCH, {"seeds": [1]}), study_of(SEARCH, FEWER)), trials=9, every=5)
+@example(versions=(study_of({"seeds": [1, 2, 3]}), study_of({"seeds": [1, 2, 3]}, CONFIRMED)), trials=9, every=2)
+@example(versions=(ENOUGH, ENOUGH), trials=1, every=1)
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @ANY
 def test_what_a_dry_run_says_will_train_is_what_trains(versions, rounds, every, here):
@@ -149,6 +158,7 @@ def check(versions, rounds, every):
 # By name
 
 
+<<<<<<< HEAD
 def test_other_seeds_and_fewer_configurations_after_a_search():
     search = {"space": {"recipe.lr": {"float": [0.001, 0.1]}}, "sampler": {"name": "random", "configurations": 4}}
     ledger = Memory()
@@ -159,6 +169,8 @@ def test_other_seeds_and_fewer_configurations_after_a_search():
     assert run(after, ledger) == (12, 0)
 
 
+=======
+>>>>>>> trim
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -175,6 +187,7 @@ def test_a_space_with_three_values_has_at_most_three_configurations(name, said):
     assert run(study, ledger)[0] <= 6
 
 
+<<<<<<< HEAD
 def test_a_confirmation_that_is_added_to_what_is_done():
     study, ledger = study_of({"seeds": [1, 2, 3]}), Memory()
     run(study, ledger, lambda configuration, seed: seed == 2)
@@ -189,6 +202,12 @@ def test_what_is_recorded_is_counted_though_there_is_enough():
     ledger = Memory()
     run(study_of(until), ledger, lambda configuration, seed: seed == 1, rounds=1)
     assert dry_run(study_of(until), ledger)[:2] == (2, 0)
+=======
+def test_what_is_recorded_is_counted_though_there_is_enough():
+    ledger = Ledger()
+    run(ENOUGH, ledger, lambda configuration, seed: seed == 1, trials=1)
+    assert dry_run(ENOUGH, ledger)[:2] == (2, 0)
+>>>>>>> trim
 
 
 def test_a_large_search_is_not_drawn_to_be_planned():

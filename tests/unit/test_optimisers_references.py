@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from tests.banks import EVERY, SPEC, finish, make, pair
-from tests.contract.test_optimisers import CONSTANT, VARIANTS, initial, recipe_of, state_of
+from tests.banks import SPEC, finish, make, pair
+from tests.contract.test_optimisers import CONSTANT, initial, state_of
 from trainer import Recipe
 from trainer.optimisers import optimiser_of
 from trainer.step import step
@@ -155,59 +155,6 @@ def test_the_moving_mean_is_torchs():
     torch.testing.assert_close(state["average"][0], mean.module[0].data, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", TORCHS)
-def test_factors_are_torchs_parameter_groups(name):
-    recipe = Recipe(
-        **{**LOOSE, **ADAMW}, optimiser=name, lr_factors=(("norm", 3.0), ("fc1", 0.25)),
-    )  # fmt: skip
-    shapes = dict(zip(SPEC.layout.names, SPEC.layout.shapes, strict=True))
-    split = SPEC.layout.split(initial(1).double())
-    parameters = {n: torch.nn.Parameter(t[0].clone()) for n, t in split.items()}
-    lr = {"norm": 3.0, "fc1": 0.25}
-    made = TORCHS[name]([{"params": [p], "lr": 0.03 * lr.get(n, 1.0)} for n, p in parameters.items()])
-    for grad_P in gradients():
-        for tensor, its in SPEC.layout.split(grad_P[None]).items():
-            parameters[tensor].grad = its[0].reshape(shapes[tensor]).clone()
-        made.step()
-    same(ours(recipe)[0][-1:], SPEC.layout.join({n: p.data for n, p in parameters.items()})[None])
-
-
-# Part of θ
-
-
-def beside_adamw(recipe, parameters, loss, clip):
-    """Train 20 steps as torch's AdamW does on some parameters' loss. Return our θ [P] at the end.
-
-    In float64; clipping is seen both on and off.
-    """
-    hyper, optimiser = hyper_of([recipe], SPEC.layout), optimiser_of(recipe)
-    state = state_of(SPEC.initial(777).double()[None], optimiser)
-    theirs = torch.optim.AdamW(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay)
-    norms = []
-    for n, tokens in enumerate(step.tokens_of(SPEC, *step.draw(state, hyper, 16, 20))):
-        theirs.zero_grad()
-        loss(n, tokens).backward()
-        norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, clip)))
-        theirs.step()
-        state, _ = step.train_step(SPEC, optimiser, state, hyper, tokens)
-    assert min(norms) < clip < max(norms)
-    return state["theta"][0]
-
-
-def test_l1_trains_as_torchs_adamw_on_the_penalised_loss():
-    names = ("fc1", "norm[0,4]")
-    places = [p for name in names for p in SPEC.layout.places(name)]
-    recipe = recipe_of("adamw", l1_lambda=2.0, l1_entries=names, l1_start=5, clip=7.0)
-    theta = torch.nn.Parameter(SPEC.initial(777).double())
-
-    def loss(n, tokens):
-        penalty = 2.0 * theta[places].abs().sum() if n >= 5 else 0.0
-        return step.loss(SPEC, theta[None], tokens).sum() + penalty
-
-    got = beside_adamw(recipe, [theta], loss, 7.0)
-    torch.testing.assert_close(got, theta.detach(), rtol=0, atol=1e-6)
-
-
 # At evaluations
 
 
@@ -234,25 +181,3 @@ def test_the_better_of_theta_and_its_mean_counts(first):
     assert torch.equal(result.theta_P, (raw if first else mean)[0][0])
     assert result.curve_EM[:, 0].tolist() == [0.75, 0.75]
     assert torch.equal(bank.state["theta"][0], raw[1][0]), "training goes on with θ itself"
-
-
-# Freezing in place
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_nothing_moves_what_is_frozen(name):
-    """Neither optimiser, wrapper nor mean of θ, from its step on: the θ that is handed out has it too."""
-    fields = {**VARIANTS[name], "freeze": ((0, "arc"), (EVERY, "head", "norm[0,4]"))}
-    first, later = SPEC.layout.places("arc"), [*SPEC.layout.places("head"), *SPEC.layout.places("norm[0,4]")]
-    for compiled in (True, False) if name == "average" else (True,):
-        bank = make([pair(3, **fields, steps=3 * EVERY, lr=0.05)], compiled=compiled)
-        seen = [{n: bank.state[n][0].clone() for n in ("theta", "average") if n in bank.state}]
-        while bank.advance():
-            seen.append({n: bank.state[n][0].clone() for n in seen[0]})
-        start, before, *after = seen
-        assert before["theta"][later].ne(start["theta"][later]).any(), "before its step it trains"
-        for n, state in enumerate(after):
-            assert all(t[first].equal(start["theta"][first]) for t in state.values())
-            assert all(t[later].equal(before["theta"][later]) for t in state.values())
-            assert state["theta"].ne(seen[n + 1]["theta"]).any(), "the rest trains on"
-        assert bank.result(0).theta_P[first].equal(start["theta"][first])

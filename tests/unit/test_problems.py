@@ -108,30 +108,6 @@ def state_of(errors=None, at=9):
     return state | (errors or {})
 
 
-def some_errors():
-    draw = torch.Generator().manual_seed(0)
-    found = torch.randint(0, 10**10, (3, 2, CAPACITY), generator=draw).double()
-    return {OPERANDS: found, COUNT: torch.tensor([0, 1, CAPACITY])}
-
-
-def batches(batch=256, errors=None, **fields):
-    recipe = Recipe(**fields)
-    return step.draw(state_of(errors), hyper_of([recipe] * 3), batch, 2, mixed=bool(errors))
-
-
-def test_errors_take_their_share_each_as_often_and_only_a_seeds_own():
-    errors = some_errors()
-    (a, b), (x, y) = batches(8_192), batches(8_192, errors=errors, targeted=0.25)
-    assert torch.equal(x[:, 0], a[:, 0]) and torch.equal(y[:, 0], b[:, 0]), "who has none is asked none"
-    own = (x[:, 1] == errors[OPERANDS][1, 0, 0]) & (y[:, 1] == errors[OPERANDS][1, 1, 0])
-    assert own.double().mean().item() == pytest.approx(0.25, abs=0.01)
-    assert torch.equal(x[:, 1][~own], a[:, 1][~own])
-    which = (x[:, 2, :, None] == errors[OPERANDS][2, 0]) & (y[:, 2, :, None] == errors[OPERANDS][2, 1])
-    assert which.any(-1).double().mean().item() == pytest.approx(0.25, abs=0.01)
-    counts = which.sum((0, 1))
-    assert counts.min() > 30 and counts.max() < 110, "64 a problem in the mean"
-
-
 def some_thetas():
     """Of a seed that has grokked, as it is and moved: nothing wrong, something and much."""
     noise = torch.randn(SPEC.params, generator=torch.Generator().manual_seed(1))

@@ -46,21 +46,6 @@ def test_every_sampler_knows_lists_and_lengths(name):
     assert len({c.recipe.mixed_lengths for c in found}) > 2
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_a_search_goes_on_half_way_and_does_not_begin_again(name):
-    ledger, space = Memory(), SPACE if name == "grid" else LINE
-    first = asked(proposals_of(ledger, name, space=space), 10)
-    open_ = proposals_of(ledger, name, space=space).ask()
-    again = proposals_of(ledger, name, space=space)
-    assert reported(again) == list(dict.fromkeys(first))
-    assert open_ is not None and again.proposed() == list(dict.fromkeys([*first, open_]))
-    rest = asked(again)
-    train(again, open_, row())
-    assert reported(again) == list(dict.fromkeys((*first, open_, *rest))) and len(rest) == 13
-    assert name == "nsga2" or len({*first, open_, *rest}) == 24, "a child may be its parent again"
-    assert states(again) == [TrialState.COMPLETE] * 24 and again.exhausted
-
-
 @pytest.mark.parametrize("space", [SPACE, LINE, IMPOSSIBLE], ids=["conditions", "line", "impossible"])
 @pytest.mark.parametrize("name", ["tpe", "random"])
 def test_what_is_made_of_the_ledger_is_what_was_there(name, space):
