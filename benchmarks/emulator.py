@@ -22,7 +22,7 @@ class EmulatedModule:
 
     def __init__(self, kernel: Kernel, macros: dict[str, int | str]) -> None:
         self.library = library(SOURCES / "emulator.cpp", {**macros, "FIBRES": 1}, folders(kernel))
-        self.sizes = Sizes.checked(lambda numbers: self.library.emulated_sizes(pointer(numbers)))
+        self.sizes = Sizes.asked(lambda numbers: self.library.emulated_sizes(pointer(numbers)))
 
     def train(self, program: Program, seeds: Seeds, steps: int) -> None:
         self._check(self.library.emulated_train(ctypes.byref(program), ctypes.byref(seeds), steps))

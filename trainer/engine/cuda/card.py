@@ -73,7 +73,7 @@ class CardModule:
             raise CudaError(f"{error}; {why}" if why else str(error)) from None
         names = ("engine_sizes", "engine_train", "engine_evaluate")
         self.functions = {name: self._function(name) for name in names}
-        self.sizes = Sizes.checked(self._write_sizes)
+        self.sizes = Sizes.asked(self._write_sizes)
 
     @cached_property
     def of_one_seed(self) -> CardModule:

@@ -11,10 +11,9 @@ import numpy as np
 from model.spec import Kernel
 from trainer.engine.build import FOLDERS, headers_in
 from trainer.engine.cuda.driver import TEAMS as TEAMS
+from trainer.engine.cuda.structures import SOURCES as SOURCES
 from trainer.engine.cuda.structures import Exam, Program, Seeds, Sizes
 from trainer.engine.tape_graph import Array
-
-SOURCES = Path(__file__).parent
 
 
 class Module(Protocol):

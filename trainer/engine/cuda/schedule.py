@@ -56,7 +56,7 @@ def schedule(tapes: Sequence[Tape], places: Mapping[str, slice], asked: Sequence
     """
     lesson, expand, probe, take = tapes
     theta, updated, pulled = places["theta"], places["step"].start, places["gradient"]
-    assert theta.start == 0 and len(lesson.outputs) == ASKED and len(take.outputs) == updated
+    assert theta.start == 0 and len(lesson.outputs) == len(ASKED) and len(take.outputs) == updated
     params, wide = theta.stop, len(expand.outputs)
 
     used = {*range(updated + 1), *asked}
@@ -94,7 +94,7 @@ def _lay_out(inputs: int, params: int, wide: int, probes: bool) -> dict[str, int
     """Return the first slot of what lasts; constants come last, when their number is known."""
     at, end = {}, inputs
     for name, size in (
-        ("asked", ASKED),
+        ("asked", len(ASKED)),
         ("gradient", params),
         ("there", params * probes),
         ("wide", wide),
