@@ -24,13 +24,26 @@ from filelock import FileLock, Timeout
 
 import model
 from trainer.files import durable
-from trainer.files.installed import SHIPPED, cache_folder, compiler_command, missing_for_compilation
+from trainer.files.installed import (
+    SHIPPED,
+    cache_folder,
+    compiler_command,
+    missing_for_compilation,
+)
 
+Macros = Mapping[str, int | str]
+"""Values of a source's macros by name."""
 FOLDERS = (Path(model.__file__).parent / "cpp", Path(__file__).parent / "cpp")
 ENGINE = FOLDERS[1] / "engine.cpp"
 FLAGS = (
-    *("-std=c++17", "-O3", "-shared", "-fPIC", "-w"),
-    *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),  # keeps every rounding in its place
+    "-std=c++17",
+    "-O3",
+    "-shared",
+    "-fPIC",
+    "-w",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",  # keeps every rounding in its place
 )
 REGISTERS = {"AVX512": "x86-64-v4", "AVX2": "x86-64-v3"}
 """torch's name of a CPU's capability -> architecture of a build. ATEN_CPU_CAPABILITY lowers it, as for torch."""
@@ -38,8 +51,10 @@ DENORMALS = "ADDER_SEARCH_DENORMALS"
 """Environment variable. With "kept", engine and kernels compute with denormal numbers, as they did until 2026-11-26."""
 LONGEST_S = 600.0
 """Seconds that a compiler gets, which needs some ten."""
-LONGEST_OUTPUT, LONGEST_LINE = 1 << 20, 300
-"""Bytes of a compiler's output that are looked through, characters of a line that is shown."""
+LONGEST_OUTPUT = 1 << 20
+"""Bytes of a compiler's output that are searched for its first error."""
+LONGEST_LINE = 300
+"""Characters of that error that are shown."""
 
 log = logging.getLogger(__name__)
 
@@ -72,12 +87,17 @@ class Job:
 
     def command(self, compiler: Sequence[str]) -> list[str]:
         """Return a compiler's command, without its output."""
-        return [*compiler, *self.flags, *(f"-I{folder}" for folder in self.headers), str(self.source)]
+        return [
+            *compiler,
+            *self.flags,
+            *(f"-I{folder}" for folder in self.headers),
+            str(self.source),
+        ]
 
 
 def job_of(
     source: Path,
-    shape: Mapping[str, int | str] | None = None,
+    shape: Macros | None = None,
     folders: Sequence[Path] = (),
     capability: str = "",
     machine: str = "",
@@ -87,8 +107,14 @@ def job_of(
     folders: of headers, beside the source's own and FOLDERS. capability: as torch names it. machine: as
     `platform.machine()` names it.
     """
-    cpu = target(capability or torch.backends.cpu.get_cpu_capability(), machine or platform.machine())
-    shape = {**(shape or {}), **({"DENORMALS_KEPT": 1} if denormals() == "kept" else {})}
+    cpu = target(
+        capability or torch.backends.cpu.get_cpu_capability(),
+        machine or platform.machine(),
+    )
+    shape = {
+        **(shape or {}),
+        **({"DENORMALS_KEPT": 1} if denormals() == "kept" else {}),
+    }
     macros = (f"-D{name}={value}" for name, value in shape.items())
     return Job(source, (*FLAGS, *cpu, *macros), (*FOLDERS, source.parent, *folders))
 
@@ -101,7 +127,11 @@ def target(capability: str, machine: str) -> list[str]:
     return [f"-march={kind}"] if kind else ["-O1"]  # there as fast as -O3, and built in a sixth of its time
 
 
-def library(source: Path, shape: Mapping[str, int | str] | None = None, folders: Sequence[Path] = ()) -> ctypes.CDLL:
+def library(
+    source: Path,
+    shape: Macros | None = None,
+    folders: Sequence[Path] = (),
+) -> ctypes.CDLL:
     """Load a source compiled for a shape and this CPU (`job_of`): shipped, else built by one of several processes.
 
     Raise BuildError; ValueError where the cache cannot be trusted.
@@ -109,7 +139,7 @@ def library(source: Path, shape: Mapping[str, int | str] | None = None, folders:
     return _library(job_of(source, shape, folders), tuple(compiler_command()))
 
 
-def missing_to_build(source: Path, shape: Mapping[str, int | str]) -> str | None:
+def missing_to_build(source: Path, shape: Macros) -> str | None:
     """Name the tool without which a library cannot be had here (trainer/files/installed.py), or return None."""
     missing = missing_for_compilation()
     return missing if missing and not _shipped(job_of(source, shape)) else None
@@ -172,7 +202,12 @@ def digest_of(command: Sequence[str], files: Sequence[Path]) -> str:
     return digest.hexdigest()[:24]
 
 
-def build(command: list[str], folder: Path, stem: str, load: Callable[[str], Any] = ctypes.CDLL) -> Any:
+def build(
+    command: list[str],
+    folder: Path,
+    stem: str,
+    load: Callable[[str], Any] = ctypes.CDLL,
+) -> Any:
     """Compile beside the cache's files, load, then rename: what was interrupted or cannot be loaded is not kept.
 
     What cannot be kept is used all the same. Return what `load` makes of the library's path.
@@ -196,7 +231,11 @@ def _compile(command: list[str]) -> None:
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         except (OSError, ValueError) as error:
             raise BuildError(f"{command[0]}: {getattr(error, 'strerror', error)}") from None
@@ -211,7 +250,10 @@ def _compile(command: list[str]) -> None:
         if code:
             output.seek(0)
             lines = output.read(LONGEST_OUTPUT).decode(errors="replace").splitlines()
-            first = next((line for line in lines if "error" in line), "".join(lines[:1]) or f"exit code {code}")
+            first = next(
+                (line for line in lines if "error" in line),
+                "".join(lines[:1]) or f"exit code {code}",
+            )
             raise BuildError(f"{command[0]} failed: {_first_line(first)}")
 
 

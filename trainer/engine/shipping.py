@@ -35,7 +35,12 @@ def ship(folder: Path, presets: Sequence[str] = tuple(PRESETS), machine: str = "
 
     def file_of(job: Job) -> Path:
         if not list(folder.glob(f"{job.stem()}.*.so")):
-            build(job.command(compiler), folder, job.stem(), ctypes.CDLL if is_here else Path)
+            build(
+                job.command(compiler),
+                folder,
+                job.stem(),
+                ctypes.CDLL if is_here else Path,
+            )
         (file,) = folder.glob(f"{job.stem()}.*.so")
         return file
 

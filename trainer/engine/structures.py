@@ -15,9 +15,16 @@ from typing import Any
 from trainer.engine.build import ENGINE, FOLDERS
 from trainer.engine.tape_graph import Tape
 
-TYPES: Mapping[str, Any] = {"int32_t": c_int32, "int64_t": c_int64, "double": c_double, "Evaluate": c_void_p}
+TYPES: Mapping[str, Any] = {
+    "int32_t": c_int32,
+    "int64_t": c_int64,
+    "double": c_double,
+    "Evaluate": c_void_p,
+}
 """C++ type -> ctypes type. Every pointer is a c_void_p."""
-GOAL, (TAPE, PROBLEMS) = FOLDERS[0] / "goal.h", (FOLDERS[1] / name for name in ("tape.h", "problems.h"))
+GOAL = FOLDERS[0] / "goal.h"
+TAPE = FOLDERS[1] / "tape.h"
+PROBLEMS = FOLDERS[1] / "problems.h"
 
 COMMENT = re.compile(r"//.*")
 METHOD = re.compile(r"[^;{}]*\)[^;{}]*\{[^{}]*\}")

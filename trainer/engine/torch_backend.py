@@ -36,7 +36,8 @@ class TorchBackend:
     compile_s = 0.0
 
     def __init__(self, spec: Spec, recipe: Recipe, device: str):
-        self.spec, self.device = spec, device
+        self.spec = spec
+        self.device = device
         self.about: Mapping[str, str] = {"device": torch.cuda.get_device_name()} if device == "cuda" else {}
         self.optimiser = optimiser_of(recipe)
         self.block = block_of(recipe.eval_every)

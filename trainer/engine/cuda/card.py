@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from model.spec import Kernel
-from trainer.engine.build import digest_of
+from trainer.engine.build import Macros, digest_of
 from trainer.engine.cuda import nvrtc
 from trainer.engine.cuda.driver import CudaError, Driver, gpus
 from trainer.engine.cuda.machine import TEAMS, Memory, address_of, source_of
@@ -33,7 +33,11 @@ class Card:
         if not visible:
             raise CudaError(why or "no GPU is here")
         self.gpu = visible[0]
-        self.about = {"device": self.gpu.name, "driver": self.gpu.driver, "nvrtc": nvrtc.version()}
+        self.about = {
+            "device": self.gpu.name,
+            "driver": self.gpu.driver,
+            "nvrtc": nvrtc.version(),
+        }
         self.driver = Driver()
         self.driver.enter()
 
@@ -43,15 +47,25 @@ class Card:
         return address.value
 
     def write(self, address: int, array: Array) -> None:
-        self._call("cuMemcpyHtoD_v2", c_uint64(address), c_void_p(address_of(array)), ctypes.c_size_t(array.nbytes))
+        self._call(
+            "cuMemcpyHtoD_v2",
+            c_uint64(address),
+            c_void_p(address_of(array)),
+            ctypes.c_size_t(array.nbytes),
+        )
 
     def read(self, address: int, array: Array) -> None:
-        self._call("cuMemcpyDtoH_v2", c_void_p(address_of(array)), c_uint64(address), ctypes.c_size_t(array.nbytes))
+        self._call(
+            "cuMemcpyDtoH_v2",
+            c_void_p(address_of(array)),
+            c_uint64(address),
+            ctypes.c_size_t(array.nbytes),
+        )
 
     def free(self, address: int) -> None:
         self._call("cuMemFree_v2", c_uint64(address))
 
-    def module(self, kernel: Kernel, macros: dict[str, int | str]) -> CardModule:
+    def module(self, kernel: Kernel, macros: Macros) -> CardModule:
         return CardModule(self, kernel, macros)
 
     def _call(self, name: str, *arguments: object) -> None:
@@ -62,8 +76,17 @@ class Card:
 class CardModule:
     """`Module` on a GPU: a block is a warp of two seeds, or of one where two need more shared memory than there is."""
 
-    def __init__(self, card: Card, kernel: Kernel, macros: dict[str, int | str], teams: int = TEAMS) -> None:
-        self.card, self.kernel, self.macros, self.teams = card, kernel, macros, teams
+    def __init__(
+        self,
+        card: Card,
+        kernel: Kernel,
+        macros: Macros,
+        teams: int = TEAMS,
+    ) -> None:
+        self.card = card
+        self.kernel = kernel
+        self.macros = macros
+        self.teams = teams
         self.module = c_void_p()
         try:
             image = cubin(kernel, {**macros, "TEAMS": teams}, card.gpu.architecture)
@@ -82,7 +105,8 @@ class CardModule:
 
     def that_fits(self, program: Program) -> CardModule:
         """Return the engine with as many seeds in a block as fit. Raise CudaError if not one does."""
-        size, most = self.block_bytes(program), self.card.gpu.shared
+        size = self.block_bytes(program)
+        most = self.card.gpu.shared
         if size <= most:
             return self
         if self.teams > 1:
@@ -122,17 +146,33 @@ class CardModule:
         self.card._call("cuModuleGetFunction", byref(function), self.module, name.encode())
         return function
 
-    def _launch(self, name: str, blocks: int, shared: int, *arguments: ctypes.Structure | c_int | c_uint64) -> None:
+    def _launch(
+        self,
+        name: str,
+        blocks: int,
+        shared: int,
+        *arguments: ctypes.Structure | c_int | c_uint64,
+    ) -> None:
         """Run a kernel to its end."""
         pointers = (c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
         self.card._call(
-            *("cuLaunchKernel", self.functions[name], blocks, 1, 1, self.teams * TEAM, 1, 1, shared, c_void_p()),
-            *(pointers, c_void_p()),
+            "cuLaunchKernel",
+            self.functions[name],
+            blocks,
+            1,
+            1,
+            self.teams * TEAM,
+            1,
+            1,
+            shared,
+            c_void_p(),
+            pointers,
+            c_void_p(),
         )
         self.card._call("cuCtxSynchronize")
 
 
-def cubin(kernel: Kernel, macros: dict[str, int | str], architecture: str) -> bytes:
+def cubin(kernel: Kernel, macros: Macros, architecture: str) -> bytes:
     """Return an engine compiled for an architecture: from the cache, or now. Raise CudaError."""
     text, headers = source_of(kernel, macros)
     about = [nvrtc.version(), architecture, *nvrtc.options(), text, *headers.values()]

@@ -35,7 +35,13 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
     kernel = spec.kernel()
     assert kernel is not None
     text, headers = source_of(kernel, macros_of(spec, kernel, recipe))
-    about = [json.dumps(asdict(gpu)), repr(spec), repr(recipe.program()), text, *headers.values()]
+    about = [
+        json.dumps(asdict(gpu)),
+        repr(spec),
+        repr(recipe.program()),
+        text,
+        *headers.values(),
+    ]
     sources = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parents[2].rglob("*.py"))]
     about += [nvrtc.version(), *nvrtc.options(), *sources]
     folder = cache_folder() / "cuda"
@@ -56,7 +62,11 @@ def _tested(spec: Spec, recipe: Recipe) -> str:
     command = own_module("trainer.engine.cuda.check")
     try:
         child = subprocess.run(
-            command, input=pickle.dumps((spec, recipe)), capture_output=True, timeout=TEST_S, check=False
+            command,
+            input=pickle.dumps((spec, recipe)),
+            capture_output=True,
+            timeout=TEST_S,
+            check=False,
         )
         return str(json.loads(child.stdout.splitlines()[-1]))
     except subprocess.TimeoutExpired:

@@ -16,8 +16,12 @@ from trainer.recipe.starts import initial_theta
 from trainer.step.schedule import Hyper, hyper_of
 from trainer.step.step import State
 
-STEPS, TIMES, LATE = 20, 2, 12_000
-"""Steps of a test from a start, how often it is run, and a late step."""
+STEPS = 20
+"""Steps of a test from a start."""
+TIMES = 2
+"""Runs of a test, which must agree."""
+LATE = 12_000
+"""A late step, where schedules are elsewhere than at the start."""
 
 
 def is_different(ours: Array, expected: Array) -> Array:
@@ -38,7 +42,13 @@ def first_difference(ours: Mapping[str, Tensor], expected: Mapping[str, Tensor])
     return ""
 
 
-def compare(cuda: EngineBackend, cpu: EngineBackend, state: State, hyper: Hyper, steps: int = STEPS) -> str:
+def compare(
+    cuda: EngineBackend,
+    cpu: EngineBackend,
+    state: State,
+    hyper: Hyper,
+    steps: int = STEPS,
+) -> str:
     """Train a state by both engines and evaluate it. Return where they differ first, or ""."""
     if not _after(cuda, cpu, state, hyper, steps):
         theta_SP = state["theta"]
@@ -52,19 +62,26 @@ def compare(cuda: EngineBackend, cpu: EngineBackend, state: State, hyper: Hyper,
 
 
 def _after(cuda: EngineBackend, cpu: EngineBackend, state: State, hyper: Hyper, steps: int) -> str:
-    ours, expected = (
-        {**trained, "loss": loss} for trained, loss in (b.train(state, hyper, steps) for b in (cuda, cpu))
-    )
-    return first_difference(ours, expected)
+    """Train a state by both engines. Return where state or losses differ first, or ""."""
+    ours, our_loss = cuda.train(state, hyper, steps)
+    expected, expected_loss = cpu.train(state, hyper, steps)
+    return first_difference({**ours, "loss": our_loss}, {**expected, "loss": expected_loss})
 
 
 def examples(cpu: EngineBackend, recipe: Recipe, count: int = 4) -> tuple[State, Hyper]:
     """Return seeds at their first steps, each from its own θ."""
     theta_SP = torch.stack([initial_theta(cpu.spec, recipe, n) for n in range(count)])
-    state = {"theta": theta_SP, **cpu.optimiser.init(theta_SP), "data_seed": torch.arange(count)}
-    state |= {name: torch.ones(count) for name in ("wd_scale", "mix_scale")}
-    state |= {"step": torch.zeros(count, dtype=torch.int64), "before": torch.zeros(count, dtype=torch.int64)}
-    state |= hard_examples.empty_buffer(count, "cpu") if recipe.targeted else {}
+    state = {
+        "theta": theta_SP,
+        **cpu.optimiser.init(theta_SP),
+        "data_seed": torch.arange(count),
+        "wd_scale": torch.ones(count),
+        "mix_scale": torch.ones(count),
+        "step": torch.zeros(count, dtype=torch.int64),
+        "before": torch.zeros(count, dtype=torch.int64),
+    }
+    if recipe.targeted:
+        state |= hard_examples.empty_buffer(count, "cpu")
     return state, hyper_of([recipe] * count, cpu.spec.layout)
 
 

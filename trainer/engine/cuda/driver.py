@@ -17,19 +17,26 @@ from pathlib import Path
 
 from trainer.files.installed import own_module
 
-SWITCH, VISIBLE, MPS_PIPES = "ADDER_SEARCH_CUDA", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY"
-DEVICES, DEVICE_FILES = Path("/dev"), ("nvidia[0-9]*", "dxg")
-"""Files of NVIDIA's driver, and of Windows' below Linux."""
+SWITCH = "ADDER_SEARCH_CUDA"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+MPS_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+DEVICES = Path("/dev")
+DEVICE_FILES = ("nvidia[0-9]*", "dxg")
+"""Patterns of files of NVIDIA's driver, and of Windows' driver below Linux."""
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 ANSWER_S = 30.0
 """Seconds that a driver gets to say what GPUs are there."""
 TEAMS = 2
 """Seeds of a block of threads, where they fit into its shared memory."""
-CLOCK, PROCESSORS, MAJOR, MINOR, MOST_SHARED = 13, 16, 75, 76, 97
-"""Numbers of a device's attributes: its clock, its multiprocessors, its architecture, shared memory of a block."""
+# Numbers of a device's attributes, as `cuDeviceGetAttribute` takes them.
+CLOCK = 13
+PROCESSORS = 16
+MAJOR = 75  # of the architecture
+MINOR = 76
+MOST_SHARED = 97  # bytes of shared memory that a block can have
 
 BLOCKING_SYNC = 4
-"""A flag of a context: who waits for the GPU sleeps, so that its core is free for others."""
+"""A context's flag: a thread that waits for the GPU sleeps, so that its core is free for others."""
 
 
 class CudaError(RuntimeError):
@@ -60,7 +67,8 @@ class Gpu:
 
         block: bytes of shared memory of a block of TEAMS seeds. Where none fits, a block has one seed (card.py).
         """
-        pairs, singles = self.shared // block, self.shared // -(-block // TEAMS)
+        pairs = self.shared // block
+        singles = self.shared // -(-block // TEAMS)
         return self.processors * max(1, TEAMS * pairs or singles)
 
 
@@ -72,7 +80,11 @@ def folder_of_libraries() -> Path | None:
 
 def is_declared() -> bool:
     """True if this machine has files of a GPU's driver, or libraries are named."""
-    if os.environ.get(SWITCH) == "off" or os.environ.get(VISIBLE) in ("", "-1", "NoDevFiles"):
+    if os.environ.get(SWITCH) == "off" or os.environ.get(VISIBLE) in (
+        "",
+        "-1",
+        "NoDevFiles",
+    ):
         return False
     return folder_of_libraries() is not None or any(any(DEVICES.glob(name)) for name in DEVICE_FILES)
 
@@ -127,7 +139,9 @@ class Driver:
 
     def gpu(self, number: int = 0) -> Gpu:
         """Return the GPU of a number."""
-        device, text, version = c_int(), create_string_buffer(256), c_int()
+        device = c_int()
+        text = create_string_buffer(256)
+        version = c_int()
         self.call("cuDeviceGet", byref(device), number)
         self.call("cuDeviceGetName", text, 256, device)
         self.call("cuDriverGetVersion", byref(version))
@@ -153,9 +167,11 @@ class Driver:
 
 
 def main() -> None:
-    rows, why = [], ""
+    rows = []
+    why = ""
     try:
-        driver, count = Driver(), c_int()
+        driver = Driver()
+        count = c_int()
         driver.call("cuDeviceGetCount", byref(count))
         if MPS_PIPES in os.environ:  # whose server is asked for a context alone
             driver.enter()

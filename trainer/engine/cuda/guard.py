@@ -42,6 +42,8 @@ HANGING: list[CudaBackend | None] = []
 """Engines whose GPU did not answer: to free their memory would hang too."""
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+Numbers = dict[str, Tensor]
+"""Numbers of one seed by name, which both engines must agree on: tensors [1, ...]."""
 
 
 class CheckedBackend(EngineBackend):
@@ -51,49 +53,61 @@ class CheckedBackend(EngineBackend):
         """Raise CudaError, BuildError; ValueError for a recipe that the CUDA engine does not have."""
         super().__init__(spec, recipe)
         self.cuda: CudaBackend | None = CudaBackend(spec, recipe, machine)
-        self.name, self.about = self.cuda.name, dict(machine.about)
-        self._blocks, self._turns, self._trained = self.cuda._blocks, Counter[str](), False
+        self.name = self.cuda.name
+        self.about = dict(machine.about)
+        self._blocks = self.cuda._blocks
+        self._turns = Counter[str]()
+        self._trained = False
         self.compile_s += self.cuda.compile_s
 
     def warm_up(self, state: State, hyper: Hyper) -> None:
         """Train a bank's first seeds by both engines."""
-        if self.cuda:
-            first, its_hyper = ({k: t[:FIRST_SEEDS] for k, t in part.items()} for part in (state, hyper))
-            cpu = EngineBackend(self.spec, self.recipe)
-            different = self._answer(self._asked(lambda cuda: compare(cuda, cpu, first, its_hyper)))
-            if different is not None:
-                self._judge(different)
+        if not self.cuda:
+            return
+        first = {name: tensor[:FIRST_SEEDS] for name, tensor in state.items()}
+        its_hyper = {name: tensor[:FIRST_SEEDS] for name, tensor in hyper.items()}
+        cpu = EngineBackend(self.spec, self.recipe)
+        asked = self._asked(lambda cuda: compare(cuda, cpu, first, its_hyper))
+        different = self._answer(asked)
+        if different is not None:
+            self._judge(different)
 
     def run_steps(self, slots: Slots, steps: int) -> Array:
         seed = self._next("train", len(slots.rows))
-        trained, one = (replace(part, rows=part.rows.copy()) for part in (slots, slots.part(slice(seed, seed + 1))))
+        # Both engines train copies: the rows stay as they are where the GPU fails.
+        trained = replace(slots, rows=slots.rows.copy())
+        one = slots.part(slice(seed, seed + 1))
+        one = replace(one, rows=one.rows.copy())
         updated = self.places["step"].stop
 
-        def on_gpu(cuda: CudaBackend) -> tuple[Array, dict[str, Tensor]]:
+        def on_gpu(cuda: CudaBackend) -> tuple[Array, Numbers]:
             losses = cuda.run_steps(trained, steps)
             return losses, _numbers(state=trained.rows[seed, :updated], loss=losses[seed])
 
-        def on_cpu() -> dict[str, Tensor]:
+        def on_cpu() -> Numbers:
             loss = EngineBackend.run_steps(self, one, steps)[0]
             return _numbers(state=one.rows[0, :updated], loss=loss)
 
         losses = self._both(on_gpu, on_cpu, f"within {steps} steps, slot {seed}, ")
         if losses is None:
             return super().run_steps(slots, steps)
-        slots.rows[:], self._trained = trained.rows, True
+        slots.rows[:] = trained.rows
+        self._trained = True
         return losses
 
     def measure(self, rows: Array, problems: Array, count: int) -> ctypes.Array[Measures]:
         seed = self._next("measure", len(rows))
 
-        def of(sums: Measures) -> dict[str, Tensor]:
+        def of(sums: Measures) -> Numbers:
             return _numbers(measures=np.array([sums.exact, sums.right, sums.loss]))
 
-        def on_gpu(cuda: CudaBackend) -> tuple[ctypes.Array[Measures], dict[str, Tensor]]:
+        def on_gpu(
+            cuda: CudaBackend,
+        ) -> tuple[ctypes.Array[Measures], Numbers]:
             sums = cuda.measure(rows, problems, count)
             return sums, of(sums[seed])
 
-        def on_cpu() -> dict[str, Tensor]:
+        def on_cpu() -> Numbers:
             return of(EngineBackend.measure(self, rows[seed : seed + 1], problems, count)[0])
 
         sums = self._both(on_gpu, on_cpu, f"evaluation, slot {seed}, ")
@@ -102,11 +116,11 @@ class CheckedBackend(EngineBackend):
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         seed = self._next("is_wrong", len(theta_SP))
 
-        def on_gpu(cuda: CudaBackend) -> tuple[Tensor, dict[str, Tensor]]:
+        def on_gpu(cuda: CudaBackend) -> tuple[Tensor, Numbers]:
             marks = cuda.is_wrong(theta_SP, tokens_STN)
             return marks, {"is_wrong": marks[seed : seed + 1]}
 
-        def on_cpu() -> dict[str, Tensor]:
+        def on_cpu() -> Numbers:
             part = slice(seed, seed + 1)
             return {"is_wrong": EngineBackend.is_wrong(self, theta_SP[part], tokens_STN[part])}
 
@@ -115,20 +129,27 @@ class CheckedBackend(EngineBackend):
 
     def _both(
         self,
-        on_gpu: Callable[[CudaBackend], tuple[T, dict[str, Tensor]]],
-        on_cpu: Callable[[], dict[str, Tensor]],
+        on_gpu: Callable[[CudaBackend], tuple[T, Numbers]],
+        on_cpu: Callable[[], Numbers],
         where: str,
     ) -> T | None:
-        """Do the same on the GPU and, for one seed, on the CPU beside it. Return the GPU's, or None if it failed."""
+        """Do the same on the GPU and, for one seed, on the CPU beside it.
+
+        on_gpu: returns a result, and one seed's numbers. on_cpu: returns the same numbers. where: begins the message
+        where they differ. Return the GPU's result, or None if it failed.
+        """
         if not self.cuda:
             return None
         asked = self._asked(on_gpu)
-        expected, answer = on_cpu(), self._answer(asked)
+        expected = on_cpu()
+        answer = self._answer(asked)
         if answer is None:
             return None
         done, ours = answer
         different = first_difference(ours, expected)
-        return done if self._judge(different and where + different.partition(", ")[2]) else None
+        if different:  # its seed is the only one, so `where` names it
+            different = where + different.partition(", ")[2]
+        return done if self._judge(different) else None
 
     def _asked(self, function: Callable[[CudaBackend], T]) -> Future[T]:
         """Start what the GPU does, in a thread that nobody waits for if it hangs."""
@@ -155,7 +176,8 @@ class CheckedBackend(EngineBackend):
 
     def _give_up(self, why: str) -> None:
         log.warning("%s; training by the CPU engine", why)
-        self.cuda, self.name = None, "cuda, then native" if self._trained else EngineBackend.name
+        self.cuda = None
+        self.name = "cuda, then native" if self._trained else EngineBackend.name
         self.about = self.about if self._trained else {}
 
     def _next(self, work: str, count: int) -> int:
@@ -171,7 +193,7 @@ def _settle(future: Future[T], function: Callable[[CudaBackend], T], cuda: CudaB
         future.set_exception(error)
 
 
-def _numbers(**arrays: Array) -> dict[str, Tensor]:
+def _numbers(**arrays: Array) -> Numbers:
     return {name: torch.as_tensor(np.atleast_1d(a))[None] for name, a in arrays.items()}
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from model.spec import Kernel
-from trainer.engine.build import FOLDERS, headers_in
+from trainer.engine.build import FOLDERS, Macros, headers_in
 from trainer.engine.cuda.driver import TEAMS as TEAMS
 from trainer.engine.cuda.structures import SOURCES as SOURCES
 from trainer.engine.cuda.structures import Exam, Program, Seeds, Sizes
@@ -40,7 +40,7 @@ class Machine(Protocol):
 
     def free(self, address: int) -> None: ...
 
-    def module(self, kernel: Kernel, macros: dict[str, int | str]) -> Module: ...
+    def module(self, kernel: Kernel, macros: Macros) -> Module: ...
 
 
 class Memory:
@@ -80,7 +80,7 @@ def folders(kernel: Kernel) -> Sequence[Path]:
     return (*FOLDERS, SOURCES, kernel.source.parent)
 
 
-def source_of(kernel: Kernel, macros: Mapping[str, int | str]) -> tuple[str, dict[str, str]]:
+def source_of(kernel: Kernel, macros: Macros) -> tuple[str, dict[str, str]]:
     """Return the text of an engine for NVRTC, and its headers by name."""
     headers = {path.name: path.read_text(encoding="utf-8") for path in headers_in(folders(kernel))}
     return "".join(f"#define {name} {value}\n" for name, value in macros.items()) + '#include "engine.h"\n', headers

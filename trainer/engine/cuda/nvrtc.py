@@ -16,8 +16,16 @@ from trainer.engine.cuda.driver import CudaError, folder_of_libraries, gpus
 NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
 """Where wheels have it, below a folder of packages."""
-OPTIONS = ("-std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true", "-default-device", "-w")
-OLDER, NEWER = "pip install nvidia-cuda-nvrtc-cu12", "pip install -U nvidia-cuda-nvrtc"
+OPTIONS = (
+    "-std=c++17",
+    "--fmad=false",
+    "--prec-div=true",
+    "--prec-sqrt=true",
+    "-default-device",
+    "-w",
+)
+OLDER = "pip install nvidia-cuda-nvrtc-cu12"
+NEWER = "pip install -U nvidia-cuda-nvrtc"
 STANDARD = {"cstdint": """typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t;
 typedef unsigned short uint16_t; typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t;
 typedef unsigned long long uint64_t;
@@ -62,7 +70,8 @@ def unsuited(nvrtc: ctypes.CDLL) -> str:
     A driver may refuse what a compiler of a later major version made.
     """
     for gpu in gpus()[0][:1]:
-        found, known = version(nvrtc), architectures(nvrtc)
+        found = version(nvrtc)
+        known = architectures(nvrtc)
         if int(found.partition(".")[0]) > gpu.cuda:
             return f"NVRTC {found} is newer than the driver (CUDA {gpu.cuda}): {OLDER}, or update the driver"
         if gpu.architecture not in known:
@@ -73,7 +82,8 @@ def unsuited(nvrtc: ctypes.CDLL) -> str:
 
 def version(nvrtc: ctypes.CDLL | None = None) -> str:
     """Return the version of an NVRTC, or of the loaded one. Raise CudaError."""
-    major, minor = c_int(), c_int()
+    major = c_int()
+    minor = c_int()
     _check("nvrtcVersion", byref(major), byref(minor), nvrtc=nvrtc)
     return f"{major.value}.{minor.value}"
 
@@ -97,16 +107,28 @@ def compiled(text: str, headers: Mapping[str, str], architecture: str, result: s
     Raise CudaError with the first error.
     """
     headers = {**headers, **STANDARD}
-    program, count = c_void_p(), len(headers)
+    program = c_void_p()
+    count = len(headers)
     names, texts = ((c_char_p * count)(*(t.encode() for t in part)) for part in (headers, headers.values()))
-    _check("nvrtcCreateProgram", byref(program), text.encode(), b"engine.cu", count, texts, names)
+    _check(
+        "nvrtcCreateProgram",
+        byref(program),
+        text.encode(),
+        b"engine.cu",
+        count,
+        texts,
+        names,
+    )
     try:
         flags = [f"--gpu-architecture={architecture}", *options()]
         flags += ["--ptxas-options=-v"] * (result == "ProgramLog")
         given = (c_char_p * len(flags))(*(flag.encode() for flag in flags))
         if library().nvrtcCompileProgram(program, c_int(len(flags)), given):
             log = _bytes("ProgramLog", program).decode(errors="replace")
-            error = next((line for line in log.splitlines() if "error" in line), log.strip()[:300])
+            error = next(
+                (line for line in log.splitlines() if "error" in line),
+                log.strip()[:300],
+            )
             raise CudaError(f"NVRTC: {error}")
         return _bytes(result, program)
     finally:

@@ -12,7 +12,8 @@ from trainer.engine.structures import Struct, declared
 from trainer.engine.tape_graph import Array
 
 SOURCES = Path(__file__).parent
-STEPS, ENGINE = SOURCES / "steps.h", SOURCES / "engine.h"
+STEPS = SOURCES / "steps.h"
+ENGINE = SOURCES / "engine.h"
 
 
 class Schedule(Struct):
