@@ -1,4 +1,4 @@
-"""Groups of fields of a recipe, a dataclass each.
+"""Groups of fields of a recipe, one dataclass each.
 
 A group is a frozen dataclass in its own file, and `Recipe` inherits them all: new fields are a new file.
 Without torch, so that a recipe can be checked at once.
@@ -53,8 +53,9 @@ class Group:
 
 
 def entry_indices(layout: Layout, says: str, names: Iterable[str]) -> list[int]:
-    """Where in θ the entries or tensors are that a field names. Raises ValueError, which begins with what the
-    field `says`, for one that θ has not.
+    """Return the places in θ of the entries or tensors in `names`.
+
+    Raises ValueError, which begins with `says`, for a name that θ does not have.
     """
     try:
         return [place for name in names for place in layout.places(name)]
@@ -63,7 +64,10 @@ def entry_indices(layout: Layout, says: str, names: Iterable[str]) -> list[int]:
 
 
 def dependent_option(of: str, default: Any, says: str, **meta: Any) -> Any:
-    """A field that means nothing unless another one is on: `of` is its name, or `name=value`."""
+    """Declare a field that means nothing unless another one is on.
+
+    of: the other's name, or `name=value`. default, says, meta: as for `option`.
+    """
     name, _, value = of.partition("=")
     return option(default, says, off=default, needs={name: value or ON}, **meta)
 

@@ -67,7 +67,10 @@ def full_length_from(curriculum: Sequence[Sequence[int]]) -> int:
     All selection problems have ten digits, so scores before this step say little.
     """
     ends = [sum(steps for _, steps in curriculum[: n + 1]) for n in range(len(curriculum))]
-    return max((end for (digits, _), end in zip(curriculum, ends, strict=True) if digits < DIGITS), default=0)
+    return max(
+        (end for (digits, _), end in zip(curriculum, ends, strict=True) if digits < DIGITS),
+        default=0,
+    )
 
 
 def progress_of(step_R: Tensor, full_length_R: Tensor, steps_R: Tensor) -> Tensor:

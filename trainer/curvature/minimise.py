@@ -21,10 +21,14 @@ from model.tied import Tied, Ties, project, tie
 from trainer.curvature.arithmetic import Array, dot, solve, total
 from trainer.curvature.pool import Cost, Pool, draw_problems, tokens_from, wrong_pairs
 
-FRESH, MOST_ERRORS = 4_096, 2_048
+FRESH = 4_096
+MOST_ERRORS = 2_048
 SEARCHED = 16_384  # problems searched for a θ's own errors
-ITERATIONS, MEMORY = 1_000, 40  # of L-BFGS; the moves that it remembers
-LOOKS, LEAST_FALL, MOST_SLOPE = 20, 1e-3, 0.9  # of a search along a direction
+ITERATIONS = 1_000  # of L-BFGS
+MEMORY = 40  # moves that L-BFGS remembers
+LOOKS = 20  # points of a search along a direction
+LEAST_FALL = 1e-3  # share of the fall that the first slope promises (Wolfe's first condition)
+MOST_SLOPE = 0.9  # share of the first slope that may be left (his second)
 
 
 @dataclass
@@ -62,13 +66,18 @@ class Point:
         """Evaluate the float32 numbers that are nearest to θ. The loss is infinite where the gradient is not finite."""
         theta_P = rounded(theta_P)
         loss, slope_P = pool.slope(theta_P)
-        return cls(theta_P, loss if np.isfinite(slope_P).all() else math.inf, slope_P.astype(float))
+        return cls(
+            theta_P,
+            loss if np.isfinite(slope_P).all() else math.inf,
+            slope_P.astype(float),
+        )
 
 
 def lbfgs(task: Task, theta_P: Tensor) -> Tensor:
     """Minimise by L-BFGS (Liu and Nocedal 1989) on fresh problems and θ's own errors."""
     pool = task.pool(theta_P)
-    at, moves = Point.of(pool, theta_P.numpy()), deque[Move](maxlen=MEMORY)
+    at = Point.of(pool, theta_P.numpy())
+    moves = deque[Move](maxlen=MEMORY)
     for _ in range(ITERATIONS):
         down_P = -_newton(at.slope_P, moves)
         new = _search(pool, at, down_P, 1.0 if moves else 1 / max(1.0, dot(down_P, down_P) ** 0.5))
@@ -77,7 +86,8 @@ def lbfgs(task: Task, theta_P: Tensor) -> Tensor:
                 break
             moves.clear()  # and go straight down
             continue
-        step_P, change_P = new.theta_P - at.theta_P, new.slope_P - at.slope_P
+        step_P = new.theta_P - at.theta_P
+        change_P = new.slope_P - at.slope_P
         if (bend := dot(step_P, change_P)) > 0:
             moves.append(Move(step_P, change_P, bend))
         at = new
@@ -115,7 +125,9 @@ def _search(pool: Pool, at: Point, down_P: Array, length: float) -> Point | None
 
     By halves and doubles (Lewis and Overton 2013).
     """
-    fall, low, high = dot(at.slope_P, down_P), 0.0, math.inf
+    fall = dot(at.slope_P, down_P)
+    low = 0.0
+    high = math.inf
     for _ in range(LOOKS):
         new = Point.of(pool, at.theta_P + length * down_P)
         if not new.loss < at.loss + LEAST_FALL * length * fall:
@@ -143,11 +155,16 @@ class QuadraticPenalty:
 
 
 def gauss_newton(
-    pool: Pool, start_P: Tensor, steps: int = 20, until: float = 0.0, penalty: QuadraticPenalty | None = None
+    pool: Pool,
+    start_P: Tensor,
+    steps: int = 20,
+    until: float = 0.0,
+    penalty: QuadraticPenalty | None = None,
 ) -> Tensor:
     """Take damped Gauss-Newton steps; stop at the first that is no gain, unless there is a penalty."""
     theta_P = rounded(start_P.numpy())
-    damping, by_PP = 1e-3, penalty.by_PP if penalty else np.zeros((len(theta_P),) * 2)
+    damping = 1e-3
+    by_PP = penalty.by_PP if penalty else np.zeros((len(theta_P),) * 2)
     for n in range(steps):
         weight = penalty.first * penalty.growth**n if penalty else 0.0
 
@@ -170,7 +187,10 @@ def gauss_newton(
                 break
             damping = 1.0
             continue
-        gained, theta_P, loss, damping = loss - new, new_P, new, damping / 3
+        gained = loss - new
+        theta_P = new_P
+        loss = new
+        damping = damping / 3
         if penalty is None and (gained < 1e-4 * loss or loss <= until):
             break
     return torch.from_numpy(theta_P)
@@ -199,5 +219,6 @@ def finish_by_curvature(spec: Spec, ties: Ties | None, theta_P: Tensor, seed: in
         new_R = method(Task(inner, seed, turn, Cost(), WIDELY), best_R).float()
         wrong = len(wrong_pairs(inner, new_R, judged, Cost()))
         if wrong < least:
-            best_R, least = new_R, wrong
+            best_R = new_R
+            least = wrong
     return within.untie(best_R[None])[0] if within else best_R

@@ -103,7 +103,10 @@ def _caches() -> Path:
     try:
         return configured if configured.is_absolute() else Path.home() / ".cache"
     except RuntimeError:
-        raise _no_cache(Path("~/.cache"), "cannot be made (no home directory is known for this user)") from None
+        raise _no_cache(
+            Path("~/.cache"),
+            "cannot be made (no home directory is known for this user)",
+        ) from None
 
 
 def _no_cache(folder: Path, why: str) -> ValueError:

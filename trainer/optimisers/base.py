@@ -56,7 +56,11 @@ def columns(now: Tensors, *names: str) -> list[Tensor]:
 
 def extend(inner: Optimiser, tensors: Callable[[Tensor], Tensors], **changes: Any) -> Optimiser:
     """Return an optimiser with more tensors in its state, and other functions."""
-    return replace(inner, init=lambda theta_SP: {**inner.init(theta_SP), **tensors(theta_SP)}, **changes)
+    return replace(
+        inner,
+        init=lambda theta_SP: {**inner.init(theta_SP), **tensors(theta_SP)},
+        **changes,
+    )
 
 
 def with_raw_gradient(inner: Optimiser, change: Callable[[Tensors, Tensors, Tensor], Tensor]) -> Optimiser:

@@ -55,7 +55,8 @@ def freeze(inner: Optimiser) -> Optimiser:
 
     def update(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
         """Restore the frozen entries of θ, and of `eval_theta`."""
-        new, frozen_SP = inner.update(state, now, grad_SP), _frozen(state, now)
+        new = inner.update(state, now, grad_SP)
+        frozen_SP = _frozen(state, now)
         names = [name for name in ("theta", inner.eval_theta) if name in new]
         return new | {name: state["theta"].where(frozen_SP, new[name]) for name in names if name}
 

@@ -27,7 +27,13 @@ class L1(Group):
         max_length=100, entries="names", source=SOURCE,
     )  # fmt: skip
     l1_start: int = dependent_option("l1_lambda", 0, "its onset", unit="steps", ge=0, source=SOURCE)
-    l1_rise: int = dependent_option("l1_lambda", 0, "how long it takes to full strength, linearly", unit="steps", ge=0)
+    l1_rise: int = dependent_option(
+        "l1_lambda",
+        0,
+        "how long it takes to full strength, linearly",
+        unit="steps",
+        ge=0,
+    )
 
     @staticmethod
     def validate(recipe: Any) -> None:
@@ -53,7 +59,8 @@ def strength(state: Tensors, now: Tensors) -> Tensor:
     """Return the penalty's factor at a step [S]: from the onset on, rising."""
     import torch
 
-    since_S, rise_S = state["step"] - now["l1_start"], now["l1_rise"]
+    since_S = state["step"] - now["l1_start"]
+    rise_S = now["l1_rise"]
     risen_S = torch.where(since_S < rise_S, (since_S + 1) / rise_S.clamp(min=1), 1.0)
     return torch.where(since_S >= 0, now["l1_lambda"] * risen_S, 0.0)
 

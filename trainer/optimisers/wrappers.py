@@ -23,7 +23,13 @@ class Grokfast(Group):
         switch=True, source=GROKFAST,
     )  # fmt: skip
     grokfast_alpha: float = dependent_option(
-        "grokfast_lambda", 0.98, "that mean's memory", unit="fraction", ge=0, le=0.9999999, source=GROKFAST
+        "grokfast_lambda",
+        0.98,
+        "that mean's memory",
+        unit="fraction",
+        ge=0,
+        le=0.9999999,
+        source=GROKFAST,
     )
     grokfast_end: int = dependent_option("grokfast_lambda", 0, "when it ends; 0: never", unit="steps", ge=0)
 
@@ -81,4 +87,9 @@ def average(inner: Optimiser) -> Optimiser:
         memory = columns(now, "ema_decay")[0]
         return {**new, AVERAGE: state[AVERAGE] * memory + new["theta"] * (1 - memory)}
 
-    return extend(inner, lambda theta_SP: {AVERAGE: theta_SP.clone()}, update=update, eval_theta=AVERAGE)
+    return extend(
+        inner,
+        lambda theta_SP: {AVERAGE: theta_SP.clone()},
+        update=update,
+        eval_theta=AVERAGE,
+    )

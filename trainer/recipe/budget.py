@@ -15,9 +15,27 @@ MOST_EVALUATIONS = 10_000  # a seed's curve has a row each
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Budget(Group):
     steps: int = option(60_000, "the budget", unit="steps", ge=1, le=MOST_STEPS, source=PAPER)
-    batch: int = option(256, "problems in one step", unit="problems per seed", ge=1, le=1 << 16, shapes=True)
-    eval_every: int = option(1_000, "distance of evaluations; divides the budget", unit="steps", ge=1, shapes=True)
-    hold: int = option(10_000, "how long a grokked seed must stay perfect to have held", unit="steps", ge=0)
+    batch: int = option(
+        256,
+        "problems in one step",
+        unit="problems per seed",
+        ge=1,
+        le=1 << 16,
+        shapes=True,
+    )
+    eval_every: int = option(
+        1_000,
+        "distance of evaluations; divides the budget",
+        unit="steps",
+        ge=1,
+        shapes=True,
+    )
+    hold: int = option(
+        10_000,
+        "how long a grokked seed must stay perfect to have held",
+        unit="steps",
+        ge=0,
+    )
     finish_above: float = option(
         1.0,
         "best exact match from which a seed whose budget is spent is finished by curvature; 1 is off",

@@ -21,7 +21,14 @@ class Curriculum(Group):
         "share of ordinary problems whose length is drawn too, uniformly up to the curriculum's",
         unit="fraction", ge=0, le=1, source="456p report, training code",
     )  # fmt: skip
-    carry_mix: float = option(0.8, "share of carry problems before the fade", unit="fraction", ge=0, le=1, source=PAPER)
+    carry_mix: float = option(
+        0.8,
+        "share of carry problems before the fade",
+        unit="fraction",
+        ge=0,
+        le=1,
+        source=PAPER,
+    )
     fade_start: int = option(15_000, "where the share begins to fall linearly", unit="steps", ge=0)
     fade_end: int = option(45_000, "where it reaches 0", unit="steps", ge=0, source=PAPER)
     fade_token: float = option(

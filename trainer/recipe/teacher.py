@@ -36,7 +36,13 @@ class Distillation(Group):
         source=f"Hinton, Vinyals and Dean, arXiv 1503.02531, section 2; Reflection 7; {WARLOCKEE}: 0.5",
     )  # fmt: skip
     distill_temperature: float = dependent_option(
-        "distill_alpha", 2.0, "that temperature T", unit="factor", ge=0.1, le=100, source=WARLOCKEE
+        "distill_alpha",
+        2.0,
+        "that temperature T",
+        unit="factor",
+        ge=0.1,
+        le=100,
+        source=WARLOCKEE,
     )
     teacher: str = dependent_option(
         "distill_alpha", "", "a checkpoint's folder, of any family with the same sequence, that has grokked; "
@@ -80,7 +86,10 @@ def teacher_of(word: str) -> Teacher:
             raise ValueError("too long")
         content = base64.b64decode(text, validate=True)
         about, numbers = content.split(b"\n", 1)
-        (family, options), theta = json.loads(about), struct.unpack(f"<{len(numbers) // 4}f", numbers)
+        (family, options), theta = (
+            json.loads(about),
+            struct.unpack(f"<{len(numbers) // 4}f", numbers),
+        )
         spec = make_spec(family, **options)
     except (ValueError, TypeError, struct.error, binascii.Error):
         raise ValueError(f"teacher must be {FORM}, got {word!r:.80}") from None

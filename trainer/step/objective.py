@@ -21,7 +21,8 @@ from trainer.step.schedule import Hyper
 
 def cross_entropy(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
     """Return the cross-entropy [S, A, B] of V logit tensors [S, A, B]."""
-    largest, right = logits_V[0], logits_V[0]
+    largest = logits_V[0]
+    right = logits_V[0]
     for v, logit in enumerate(logits_V[1:], start=1):
         largest = torch.maximum(largest, logit)
         right = torch.where(target_SAB == v, logit, right)
@@ -53,10 +54,17 @@ class Objective:
             loss_SAB = (1 - alpha) * loss_SAB + alpha * apart_SAB
         return loss_SAB.mean((1, 2))
 
-    def _from_teacher(self, logits_V: Sequence[Tensor], theta_SP: Tensor, tokens_STB: Tensor, hyper: Hyper) -> Tensor:
+    def _from_teacher(
+        self,
+        logits_V: Sequence[Tensor],
+        theta_SP: Tensor,
+        tokens_STB: Tensor,
+        hyper: Hyper,
+    ) -> Tensor:
         """Return T² KL(teacher, seed) of each answer [S, A, B], both at the temperature T."""
         assert self.teacher
-        spec, heat = self.teacher.spec, hyper["distill_temperature"][:, None, None]
+        spec = self.teacher.spec
+        heat = hyper["distill_temperature"][:, None, None]
         teacher_SP = theta_SP.new_tensor(self.teacher.theta).expand(len(theta_SP), -1)
         taught = spec.forward(teacher_SP, tokens_STB[:, :-1], first=spec.prompt - 1)
         log_s, log_r = (
