@@ -15,7 +15,8 @@ from search.store.candidates import CandidateStore, Progress, TieCandidate
 from search.study.start import ANY, InitialTheta
 from trainer.files import durable
 
-FILE, FORMAT = "descent.json", 3
+FILE = "descent.json"
+FORMAT = 3
 COSTS = ("seconds", "core_seconds", "seed_steps")
 FACTS = ("reached", "wrong", "loss", "data_seed", "recipe", "is_finished")
 
@@ -32,8 +33,13 @@ class Journal(CandidateStore):
 
         Raises UserError for a file that is none, ValueError for one of another checkpoint.
         """
-        self.folder, self.base, self.origin, self.settings = folder, base, origin, dict(settings)
-        self.seconds, self.core_seconds, self.seed_steps = 0.0, 0.0, 0
+        self.folder = folder
+        self.base = base
+        self.origin = origin
+        self.settings = dict(settings)
+        self.seconds = 0.0
+        self.core_seconds = 0.0
+        self.seed_steps = 0
         self.candidates: list[TieCandidate] = []
         self.counters = Progress()
         path = folder / FILE
@@ -52,7 +58,10 @@ class Journal(CandidateStore):
             setattr(self, name, about[name])
         self.candidates = [self._candidate(n, **row) for n, row in enumerate(about["accepted"])]
         progress = about["progress"]
-        sets = {"expansions": Counter(dict(progress["expansions"])), "exhausted": set(progress["exhausted"])}
+        sets = {
+            "expansions": Counter(dict(progress["expansions"])),
+            "exhausted": set(progress["exhausted"]),
+        }
         self.counters = Progress(**progress | sets)
 
     def _candidate(self, number: int, ties: list[int], thetas: list[list[float]], **facts: Any) -> TieCandidate:

@@ -38,7 +38,8 @@ class StudyDescent:
     def __init__(self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords):
         """Begin, or go on. Raises UserError for a θ to start from that does not get enough right."""
         rules = _rules(section_of(study))
-        self.study, self.records = study, records
+        self.study = study
+        self.records = records
         self.descent = Descent(DatabaseCandidates(records), rules)
         if not self.descent.candidates:
             with reraise_as("start"):
@@ -53,7 +54,8 @@ class StudyDescent:
 
     def proposed(self) -> list[Configuration]:
         """Return all that was proposed before and is not judged."""
-        numbers, self.waiting = self.waiting, []
+        numbers = self.waiting
+        self.waiting = []
         return [self._configuration(self.descent.candidates[n]) for n in numbers]
 
     def ask(self) -> Configuration | None:
@@ -62,13 +64,15 @@ class StudyDescent:
         if not self.waiting and not descent.is_open and not descent.is_over:
             proposals = descent.propose(descent.rules.proposals)
             configurations = [self._configuration(c) for c in proposals]
-            keyed = [replace(c, configuration=m.key) for c, m in zip(proposals, configurations, strict=True)]
+            keyed = list[TieCandidate]()
+            for candidate, configuration in zip(proposals, configurations, strict=True):
+                keyed.append(replace(candidate, configuration=configuration.key))
             if keyed:
                 self.waiting = [c.number for c in descent.add(keyed, configurations)]
         return self._configuration(descent.candidates[self.waiting.pop(0)]) if self.waiting else None
 
     def tell(self, configuration: Configuration, rows: Sequence[Row]) -> None:
-        """Judge a candidate of which every seed has ended, by its recorded seeds."""
+        """Judge the candidate of a configuration by its recorded seeds, where `rows` says that all have ended."""
         candidates = self.descent.candidates
         candidate = next((c for c in candidates if c.configuration == configuration.key), None)
         if candidate is None or candidate.reached is not None or not all(map(is_final, rows)):
@@ -83,12 +87,18 @@ class StudyDescent:
             self.descent.end_round()
 
     def _training(self, seed: RecordedSeed) -> Training:
-        result, recipe = seed.result, seed.result.pair.recipe
+        result = seed.result
+        recipe = seed.result.pair.recipe
         theta_P = base_theta(seed.configuration.spec, result.theta_P)
         loss = float(result.curve_EM[result.best_step // recipe.eval_every - 1, 2])
         if recipe.finish_above < 1:  # the curve stays that of the training
             loss = self.descent.acceptance_of(ties_of(seed.configuration.spec)[0]).loss(theta_P)
-        return Training((theta_P,), result.best_exact, loss, lineage=tuple(ancestors_of(seed.checkpoint())))
+        return Training(
+            (theta_P,),
+            result.best_exact,
+            loss,
+            lineage=tuple(ancestors_of(seed.checkpoint())),
+        )
 
     def _configuration(self, candidate: TieCandidate) -> Configuration:
         if candidate.configuration and candidate.configuration in self.configurations:
@@ -102,18 +112,32 @@ class StudyDescent:
 
 def _origin(parent: InitialTheta) -> Origin:
     """Return a θ that the study starts from, folded where a fold is known."""
-    spec, theta_P = parent.spec, torch.tensor(parent.thetas[ANY])
+    spec = parent.spec
+    theta_P = torch.tensor(parent.thetas[ANY])
     *before, last = parent.lineage
     steps: tuple[str, ...] = ()
     if not isinstance(spec, Tied):
         folded = fold(spec, theta_P)
-        spec, theta_P, steps = folded.spec, folded.theta_P, folded.steps
-    return spec, [theta_P], (*before, {**last, "then": [f"folded: {step}" for step in steps]})
+        spec = folded.spec
+        theta_P = folded.theta_P
+        steps = folded.steps
+    return (
+        spec,
+        [theta_P],
+        (*before, {**last, "then": [f"folded: {step}" for step in steps]}),
+    )
 
 
 def _rules(compress: Compress) -> Rules:
     if compress.proposer != "saliency":
         part("proposers", f"compress.proposer {compress.proposer}")  # which may be missing
     same = compress.model_dump(include={"proposer", "seed", "proposals", "beam", "rounds", "patience"})
-    kinds, accept = tuple(compress.kinds), compress.accept
-    return Rules(kinds=kinds, scope=compress.scope, accept=accept.exact, proved=accept.proved, **same)
+    kinds = tuple(compress.kinds)
+    accept = compress.accept
+    return Rules(
+        kinds=kinds,
+        scope=compress.scope,
+        accept=accept.exact,
+        proved=accept.proved,
+        **same,
+    )
