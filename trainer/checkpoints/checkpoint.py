@@ -28,8 +28,14 @@ THETA_FILE = "theta.safetensors"
 LARGEST_FILE = 1 << 24  # bytes; θ has a few hundred numbers
 FORMAT = 1
 FIELDS = {
-    "spec": dict, "recipe": dict, "seed": dict, "step": int, "metrics": dict, "provenance": dict, "code": str,
-}  # fmt: skip
+    "spec": dict,
+    "recipe": dict,
+    "seed": dict,
+    "step": int,
+    "metrics": dict,
+    "provenance": dict,
+    "code": str,
+}
 NO_TENSORS = (LookupError, TypeError, RuntimeError, ValueError, OverflowError)
 """Errors that safetensors and torch raise for an invented header."""
 KINDS = {dict: "a mapping", int: "an integer", str: "a string"}
@@ -78,6 +84,7 @@ class Checkpoint:
         """Write each file atomically and durably, θ first (trainer/files/durable.py)."""
         durable.make_folder(folder)
         text = json.dumps(self.as_dict(), indent=2) + "\n"
+        # The JSON file last: with it the folder is a checkpoint.
         durable.write(folder / THETA_FILE, self.theta_bytes)
         durable.write(folder / JSON_FILE, text.encode())
 
@@ -148,6 +155,7 @@ def _read_theta(path: Path, spec: Spec) -> Tensor:
     if theta is None or theta.dtype != torch.float32 or theta.shape != (spec.params,):
         actual = "no tensor 'theta'" if theta is None else f"{theta.dtype} {tuple(theta.shape)!s:.80}"
         raise ValueError(f"{path}: θ must be {spec.params} float32 numbers for this spec, found {actual}")
+    # Of other numbers every verdict would be meaningless.
     if not torch.isfinite(theta).all():
         raise ValueError(f"{path}: θ has numbers that are not finite")
     return theta

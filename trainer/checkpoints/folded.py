@@ -22,6 +22,7 @@ def fold_checkpoint(checkpoint: Checkpoint) -> tuple[Checkpoint, tuple[str, ...]
         "folds": list(smallest.steps),
         "trained_again": False,
     }
+    # So that its study still finds it.
     if "study" in checkpoint.provenance:
         provenance["study"] = checkpoint.provenance["study"]
     folded = replace(

@@ -24,6 +24,7 @@ from trainer.engine.build import missing_to_build
 from trainer.engine.kernel import KernelLoss, is_wrong
 from trainer.engine.native import Array
 from trainer.step import step
+from trainer.step.objective import answer_logits
 from trainer.step.step import tokens_of
 
 CHUNK = 64
@@ -46,6 +47,7 @@ def draw_problems(seed: int, turn: int, count: int) -> Pairs:
 
     seed, turn: name the pairs.
     """
+    # Of a text its bytes count, and not its hash, which differs from process to process.
     rng = random.Random(f"finish {seed} {turn}")
     end = 10**DIGITS
     uniform = [(rng.randrange(end), rng.randrange(end)) for _ in range(count // 2)]
@@ -90,7 +92,7 @@ class TorchLoss:
     @torch.no_grad()
     def logits(self, theta_P: Array) -> Array:
         theta_1P = torch.from_numpy(theta_P).double()[None]
-        logits = self.spec.forward(theta_1P, self.tokens[:, :-1], first=self.spec.prompt - 1)
+        logits = answer_logits(self.spec, theta_1P, self.tokens)
         logits_V1AB = torch.stack(torch.broadcast_tensors(*logits))
         return logits_V1AB[:, 0].movedim(0, 1).numpy()
 
@@ -125,6 +127,7 @@ class Pool:
         J, the logits' Jacobian, is approximated by central differences.
         """
         self.cost.problems += 2 * len(theta_P) * self.size
+        # The model reads float32, so differences are taken between such numbers.
         near_P = theta_P.astype(np.float32)
         sums = []
         for tokens_1TB in self.tokens.split(CHUNK, dim=-1):
@@ -137,7 +140,8 @@ def _curvature(part: KernelLoss | TorchLoss, theta_P: Array) -> Array:
     """Return the sum of Jᵀ (diag p − p pᵀ) J over problems and answers [P, P]."""
     logits_AVB = part.logits(theta_P).astype(float)
     power_AVB = exp(logits_AVB - logits_AVB.max(1, keepdims=True))
-    p_AVB = power_AVB / total(np.moveaxis(power_AVB, 1, -1))[:, None]
+    sum_AB = total(np.moveaxis(power_AVB, 1, -1))
+    p_AVB = power_AVB / sum_AB[:, None]
     size_P = np.maximum(np.abs(theta_P), np.float32(LEAST_NUMBER))
     apart_PP = np.diag(STEP * size_P)
     root_AVB = np.sqrt(p_AVB)
@@ -162,6 +166,6 @@ def wrong_pairs(spec: Spec, theta_P: Tensor, pairs: Pairs, cost: Cost) -> Pairs:
         if has_kernel(spec):
             wrong_B = is_wrong(spec, theta_P.float().numpy(), tokens[0])
         else:
-            logits = spec.forward(theta_P[None], tokens[:, :-1], first=spec.prompt - 1)
+            logits = answer_logits(spec, theta_P[None], tokens)
             (wrong_B,) = hard_examples.is_wrong(logits, tokens[:, spec.prompt :])
     return [pairs[n] for n in wrong_B.nonzero().flatten().tolist()]

@@ -62,6 +62,7 @@ def with_errors(
 
 def select_errors(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Tensor]:
     """Return each slot's first CAPACITY errors as a buffer, in the order of the pool."""
+    # Stable, so that the errors keep the order of the pool on every device.
     order_SN = wrong_SN.int().sort(dim=1, descending=True, stable=True)[1]
     order_SM = order_SN[:, :CAPACITY]
     count_S = wrong_SN.sum(1).clamp(max=CAPACITY)
@@ -72,6 +73,7 @@ def select_errors(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Ten
 
 def is_right(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
     """Mark the right digits of the sum [S, 11, B]; of equal logits the first counts."""
+    # By comparisons and not argmax, which promises nothing about ties.
     best = logits_V[0]
     choice = torch.zeros_like(logits_V[0])
     for v, logit in enumerate(logits_V[1:], start=1):

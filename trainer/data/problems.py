@@ -54,6 +54,7 @@ def mix(word: Tensor) -> Tensor:
 
 def words(data_seed_R: Tensor, step_R: Tensor, batch: int, count: int) -> list[Tensor]:
     """Return `count` random int64 words [R, B] for each problem of each row."""
+    # Two rounds: neighbouring seeds and steps must have unrelated streams.
     key_R = mix(mix(data_seed_R * GOLDEN + STREAM) + step_R * GOLDEN)
     problem_B = torch.arange(batch, dtype=torch.int64, device=step_R.device)
     counter_RB = key_R[:, None] + problem_B * _signed(count * GOLDEN)
@@ -71,6 +72,7 @@ def _power(base: int, exponent: Tensor) -> Tensor:
 
     Every partial product is exact, which pow() promises nowhere.
     """
+    # A factor for each bit of the exponent.
     out = torch.ones_like(exponent, dtype=torch.float64)
     for bit in (1, 2, 4, 8):
         out = out * torch.where((exponent & bit) != 0, float(base**bit), 1.0)
@@ -83,8 +85,11 @@ def _low_digits(fraction: Tensor, fives: Tensor) -> Tensor:
     The base-5 digits of t, read in base 10: t + sum of floor(t / 5^i) · 5 · 10^(i-1).
     """
     t = torch.floor(fraction * fives)
-    terms = [torch.floor((t + 0.5) * (1 / 5**i)) * (5.0 * 10 ** (i - 1)) for i in range(1, DIGITS)]
-    return t + sum(terms)
+    number = t
+    for i in range(1, DIGITS):
+        above = torch.floor((t + 0.5) * (1 / 5**i))  # t without its last i digits
+        number = number + above * (5.0 * 10 ** (i - 1))
+    return number
 
 
 class Kinds(NamedTuple):
@@ -124,6 +129,7 @@ def sample(
     - boundary: 10^n less 1..10, plus 1..20
     """
     word_a, word_b, word_kind, word_extra = words(data_seed_R, step_R, batch, 4)
+    # Uniform numbers out of four words, each from bits of its own; the kind is the two lowest bits of its word.
     u = fraction(word_a, 11, 53)
     v = fraction(word_b, 11, 53)
     which = fraction(word_kind, 32, 32)
@@ -132,7 +138,9 @@ def sample(
     n = 1 + torch.floor(e * digits_R[:, None]).to(torch.int64)
     if kinds_R is not None:
         upto = (kinds_R.single, kinds_R.chain, kinds_R.place)
-        later = sum((which >= share_R.double()[:, None]).to(torch.int64) for share_R in upto)
+        later = torch.zeros_like(kind)  # the kinds whose shares end before the fraction
+        for share_R in upto:
+            later += which >= share_R.double()[:, None]
         kind = torch.where(kinds_R.by_kind[:, None] > 0, later, kind)
     kind = torch.where(which < carry_mix_R.double()[:, None], kind, -1)
     column = torch.floor(f * n).to(torch.int64)
@@ -200,5 +208,6 @@ def selection(count: int = 5_000) -> tuple[Tensor, Tensor]:
 
     They decide which θ is kept and what has grokked; AdderBoard's official additions never do.
     """
+    # One row: problems of step 0, of ten digits, without carry problems.
     zero = torch.zeros(1, dtype=torch.int64)
     return sample(zero + SELECTION_SEED, zero, zero + DIGITS, zero.double(), count)

@@ -1,5 +1,6 @@
-"""Shared libraries of our C++: a wheel's own, else built at first use into the user's cache
-(trainer/files/installed.py).
+"""Shared libraries of our C++: a wheel's own, or else built at first use into the user's cache.
+
+The cache's folder is trainer/files/installed.py's.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ FLAGS = (
     "-shared",
     "-fPIC",
     "-w",
-    "-ffp-contract=off",
+    "-ffp-contract=off",  # keeps every rounding in its place
+    # Neither errno nor traps are read: without them the compiler can make vectors of lanes.
     "-fno-math-errno",
-    "-fno-trapping-math",  # keeps every rounding in its place
+    "-fno-trapping-math",
 )
 REGISTERS = {"AVX512": "x86-64-v4", "AVX2": "x86-64-v3"}
 """torch's name of a CPU's capability -> architecture of a build. ATEN_CPU_CAPABILITY lowers it, as for torch."""
@@ -68,13 +70,13 @@ class GivenUp(BuildError):
 
 
 def denormals() -> str:
-    """Return what becomes of denormal numbers in the engine: "0", or "kept" (DENORMALS)."""
+    """Return the fate of denormal numbers in the engine: "0", or "kept" (DENORMALS)."""
     return "kept" if os.environ.get(DENORMALS) == "kept" else "0"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a library is built of, but for the compiler."""
+    """A build without its compiler: source, flags, and folders of headers."""
 
     source: Path
     flags: tuple[str, ...]
@@ -102,21 +104,18 @@ def job_of(
     capability: str = "",
     machine: str = "",
 ) -> Job:
-    """Return what is built of a source for a shape (its macros) and a kind of CPU: this one.
+    """Return the build of a source for a shape and a kind of CPU.
 
-    folders: of headers, beside the source's own and FOLDERS. capability: as torch names it. machine: as
-    `platform.machine()` names it.
+    shape: values of its macros. folders: headers, beside the source's own and FOLDERS. capability: the CPU's, as torch
+    names it; machine: its architecture, as `platform.machine()` names it; this machine's where they are not given.
     """
-    cpu = target(
-        capability or torch.backends.cpu.get_cpu_capability(),
-        machine or platform.machine(),
-    )
-    shape = {
-        **(shape or {}),
-        **({"DENORMALS_KEPT": 1} if denormals() == "kept" else {}),
-    }
-    macros = (f"-D{name}={value}" for name, value in shape.items())
-    return Job(source, (*FLAGS, *cpu, *macros), (*FOLDERS, source.parent, *folders))
+    capability = capability or torch.backends.cpu.get_cpu_capability()
+    cpu = target(capability, machine or platform.machine())
+    macros = dict(shape or {})
+    if denormals() == "kept":
+        macros["DENORMALS_KEPT"] = 1
+    defined = (f"-D{name}={value}" for name, value in macros.items())
+    return Job(source, (*FLAGS, *cpu, *defined), (*FOLDERS, source.parent, *folders))
 
 
 def target(capability: str, machine: str) -> list[str]:
@@ -124,7 +123,9 @@ def target(capability: str, machine: str) -> list[str]:
     if machine not in ("x86_64", "AMD64"):
         return []  # NEON belongs to every 64-bit ARM
     kind = REGISTERS.get(capability)
-    return [f"-march={kind}"] if kind else ["-O1"]  # there as fast as -O3, and built in a sixth of its time
+    if kind is None:
+        return ["-O1"]  # there as fast as -O3, and built in a sixth of its time
+    return [f"-march={kind}"]
 
 
 def library(
@@ -152,6 +153,7 @@ def _shipped(job: Job) -> ctypes.CDLL | None:
 
 @cache
 def _library(job: Job, compiler: tuple[str, ...]) -> ctypes.CDLL:
+    # A wheel's library first, then the cache, then, under a lock, the cache again: another process may have built it.
     if (loaded := _shipped(job)) is not None:
         return loaded
     folder = cache_folder() / "native"
@@ -172,6 +174,7 @@ def _load(folder: Path, stem: str) -> ctypes.CDLL | None:
     """Load a library from the cache, and remove one that is not as it was built. Its name has its digest."""
     for path in folder.glob(f"{stem}.*.so"):
         try:
+            # A damaged library would crash the process that loads it, so its bytes are digested first.
             if path.name == _name(stem, path.read_bytes()):
                 return ctypes.CDLL(str(path))
             why = "it was damaged"
@@ -180,7 +183,7 @@ def _load(folder: Path, stem: str) -> ctypes.CDLL | None:
         except OSError as error:
             why = str(error)
         log.warning("%s: built again, %s", path, why)
-        with suppress(OSError):  # another process has removed it, or it is a wheel's
+        with suppress(OSError):  # another process has removed it, or it is in a wheel's folder
             path.unlink()
     return None
 
@@ -208,9 +211,10 @@ def build(
     stem: str,
     load: Callable[[str], Any] = ctypes.CDLL,
 ) -> Any:
-    """Compile beside the cache's files, load, then rename: what was interrupted or cannot be loaded is not kept.
+    """Compile beside the cache's files, load, then rename: half a library, or a broken one, gets no name there.
 
-    What cannot be kept is used all the same. Return what `load` makes of the library's path.
+    command: the compiler's, without output. stem: start of the file's name. A library that cannot be kept (a full disk)
+    is used all the same. Return the result of `load` for the library's path. Raise BuildError.
     """
     with tempfile.TemporaryDirectory(dir=folder) as aside:
         half = Path(aside) / f"{stem}.so"
@@ -244,6 +248,7 @@ def _compile(command: list[str]) -> None:
         except subprocess.TimeoutExpired:
             raise GivenUp(f"{command[0]} has not ended in {LONGEST_S:.0f} s") from None
         finally:
+            # g++ starts cc1plus and as: the whole group ends with it.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -258,5 +263,6 @@ def _compile(command: list[str]) -> None:
 
 
 def _first_line(text: str) -> str:
-    """Return the start of a text in which anything may be, as one line."""
-    return "".join(c if c.isprintable() else "?" for c in text.strip().partition("\n")[0][:LONGEST_LINE])
+    """Return the start of a text, in which anything may be, as one line."""
+    line = text.strip().partition("\n")[0]
+    return "".join(c if c.isprintable() else "?" for c in line[:LONGEST_LINE])

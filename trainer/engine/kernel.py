@@ -34,6 +34,7 @@ class KernelLoss:
         wide_N = native.run(self.tape, theta_P)
         gradient_N = np.zeros(len(self.tape.outputs), np.float32)
         assert len(wide_N) == self.library.kernel_size()
+        # ctypes takes a result for an int where nothing is said.
         self.library.kernel_train.restype = ctypes.c_float
         mean = self.library.kernel_train(
             pointer(wide_N),
@@ -58,6 +59,7 @@ class KernelLoss:
             ctypes.byref(Measures()),
             ctypes.byref(places),
         )
+        # From blocks of lanes [blocks, A, V, 16] to problems, without the spare lanes.
         return np.moveaxis(seen, 0, 2).reshape(answers, vocabulary, -1)[..., : self.count]
 
 

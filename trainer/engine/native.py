@@ -1,10 +1,9 @@
 """The engine on a CPU: all steps between two evaluations in one call of C++ (trainer/engine/cpp), no torch in
 between.
 
-A family's kernel (model/families/<family>/kernel_body.h) does what depends on the problem; everything else that
-a step is, wide tensors, schedules, clipping, the optimiser, is recorded from the same torch functions that
-the eager programs run (trainer/engine/tape.py). The bits of θ are the same on every CPU, for any number of threads
-and in any company.
+A family's kernel (model/families/<family>/kernel_body.h) does the part of a step that depends on the problem. The
+rest, wide tensors, schedules, clipping and the optimiser, is recorded from the torch functions that the eager programs
+run (trainer/engine/tape.py). The bits of θ are the same on every CPU, for any number of threads and in any company.
 
 Axes: S slot, P parameters, T position, B problem, R numbers of a seed's row, N numbers of its wide tensors.
 """
@@ -90,11 +89,11 @@ class EngineBackend:
     """
 
     name = "native"
-    """As records have it."""
+    """The name in records."""
     device = "cpu"
     """Where a bank's tensors are."""
     about: Mapping[str, str] = {}
-    """What records say beside the name."""
+    """Facts that records have beside the name."""
     supports_partial_bank = True
     """Any number of slots may be trained; only live ones cost time."""
 
@@ -103,7 +102,8 @@ class EngineBackend:
         kernel = spec.kernel()
         if kernel is None:
             raise ValueError(f"{spec.family} has no kernel")
-        with ThreadPoolExecutor(1) as pool:  # where both are compiled, at once
+        # Engine and kernel are compiled at once where neither is in the cache.
+        with ThreadPoolExecutor(1) as pool:
             compiled = pool.submit(built, kernel, recipe)
             self.engine = engine()
             self.kernel = compiled.result()
@@ -136,6 +136,7 @@ class EngineBackend:
         """Return the slots of a bank as the engine takes them."""
         values = {**hyper, **state}
         count = len(state["step"])
+        # Scratch, such as the gradient, begins at 0.
         rows = np.zeros((count, self.program.row), np.float32)
         for name, place in self.places.items():
             if name in values:  # the others are scratch
@@ -237,6 +238,7 @@ class EngineBackend:
 
     def _tapes(self) -> list[Tape]:
         """Record the tapes of a step, or return those that an earlier backend of this program recorded."""
+        # The optimiser is in the key, because a name may be bound to another function (docs/extending.md).
         key = (
             self.spec,
             self.recipe.program(),
@@ -288,8 +290,8 @@ class EngineBackend:
         if not recipe.teacher:
             return Learning()
         teacher = teacher_of(recipe.teacher)
-        kernel = teacher.spec.kernel()
         spec = teacher.spec
+        kernel = spec.kernel()
         if kernel is None:
             raise ValueError(f"teacher must have a kernel, and {teacher.title} has none")
         self._wide = run(expansion(spec), np.array(teacher.theta, np.float32))
@@ -306,9 +308,9 @@ class EngineBackend:
 
         Raise AssertionError where the kernel was compiled for another shape.
         """
+        # ctypes keeps addresses alone: the arrays are returned so that somebody holds them.
         source = sources(self.spec)
         updated = np.arange(self.places["step"].start, dtype=np.int32)
-        assert len(self.tapes[0].outputs) == len(ASKED)
         lesson, expand, probe, take = map(CTape.of, self.tapes)
 
         def start(name: str) -> int:
@@ -413,6 +415,7 @@ def run(tape: Tape, inputs: Array, pull: Array | None = None) -> Array:
 
 def sources(spec: Spec) -> Array:
     """Return the source of each token of a sequence: a column of digits, or -1 less the token itself."""
+    # Marks are columns of digits; any other token stands for itself.
     tokens = [t - MARK if t >= MARK else -1 - t for t in marked(spec)]
     return np.array(tokens, np.int32)
 
@@ -458,6 +461,7 @@ def pointer(array: Array) -> ctypes.c_void_p:
 
 def in_groups(slots: int, work: Callable[[slice, int], Any]) -> None:
     """Share the slots among torch's threads, each in groups of up to 16."""
+    # ctypes lets go of the interpreter during a call, so threads run at once.
     threads = min(torch.get_num_threads(), slots)
     count = max(threads, -(-slots // LANES))
     ends = [slots * n // count for n in range(count + 1)]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Mapping
 from ctypes import c_double, c_int32, c_int64, c_void_p
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from trainer.engine.build import ENGINE, FOLDERS
 from trainer.engine.tape_graph import Tape
 
-TYPES: Mapping[str, Any] = {
+TYPES: Any = {
     "int32_t": c_int32,
     "int64_t": c_int64,
     "double": c_double,
@@ -26,6 +25,7 @@ GOAL = FOLDERS[0] / "goal.h"
 TAPE = FOLDERS[1] / "tape.h"
 PROBLEMS = FOLDERS[1] / "problems.h"
 
+# Declarations that are read: `int32_t a, b`, `const float *one, *two`, `float (*call)(int)`. Anything else is an error.
 COMMENT = re.compile(r"//.*")
 METHOD = re.compile(r"[^;{}]*\)[^;{}]*\{[^{}]*\}")
 POINTER_TO_FUNCTION = re.compile(r"[\w ]+\(\*(\w+)\)\([^()]*\)")
@@ -42,7 +42,7 @@ class Struct(ctypes.Structure):
         super().__init__(**fields)
 
 
-def declared(header: Path, name: str, **structs: type[Struct]) -> tuple[tuple[str, Any], ...]:
+def declared(header: Path, name: str, **structs: type[Struct]) -> list[tuple[str, Any]]:
     """Return the fields of the first C++ struct called `name` in a header, for `_fields_`.
 
     structs: those that are fields of it, by their names in C++. Raises ValueError naming a declaration that is none
@@ -50,7 +50,8 @@ def declared(header: Path, name: str, **structs: type[Struct]) -> tuple[tuple[st
     """
     types = {**TYPES, **structs}
     fields = list[tuple[str, Any]]()
-    for statement in METHOD.sub("", _body(header, "struct", name)).split(";"):
+    data = METHOD.sub("", _body(header, "struct", name))
+    for statement in data.split(";"):
         declaration = " ".join(statement.split())
         if not declaration:
             continue
@@ -61,11 +62,11 @@ def declared(header: Path, name: str, **structs: type[Struct]) -> tuple[tuple[st
         if variables is None:
             raise ValueError(f"{header.name}: cannot read `{declaration}` of the struct {name}")
         for variable in variables[2].split(","):
-            is_pointer = "*" in variable
-            if not is_pointer and variables[1] not in types:
+            kind = c_void_p if "*" in variable else types.get(variables[1])
+            if kind is None:
                 raise ValueError(f"{header.name}: unknown type in `{declaration}` of the struct {name}")
-            fields.append((variable.strip(" *"), c_void_p if is_pointer else types[variables[1]]))
-    return tuple(fields)
+            fields.append((variable.strip(" *"), kind))
+    return fields
 
 
 def enumerated(header: Path, name: str) -> list[str]:
@@ -74,7 +75,7 @@ def enumerated(header: Path, name: str) -> list[str]:
 
 
 def _body(header: Path, kind: str, name: str) -> str:
-    """Return what is between the braces of a header's first struct or enum of a name, without comments."""
+    """Return the text between the braces of a header's first struct or enum of a name, without comments."""
     text = COMMENT.sub("", header.read_text(encoding="utf-8"))
     found = re.search(rf"\b{kind} {name} \{{(.*?)\}};", text, re.DOTALL)
     if found is None:
@@ -82,7 +83,7 @@ def _body(header: Path, kind: str, name: str) -> str:
     return found[1]
 
 
-ASKED = [name.removeprefix("ASK_").lower() for name in enumerated(PROBLEMS, "Asked") if name != "ASKED"]
+ASKED = [name.removeprefix("ASK_").lower() for name in enumerated(PROBLEMS, "Asked")[:-1]]  # the last one counts them
 """Names of the lesson tape's outputs, in order."""
 
 
@@ -93,7 +94,7 @@ class Measures(Struct):
 
 
 class Seen(Struct):
-    """Where a kernel writes what it sees."""
+    """Addresses for the logits and the right answers of a kernel."""
 
     _fields_ = declared(GOAL, "Seen")
 

@@ -71,11 +71,14 @@ class _Recorder(TorchDispatchMode):
         if name in VIEWS and traced:
             return self._view(function, args, kwargs)
         if name in ENTRYWISE or name in REDUCTIONS:
+            # torch says the shape and dtype of the result; its numbers are thrown away.
             like = function(*_dummies(args), **_dummies(kwargs))
             if not traced and not like.dtype.is_floating_point:
                 return function(*args, **kwargs)
+            # Arithmetic on plain floats is recorded too: constants are the engine's own results.
             registers = {**ENTRYWISE, **REDUCTIONS}[name](self.graph, *args, **kwargs)
             return Traced(registers.expand(like.shape), like.dtype)
+        # Anything else of a traced tensor would compute with numbers that it does not have.
         if traced and name not in FACTORIES:
             listed = "trainer/engine/tape_operations.py lists what it has"
             raise NotImplementedError(f"{name} is not supported by tapes; {listed}")

@@ -100,7 +100,10 @@ class Graph:
         return self.register_of[key]
 
     def _simplified(self, name: str, *reads: int) -> int | None:
-        """Simplify sums with 0, products with 0 and 1, the larger of -∞ and a number, and known choices."""
+        """Return the register of a result that needs no operation, or None.
+
+        These are sums with 0, products with 0 and 1, the larger of -∞ and a number, and known choices.
+        """
         values = [self.value(r) for r in reads]
         if name == "choose":
             which, yes, no = reads
@@ -134,6 +137,7 @@ class Graph:
         reads: dict[int, tuple[int, ...]] = {r: self.nodes[-1 - r][1:] for _, _, r in order}  # type: ignore[index]
         read = set(outputs).union(*reads.values())
         constants = sorted(r for r in read if r < 0 and r not in reads)
+        # The tape's registers: inputs, constants, then operations in order.
         place = {r: r for r in range(self.inputs)}
         for r in (*constants, *reads):
             place[r] = len(place)

@@ -1,4 +1,4 @@
-"""Translations of torch's operations to those of tapes, an entry each (trainer/engine/tape.py)."""
+"""Translations of torch's operations to those of tapes, one entry each (trainer/engine/tape.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from trainer.engine.tape_graph import Graph
 
 Operation = Callable[..., Tensor]
-"""(graph, arguments of torch's operation) -> registers of its result, or of what broadcasts to it."""
+"""(graph, arguments of torch's operation) -> registers of its result, or of a tensor that broadcasts to it."""
 
 
 def _entries(*registers: Tensor) -> tuple[Iterable[tuple[int, ...]], torch.Size]:
@@ -28,7 +28,7 @@ def _shaped(registers: Sequence[int], shape: Sequence[int]) -> Tensor:
 
 
 def entrywise(scalar: Callable[..., int], count: int) -> Operation:
-    """An operation on entries: `scalar` takes the graph and `count` registers."""
+    """Return an operation on entries. `scalar` takes the graph and `count` registers."""
 
     def on_tensors(graph: Graph, *args: Any, **kwargs: Any) -> Tensor:
         alpha = kwargs.get("alpha", 1)
@@ -43,7 +43,7 @@ def entrywise(scalar: Callable[..., int], count: int) -> Operation:
 
 
 def named(name: str, count: int) -> Operation:
-    """An operation that tapes have by the same name."""
+    """Return an operation on `count` entries that tapes have by a name."""
     return entrywise(lambda graph, *reads: graph.operation(name, *reads), count)
 
 
@@ -61,6 +61,7 @@ def _square(graph: Graph, a: int) -> int:
 
 def _power(graph: Graph, a: int, n: int) -> int:
     """a^n for whole n of 0 or more."""
+    # A square is one product, and vectors can be made of it; the engine makes other powers one by one.
     if graph.value(n) == 2:
         return _square(graph, a)
     return graph.operation("power", a, n)
@@ -87,7 +88,7 @@ def clamp(graph: Graph, value: Any, low: Any = None, high: Any = None, **named_:
 
 
 def reduced(name: str) -> Operation:
-    """A reduction over dimensions by halves, which keeps a tape short and its rounding small."""
+    """Return a reduction over dimensions by halves, which keeps a tape short and its rounding small."""
 
     def on_tensor(graph: Graph, value: Any, dims: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
         rows = graph.registers(value)

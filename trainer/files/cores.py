@@ -33,8 +33,7 @@ def _quotas(root: Path) -> Iterator[int]:
         if controllers and "cpu" not in names:
             continue
         # Version 2 has one tree; in a container its files may be at the root, whatever the place is called.
-        mounts = (controllers, "cpu") if controllers else ("", "unified")
-        for mount in mounts:
+        for mount in (controllers, "cpu") if controllers else ("", "unified"):
             folder = root / "sys/fs/cgroup" / mount
             inner = folder / place.strip("/")
             for group in (inner, *inner.parents):

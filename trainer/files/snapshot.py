@@ -39,6 +39,7 @@ def _beside(path: Path, suffix: str) -> Path:
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Read the newest whole state at `path`: the file, its predecessor if it is torn, or None."""
+    # A crash between the two renames of `write` leaves the new file under its first name.
     for candidate in (path, _beside(path, ".new"), _beside(path, ".previous")):
         data = candidate.read_bytes() if candidate.exists() else b""
         payload = data[DIGEST:]

@@ -15,9 +15,12 @@ from trainer.fields import Group
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TensorFactors(Group):
     lr_factors: tuple[tuple[Any, ...], ...] = option(
-        (), "pairs [tensor, factor] of θ: the learning rate of some, times this; its decay too",
-        unit="name, factor", switch=True, source="AdderBoard, vijec and warlockee (norm 3, arc 0.5)",
-    )  # fmt: skip
+        (),
+        "pairs [tensor, factor] of θ: the learning rate of some, times this; its decay too",
+        unit="name, factor",
+        switch=True,
+        source="AdderBoard, vijec and warlockee (norm 3, arc 0.5)",
+    )
 
     @staticmethod
     def validate(recipe: Any) -> None:
@@ -32,6 +35,7 @@ class TensorFactors(Group):
         if len(dict(pairs)) < len(pairs):
             raise ValueError(f"lr_factors must name a tensor once, got {pairs!s:.80}")
         canonical = tuple((name, float(factor)) for name, factor in pairs)
+        # Frozen, but still being made: a whole number and its float must be one recipe.
         object.__setattr__(recipe, "lr_factors", canonical)
 
     @staticmethod

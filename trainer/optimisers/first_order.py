@@ -22,6 +22,7 @@ def adamw(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
     count_S1 = (state["step"] + 1)[:, None]
     m = state["m"] + (grad_SP - state["m"]) * (1 - beta1)
     v = state["v"] * beta2 + grad_SP.square() * (1 - beta2)
+    # Both means begin at 0; these factors take that out (Kingma and Ba, section 3).
     unbiased_m = m / (1 - beta1**count_S1)
     unbiased_v = v / (1 - beta2**count_S1)
     decayed = state["theta"] * (1 - decay)
@@ -32,6 +33,7 @@ def adamw(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
 def adam(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
     """Kingma and Ba, "Adam", ICLR 2015, algorithm 1: weight decay is a part of the gradient."""
     (l2,) = columns(now, "l2")
+    # Adam's decay is in the gradient, so θ itself is not decayed.
     without_decay = {**now, "decay": 0 * now["decay"]}
     return adamw(state, without_decay, grad_SP + l2 * state["theta"])
 

@@ -1,4 +1,4 @@
-"""The budget of a seed: its steps, its problems a step, and its evaluations."""
+"""The budget of a seed: its steps, its problems per step, and its evaluations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from model.fields import option
 from trainer.fields import PAPER, Group
 
 MOST_STEPS = 1 << 24  # the engine counts them in float32
-MOST_EVALUATIONS = 10_000  # a seed's curve has a row each
+MOST_EVALUATIONS = 10_000  # a seed's curve has one row per evaluation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,8 +39,11 @@ class Budget(Group):
     finish_above: float = option(
         1.0,
         "best exact match from which a seed whose budget is spent is finished by curvature; 1 is off",
-        unit="fraction", ge=0, le=1, source="docs/compress.md, finishing",
-    )  # fmt: skip
+        unit="fraction",
+        ge=0,
+        le=1,
+        source="docs/compress.md, finishing",
+    )
 
     @staticmethod
     def validate(recipe: Any) -> None:

@@ -49,4 +49,5 @@ class CarrySchedule(Group):
         if sorted(set(steps)) != steps:
             raise ValueError(f"carry_shares must be in rising order of steps, got {steps}")
         canonical = tuple((int(point[0]), *map(float, point[1:])) for point in points)
+        # Frozen, but still being made: 1 and 1.0 must be one recipe, with one key.
         object.__setattr__(recipe, "carry_shares", canonical)

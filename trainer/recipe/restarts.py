@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Restarts(Group):
     again_at: int = option(
-        0, "age at which a seed that has not got where again_unless says begins anew; 0 is off", unit="steps",
+        0,
+        "age at which a seed that has not got where again_unless says begins anew; 0 is off",
+        unit="steps",
         ge=0,
-    )  # fmt: skip
+    )
     again_unless: tuple[tuple[Any, ...], ...] = dependent_option(
         "again_at",
         (),
@@ -93,15 +95,21 @@ SOKAR = "after Sokar et al. 2023, section 4"
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recycle(Group):
     recycle_every: int = option(
-        0, "distance of recycling: hidden units that have no use get another; 0 is off", unit="steps", ge=0,
+        0,
+        "distance of recycling: hidden units that have no use get another; 0 is off",
+        unit="steps",
+        ge=0,
         source=SOKAR,
-    )  # fmt: skip
+    )
     recycle_from: int = dependent_option("recycle_every", 4_000, "where it begins", unit="steps", ge=1, source=SOKAR)
     recycle_until: int = dependent_option("recycle_every", 16_000, "none after", unit="steps", ge=1, source=SOKAR)
     recycle_unless: tuple[tuple[Any, ...], ...] = dependent_option(
-        "recycle_every", (), f"{THRESHOLDS}: a seed that reaches any of them is left alone", unit="name, number",
+        "recycle_every",
+        (),
+        f"{THRESHOLDS}: a seed that reaches any of them is left alone",
+        unit="name, number",
         source=SOKAR,
-    )  # fmt: skip
+    )
 
     @staticmethod
     def validate(recipe: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from model.fields import did_you_mean
 
 BEST = ("exact", "token")
-"""Measures of which the best so far counts. Any other name is a probe, with its newest value."""
+"""Measures whose best value so far counts. Any other name is a probe, with its newest value."""
 PROBE = "probe."
 """Prefix of a probe's name among measures."""
 Keep = tuple[tuple[str, float, float], ...]
@@ -44,7 +44,7 @@ def is_within_any(keep: Keep, values: Mapping[str, float]) -> bool:
 
 
 THRESHOLDS = "pairs [exact, token or a probe, least]"
-"""Form of a recipe's thresholds, of which a seed must reach any."""
+"""Form of a recipe's thresholds. A seed must reach one of them."""
 
 
 def parse_thresholds(name: str, entries: Sequence[Any]) -> tuple[tuple[str, float], ...]:
@@ -58,6 +58,7 @@ def parse_thresholds(name: str, entries: Sequence[Any]) -> tuple[tuple[str, floa
 
 def reaches_any(entries: Sequence[tuple[str, float]], values: Mapping[str, float]) -> bool:
     """True if any of the named values reaches its threshold."""
+    # A threshold is a bound without an upper end.
     bounds = tuple((name, least, inf) for name, least in entries)
     return is_within_any(bounds, values)
 

@@ -83,6 +83,7 @@ def initial_theta(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
         return theta_P
     tensors = {name: t[0] for name, t in spec.layout.split(theta_P[None]).items()}
     replaced: dict[str, Tensor] = {}
+    # Each row has a generator of its own, so that rows before it do not change its draw.
     for i, (name, how, *numbers) in enumerate(recipe.init):
         generator_seed = hashed_seed(f"start {init_seed} {name} {i}")
         row = _row(tensors[name], how, numbers, generator_seed)

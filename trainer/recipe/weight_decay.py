@@ -38,12 +38,20 @@ class WeightDecay(Group):
         "constant",
         "beside what is adaptive: constant, drops (at steps), cyclical (a cosine), warmup (linear from 0) or "
         "smooth (exponential from the first threshold on, to wd_drop squared)",
-        unit="name", values=SCHEDULES, switch=True, source="Reflection 2; smooth: MicroAdder, src/train.py",
-    )  # fmt: skip
+        unit="name",
+        values=SCHEDULES,
+        switch=True,
+        source="Reflection 2; smooth: MicroAdder, src/train.py",
+    )
     wd_drops: tuple[tuple[Any, ...], ...] = dependent_option(
-        "wd_schedule=drops", (), "pairs [step, factor]: what decay is times from a step on, rising steps",
-        unit="step, fraction", max_length=MOST_DROPS, entries="drops", source=REFLECTION,
-    )  # fmt: skip
+        "wd_schedule=drops",
+        (),
+        "pairs [step, factor]: what decay is times from a step on, rising steps",
+        unit="step, fraction",
+        max_length=MOST_DROPS,
+        entries="drops",
+        source=REFLECTION,
+    )
     wd_period: int = dependent_option(
         "wd_schedule=cyclical",
         10_000,
@@ -61,9 +69,13 @@ class WeightDecay(Group):
         source=REFLECTION,
     )
     wd_alpha: float = dependent_option(
-        "wd_schedule=smooth", 0.0001, "rate at which decay falls, made anew at evaluations", unit="per step",
-        ge=0.0, source="MicroAdder, src/train.py",
-    )  # fmt: skip
+        "wd_schedule=smooth",
+        0.0001,
+        "rate at which decay falls, made anew at evaluations",
+        unit="per step",
+        ge=0.0,
+        source="MicroAdder, src/train.py",
+    )
 
     @staticmethod
     def validate(recipe: Any) -> None:
@@ -109,6 +121,7 @@ def factor(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
         "cyclical": 0.5 * (1 + turn.cos()),
         "warmup": ((step_S + 1) / hyper["wd_warmup"]).clamp(max=1),
     }
+    # Only seeds of one program share a bank, but their schedules may differ: so each slot chooses.
     factor_S = constant
     for name, scheduled in kinds.items():
         factor_S = torch.where(hyper["wd_schedule"] == SCHEDULES.index(name), scheduled, factor_S)
@@ -139,6 +152,7 @@ def scale(
     dropped_L = torch.where(gated_L, scale_L, lower_L)
     if "wd_schedule" not in hyper:
         return dropped_L
+    # It falls from the first threshold on, and goes on when exact match sinks again.
     falls_L = (scale_L < 1) | ((exact_L > hyper["wd_drop_exact"]) & ~gated_L)
     share_L = (hyper["wd_alpha"].double() * -eval_every).exp()  # float64, rounded: on every CPU the same
     falling_L = torch.maximum((scale_L * share_L).float(), drop_L * drop_L)

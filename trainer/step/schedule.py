@@ -37,6 +37,7 @@ def hyper_of(recipes: Sequence[Recipe], layout: Layout | None = None) -> Hyper:
     out. Factors of tensors, which need a layout of θ, are [S, P].
     """
     fields = dataclasses.fields(Recipe)
+    # A name, a list or a flag is no number of a seed: those are the program's, or handled below.
     numbers = [f.name for f in fields if type(f.default) in (int, float)]
     rows = [{name: getattr(r, name) for name in numbers} | _stages(r) | _carry(r) for r in recipes]
     hyper = {name: torch.tensor([row[name] for row in rows]) for name in rows[0]}
@@ -126,7 +127,10 @@ def now(state: Mapping[str, Tensor], hyper: Hyper) -> Hyper:
 
 
 def carry_mix(step_R: Tensor, hyper: Hyper) -> Tensor:
-    """Return the share of carry problems: constant, then a linear fade to 0 (57p paper, section 3.2)."""
+    """Return the share of carry problems [R]: constant, then a linear fade to 0 (57p paper, section 3.2).
+
+    Where the recipe has `carry_shares`, it is their sum.
+    """
     start = hyper["fade_start"]
     end = hyper["fade_end"]
     left = end - step_R
@@ -152,6 +156,7 @@ def _share(name: str, step_R: Tensor, hyper: Hyper) -> Tensor:
     """Interpolate a kind's points at a step: linear between two, constant before the first and after the last."""
     steps = hyper["share_steps"]
     levels = hyper[f"share_{name}"]
+    # A loop over the points and no search: the same operations for every seed, so that tapes can have them.
     level_R = levels[..., 0].expand_as(step_R)
     for begin, end in pairwise(range(POINTS)):
         start = steps[..., begin]
@@ -177,7 +182,7 @@ def digits(step_R: Tensor, hyper: Hyper) -> Tensor:
     """Return the largest operand length at a step (57p paper, section 3.5)."""
     over = step_R[..., None] >= hyper["stage_ends"]
     stage = hyper["stage_digits"]
-    out = torch.full_like(step_R, 10)
+    out = torch.full_like(step_R, 10)  # after the last stage
     for c in reversed(range(STAGES)):
         out = torch.where(over[..., c], out, stage[..., c])
     return out

@@ -23,12 +23,12 @@ from trainer.data.hard_examples import (
 from trainer.data.problems import Kinds, sample, sequence_columns
 from trainer.optimisers.base import Optimiser
 from trainer.step import schedule
-from trainer.step.objective import PLAIN, Objective, cross_entropy
+from trainer.step.objective import PLAIN, Objective, answer_logits, cross_entropy
 from trainer.step.schedule import Hyper
 
 State = dict[str, Tensor]
 """A bank's slots: theta [S, P]; step, data_seed [S] (int64); wd_scale, mix_scale [S]; active [S] (bool); and
-what the optimiser keeps, tensors [S, ...] by names of its own."""
+the optimiser's tensors [S, ...], by names of its own."""
 
 
 def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
@@ -42,6 +42,7 @@ def draw(state: State, hyper: Hyper, batch: int, block: int, mixed: bool = False
 
     batch: problems of a step. mixed: draw some of them among the slot's own errors, as `hyper` says.
     """
+    # The problems of several steps at once, because they depend on nothing that is trained.
     ahead_K = torch.arange(block, device=state["step"].device)
     step_KS = state["step"] + ahead_K[:, None]
 
@@ -75,6 +76,7 @@ def find_hard_examples(spec: Spec, state: State, hyper: Hyper, is_wrong: Callabl
 
     is_wrong: (θ with its ties applied [S, P], tokens [S, T + 1, N]) -> marks of wrong answers [S, N].
     """
+    # Another stream than training's, or the errors would be of problems that were just learnt.
     searched = {**state, "data_seed": pool_seed(state["data_seed"])}
     (a_SN,), (b_SN,) = draw(searched, hyper, POOL, 1)
     read_SP = apply_ties(state["theta"], state["step"], hyper)
@@ -97,6 +99,7 @@ def apply_ties(theta_SP: Tensor, step_S: Tensor, hyper: Hyper) -> Tensor:
         return theta_SP
     number_SP = hyper["ties"].abs()
     sign_SP = torch.sign(hyper["ties"]).to(theta_SP)
+    # K numbers, from 0 on; entries that read number 0 have the sign 0, and so become 0.
     none_SK = theta_SP.new_zeros(len(theta_SP), theta_SP.shape[1] + 1)
     sums_SK = none_SK.scatter_add(1, number_SP, theta_SP * sign_SP)
     counts_SK = none_SK.scatter_add(1, number_SP, torch.ones_like(theta_SP))
@@ -115,12 +118,13 @@ def train_step(
 ) -> tuple[State, Tensor]:
     """Train every slot by one step. Return the new state and the losses [S] before it.
 
-    The loss is summed over slots, so each seed's gradient is its own.
+    tokens_STB: the problems of each slot. objective: the loss.
     """
 
     def total(theta_SP: Tensor) -> tuple[Tensor, Tensor]:
-        loss_S = objective(spec, apply_ties(theta_SP, state["step"], hyper), tokens_STB, hyper)
-        return loss_S.sum(), loss_S
+        read_SP = apply_ties(theta_SP, state["step"], hyper)
+        loss_S = objective(spec, read_SP, tokens_STB, hyper)
+        return loss_S.sum(), loss_S  # of a sum over slots each seed's gradient is its own
 
     def slope(theta_SP: Tensor) -> tuple[Tensor, Tensor]:
         grad_SP, (_, loss_S) = torch.func.grad_and_value(total, has_aux=True)(theta_SP)
@@ -134,7 +138,7 @@ def train_step(
 
 
 def apply_update(optimiser: Optimiser, state: State, hyper: Hyper, grad_SP: Tensor) -> State:
-    """Clip each seed's gradient and take the optimiser's step where the slot is active."""
+    """Clip each seed's gradient [S, P], and take the optimiser's step where the slot is active. Return the state."""
     now = schedule.now(state, hyper)
     grad_SP, tensors = optimiser.gradient(state, now, grad_SP)
     new = {**tensors, **optimiser.update(state, now, grad_SP)}
@@ -152,7 +156,7 @@ def evaluate(spec: Spec, theta_SP: Tensor, tokens_1TB: Tensor) -> dict[str, Tens
     Exact match counts problems with all eleven answer digits right; for those, greedy decoding sees
     the same tokens and gives the same digits. The end token counts in the loss alone.
     """
-    logits = spec.forward(theta_SP, tokens_1TB[:, :-1], first=spec.prompt - 1)
+    logits = answer_logits(spec, theta_SP, tokens_1TB)
     target_1AB = tokens_1TB[:, spec.prompt :]
     right_SAB = is_right(logits, target_1AB)
     return {

@@ -1,7 +1,7 @@
 """The engine on a GPU, with the face of the CPU's and its bits (trainer/engine/native.py).
 
 A seed is a team of 16 threads; all steps between two evaluations are one launch. The CPU's engine is there too: it
-does what is small, and checks the GPU.
+does small things, and checks the GPU.
 
 Axes: S slot, R numbers of a seed's row, T position, N problem of a slot, B problem.
 """
@@ -52,6 +52,7 @@ class CudaBackend(EngineBackend):
         self.module = module.result()
         self.machine = machine
         self.memory = Memory(machine)
+        # Not at exit: then the driver may be gone, and frees all memory anyway.
         weakref.finalize(self, self.memory.free).atexit = False
         self.cuda_program = self._cuda_program(recipe)
         self._packed = packed(self._blocks)
@@ -97,6 +98,7 @@ class CudaBackend(EngineBackend):
         tokens: packed, the same for all rows, or with `each` one set per row. count: problems of a set.
         """
         sums = (Measures * len(rows))()
+        # The same bytes as numbers, into which the machine's are read.
         numbers = np.frombuffer(memoryview(sums).cast("B"), np.uint8)
         shape = (len(rows), -(-count // LANES), LANES) if each else (0,)
         right = np.zeros(shape, np.int32)
@@ -131,6 +133,7 @@ class CudaBackend(EngineBackend):
         put = self.memory.put
         if sizes.wide != 4 * len(self.tapes[1].outputs):
             raise AssertionError(f"{self.spec.family}: kernel_body.h reads {sizes.wide} bytes of wide tensors")
+        # The kernel's working memory lies where numbers between operations lie: the larger one counts.
         words = max(made.slots, made.at["room"] + sizes.shared // 4)
         to_next_bank = (BANKS // TEAMS - words) % BANKS  # so that the teams of a warp meet no bank twice
         parts = {name: Part(first=first, last=last) for name, (first, last) in made.parts.items()}
@@ -157,6 +160,7 @@ class CudaBackend(EngineBackend):
 
 def macros_of(spec: Spec, kernel: Kernel, recipe: Recipe) -> Macros:
     """Return the macros for which the engine is compiled."""
+    # Where all blocks are one chunk, sums are complete when it ends and need no memory in between.
     one_chunk = kernel.shape.get("CIRCLE", 0) and -(-recipe.batch // LANES) <= CHUNK
     source = ",".join(map(str, sources(spec)))
     return {

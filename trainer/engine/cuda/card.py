@@ -1,4 +1,4 @@
-"""A GPU as what runs the CUDA engine: memory and launches by its driver, cubins by NVRTC, kept in the user's cache."""
+"""A GPU that runs the CUDA engine: memory and launches by its driver, cubins by NVRTC, kept in the user's cache."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from trainer.engine.build import Macros, digest_of
 from trainer.engine.cuda import nvrtc
 from trainer.engine.cuda.driver import CudaError, Driver, gpus
 from trainer.engine.cuda.machine import TEAMS, Memory, address_of, source_of
+from trainer.engine.cuda.schedule import TEAM
 from trainer.engine.cuda.structures import Exam, Program, Seeds, Sizes
 from trainer.engine.tape_graph import Array
 from trainer.files import durable
 from trainer.files.installed import cache_folder
 
-TEAM = 16
-"""Threads of a seed."""
-LARGEST_SHARED = 8  # number of a function's attribute: most bytes of shared memory that are asked for at a launch
+LARGEST_SHARED = 8
+"""Number of a function's attribute: most bytes of shared memory that a launch may ask for."""
 
 
 class Card:
@@ -89,9 +89,11 @@ class CardModule:
         self.teams = teams
         self.module = c_void_p()
         try:
+            # The number of teams is a macro, so that the compiler knows how many threads a block has.
             image = cubin(kernel, {**macros, "TEAMS": teams}, card.gpu.architecture)
             card._call("cuModuleLoadData", byref(self.module), image)
         except CudaError as error:
+            # A compiler that does not suit the GPU fails in ways that do not say so.
             why = nvrtc.unsuited(nvrtc.library())
             raise CudaError(f"{error}; {why}" if why else str(error)) from None
         names = ("engine_sizes", "engine_train", "engine_evaluate")
@@ -104,7 +106,7 @@ class CardModule:
         return CardModule(self.card, self.kernel, self.macros, teams=1)
 
     def that_fits(self, program: Program) -> CardModule:
-        """Return the engine with as many seeds in a block as fit. Raise CudaError if not one does."""
+        """Return the engine with as many seeds per block as fit. Raise CudaError if not even one does."""
         size = self.block_bytes(program)
         most = self.card.gpu.shared
         if size <= most:
@@ -137,7 +139,7 @@ class CardModule:
         fitting._launch(name, -(-seeds.count // fitting.teams), size, program, seeds, last)
 
     def allow(self, size: int) -> None:
-        """Let blocks have so many bytes of shared memory."""
+        """Let blocks have `size` bytes of shared memory: without leave they get 48 KiB."""
         for name in ("engine_train", "engine_evaluate"):
             self.card._call("cuFuncSetAttribute", self.functions[name], LARGEST_SHARED, size)
 
@@ -154,6 +156,7 @@ class CardModule:
         *arguments: ctypes.Structure | c_int | c_uint64,
     ) -> None:
         """Run a kernel to its end."""
+        # CUDA takes the address of each argument, and copies as many bytes as the kernel declares.
         pointers = (c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
         self.card._call(
             "cuLaunchKernel",
@@ -183,6 +186,7 @@ def cubin(kernel: Kernel, macros: Macros, architecture: str) -> bytes:
         content = path.read_bytes()
         if path.name == _name(digest, content):
             return content
+        # It was damaged, and would run on the GPU.
         path.unlink(missing_ok=True)
     content = nvrtc.compiled(text, headers, architecture)
     write(folder / _name(digest, content), content)

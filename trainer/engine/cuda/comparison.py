@@ -28,6 +28,7 @@ def is_different(ours: Array, expected: Array) -> Array:
     """Mark the numbers with other bits. No number (NaN) equals any other: a CPU and a GPU have different ones."""
     if ours.dtype.kind != "f":
         return ours != expected
+    # As whole numbers, so that 0 and -0 are different.
     bits = ours.view(f"i{ours.itemsize}") != expected.view(f"i{ours.itemsize}")
     return bits & ~(np.isnan(ours) & np.isnan(expected))
 
@@ -54,6 +55,7 @@ def compare(
         theta_SP = state["theta"]
         where = first_difference(cuda.evaluate(theta_SP), cpu.evaluate(theta_SP))
         return where and f"evaluation, {where}"
+    # They differ somewhere: one step at a time says where.
     for step in range(1, steps + 1):
         if where := _after(cuda, cpu, state, hyper, 1):
             return f"step {step}, {where}"
@@ -70,6 +72,7 @@ def _after(cuda: EngineBackend, cpu: EngineBackend, state: State, hyper: Hyper, 
 
 def examples(cpu: EngineBackend, recipe: Recipe, count: int = 4) -> tuple[State, Hyper]:
     """Return seeds at their first steps, each from its own θ."""
+    # Each from its own θ: equal seeds would hide that one reads another's memory.
     theta_SP = torch.stack([initial_theta(cpu.spec, recipe, n) for n in range(count)])
     state = {
         "theta": theta_SP,
@@ -86,7 +89,7 @@ def examples(cpu: EngineBackend, recipe: Recipe, count: int = 4) -> tuple[State,
 
 
 def failure(cuda: EngineBackend, cpu: EngineBackend, recipe: Recipe) -> str:
-    """Return what the CUDA engine does wrong with early and late steps of four seeds, tried twice, or ""."""
+    """Return the first error of the CUDA engine in early and late steps of four seeds, tried twice, or ""."""
     state, hyper = examples(cpu, recipe)
     for start in (0, LATE) * TIMES:
         if where := compare(cuda, cpu, {**state, "step": state["step"] + start}, hyper):

@@ -1,6 +1,6 @@
-"""CUDA's driver by ctypes: what GPUs are there, and the calls that the engine needs. Without torch.
+"""CUDA's driver by ctypes: the GPUs that are there, and the calls that the engine needs. Without torch.
 
-As a program it prints what GPUs are there: a driver that hangs or crashes does so to a child process (`gpus`).
+As a program it prints the GPUs that are there: a driver that hangs or crashes does so to a child process (`gpus`).
 ADDER_SEARCH_CUDA names a folder with libcuda.so.1 and libnvrtc.so.13; "off": no GPU is looked for.
 """
 
@@ -25,7 +25,7 @@ DEVICE_FILES = ("nvidia[0-9]*", "dxg")
 """Patterns of files of NVIDIA's driver, and of Windows' driver below Linux."""
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 ANSWER_S = 30.0
-"""Seconds that a driver gets to say what GPUs are there."""
+"""Seconds that a driver gets to list its GPUs."""
 TEAMS = 2
 """Seeds of a block of threads, where they fit into its shared memory."""
 # Numbers of a device's attributes, as `cuDeviceGetAttribute` takes them.
@@ -80,6 +80,7 @@ def folder_of_libraries() -> Path | None:
 
 def is_declared() -> bool:
     """True if this machine has files of a GPU's driver, or libraries are named."""
+    # An empty CUDA_VISIBLE_DEVICES hides all GPUs, as -1 does; Slurm sets NoDevFiles for a job without GPUs.
     if os.environ.get(SWITCH) == "off" or os.environ.get(VISIBLE) in (
         "",
         "-1",
@@ -134,6 +135,7 @@ class Driver:
             raise CudaError(f"CUDA's driver has no {name}") from None
         if code := function(*arguments):
             text = ctypes.c_char_p()
+            # Old drivers, and those that stand in for one in tests, have no names of errors.
             known = hasattr(self.library, "cuGetErrorName") and not self.library.cuGetErrorName(code, byref(text))
             raise CudaError(f"{name} failed ({text.value.decode() if known and text.value else code})")
 
@@ -151,8 +153,10 @@ class Driver:
             self.call("cuDeviceGetAttribute", byref(value), attribute, device)
             values.append(value.value)
         major, minor, processors, shared, clock_khz = values
+        # With the kernel module's version: CUDA's alone does not tell two drivers apart.
         installed = DRIVER_VERSION.read_text(encoding="utf-8").splitlines()[:1] if DRIVER_VERSION.exists() else []
-        driver = " ".join([f"CUDA {version.value // 1000}.{version.value % 1000 // 10}", *installed])
+        number, rest = divmod(version.value, 1000)  # 13010 is 13.1
+        driver = " ".join([f"CUDA {number}.{rest // 10}", *installed])
         name = text.value.decode(errors="replace")
         return Gpu(name, f"sm_{major}{minor}", processors, shared, clock_khz // 1_000, driver)
 

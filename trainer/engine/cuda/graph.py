@@ -92,7 +92,7 @@ class Pull:
         return self.d, self.op("neg", self.d)
 
     def mul(self) -> Slopes:
-        return self.op("mul", self.d, self.b), self.op("mul", self.d, self.a)
+        return self._times(self.b), self._times(self.a)
 
     def div(self) -> Slopes:
         quotient = self.op("div", self.d, self.b)
@@ -102,20 +102,20 @@ class Pull:
         return (self.op("neg", self.d),)
 
     def root(self) -> Slopes:
-        half = self.op("mul", self.d, self.op.half)
+        half = self._times(self.op.half)
         return (self.op("div", half, self.y),)
 
     def exp(self) -> Slopes:
-        return (self.op("mul", self.d, self.y),)
+        return (self._times(self.y),)
 
     def log(self) -> Slopes:
         return (self.op("div", self.d, self.a),)
 
     def sin(self) -> Slopes:
-        return (self.op("mul", self.d, self.op("cos", self.a)),)
+        return (self._times(self.op("cos", self.a)),)
 
     def cos(self) -> Slopes:
-        product = self.op("mul", self.d, self.op("sin", self.a))
+        product = self._times(self.op("sin", self.a))
         return (self.op("neg", product),)
 
     def abs(self) -> Slopes:
@@ -130,6 +130,9 @@ class Pull:
 
     def choose(self) -> Slopes:
         return None, *self._of_choice(self.a)
+
+    def _times(self, other: Value) -> Value:
+        return self.op("mul", self.d, other)
 
     def _of_choice(self, which: Value) -> Slopes:
         op = self.op
@@ -150,6 +153,7 @@ class Op:
 
 def gradient(values: Values, tape: Tape, registers: Sequence[Value], pulls: Sequence[Value]) -> list[Value]:
     """Add the gradient of a tape's outputs, which have a pull each. Return that of its inputs."""
+    # Slopes begin at 0 and are added up in this order, as tape.h adds them.
     op = Op(values)
     slopes = [op.zero] * len(registers)
     for output, pull in zip(tape.outputs.tolist(), pulls, strict=True):
@@ -169,6 +173,7 @@ def gradient(values: Values, tape: Tape, registers: Sequence[Value], pulls: Sequ
 def needed(values: Values, outputs: Sequence[Value], done: set[Value]) -> set[Value]:
     """Return the operations that `outputs` need, without those in `done`."""
     found: set[Value] = set()
+    # With a stack and not by recursion, which a long chain would exceed.
     stack = list(outputs)
     while stack:
         value = stack.pop()

@@ -1,7 +1,7 @@
-"""The CUDA engine under watch: what it trains is trained again by the CPU engine, a seed at a time.
+"""The CUDA engine under watch: the CPU engine trains the same again, one seed at a time.
 
-A difference, or a call that fails, is said in one line; what was asked is done again by the CPU engine, as is all that
-follows. Seeds whose turn had not come until then are not checked.
+A difference, or a call that fails, is one line in the log. The CPU engine then repeats the call and does all later
+ones. Seeds whose turn had not come until then are not checked.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from trainer.step.step import State
 FIRST_SEEDS = 2
 """Seeds of a bank that are trained by both engines before it begins."""
 LONGEST_S = 600.0
-"""Seconds that a GPU gets to answer, of which it needs a few."""
+"""Seconds that a GPU gets to answer; it needs a few."""
 THREAD = "cuda"
 """The name of threads that wait for a GPU."""
 HANGING: list[CudaBackend | None] = []
@@ -64,6 +64,7 @@ class CheckedBackend(EngineBackend):
         """Train a bank's first seeds by both engines."""
         if not self.cuda:
             return
+        # A few steps of a few seeds, before any of the bank is trained.
         first = {name: tensor[:FIRST_SEEDS] for name, tensor in state.items()}
         its_hyper = {name: tensor[:FIRST_SEEDS] for name, tensor in hyper.items()}
         cpu = EngineBackend(self.spec, self.recipe)
@@ -115,13 +116,13 @@ class CheckedBackend(EngineBackend):
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         seed = self._next("is_wrong", len(theta_SP))
+        part = slice(seed, seed + 1)
 
         def on_gpu(cuda: CudaBackend) -> tuple[Tensor, Numbers]:
             marks = cuda.is_wrong(theta_SP, tokens_STN)
-            return marks, {"is_wrong": marks[seed : seed + 1]}
+            return marks, {"is_wrong": marks[part]}
 
         def on_cpu() -> Numbers:
-            part = slice(seed, seed + 1)
             return {"is_wrong": EngineBackend.is_wrong(self, theta_SP[part], tokens_STN[part])}
 
         marks = self._both(on_gpu, on_cpu, f"answers, slot {seed}, ")
@@ -152,19 +153,21 @@ class CheckedBackend(EngineBackend):
         return done if self._judge(different) else None
 
     def _asked(self, function: Callable[[CudaBackend], T]) -> Future[T]:
-        """Start what the GPU does, in a thread that nobody waits for if it hangs."""
+        """Start `function` on the GPU, in a thread that nobody waits for if it hangs."""
         assert self.cuda
         future: Future[T] = Future()
+        # Not a pool's thread: Python would wait for that one when it exits.
         Thread(target=_settle, args=(future, function, self.cuda), name=THREAD, daemon=True).start()
         return future
 
     def _answer(self, asked: Future[T]) -> T | None:
-        """Return what the GPU has done, or None if it failed."""
+        """Return the GPU's answer, or None if it failed."""
         try:
             return asked.result(LONGEST_S)
         except CudaError as error:
             self._give_up(str(error))
         except TimeoutError:
+            # Kept from the garbage collector, which would call the driver that hangs.
             HANGING.append(self.cuda)
             self._give_up(f"{self.about['device']} did not answer in {LONGEST_S:.0f} s")
         return None
@@ -177,6 +180,7 @@ class CheckedBackend(EngineBackend):
     def _give_up(self, why: str) -> None:
         log.warning("%s; training by the CPU engine", why)
         self.cuda = None
+        # A bank that the GPU has trained a part of is said to be both's.
         self.name = "cuda, then native" if self._trained else EngineBackend.name
         self.about = self.about if self._trained else {}
 
@@ -198,9 +202,10 @@ def _numbers(**arrays: Array) -> Numbers:
 
 
 def checked_backend(spec: Spec, recipe: Recipe) -> CheckedBackend | None:
-    """Return the CUDA engine where a GPU is here and its test was passed, else None, with one line that says why.
+    """Return the CUDA engine where a GPU is here and passed its test, or else None.
 
-    Raise BuildError where the CPU engine's C++ cannot be compiled.
+    A warning in the log says why a GPU that is here is not used. Raise BuildError where the CPU engine's C++ cannot be
+    compiled.
     """
     visible, why = gpus()
     try:

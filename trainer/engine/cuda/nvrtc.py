@@ -41,9 +41,9 @@ def options() -> tuple[str, ...]:
 
 @cache
 def library() -> ctypes.CDLL:
-    """Load the first NVRTC that suits the GPU here, or else the first: from the folder that ADDER_SEARCH_CUDA names,
-    from its wheel, or where the system has it.
+    """Load the first NVRTC that suits the GPU here, or else the first one.
 
+    It is searched in the folder that ADDER_SEARCH_CUDA names, or else in its wheels, then where the system has it.
     Raise CudaError if it is nowhere.
     """
     folder = folder_of_libraries()
@@ -52,6 +52,7 @@ def library() -> ctypes.CDLL:
     loaded = list[ctypes.CDLL]()
     for path in [*map(str, paths), *(() if folder else NAMES)]:
         try:
+            # NVRTC loads these by name, and would not find them in a wheel's folder.
             for builtins in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if os.sep in path else ():
                 ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
             loaded.append(ctypes.CDLL(path))
@@ -67,7 +68,7 @@ def library() -> ctypes.CDLL:
 def unsuited(nvrtc: ctypes.CDLL) -> str:
     """Return why an NVRTC is none for the GPU here, with the remedy; "" where it is one, or no GPU is here.
 
-    A driver may refuse what a compiler of a later major version made.
+    A driver may refuse the output of a compiler with a later major version.
     """
     for gpu in gpus()[0][:1]:
         found = version(nvrtc)
@@ -89,7 +90,7 @@ def version(nvrtc: ctypes.CDLL | None = None) -> str:
 
 
 def architectures(nvrtc: ctypes.CDLL | None = None) -> tuple[str, ...]:
-    """Return what an NVRTC, or the loaded one, compiles for: sm_75 and so on, the oldest first. Raise CudaError."""
+    """Return the architectures of an NVRTC, or of the loaded one: sm_75 and so on, oldest first. Raise CudaError."""
     count = c_int()
     _check("nvrtcGetNumSupportedArchs", byref(count), nvrtc=nvrtc)
     numbers = (c_int * count.value)()
@@ -109,7 +110,8 @@ def compiled(text: str, headers: Mapping[str, str], architecture: str, result: s
     headers = {**headers, **STANDARD}
     program = c_void_p()
     count = len(headers)
-    names, texts = ((c_char_p * count)(*(t.encode() for t in part)) for part in (headers, headers.values()))
+    names = (c_char_p * count)(*map(str.encode, headers))
+    texts = (c_char_p * count)(*map(str.encode, headers.values()))
     _check(
         "nvrtcCreateProgram",
         byref(program),

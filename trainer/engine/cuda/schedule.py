@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class Schedule:
     parts: dict[str, tuple[int, int]]
     at: dict[str, int]
     slots: int
-    slot_of: dict[int, int] = field(default_factory=dict)
+    slot_of: dict[int, int]
     """Place in a row -> slot, of the numbers that are asked for by place."""
 
 
@@ -75,6 +75,7 @@ def schedule(tapes: Sequence[Tape], places: Mapping[str, slice], asked: Sequence
     params = theta.stop
     wide = len(expand.outputs)
 
+    # A row has more numbers than a step reads: only those get slots.
     used = {*range(updated + 1), *asked}
     for tape in tapes:
         registers = [*tape.reads.flatten().tolist(), *tape.outputs.tolist()]
@@ -114,7 +115,7 @@ def _outputs(tape: Tape, registers: Sequence[Value]) -> list[Value]:
 
 
 def _lay_out(inputs: int, params: int, wide: int, probes: bool) -> dict[str, int]:
-    """Return the first slot of what lasts; constants come last, when their number is known."""
+    """Return the first slots of all that lasts, by name. Constants come last: their number is known later."""
     sizes = {
         "asked": len(ASKED),
         "gradient": params,
@@ -160,6 +161,7 @@ class _Writer:
 
     def written(self, outputs: Mapping[str, tuple[list[Value], int]]) -> Schedule:
         """Return the schedule by which each part leaves its outputs in slots from a first one on."""
+        # An operation that two parts need is done once, in the first of them.
         done: set[Value] = set()
         for name in PARTS:
             begin = len(self.steps)
@@ -234,6 +236,7 @@ class _Writer:
         for n, (_, values) in enumerate(self.steps):
             for value in values:
                 last |= dict.fromkeys(self.values.reads[value], n)
+        # A heap, so that the lowest free slot is used first and memory stays small.
         free: list[int] = []
         ending = defaultdict[int, list[int]](list)
         end = self.at["room"]

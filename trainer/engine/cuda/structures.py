@@ -35,13 +35,13 @@ class Program(Struct):
 
 
 class Seeds(Struct):
-    """What differs from seed to seed."""
+    """Arrays with one entry per seed."""
 
     _fields_ = declared(ENGINE, "Seeds")
 
 
 class Exam(Struct):
-    """Problems to evaluate, and where to put what comes of it."""
+    """Problems to evaluate, and addresses for the results."""
 
     _fields_ = declared(ENGINE, "Exam")
 
@@ -55,7 +55,7 @@ class Sizes(NamedTuple):
 
     @classmethod
     def asked(cls, ask: Callable[[Array], None]) -> Sizes:
-        """Return what a build says of itself, which `ask` writes into int32 numbers."""
+        """Return the sizes of a build, which `ask` writes into int32 numbers."""
         numbers = np.zeros(len(cls._fields), np.int32)
         ask(numbers)
         return cls(*numbers.tolist())
