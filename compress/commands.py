@@ -1,4 +1,4 @@
-"""`adder-search compress` and `diagnose`: what a trained θ can bear."""
+"""`adder-search compress` and `diagnose`: constraints that a trained θ can bear."""
 
 from __future__ import annotations
 
@@ -200,6 +200,7 @@ def _show_rounds(local: LocalDescent, say: Callable[..., None], save: Callable[[
 
 
 def _round_text(local: LocalDescent, candidates: list[TieCandidate]) -> str:
+    """Return a round in one line: numbers that are left, sets that held, and the ties of the smallest one."""
     from model.tied import describe_change
 
     descent = local.descent
@@ -216,10 +217,12 @@ def _round_text(local: LocalDescent, candidates: list[TieCandidate]) -> str:
     loosened, tied = describe_change(local.base, parent.ties, new.ties)
     ties = [*tied, *(f"not {text}" for text in loosened)]
     more = f" and {len(ties) - SHOWN} more" if len(ties) > SHOWN else ""
-    return f"{head}; {len(accepted)} of {len(candidates)} sets held, {new.numbers} by {', '.join(ties[:SHOWN])}{more}"
+    by = f"{', '.join(ties[:SHOWN])}{more}"
+    return f"{head}; {len(accepted)} of {len(candidates)} sets held, {new.numbers} by {by}"
 
 
 def _text(about: dict[str, Any], verification: Verification, target: Path, before: int) -> str:
+    """Return the outcome of a descent in lines. before: numbers of the checkpoint, before it was folded."""
     counts = about["count"]
     start = about["start"]
     folded = [f"  folded from {before} to {start} numbers, exactly"] if start < before else []

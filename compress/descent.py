@@ -57,6 +57,7 @@ class Descent:
         self.candidates = store.read()
         self.progress = store.progress()
         self.acceptance_sets: dict[Spec, AcceptanceSet] = {}
+        # A store that writes no progress has its rounds counted again.
         last = max((c.round for c in self.candidates), default=0)
         while self.progress.rounds < last - self.is_open:
             self._count_round()
@@ -73,9 +74,11 @@ class Descent:
         thetas: Sequence[Tensor],
         lineage: tuple[Mapping[str, Any], ...],
     ) -> TieCandidate:
+        """Return a candidate for a θ that the descent starts from. Raises ValueError for one with too many errors."""
         base, ties = ties_of(spec)
         acceptance = self.acceptance_of(base)
         full = [base_theta(spec, theta_P) for theta_P in thetas]
+        # The worst start counts: a set must hold from each.
         errors = max(map(acceptance.errors, full))
         if errors > self._tolerated(acceptance):
             count = f"it adds {errors:,} of {acceptance.size:,} of our own problems wrongly"
@@ -94,7 +97,7 @@ class Descent:
             companions=tuple(tuple(theta_P.tolist()) for theta_P in full[1:]),
         )
 
-    # ---- what there is
+    # ---- candidates
 
     @property
     def accepted(self) -> list[TieCandidate]:
@@ -154,7 +157,7 @@ class Descent:
         return sorted(ready, key=rank)[: self.rules.beam]
 
     def propose(self, count: int) -> list[TieCandidate]:
-        """Return up to `count` candidates of the next round, none of which was tried; none at the end.
+        """Return up to `count` new candidates for the next round; none at the end.
 
         A parent from which nothing is left to propose is exhausted.
         """
@@ -212,7 +215,7 @@ class Descent:
     # ---- judge
 
     def judge(self, candidate: TieCandidate, exact: float, trainings: Iterable[Training]) -> TieCandidate:
-        """Write what a candidate reached, and accept it if one of its trainings gets enough right.
+        """Write the result of a candidate, and accept it if one of its trainings gets enough right.
 
         exact: the best exact match of any training of it, also of those that are not given.
         """
@@ -226,6 +229,7 @@ class Descent:
         return judged
 
     def _examined(self, candidate: TieCandidate, exact: float, training: Training) -> TieCandidate:
+        """Return a candidate as a training leaves it: accepted, or with the errors for which it is not."""
         base = self.base_of(candidate)
         acceptance = self.acceptance_of(base)
         errors = training.errors
@@ -272,6 +276,7 @@ class Descent:
         self.store.end_round(self.candidates, self.progress)
 
     def _count_round(self) -> None:
+        """Count a judged round, and choose how many constraints the next one tries at once."""
         progress = self.progress
         before = min(c.numbers for c in self.accepted if c.round <= progress.rounds)
         progress.rounds += 1

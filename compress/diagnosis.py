@@ -69,6 +69,7 @@ def diagnose(
     kinds, scope, limit: constraints to list, as for `constraints`. measure: impose each of them, untrained, for its
     loss. Raises ValueError for a spec of more than LARGEST numbers, and where derivatives are not finite.
     """
+    # Numbers are called by an entry that reads them: a tied spec has no names of its own.
     base, ties = ties_of(spec)
     if spec.params > LARGEST:
         raise ValueError(f"has {spec.params:,} numbers; a Hessian is computed of {LARGEST:,} at most")

@@ -32,8 +32,8 @@ GROWTH = 3.0
 def finish_candidate(acceptance: AcceptanceSet, ties: Ties, thetas: list[Tensor], seed: int, until: float) -> Training:
     """Take each θ [P of the base] to the ties by Levenberg-Marquardt, and return them with their errors.
 
-    until: a loss at which a turn ends. A θ of very little loss has large numbers, and training cannot take it
-    anywhere else.
+    seed: names the problems of the turns. until: a loss at which a turn ends, because a θ with very little loss has
+    large numbers, and training cannot take it anywhere else.
     """
     rows = [_finish(acceptance, ties, theta_P, seed, until) for theta_P in thetas]
     finished, errors, losses = zip(*rows, strict=True)
@@ -65,17 +65,22 @@ def _finish(
 
 
 def project_by_curvature(acceptance: AcceptanceSet, before: Ties, ties: Ties, theta_P: Tensor, seed: int) -> Tensor:
-    """Move θ [P of the base], which keeps the ties `before`, onto other ties, while its loss is held down.
+    """Move θ [P of the base], which keeps the ties `before`, onto other ties while its loss is held down.
 
-    The penalty is half the squared distance from the ties; it weighs GROWTH times more with every step.
+    seed: names the problems. The penalty is half the squared distance from the ties; it weighs GROWTH times more with
+    every step.
     """
     common = shared(before, ties)
     spec = tie(acceptance.base, common)
     goal = tie(acceptance.base, ties)
     spread_PR = selection_matrix(common).T
     basis_PR, _ = torch.linalg.qr(selection_matrix(ties).T)
+    # What is left of each direction when its projection onto the ties is taken away: the distance from them.
     apart_PR = spread_PR - basis_PR @ (basis_PR.T @ spread_PR)
-    pool = Pool(spec, tokens_from(spec, draw_problems(seed, -1, PROBLEMS)), Cost())
+    tokens_1TB = tokens_from(spec, draw_problems(seed, -1, PROBLEMS))
+    pool = Pool(spec, tokens_1TB, Cost())
     penalty = QuadraticPenalty((apart_PR.T @ apart_PR).numpy(), FIRST_WEIGHT, GROWTH)
-    near_R = gauss_newton(pool, own_theta(spec, theta_P).double(), STEPS, penalty=penalty).float()
-    return base_theta(goal, own_theta(goal, base_theta(spec, near_R)))
+    start_R = own_theta(spec, theta_P).double()
+    near_R = gauss_newton(pool, start_R, STEPS, penalty=penalty).float()
+    projected_R = own_theta(goal, base_theta(spec, near_R))
+    return base_theta(goal, projected_R)

@@ -1,4 +1,4 @@
-"""The loss around a θ: its Hessian, what linear constraints would cost there, and which directions matter.
+"""The loss around a θ: its Hessian, the cost of linear constraints there, and the directions that matter.
 
 Saliency is Optimal Brain Surgeon's (Hassibi and Stork, "Second order derivatives for network pruning", 1993)
 for any linear constraint aᵀx = 0: the least rise of the loss's quadratic model on it is (aᵀx)² / (2 aᵀH⁻¹a),
@@ -20,6 +20,7 @@ from model.spec import Spec
 from model.tied import Ties, equated, project, tie, ties_of, untied, zeroed
 from trainer.data.problems import selection
 from trainer.step import step
+from trainer.step.objective import answer_logits
 
 CHUNK = 8  # directions at once: memory
 INDEPENDENT = 1e-9  # least share of aᵀH⁻¹a that stays beside other constraints, unless it follows from them
@@ -188,6 +189,7 @@ def cheapest_together(at: LossExpansion, pool: Sequence[Constraint], size: int) 
         if not torch.isfinite(cost_C[n]):
             return None
         chosen.append(n)
+        # Condition on the chosen constraint: what follows from it has neither offset nor pull left.
         share_C = meet_CC[:, n] / meet_CC[n, n]
         off_C = off_C - share_C * off_C[n]
         meet_CC = meet_CC - torch.outer(share_C, meet_CC[n])
@@ -214,8 +216,8 @@ def live_directions(spec: Spec, theta_P: Tensor, count: int = 64) -> tuple[Tenso
     tokens = sample_of(spec, count)
 
     def logits(theta_P: Tensor) -> Tensor:
-        read = tokens[:, :-1]
-        out = spec.forward(theta_P[None], read, first=spec.prompt - 1)
+        out = answer_logits(spec, theta_P[None], tokens)
+        # Less the mean over the vocabulary, which softmax does not see.
         out_VN = torch.stack([v.expand(1, spec.answers, count).flatten() for v in out])
         return (out_VN - out_VN.mean(0)).flatten()
 

@@ -52,6 +52,7 @@ class Journal(CandidateStore):
                 raise ValueError(f"{folder}: holds a descent from another checkpoint")
 
     def _load(self, about: dict[str, Any]) -> None:
+        """Take over the record of a file. Any error that a damaged one raises here is caught by `__init__`."""
         if about["format"] != FORMAT:
             raise ValueError
         for name in ("origin", *COSTS):
@@ -67,7 +68,7 @@ class Journal(CandidateStore):
     def _candidate(self, number: int, ties: list[int], thetas: list[list[float]], **facts: Any) -> TieCandidate:
         first, *others = map(tuple, thetas)
         start = InitialTheta(self.base, {ANY: first})
-        # its round is one of those that are counted
+        # The file has no rounds of single candidates; 0 is one that is counted.
         return TieCandidate(number, 0, tuple(ties), start=start, companions=tuple(others), **facts)
 
     def read(self) -> list[TieCandidate]:
@@ -79,6 +80,7 @@ class Journal(CandidateStore):
     def end_round(self, candidates: Sequence[TieCandidate], progress: Progress) -> None:
         """Replace the file in one instant, so that it outlasts a power cut."""
         accepted = [c for c in candidates if c.start]
+        # Candidates that were not accepted are left out, so the others get new numbers.
         place = {c.number: n for n, c in enumerate(accepted)}
         about = {
             "format": FORMAT,

@@ -49,8 +49,8 @@ LONGEST = 3  # times as long at most
 class Settings(Rules):
     """Rules of a descent, and how its candidates are trained.
 
-    preview: how many times as many candidates are trained for a tenth of the steps first, of which those with
-    the lowest loss go on. seeds: data seeds of each candidate, fresh ones every round. finish: candidates of a
+    preview: so many times as many candidates are trained for a tenth of the steps first; those with the lowest
+    loss go on. seeds: data seeds of each candidate, fresh ones every round. finish: candidates of a
     round that do not hold and are finished by curvature.
     """
 
@@ -97,6 +97,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
     def ring(_: int, frame: FrameType | None) -> None:
         if not alarm.is_deferred and frame and frame.f_globals["__name__"].partition(".")[0] in OURS:
             raise OutOfTime
+        # Not now: ring again shortly.
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
 
     before = signal.signal(signal.SIGALRM, ring)
@@ -157,8 +158,8 @@ class LocalDescent:
         candidates = descent.add(proposals)
         try:
             self._judge(candidates, results)
-            alarm.is_deferred = True  # what is judged is written
-        except OutOfTime:  # a set that is not judged then was not tried
+            alarm.is_deferred = True  # until the judged round is written
+        except OutOfTime:  # sets that are not judged then count as not tried
             self.is_late = True
         journal.seconds += time.perf_counter() - start
         journal.core_seconds += time.process_time() - cpu_start
@@ -224,6 +225,7 @@ class LocalDescent:
         return self._results(bank, proposals, settings.seeds)
 
     def _bank(self, proposals: list[TieCandidate], seeds: list[Seed], recipe: Recipe) -> Bank:
+        """Return a bank of every candidate with every data seed, from every start, in this order."""
         pairs = [
             Pair(recipe, seed, theta, candidate.ties)
             for candidate in proposals
@@ -274,6 +276,7 @@ class LocalDescent:
                     )
                     for theta in parent.thetas
                 ]
+            # A proof looks at the smallest margin, which a lower loss widens.
             until = 0.0 if self.settings.proved else parent.loss or 0.0
             finished = finish_candidate(acceptance, candidate.ties, thetas, seed, until)
             exact = max(candidate.reached or 0.0, finished.exact)
@@ -303,7 +306,7 @@ class LocalDescent:
 
 
 def _training(results: Sequence[Result]) -> Training:
-    """Return what one data seed made of a candidate, with a result for each start."""
+    """Return the training of a candidate with one data seed, from a result for each start."""
     losses = list[float]()
     for result in results:
         row = result.best_step // result.pair.recipe.eval_every - 1
@@ -317,7 +320,7 @@ def _training(results: Sequence[Result]) -> Training:
 def to_checkpoint(local: LocalDescent, start: Checkpoint, folds: Sequence[str]) -> Checkpoint:
     """Return the smallest accepted candidate with every step that led to it.
 
-    start: the checkpoint at which the descent began. folds: what was folded to come to it.
+    start: the checkpoint at which the descent began. folds: the folds that led to it.
     """
     descent = local.descent
     smallest = descent.smallest
@@ -346,17 +349,23 @@ def to_checkpoint(local: LocalDescent, start: Checkpoint, folds: Sequence[str]) 
 
 
 def _step(local: LocalDescent, parent: TieCandidate, candidate: TieCandidate) -> dict[str, Any]:
+    """Return a step of a descent, from a parent to a candidate, as provenance records it."""
     loosened, tied = describe_change(local.base, parent.ties, candidate.ties)
     step = {
-        "numbers": candidate.numbers, "tied": tied, "loss": candidate.loss, "data_seed": candidate.data_seed,
-    }  # fmt: skip
+        "numbers": candidate.numbers,
+        "tied": tied,
+        "loss": candidate.loss,
+        "data_seed": candidate.data_seed,
+    }
     if candidate.is_finished:
         step["finished_by"] = "levenberg_marquardt"
-    return step | ({"loosened": loosened} if loosened else {})
+    if loosened:
+        step["loosened"] = loosened
+    return step
 
 
 def summary(local: LocalDescent, verification: Verification) -> dict[str, Any]:
-    """Return what came of a descent, as plain values."""
+    """Return the outcome of a descent as plain values, for `--json` and the printed lines."""
     descent = local.descent
     journal = local.journal
     spec = tie(local.base, descent.smallest.ties)

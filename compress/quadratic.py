@@ -45,6 +45,7 @@ class Quadratic:
     def inside(self, ties: Ties) -> LossExpansion:
         """Return the model on one set of ties, around its lowest point there."""
         cost_N, numbers_NK = self._costs([ties])
+        # In x, in which a distance is one between θ of the base (hessian.py).
         weight_K = shares(ties).sqrt()
         spread_PK = _spread([ties])[0] / weight_K
         values_K, vectors_KK = torch.linalg.eigh(spread_PK.T @ self.hessian_PP @ spread_PK)
@@ -67,6 +68,7 @@ class Quadratic:
         unused_NK = (spread_NPK == 0).all(1).double()  # numbers beyond a small set's own
         pull_P = self.hessian_PP @ self.theta_P - self.gradient_P
         pull_NK = (spread_NPK * pull_P[:, None]).sum(1)
+        # The lowest point: where the model's gradient within the ties is 0.
         numbers_NK = torch.linalg.solve(curved_NKK + torch.diag_embed(unused_NK), pull_NK)
         step_NP = (spread_NPK @ numbers_NK[..., None])[..., 0] - self.theta_P
         curved_N = (step_NP @ self.hessian_PP * step_NP).sum(1)

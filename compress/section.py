@@ -12,7 +12,7 @@ from search.study.space import LARGEST_SEED, Strict, error_at
 from trainer.recipe.ramp import tie_ramp_defaults
 
 KINDS = ("zero", "equal", "opposite", *STRUCTURES, "other")
-"""One constraint more; what rows, columns and blocks may have in common; a tie loosened for another."""
+"""One constraint more; structures that rows, columns and blocks may share; a tie loosened for another."""
 SCOPES = {"tensor": "tensor", "values": "global"}
 """Reach of ties, as users name it -> as a descent does."""
 
@@ -82,7 +82,7 @@ class Compress(Proposing):
         return SCOPES[self.reach]
 
     def check(self, study: Any) -> None:
-        """Raise ValueError at the key path of what does not go with it in a study."""
+        """Raise ValueError at the key path of a part of a study that excludes it."""
         if study.start is None or study.start.each:
             raise error_at(
                 "start",

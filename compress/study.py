@@ -1,7 +1,7 @@
 """A study's descent: each candidate is a configuration of the study, which the planner has trained.
 
 A round is written to the ledger before anything of it trains; each candidate is judged when its seeds have
-ended, by what is recorded. So a driver that dies anywhere is followed by one that goes on with the same
+ended, by their records. So a driver that dies anywhere is followed by one that goes on with the same
 candidates, and no seed is trained twice.
 """
 
@@ -32,7 +32,7 @@ from search.study.trial import Configuration
 class StudyDescent:
     """A study's `compress`: configurations that are proposed, and judged when their seeds have ended.
 
-    To a planner it is what a search's proposals are (search/run/proposals.py).
+    A planner treats it as it treats a search's proposals (search/run/proposals.py).
     """
 
     def __init__(self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords):
@@ -87,6 +87,7 @@ class StudyDescent:
             self.descent.end_round()
 
     def _training(self, seed: RecordedSeed) -> Training:
+        """Return a recorded seed as a training of its candidate."""
         result = seed.result
         recipe = seed.result.pair.recipe
         theta_P = base_theta(seed.configuration.spec, result.theta_P)
@@ -101,6 +102,7 @@ class StudyDescent:
         )
 
     def _configuration(self, candidate: TieCandidate) -> Configuration:
+        """Return a candidate's configuration: its model tied, trained from its parent's θ."""
         if candidate.configuration and candidate.configuration in self.configurations:
             return self.configurations[candidate.configuration]
         start = self.descent.parent_of(candidate).start
@@ -129,6 +131,7 @@ def _origin(parent: InitialTheta) -> Origin:
 
 
 def _rules(compress: Compress) -> Rules:
+    """Return the rules of a study's section. Raises UserError for a proposer that is not installed."""
     if compress.proposer != "saliency":
         part("proposers", f"compress.proposer {compress.proposer}")  # which may be missing
     same = compress.model_dump(include={"proposer", "seed", "proposals", "beam", "rounds", "patience"})
