@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 
 from model.spec import Kernel
-from trainer.engine.build import library
+from trainer.engine.build import Macros, library
 from trainer.engine.cuda.driver import CudaError
 from trainer.engine.cuda.machine import SOURCES, address_of, folders
 from trainer.engine.cuda.structures import Exam, Program, Seeds, Sizes
@@ -20,9 +20,9 @@ WHAT_NOBODY_WROTE = 0xFF  # bytes of no number (NaN)
 class EmulatedModule:
     """`Module` by fibres. Raises CudaError where threads of a team part before a meeting."""
 
-    def __init__(self, kernel: Kernel, macros: dict[str, int | str]) -> None:
+    def __init__(self, kernel: Kernel, macros: Macros) -> None:
         self.library = library(SOURCES / "emulator.cpp", {**macros, "FIBRES": 1}, folders(kernel))
-        self.sizes = Sizes.checked(lambda numbers: self.library.emulated_sizes(pointer(numbers)))
+        self.sizes = Sizes.asked(lambda numbers: self.library.emulated_sizes(pointer(numbers)))
 
     def train(self, program: Program, seeds: Seeds, steps: int) -> None:
         self._check(self.library.emulated_train(ctypes.byref(program), ctypes.byref(seeds), steps))
@@ -57,5 +57,5 @@ class Emulator:
     def free(self, address: int) -> None:
         del self.arrays[address]
 
-    def module(self, kernel: Kernel, macros: dict[str, int | str]) -> EmulatedModule:
+    def module(self, kernel: Kernel, macros: Macros) -> EmulatedModule:
         return EmulatedModule(kernel, macros)

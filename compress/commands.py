@@ -1,4 +1,4 @@
-"""`adder-search compress` and `diagnose`: what a trained θ can bear."""
+"""`adder-search compress` and `diagnose`: constraints that a trained θ can bear."""
 
 from __future__ import annotations
 
@@ -55,12 +55,22 @@ cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threa
 @kinds_option
 @reach_option
 @number_option("--proposals", 12, 1, 1024, "Sets a round.")
-@number_option("--screen", 24, 1, 1024, "How many times as many to train briefly first; the best are the round's.")
+@number_option(
+    "--screen",
+    24,
+    1,
+    1024,
+    "How many times as many to train briefly first; the best are the round's.",
+)
 @number_option("--patience", 40, 1, None, "End when nothing has shrunk for so many rounds.")
 @number_option("--seeds", 1, 1, 64, "Data seeds of a set.")
 @number_option("--first-seed", 1, 0, 1 << 30, "The first of them.")
 @number_option("--steps", 3_000, 6, None, "Training of a set.")
-@click.option("--ramp", type=click.IntRange(0), help="Steps until its ties hold fully [half of --steps].")
+@click.option(
+    "--ramp",
+    type=click.IntRange(0),
+    help="Steps until its ties hold fully [half of --steps].",
+)
 @click.option(
     "--accept", type=FiniteRange(0.5, 1), default=1.0, show_default=True,
     help="The share that a set must get right, of problems of our own.",
@@ -69,7 +79,13 @@ cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threa
     "--proved", type=click.Choice(["any", "here"]),
     help="Sets must be proved right on all 10^20 pairs, on any machine or here, and go by their smallest margin.",
 )  # fmt: skip
-@number_option("--finish", 4, 0, 1024, "Sets a round that do not hold and are finished by Levenberg-Marquardt.")
+@number_option(
+    "--finish",
+    4,
+    0,
+    1024,
+    "Sets a round that do not hold and are finished by Levenberg-Marquardt.",
+)
 @click.option("--max-hours", type=HOURS, help="End after this time.")
 @cores_option
 @json_option
@@ -90,7 +106,14 @@ def compress(
 
     A checkpoint is folded first where a fold is known. The same command goes on with a folder's descent.
     """
-    from compress.local import LONGEST, LocalDescent, Settings, summary, time_limit, to_checkpoint
+    from compress.local import (
+        LONGEST,
+        LocalDescent,
+        Settings,
+        summary,
+        time_limit,
+        to_checkpoint,
+    )
     from model import verify
     from trainer.checkpoints.folded import fold_checkpoint
 
@@ -114,7 +137,12 @@ def compress(
     with writing(target), progress_bar("proposing sets", quiet=as_json) as say:
         target.mkdir(parents=True, exist_ok=True)
         with time_limit(began + 3600 * max_hours - time.monotonic() if max_hours else None):
-            _show_rounds(local, say, lambda: to_checkpoint(local, start, folds).save(target), quiet=as_json)
+            _show_rounds(
+                local,
+                say,
+                lambda: to_checkpoint(local, start, folds).save(target),
+                quiet=as_json,
+            )
         say("verifying")
         smallest = to_checkpoint(local, start, folds)
         verification = verify(smallest.spec, smallest.theta_P)
@@ -172,11 +200,14 @@ def _show_rounds(local: LocalDescent, say: Callable[..., None], save: Callable[[
 
 
 def _round_text(local: LocalDescent, candidates: list[TieCandidate]) -> str:
+    """Return a round in one line: numbers that are left, sets that held, and the ties of the smallest one."""
     from model.tied import describe_change
 
-    descent, accepted = local.descent, [c for c in candidates if c.start]
+    descent = local.descent
+    accepted = [c for c in candidates if c.start]
     parent = descent.parent_of(candidates[0])
-    seconds, numbers = local.journal.seconds, descent.smallest.numbers
+    seconds = local.journal.seconds
+    numbers = descent.smallest.numbers
     head = f"round {descent.progress.rounds}, {seconds:,.0f} s: {numbers} numbers"
     if not accepted:
         best = max(c.reached or 0.0 for c in candidates)
@@ -186,11 +217,14 @@ def _round_text(local: LocalDescent, candidates: list[TieCandidate]) -> str:
     loosened, tied = describe_change(local.base, parent.ties, new.ties)
     ties = [*tied, *(f"not {text}" for text in loosened)]
     more = f" and {len(ties) - SHOWN} more" if len(ties) > SHOWN else ""
-    return f"{head}; {len(accepted)} of {len(candidates)} sets held, {new.numbers} by {', '.join(ties[:SHOWN])}{more}"
+    by = f"{', '.join(ties[:SHOWN])}{more}"
+    return f"{head}; {len(accepted)} of {len(candidates)} sets held, {new.numbers} by {by}"
 
 
 def _text(about: dict[str, Any], verification: Verification, target: Path, before: int) -> str:
-    counts, start = about["count"], about["start"]
+    """Return the outcome of a descent in lines. before: numbers of the checkpoint, before it was folded."""
+    counts = about["count"]
+    start = about["start"]
     folded = [f"  folded from {before} to {start} numbers, exactly"] if start < before else []
     return "\n".join(
         [
@@ -210,10 +244,20 @@ def _text(about: dict[str, Any], verification: Verification, target: Path, befor
 @kinds_option
 @reach_option
 @click.option(
-    "--most", "limit", type=click.IntRange(1, 500), default=20, show_default=True, help="Constraints to list."
+    "--most",
+    "limit",
+    type=click.IntRange(1, 500),
+    default=20,
+    show_default=True,
+    help="Constraints to list.",
 )
 @number_option("--problems", 2_048, 1, 5_000, "Selection problems on which curvature is measured.")
-@click.option("--try", "measure", is_flag=True, help="Impose each constraint and measure the loss.")
+@click.option(
+    "--try",
+    "measure",
+    is_flag=True,
+    help="Impose each constraint and measure the loss.",
+)
 @cores_option
 @json_option
 def diagnose(

@@ -1,13 +1,14 @@
-"""A descent: a state machine that proposes sets of ties, judges what training made of them, and accepts some.
+"""A descent: a state machine that proposes sets of ties, judges them after training, and accepts some.
 
-It trains nothing. A folder's descent trains in this process (local.py), a study's by the planner (study.py);
-where candidates are kept is a `CandidateStore`'s affair.
+It trains nothing itself. A folder's descent trains in this process (local.py), a study's by the planner (study.py).
+A `CandidateStore` keeps the candidates.
 
 Axes: P parameters of a base.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import torch
@@ -26,10 +27,10 @@ LARGEST_BATCH = 16  # constraints at once, or an eighth of the numbers; up to tw
 
 @dataclass(frozen=True)
 class Training:
-    """A candidate as one data seed has it: θ [P of the base] from each start.
+    """A candidate after training with one data seed: θ [P of the base] from each start.
 
-    exact: the lowest exact match of them. loss: their highest. errors: their most among the problems of
-    acceptance, if counted already. lineage: what led to θ. is_finished: curvature took it there.
+    exact: the lowest exact match among them. loss: the highest. errors: the most errors among the problems of
+    acceptance, if counted already. lineage: the steps that led to θ. is_finished: curvature took it there.
     """
 
     thetas: tuple[Tensor, ...]
@@ -50,25 +51,34 @@ class Descent:
     """Propose, judge, accept. A round is proposed, added, judged candidate by candidate, and ended."""
 
     def __init__(self, store: CandidateStore, rules: Rules):
-        """Go on with what the store has; without any candidate, `begin` comes first."""
-        self.store, self.rules = store, rules
-        self.candidates, self.progress = store.read(), store.progress()
+        """Go on with the candidates of a store; where it has none, call `begin` first."""
+        self.store = store
+        self.rules = rules
+        self.candidates = store.read()
+        self.progress = store.progress()
         self.acceptance_sets: dict[Spec, AcceptanceSet] = {}
+        # A store that writes no progress has its rounds counted again.
         last = max((c.round for c in self.candidates), default=0)
         while self.progress.rounds < last - self.is_open:
             self._count_round()
 
     def begin(self, origins: Iterable[Origin]) -> None:
-        """Write what the descent starts from. Raises ValueError for a θ that does not get enough right."""
+        """Write the candidates that the descent starts from. Raises ValueError for a θ with too many errors."""
         self.candidates = [self._root(number, *origin) for number, origin in enumerate(origins)]
         self.store.propose(self.candidates)
 
     def _root(
-        self, number: int, spec: Spec, thetas: Sequence[Tensor], lineage: tuple[Mapping[str, Any], ...]
+        self,
+        number: int,
+        spec: Spec,
+        thetas: Sequence[Tensor],
+        lineage: tuple[Mapping[str, Any], ...],
     ) -> TieCandidate:
+        """Return a candidate for a θ that the descent starts from. Raises ValueError for one with too many errors."""
         base, ties = ties_of(spec)
         acceptance = self.acceptance_of(base)
         full = [base_theta(spec, theta_P) for theta_P in thetas]
+        # The worst start counts: a set must hold from each.
         errors = max(map(acceptance.errors, full))
         if errors > self._tolerated(acceptance):
             count = f"it adds {errors:,} of {acceptance.size:,} of our own problems wrongly"
@@ -87,11 +97,11 @@ class Descent:
             companions=tuple(tuple(theta_P.tolist()) for theta_P in full[1:]),
         )
 
-    # ---- what there is
+    # ---- candidates
 
     @property
     def accepted(self) -> list[TieCandidate]:
-        """Candidates whose θ can be gone on from."""
+        """Candidates that later rounds may start from."""
         return [c for c in self.candidates if c.start]
 
     @property
@@ -109,7 +119,8 @@ class Descent:
     @property
     def is_over(self) -> bool:
         """True if no round follows."""
-        rounds, rules = self.progress.rounds, self.rules
+        rounds = self.progress.rounds
+        rules = self.rules
         if self.is_open:
             return False
         is_out_of_patience = rounds - self.progress.last_gain >= rules.patience
@@ -132,48 +143,64 @@ class Descent:
     # ---- propose
 
     def parents(self) -> list[TieCandidate]:
-        """Return the candidates that the next round goes on from, the best first.
+        """Return the candidates from which the next round starts, the best first.
 
-        Those with the fewest numbers, where each round that went on from a candidate counts as one more: so
-        one that does not give way is left for its siblings, and taken up again later.
+        The best have the fewest numbers, where each round that started from a candidate counts as one more. So
+        a candidate that does not give way is left for its siblings, and taken up again later.
         """
+
+        def rank(candidate: TieCandidate) -> tuple[int, float]:
+            rounds = self.progress.expansions[candidate.number]
+            return candidate.numbers + rounds, candidate.loss or 0.0
+
         ready = [c for c in self.accepted if c.number not in self.progress.exhausted]
-        ready.sort(key=lambda c: (c.numbers + self.progress.expansions[c.number], c.loss or 0.0))
-        return ready[: self.rules.beam]
+        return sorted(ready, key=rank)[: self.rules.beam]
 
     def propose(self, count: int) -> list[TieCandidate]:
-        """Return up to `count` candidates of the next round, none of which was tried; none at the end.
+        """Return up to `count` new candidates for the next round; none at the end.
 
         A parent from which nothing is left to propose is exhausted.
         """
         proposals: list[TieCandidate] = []
         while not proposals and (parents := self.parents()):
             for place, parent in enumerate(parents):
-                share = -(-(count - len(proposals)) // (len(parents) - place))
+                missing = count - len(proposals)
+                share = -(-missing // (len(parents) - place))  # of the parents that are left
                 sets = self._propose_from(parent, share, proposals, len(self.candidates) + place)
                 if share and not sets:
                     self.progress.exhausted.add(parent.number)
-                first, round_ = len(self.candidates) + len(proposals), self.progress.rounds + 1
-                proposals += [
-                    TieCandidate(first + n, round_, ties, parent=parent.number) for n, ties in enumerate(sets)
-                ]
+                first = len(self.candidates) + len(proposals)
+                round_ = self.progress.rounds + 1
+                for number, ties in enumerate(sets, start=first):
+                    proposals.append(TieCandidate(number, round_, ties, parent=parent.number))
         return proposals
 
     def _propose_from(
-        self, parent: TieCandidate, count: int, proposals: Sequence[TieCandidate], draw: int
+        self,
+        parent: TieCandidate,
+        count: int,
+        proposals: Sequence[TieCandidate],
+        draw: int,
     ) -> list[Ties]:
+        """Return up to `count` sets from a parent that are neither tried nor among the proposals.
+
+        draw: number that starts the proposer's generator.
+        """
         base = self.base_of(parent)
-        same_base = (c for c in (*self.candidates, *proposals) if self.base_of(c) == base)
-        children = [
-            (c.ties, c.round, c.reached) for c in self.candidates if c.parent == parent.number and c.reached is not None
-        ]
+        tried = set(self.progress.tried)
+        tried.update(c.digest for c in (*self.candidates, *proposals) if self.base_of(c) == base)
+        children = list[tuple[Ties, int, float]]()
+        for c in self.candidates:
+            if c.parent == parent.number and c.reached is not None:
+                children.append((c.ties, c.round, c.reached))
+        # The starts take turns: a set must hold from each of them.
         theta = parent.thetas[self.progress.rounds % len(parent.thetas)]
         return propose(
             self.rules,
             Parent(base, parent.ties, torch.tensor(theta), children),
             count,
             self.progress.batch_size,
-            self.progress.tried.keys() | {c.digest for c in same_base},
+            tried,
             draw,
         )
 
@@ -188,7 +215,7 @@ class Descent:
     # ---- judge
 
     def judge(self, candidate: TieCandidate, exact: float, trainings: Iterable[Training]) -> TieCandidate:
-        """Write what a candidate reached, and accept it if one of its trainings gets enough right.
+        """Write the result of a candidate, and accept it if one of its trainings gets enough right.
 
         exact: the best exact match of any training of it, also of those that are not given.
         """
@@ -202,8 +229,10 @@ class Descent:
         return judged
 
     def _examined(self, candidate: TieCandidate, exact: float, training: Training) -> TieCandidate:
+        """Return a candidate as a training leaves it: accepted, or with the errors for which it is not."""
         base = self.base_of(candidate)
-        acceptance, errors = self.acceptance_of(base), training.errors
+        acceptance = self.acceptance_of(base)
+        errors = training.errors
         if errors is None:
             errors = max(map(acceptance.errors, training.thetas))
         judged = replace(candidate, reached=exact, wrong=errors, loss=training.loss)
@@ -223,25 +252,31 @@ class Descent:
         )
 
     def _loss(self, base: Spec, ties: Ties, thetas: Sequence[Tensor], loss: float) -> float | None:
-        """Return the loss that ranks θ [P of the base]: that of the worst of all pairs where they are to be proved, and
-        None where one is not.
+        """Return the loss that ranks θ [P of the base]: `loss`, or where it must be proved that of the worst pair.
+
+        Return None where one of the thetas is not proved.
         """
         if not self.rules.proved:
             return loss
         spec = tie(base, ties)
-        losses = [worst_loss(spec, own_theta(spec, theta_P), self.rules.proved) for theta_P in thetas]
-        proved = [n for n in losses if n is not None]
-        return max(proved) if len(proved) == len(losses) else None
+        losses = list[float]()
+        for theta_P in thetas:
+            worst = worst_loss(spec, own_theta(spec, theta_P), self.rules.proved)
+            if worst is None:
+                return None
+            losses.append(worst)
+        return max(losses)
 
     def _tolerated(self, acceptance: AcceptanceSet) -> float:
         return (1 - self.rules.accept) * acceptance.size
 
     def end_round(self) -> None:
-        """Count the round whose candidates are all judged, and write what only a whole round has."""
+        """Count the round, whose candidates are all judged, and write the progress."""
         self._count_round()
         self.store.end_round(self.candidates, self.progress)
 
     def _count_round(self) -> None:
+        """Count a judged round, and choose how many constraints the next one tries at once."""
         progress = self.progress
         before = min(c.numbers for c in self.accepted if c.round <= progress.rounds)
         progress.rounds += 1
@@ -249,15 +284,19 @@ class Descent:
         progress.expansions.update({c.parent for c in candidates if c.parent is not None})
         gains = [self.parent_of(c).numbers - c.numbers for c in candidates if c.start]
         widest = max((self.parent_of(c).numbers for c in candidates), default=0)
-        gained, size = max(gains, default=0), progress.batch_size
-        works = gained >= size  # then twice as many constraints at once, else as many as were gained
-        progress.batch_size = min(max(LARGEST_BATCH, widest // 8), 2 * size) if works else max(2, gained)
+        gained = max(gains, default=0)
+        size = progress.batch_size
+        if gained >= size:  # it works: twice as many constraints at once
+            most = max(LARGEST_BATCH, widest // 8)
+            progress.batch_size = min(most, 2 * size)
+        else:  # as many as were gained
+            progress.batch_size = max(2, gained)
         if any(c.start and c.numbers < before for c in candidates):
             progress.last_gain = progress.rounds
 
 
 def _badness(candidate: TieCandidate) -> tuple[bool, float, float]:
-    """Order of two trainings of one candidate: accepted first, then fewest errors, then the lowest loss."""
-    infinite = float("inf")
-    wrong = infinite if candidate.wrong is None else candidate.wrong
-    return candidate.start is None, wrong, infinite if candidate.loss is None else candidate.loss
+    """Rank trainings of one candidate: accepted first, then fewest errors, then the lowest loss."""
+    wrong = inf if candidate.wrong is None else candidate.wrong
+    loss = inf if candidate.loss is None else candidate.loss
+    return candidate.start is None, wrong, loss

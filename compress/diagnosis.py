@@ -35,6 +35,7 @@ class Diagnosis:
     cheapest: list[dict[str, Any]]
 
     def text(self) -> str:
+        """Return the diagnosis in lines to print."""
         lines = [f"{self.model}: {self.live} live directions of {self.params} numbers, loss {self.loss:.3g}"]
         lines.append(f"  dead numbers: {', '.join(self.dead) or 'none'}")
         for free in self.freedoms:
@@ -43,7 +44,11 @@ class Diagnosis:
         curved = f"{self.spectrum[0]:.3g} to {self.spectrum[-1]:.3g}, {self.negative} negative"
         is_measured = any(c["measured"] is not None for c in self.cheapest)
         columns = ": predicted, measured" if is_measured else " (--try measures): predicted"
-        lines += [f"  Hessian's eigenvalues: {curved}", "", f"increase of the loss{columns}, constraint"]
+        lines += [
+            f"  Hessian's eigenvalues: {curved}",
+            "",
+            f"increase of the loss{columns}, constraint",
+        ]
         for c in self.cheapest:
             measured = f" {c['measured'] - self.loss:12.4g}" if is_measured else ""
             lines.append(f"  {c['predicted'] - self.loss:12.4g}{measured}  {c['says']}")
@@ -51,20 +56,32 @@ class Diagnosis:
 
 
 def diagnose(
-    spec: Spec, theta_P: Tensor, kinds: tuple[str, ...], scope: str, limit: int, problems: int, measure: bool
+    spec: Spec,
+    theta_P: Tensor,
+    kinds: tuple[str, ...],
+    scope: str,
+    limit: int,
+    problems: int,
+    measure: bool,
 ) -> Diagnosis:
-    """Diagnose θ [P] on so many selection problems.
+    """Diagnose θ [P] of a spec on `problems` selection problems.
 
-    limit: constraints to list. measure: impose each of them, untrained, for its loss.
+    kinds, scope, limit: constraints to list, as for `constraints`. measure: impose each of them, untrained, for its
+    loss. Raises ValueError for a spec of more than LARGEST numbers, and where derivatives are not finite.
     """
+    # Numbers are called by an entry that reads them: a tied spec has no names of its own.
     base, ties = ties_of(spec)
     if spec.params > LARGEST:
         raise ValueError(f"has {spec.params:,} numbers; a Hessian is computed of {LARGEST:,} at most")
     live, vectors_PK, reads_P = live_directions(spec, theta_P)
     at = expand_loss(spec, theta_P, problems)
     entries = base.layout.entries()
-    first = {abs(ties[p]): entries[p] for p in reversed(range(base.params)) if ties[p]}
-    names = [first[k] for k in sorted(first)]  # of each number: that of the entry that reads it first
+    first = dict[int, str]()  # of each number: the name of the entry that reads it first
+    for entry, number in zip(entries, ties, strict=True):
+        if number:
+            first.setdefault(abs(number), entry)
+    names = [first[k] for k in sorted(first)]
+    least = DEAD * float(reads_P.max())
     cheapest = [
         {
             "says": ", ".join(describe_new(base, ties, c.ties)),
@@ -80,7 +97,7 @@ def diagnose(
         params=spec.params,
         loss=at.loss,
         live=count,
-        dead=[n for n, r in zip(names, reads_P.tolist(), strict=True) if r <= DEAD * float(reads_P.max())],
+        dead=[name for name, read in zip(names, reads_P.tolist(), strict=True) if read <= least],
         freedoms=[_parts(v, names) for v in vectors_PK[:, count:].T],
         spectrum=at.values_R.flip(0).tolist(),
         negative=int((at.values_R < 0).sum()),
@@ -90,5 +107,6 @@ def diagnose(
 
 def _parts(direction_P: Tensor, names: list[str]) -> dict[str, float]:
     """Return the largest parts of a direction, by number."""
-    order = torch.argsort(direction_P.abs(), descending=True)[:6].tolist()
-    return {names[n]: round(float(direction_P[n]), 4) for n in order if abs(float(direction_P[n])) > 0.05}
+    order = torch.argsort(direction_P.abs(), descending=True)[:6]
+    parts = [(names[n], float(direction_P[n])) for n in order.tolist()]
+    return {name: round(share, 4) for name, share in parts if abs(share) > 0.05}

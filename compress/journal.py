@@ -15,7 +15,8 @@ from search.store.candidates import CandidateStore, Progress, TieCandidate
 from search.study.start import ANY, InitialTheta
 from trainer.files import durable
 
-FILE, FORMAT = "descent.json", 3
+FILE = "descent.json"
+FORMAT = 3
 COSTS = ("seconds", "core_seconds", "seed_steps")
 FACTS = ("reached", "wrong", "loss", "data_seed", "recipe", "is_finished")
 
@@ -32,8 +33,13 @@ class Journal(CandidateStore):
 
         Raises UserError for a file that is none, ValueError for one of another checkpoint.
         """
-        self.folder, self.base, self.origin, self.settings = folder, base, origin, dict(settings)
-        self.seconds, self.core_seconds, self.seed_steps = 0.0, 0.0, 0
+        self.folder = folder
+        self.base = base
+        self.origin = origin
+        self.settings = dict(settings)
+        self.seconds = 0.0
+        self.core_seconds = 0.0
+        self.seed_steps = 0
         self.candidates: list[TieCandidate] = []
         self.counters = Progress()
         path = folder / FILE
@@ -46,19 +52,23 @@ class Journal(CandidateStore):
                 raise ValueError(f"{folder}: holds a descent from another checkpoint")
 
     def _load(self, about: dict[str, Any]) -> None:
+        """Take over the record of a file. Any error that a damaged one raises here is caught by `__init__`."""
         if about["format"] != FORMAT:
             raise ValueError
         for name in ("origin", *COSTS):
             setattr(self, name, about[name])
         self.candidates = [self._candidate(n, **row) for n, row in enumerate(about["accepted"])]
         progress = about["progress"]
-        sets = {"expansions": Counter(dict(progress["expansions"])), "exhausted": set(progress["exhausted"])}
+        sets = {
+            "expansions": Counter(dict(progress["expansions"])),
+            "exhausted": set(progress["exhausted"]),
+        }
         self.counters = Progress(**progress | sets)
 
     def _candidate(self, number: int, ties: list[int], thetas: list[list[float]], **facts: Any) -> TieCandidate:
         first, *others = map(tuple, thetas)
         start = InitialTheta(self.base, {ANY: first})
-        # its round is one of those that are counted
+        # The file has no rounds of single candidates; 0 is one that is counted.
         return TieCandidate(number, 0, tuple(ties), start=start, companions=tuple(others), **facts)
 
     def read(self) -> list[TieCandidate]:
@@ -70,6 +80,7 @@ class Journal(CandidateStore):
     def end_round(self, candidates: Sequence[TieCandidate], progress: Progress) -> None:
         """Replace the file in one instant, so that it outlasts a power cut."""
         accepted = [c for c in candidates if c.start]
+        # Candidates that were not accepted are left out, so the others get new numbers.
         place = {c.number: n for n, c in enumerate(accepted)}
         about = {
             "format": FORMAT,

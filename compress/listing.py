@@ -2,7 +2,20 @@
 
 from search.cli.listed import Listed
 
-COMMANDS, SECTION = "compress.commands", "Checkpoints"
+COMMANDS = "compress.commands"
+SECTION = "Checkpoints"
 
-compress = Listed("compress", "Find a checkpoint's numbers that are zero or each other.", COMMANDS, SECTION, "finish")
-diagnose = Listed("diagnose", "Show which directions of a checkpoint matter.", COMMANDS, SECTION, "compress")
+compress = Listed(
+    "compress",
+    "Find a checkpoint's numbers that are zero or each other.",
+    COMMANDS,
+    SECTION,
+    "finish",
+)
+diagnose = Listed(
+    "diagnose",
+    "Show which directions of a checkpoint matter.",
+    COMMANDS,
+    SECTION,
+    "compress",
+)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, pairwise, zip_longest
+from itertools import chain, islice, pairwise, zip_longest
 from math import isnan
 from pathlib import Path
 from types import FrameType, SimpleNamespace
@@ -36,19 +36,21 @@ from trainer.files.installed import code_version
 from trainer.recipe.ramp import tie_ramp_defaults
 
 SLOTS = 16
-OURS, AGAIN_S = ("model", "trainer", "search", "adders", "compress"), 0.01
+OURS = ("model", "trainer", "search", "adders", "compress")
+AGAIN_S = 0.01
 PREVIEW = 10  # the part of a candidate's steps after which it is seen whether it is one of the better
 LATE = 0.5  # of `accept`: candidates below it some way after the ramp are not trained on
 FINISHED = 48  # numbers of a candidate that is finished at most: a step costs as many passes
-STUCK, LONGEST = 5, 3  # rounds without a gain after which training is longer; how many times at most
+STUCK = 5  # rounds without a gain after which training is longer
+LONGEST = 3  # times as long at most
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Rules):
     """Rules of a descent, and how its candidates are trained.
 
-    preview: how many times as many candidates are trained for a tenth of the steps first, of which those with
-    the lowest loss go on. seeds: data seeds of each candidate, fresh ones every round. finish: candidates of a
+    preview: so many times as many candidates are trained for a tenth of the steps first; those with the lowest
+    loss go on. seeds: data seeds of each candidate, fresh ones every round. finish: candidates of a
     round that do not hold and are finished by curvature.
     """
 
@@ -63,7 +65,11 @@ class Settings(Rules):
     def preview_recipe(self) -> Recipe:
         """Return the recipe of a first look at a candidate."""
         steps = max(2, self.steps // PREVIEW)
-        fields = {"ramp": self.ramp * steps // self.steps, "lr": self.lr, "eval_every": steps}
+        fields = {
+            "ramp": self.ramp * steps // self.steps,
+            "lr": self.lr,
+            "eval_every": steps,
+        }
         return Recipe(**tie_ramp_defaults(steps) | fields)
 
     def recipe(self, times: int = 1) -> Recipe:
@@ -91,9 +97,11 @@ def time_limit(seconds: float | None) -> Iterator[None]:
     def ring(_: int, frame: FrameType | None) -> None:
         if not alarm.is_deferred and frame and frame.f_globals["__name__"].partition(".")[0] in OURS:
             raise OutOfTime
+        # Not now: ring again shortly.
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
 
-    before, alarm.is_deferred = signal.signal(signal.SIGALRM, ring), False
+    before = signal.signal(signal.SIGALRM, ring)
+    alarm.is_deferred = False
     try:
         with suppress(OutOfTime):
             if seconds is not None:
@@ -108,17 +116,20 @@ class LocalDescent:
     """A descent from one θ, or of several side by side, as far as its folder has it."""
 
     on_progress: Callable[..., None] = staticmethod(lambda text, done=0, total=None: None)
-    """Called with what goes on, and while a bank trains with seed-steps done and in all."""
+    """Called with the present stage, and while a bank trains also with seed-steps done and in all."""
 
     def __init__(self, spec: Spec, thetas: Sequence[Tensor], settings: Settings, folder: Path):
-        """Begin at θ [P] of the spec, or go on. Every candidate must hold from each of several thetas.
+        """Begin at `thetas` [P] of the spec, or continue. Every candidate must hold from each of several thetas.
 
         Raises ValueError where a θ does not get enough right, or the folder's descent is of another one.
         """
         self.base, ties = ties_of(spec)
-        self.settings, self.folder, self.is_late = settings, folder, False
+        self.settings = settings
+        self.folder = folder
+        self.is_late = False
         bits = b"".join(theta_P.numpy().tobytes() for theta_P in thetas)
-        origin = hashlib.sha256(bits + repr((self.base.family, ties)).encode()).hexdigest()
+        model = repr((self.base.family, ties)).encode()
+        origin = hashlib.sha256(bits + model).hexdigest()
         self.journal = Journal(folder, self.base, origin, asdict(settings))
         self.descent = Descent(self.journal, settings)
         if not self.descent.candidates:
@@ -134,8 +145,11 @@ class LocalDescent:
 
     def _round(self) -> list[TieCandidate]:
         """Return none if nothing is left to propose. Nothing is written then."""
-        descent, journal, settings = self.descent, self.journal, self.settings
-        start, cpu_start = time.perf_counter(), time.process_time()
+        descent = self.descent
+        journal = self.journal
+        settings = self.settings
+        start = time.perf_counter()
+        cpu_start = time.process_time()
         self.on_progress("proposing sets")
         proposals, preview_steps = self._preview(descent.propose(settings.preview * settings.proposals))
         if not proposals:
@@ -144,8 +158,8 @@ class LocalDescent:
         candidates = descent.add(proposals)
         try:
             self._judge(candidates, results)
-            alarm.is_deferred = True  # what is judged is written
-        except OutOfTime:  # a set that is not judged then was not tried
+            alarm.is_deferred = True  # until the judged round is written
+        except OutOfTime:  # sets that are not judged then count as not tried
             self.is_late = True
         journal.seconds += time.perf_counter() - start
         journal.core_seconds += time.process_time() - cpu_start
@@ -157,7 +171,9 @@ class LocalDescent:
 
     def _judge(self, candidates: list[TieCandidate], results: list[list[list[Result]]]) -> None:
         """Judge a round by its results, and finish some of it if nothing has shrunk."""
-        descent, best, smallest = self.descent, dict[int, Training](), self.descent.smallest.numbers
+        descent = self.descent
+        best = dict[int, Training]()
+        smallest = self.descent.smallest.numbers
         for candidate, of_set in zip(candidates, results, strict=True):
             trainings = [_training(of_seed) for of_seed in of_set]
             best[candidate.number] = min(trainings, key=lambda t: (-t.exact, t.loss))
@@ -170,10 +186,12 @@ class LocalDescent:
 
         Sets of as many numbers are compared with each other, and take turns: more numbers have less loss.
         """
-        count, rounds = self.settings.proposals, self.descent.progress.rounds
+        count = self.settings.proposals
+        rounds = self.descent.progress.rounds
         if len(proposals) <= count:
             return proposals, 0
-        recipe, seed = self.settings.preview_recipe(), Seed(0, self.settings.first_seed + rounds)
+        recipe = self.settings.preview_recipe()
+        seed = Seed(0, self.settings.first_seed + rounds)
         bank = self._bank(proposals, [seed], recipe)
         while bank.advance():
             self.on_progress("a first look", bank.seed_steps, recipe.steps * len(bank.pairs))
@@ -184,24 +202,30 @@ class LocalDescent:
             by_size.setdefault(candidate.numbers, []).append((loss, candidate))
         for rows in by_size.values():
             rows.sort(key=lambda row: (isnan(row[0]), row[0], row[1].ties))
-        turns = chain.from_iterable(zip_longest(*(by_size[size] for size in sorted(by_size))))
-        return [row[1] for row in turns if row is not None][:count], bank.seed_steps
+        in_order = [by_size[size] for size in sorted(by_size)]
+        turns = chain.from_iterable(zip_longest(*in_order))
+        better = [row[1] for row in turns if row is not None]
+        return better[:count], bank.seed_steps
 
     def _train(self, proposals: list[TieCandidate]) -> list[list[list[Result]]]:
         """Train every candidate with every data seed in one bank, from every start.
 
         Returns results by candidate, data seed and start.
         """
-        settings, progress = self.settings, self.descent.progress
-        recipe = settings.recipe(min(LONGEST, 1 + (progress.rounds - progress.last_gain) // STUCK))
+        settings = self.settings
+        progress = self.descent.progress
+        without_gain = progress.rounds - progress.last_gain
+        recipe = settings.recipe(min(LONGEST, 1 + without_gain // STUCK))
         first = settings.first_seed + progress.rounds * settings.seeds
-        bank = self._bank(proposals, [Seed(0, first + n) for n in range(settings.seeds)], recipe)
+        seeds = [Seed(0, first + n) for n in range(settings.seeds)]
+        bank = self._bank(proposals, seeds, recipe)
         while bank.advance():
             self.on_progress("training", bank.seed_steps, recipe.steps * len(bank.pairs))
             bank.end(self._lost(bank, recipe))
         return self._results(bank, proposals, settings.seeds)
 
     def _bank(self, proposals: list[TieCandidate], seeds: list[Seed], recipe: Recipe) -> Bank:
+        """Return a bank of every candidate with every data seed, from every start, in this order."""
         pairs = [
             Pair(recipe, seed, theta, candidate.ties)
             for candidate in proposals
@@ -211,33 +235,48 @@ class LocalDescent:
         return Bank(self.base, pairs, slots=SLOTS, futility=None)
 
     def _results(self, bank: Bank, proposals: list[TieCandidate], seeds: int) -> list[list[list[Result]]]:
-        numbers = iter(range(len(bank.pairs)))
-        return [
-            [[bank.result(next(numbers)) for _ in self.descent.parent_of(c).thetas] for _ in range(seeds)]
-            for c in proposals
-        ]
+        """Return a bank's results by candidate, data seed and start, in the order of `_bank`."""
+        pairs = map(bank.result, range(len(bank.pairs)))
+        results = list[list[list[Result]]]()
+        for candidate in proposals:
+            starts = len(self.descent.parent_of(candidate).thetas)
+            results.append([list(islice(pairs, starts)) for _ in range(seeds)])
+        return results
 
     def _lost(self, bank: Bank, recipe: Recipe) -> list[int]:
-        """Return the pairs that are nowhere a third of the way from the ramp's end to the end."""
+        """Return the pairs that are still far a third of the way from the ramp's end to the last step."""
         since = recipe.ramp + (recipe.steps - recipe.ramp) // 3
-        return [n for n, row in enumerate(bank.newest()) if row["step"] >= since and self._is_far(row["best_exact"])]
+        lost = []
+        for n, row in enumerate(bank.newest()):
+            if row["step"] >= since and self._is_far(row["best_exact"]):
+                lost.append(n)
+        return lost
 
     def _is_far(self, exact: float) -> bool:
         return exact < LATE * self.settings.accept
 
     def _finish_best(self, trainings: dict[int, Training]) -> None:
         """Finish some of the smaller candidates that did not hold by curvature. trainings: by their numbers."""
-        descent, seed = self.descent, self.descent.progress.rounds
+        descent = self.descent
+        seed = self.descent.progress.rounds
         for n, candidate in enumerate(self._to_finish(trainings)[: self.settings.finish]):
             self.on_progress("finishing", n, self.settings.finish)
-            acceptance, parent = descent.acceptance_of(self.base), descent.parent_of(candidate)
+            acceptance = descent.acceptance_of(self.base)
+            parent = descent.parent_of(candidate)
             training = trainings[candidate.number]
             thetas = list(training.thetas)
             if self._is_far(candidate.reached or 0.0):
                 thetas = [
-                    project_by_curvature(acceptance, parent.ties, candidate.ties, torch.tensor(theta), seed)
+                    project_by_curvature(
+                        acceptance,
+                        parent.ties,
+                        candidate.ties,
+                        torch.tensor(theta),
+                        seed,
+                    )
                     for theta in parent.thetas
                 ]
+            # A proof looks at the smallest margin, which a lower loss widens.
             until = 0.0 if self.settings.proved else parent.loss or 0.0
             finished = finish_candidate(acceptance, candidate.ties, thetas, seed, until)
             exact = max(candidate.reached or 0.0, finished.exact)
@@ -247,23 +286,33 @@ class LocalDescent:
     def _to_finish(self, trainings: dict[int, Training]) -> list[TieCandidate]:
         """Return the candidates that may be finished, in order.
 
-        Those that training brought half the way come first, the lowest loss first, and go on from where they
-        are. It has lost the others, which are entered anew from their parent's θ: of these the largest first.
+        Those that training brought half the way come first, by loss, and continue from where they are. The others
+        are lost, and start anew from their parent's θ, the largest first.
         """
-        smaller = [
-            c for c in (self.descent.candidates[n] for n in trainings)
-            if not c.start and c.numbers < min(self.descent.parent_of(c).numbers, FINISHED + 1)
-        ]  # fmt: skip
-        near = [c for c in smaller if not self._is_far(c.reached or 0.0)]
-        far = [c for c in smaller if self._is_far(c.reached or 0.0)]
-        near.sort(key=lambda c: (isnan(loss := trainings[c.number].loss), loss, c.number))
-        return near + sorted(far, key=lambda c: (-c.numbers, c.number))
+        near = list[TieCandidate]()
+        far = list[TieCandidate]()
+        for number in trainings:
+            candidate = self.descent.candidates[number]
+            parent = self.descent.parent_of(candidate)
+            is_smaller = candidate.numbers < parent.numbers and candidate.numbers <= FINISHED
+            if is_smaller and not candidate.start:
+                (far if self._is_far(candidate.reached or 0.0) else near).append(candidate)
+
+        def rank(candidate: TieCandidate) -> tuple[bool, float, int]:
+            loss = trainings[candidate.number].loss
+            return isnan(loss), loss, candidate.number  # a loss that is no number comes last
+
+        return sorted(near, key=rank) + sorted(far, key=lambda c: (-c.numbers, c.number))
 
 
 def _training(results: Sequence[Result]) -> Training:
-    """Return what one data seed made of a candidate, with a result for each start."""
-    losses = [float(r.curve_EM[r.best_step // r.pair.recipe.eval_every - 1, 2]) for r in results]
-    exact, pair = min(r.best_exact for r in results), results[0].pair
+    """Return the training of a candidate with one data seed, from a result for each start."""
+    losses = list[float]()
+    for result in results:
+        row = result.best_step // result.pair.recipe.eval_every - 1
+        losses.append(float(result.curve_EM[row, 2]))
+    exact = min(r.best_exact for r in results)
+    pair = results[0].pair
     thetas = tuple(r.theta_P for r in results)
     return Training(thetas, exact, max(losses), pair.seed.data_seed, pair.recipe.as_dict())
 
@@ -271,7 +320,7 @@ def _training(results: Sequence[Result]) -> Training:
 def to_checkpoint(local: LocalDescent, start: Checkpoint, folds: Sequence[str]) -> Checkpoint:
     """Return the smallest accepted candidate with every step that led to it.
 
-    start: the checkpoint at which the descent began. folds: what was folded to come to it.
+    start: the checkpoint at which the descent began. folds: the folds that led to it.
     """
     descent = local.descent
     smallest = descent.smallest
@@ -300,18 +349,25 @@ def to_checkpoint(local: LocalDescent, start: Checkpoint, folds: Sequence[str]) 
 
 
 def _step(local: LocalDescent, parent: TieCandidate, candidate: TieCandidate) -> dict[str, Any]:
+    """Return a step of a descent, from a parent to a candidate, as provenance records it."""
     loosened, tied = describe_change(local.base, parent.ties, candidate.ties)
     step = {
-        "numbers": candidate.numbers, "tied": tied, "loss": candidate.loss, "data_seed": candidate.data_seed,
-    }  # fmt: skip
+        "numbers": candidate.numbers,
+        "tied": tied,
+        "loss": candidate.loss,
+        "data_seed": candidate.data_seed,
+    }
     if candidate.is_finished:
         step["finished_by"] = "levenberg_marquardt"
-    return step | ({"loosened": loosened} if loosened else {})
+    if loosened:
+        step["loosened"] = loosened
+    return step
 
 
 def summary(local: LocalDescent, verification: Verification) -> dict[str, Any]:
-    """Return what came of a descent, as plain values."""
-    descent, journal = local.descent, local.journal
+    """Return the outcome of a descent as plain values, for `--json` and the printed lines."""
+    descent = local.descent
+    journal = local.journal
     spec = tie(local.base, descent.smallest.ties)
     return {
         "params": spec.params,

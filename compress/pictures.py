@@ -26,29 +26,32 @@ def log_descents(records: StudyRecords, tracker: Tracker) -> None:
 
     The 10,010 are read of that one alone, and counted.
     """
-    run, candidates = tracker.study_run(), DatabaseCandidates(records).read()
+    run = tracker.study_run()
+    candidates = DatabaseCandidates(records).read()
     with tempfile.TemporaryDirectory() as folder:
         for name, figure in pictures(candidates).items():
             (Path(folder) / f"{name}.png").write_bytes(png(figure))
         tracker.log_folder(run, Path(folder), "pictures")
-        (Path(folder) / TREE).write_text(tree(lineages(records, candidates, ())) + "\n", encoding="utf-8")
+        lines = tree(lineages(records, candidates, ()))
+        (Path(folder) / TREE).write_text(lines + "\n", encoding="utf-8")
         tracker.client.log_artifact(run, str(Path(folder) / TREE))
     best = smallest(candidates)
     if best is None or best.start is None or best.configuration is None:
         return
     name = best.start.lineage[-1]["seed"]
-    row = next(r for r in records.list_seeds(best.configuration) if str(seed_of(r)) == name)
+    seeds = records.list_seeds(best.configuration)
+    row = next(row for row in seeds if str(seed_of(row)) == name)
     write_seed(records, tracker, row)
 
 
 def pictures(candidates: Sequence[TieCandidate]) -> dict[str, Figure]:
-    """Draw what there is to be drawn, by name."""
+    """Return the figures of some candidates by name: none of fewer than two that are judged."""
     judged = [c for c in candidates if c.reached is not None]
     return {"sets-tried": sets_figure(judged)} if len(judged) > 1 else {}
 
 
 def sets_figure(judged: Sequence[TieCandidate]) -> Figure:
-    """Draw numbers against exact match, a point a set; the Pareto front as a line."""
+    """Draw numbers against exact match, one point per set, and the Pareto front as a line."""
     figure = new_figure(WIDEST, 5.2)
     axis = figure.subplots()
     others = [t for t in judged if not t.start]
@@ -60,16 +63,33 @@ def sets_figure(judged: Sequence[TieCandidate]) -> Figure:
     )
     jitter = np.random.default_rng(0)
     for name, some, colour, marker, z in kinds:
-        x = np.array([t.numbers for t in some]) + jitter.uniform(-0.22, 0.22, len(some))
-        axis.scatter(x, [_errors(t) for t in some], s=20, color=colour, marker=marker, lw=0, alpha=0.6,
-                     label=f"{name} ({len(some):,})", zorder=z)  # fmt: skip
+        numbers = np.array([t.numbers for t in some])
+        axis.scatter(
+            numbers + jitter.uniform(-0.22, 0.22, len(some)),  # so that equal ones are seen apart
+            [_errors(t) for t in some],
+            s=20,
+            color=colour,
+            marker=marker,
+            lw=0,
+            alpha=0.6,
+            label=f"{name} ({len(some):,})",
+            zorder=z,
+        )
     best = front(judged)
     at = [t.numbers for t in best], [_errors(t) for t in best]
     axis.step(*at, where="post", color=INK, lw=1.3, zorder=5)
     axis.plot(*at, "o", mfc="none", color=INK, ms=8, zorder=5, label="Pareto front")
     for t in best:
-        axis.annotate(str(t.numbers), (t.numbers, _errors(t)), xytext=(0, 7), textcoords="offset points",
-                      ha="center", fontsize=8, color=INK, zorder=6)  # fmt: skip
+        axis.annotate(
+            str(t.numbers),
+            (t.numbers, _errors(t)),
+            xytext=(0, 7),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            color=INK,
+            zorder=6,
+        )
     axis.set_yscale("log")
     axis.set_ylim(1.3, ALL_RIGHT * 0.55)
     ticks = (1.0, 0.1, 0.01, 0.001, ALL_RIGHT)
@@ -79,7 +99,13 @@ def sets_figure(judged: Sequence[TieCandidate]) -> Figure:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set(xlabel="numbers left", ylabel="exact match (5,000 selection problems)")
     quiet(axis)
-    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncol=4, frameon=False, fontsize=9)
+    axis.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.12),
+        ncol=4,
+        frameon=False,
+        fontsize=9,
+    )
     return figure
 
 

@@ -30,7 +30,8 @@ class Compression:
 
     def plan(self, study: Study, recorded: int) -> list[str]:
         """Return lines on rounds and seeds. The number of rounds is not known."""
-        compress, steps = section_of(study), study.base_recipe.steps
+        compress = section_of(study)
+        steps = study.base_recipe.steps
         sets = f"{compress.proposals} sets each by {compress.proposer}, beam {compress.beam}"
         return [
             f"  rounds          up to {compress.rounds}, of {sets}",
@@ -41,12 +42,14 @@ class Compression:
         """Return the progress of a study of descents: its sets, and the smallest that was kept."""
         from search.store.candidates import DatabaseCandidates, lineage_of, smallest
 
-        name, sets = records.study, DatabaseCandidates(records).read()
+        name = records.study
+        sets = DatabaseCandidates(records).read()
         judged = [t for t in sets if t.configuration and t.reached is not None]
         least = smallest(sets)
         if least is None:
             return [f"{name}: no set has been tried"]
-        rounds, accepted = len({t.round for t in judged}), sum(t.start is not None for t in judged)
+        rounds = len({t.round for t in judged})
+        accepted = sum(t.start is not None for t in judged)
         lines = [f"{name}: {len(judged):,} sets tried in {rounds} rounds, {accepted} kept"]
         line = " → ".join(str(t.numbers) for t in lineage_of(sets, least.number))
         lines.append(f"  the smallest has {least.numbers} numbers: {line}")

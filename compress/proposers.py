@@ -1,4 +1,4 @@
-"""What a descent tries next: sets of ties that go on from one accepted candidate and were not tried.
+"""What a descent tries next: sets of ties that start from one accepted candidate and were not tried.
 
 By saliency: the sets that would cost least by the loss's curvature. A proposer of another name is a part that
 another package adds (lab/proposers.py).
@@ -30,7 +30,16 @@ from compress.hessian import (
 from compress.quadratic import Quadratic, quadratic
 from compress.section import KINDS
 from model.spec import Spec
-from model.tied import Ties, canonical, constrained, equated, retied, tie, ties_of, zeroed
+from model.tied import (
+    Ties,
+    canonical,
+    constrained,
+    equated,
+    retied,
+    tie,
+    ties_of,
+    zeroed,
+)
 from search.plugins import part
 from search.store.candidates import digest
 
@@ -38,15 +47,16 @@ SINGLE = ("zero", "equal", "opposite")
 POOL = 60  # cheapest constraints from which sets of several are made; of large sets four for each
 WHOLE = 128  # entries up to which a base's whole Hessian is made
 FEWER = 8  # of larger bases an eighth of the problems
-LOOSENED, EACH = 80, 4  # ways to loosen a tie that are gone on from, and constraints after each
+LOOSENED = 80  # ways to loosen a tie that get a constraint more
+EACH = 4  # constraints after each of them
 
 
 @dataclass(frozen=True)
 class SaliencyProposer:
     """Proposals around a θ [P] of a spec's base that keeps the spec's ties.
 
-    model: None where the base is too wide for it; then ties are only added. ways: to loosen a tie that are
-    looked at, None: all.
+    model: None where the base is too wide for it; then ties are only added. ways: ways to loosen a tie that are
+    looked at; None: all.
     """
 
     spec: Spec
@@ -58,7 +68,13 @@ class SaliencyProposer:
 
     @classmethod
     def around(
-        cls, base: Spec, ties: Ties, theta_P: Tensor, kinds: Sequence[str], scope: str, problems: int
+        cls,
+        base: Spec,
+        ties: Ties,
+        theta_P: Tensor,
+        kinds: Sequence[str],
+        scope: str,
+        problems: int,
     ) -> SaliencyProposer:
         """Measure the loss's curvature at θ [P of the base] on so many selection problems."""
         spec = tie(base, ties)
@@ -74,7 +90,10 @@ class SaliencyProposer:
         excluded: digests of sets to leave out.
         """
         sets: dict[str, Ties] = {}
-        for limit, source in ((count // 2, self._batches(batch_size)), (count, self._one_by_one())):
+        for limit, source in (
+            (count // 2, self._batches(batch_size)),
+            (count, self._one_by_one()),
+        ):
             for ties in source:
                 if len(sets) >= limit:
                     break
@@ -92,15 +111,20 @@ class SaliencyProposer:
         size = min(2 * batch_size, self.spec.params // 2)
         structures = iter(self._structures())
         while size > 1:
-            for ties in (self._batch(size, skip=0), self._batch(size, skip=1), next(structures, None)):
+            for ties in (
+                self._batch(size, skip=0),
+                self._batch(size, skip=1),
+                next(structures, None),
+            ):
                 if ties is not None:
                     yield ties
             size = min(size - 1, max(size * 2 // 3, 2))
 
     def _one_by_one(self) -> Iterator[Ties]:
-        """Yield by turns a constraint more, a tie loosened and a constraint more, and a tie loosened for one
-        that lowers the loss; each cheapest first. Exhaustive also ties loosened that raise it: another place to
-        go on from.
+        """Yield three kinds of sets by turns, each cheapest first.
+
+        They have a constraint more; a tie loosened and a constraint more; or a tie loosened alone, where that lowers
+        the loss. With `ways` None the last kind also has those that raise it: another place to start from.
         """
         singles = (c.ties for c in self._singles)
         loosened = self._loosened() if "other" in self.kinds else []
@@ -124,7 +148,8 @@ class SaliencyProposer:
         """Return sets in which rows, columns or blocks of matrices have something in common, cheapest first."""
         if self.model is None:
             return []
-        base, sets = self.model.base, set[Ties]()
+        base = self.model.base
+        sets = set[Ties]()
         listed = base.structures().items()
         for texts in chain.from_iterable(structures for kind, structures in listed if kind in self.kinds):
             try:
@@ -141,7 +166,8 @@ class SaliencyProposer:
             return []
         sets = self._cheapest(self._retied())[: self.ways]
         costs = self.model.costs([*sets, self.at.ties]).tolist()
-        return [(cost - costs[-1], ties) for cost, ties in zip(costs, sets, strict=False)]
+        *costs, here = costs
+        return [(cost - here, ties) for cost, ties in zip(costs, sets, strict=True)]
 
     def _constrained(self, loosened: list[tuple[float, Ties]]) -> list[Ties]:
         """Return each loosened set with one constraint more, cheapest first."""
@@ -149,20 +175,26 @@ class SaliencyProposer:
         for _, ties in loosened:
             assert self.model is not None
             at = self.model.inside(ties)
-            sets += [(at.loss + c.cost, c.ties) for c in constraints(at, SINGLE, self.scope, EACH)]
+            for constraint in constraints(at, SINGLE, self.scope, EACH):
+                sets.append((at.loss + constraint.cost, constraint.ties))
         return [ties for _, ties in sorted(sets)]
 
     def _retied(self) -> set[Ties]:
         """Return every way to have one entry read 0, or plus or minus another number, of the same size."""
         base, ties = ties_of(self.spec)
-        tensors = list(chain.from_iterable([n] * size for n, size in base.layout.budget().items()))
+        tensors = list[str]()  # of each entry
+        for name, size in base.layout.budget().items():
+            tensors += [name] * size
         readers: dict[int, set[str]] = {}
         for p, k in enumerate(ties):
             readers.setdefault(abs(k), set()).add(tensors[p])
+        positive = range(1, max(ties) + 1)
+        numbers = [0, *positive, *(-k for k in positive)]
         sets = set()
         for p, before in enumerate(ties):
-            for k in (0, *(s * k for k in range(1, max(ties) + 1) for s in (1, -1))):
-                is_in_scope = self.scope == "global" or k == 0 or readers[abs(k)] == {tensors[p]}
+            for k in numbers:
+                is_global = self.scope == "global" or k == 0
+                is_in_scope = is_global or readers[abs(k)] == {tensors[p]}
                 if k != before and is_in_scope:
                     sets.add(possible(base, retied(ties, p, k)))
         return {new for new in sets if new and new != ties and max(new) == self.spec.params}
@@ -194,11 +226,16 @@ def joined(ties: Ties, constraint: Ties) -> Ties:
 class Rules:
     """Rules of a descent.
 
-    kinds: of constraints. scope: `tensor` ties numbers of one tensor only, `global` any two. proposals:
-    candidates a round. beam: accepted candidates that a round goes on from. rounds: at most. patience: rounds
-    that may pass without a smaller candidate. accept: the share of the problems that a candidate must get
-    right. proved: the level at which it must be right on all pairs too, if any. problems: on which curvature is
-    measured. seed: of the proposer's own generator.
+    kinds: kinds of constraints to try.
+    scope: `tensor` ties numbers of one tensor only, `global` any two.
+    proposer, seed: name of the proposer, and the seed of its own generator.
+    proposals: candidates per round.
+    beam: accepted candidates from which a round starts.
+    rounds: most rounds.
+    patience: rounds that may pass without a smaller candidate.
+    accept: share of the problems that a candidate must get right.
+    proved: level at which it must be right on all pairs too, if any.
+    problems: selection problems on which curvature is measured.
     """
 
     kinds: tuple[str, ...] = KINDS
@@ -218,7 +255,7 @@ class Rules:
 class Parent:
     """An accepted candidate: its base, ties and θ [P of the base].
 
-    children: what was tried from it: ties, round, exact match.
+    children: sets that were tried from it: ties, round, exact match.
     """
 
     base: Spec
@@ -233,9 +270,14 @@ class Parent:
 
 
 def propose(
-    rules: Rules, parent: Parent, count: int, batch_size: int, excluded: Collection[str], draw: int
+    rules: Rules,
+    parent: Parent,
+    count: int,
+    batch_size: int,
+    excluded: Collection[str],
+    draw: int,
 ) -> list[Ties]:
-    """Return up to `count` sets that go on from a parent.
+    """Return up to `count` sets that start from a parent.
 
     batch_size: constraints at once, about. excluded: digests of sets to leave out. draw: number that, with the
     seed, starts the proposer's generator.
@@ -246,7 +288,12 @@ def propose(
         proposer = part("proposers", f"compress.proposer {rules.proposer}")
         return proposer(rules, parent, count, batch_size, excluded, draw)
     saliency = SaliencyProposer.around(
-        parent.base, parent.ties, parent.theta_P, rules.kinds, rules.scope, rules.problems
+        parent.base,
+        parent.ties,
+        parent.theta_P,
+        rules.kinds,
+        rules.scope,
+        rules.problems,
     )
     sets = saliency.sets(count, batch_size, excluded)
     if len(sets) == count:

@@ -12,7 +12,7 @@ from search.study.space import LARGEST_SEED, Strict, error_at
 from trainer.recipe.ramp import tie_ramp_defaults
 
 KINDS = ("zero", "equal", "opposite", *STRUCTURES, "other")
-"""One constraint more; what rows, columns and blocks may have in common; a tie loosened for another."""
+"""One constraint more; structures that rows, columns and blocks may share; a tie loosened for another."""
 SCOPES = {"tensor": "tensor", "values": "global"}
 """Reach of ties, as users name it -> as a descent does."""
 
@@ -29,7 +29,12 @@ def check_kinds(kinds: Sequence[str]) -> None:
 class Accept(Strict):
     """What a set must get right to be gone on from."""
 
-    exact: float = Field(1.0, ge=0.5, le=1, description="of the selection problems, and of 54,400 others of our own")
+    exact: float = Field(
+        1.0,
+        ge=0.5,
+        le=1,
+        description="of the selection problems, and of 54,400 others of our own",
+    )
     proved: Literal["any", "here"] | None = Field(
         None,
         description="right on all 10^20 pairs too: on any machine, or here; sets go by their smallest margin",
@@ -43,7 +48,10 @@ class Compress(Proposing):
     beam: int = Field(8, ge=1, le=256, description="kept sets that a round goes on from; unit: sets")
     rounds: int = Field(40, ge=1, le=1_000, description="how many at most; unit: rounds")
     patience: int = Field(
-        10, ge=1, le=1_000, description="rounds without a smaller set after which it ends; unit: rounds"
+        10,
+        ge=1,
+        le=1_000,
+        description="rounds without a smaller set after which it ends; unit: rounds",
     )
     accept: Accept = Field(default=Accept())
     kinds: list[str] = Field(list(KINDS), min_length=1, description=f"of constraints: {', '.join(KINDS)}")
@@ -51,7 +59,8 @@ class Compress(Proposing):
         "tensor", description="tie numbers of one tensor only, or any two (values)"
     )
     proposer: Literal["saliency", "nsga2", "random"] = Field(
-        "saliency", description="by predicted cost; the others are of the research notebook (lab/)"
+        "saliency",
+        description="by predicted cost; the others are of the research notebook (lab/)",
     )
     seed: int = Field(0, ge=0, le=LARGEST_SEED, description="of the proposer's own generator")
 
@@ -73,10 +82,21 @@ class Compress(Proposing):
         return SCOPES[self.reach]
 
     def check(self, study: Any) -> None:
-        """Raise ValueError at the key path of what does not go with it in a study."""
+        """Raise ValueError at the key path of a part of a study that excludes it."""
         if study.start is None or study.start.each:
-            raise error_at("start", "compress needs it: a study and its best or one seed, or a checkpoint")
-        for name in ("model", "configurations", "toggle", "combine", "space", "allocation", "confirm"):
+            raise error_at(
+                "start",
+                "compress needs it: a study and its best or one seed, or a checkpoint",
+            )
+        for name in (
+            "model",
+            "configurations",
+            "toggle",
+            "combine",
+            "space",
+            "allocation",
+            "confirm",
+        ):
             if getattr(study, name):
                 raise error_at(name, "does not go with compress, which makes the models")
         if study.until.grokked is not None:

@@ -1,7 +1,7 @@
 """A study's descent: each candidate is a configuration of the study, which the planner has trained.
 
 A round is written to the ledger before anything of it trains; each candidate is judged when its seeds have
-ended, by what is recorded. So a driver that dies anywhere is followed by one that goes on with the same
+ended, by their records. So a driver that dies anywhere is followed by one that goes on with the same
 candidates, and no seed is trained twice.
 """
 
@@ -32,13 +32,14 @@ from search.study.trial import Configuration
 class StudyDescent:
     """A study's `compress`: configurations that are proposed, and judged when their seeds have ended.
 
-    To a planner it is what a search's proposals are (search/run/proposals.py).
+    A planner treats it as it treats a search's proposals (search/run/proposals.py).
     """
 
     def __init__(self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords):
         """Begin, or go on. Raises UserError for a θ to start from that does not get enough right."""
         rules = _rules(section_of(study))
-        self.study, self.records = study, records
+        self.study = study
+        self.records = records
         self.descent = Descent(DatabaseCandidates(records), rules)
         if not self.descent.candidates:
             with reraise_as("start"):
@@ -53,7 +54,8 @@ class StudyDescent:
 
     def proposed(self) -> list[Configuration]:
         """Return all that was proposed before and is not judged."""
-        numbers, self.waiting = self.waiting, []
+        numbers = self.waiting
+        self.waiting = []
         return [self._configuration(self.descent.candidates[n]) for n in numbers]
 
     def ask(self) -> Configuration | None:
@@ -62,13 +64,15 @@ class StudyDescent:
         if not self.waiting and not descent.is_open and not descent.is_over:
             proposals = descent.propose(descent.rules.proposals)
             configurations = [self._configuration(c) for c in proposals]
-            keyed = [replace(c, configuration=m.key) for c, m in zip(proposals, configurations, strict=True)]
+            keyed = list[TieCandidate]()
+            for candidate, configuration in zip(proposals, configurations, strict=True):
+                keyed.append(replace(candidate, configuration=configuration.key))
             if keyed:
                 self.waiting = [c.number for c in descent.add(keyed, configurations)]
         return self._configuration(descent.candidates[self.waiting.pop(0)]) if self.waiting else None
 
     def tell(self, configuration: Configuration, rows: Sequence[Row]) -> None:
-        """Judge a candidate of which every seed has ended, by its recorded seeds."""
+        """Judge the candidate of a configuration by its recorded seeds, where `rows` says that all have ended."""
         candidates = self.descent.candidates
         candidate = next((c for c in candidates if c.configuration == configuration.key), None)
         if candidate is None or candidate.reached is not None or not all(map(is_final, rows)):
@@ -83,14 +87,22 @@ class StudyDescent:
             self.descent.end_round()
 
     def _training(self, seed: RecordedSeed) -> Training:
-        result, recipe = seed.result, seed.result.pair.recipe
+        """Return a recorded seed as a training of its candidate."""
+        result = seed.result
+        recipe = seed.result.pair.recipe
         theta_P = base_theta(seed.configuration.spec, result.theta_P)
         loss = float(result.curve_EM[result.best_step // recipe.eval_every - 1, 2])
         if recipe.finish_above < 1:  # the curve stays that of the training
             loss = self.descent.acceptance_of(ties_of(seed.configuration.spec)[0]).loss(theta_P)
-        return Training((theta_P,), result.best_exact, loss, lineage=tuple(ancestors_of(seed.checkpoint())))
+        return Training(
+            (theta_P,),
+            result.best_exact,
+            loss,
+            lineage=tuple(ancestors_of(seed.checkpoint())),
+        )
 
     def _configuration(self, candidate: TieCandidate) -> Configuration:
+        """Return a candidate's configuration: its model tied, trained from its parent's θ."""
         if candidate.configuration and candidate.configuration in self.configurations:
             return self.configurations[candidate.configuration]
         start = self.descent.parent_of(candidate).start
@@ -102,18 +114,33 @@ class StudyDescent:
 
 def _origin(parent: InitialTheta) -> Origin:
     """Return a θ that the study starts from, folded where a fold is known."""
-    spec, theta_P = parent.spec, torch.tensor(parent.thetas[ANY])
+    spec = parent.spec
+    theta_P = torch.tensor(parent.thetas[ANY])
     *before, last = parent.lineage
     steps: tuple[str, ...] = ()
     if not isinstance(spec, Tied):
         folded = fold(spec, theta_P)
-        spec, theta_P, steps = folded.spec, folded.theta_P, folded.steps
-    return spec, [theta_P], (*before, {**last, "then": [f"folded: {step}" for step in steps]})
+        spec = folded.spec
+        theta_P = folded.theta_P
+        steps = folded.steps
+    return (
+        spec,
+        [theta_P],
+        (*before, {**last, "then": [f"folded: {step}" for step in steps]}),
+    )
 
 
 def _rules(compress: Compress) -> Rules:
+    """Return the rules of a study's section. Raises UserError for a proposer that is not installed."""
     if compress.proposer != "saliency":
         part("proposers", f"compress.proposer {compress.proposer}")  # which may be missing
     same = compress.model_dump(include={"proposer", "seed", "proposals", "beam", "rounds", "patience"})
-    kinds, accept = tuple(compress.kinds), compress.accept
-    return Rules(kinds=kinds, scope=compress.scope, accept=accept.exact, proved=accept.proved, **same)
+    kinds = tuple(compress.kinds)
+    accept = compress.accept
+    return Rules(
+        kinds=kinds,
+        scope=compress.scope,
+        accept=accept.exact,
+        proved=accept.proved,
+        **same,
+    )

@@ -1,4 +1,4 @@
-"""Groups of fields of a recipe, a dataclass each.
+"""Groups of fields of a recipe, one dataclass each.
 
 A group is a frozen dataclass in its own file, and `Recipe` inherits them all: new fields are a new file.
 Without torch, so that a recipe can be checked at once.
@@ -27,7 +27,8 @@ class Group:
     differs from its default does). Lists of a file become tuples, of tuples where they are lists of lists.
 
     Two static methods of a group, where it has them, raise ValueError of one line: `validate(recipe)` where fields
-    contradict one another or other groups', `validate_names(recipe, layout)` where they name what θ does not have.
+    contradict one another or other groups', `validate_names(recipe, layout)` where they name something that θ does not
+    have.
     """
 
     def __post_init__(self) -> None:
@@ -38,23 +39,27 @@ class Group:
                     raise ValueError(
                         f"{field.name} must have at most {limit} {field.metadata['entries']}, got {len(value)}"
                     )
+                # Frozen, but still being made; tuples, so that a recipe can be hashed.
                 object.__setattr__(self, field.name, _tuples(value))
         check(self)
         check_combination(self)
-        for group in reversed(type(self).__mro__):
-            if "validate" in vars(group):
-                group.validate(self)  # type: ignore[attr-defined]
+        self._call("validate")
 
     def check_names(self, layout: Layout) -> None:
         """Raise ValueError where a group names something that θ does not have."""
+        self._call("validate_names", layout)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        """Call a static method of each group that has it, from the first group to the last."""
         for group in reversed(type(self).__mro__):
-            if "validate_names" in vars(group):
-                group.validate_names(self, layout)  # type: ignore[attr-defined]
+            if name in vars(group):
+                getattr(group, name)(self, *arguments)
 
 
 def entry_indices(layout: Layout, says: str, names: Iterable[str]) -> list[int]:
-    """Where in θ the entries or tensors are that a field names. Raises ValueError, which begins with what the
-    field `says`, for one that θ has not.
+    """Return the places in θ of the entries or tensors in `names`.
+
+    Raises ValueError, which begins with `says`, for a name that θ does not have.
     """
     try:
         return [place for name in names for place in layout.places(name)]
@@ -63,7 +68,10 @@ def entry_indices(layout: Layout, says: str, names: Iterable[str]) -> list[int]:
 
 
 def dependent_option(of: str, default: Any, says: str, **meta: Any) -> Any:
-    """A field that means nothing unless another one is on: `of` is its name, or `name=value`."""
+    """Declare a field that means nothing unless another one is on.
+
+    of: the other's name, or `name=value`. default, says, meta: as for `option`.
+    """
     name, _, value = of.partition("=")
     return option(default, says, off=default, needs={name: value or ON}, **meta)
 

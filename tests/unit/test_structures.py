@@ -1,55 +1,120 @@
-"""The structs that Python and C++ share fit each other, and one that does not is noticed when the library loads."""
+"""Structs are read from C++ headers as a compiler reads them."""
 
 import ctypes
+import subprocess
 
 import pytest
 
-from benchmarks.emulator import Emulator
 from tests import needs_compiler
 from tests.banks import SPEC
 from trainer import Recipe
-from trainer.engine import native, structures
+from trainer.engine import structures
+from trainer.engine.build import ENGINE, job_of
 from trainer.engine.cuda import structures as structures_of_cuda
 from trainer.engine.cuda.backend import macros_of
-from trainer.engine.structures import Struct
+from trainer.engine.cuda.machine import SOURCES, folders
+from trainer.engine.structures import Struct, declared, enumerated
+from trainer.files.installed import compiler_command
+
+KERNEL = SPEC.kernel()
+CPU = job_of(ENGINE)
+CUDA = job_of(SOURCES / "emulator.cpp", {**macros_of(SPEC, KERNEL, Recipe()), "FIBRES": 1}, folders(KERNEL))
 
 
-def other(name, fields):
-    return type(name, (Struct,), {"_fields_": fields})
+def structs_of(module):
+    return [s for s in vars(module).values() if isinstance(s, type) and s is not Struct and issubclass(s, Struct)]
 
 
-FIELDS = structures.Program._fields_
+def compiled(job, structs, folder):
+    """Compile, without making anything of it, that structs lie in C++ where Python has them. Return the errors."""
+    lines = [f'#include "{job.source}"']
+    for struct in structs:
+        name = struct.__name__.removeprefix("C")
+        lines.append(f"static_assert(sizeof({name}) == {ctypes.sizeof(struct)});")
+        for field, *_ in struct._fields_:
+            place = getattr(struct, field)
+            lines.append(f"static_assert(offsetof({name}, {field}) == {place.offset});")
+            lines.append(f"static_assert(sizeof({name}::{field}) == {place.size});")
+    (source := folder / "checks.cpp").write_text("#include <cstddef>\n" + "\n".join(lines))
+    flags = [*job.flags, *(f"-I{path}" for path in job.headers), "-O0", "-fsyntax-only"]
+    run = subprocess.run([*compiler_command(), *flags, source], capture_output=True, text=True, check=False)
+    assert run.returncode == 0 or run.stderr
+    return run.stderr
 
 
 @needs_compiler
+@pytest.mark.parametrize(("job", "module"), [(CPU, structures), (CUDA, structures_of_cuda)], ids=["CPU", "CUDA"])
+def test_every_struct_lies_as_a_compiler_has_it(job, module, tmp_path):
+    structs = structs_of(module)
+    assert len(structs) == {structures: 8, structures_of_cuda: 5}[module]
+    assert not compiled(job, structs, tmp_path)
+
+
+@needs_compiler
+def test_two_fields_that_are_exchanged_would_be_noticed(tmp_path):
+    """Which are as many bytes: the check itself is checked."""
+    *fields, first, last = structures.Errors._fields_
+    other = type("Errors", (Struct,), {"_fields_": [*fields, last, first]})
+    assert "static assertion failed" in compiled(CPU, [other], tmp_path)
+
+
+def header(folder, text):
+    (path := folder / "some.h").write_text(text)
+    return path
+
+
+class Inner(Struct):
+    _fields_ = (("x", ctypes.c_int64),)
+
+
+def test_declarations_of_every_kind_are_read(tmp_path):
+    text = """
+    // struct Some { int32_t commented; };
+    struct Something { double other; };
+    struct Some {  // not {a} field;
+        int32_t a, b;  // int32_t c;
+        const float *one, *two;
+        Inner* there;
+        Inner inside;
+        float (*call)(const float* wide, int count);
+
+        int sum() const { return a + b; }
+    };
+    struct Some { int32_t second; };
+    enum Kind { FIRST, LAST };
+    """
+    fields = declared(header(tmp_path, text), "Some", Inner=Inner)
+    pointers = [(name, ctypes.c_void_p) for name in ("one", "two", "there")]
+    numbers = [(name, ctypes.c_int32) for name in "ab"]
+    assert [*fields] == [*numbers, *pointers, ("inside", Inner), ("call", ctypes.c_void_p)]
+    assert enumerated(header(tmp_path, text), "Kind") == ["FIRST", "LAST"]
+
+
 @pytest.mark.parametrize(
-    ("fields", "complaint"),
+    ("declaration", "complaint"),
     [
-        ([*FIELDS[:5], FIELDS[6], FIELDS[5], *FIELDS[7:]], r"Program.batch is at byte (\d+) there, \d+ here"),
-        (FIELDS[:-2], r"Program is (\d+) bytes there, \d+ here"),
-        ([*FIELDS, ("more", ctypes.c_int64)], "Program.more is missing there, "),
+        ("float x", "unknown type in `float x`"),
+        ("Inner x", "unknown type in `Inner x`"),
+        ("int32_t x[4]", r"cannot read `int32_t x\[4\]`"),
+        ("int32_t x : 3", "cannot read `int32_t x : 3`"),
+        ("int32_t x = 1", "cannot read `int32_t x = 1`"),
+        ("unsigned long x", "cannot read|unknown type"),
+        ("static const int32_t x", "cannot read"),
+        ("int32_t& x", "cannot read"),
     ],
 )
-def test_a_struct_that_differs_is_named(monkeypatch, fields, complaint):
-    engine = native.engine()
-    structures.check_layout(engine)
-    monkeypatch.setitem(structures.STRUCTS, "Program", other("Program", fields))
-    with pytest.raises(AssertionError, match=f"does not fit its structs in Python: {complaint}"):
-        structures.check_layout(engine)
+def test_a_declaration_that_cannot_be_read_is_an_error(tmp_path, declaration, complaint):
+    with pytest.raises(ValueError, match=rf"^some\.h: .*{complaint}.* of the struct Some"):
+        declared(header(tmp_path, f"struct Some {{ {declaration}; }};"), "Some")
 
 
-@needs_compiler
-def test_the_library_is_compared_when_it_is_loaded(monkeypatch):
-    monkeypatch.setitem(structures.STRUCTS, "Seen", other("Seen", [("right", ctypes.c_void_p)]))
-    native._engine.cache_clear()
-    with pytest.raises(AssertionError, match=r"Seen\.right is at byte 8 there, 0 here"):
-        native.engine()
+@pytest.mark.parametrize("text", ["", "struct Some : Inner { int32_t x; };", "struct Some;"])
+def test_a_struct_that_is_not_declared_plainly_is_an_error(tmp_path, text):
+    with pytest.raises(ValueError, match=r"some\.h declares no struct Some"):
+        declared(header(tmp_path, text), "Some")
 
 
-@needs_compiler
-def test_a_struct_of_the_gpus_with_two_fields_exchanged_is_named(monkeypatch):
-    """Which is as many bytes."""
-    *fields, first, last = structures_of_cuda.Program._fields_
-    monkeypatch.setattr(structures_of_cuda, "Program", other("Program", [*fields, last, first]))
-    with pytest.raises(AssertionError, match=r"Python: Program\.targeted is at byte (\d+) there, \d+ here"):
-        Emulator().module(SPEC.kernel(), macros_of(SPEC, SPEC.kernel(), Recipe()))
+def test_a_struct_takes_all_its_fields_or_none():
+    assert structures.Errors().kept == 0
+    with pytest.raises(TypeError, match="Errors has the fields operands, count, kept, got kept"):
+        structures.Errors(kept=1)

@@ -1,9 +1,9 @@
 """The futility rule, which gives up seeds that will not grok.
 
-Grokking is a jump after a long plateau, so ranks among seeds say nothing. But most losers show early what
-they are: they stay at the token accuracy of a model that has learnt next to nothing (0.2). No winner was seen
-there for long once it had met ten-digit numbers. measured.json has the constants and the experiments that
-they come from; `python -m benchmarks.stopping` replays the rule over complete runs and tunes it.
+Grokking is a jump after a long plateau, so ranks among seeds say nothing. But most losers show themselves early:
+they stay at the token accuracy of a model that has learnt next to nothing (0.2). No winner was seen there for
+long once it had met ten-digit numbers. measured.json has the constants and the experiments behind them;
+`python -m benchmarks.stopping` replays the rule over complete runs and tunes it.
 
 Axes: R row (a seed at one of its evaluations).
 """
@@ -39,6 +39,7 @@ class FutilityRule:
         """Return a bool [R], from each row's progress and its best measures so far."""
         import torch  # not at the head: counting seeds needs the constants below and no torch
 
+        # Any checkpoint may call a seed.
         futile_R = torch.zeros_like(progress_R, dtype=torch.bool)
         for progress, exact, token in self.checkpoints:
             futile_R |= (progress_R >= progress) & (exact_R < exact) & (token_R < token)
@@ -66,8 +67,12 @@ def full_length_from(curriculum: Sequence[Sequence[int]]) -> int:
 
     All selection problems have ten digits, so scores before this step say little.
     """
-    ends = [sum(steps for _, steps in curriculum[: n + 1]) for n in range(len(curriculum))]
-    return max((end for (digits, _), end in zip(curriculum, ends, strict=True) if digits < DIGITS), default=0)
+    full_from = end = 0
+    for digits, steps in curriculum:
+        end += steps
+        if digits < DIGITS:
+            full_from = end
+    return full_from
 
 
 def progress_of(step_R: Tensor, full_length_R: Tensor, steps_R: Tensor) -> Tensor:
@@ -84,4 +89,5 @@ def is_spared(seed: Seed) -> bool:
     A bank goes by it where a pair does not say itself if it is spared.
     """
     text = f"spared {seed.init_seed} {seed.data_seed}"
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % 10 == 0
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[:8], "big") % 10 == 0

@@ -23,12 +23,21 @@ from model.spec import Spec, make_spec
 from trainer.files import durable
 from trainer.files.installed import code_version
 
-JSON_FILE, THETA_FILE = "checkpoint.json", "theta.safetensors"
+JSON_FILE = "checkpoint.json"
+THETA_FILE = "theta.safetensors"
 LARGEST_FILE = 1 << 24  # bytes; θ has a few hundred numbers
 FORMAT = 1
 FIELDS = {
-    "spec": dict, "recipe": dict, "seed": dict, "step": int, "metrics": dict, "provenance": dict, "code": str,
-}  # fmt: skip
+    "spec": dict,
+    "recipe": dict,
+    "seed": dict,
+    "step": int,
+    "metrics": dict,
+    "provenance": dict,
+    "code": str,
+}
+NO_TENSORS = (LookupError, TypeError, RuntimeError, ValueError, OverflowError)
+"""Errors that safetensors and torch raise for an invented header."""
 KINDS = {dict: "a mapping", int: "an integer", str: "a string"}
 
 
@@ -49,7 +58,12 @@ class Checkpoint:
         """Return everything but θ, as plain values."""
         names = ("recipe", "seed", "step", "metrics", "provenance", "code")
         about = {name: getattr(self, name) for name in names}
-        return {"format": FORMAT, "params": self.spec.params, "spec": self.spec.as_dict(), **about}
+        return {
+            "format": FORMAT,
+            "params": self.spec.params,
+            "spec": self.spec.as_dict(),
+            **about,
+        }
 
     def as_origin(self) -> dict[str, Any]:
         """Return the facts that a checkpoint derived from this one records of it."""
@@ -63,15 +77,16 @@ class Checkpoint:
 
     @property
     def theta_bytes(self) -> bytes:
-        """Content of THETA_FILE."""
+        """Return the content of THETA_FILE."""
         return save({"theta": self.theta_P.contiguous()})
 
     def save(self, folder: Path) -> None:
         """Write each file atomically and durably, θ first (trainer/files/durable.py)."""
         durable.make_folder(folder)
         text = json.dumps(self.as_dict(), indent=2) + "\n"
-        for name, data in ((THETA_FILE, self.theta_bytes), (JSON_FILE, text.encode())):
-            durable.write(folder / name, data)
+        # The JSON file last: with it the folder is a checkpoint.
+        durable.write(folder / THETA_FILE, self.theta_bytes)
+        durable.write(folder / JSON_FILE, text.encode())
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
@@ -88,7 +103,11 @@ class Checkpoint:
         except (TypeError, ValueError) as error:
             raise ValueError(f"{folder / JSON_FILE}: spec: {error}") from None
         theta_P = _read_theta(folder / THETA_FILE, spec)
-        return cls(spec=spec, theta_P=theta_P, **{name: about[name] for name in FIELDS if name != "spec"})
+        return cls(
+            spec=spec,
+            theta_P=theta_P,
+            **{name: about[name] for name in FIELDS if name != "spec"},
+        )
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -101,8 +120,10 @@ def _read_bytes(path: Path) -> bytes:
 def _check_types(path: Path, about: dict[str, Any]) -> None:
     """Check the types of a checkpoint's values. Raises ValueError at the key path."""
     typed = {name: (about[name], kind) for name, kind in FIELDS.items()}
-    for name, value in about["seed"].items() if isinstance(about["seed"], dict) else ():
-        typed[f"seed.{ascii(name)[1:-1]:.40}"] = (value, int)
+    if isinstance(about["seed"], dict):
+        for name, value in about["seed"].items():
+            printable = ascii(name)[1:-1]
+            typed[f"seed.{printable:.40}"] = (value, int)
     if isinstance(about["spec"], dict):
         typed["spec.family"] = (about["spec"].get("family"), str)
     for name, (value, kind) in typed.items():
@@ -128,12 +149,13 @@ def _read_theta(path: Path, spec: Spec) -> Tensor:
         tensors = load(data)
     except SafetensorError as error:
         raise ValueError(f"{path}: not a safetensors file ({ascii(str(error))[1:-1]:.200})") from None
-    except (LookupError, TypeError, RuntimeError, ValueError, OverflowError):  # of an invented header
+    except NO_TENSORS:
         raise ValueError(f"{path}: its header asks for numbers or shapes that torch has not") from None
     theta = tensors.get("theta")
     if theta is None or theta.dtype != torch.float32 or theta.shape != (spec.params,):
         actual = "no tensor 'theta'" if theta is None else f"{theta.dtype} {tuple(theta.shape)!s:.80}"
         raise ValueError(f"{path}: θ must be {spec.params} float32 numbers for this spec, found {actual}")
+    # Of other numbers every verdict would be meaningless.
     if not torch.isfinite(theta).all():
         raise ValueError(f"{path}: θ has numbers that are not finite")
     return theta

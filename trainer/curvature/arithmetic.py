@@ -15,16 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-LN2_HIGH, LN2_LOW = map(float.fromhex, ("0x1.62E42FEFA38p-1", "0x1.EF35793C7673p-45"))
-"""Their sum is ln 2; a product of the first with a whole number below 2^11 is exact."""
+LN2_HIGH = float.fromhex("0x1.62E42FEFA38p-1")
+"""Most of ln 2: its product with a whole number below 2^11 is exact."""
+LN2_LOW = float.fromhex("0x1.EF35793C7673p-45")
+"""The rest of ln 2."""
 TERMS = 14
-"""Of the series of e^x for |x| up to ln 2 / 2: the next is below 2^-60."""
+"""Terms of the series of e^x for |x| up to ln 2 / 2: the next one is below 2^-60."""
 LEAST_POWER = -700.0
-"""Below, e^x counts as that of this: 1e-304."""
+"""Smaller x count as this one, whose e^x is 1e-304."""
 
 
 def total(entries: Array) -> Any:
-    """Return sums along the last axis, by halves."""
+    """Return sums along the last axis, by halves: the first half meets the second, an odd entry the first."""
     while (count := entries.shape[-1]) > 1:
         half = count // 2
         sums = entries[..., :half] + entries[..., half : 2 * half]
@@ -43,12 +45,17 @@ def gram(rows_RN: Array) -> Array:
     """Return the scalar products of each two rows [R, R]."""
     products_RR = np.empty((len(rows_RN), len(rows_RN)))
     for n, row_N in enumerate(rows_RN):
-        products_RR[n, n:] = products_RR[n:, n] = total(rows_RN[n:] * row_N)
+        products_R = total(rows_RN[n:] * row_N)
+        products_RR[n, n:] = products_R
+        products_RR[n:, n] = products_R
     return products_RR
 
 
 def solve(matrix_RR: Array, right_R: Array) -> Array:
-    """Solve a linear system with a positive matrix by elimination. The solution of a singular one is not finite."""
+    """Solve a linear system with a positive matrix by Gauss-Jordan elimination, without pivots.
+
+    The solution of a singular one is not finite.
+    """
     rows = np.column_stack([matrix_RR, right_R])
     with np.errstate(all="ignore"):
         for n in range(len(rows)):
@@ -63,6 +70,7 @@ def exp(x: Array) -> Array:
     """Return e^x of entries that are 0 at most, to the last bits."""
     x = np.maximum(x, LEAST_POWER)
     power = np.rint(x / (LN2_HIGH + LN2_LOW))
+    # e^x = 2^power e^rest, where the rest is small enough for the series
     rest = x - power * LN2_HIGH - power * LN2_LOW
     series = np.ones_like(rest)
     for n in range(TERMS, 0, -1):

@@ -21,10 +21,14 @@ from model.tied import Tied, Ties, project, tie
 from trainer.curvature.arithmetic import Array, dot, solve, total
 from trainer.curvature.pool import Cost, Pool, draw_problems, tokens_from, wrong_pairs
 
-FRESH, MOST_ERRORS = 4_096, 2_048
+FRESH = 4_096
+MOST_ERRORS = 2_048
 SEARCHED = 16_384  # problems searched for a θ's own errors
-ITERATIONS, MEMORY = 1_000, 40  # of L-BFGS; the moves that it remembers
-LOOKS, LEAST_FALL, MOST_SLOPE = 20, 1e-3, 0.9  # of a search along a direction
+ITERATIONS = 1_000  # of L-BFGS
+MEMORY = 40  # moves that L-BFGS remembers
+LOOKS = 20  # points of a search along a direction
+LEAST_FALL = 1e-3  # share of the fall that the first slope promises (Wolfe's first condition)
+MOST_SLOPE = 0.9  # share of the first slope that may be left (his second)
 
 
 @dataclass
@@ -62,23 +66,32 @@ class Point:
         """Evaluate the float32 numbers that are nearest to θ. The loss is infinite where the gradient is not finite."""
         theta_P = rounded(theta_P)
         loss, slope_P = pool.slope(theta_P)
-        return cls(theta_P, loss if np.isfinite(slope_P).all() else math.inf, slope_P.astype(float))
+        return cls(
+            theta_P,
+            loss if np.isfinite(slope_P).all() else math.inf,
+            slope_P.astype(float),
+        )
 
 
 def lbfgs(task: Task, theta_P: Tensor) -> Tensor:
-    """Minimise by L-BFGS (Liu and Nocedal 1989) on fresh problems and θ's own errors."""
+    """Minimise the loss from θ [P] by L-BFGS (Liu and Nocedal 1989), on fresh problems and θ's own errors."""
     pool = task.pool(theta_P)
-    at, moves = Point.of(pool, theta_P.numpy()), deque[Move](maxlen=MEMORY)
+    at = Point.of(pool, theta_P.numpy())
+    moves = deque[Move](maxlen=MEMORY)
     for _ in range(ITERATIONS):
         down_P = -_newton(at.slope_P, moves)
-        new = _search(pool, at, down_P, 1.0 if moves else 1 / max(1.0, dot(down_P, down_P) ** 0.5))
+        # Without moves the direction is the gradient's, whose length says nothing of the way: try length 1 at most.
+        length = 1.0 if moves else 1 / max(1.0, dot(down_P, down_P) ** 0.5)
+        new = _search(pool, at, down_P, length)
         if new is None:
             if not moves:
                 break
             moves.clear()  # and go straight down
             continue
-        step_P, change_P = new.theta_P - at.theta_P, new.slope_P - at.slope_P
-        if (bend := dot(step_P, change_P)) > 0:
+        step_P = new.theta_P - at.theta_P
+        change_P = new.slope_P - at.slope_P
+        bend = dot(step_P, change_P)
+        if bend > 0:  # else the Hessian that the moves show would not be positive
             moves.append(Move(step_P, change_P, bend))
         at = new
     return torch.from_numpy(at.theta_P)
@@ -98,29 +111,38 @@ class Move(NamedTuple):
 
 
 def _newton(slope_P: Array, moves: Sequence[Move]) -> Array:
-    """Return the gradient [P] times the inverse of the Hessian that the last moves show."""
+    """Return the gradient [P] times the inverse of the Hessian that the last moves show.
+
+    By Nocedal's two loops (Mathematics of Computation 35, 1980): the newest move first, then the oldest.
+    """
     shares = list[float]()
     for move in reversed(moves):
-        shares.append(dot(move.step_P, slope_P) / move.bend)
-        slope_P = slope_P - shares[-1] * move.change_P
+        share = dot(move.step_P, slope_P) / move.bend
+        shares.append(share)
+        slope_P = slope_P - share * move.change_P
     if moves:
-        slope_P = slope_P * (moves[-1].bend / dot(moves[-1].change_P, moves[-1].change_P))
+        newest = moves[-1]
+        slope_P = slope_P * (newest.bend / dot(newest.change_P, newest.change_P))
     for move, share in zip(moves, reversed(shares), strict=True):
-        slope_P = slope_P + (share - dot(move.change_P, slope_P) / move.bend) * move.step_P
+        back = dot(move.change_P, slope_P) / move.bend
+        slope_P = slope_P + (share - back) * move.step_P
     return slope_P
 
 
 def _search(pool: Pool, at: Point, down_P: Array, length: float) -> Point | None:
     """Return a point along a direction where the loss has fallen and its slope is flatter (Wolfe 1969), or None.
 
-    By halves and doubles (Lewis and Overton 2013).
+    at: where the search begins. down_P: the direction. length: how much of it is tried first; then by halves and
+    doubles (Lewis and Overton 2013), LOOKS points at most.
     """
-    fall, low, high = dot(at.slope_P, down_P), 0.0, math.inf
+    fall = dot(at.slope_P, down_P)
+    low = 0.0
+    high = math.inf
     for _ in range(LOOKS):
         new = Point.of(pool, at.theta_P + length * down_P)
-        if not new.loss < at.loss + LEAST_FALL * length * fall:
+        if not new.loss < at.loss + LEAST_FALL * length * fall:  # too far, or no number
             high = length
-        elif dot(new.slope_P, down_P) < MOST_SLOPE * fall:
+        elif dot(new.slope_P, down_P) < MOST_SLOPE * fall:  # still steep: go further
             low = length
         else:
             return new
@@ -143,11 +165,19 @@ class QuadraticPenalty:
 
 
 def gauss_newton(
-    pool: Pool, start_P: Tensor, steps: int = 20, until: float = 0.0, penalty: QuadraticPenalty | None = None
+    pool: Pool,
+    start_P: Tensor,
+    steps: int = 20,
+    until: float = 0.0,
+    penalty: QuadraticPenalty | None = None,
 ) -> Tensor:
-    """Take damped Gauss-Newton steps; stop at the first that is no gain, unless there is a penalty."""
+    """Take damped Gauss-Newton steps from `start_P` [P] on a pool's problems. Return θ [P], float64.
+
+    Stop after `steps`; without a penalty also at the first step without a gain, and at a loss `until`.
+    """
     theta_P = rounded(start_P.numpy())
-    damping, by_PP = 1e-3, penalty.by_PP if penalty else np.zeros((len(theta_P),) * 2)
+    damping = 1e-3
+    by_PP = penalty.by_PP if penalty else np.zeros((len(theta_P),) * 2)
     for n in range(steps):
         weight = penalty.first * penalty.growth**n if penalty else 0.0
 
@@ -158,6 +188,7 @@ def gauss_newton(
 
         loss, slope_P = worth(theta_P)
         curved_PP = pool.curvature(theta_P) + weight * by_PP
+        # Marquardt: damp each entry by its own curvature, so that the step does not depend on the entries' scales.
         scale_PP = np.diag(curved_PP.diagonal() + 1e-12)
         for _ in range(8):
             new_P = rounded(theta_P - solve(curved_PP + damping * scale_PP, slope_P))
@@ -168,9 +199,12 @@ def gauss_newton(
         else:
             if penalty is None:
                 break
-            damping = 1.0
+            damping = 1.0  # the penalty grows, so the next step is another problem
             continue
-        gained, theta_P, loss, damping = loss - new, new_P, new, damping / 3
+        gained = loss - new
+        theta_P = new_P
+        loss = new
+        damping = damping / 3
         if penalty is None and (gained < 1e-4 * loss or loss <= until):
             break
     return torch.from_numpy(theta_P)
@@ -193,11 +227,14 @@ def finish_by_curvature(spec: Spec, ties: Ties | None, theta_P: Tensor, seed: in
     within = inner if ties is not None and isinstance(inner, Tied) else None
     best_R = project(within.ties, theta_P[None])[0] if within else theta_P
     least = len(wrong_pairs(inner, best_R, judged, Cost()))
-    for turn, method in enumerate(FEW_TURNS if len(best_R) <= SECOND_ORDER_LIMIT else MANY_TURNS):
+    turns = FEW_TURNS if len(best_R) <= SECOND_ORDER_LIMIT else MANY_TURNS
+    for turn, method in enumerate(turns):
         if not least:
             break
-        new_R = method(Task(inner, seed, turn, Cost(), WIDELY), best_R).float()
+        task = Task(inner, seed, turn, Cost(), WIDELY)
+        new_R = method(task, best_R).float()
         wrong = len(wrong_pairs(inner, new_R, judged, Cost()))
         if wrong < least:
-            best_R, least = new_R, wrong
+            best_R = new_R
+            least = wrong
     return within.untie(best_R[None])[0] if within else best_R

@@ -24,12 +24,15 @@ from trainer.engine.build import missing_to_build
 from trainer.engine.kernel import KernelLoss, is_wrong
 from trainer.engine.native import Array
 from trainer.step import step
+from trainer.step.objective import answer_logits
 from trainer.step.step import tokens_of
 
 CHUNK = 64
 """Problems whose Jacobian is made at once: it stays in the cache."""
-STEP, LEAST_NUMBER = np.float32(2**-10), 0.05
-"""Of differences: a share of each number, and the number of which it is the least."""
+STEP = np.float32(2**-10)
+"""Step of a difference, as a share of each number."""
+LEAST_NUMBER = 0.05
+"""Numbers nearer to 0 get this one's step."""
 
 
 @dataclass
@@ -40,13 +43,20 @@ class Cost:
 
 
 def draw_problems(seed: int, turn: int, count: int) -> Pairs:
-    """Draw half of the pairs uniformly, a quarter with runs of carries, a quarter of shorter numbers."""
+    """Draw about `count` pairs: half uniform, a quarter with runs of carries, a quarter of shorter numbers.
+
+    seed, turn: name the pairs.
+    """
+    # Of a text its bytes count, and not its hash, which differs from process to process.
     rng = random.Random(f"finish {seed} {turn}")
-    uniform = [(rng.randrange(10**DIGITS), rng.randrange(10**DIGITS)) for _ in range(count // 2)]
+    end = 10**DIGITS
+    uniform = [(rng.randrange(end), rng.randrange(end)) for _ in range(count // 2)]
     short = [(_number(rng), _number(rng)) for _ in range(count // 4)]
     each = -(-count // 4 // (DIGITS + 1))
-    runs = [p for run in range(DIGITS + 1) for p in carry_pairs(run, each, f"to finish {seed} {turn}")]
-    return uniform + short + [p for p in runs if min(p) > 9]
+    runs = list[tuple[int, int]]()
+    for length in range(DIGITS + 1):
+        runs += carry_pairs(length, each, f"to finish {seed} {turn}")
+    return uniform + short + [pair for pair in runs if min(pair) > 9]
 
 
 def _number(rng: random.Random) -> int:
@@ -55,8 +65,9 @@ def _number(rng: random.Random) -> int:
 
 
 def tokens_from(spec: Spec, pairs: Pairs) -> Tensor:
-    """Return tokens [1, T + 1, B]."""
-    return tokens_of(spec, *torch.tensor(pairs, dtype=torch.float64).T[:, None])
+    """Return the tokens [1, T + 1, B] of pairs."""
+    a_1B, b_1B = torch.tensor(pairs, dtype=torch.float64).T[:, None]
+    return tokens_of(spec, a_1B, b_1B)
 
 
 def has_kernel(spec: Spec) -> bool:
@@ -69,7 +80,8 @@ class TorchLoss:
     """The same as `KernelLoss` by torch, in float64."""
 
     def __init__(self, spec: Spec, tokens_1TB: Tensor):
-        self.spec, self.tokens = spec, tokens_1TB
+        self.spec = spec
+        self.tokens = tokens_1TB
 
     def slope(self, theta_P: Array) -> tuple[float, Array]:
         parameter_P = torch.from_numpy(theta_P).double().requires_grad_()
@@ -80,13 +92,15 @@ class TorchLoss:
     @torch.no_grad()
     def logits(self, theta_P: Array) -> Array:
         theta_1P = torch.from_numpy(theta_P).double()[None]
-        logits = self.spec.forward(theta_1P, self.tokens[:, :-1], first=self.spec.prompt - 1)
-        return torch.stack(torch.broadcast_tensors(*logits))[:, 0].movedim(0, 1).numpy()
+        logits = answer_logits(self.spec, theta_1P, self.tokens)
+        logits_V1AB = torch.stack(torch.broadcast_tensors(*logits))
+        return logits_V1AB[:, 0].movedim(0, 1).numpy()
 
 
 def loss_of(spec: Spec, tokens_1TB: Tensor) -> KernelLoss | TorchLoss:
     """Return a spec's loss on some problems, by its kernel where that can be had."""
-    return (KernelLoss if has_kernel(spec) else TorchLoss)(spec, tokens_1TB)
+    kind = KernelLoss if has_kernel(spec) else TorchLoss
+    return kind(spec, tokens_1TB)
 
 
 class Pool:
@@ -96,7 +110,9 @@ class Pool:
     """
 
     def __init__(self, spec: Spec, tokens_1TB: Tensor, cost: Cost):
-        self.spec, self.tokens, self.cost = spec, tokens_1TB, cost
+        self.spec = spec
+        self.tokens = tokens_1TB
+        self.cost = cost
         self.size = tokens_1TB.shape[-1]
         self.problems = loss_of(spec, tokens_1TB)
 
@@ -108,11 +124,15 @@ class Pool:
     def curvature(self, theta_P: Array) -> Array:
         """Return the Gauss-Newton matrix [P, P] of the mean loss, Jᵀ (diag p − p pᵀ) J (Schraudolph 2002).
 
-        J is had by differences.
+        J, the logits' Jacobian, is approximated by central differences.
         """
         self.cost.problems += 2 * len(theta_P) * self.size
-        parts = (loss_of(self.spec, part) for part in self.tokens.split(CHUNK, dim=-1))
-        sums = [_curvature(part, theta_P.astype(np.float32)) for part in parts]
+        # The model reads float32, so differences are taken between such numbers.
+        near_P = theta_P.astype(np.float32)
+        sums = []
+        for tokens_1TB in self.tokens.split(CHUNK, dim=-1):
+            part = loss_of(self.spec, tokens_1TB)
+            sums.append(_curvature(part, near_P))
         return total(np.stack(sums, -1)) / (self.size * self.spec.answers)
 
 
@@ -120,15 +140,21 @@ def _curvature(part: KernelLoss | TorchLoss, theta_P: Array) -> Array:
     """Return the sum of Jᵀ (diag p − p pᵀ) J over problems and answers [P, P]."""
     logits_AVB = part.logits(theta_P).astype(float)
     power_AVB = exp(logits_AVB - logits_AVB.max(1, keepdims=True))
-    p_AVB = power_AVB / total(np.moveaxis(power_AVB, 1, -1))[:, None]
-    apart_PP = np.diag(STEP * np.maximum(np.abs(theta_P), np.float32(LEAST_NUMBER)))
+    sum_AB = total(np.moveaxis(power_AVB, 1, -1))
+    p_AVB = power_AVB / sum_AB[:, None]
+    size_P = np.maximum(np.abs(theta_P), np.float32(LEAST_NUMBER))
+    apart_PP = np.diag(STEP * size_P)
+    root_AVB = np.sqrt(p_AVB)
     rows = []
     for n, apart_P in enumerate(apart_PP):
-        ahead_P, behind_P = theta_P + apart_P, theta_P - apart_P
+        ahead_P = theta_P + apart_P
+        behind_P = theta_P - apart_P
         rise_AVB = part.logits(ahead_P).astype(float) - part.logits(behind_P)
-        slope_AVB = rise_AVB / (float(ahead_P[n]) - float(behind_P[n]))
+        run = float(ahead_P[n]) - float(behind_P[n])  # as float32 has it, not as asked
+        slope_AVB = rise_AVB / run
         mean_AB = total(np.moveaxis(slope_AVB * p_AVB, 1, -1))
-        rows.append(((slope_AVB - mean_AB[:, None]) * np.sqrt(p_AVB)).ravel())
+        centred_AVB = slope_AVB - mean_AB[:, None]
+        rows.append((centred_AVB * root_AVB).ravel())
     return gram(np.stack(rows))
 
 
@@ -140,6 +166,6 @@ def wrong_pairs(spec: Spec, theta_P: Tensor, pairs: Pairs, cost: Cost) -> Pairs:
         if has_kernel(spec):
             wrong_B = is_wrong(spec, theta_P.float().numpy(), tokens[0])
         else:
-            logits = spec.forward(theta_P[None], tokens[:, :-1], first=spec.prompt - 1)
+            logits = answer_logits(spec, theta_P[None], tokens)
             (wrong_B,) = hard_examples.is_wrong(logits, tokens[:, spec.prompt :])
     return [pairs[n] for n in wrong_B.nonzero().flatten().tolist()]

@@ -17,8 +17,10 @@ from trainer.data.problems import APART, DIGITS, GOLDEN, fraction, mix, words
 
 POOL = 2_048  # problems searched at an evaluation
 CAPACITY = 64
-OPERANDS, COUNT = "errors", "error_count"
-"""Names in a bank's state: operands [S, 2, M] (float64), and their count [S] (int64)."""
+OPERANDS = "errors"
+"""Name in a bank's state of the errors' operands [S, 2, M] (float64)."""
+COUNT = "error_count"
+"""Name in a bank's state of the number of errors [S] (int64)."""
 
 
 def empty_buffer(slots: int, device: torch.device | str) -> dict[str, Tensor]:
@@ -41,18 +43,28 @@ def with_errors(
     operands_R2M: Tensor,
     count_R: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Replace a share of the drawn operands [R, B] by errors. at: data seed and step [R]."""
-    word_a, word_b, *_ = words(*at, drawn[0].shape[1], 4)
+    """Replace a share of the drawn operands [R, B] by errors.
+
+    at: data seed and step [R]. targeted_R: the share. operands_R2M, count_R: each row's errors, and their number.
+    """
+    a_RB, b_RB = drawn
+    word_a, word_b, *_ = words(*at, a_RB.shape[1], 4)
     word = mix(word_a + word_b)
-    is_error_RB = (fraction(word, 32, 32) < targeted_R.double()[:, None]) & (count_R > 0)[:, None]
+    has_errors_R1 = (count_R > 0)[:, None]
+    is_drawn_RB = fraction(word, 32, 32) < targeted_R.double()[:, None]
+    is_error_RB = is_drawn_RB & has_errors_R1
     place_RB = torch.floor(fraction(word, 0, 31) * count_R[:, None]).to(torch.int64)
-    a_RB, b_RB = (torch.where(is_error_RB, operands_R2M[:, n].gather(1, place_RB), t) for n, t in enumerate(drawn))
-    return a_RB, b_RB
+    error_a_RB = operands_R2M[:, 0].gather(1, place_RB)
+    error_b_RB = operands_R2M[:, 1].gather(1, place_RB)
+    a_RB = torch.where(is_error_RB, error_a_RB, a_RB)
+    return a_RB, torch.where(is_error_RB, error_b_RB, b_RB)
 
 
 def select_errors(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Tensor]:
-    """Return the first errors of each slot as a buffer."""
-    order_SM = wrong_SN.int().sort(dim=1, descending=True, stable=True)[1][:, :CAPACITY]
+    """Return each slot's first CAPACITY errors as a buffer, in the order of the pool."""
+    # Stable, so that the errors keep the order of the pool on every device.
+    order_SN = wrong_SN.int().sort(dim=1, descending=True, stable=True)[1]
+    order_SM = order_SN[:, :CAPACITY]
     count_S = wrong_SN.sum(1).clamp(max=CAPACITY)
     there_SM = torch.arange(CAPACITY, device=a_SN.device) < count_S[:, None]
     operands = [torch.where(there_SM, t.gather(1, order_SM), 0.0) for t in (a_SN, b_SN)]
@@ -61,7 +73,9 @@ def select_errors(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Ten
 
 def is_right(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
     """Mark the right digits of the sum [S, 11, B]; of equal logits the first counts."""
-    best, choice = logits_V[0], torch.zeros_like(logits_V[0])
+    # By comparisons and not argmax, which promises nothing about ties.
+    best = logits_V[0]
+    choice = torch.zeros_like(logits_V[0])
     for v, logit in enumerate(logits_V[1:], start=1):
         choice = torch.where(logit > best, v, choice)
         best = torch.maximum(best, logit)

@@ -27,7 +27,7 @@ DIGITS = 10
 
 
 def _signed(word: int) -> int:
-    """The int64 with the low 64 bits of an integer."""
+    """Return the int64 with the low 64 bits of an integer."""
     word &= (1 << 64) - 1
     return word - (1 << 64) if word >> 63 else word
 
@@ -41,19 +41,20 @@ SELECTION_SEED = -0x5E1EC7  # the selection problems' data seed; a study's seeds
 
 
 def _shift(word: Tensor, bits: int) -> Tensor:
-    """Logical right shift of int64."""
+    """Shift int64 words right, filling up with 0: torch's shift fills up with the sign."""
     return (word >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def mix(word: Tensor) -> Tensor:
-    """SplitMix64's finaliser on int64, a bijection."""
+    """Mix int64 words by SplitMix64's finaliser, a bijection."""
     word = (word ^ _shift(word, 30)) * MIX_1
     word = (word ^ _shift(word, 27)) * MIX_2
     return word ^ _shift(word, 31)
 
 
 def words(data_seed_R: Tensor, step_R: Tensor, batch: int, count: int) -> list[Tensor]:
-    """`count` random int64 words [R, B] for each problem of each row."""
+    """Return `count` random int64 words [R, B] for each problem of each row."""
+    # Two rounds: neighbouring seeds and steps must have unrelated streams.
     key_R = mix(mix(data_seed_R * GOLDEN + STREAM) + step_R * GOLDEN)
     problem_B = torch.arange(batch, dtype=torch.int64, device=step_R.device)
     counter_RB = key_R[:, None] + problem_B * _signed(count * GOLDEN)
@@ -61,15 +62,17 @@ def words(data_seed_R: Tensor, step_R: Tensor, batch: int, count: int) -> list[T
 
 
 def fraction(word: Tensor, low: int, bits: int) -> Tensor:
-    """`bits` bits of a word from bit `low` up, as a float64 in [0, 1)."""
-    return (_shift(word, low) & ((1 << bits) - 1)).double() * 2.0**-bits
+    """Return `bits` bits of a word from bit `low` up, as a float64 in [0, 1)."""
+    mask = (1 << bits) - 1
+    return (_shift(word, low) & mask).double() * 2.0**-bits
 
 
 def _power(base: int, exponent: Tensor) -> Tensor:
-    """base^exponent as float64 for int64 exponents 0 to 15, by the exponent's bits.
+    """Return base^exponent as float64 for int64 exponents 0 to 15, by the exponent's bits.
 
     Every partial product is exact, which pow() promises nowhere.
     """
+    # A factor for each bit of the exponent.
     out = torch.ones_like(exponent, dtype=torch.float64)
     for bit in (1, 2, 4, 8):
         out = out * torch.where((exponent & bit) != 0, float(base**bit), 1.0)
@@ -77,13 +80,16 @@ def _power(base: int, exponent: Tensor) -> Tensor:
 
 
 def _low_digits(fraction: Tensor, fives: Tensor) -> Tensor:
-    """A number whose decimal digits are uniform in 0..4, as many as `fives` = 5^n says.
+    """Return a number whose n decimal digits are uniform in 0..4; `fives` is 5^n.
 
     The base-5 digits of t, read in base 10: t + sum of floor(t / 5^i) · 5 · 10^(i-1).
     """
     t = torch.floor(fraction * fives)
-    terms = [torch.floor((t + 0.5) * (1 / 5**i)) * (5.0 * 10 ** (i - 1)) for i in range(1, DIGITS)]
-    return t + sum(terms)
+    number = t
+    for i in range(1, DIGITS):
+        above = torch.floor((t + 0.5) * (1 / 5**i))  # t without its last i digits
+        number = number + above * (5.0 * 10 ** (i - 1))
+    return number
 
 
 class Kinds(NamedTuple):
@@ -108,58 +114,77 @@ def sample(
     mixed_lengths_R: Tensor | None = None,
     kinds_R: Kinds | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Training problems: both operands [R, B] as float64 integers.
+    """Return the operands of training problems: two tensors [R, B] of float64 integers.
 
-    digits_R: largest operand length (int64); carry_mix_R: probability of a carry problem. An ordinary
-    problem has both numbers uniform below 10^digits; with probability mixed_lengths (none: 0), below 10^n,
+    data_seed_R, step_R: name each row's problems (int64). digits_R: largest operand length (int64). carry_mix_R:
+    probability of a carry problem. batch: problems per row. mixed_lengths_R: see below; None is 0.
+
+    An ordinary problem has both numbers uniform below 10^digits; with probability mixed_lengths, below 10^n,
     n uniform in 1..digits (456p report, training code). A carry problem uses n columns, and is one of four
     kinds, equally likely, unless `kinds_R` says otherwise (57p paper, section 3.2, and its training code):
-    single (one column with both digits in 5..9, the others in 0..4), chain (n nines plus
-    1..10^min(n, 3)), place (exactly n digits plus one digit 1..9 at one column), boundary (10^n less
-    1..10, plus 1..20).
+
+    - single: one column with both digits in 5..9, the others in 0..4
+    - chain: n nines, plus 1..10^min(n, 3)
+    - place: exactly n digits, plus one digit 1..9 at one column
+    - boundary: 10^n less 1..10, plus 1..20
     """
     word_a, word_b, word_kind, word_extra = words(data_seed_R, step_R, batch, 4)
-    u, v = fraction(word_a, 11, 53), fraction(word_b, 11, 53)
+    # Uniform numbers out of four words, each from bits of its own; the kind is the two lowest bits of its word.
+    u = fraction(word_a, 11, 53)
+    v = fraction(word_b, 11, 53)
     which = fraction(word_kind, 32, 32)
     kind = word_kind & 3
     e, f, g = (fraction(word_extra, low, 21) for low in (0, 21, 42))
     n = 1 + torch.floor(e * digits_R[:, None]).to(torch.int64)
     if kinds_R is not None:
         upto = (kinds_R.single, kinds_R.chain, kinds_R.place)
-        later = sum((which >= share_R.double()[:, None]).to(torch.int64) for share_R in upto)
+        later = torch.zeros_like(kind)  # the kinds whose shares end before the fraction
+        for share_R in upto:
+            later += which >= share_R.double()[:, None]
         kind = torch.where(kinds_R.by_kind[:, None] > 0, later, kind)
     kind = torch.where(which < carry_mix_R.double()[:, None], kind, -1)
     column = torch.floor(f * n).to(torch.int64)
 
     limit = _power(10, digits_R)[:, None]
-    tens, fives, place = _power(10, n), _power(5, n), _power(10, column)
+    tens = _power(10, n)
+    fives = _power(5, n)
+    place = _power(10, column)
+    lowest = torch.floor((tens + 5) * 0.1)  # of n digits
     if mixed_lengths_R is not None:
         mixed = fraction(word_kind, 2, 30) < mixed_lengths_R.double()[:, None]
         limit = torch.where(mixed, tens, limit)
     of_kind = {
         "ordinary": (torch.floor(u * limit), torch.floor(v * limit)),
-        "single": (_low_digits(u, fives) + 5 * place, _low_digits(v, fives) + 5 * place),
+        "single": (
+            _low_digits(u, fives) + 5 * place,
+            _low_digits(v, fives) + 5 * place,
+        ),
         "chain": (tens - 1, 1 + torch.floor(v * tens.clamp(max=1000))),
         "place": (
-            torch.floor((tens + 5) * 0.1) + torch.floor(u * (tens - torch.floor((tens + 5) * 0.1))),
+            lowest + torch.floor(u * (tens - lowest)),
             (1 + torch.floor(g * 9)) * place,
         ),
         "boundary": (tens - 1 - torch.floor(g * 10), 1 + torch.floor(v * 20)),
     }
     (a, b), *carries = of_kind.values()
     for number, (carry_a, carry_b) in enumerate(carries):
-        a, b = (torch.where(kind == number, c, o) for c, o in ((carry_a, a), (carry_b, b)))
+        is_kind = kind == number
+        a = torch.where(is_kind, carry_a, a)
+        b = torch.where(is_kind, carry_b, b)
     return a, b
 
 
 def columns(number: Tensor, count: int) -> list[Tensor]:
-    """The decimal digits of float64 integers, units first: `count` tensors of the same shape."""
-    cut = [number, *(torch.floor((number + 0.5) * (1 / 10**i)) for i in range(1, count + 1))]
+    """Return `count` decimal digits of float64 integers, units first: tensors of the same shape."""
+    cut = [number]
+    for n in range(1, count + 1):
+        above = torch.floor((number + 0.5) * (1 / 10**n))
+        cut.append(above)
     return [here - 10 * above for here, above in pairwise(cut)]
 
 
 def sequence_columns(a: Tensor, b: Tensor) -> Sequence[list[Tensor]]:
-    """Digit columns of both operands (10) and of their sum (11)."""
+    """Return the digit columns of both operands (10) and of their sum (11), units first."""
     return columns(a, DIGITS), columns(b, DIGITS), columns(a + b, DIGITS + 1)
 
 
@@ -167,18 +192,22 @@ MARK = 1_000  # above every token
 
 
 def marked(spec: Spec) -> list[int]:
-    """A spec's sequence with marks for digits: MARK and the place of a column among those of both operands
-    (10 each) and their sum (11), units first; other tokens as they are.
+    """Return a spec's sequence with marks for digits, other tokens as they are.
+
+    A mark is MARK plus the place of its column among those of both operands (10 each) and their sum (11), units first.
     """
     marks = [torch.tensor(MARK + n) for n in range(3 * DIGITS + 1)]
-    x, y, z = marks[:DIGITS], marks[DIGITS : 2 * DIGITS], marks[2 * DIGITS :]
+    x = marks[:DIGITS]
+    y = marks[DIGITS : 2 * DIGITS]
+    z = marks[2 * DIGITS :]
     return [int(token) for token in spec.sequence(x, y, z)]
 
 
 def selection(count: int = 5_000) -> tuple[Tensor, Tensor]:
-    """The selection problems: uniform 10-digit pairs [1, count], the same for every study.
+    """Return the selection problems: uniform 10-digit pairs [1, count], the same for every study.
 
     They decide which θ is kept and what has grokked; AdderBoard's official additions never do.
     """
+    # One row: problems of step 0, of ten digits, without carry problems.
     zero = torch.zeros(1, dtype=torch.int64)
     return sample(zero + SELECTION_SEED, zero, zero + DIGITS, zero.double(), count)

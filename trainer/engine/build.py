@@ -1,5 +1,6 @@
-"""Shared libraries of our C++: a wheel's own, else built at first use into the user's cache
-(trainer/files/installed.py).
+"""Shared libraries of our C++: a wheel's own, or else built at first use into the user's cache.
+
+The cache's folder is trainer/files/installed.py's.
 """
 
 from __future__ import annotations
@@ -24,13 +25,27 @@ from filelock import FileLock, Timeout
 
 import model
 from trainer.files import durable
-from trainer.files.installed import SHIPPED, cache_folder, compiler_command, missing_for_compilation
+from trainer.files.installed import (
+    SHIPPED,
+    cache_folder,
+    compiler_command,
+    missing_for_compilation,
+)
 
+Macros = Mapping[str, int | str]
+"""Values of a source's macros by name."""
 FOLDERS = (Path(model.__file__).parent / "cpp", Path(__file__).parent / "cpp")
 ENGINE = FOLDERS[1] / "engine.cpp"
 FLAGS = (
-    *("-std=c++17", "-O3", "-shared", "-fPIC", "-w"),
-    *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),  # keeps every rounding in its place
+    "-std=c++17",
+    "-O3",
+    "-shared",
+    "-fPIC",
+    "-w",
+    "-ffp-contract=off",  # keeps every rounding in its place
+    # Neither errno nor traps are read: without them the compiler can make vectors of lanes.
+    "-fno-math-errno",
+    "-fno-trapping-math",
 )
 REGISTERS = {"AVX512": "x86-64-v4", "AVX2": "x86-64-v3"}
 """torch's name of a CPU's capability -> architecture of a build. ATEN_CPU_CAPABILITY lowers it, as for torch."""
@@ -38,8 +53,10 @@ DENORMALS = "ADDER_SEARCH_DENORMALS"
 """Environment variable. With "kept", engine and kernels compute with denormal numbers, as they did until 2026-11-26."""
 LONGEST_S = 600.0
 """Seconds that a compiler gets, which needs some ten."""
-LONGEST_OUTPUT, LONGEST_LINE = 1 << 20, 300
-"""Bytes of a compiler's output that are looked through, characters of a line that is shown."""
+LONGEST_OUTPUT = 1 << 20
+"""Bytes of a compiler's output that are searched for its first error."""
+LONGEST_LINE = 300
+"""Characters of that error that are shown."""
 
 log = logging.getLogger(__name__)
 
@@ -53,13 +70,13 @@ class GivenUp(BuildError):
 
 
 def denormals() -> str:
-    """Return what becomes of denormal numbers in the engine: "0", or "kept" (DENORMALS)."""
+    """Return the fate of denormal numbers in the engine: "0", or "kept" (DENORMALS)."""
     return "kept" if os.environ.get(DENORMALS) == "kept" else "0"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a library is built of, but for the compiler."""
+    """A build without its compiler: source, flags, and folders of headers."""
 
     source: Path
     flags: tuple[str, ...]
@@ -72,25 +89,33 @@ class Job:
 
     def command(self, compiler: Sequence[str]) -> list[str]:
         """Return a compiler's command, without its output."""
-        return [*compiler, *self.flags, *(f"-I{folder}" for folder in self.headers), str(self.source)]
+        return [
+            *compiler,
+            *self.flags,
+            *(f"-I{folder}" for folder in self.headers),
+            str(self.source),
+        ]
 
 
 def job_of(
     source: Path,
-    shape: Mapping[str, int | str] | None = None,
+    shape: Macros | None = None,
     folders: Sequence[Path] = (),
     capability: str = "",
     machine: str = "",
 ) -> Job:
-    """Return what is built of a source for a shape (its macros) and a kind of CPU: this one.
+    """Return the build of a source for a shape and a kind of CPU.
 
-    folders: of headers, beside the source's own and FOLDERS. capability: as torch names it. machine: as
-    `platform.machine()` names it.
+    shape: values of its macros. folders: headers, beside the source's own and FOLDERS. capability: the CPU's, as torch
+    names it; machine: its architecture, as `platform.machine()` names it; this machine's where they are not given.
     """
-    cpu = target(capability or torch.backends.cpu.get_cpu_capability(), machine or platform.machine())
-    shape = {**(shape or {}), **({"DENORMALS_KEPT": 1} if denormals() == "kept" else {})}
-    macros = (f"-D{name}={value}" for name, value in shape.items())
-    return Job(source, (*FLAGS, *cpu, *macros), (*FOLDERS, source.parent, *folders))
+    capability = capability or torch.backends.cpu.get_cpu_capability()
+    cpu = target(capability, machine or platform.machine())
+    macros = dict(shape or {})
+    if denormals() == "kept":
+        macros["DENORMALS_KEPT"] = 1
+    defined = (f"-D{name}={value}" for name, value in macros.items())
+    return Job(source, (*FLAGS, *cpu, *defined), (*FOLDERS, source.parent, *folders))
 
 
 def target(capability: str, machine: str) -> list[str]:
@@ -98,10 +123,16 @@ def target(capability: str, machine: str) -> list[str]:
     if machine not in ("x86_64", "AMD64"):
         return []  # NEON belongs to every 64-bit ARM
     kind = REGISTERS.get(capability)
-    return [f"-march={kind}"] if kind else ["-O1"]  # there as fast as -O3, and built in a sixth of its time
+    if kind is None:
+        return ["-O1"]  # there as fast as -O3, and built in a sixth of its time
+    return [f"-march={kind}"]
 
 
-def library(source: Path, shape: Mapping[str, int | str] | None = None, folders: Sequence[Path] = ()) -> ctypes.CDLL:
+def library(
+    source: Path,
+    shape: Macros | None = None,
+    folders: Sequence[Path] = (),
+) -> ctypes.CDLL:
     """Load a source compiled for a shape and this CPU (`job_of`): shipped, else built by one of several processes.
 
     Raise BuildError; ValueError where the cache cannot be trusted.
@@ -109,7 +140,7 @@ def library(source: Path, shape: Mapping[str, int | str] | None = None, folders:
     return _library(job_of(source, shape, folders), tuple(compiler_command()))
 
 
-def missing_to_build(source: Path, shape: Mapping[str, int | str]) -> str | None:
+def missing_to_build(source: Path, shape: Macros) -> str | None:
     """Name the tool without which a library cannot be had here (trainer/files/installed.py), or return None."""
     missing = missing_for_compilation()
     return missing if missing and not _shipped(job_of(source, shape)) else None
@@ -122,6 +153,7 @@ def _shipped(job: Job) -> ctypes.CDLL | None:
 
 @cache
 def _library(job: Job, compiler: tuple[str, ...]) -> ctypes.CDLL:
+    # A wheel's library first, then the cache, then, under a lock, the cache again: another process may have built it.
     if (loaded := _shipped(job)) is not None:
         return loaded
     folder = cache_folder() / "native"
@@ -142,6 +174,7 @@ def _load(folder: Path, stem: str) -> ctypes.CDLL | None:
     """Load a library from the cache, and remove one that is not as it was built. Its name has its digest."""
     for path in folder.glob(f"{stem}.*.so"):
         try:
+            # A damaged library would crash the process that loads it, so its bytes are digested first.
             if path.name == _name(stem, path.read_bytes()):
                 return ctypes.CDLL(str(path))
             why = "it was damaged"
@@ -150,7 +183,7 @@ def _load(folder: Path, stem: str) -> ctypes.CDLL | None:
         except OSError as error:
             why = str(error)
         log.warning("%s: built again, %s", path, why)
-        with suppress(OSError):  # another process has removed it, or it is a wheel's
+        with suppress(OSError):  # another process has removed it, or it is in a wheel's folder
             path.unlink()
     return None
 
@@ -172,10 +205,16 @@ def digest_of(command: Sequence[str], files: Sequence[Path]) -> str:
     return digest.hexdigest()[:24]
 
 
-def build(command: list[str], folder: Path, stem: str, load: Callable[[str], Any] = ctypes.CDLL) -> Any:
-    """Compile beside the cache's files, load, then rename: what was interrupted or cannot be loaded is not kept.
+def build(
+    command: list[str],
+    folder: Path,
+    stem: str,
+    load: Callable[[str], Any] = ctypes.CDLL,
+) -> Any:
+    """Compile beside the cache's files, load, then rename: half a library, or a broken one, gets no name there.
 
-    What cannot be kept is used all the same. Return what `load` makes of the library's path.
+    command: the compiler's, without output. stem: start of the file's name. A library that cannot be kept (a full disk)
+    is used all the same. Return the result of `load` for the library's path. Raise BuildError.
     """
     with tempfile.TemporaryDirectory(dir=folder) as aside:
         half = Path(aside) / f"{stem}.so"
@@ -196,7 +235,11 @@ def _compile(command: list[str]) -> None:
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         except (OSError, ValueError) as error:
             raise BuildError(f"{command[0]}: {getattr(error, 'strerror', error)}") from None
@@ -205,16 +248,21 @@ def _compile(command: list[str]) -> None:
         except subprocess.TimeoutExpired:
             raise GivenUp(f"{command[0]} has not ended in {LONGEST_S:.0f} s") from None
         finally:
+            # g++ starts cc1plus and as: the whole group ends with it.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         if code:
             output.seek(0)
             lines = output.read(LONGEST_OUTPUT).decode(errors="replace").splitlines()
-            first = next((line for line in lines if "error" in line), "".join(lines[:1]) or f"exit code {code}")
+            first = next(
+                (line for line in lines if "error" in line),
+                "".join(lines[:1]) or f"exit code {code}",
+            )
             raise BuildError(f"{command[0]} failed: {_first_line(first)}")
 
 
 def _first_line(text: str) -> str:
-    """Return the start of a text in which anything may be, as one line."""
-    return "".join(c if c.isprintable() else "?" for c in text.strip().partition("\n")[0][:LONGEST_LINE])
+    """Return the start of a text, in which anything may be, as one line."""
+    line = text.strip().partition("\n")[0]
+    return "".join(c if c.isprintable() else "?" for c in line[:LONGEST_LINE])

@@ -23,29 +23,43 @@ class KernelLoss:
     """A spec's loss on some problems, teacher-forced, for one θ [P] in float32 numbers. Raise BuildError."""
 
     def __init__(self, spec: Spec, tokens_1TB: Tensor):
-        self.spec, self.count = spec, tokens_1TB.shape[-1]
-        self.library, self.tape = _library(spec), native.expansion(spec)
+        self.spec = spec
+        self.count = tokens_1TB.shape[-1]
+        self.library = _library(spec)
+        self.tape = native.expansion(spec)
         self.problems = native.blocks(tokens_1TB)
 
     def slope(self, theta_P: Array) -> tuple[float, Array]:
         """Return the mean loss and its gradient [P], float32."""
-        wide_N, gradient_N = native.run(self.tape, theta_P), np.zeros(len(self.tape.outputs), np.float32)
+        wide_N = native.run(self.tape, theta_P)
+        gradient_N = np.zeros(len(self.tape.outputs), np.float32)
         assert len(wide_N) == self.library.kernel_size()
+        # ctypes takes a result for an int where nothing is said.
         self.library.kernel_train.restype = ctypes.c_float
         mean = self.library.kernel_train(
-            *(pointer(wide_N), pointer(self.problems), self.count, pointer(gradient_N), None)
+            pointer(wide_N),
+            pointer(self.problems),
+            self.count,
+            pointer(gradient_N),
+            None,
         )
         return mean, native.run(self.tape, theta_P, gradient_N)
 
     def logits(self, theta_P: Array) -> Array:
         """Return the logits [A, V, B], float32."""
-        answers, vocabulary = self.spec.answers, self.spec.vocabulary
+        answers = self.spec.answers
+        vocabulary = self.spec.vocabulary
         seen = np.zeros((len(self.problems), answers, vocabulary, LANES), np.float32)
-        wide_N, places = native.run(self.tape, theta_P), Seen(logits=seen.ctypes.data, right=None)
+        wide_N = native.run(self.tape, theta_P)
+        places = Seen(logits=seen.ctypes.data, right=None)
         self.library.kernel_evaluate(
-            *(pointer(wide_N), pointer(self.problems), self.count),
-            *(ctypes.byref(Measures()), ctypes.byref(places)),
+            pointer(wide_N),
+            pointer(self.problems),
+            self.count,
+            ctypes.byref(Measures()),
+            ctypes.byref(places),
         )
+        # From blocks of lanes [blocks, A, V, 16] to problems, without the spare lanes.
         return np.moveaxis(seen, 0, 2).reshape(answers, vocabulary, -1)[..., : self.count]
 
 

@@ -1,10 +1,9 @@
 """The engine on a CPU: all steps between two evaluations in one call of C++ (trainer/engine/cpp), no torch in
 between.
 
-A family's kernel (model/families/<family>/kernel_body.h) does what depends on the problem; everything else that
-a step is, wide tensors, schedules, clipping, the optimiser, is recorded from the same torch functions that
-the eager programs run (trainer/engine/tape.py). The bits of θ are the same on every CPU, for any number of threads
-and in any company.
+A family's kernel (model/families/<family>/kernel_body.h) does the part of a step that depends on the problem. The
+rest, wide tensors, schedules, clipping and the optimiser, is recorded from the torch functions that the eager programs
+run (trainer/engine/tape.py). The bits of θ are the same on every CPU, for any number of threads and in any company.
 
 Axes: S slot, P parameters, T position, B problem, R numbers of a seed's row, N numbers of its wide tensors.
 """
@@ -38,7 +37,6 @@ from trainer.engine.structures import (
     Program,
     Seen,
     Sequence,
-    check_layout,
 )
 from trainer.engine.tape import record
 from trainer.engine.tape_graph import Array, Tape
@@ -60,8 +58,10 @@ RECORDED: dict[Any, list[Tape]] = {}
 
 @dataclass(frozen=True)
 class Slots:
-    """Slots as the engine takes them: rows [S, R], in which it trains; data seeds [S]; ties [S, P] or None; errors:
-    operands [S, 2, M] and counts [S], or none.
+    """Slots as the engine takes them.
+
+    rows [S, R]: float32, in which it trains. data_seeds [S]: int64. ties [S, P]: int32, or None. errors: operands
+    [S, 2, M] and counts [S], or nothing.
     """
 
     rows: Array
@@ -75,6 +75,13 @@ class Slots:
         return Slots(self.rows[s], self.data_seeds[s], ties, [t[s] for t in self.errors])
 
 
+def _places(shapes: Shapes) -> dict[str, slice]:
+    """Return where each tensor's numbers lie in a row."""
+    sizes = list(map(math.prod, shapes.values()))
+    bounds = pairwise(accumulate(sizes, initial=0))
+    return {name: slice(*pair) for name, pair in zip(shapes, bounds, strict=True)}
+
+
 class EngineBackend:
     """The interface of `TorchBackend` (trainer/engine/torch_backend.py) by the engine, for a spec with a kernel.
 
@@ -82,11 +89,11 @@ class EngineBackend:
     """
 
     name = "native"
-    """As records have it."""
+    """The name in records."""
     device = "cpu"
     """Where a bank's tensors are."""
     about: Mapping[str, str] = {}
-    """What records say beside the name."""
+    """Facts that records have beside the name."""
     supports_partial_bank = True
     """Any number of slots may be trained; only live ones cost time."""
 
@@ -95,16 +102,16 @@ class EngineBackend:
         kernel = spec.kernel()
         if kernel is None:
             raise ValueError(f"{spec.family} has no kernel")
-        with ThreadPoolExecutor(1) as pool:  # where both are compiled, at once
+        # Engine and kernel are compiled at once where neither is in the cache.
+        with ThreadPoolExecutor(1) as pool:
             compiled = pool.submit(built, kernel, recipe)
-            self.engine, self.kernel = engine(), compiled.result()
-        self.spec, self.recipe, self.optimiser = spec, recipe, optimiser_of(recipe)
+            self.engine = engine()
+            self.kernel = compiled.result()
+        self.spec = spec
+        self.recipe = recipe
+        self.optimiser = optimiser_of(recipe)
         self.shapes = self._shapes(recipe)
-        starts = accumulate(map(math.prod, self.shapes.values()), initial=0)
-        self.places = {
-            name: slice(at, at + math.prod(shape))
-            for (name, shape), at in zip(self.shapes.items(), starts, strict=False)
-        }
+        self.places = _places(self.shapes)
         self.tapes = self._tapes()
         self.program, self._arrays = self._program(recipe)
         self.problems = step.tokens_of(spec, *selection())
@@ -119,20 +126,26 @@ class EngineBackend:
         slots = self.slots_of(state, hyper)
         losses = self.run_steps(slots, steps)
         trained = torch.from_numpy(slots.rows)
-        new = {name: trained[:, self.places[name]].reshape(state[name].shape) for name in self._updated_names()}
-        return {**state, **new, "step": state["step"] + steps}, torch.from_numpy(losses)
+        new = {"step": state["step"] + steps}
+        for name in self._updated_names():
+            part = trained[:, self.places[name]]
+            new[name] = part.reshape(state[name].shape)
+        return {**state, **new}, torch.from_numpy(losses)
 
     def slots_of(self, state: State, hyper: Hyper) -> Slots:
         """Return the slots of a bank as the engine takes them."""
-        values: dict[str, Tensor] = {**hyper, **state}
-        parts = [values[name].reshape(len(state["step"]), -1) for name in self.shapes if name in values]
-        scratch = torch.zeros(len(state["step"]), self.program.row - sum(p.shape[1] for p in parts))
-        return Slots(
-            rows=torch.cat([*(p.float() for p in parts), scratch], dim=1).numpy(),
-            data_seeds=state["data_seed"].numpy(),
-            ties=np.ascontiguousarray(hyper["ties"].int().numpy()) if "ties" in hyper else None,
-            errors=[state[name].numpy() for name in (OPERANDS, COUNT) if name in state],
-        )
+        values = {**hyper, **state}
+        count = len(state["step"])
+        # Scratch, such as the gradient, begins at 0.
+        rows = np.zeros((count, self.program.row), np.float32)
+        for name, place in self.places.items():
+            if name in values:  # the others are scratch
+                rows[:, place] = values[name].reshape(count, -1).float().numpy()
+        ties = None
+        if "ties" in hyper:
+            ties = np.ascontiguousarray(hyper["ties"].int().numpy())
+        errors = [state[name].numpy() for name in (OPERANDS, COUNT) if name in state]
+        return Slots(rows, state["data_seed"].numpy(), ties, errors)
 
     def run_steps(self, slots: Slots, steps: int) -> Array:
         """Train slots by `steps` steps, in their rows. Return the summed losses [S]."""
@@ -141,9 +154,14 @@ class EngineBackend:
         def run(s: slice, count: int) -> None:
             part = slots.part(s)
             self.engine.engine_train(
-                *(ctypes.byref(self.program), pointer(part.rows), pointer(part.data_seeds)),
-                *(part.ties if part.ties is None else pointer(part.ties), errors_of(part.errors)),
-                *(count, steps, pointer(losses[s])),
+                ctypes.byref(self.program),
+                pointer(part.rows),
+                pointer(part.data_seeds),
+                None if part.ties is None else pointer(part.ties),
+                errors_of(part.errors),
+                count,
+                steps,
+                pointer(losses[s]),
             )
 
         in_groups(len(losses), run)
@@ -151,83 +169,129 @@ class EngineBackend:
 
     def evaluate(self, theta_SP: Tensor, tokens_1TB: Tensor | None = None) -> dict[str, Tensor]:
         """Return exact match, token accuracy and loss [S] on the selection problems, or on others."""
-        count = (self.problems if tokens_1TB is None else tokens_1TB).shape[-1]
-        problems = self._blocks if tokens_1TB is None else blocks(tokens_1TB)
-        sums = np.ctypeslib.as_array(self.measure(self._theta_rows(theta_SP), problems, count))
-        means = sums["exact"] / count, sums["right"] / (count * (DIGITS + 1)), sums["loss"] / count
-        tensors = (torch.from_numpy(mean.astype(np.float32)) for mean in means)
-        return dict(zip(("exact", "token", "loss"), tensors, strict=True))
+        if tokens_1TB is None:
+            tokens_1TB = self.problems
+            problems = self._blocks
+        else:
+            problems = blocks(tokens_1TB)
+        count = tokens_1TB.shape[-1]
+        measured = self.measure(self._theta_rows(theta_SP), problems, count)
+        sums = np.ctypeslib.as_array(measured)
+        means = {
+            "exact": sums["exact"] / count,
+            "token": sums["right"] / (count * (DIGITS + 1)),
+            "loss": sums["loss"] / count,
+        }
+        return {name: torch.from_numpy(mean.astype(np.float32)) for name, mean in means.items()}
 
     def measure(self, rows: Array, problems: Array, count: int) -> ctypes.Array[Measures]:
         """Return the sums over `count` problems of each row's θ."""
         sums = (Measures * len(rows))()
-        in_groups(
-            len(rows),
-            lambda s, n: self.engine.engine_evaluate(
-                *(ctypes.byref(self.program), pointer(rows[s]), n, pointer(problems), count),
-                ctypes.byref(sums, s.start * ctypes.sizeof(Measures)),
-            ),
-        )
+
+        def evaluate(s: slice, seeds: int) -> None:
+            first = s.start * ctypes.sizeof(Measures)
+            self.engine.engine_evaluate(
+                ctypes.byref(self.program),
+                pointer(rows[s]),
+                seeds,
+                pointer(problems),
+                count,
+                ctypes.byref(sums, first),
+            )
+
+        in_groups(len(rows), evaluate)
         return sums
 
     def _theta_rows(self, theta_SP: Tensor) -> Array:
-        """Return rows that have θ alone."""
+        """Return rows with θ and nothing else."""
         rows = np.zeros((len(theta_SP), self.program.row), np.float32)
         rows[:, self.places["theta"]] = theta_SP.numpy()
         return rows
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         """Mark the wrong answers among each slot's own problems [S, N]."""
-        wide = (run(expansion(self.spec), theta_P.numpy()) for theta_P in theta_SP.float())
-        return torch.stack([is_wrong(self.kernel, *of_slot) for of_slot in zip(wide, tokens_STN, strict=True)])
+        tape = expansion(self.spec)
+        marks = []
+        for theta_P, tokens_TN in zip(theta_SP.float(), tokens_STN, strict=True):
+            wide_N = run(tape, theta_P.numpy())
+            marks.append(is_wrong(self.kernel, wide_N, tokens_TN))
+        return torch.stack(marks)
 
     def _updated_names(self) -> list[str]:
         """Return the names of a state's tensors that a step changes, first in a row: θ and the optimiser's."""
-        return list(self.shapes)[: list(self.shapes).index("step")]
+        names = list(self.shapes)
+        return names[: names.index("step")]
 
     def _shapes(self, recipe: Recipe) -> Shapes:
         """Return the shapes of a row's tensors, without the slots' axis."""
         fresh = self.optimiser.init(torch.zeros(1, self.spec.params))
-        scalars: Shapes = {"step": (), "wd_scale": (), "mix_scale": ()}
-        hyper = {name: tuple(t.shape[1:]) for name, t in hyper_of([recipe], self.spec.layout).items()}
-        tensors = {name: tuple(t.shape[1:]) for name, t in fresh.items()}
+        hyper = hyper_of([recipe], self.spec.layout)
         theta = (self.spec.params,)
-        return {"theta": theta, **tensors, **scalars, **hyper, "gradient": theta}
+        scalars: Shapes = {"step": (), "wd_scale": (), "mix_scale": ()}
+        return {
+            "theta": theta,
+            **_shapes_of(fresh),
+            **scalars,
+            **_shapes_of(hyper),
+            "gradient": theta,
+        }
 
     def _tapes(self) -> list[Tape]:
         """Record the tapes of a step, or return those that an earlier backend of this program recorded."""
-        key = (self.spec, self.recipe.program(), OPTIMISERS[self.recipe.optimiser], denormals())
+        # The optimiser is in the key, because a name may be bound to another function (docs/extending.md).
+        key = (
+            self.spec,
+            self.recipe.program(),
+            OPTIMISERS[self.recipe.optimiser],
+            denormals(),
+        )
         if key not in RECORDED:
             parts = (self._lesson, self._expand, self._probe, self._take)
             RECORDED[key] = [record(part, self.shapes, constant_fold) for part in parts]
             if len(RECORDED) > MOST_RECORDED:
-                del RECORDED[next(iter(RECORDED))]
+                oldest = next(iter(RECORDED))
+                del RECORDED[oldest]
         return RECORDED[key]
 
-    def _lesson(self, row: dict[str, Tensor]) -> list[Tensor]:
-        step, scale = row["step"], row["mix_scale"]
-        by_kind, *shares = schedule.kinds(step, row, scale)
-        shares = [schedule.carry_mix(step, row) * scale, row["mixed_lengths"], *shares]
-        return [schedule.ramp(step, row), *shares, schedule.digits(step, row), by_kind]
+    def _lesson(self, row: State) -> list[Tensor]:
+        """Return the numbers of a step, in the order in which the engine reads them."""
+        step = row["step"]
+        scale = row["mix_scale"]
+        asked = {
+            **schedule.kinds(step, row, scale)._asdict(),
+            "carry_mix": schedule.carry_mix(step, row) * scale,
+            "mixed_lengths": row["mixed_lengths"],
+            "ramp": schedule.ramp(step, row),
+            "digits": schedule.digits(step, row),
+        }
+        assert asked.keys() == set(ASKED)
+        return [asked[name] for name in ASKED]
 
-    def _expand(self, row: dict[str, Tensor]) -> list[Tensor]:
+    def _expand(self, row: State) -> list[Tensor]:
+        """Return the wide tensors that θ makes."""
         return list(self.spec.expand(row["theta"]).values())
 
-    def _probe(self, row: dict[str, Tensor]) -> list[Tensor]:
+    def _probe(self, row: State) -> list[Tensor]:
+        """Return the θ at which the optimiser wants the gradient instead, if any."""
         probe = self.optimiser.gradient_point
-        return [probe(row, schedule.now(row, row), row["gradient"])] if probe else []
+        if probe is None:
+            return []
+        now = schedule.now(row, row)
+        return [probe(row, now, row["gradient"])]
 
-    def _take(self, row: dict[str, Tensor]) -> list[Tensor]:
+    def _take(self, row: State) -> list[Tensor]:
+        """Return the tensors of a state after the optimiser's step."""
         state = {**row, "active": torch.ones(1, dtype=torch.bool)}
         new = step.apply_update(self.optimiser, state, row, row["gradient"])
         return [new[name] for name in self._updated_names()]
 
     def _learning(self, recipe: Recipe) -> Learning:
-        """Return a teacher's kernel and wide tensors, by the engine's arithmetic; none where there is no teacher."""
+        """Return the teacher's kernel and wide tensors, by the engine's arithmetic; nulls without a teacher."""
         if not recipe.teacher:
             return Learning()
         teacher = teacher_of(recipe.teacher)
-        kernel, spec = teacher.spec.kernel(), teacher.spec
+        spec = teacher.spec
+        kernel = spec.kernel()
         if kernel is None:
             raise ValueError(f"teacher must have a kernel, and {teacher.title} has none")
         self._wide = run(expansion(spec), np.array(teacher.theta, np.float32))
@@ -240,10 +304,13 @@ class EngineBackend:
         )
 
     def _program(self, recipe: Recipe) -> tuple[Program, Any]:
-        """The program, and the arrays to which it points."""
+        """Return the program, and the arrays to which it points: they must outlive it.
+
+        Raise AssertionError where the kernel was compiled for another shape.
+        """
+        # ctypes keeps addresses alone: the arrays are returned so that somebody holds them.
         source = sources(self.spec)
         updated = np.arange(self.places["step"].start, dtype=np.int32)
-        assert len(self.tapes[0].outputs) == ASKED
         lesson, expand, probe, take = map(CTape.of, self.tapes)
 
         def start(name: str) -> int:
@@ -268,9 +335,15 @@ class EngineBackend:
             targeted=start("targeted") if recipe.targeted else -1,
         )
         sizes = (self.kernel.kernel_size(), self.kernel.kernel_length())
-        if sizes != (expected := (len(self.tapes[1].outputs), len(source))):
+        expected = (expand.outputs, len(source))
+        if sizes != expected:
             raise AssertionError(f"{self.spec.family}: the kernel reads {sizes} numbers and tokens, not {expected}")
         return program, (source, updated)
+
+
+def _shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
+    """Return the shapes of tensors [S, ...] without their first axis."""
+    return {name: tuple(t.shape[1:]) for name, t in tensors.items()}
 
 
 def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
@@ -280,7 +353,8 @@ def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
 
 def missing_to_train(kernel: Kernel, recipe: Recipe) -> str | None:
     """Name the tool without which a kernel cannot be had here for a recipe's loss, or return None."""
-    return missing_to_build(kernel.source, _macros(kernel, recipe)) or missing_to_build(ENGINE, {})
+    missing = missing_to_build(kernel.source, _macros(kernel, recipe))
+    return missing or missing_to_build(ENGINE, {})
 
 
 def _macros(kernel: Kernel, recipe: Recipe) -> dict[str, int]:
@@ -288,22 +362,26 @@ def _macros(kernel: Kernel, recipe: Recipe) -> dict[str, int]:
 
 
 def engine() -> ctypes.CDLL:
-    """Load the library of trainer/engine/cpp. Raise BuildError; AssertionError where its structs are not ours."""
+    """Load the library of trainer/engine/cpp. Raise BuildError."""
     return _engine(denormals())
 
 
 @cache
 def _engine(denormals: str) -> ctypes.CDLL:
-    compiled = library(ENGINE)
-    check_layout(compiled)
-    return compiled
+    return library(ENGINE)
 
 
 def constant_fold(operation: int, *numbers: float) -> float:
     """Compute an operation of tapes on three numbers by the engine."""
-    block = np.array([[operation, 0, 1]], np.int32)
-    tape = Tape(3, np.zeros(0, np.float32), block, np.arange(3, dtype=np.int32)[:, None], np.array([3], np.int32))
-    return float(run(tape, np.array(numbers, np.float32))[0])
+    tape = Tape(
+        inputs=3,
+        constants=np.zeros(0, np.float32),
+        blocks=np.array([[operation, 0, 1]], np.int32),
+        reads=np.arange(3, dtype=np.int32)[:, None],
+        outputs=np.array([3], np.int32),
+    )
+    (result,) = run(tape, np.array(numbers, np.float32))
+    return float(result)
 
 
 def expansion(spec: Spec) -> Tape:
@@ -313,20 +391,33 @@ def expansion(spec: Spec) -> Tape:
 
 @lru_cache(MOST_RECORDED)
 def _expansion(spec: Spec, denormals: str) -> Tape:
-    return record(lambda row: list(spec.expand(row["theta"]).values()), {"theta": (spec.params,)}, constant_fold)
+    return record(
+        lambda row: list(spec.expand(row["theta"]).values()),
+        {"theta": (spec.params,)},
+        constant_fold,
+    )
 
 
 def run(tape: Tape, inputs: Array, pull: Array | None = None) -> Array:
-    """Return a tape's outputs for one seed; with `pull`, the gradient towards them, that towards its inputs."""
-    outputs, gradient = np.zeros(len(tape.outputs), np.float32), np.zeros(tape.inputs, np.float32)
-    backwards = (None, None) if pull is None else (pointer(pull), pointer(gradient))
-    engine().engine_tape(ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(outputs), *backwards)
-    return outputs if pull is None else gradient
+    """Run a tape on one seed's `inputs`, float32. Return its outputs.
+
+    pull: the gradient towards the outputs. With it, return the gradient towards the inputs.
+    """
+    outputs = np.zeros(len(tape.outputs), np.float32)
+    there = ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(outputs)
+    if pull is None:
+        engine().engine_tape(*there, None, None)
+        return outputs
+    gradient = np.zeros(tape.inputs, np.float32)
+    engine().engine_tape(*there, pointer(pull), pointer(gradient))
+    return gradient
 
 
 def sources(spec: Spec) -> Array:
     """Return the source of each token of a sequence: a column of digits, or -1 less the token itself."""
-    return np.array([t - MARK if t >= MARK else -1 - t for t in marked(spec)], np.int32)
+    # Marks are columns of digits; any other token stands for itself.
+    tokens = [t - MARK if t >= MARK else -1 - t for t in marked(spec)]
+    return np.array(tokens, np.int32)
 
 
 def errors_of(buffers: list[Array]) -> Any:
@@ -334,14 +425,17 @@ def errors_of(buffers: list[Array]) -> Any:
     if not buffers:
         return None
     operands, count = buffers
-    return ctypes.byref(Errors(operands=pointer(operands), count=pointer(count), kept=CAPACITY))
+    errors = Errors(operands=pointer(operands), count=pointer(count), kept=CAPACITY)
+    return ctypes.byref(errors)
 
 
 def blocks(tokens_1TB: Tensor) -> Array:
     """Return tokens as kernels read them, [blocks, T, 16] int32; spare lanes have the token 0."""
     tokens_TB = tokens_1TB[0]
-    padded = torch.nn.functional.pad(tokens_TB, (0, -tokens_TB.shape[1] % LANES))
-    return np.ascontiguousarray(padded.unflatten(1, (-1, LANES)).transpose(0, 1).int().numpy())
+    spare = -tokens_TB.shape[1] % LANES
+    padded = torch.nn.functional.pad(tokens_TB, (0, spare))
+    in_blocks = padded.unflatten(1, (-1, LANES)).transpose(0, 1)
+    return np.ascontiguousarray(in_blocks.int().numpy())
 
 
 def is_wrong(kernel: ctypes.CDLL, wide: Array, tokens_TN: Tensor) -> Tensor:
@@ -349,8 +443,11 @@ def is_wrong(kernel: ctypes.CDLL, wide: Array, tokens_TN: Tensor) -> Tensor:
     count = tokens_TN.shape[-1]
     right = np.zeros((-(-count // LANES), LANES), np.int32)
     kernel.kernel_evaluate(
-        *(pointer(wide), pointer(blocks(tokens_TN[None])), count),
-        *(ctypes.byref(Measures()), ctypes.byref(Seen(logits=None, right=right.ctypes.data))),
+        pointer(wide),
+        pointer(blocks(tokens_TN[None])),
+        count,
+        ctypes.byref(Measures()),
+        ctypes.byref(Seen(logits=None, right=right.ctypes.data)),
     )
     return torch.from_numpy(right.flatten()[:count] == 0)
 
@@ -364,13 +461,15 @@ def pointer(array: Array) -> ctypes.c_void_p:
 
 def in_groups(slots: int, work: Callable[[slice, int], Any]) -> None:
     """Share the slots among torch's threads, each in groups of up to 16."""
+    # ctypes lets go of the interpreter during a call, so threads run at once.
     threads = min(torch.get_num_threads(), slots)
     count = max(threads, -(-slots // LANES))
     ends = [slots * n // count for n in range(count + 1)]
-    parts = [slice(a, b) for a, b in pairwise(ends)]
+    parts = [slice(*pair) for pair in pairwise(ends)]
+    sizes = [part.stop - part.start for part in parts]
     if threads == 1:
-        for s in parts:
-            work(s, s.stop - s.start)
+        for part, size in zip(parts, sizes, strict=True):
+            work(part, size)
         return
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda s: work(s, s.stop - s.start), parts))
+        list(pool.map(work, parts, sizes))

@@ -19,7 +19,7 @@ KINDS = {"x86_64": (*REGISTERS, "DEFAULT"), "aarch64": ("DEFAULT",)}
 
 
 def ship(folder: Path, presets: Sequence[str] = tuple(PRESETS), machine: str = "") -> list[Path]:
-    """Build what is not in a folder yet. Return the libraries' files. Raise BuildError.
+    """Build the libraries that a folder lacks. Return the libraries' files. Raise BuildError.
 
     Their loss is cross-entropy: a recipe with another one compiles. machine: of KINDS, this one where it is not given;
     another one's compiler is Debian's, or CXX.
@@ -35,7 +35,12 @@ def ship(folder: Path, presets: Sequence[str] = tuple(PRESETS), machine: str = "
 
     def file_of(job: Job) -> Path:
         if not list(folder.glob(f"{job.stem()}.*.so")):
-            build(job.command(compiler), folder, job.stem(), ctypes.CDLL if is_here else Path)
+            build(
+                job.command(compiler),
+                folder,
+                job.stem(),
+                ctypes.CDLL if is_here else Path,
+            )
         (file,) = folder.glob(f"{job.stem()}.*.so")
         return file
 

@@ -1,20 +1,35 @@
-"""The structs that Python and the engine's C++ share, built by field name and compared when the library loads."""
+"""The structs that Python fills in for the engine's C++, read from the headers that declare them.
+
+So a field is declared once, with its comment, where C++ uses it. ctypes lays fields out as a C++ compiler does.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import re
 from ctypes import c_double, c_int32, c_int64, c_void_p
+from pathlib import Path
 from typing import Any
 
+from trainer.engine.build import ENGINE, FOLDERS
 from trainer.engine.tape_graph import Tape
 
-ASKED = 8
-"""Outputs of the lesson tape: `asked` in engine.cpp."""
+TYPES: Any = {
+    "int32_t": c_int32,
+    "int64_t": c_int64,
+    "double": c_double,
+    "Evaluate": c_void_p,
+}
+"""C++ type -> ctypes type. Every pointer is a c_void_p."""
+GOAL = FOLDERS[0] / "goal.h"
+TAPE = FOLDERS[1] / "tape.h"
+PROBLEMS = FOLDERS[1] / "problems.h"
 
-
-def fields_of(kind: type, names: str) -> tuple[tuple[str, Any], ...]:
-    """Return fields of one type, by their names between spaces."""
-    return tuple((name, kind) for name in names.split())
+# Declarations that are read: `int32_t a, b`, `const float *one, *two`, `float (*call)(int)`. Anything else is an error.
+COMMENT = re.compile(r"//.*")
+METHOD = re.compile(r"[^;{}]*\)[^;{}]*\{[^{}]*\}")
+POINTER_TO_FUNCTION = re.compile(r"[\w ]+\(\*(\w+)\)\([^()]*\)")
+VARIABLES = re.compile(r"(?:const )?(\w+)([ *]+\w+(?:, *[*]*\w+)*)")
 
 
 class Struct(ctypes.Structure):
@@ -27,29 +42,71 @@ class Struct(ctypes.Structure):
         super().__init__(**fields)
 
 
-class Measures(Struct):
-    """Sums over evaluated problems: `Measures` of model/cpp/goal.h."""
+def declared(header: Path, name: str, **structs: type[Struct]) -> list[tuple[str, Any]]:
+    """Return the fields of the first C++ struct called `name` in a header, for `_fields_`.
 
-    _fields_ = (*fields_of(c_int64, "exact right"), ("loss", c_double))
+    structs: those that are fields of it, by their names in C++. Raises ValueError naming a declaration that is none
+    of numbers, pointers and these structs.
+    """
+    types = {**TYPES, **structs}
+    fields = list[tuple[str, Any]]()
+    data = METHOD.sub("", _body(header, "struct", name))
+    for statement in data.split(";"):
+        declaration = " ".join(statement.split())
+        if not declaration:
+            continue
+        if function := POINTER_TO_FUNCTION.fullmatch(declaration):
+            fields.append((function[1], c_void_p))
+            continue
+        variables = VARIABLES.fullmatch(declaration)
+        if variables is None:
+            raise ValueError(f"{header.name}: cannot read `{declaration}` of the struct {name}")
+        for variable in variables[2].split(","):
+            kind = c_void_p if "*" in variable else types.get(variables[1])
+            if kind is None:
+                raise ValueError(f"{header.name}: unknown type in `{declaration}` of the struct {name}")
+            fields.append((variable.strip(" *"), kind))
+    return fields
+
+
+def enumerated(header: Path, name: str) -> list[str]:
+    """Return the names of a C++ enum in a header, in order."""
+    return [value.strip() for value in _body(header, "enum", name).split(",")]
+
+
+def _body(header: Path, kind: str, name: str) -> str:
+    """Return the text between the braces of a header's first struct or enum of a name, without comments."""
+    text = COMMENT.sub("", header.read_text(encoding="utf-8"))
+    found = re.search(rf"\b{kind} {name} \{{(.*?)\}};", text, re.DOTALL)
+    if found is None:
+        raise ValueError(f"{header.name} declares no {kind} {name}")
+    return found[1]
+
+
+ASKED = [name.removeprefix("ASK_").lower() for name in enumerated(PROBLEMS, "Asked")[:-1]]  # the last one counts them
+"""Names of the lesson tape's outputs, in order."""
+
+
+class Measures(Struct):
+    """Sums over evaluated problems."""
+
+    _fields_ = declared(GOAL, "Measures")
 
 
 class Seen(Struct):
-    """Where a kernel writes what it sees: `Seen` of model/cpp/goal.h."""
+    """Addresses for the logits and the right answers of a kernel."""
 
-    _fields_ = fields_of(c_void_p, "logits right")
+    _fields_ = declared(GOAL, "Seen")
 
 
 class CTape(Struct):
-    """`Tape` of trainer/engine/cpp/tape.h."""
+    """A tape as C++ runs it."""
 
-    _fields_ = (
-        *fields_of(c_int32, "inputs constants operations blocks outputs"),
-        *fields_of(c_void_p, "constant block a b c output"),
-    )
+    _fields_ = declared(TAPE, "Tape")
 
     @classmethod
     def of(cls, tape: Tape) -> CTape:
-        """A view of a tape, which must outlive it."""
+        """Return a view of a tape, which must outlive it."""
         a, b, c = tape.reads
         return cls(
             inputs=tape.inputs,
@@ -67,81 +124,36 @@ class CTape(Struct):
 
 
 class Sequence(Struct):
-    """Where a sequence's tokens come from: `Sequence` of trainer/engine/cpp/problems.h."""
+    """Where a sequence's tokens come from."""
 
-    _fields_ = (("length", c_int32), ("source", c_void_p))
+    _fields_ = declared(PROBLEMS, "Sequence")
 
 
 class Lesson(Struct):
-    """The numbers of a step: `Lesson` of trainer/engine/cpp/problems.h."""
+    """The numbers of a step."""
 
-    _fields_ = (
-        *fields_of(c_int64, "data_seed step"),
-        *fields_of(c_double, "carry_mix mixed_lengths single chain place"),
-        *fields_of(c_int32, "digits by_kind"),
-        ("targeted", c_double),
-        ("errors", c_int64),
-        *fields_of(c_void_p, "error_a error_b"),
-    )
+    _fields_ = declared(PROBLEMS, "Lesson")
 
     @classmethod
     def some(cls, **fields: Any) -> Lesson:
-        """A lesson of which all fields that are not given are 0: shares and errors that are off."""
-        return cls(**{name: 0 if kind is not c_void_p else None for name, kind, *_ in cls._fields_} | fields)
+        """Return a lesson whose other fields are 0: shares and errors that are off."""
+        off = {name: None if kind is c_void_p else 0 for name, kind, *_ in cls._fields_}
+        return cls(**(off | fields))
 
 
 class Learning(Struct):
-    """A teacher, or none: `Learning` of trainer/engine/cpp/engine.cpp."""
+    """A teacher, or none."""
 
-    _fields_ = (*fields_of(c_void_p, "teacher wide"), *fields_of(c_int32, "alpha temperature logits"))
+    _fields_ = declared(ENGINE, "Learning")
 
 
 class Errors(Struct):
-    """Problems that each seed gets wrong: `Errors` of trainer/engine/cpp/engine.cpp."""
+    """Problems that each seed gets wrong."""
 
-    _fields_ = (*fields_of(c_void_p, "operands count"), ("kept", c_int32))
+    _fields_ = declared(ENGINE, "Errors")
 
 
 class Program(Struct):
-    """A step of a seed: `Program` of trainer/engine/cpp/engine.cpp."""
+    """A step of a seed."""
 
-    _fields_ = (
-        *fields_of(CTape, "lesson expand probe take"),
-        ("sequence", Sequence),
-        *fields_of(c_int32, "batch row theta step gradient parameters"),
-        *fields_of(c_void_p, "updated train evaluate"),
-        ("learning", Learning),
-        ("targeted", c_int32),
-    )
-
-
-STRUCTS: dict[str, type[Struct]] = {
-    struct.__name__.removeprefix("C"): struct
-    for struct in (Measures, Seen, CTape, Sequence, Lesson, Learning, Errors, Program)
-}
-"""By the name in C++."""
-
-
-def places_of(struct: type[Struct], name: str = "") -> dict[str, int]:
-    """Return where each field of a struct is, by the alphabet, then its bytes: `Seeds.count`, ..., `Seeds`."""
-    name = name or struct.__name__
-    names = sorted(field for field, *_ in struct._fields_)
-    return {**{f"{name}.{n}": getattr(struct, n).offset for n in names}, name: ctypes.sizeof(struct)}
-
-
-def check_layout(engine: ctypes.CDLL) -> None:
-    """Compare every struct's size and fields with those that the library was compiled with.
-
-    Raises AssertionError naming the first struct or field that lies elsewhere.
-    """
-    engine.engine_layout.restype = ctypes.c_int64
-    for name, struct in STRUCTS.items():
-        for place, here in places_of(struct, name).items():
-            compare_place(place, here, engine.engine_layout(place.encode()))
-
-
-def compare_place(place: str, here: int, there: int) -> None:
-    """Raise AssertionError where a struct's bytes, or a field's place, is another in the C++; -1: missing."""
-    if here != there:
-        what = "missing" if there < 0 else f"at byte {there}" if "." in place else f"{there} bytes"
-        raise AssertionError(f"the C++ does not fit its structs in Python: {place} is {what} there, {here} here")
+    _fields_ = declared(ENGINE, "Program", Tape=CTape, Sequence=Sequence, Learning=Learning)

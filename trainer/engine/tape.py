@@ -1,10 +1,10 @@
 """Tapes: a torch function on a seed's numbers, recorded once as a straight-line program on scalars.
 
 The engine (trainer/engine/cpp) runs a tape for many seeds at once without torch, in an order of operations that is
-the same on every CPU, and backwards for its gradient. What is written down is what the function does to
-tensors of one seed: torch hands every operation to a recorder, which keeps, for each tensor, the number of
-the register that holds each of its entries. So a view costs nothing, a choice by a known condition is made
-here, equal operations are written once, and what no output needs is left out.
+the same on every CPU, and backwards for its gradient. A tape holds the operations that the function does on tensors
+of one seed: torch hands each to a recorder, which keeps, for each tensor, the number of the register that holds each
+of its entries. So a view costs nothing, a choice by a known condition is made here, equal operations are written
+once, and operations that no output needs are left out.
 """
 
 from __future__ import annotations
@@ -20,23 +20,33 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trainer.engine.tape_graph import Graph, Tape, Traced, Work
 from trainer.engine.tape_operations import ENTRYWISE, FACTORIES, REDUCTIONS, VIEWS
 
+OF_NUMBERS = {"dtype", "device", "memory_format", "layout"}
+"""Arguments that say how numbers are stored, which registers are not."""
+COPIES = {"_to_copy", "clone", "detach", "alias", "contiguous"}
+
 
 def record(
-    function: Callable[[dict[str, Tensor]], Sequence[Tensor]], inputs: Mapping[str, Sequence[int]], work: Work
+    function: Callable[[dict[str, Tensor]], Sequence[Tensor]],
+    inputs: Mapping[str, Sequence[int]],
+    work: Work,
 ) -> Tape:
     """Record a function's tape. It is called once, with a tensor [1, *shape] for each input.
 
-    `work` computes what depends on no input, so that a constant's sine, too, is the engine's. Raise
-    NotImplementedError for an operation that tapes do not have.
+    inputs: their shapes by name, in the order of the tape's inputs. work: computes operations on constants, so that
+    their results are the engine's too. Raise NotImplementedError for an operation that tapes do not have.
     """
     graph = Graph(work)
     traced: dict[str, Tensor] = {}
     for name, shape in inputs.items():
-        numbers = torch.tensor([graph.input() for _ in range(math.prod(shape))], dtype=torch.int64)
+        registers = [graph.input() for _ in range(math.prod(shape))]
+        numbers = torch.tensor(registers, dtype=torch.int64)
         traced[name] = Traced(numbers.reshape(1, *shape), torch.float32)
     with torch.no_grad(), _Recorder(graph):
         outputs = list(function(traced))
-    return graph.tape([r for t in outputs for r in graph.registers(t).flatten().tolist()])
+    registers = list[int]()
+    for output in outputs:
+        registers += graph.registers(output).flatten().tolist()
+    return graph.tape(registers)
 
 
 class _Recorder(TorchDispatchMode):
@@ -61,11 +71,14 @@ class _Recorder(TorchDispatchMode):
         if name in VIEWS and traced:
             return self._view(function, args, kwargs)
         if name in ENTRYWISE or name in REDUCTIONS:
+            # torch says the shape and dtype of the result; its numbers are thrown away.
             like = function(*_dummies(args), **_dummies(kwargs))
             if not traced and not like.dtype.is_floating_point:
                 return function(*args, **kwargs)
+            # Arithmetic on plain floats is recorded too: constants are the engine's own results.
             registers = {**ENTRYWISE, **REDUCTIONS}[name](self.graph, *args, **kwargs)
             return Traced(registers.expand(like.shape), like.dtype)
+        # Anything else of a traced tensor would compute with numbers that it does not have.
         if traced and name not in FACTORIES:
             listed = "trainer/engine/tape_operations.py lists what it has"
             raise NotImplementedError(f"{name} is not supported by tapes; {listed}")
@@ -74,16 +87,18 @@ class _Recorder(TorchDispatchMode):
     def _view(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Apply an operation that only moves entries to the registers."""
         like = function(*_dummies(args), **_dummies(kwargs))
-        kwargs = {k: v for k, v in kwargs.items() if k not in ("dtype", "device", "memory_format", "layout")}
-        if function.overloadpacket.__name__ in ("_to_copy", "clone", "detach", "alias", "contiguous"):
+        kwargs = {k: v for k, v in kwargs.items() if k not in OF_NUMBERS}
+        name = function.overloadpacket.__name__
+        if name in COPIES:
             return Traced(args[0].registers, like.dtype)
+        if name in ("view", "_unsafe_view"):  # registers may lie in another order, which a view refuses
+            return Traced(args[0].registers.reshape(like.shape), like.dtype)
 
         def registers(x: Any) -> Any:
-            numbers = isinstance(x, Traced) or (isinstance(x, Tensor) and x.dtype.is_floating_point)
-            return self.graph.registers(x) if numbers else x  # a plain tensor of integers is an index
+            """Return an argument's registers. A plain tensor of integers is an index, and stays."""
+            is_number = isinstance(x, Traced) or (isinstance(x, Tensor) and x.dtype.is_floating_point)
+            return self.graph.registers(x) if is_number else x
 
-        if function.overloadpacket.__name__ in ("view", "_unsafe_view"):  # registers may lie in another order
-            return Traced(args[0].registers.reshape(like.shape), like.dtype)
         moved = function(*torch.utils._pytree.tree_map(registers, args), **kwargs)
         if isinstance(moved, Tensor):
             return Traced(moved, like.dtype)

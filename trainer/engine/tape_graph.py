@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,27 @@ import torch
 from torch import Tensor
 
 OPS = (
-    *("add", "sub", "mul", "div", "neg", "root", "exp", "log", "sin", "cos", "abs", "max", "min", "floor"),
-    *("power", "greater", "not_less", "equal", "choose"),
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "neg",
+    "root",
+    "exp",
+    "log",
+    "sin",
+    "cos",
+    "abs",
+    "max",
+    "min",
+    "floor",
+    "power",
+    "greater",
+    "not_less",
+    "equal",
+    "choose",
 )
-"""In the order of trainer/engine/cpp/tape.h."""
+"""Names in the order of `EACH_OPERATION` in trainer/engine/cpp/operations.h."""
 CODE = {name: code for code, name in enumerate(OPS)}
 SYMMETRIC = {"add", "mul", "max", "min", "equal"}
 Array = np.ndarray[Any, Any]
@@ -47,10 +65,12 @@ class Graph:
         self.work = work
 
     def input(self) -> int:
+        """Add an input. Return its register."""
         self.inputs += 1
         return self.inputs - 1
 
     def constant(self, value: float) -> int:
+        """Return the register of a constant, rounded to float32. 0 and -0 are two."""
         value = float(np.float32(value))
         return self._add((math.copysign(1, value), repr(value)), value)
 
@@ -64,10 +84,13 @@ class Graph:
         simple = self._simplified(name, *reads)
         if simple is not None:
             return simple
-        values = [self.value(r) for r in reads]
-        if None not in values:
-            return self.constant(self.work(CODE[name], *[*values, 0.0, 0.0][:3]))  # type: ignore[arg-type]
-        node = (name, *(sorted(reads) if name in SYMMETRIC else reads))
+        known = [value for r in reads if (value := self.value(r)) is not None]
+        if len(known) == len(reads):  # the engine computes it, once
+            a, b, c = [*known, 0.0, 0.0][:3]
+            return self.constant(self.work(CODE[name], a, b, c))
+        if name in SYMMETRIC:  # so that a + b and b + a are one operation
+            reads = tuple(sorted(reads))
+        node = (name, *reads)
         return self._add(node, node)
 
     def _add(self, key: Any, node: Any) -> int:
@@ -77,13 +100,22 @@ class Graph:
         return self.register_of[key]
 
     def _simplified(self, name: str, *reads: int) -> int | None:
-        """Simplify sums with 0, products with 0 and 1, the larger of -∞ and a number, and known choices."""
+        """Return the register of a result that needs no operation, or None.
+
+        These are sums with 0, products with 0 and 1, the larger of -∞ and a number, and known choices.
+        """
         values = [self.value(r) for r in reads]
         if name == "choose":
-            constant, same = values[0] is not None, reads[1] == reads[2]
-            return reads[1 if values[0] or same else 2] if constant or same else None
+            which, yes, no = reads
+            if yes == no:
+                return yes
+            known = self.value(which)
+            if known is None:
+                return None
+            return yes if known else no
         if name in ("sub", "div"):
-            return reads[0] if values[1] == (0 if name == "sub" else 1) else None
+            neutral_there = 0 if name == "sub" else 1
+            return reads[0] if values[1] == neutral_there else None
         if name == "mul" and 0 in values:
             return self.constant(0)
         neutral = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
@@ -103,34 +135,46 @@ class Graph:
         """Return the operations that the outputs need, by depth and kind, as arrays."""
         order = self._operations(outputs)
         reads: dict[int, tuple[int, ...]] = {r: self.nodes[-1 - r][1:] for _, _, r in order}  # type: ignore[index]
-        read = {a for row in reads.values() for a in row} | set(outputs)
+        read = set(outputs).union(*reads.values())
         constants = sorted(r for r in read if r < 0 and r not in reads)
+        # The tape's registers: inputs, constants, then operations in order.
         place = {r: r for r in range(self.inputs)}
         for r in (*constants, *reads):
             place[r] = len(place)
-        starts = [n for n, (*kind, _) in enumerate(order) if n == 0 or tuple(kind) != order[n - 1][:2]]
-        blocks = [(order[s][1], s, e) for s, e in zip(starts, [*starts[1:], len(order)], strict=False)]
-        filled = [[place[a] for a in (*row, *row[:1] * 2)[:3]] for row in reads.values()]
+
+        blocks: list[tuple[int, int, int]] = []
+        end = 0
+        for (_, code), block in groupby(order, key=lambda row: row[:2]):
+            begin = end
+            end += len(list(block))
+            blocks.append((code, begin, end))
+        filled = list[list[int]]()
+        for row in reads.values():
+            three = (*row, row[0], row[0])[:3]  # every operation reads three registers
+            filled.append([place[r] for r in three])
         return Tape(
-            self.inputs,
-            np.array([self.value(r) for r in constants], dtype=np.float32),
-            np.array(blocks, dtype=np.int32).reshape(-1, 3),
-            np.ascontiguousarray(np.array(filled, dtype=np.int32).reshape(-1, 3).T),
-            np.array([place[r] for r in outputs], dtype=np.int32),
+            inputs=self.inputs,
+            constants=np.array([self.value(r) for r in constants], dtype=np.float32),
+            blocks=np.array(blocks, dtype=np.int32).reshape(-1, 3),
+            reads=np.ascontiguousarray(np.array(filled, dtype=np.int32).reshape(-1, 3).T),
+            outputs=np.array([place[r] for r in outputs], dtype=np.int32),
         )
 
     def _operations(self, outputs: list[int]) -> list[tuple[int, int, int]]:
         """Return (depth, kind, register) of every operation that the outputs need, in the order of a tape."""
-        needed, depth = set(outputs), dict[int, int]()
-        for register in range(-len(self.nodes), 0):  # readers before what they read
-            node = self.nodes[-1 - register]
-            if register in needed and isinstance(node, tuple):
+        needed = set(outputs)
+        recorded = list(enumerate(self.nodes, start=1))  # the first node's register is -1
+        for n, node in reversed(recorded):  # readers before what they read
+            if -n in needed and isinstance(node, tuple):
                 needed.update(node[1:])
-        for register in range(-1, -len(self.nodes) - 1, -1):
-            node = self.nodes[-1 - register]
-            if register in needed and isinstance(node, tuple):
-                depth[register] = 1 + max(depth.get(a, 0) for a in node[1:])
-        return sorted((d, CODE[self.nodes[-1 - r][0]], r) for r, d in depth.items())  # type: ignore[index]
+        depth = dict[int, int]()
+        order = list[tuple[int, int, int]]()
+        for n, node in recorded:
+            if -n in needed and isinstance(node, tuple):
+                name, *reads = node
+                depth[-n] = 1 + max(depth.get(r, 0) for r in reads)
+                order.append((depth[-n], CODE[name], -n))
+        return sorted(order)
 
 
 class Traced(Tensor):

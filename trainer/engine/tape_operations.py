@@ -1,8 +1,9 @@
-"""Translations of torch's operations to those of tapes, an entry each (trainer/engine/tape.py)."""
+"""Translations of torch's operations to those of tapes, one entry each (trainer/engine/tape.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -11,26 +12,38 @@ from torch import Tensor
 from trainer.engine.tape_graph import Graph
 
 Operation = Callable[..., Tensor]
-"""(graph, arguments of torch's operation) -> registers of its result, or of what broadcasts to it."""
+"""(graph, arguments of torch's operation) -> registers of its result, or of a tensor that broadcasts to it."""
+
+
+def _entries(*registers: Tensor) -> tuple[Iterable[tuple[int, ...]], torch.Size]:
+    """Return the registers that meet in each entry of tensors that broadcast, and the common shape."""
+    parts = torch.broadcast_tensors(*registers)
+    flat = [part.flatten().tolist() for part in parts]
+    return zip(*flat, strict=True), parts[0].shape
+
+
+def _shaped(registers: Sequence[int], shape: Sequence[int]) -> Tensor:
+    """Return registers as a tensor of a shape."""
+    return torch.tensor(registers, dtype=torch.int64).reshape(shape)
 
 
 def entrywise(scalar: Callable[..., int], count: int) -> Operation:
-    """An operation on entries: `scalar` takes the graph and `count` registers."""
+    """Return an operation on entries. `scalar` takes the graph and `count` registers."""
 
     def on_tensors(graph: Graph, *args: Any, **kwargs: Any) -> Tensor:
         alpha = kwargs.get("alpha", 1)
         args = (*args[:count], *(None,) * (count - len(args)))
-        parts = torch.broadcast_tensors(*(graph.registers(a) for a in args))
         if alpha != 1:
             raise NotImplementedError(f"alpha={alpha} is not supported by tapes")
-        results = [scalar(graph, *entries) for entries in zip(*(p.flatten().tolist() for p in parts), strict=True)]
-        return torch.tensor(results, dtype=torch.int64).reshape(parts[0].shape)
+        rows, shape = _entries(*map(graph.registers, args))
+        results = [scalar(graph, *row) for row in rows]
+        return _shaped(results, shape)
 
     return on_tensors
 
 
 def named(name: str, count: int) -> Operation:
-    """An operation that tapes have by the same name."""
+    """Return an operation on `count` entries that tapes have by a name."""
     return entrywise(lambda graph, *reads: graph.operation(name, *reads), count)
 
 
@@ -48,6 +61,7 @@ def _square(graph: Graph, a: int) -> int:
 
 def _power(graph: Graph, a: int, n: int) -> int:
     """a^n for whole n of 0 or more."""
+    # A square is one product, and vectors can be made of it; the engine makes other powers one by one.
     if graph.value(n) == 2:
         return _square(graph, a)
     return graph.operation("power", a, n)
@@ -55,61 +69,72 @@ def _power(graph: Graph, a: int, n: int) -> int:
 
 def _sign(graph: Graph, a: int) -> int:
     zero = graph.constant(0)
-    above, below = graph.operation("greater", a, zero), graph.operation("greater", zero, a)
+    above = graph.operation("greater", a, zero)
+    below = graph.operation("greater", zero, a)
     return graph.operation("sub", above, below)
 
 
 def clamp(graph: Graph, value: Any, low: Any = None, high: Any = None, **named_: Any) -> Tensor:
     """torch.clamp with numbers or tensors as limits."""
-    low, high = named_.get("min", low), named_.get("max", high)
+    low = named_.get("min", low)
+    high = named_.get("max", high)
     result = graph.registers(value)
     for name, limit in (("max", low), ("min", high)):
         if limit is not None:
-            parts = torch.broadcast_tensors(result, graph.registers(limit))
-            pairs = zip(*(p.flatten().tolist() for p in parts), strict=True)
-            numbers = [graph.operation(name, *pair) for pair in pairs]
-            result = torch.tensor(numbers, dtype=torch.int64).reshape(parts[0].shape)
+            pairs, shape = _entries(result, graph.registers(limit))
+            clamped = [graph.operation(name, *pair) for pair in pairs]
+            result = _shaped(clamped, shape)
     return result
 
 
 def reduced(name: str) -> Operation:
-    """A reduction over dimensions by halves, which keeps a tape short and its rounding small."""
+    """Return a reduction over dimensions by halves, which keeps a tape short and its rounding small."""
 
     def on_tensor(graph: Graph, value: Any, dims: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
         rows = graph.registers(value)
-        dims = range(rows.dim()) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
-        gone = sorted(d % rows.dim() for d in dims)
-        remaining = [d for d in range(rows.dim()) if d not in gone]
-        flat = rows.permute(*remaining, *gone).reshape([rows.shape[d] for d in remaining] + [-1])
-        sums = [_halved(graph, name, row) for row in flat.reshape(-1, flat.shape[-1]).tolist()]
-        shape = [1 if d in gone else n for d, n in enumerate(rows.shape) if keepdim or d not in gone]
-        return torch.tensor(sums, dtype=torch.int64).reshape(shape)
+        every = range(rows.dim())
+        if dims is None or dims == []:
+            dims = every
+        elif isinstance(dims, int):
+            dims = [dims]
+        gone = sorted(d % len(every) for d in dims)
+        remaining = [d for d in every if d not in gone]
+        together = math.prod(rows.shape[d] for d in gone)
+        flat = rows.permute(*remaining, *gone).reshape(-1, together)
+        sums = [_halved(graph, name, row) for row in flat.tolist()]
+        if keepdim:
+            return _shaped(sums, [1 if d in gone else rows.shape[d] for d in every])
+        return _shaped(sums, [rows.shape[d] for d in remaining])
 
     return on_tensor
 
 
 def _halved(graph: Graph, name: str, row: list[int]) -> int:
+    """Reduce a row of registers to one: the first half meets the second, until one is left."""
     while len(row) > 1:
         half = len(row) // 2
-        row = [graph.operation(name, a, b) for a, b in zip(row[:half], row[half:], strict=False)] + row[2 * half :]
+        pairs = zip(row[:half], row[half:], strict=False)
+        odd = row[2 * half :]
+        row = [graph.operation(name, *pair) for pair in pairs] + odd
     return row[0]
 
 
 def mean(graph: Graph, value: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """torch.mean: a sum, times the share of an entry."""
     summed = reduced("add")(graph, value, *args, **kwargs)
     share = graph.constant(summed.numel() / value.numel())
     scaled = [graph.operation("mul", r, share) for r in summed.flatten().tolist()]
-    return torch.tensor(scaled, dtype=torch.int64).reshape(summed.shape)
+    return _shaped(scaled, summed.shape)
 
 
 def matrix_product(graph: Graph, a: Any, b: Any) -> Tensor:
     """mm and bmm: [..., I, K] · [..., K, J]."""
-    rows, columns = graph.registers(a), graph.registers(b)
-    parts = torch.broadcast_tensors(rows[..., :, None, :], columns.mT[..., None, :, :])
-    pairs = zip(*(p.flatten().tolist() for p in parts), strict=True)
-    products = torch.tensor([graph.operation("mul", *pair) for pair in pairs]).reshape(parts[0].shape)
-    sums = [_halved(graph, "add", row) for row in products.reshape(-1, products.shape[-1]).tolist()]
-    return torch.tensor(sums, dtype=torch.int64).reshape(products.shape[:-1])
+    rows = graph.registers(a)
+    columns = graph.registers(b)
+    pairs, shape = _entries(rows[..., :, None, :], columns.mT[..., None, :, :])
+    products = [graph.operation("mul", *pair) for pair in pairs]
+    sums = [_halved(graph, "add", row) for row in _shaped(products, (-1, shape[-1])).tolist()]
+    return _shaped(sums, shape[:-1])
 
 
 ENTRYWISE: dict[str, Operation] = {
@@ -154,4 +179,11 @@ VIEWS = {
     "detach", "alias", "contiguous", "_to_copy", "index", "repeat", "flip", "roll", "diagonal",
     "gather", "index_select",
 }  # fmt: skip
-FACTORIES = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"}
+FACTORIES = {
+    "ones_like",
+    "zeros_like",
+    "full_like",
+    "new_zeros",
+    "new_ones",
+    "new_full",
+}

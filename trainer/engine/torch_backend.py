@@ -1,4 +1,4 @@
-"""A bank's eager programs by torch, on a CPU or a GPU: the reference, and what trains a family without a kernel."""
+"""A bank's eager programs by torch, on a CPU or a GPU: the reference, and the engine of families without a kernel."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from trainer.data import hard_examples
 from trainer.data.problems import selection
 from trainer.optimisers import optimiser_of
 from trainer.recipe import Recipe
+from trainer.recipe.ramp import largest_divisor
 from trainer.step import step
-from trainer.step.objective import Objective
+from trainer.step.objective import Objective, answer_logits
 from trainer.step.schedule import Hyper
 from trainer.step.step import State
 
@@ -23,24 +24,33 @@ BLOCK = 20  # steps whose problems are made at once: 11 MB for 16 seeds of 57p
 
 def block_of(eval_every: int) -> int:
     """Return the largest block of steps, at most BLOCK, that divides a distance."""
-    return next(k for k in range(min(BLOCK, eval_every), 0, -1) if eval_every % k == 0)
+    return largest_divisor(eval_every, min(BLOCK, eval_every))
 
 
 class TorchBackend:
     """Training and evaluation by torch, for one spec, one device and recipes of one `program()`."""
 
     name = "programs"
-    """As records have it."""
+    """The name in records."""
     supports_partial_bank = False
     """All slots are trained."""
     compile_s = 0.0
+    about: Mapping[str, str] = {}
+    """Facts that records have beside the name."""
 
     def __init__(self, spec: Spec, recipe: Recipe, device: str):
-        self.spec, self.device = spec, device
-        self.about: Mapping[str, str] = {"device": torch.cuda.get_device_name()} if device == "cuda" else {}
+        self.spec = spec
+        self.device = device
+        if device == "cuda":
+            self.about = {"device": torch.cuda.get_device_name()}
         self.optimiser = optimiser_of(recipe)
         self.block = block_of(recipe.eval_every)
-        self._draw = partial(step.draw, batch=recipe.batch, block=self.block, mixed=bool(recipe.targeted))
+        self._draw = partial(
+            step.draw,
+            batch=recipe.batch,
+            block=self.block,
+            mixed=bool(recipe.targeted),
+        )
         self.train_step = partial(step.train_step, spec, self.optimiser, objective=Objective.of(recipe))
         self.problems = step.tokens_of(spec, *selection()).to(device)
 
@@ -66,7 +76,7 @@ class TorchBackend:
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         """Mark the wrong answers among each slot's own problems [S, N]."""
         with torch.no_grad():
-            logits = self.spec.forward(theta_SP, tokens_STN[:, :-1], first=self.spec.prompt - 1)
+            logits = answer_logits(self.spec, theta_SP, tokens_STN)
         return hard_examples.is_wrong(logits, tokens_STN[:, self.spec.prompt :])
 
     def warm_up(self, state: State, hyper: Hyper) -> None:

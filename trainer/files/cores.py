@@ -47,7 +47,9 @@ def _quota(group: Path) -> int | None:
         if (file := group / "cpu.max").exists():
             quota, period = file.read_text("utf-8").split()
         else:
-            quota, period = ((group / f"cpu.cfs_{name}_us").read_text("utf-8") for name in ("quota", "period"))
-        return int(quota) // int(period) if int(quota) > 0 else None
+            quota = (group / "cpu.cfs_quota_us").read_text("utf-8")
+            period = (group / "cpu.cfs_period_us").read_text("utf-8")
+        cores = int(quota) // int(period)
+        return cores if int(quota) > 0 else None
     except (OSError, ValueError, ZeroDivisionError):  # no limit is "max", or -1
         return None

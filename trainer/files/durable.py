@@ -1,4 +1,4 @@
-"""Writing that outlasts a power cut: when a call returns, what it wrote is on disk, whole and by its name.
+"""Writing that outlasts a power cut: when a call returns, its data are on disk, whole and by their names.
 
 A file system may keep a name and lose the bytes, or keep the bytes and lose the name, until file and folder
 have been synced (Pillai and others, "All File Systems Are Not Created Equal", OSDI 2014). All calls raise
@@ -45,10 +45,10 @@ def move_in(fresh: Path, target: Path) -> None:
 
 
 def link(source: Path, target: Path) -> None:
-    """Give a folder's files second names in `target`; copies, where a file system has no such names.
+    """Give a folder's files second names in `target`; copy them where a file system has no such names.
 
-    Nothing is written of what is on disk already. What is there by these names is replaced, each in one
-    instant. There may be no folders in it.
+    Bytes that are on disk are not written again. Files there with these names are replaced, each in one instant.
+    `source` may hold no folders.
     """
     make_folder(target)
     for path in sorted(source.iterdir()):
@@ -73,16 +73,9 @@ def sync(path: Path) -> None:
         _sync(path)
 
 
-def sync_names(root: Path, path: Path) -> None:
-    """Sync the names of all folders from `root`, which exists, down to `path`."""
-    for folder in path.parents:
-        _sync(folder)
-        if folder == root:
-            return
-
-
 def make_folder(path: Path) -> None:
     """Make a folder and those above it, where they are not there."""
+    # Each new folder's name is kept by its parent, which is synced after it is made.
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in reversed(missing):

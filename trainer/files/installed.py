@@ -23,9 +23,11 @@ SHIPPED = INSTALLED / "trainer" / "engine" / "shipped"
 
 
 def own_module(name: str) -> list[str]:
-    """Return the command that runs a module of ours in a process of its own, whatever of its name lies in the current
-    folder or on PYTHONPATH.
+    """Return the command that runs a module of ours in a process of its own.
+
+    name: the module's. Another module of that name, in the current folder or on PYTHONPATH, is not run.
     """
+    # -P leaves the current folder out of sys.path; PYTHONPATH comes behind our own folder.
     start = (
         f"import runpy, sys; sys.path.insert(0, {str(INSTALLED)!r}); runpy.run_module({name!r}, None, '__main__', True)"
     )
@@ -73,9 +75,9 @@ def cache_folder() -> Path:
 
 
 def check_cache() -> Path:
-    """Return the path of this user's folder of compiled programs, and write nothing: TORCHINDUCTOR_CACHE_DIR, else
-    adder-search in XDG_CACHE_HOME, else ~/.cache/adder-search.
+    """Return the path of this user's folder of compiled programs, and write nothing.
 
+    It is TORCHINDUCTOR_CACHE_DIR, else adder-search in XDG_CACHE_HOME, else ~/.cache/adder-search.
     Its files are run: raises ValueError if anyone else owns it or can write there, or if it cannot be made.
     """
     folder = Path(named_by(CACHE) or _caches() / "adder-search").absolute()
@@ -86,7 +88,7 @@ def check_cache() -> Path:
         raise _no_cache(folder, f"cannot be made ({error.strerror})") from None
     if not nearest.is_dir():
         raise _no_cache(folder, f"cannot be made ({nearest} is no folder)")
-    if nearest != folder:
+    if nearest != folder:  # it is not made yet
         if not os.access(nearest, os.W_OK):
             raise _no_cache(folder, f"cannot be made (nothing can be written in {nearest})")
         return folder
@@ -103,7 +105,10 @@ def _caches() -> Path:
     try:
         return configured if configured.is_absolute() else Path.home() / ".cache"
     except RuntimeError:
-        raise _no_cache(Path("~/.cache"), "cannot be made (no home directory is known for this user)") from None
+        raise _no_cache(
+            Path("~/.cache"),
+            "cannot be made (no home directory is known for this user)",
+        ) from None
 
 
 def _no_cache(folder: Path, why: str) -> ValueError:

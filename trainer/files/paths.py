@@ -6,7 +6,7 @@ import os
 
 
 def expanded(name: str) -> str:
-    """Return the path `name` with a leading ~ or ~user in place of which stands that user's home folder.
+    """Return the path `name` with that user's home folder in place of a leading ~ or ~user.
 
     A shell does this only where the tilde is not quoted, and never in the middle of `--home=~/runs`. Raises ValueError
     where no home is known: a folder that is itself called ~ would be removed with `rm -r ~`.

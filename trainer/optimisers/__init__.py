@@ -49,11 +49,26 @@ def optimiser_of(recipe: Any) -> Optimiser:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimiserFields(Group):
-    optimiser: str = option("adamw", f"what takes the steps: {', '.join(OPTIMISERS)}", unit="name", shapes=True)
+    optimiser: str = option(
+        "adamw",
+        f"what takes the steps: {', '.join(OPTIMISERS)}",
+        unit="name",
+        shapes=True,
+    )
     clip: float = option(1.0, "largest gradient norm of a seed", unit="norm", ge=0.0)
-    beta1: float = option(0.9, "decay of the first moment; of sgd, the momentum", unit="fraction", ge=0, le=0.9999999)
+    beta1: float = option(
+        0.9,
+        "decay of the first moment; of sgd, the momentum",
+        unit="fraction",
+        ge=0,
+        le=0.9999999,
+    )
     beta2: float = option(
-        0.999, "decay of the second moment; of lion, of the first", unit="fraction", ge=0, le=0.9999999
+        0.999,
+        "decay of the second moment; of lion, of the first",
+        unit="fraction",
+        ge=0,
+        le=0.9999999,
     )
     epsilon: float = option(1e-8, "denominator offset of adamw and adam", unit="gradient", ge=0.0)
 

@@ -20,16 +20,21 @@ NEVER = 1 << 62
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Freeze(Group):
     freeze: tuple[tuple[Any, ...], ...] = option(
-        (), f"{FORM}: from a step on these keep the values that they have then", unit="step, names",
-        max_length=64, entries="rows", switch=True,
+        (),
+        f"{FORM}: from a step on these keep the values that they have then",
+        unit="step, names",
+        max_length=64,
+        entries="rows",
+        switch=True,
         source="Reflection 1 and 2 (its cascade, and freezing in place)",
-    )  # fmt: skip
+    )
 
     @staticmethod
     def validate(recipe: Any) -> None:
         for row in recipe.freeze:
-            valid = isinstance(row, tuple) and len(row) > 1 and all(isinstance(n, str) for n in row[1:])
-            if not valid or type(row[0]) is not int or not 0 <= row[0] <= LARGEST:
+            is_row = isinstance(row, tuple) and len(row) > 1
+            has_names = is_row and all(isinstance(name, str) for name in row[1:])
+            if not has_names or type(row[0]) is not int or not 0 <= row[0] <= LARGEST:
                 raise ValueError(f"freeze must be {FORM}, got {row!s:.80}")
         if recipe.freeze and recipe.ramp:
             raise ValueError("freeze excludes ramp, by which θ becomes another one")
@@ -42,7 +47,10 @@ class Freeze(Group):
 
 
 def frozen_from(layout: Layout, rows: tuple[tuple[Any, ...], ...]) -> list[int]:
-    """Return the step from which each entry keeps its value [P]. Raise ValueError for a name that θ has not."""
+    """Return the step from which each entry keeps its value [P]; NEVER for the others.
+
+    rows: as in the field `freeze`. Raise ValueError for a name that θ does not have.
+    """
     steps = [NEVER] * layout.size
     for step, *names in rows:
         for p in entry_indices(layout, "freeze must be of", names):
@@ -55,7 +63,9 @@ def freeze(inner: Optimiser) -> Optimiser:
 
     def update(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
         """Restore the frozen entries of θ, and of `eval_theta`."""
-        new, frozen_SP = inner.update(state, now, grad_SP), _frozen(state, now)
+        new = inner.update(state, now, grad_SP)
+        frozen_SP = _frozen(state, now)
+        # The moving mean of θ too, or it would be evaluated with entries that moved.
         names = [name for name in ("theta", inner.eval_theta) if name in new]
         return new | {name: state["theta"].where(frozen_SP, new[name]) for name in names if name}
 

@@ -19,15 +19,30 @@ SOURCE = "Reflection 2 and 5 (scaffold: 0.1, 0.5 and late), which names it and d
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class L1(Group):
     l1_lambda: float = option(
-        0.0, "L1: this times the absolute values of l1_entries is added to the loss; 0 is off",
-        unit="loss per unit of θ", ge=0.0, switch=True, source=SOURCE,
-    )  # fmt: skip
+        0.0,
+        "L1: this times the absolute values of l1_entries is added to the loss; 0 is off",
+        unit="loss per unit of θ",
+        ge=0.0,
+        switch=True,
+        source=SOURCE,
+    )
     l1_entries: tuple[str, ...] = dependent_option(
-        "l1_lambda", (), "entries or tensors of θ that it is on, such as [out_A, 'fc1[1,0]']", unit="names",
-        max_length=100, entries="names", source=SOURCE,
-    )  # fmt: skip
+        "l1_lambda",
+        (),
+        "entries or tensors of θ that it is on, such as [out_A, 'fc1[1,0]']",
+        unit="names",
+        max_length=100,
+        entries="names",
+        source=SOURCE,
+    )
     l1_start: int = dependent_option("l1_lambda", 0, "its onset", unit="steps", ge=0, source=SOURCE)
-    l1_rise: int = dependent_option("l1_lambda", 0, "how long it takes to full strength, linearly", unit="steps", ge=0)
+    l1_rise: int = dependent_option(
+        "l1_lambda",
+        0,
+        "how long it takes to full strength, linearly",
+        unit="steps",
+        ge=0,
+    )
 
     @staticmethod
     def validate(recipe: Any) -> None:
@@ -53,8 +68,11 @@ def strength(state: Tensors, now: Tensors) -> Tensor:
     """Return the penalty's factor at a step [S]: from the onset on, rising."""
     import torch
 
-    since_S, rise_S = state["step"] - now["l1_start"], now["l1_rise"]
-    risen_S = torch.where(since_S < rise_S, (since_S + 1) / rise_S.clamp(min=1), 1.0)
+    since_S = state["step"] - now["l1_start"]
+    rise_S = now["l1_rise"]
+    is_rising_S = since_S < rise_S
+    share_S = (since_S + 1) / rise_S.clamp(min=1)
+    risen_S = torch.where(is_rising_S, share_S, 1.0)
     return torch.where(since_S >= 0, now["l1_lambda"] * risen_S, 0.0)
 
 
@@ -62,7 +80,9 @@ def l1(inner: Optimiser) -> Optimiser:
     """Add the penalty's slope, which is 0 at 0, to the raw gradient."""
 
     def penalised(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
+        # The slope of |θ| is its sign, and 0 at 0.
         (mask_SP,) = columns(now, "l1_entries")
-        return grad_SP + strength(state, now)[:, None] * mask_SP * state["theta"].sign()
+        strength_S1 = strength(state, now)[:, None]
+        return grad_SP + strength_S1 * mask_SP * state["theta"].sign()
 
     return with_raw_gradient(inner, penalised)

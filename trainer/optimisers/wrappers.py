@@ -19,11 +19,21 @@ AVERAGE = "average"
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Grokfast(Group):
     grokfast_lambda: float = option(
-        0.0, "Grokfast: how much of the gradients' moving mean is added; 0 is off", unit="factor", ge=0.0,
-        switch=True, source=GROKFAST,
-    )  # fmt: skip
+        0.0,
+        "Grokfast: how much of the gradients' moving mean is added; 0 is off",
+        unit="factor",
+        ge=0.0,
+        switch=True,
+        source=GROKFAST,
+    )
     grokfast_alpha: float = dependent_option(
-        "grokfast_lambda", 0.98, "that mean's memory", unit="fraction", ge=0, le=0.9999999, source=GROKFAST
+        "grokfast_lambda",
+        0.98,
+        "that mean's memory",
+        unit="fraction",
+        ge=0,
+        le=0.9999999,
+        source=GROKFAST,
     )
     grokfast_end: int = dependent_option("grokfast_lambda", 0, "when it ends; 0: never", unit="steps", ge=0)
 
@@ -36,10 +46,13 @@ def grokfast(inner: Optimiser) -> Optimiser:
 
         alpha, factor, end = columns(now, "grokfast_alpha", "grokfast_lambda", "grokfast_end")
         step_S1 = state["step"][:, None]
-        mean = torch.where(step_S1 == 0, grad_SP, state["slow"] * alpha + grad_SP * (1 - alpha))
-        on_S1 = (end == 0) | (step_S1 < end)
-        filtered_SP, tensors = inner.gradient(state, now, torch.where(on_S1, grad_SP + factor * mean, grad_SP))
-        return filtered_SP, {**tensors, "slow": mean}
+        is_first_S1 = step_S1 == 0  # the mean begins at the first gradient, not at 0
+        moved_SP = state["slow"] * alpha + grad_SP * (1 - alpha)
+        mean_SP = torch.where(is_first_S1, grad_SP, moved_SP)
+        is_on_S1 = (end == 0) | (step_S1 < end)
+        raw_SP = torch.where(is_on_S1, grad_SP + factor * mean_SP, grad_SP)
+        filtered_SP, tensors = inner.gradient(state, now, raw_SP)
+        return filtered_SP, {**tensors, "slow": mean_SP}
 
     return extend(inner, zeros("slow"), gradient=gradient)
 
@@ -47,19 +60,24 @@ def grokfast(inner: Optimiser) -> Optimiser:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sam(Group):
     sam_rho: float = option(
-        0.0, "SAM: how far up the gradient is taken; 0 is off, else a step costs two gradients",
-        unit="norm of θ", ge=0.0, switch=True,
+        0.0,
+        "SAM: how far up the gradient is taken; 0 is off, else a step costs two gradients",
+        unit="norm of θ",
+        ge=0.0,
+        switch=True,
         source="Foret et al., Sharpness-aware minimization, ICLR 2021; Reflection 2",
-    )  # fmt: skip
+    )
 
 
 def uphill(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
-    """Return θ + ρ g / |g| (equation 2)."""
+    """Return θ + ρ g / |g| [S, P], where the loss rises most (Foret et al., equation 2)."""
     norm_S1 = grad_SP.square().sum(1, keepdim=True).sqrt()
-    return state["theta"] + grad_SP * (columns(now, "sam_rho")[0] / (norm_S1 + 1e-12))
+    (rho_S1,) = columns(now, "sam_rho")
+    return state["theta"] + grad_SP * (rho_S1 / (norm_S1 + 1e-12))
 
 
 def sam(inner: Optimiser) -> Optimiser:
+    """Take the gradient uphill of θ, and the step from θ."""
     return dataclasses.replace(inner, gradient_point=uphill)
 
 
@@ -68,17 +86,26 @@ class Average(Group):
     ema_decay: float = option(
         0.0,
         "memory of a moving mean of θ, which is evaluated too: what has more problems right counts; 0 is off",
-        unit="fraction", ge=0, le=0.9999999, switch=True,
+        unit="fraction",
+        ge=0,
+        le=0.9999999,
+        switch=True,
         source="Polyak and Juditsky, SIAM J. Control 30, 1992; tbukic and warlockee have 0.999",
-    )  # fmt: skip
+    )
 
 
 def average(inner: Optimiser) -> Optimiser:
-    """Keep a moving mean of θ, which does not change θ."""
+    """Keep a moving mean of θ beside it, to be evaluated; training does not see it."""
 
     def update(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
         new = inner.update(state, now, grad_SP)
-        memory = columns(now, "ema_decay")[0]
-        return {**new, AVERAGE: state[AVERAGE] * memory + new["theta"] * (1 - memory)}
+        (memory,) = columns(now, "ema_decay")
+        mean_SP = state[AVERAGE] * memory + new["theta"] * (1 - memory)
+        return {**new, AVERAGE: mean_SP}
 
-    return extend(inner, lambda theta_SP: {AVERAGE: theta_SP.clone()}, update=update, eval_theta=AVERAGE)
+    return extend(
+        inner,
+        lambda theta_SP: {AVERAGE: theta_SP.clone()},
+        update=update,
+        eval_theta=AVERAGE,
+    )

@@ -35,8 +35,9 @@ class CarrySchedule(Group):
     def validate(recipe: Any) -> None:
         points = recipe.carry_shares
         for point in points:
-            numbers = isinstance(point, tuple) and all(type(n) in (int, float) for n in point)
-            if not numbers or len(point) not in (2, 5) or not all(abs(n) <= LARGEST for n in point):
+            has_numbers = isinstance(point, tuple) and all(type(n) in (int, float) for n in point)
+            has_form = has_numbers and len(point) in (2, 5)
+            if not has_form or not all(abs(n) <= LARGEST for n in point):
                 raise ValueError(f"carry_shares must be points {FORM}, got {point!r:.80}")
             if point[0] < 0 or point[0] % 1:
                 raise ValueError(f"carry_shares must be at whole steps of 0 or more, got {point[0]!r:.80}")
@@ -48,4 +49,5 @@ class CarrySchedule(Group):
         if sorted(set(steps)) != steps:
             raise ValueError(f"carry_shares must be in rising order of steps, got {steps}")
         canonical = tuple((int(point[0]), *map(float, point[1:])) for point in points)
+        # Frozen, but still being made: 1 and 1.0 must be one recipe, with one key.
         object.__setattr__(recipe, "carry_shares", canonical)

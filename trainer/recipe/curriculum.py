@@ -14,20 +14,37 @@ class Curriculum(Group):
     curriculum: tuple[tuple[int, ...], ...] = option(
         ((3, 2_000), (6, 5_000)),
         "pairs [digits, steps]: largest operand length and for how long; then 10 digits",
-        unit="digits, steps", source=PAPER, max_length=4, entries="stages",
-    )  # fmt: skip
+        unit="digits, steps",
+        source=PAPER,
+        max_length=4,
+        entries="stages",
+    )
     mixed_lengths: float = option(
         0.0,
         "share of ordinary problems whose length is drawn too, uniformly up to the curriculum's",
-        unit="fraction", ge=0, le=1, source="456p report, training code",
-    )  # fmt: skip
-    carry_mix: float = option(0.8, "share of carry problems before the fade", unit="fraction", ge=0, le=1, source=PAPER)
+        unit="fraction",
+        ge=0,
+        le=1,
+        source="456p report, training code",
+    )
+    carry_mix: float = option(
+        0.8,
+        "share of carry problems before the fade",
+        unit="fraction",
+        ge=0,
+        le=1,
+        source=PAPER,
+    )
     fade_start: int = option(15_000, "where the share begins to fall linearly", unit="steps", ge=0)
     fade_end: int = option(45_000, "where it reaches 0", unit="steps", ge=0, source=PAPER)
     fade_token: float = option(
-        1.0, "token accuracy above which the share falls linearly; 1 is off", unit="fraction", ge=0, le=1,
+        1.0,
+        "token accuracy above which the share falls linearly; 1 is off",
+        unit="fraction",
+        ge=0,
+        le=1,
         source="57p paper, section 3.2",
-    )  # fmt: skip
+    )
     fade_token_end: float = option(1.0, "token accuracy where it is 0", unit="fraction", ge=0, le=1)
 
     @staticmethod
@@ -50,6 +67,9 @@ class Augmentation(Group):
         0.0,
         "share of a step's problems that are of the seed's own errors at the last evaluation, searched in "
         "a separate stream drawn by the curriculum of that step; 0 is off",
-        unit="fraction", ge=0, le=1, switch=True,
+        unit="fraction",
+        ge=0,
+        le=1,
+        switch=True,
         source="AdderBoard: tbukic and vijec fine-tune on error pairs; the stream is ours",
-    )  # fmt: skip
+    )

@@ -25,9 +25,13 @@ def learning_rate(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
     """Return the learning rate [S]: a linear warm-up, then half a cosine from `lr` to `lr` · `lr_floor`."""
     import torch
 
-    warmup, last, floor = hyper["warmup"], hyper["steps"] - 1, hyper["lr_floor"]
+    warmup = hyper["warmup"]
+    last = hyper["steps"] - 1
+    floor = hyper["lr_floor"]
+    # Step 0 already has a rate; the last step of the warm-up has the peak.
     rising = (step_S + 1) / warmup.clamp(min=1)
-    progress = ((step_S - warmup) / (last - warmup).clamp(min=1)).clamp(0, 1)
+    since = step_S - warmup
+    progress = (since / (last - warmup).clamp(min=1)).clamp(0, 1)
     falling = floor + (1 - floor) * 0.5 * (1 + (math.pi * progress).cos())
     rate: Tensor = hyper["lr"] * torch.where(step_S < warmup, rising, falling)
     return rate

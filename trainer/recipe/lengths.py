@@ -13,6 +13,7 @@ def ends_after(recipe: Recipe, budget: int) -> dict[str, int]:
     }
     if recipe.hold != Recipe().hold:  # the usual one is for full budgets, and a seed's line says if it was too long
         ends["hold"] = recipe.hold
+    # Points replace the fade, so only one of both can end late.
     if recipe.carry_shares:
         ends["carry_shares"] = int(recipe.carry_shares[-1][0])
     elif recipe.carry_mix:

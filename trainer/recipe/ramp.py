@@ -11,11 +11,14 @@ from trainer.fields import Group
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ramp(Group):
-    """A tied model trains its base with each entry free, and moves into its ties. 0 is off."""
+    """The ramp of a tied model, which trains its base with each entry free and moves into its ties. 0 is off."""
 
     ramp: int = option(
-        0, "how long ties take to full hold on θ, linearly; for models that are tied", unit="steps", ge=0
-    )  # fmt: skip
+        0,
+        "how long ties take to full hold on θ, linearly; for models that are tied",
+        unit="steps",
+        ge=0,
+    )
     ramp_start: int = option(0, "where the ramp begins; before, no tie holds", unit="steps", ge=0)
 
     @property
@@ -34,10 +37,23 @@ class Ramp(Group):
             raise ValueError(f"ramp_start must leave the ramp its steps, got {ends}")
 
 
+def largest_divisor(steps: int, most: int) -> int:
+    """Return the largest number up to `most` that divides a number of steps."""
+    return next(k for k in range(most, 0, -1) if steps % k == 0)
+
+
 def tie_ramp_defaults(steps: int = 6_000) -> dict[str, Any]:
     """Return the fields of a recipe that moves a trained θ into ties: short, calm, without a curriculum."""
     return {
-        "steps": steps, "ramp": steps // 2, "lr": 0.003, "warmup": min(200, steps), "weight_decay": 0.0,
-        "curriculum": (), "carry_mix": 0.3, "fade_start": steps, "fade_end": steps, "hold": steps,
-        "eval_every": next(k for k in range(max(1, steps // 6), 0, -1) if steps % k == 0),
-    }  # fmt: skip
+        "steps": steps,
+        "ramp": steps // 2,
+        "lr": 0.003,
+        "warmup": min(200, steps),
+        "weight_decay": 0.0,
+        "curriculum": (),
+        "carry_mix": 0.3,
+        "fade_start": steps,
+        "fade_end": steps,
+        "hold": steps,
+        "eval_every": largest_divisor(steps, max(1, steps // 6)),
+    }

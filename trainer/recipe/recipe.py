@@ -1,4 +1,4 @@
-"""The recipe: everything about training that is not architecture, put together of groups."""
+"""The recipe: everything about training that is not architecture, composed of groups."""
 
 from __future__ import annotations
 
@@ -34,7 +34,13 @@ class Recipe(
     LearningRate,
     Budget,
 ):  # listed from the last one to the first
-    """Everything about a seed's training. The defaults are those of the 57p paper's training command.
+    """Everything about a seed's training, by keyword. The defaults are those of the 57p paper's training command.
+
+    Raises ValueError, in one line, for values that are out of bounds or contradict each other.
+
+        >>> recipe = Recipe(lr=0.01, steps=20_000)
+        >>> recipe.batch
+        256
 
     Fields that shape the compiled program say so; seeds of the same `program()` share a bank. All other fields
     are numbers of a seed.
@@ -50,8 +56,9 @@ class Recipe(
 
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> Recipe:
-        """Return the recipe of recorded fields. Raise Retired for what went away, ValueError or TypeError for
-        what none has.
+        """Return the recipe of recorded fields.
+
+        Raise Retired for a field that went away, ValueError or TypeError for a value or a name that no recipe has.
         """
         return cls(**without_retired(fields))
 

@@ -33,17 +33,26 @@ if TYPE_CHECKING:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Restarts(Group):
     again_at: int = option(
-        0, "age at which a seed that has not got where again_unless says begins anew; 0 is off", unit="steps",
+        0,
+        "age at which a seed that has not got where again_unless says begins anew; 0 is off",
+        unit="steps",
         ge=0,
-    )  # fmt: skip
+    )
     again_unless: tuple[tuple[Any, ...], ...] = dependent_option(
-        "again_at", (), f"{THRESHOLDS}: a seed that reaches any of them goes on", unit="name, number"
+        "again_at",
+        (),
+        f"{THRESHOLDS}: a seed that reaches any of them goes on",
+        unit="name, number",
     )
     again_most: int = dependent_option("again_at", 1, "how often at most", unit="times", ge=1)
 
     @staticmethod
     def validate(recipe: Any) -> None:
-        object.__setattr__(recipe, "again_unless", parse_thresholds("again_unless", recipe.again_unless))
+        object.__setattr__(
+            recipe,
+            "again_unless",
+            parse_thresholds("again_unless", recipe.again_unless),
+        )
         if not recipe.again_at:
             return
         if not recipe.again_unless:
@@ -65,11 +74,13 @@ def check_restarts(spec: Spec, recipe: Restarts, has_start: bool) -> None:
 
 
 def is_restart_due(limits: Mapping[str, Tensor], pair_L: Tensor, age_L: Tensor, before_L: Tensor) -> Tensor:
-    """Mark the seeds [L] that begin again at this evaluation, but where they have got where again_unless says.
+    """Mark the seeds [L] that begin again at this evaluation, unless they have reached `again_unless`.
 
-    limits: the recipes' numbers [N]; before_L: steps of earlier tries.
+    limits: the recipes' numbers [N]. pair_L: each seed's pair. age_L: steps of this try. before_L: steps of
+    earlier tries.
     """
-    at_L, most_L = (limits[name][pair_L] for name in ("again_at", "again_most"))
+    at_L = limits["again_at"][pair_L]
+    most_L = limits["again_most"][pair_L]
     return (at_L > 0) & (age_L == at_L) & (before_L < at_L * most_L)
 
 
@@ -84,19 +95,26 @@ SOKAR = "after Sokar et al. 2023, section 4"
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recycle(Group):
     recycle_every: int = option(
-        0, "distance of recycling: hidden units that have no use get another; 0 is off", unit="steps", ge=0,
+        0,
+        "distance of recycling: hidden units that have no use get another; 0 is off",
+        unit="steps",
+        ge=0,
         source=SOKAR,
-    )  # fmt: skip
+    )
     recycle_from: int = dependent_option("recycle_every", 4_000, "where it begins", unit="steps", ge=1, source=SOKAR)
     recycle_until: int = dependent_option("recycle_every", 16_000, "none after", unit="steps", ge=1, source=SOKAR)
     recycle_unless: tuple[tuple[Any, ...], ...] = dependent_option(
-        "recycle_every", (), f"{THRESHOLDS}: a seed that reaches any of them is left alone", unit="name, number",
+        "recycle_every",
+        (),
+        f"{THRESHOLDS}: a seed that reaches any of them is left alone",
+        unit="name, number",
         source=SOKAR,
-    )  # fmt: skip
+    )
 
     @staticmethod
     def validate(recipe: Any) -> None:
-        object.__setattr__(recipe, "recycle_unless", parse_thresholds("recycle_unless", recipe.recycle_unless))
+        thresholds = parse_thresholds("recycle_unless", recipe.recycle_unless)
+        object.__setattr__(recipe, "recycle_unless", thresholds)
         if not recipe.recycle_every:
             return
         if not recipe.recycle_unless:
@@ -114,7 +132,12 @@ def check_recycle(spec: Spec, recipe: Recycle) -> None:
 
 
 def is_recycling_due(limits: Mapping[str, Tensor], pair_L: Tensor, age_L: Tensor) -> Tensor:
-    """Mark the seeds [L] whose units are recycled at this evaluation, but where recycle_unless says otherwise."""
-    every_L, from_L, until_L = (limits[f"recycle_{name}"][pair_L] for name in ("every", "from", "until"))
-    since_L = age_L - from_L
-    return (every_L > 0) & (since_L >= 0) & (age_L <= until_L) & (since_L % every_L.clamp(min=1) == 0)
+    """Mark the seeds [L] whose units are recycled at this evaluation, unless they have reached `recycle_unless`.
+
+    limits: the recipes' numbers [N]. pair_L: each seed's pair. age_L: steps of this try.
+    """
+    every_L = limits["recycle_every"][pair_L]
+    since_L = age_L - limits["recycle_from"][pair_L]
+    is_on_time_L = (since_L >= 0) & (age_L <= limits["recycle_until"][pair_L])
+    is_turn_L = since_L % every_L.clamp(min=1) == 0
+    return (every_L > 0) & is_on_time_L & is_turn_L

@@ -15,7 +15,7 @@ from typing import Any
 from model.fields import did_you_mean
 
 BEST = ("exact", "token")
-"""Measures of which the best so far counts. Any other name is a probe, with its newest value."""
+"""Measures whose best value so far counts. Any other name is a probe, with its newest value."""
 PROBE = "probe."
 """Prefix of a probe's name among measures."""
 Keep = tuple[tuple[str, float, float], ...]
@@ -44,11 +44,11 @@ def is_within_any(keep: Keep, values: Mapping[str, float]) -> bool:
 
 
 THRESHOLDS = "pairs [exact, token or a probe, least]"
-"""Form of a recipe's thresholds, of which a seed must reach any."""
+"""Form of a recipe's thresholds. A seed must reach one of them."""
 
 
 def parse_thresholds(name: str, entries: Sequence[Any]) -> tuple[tuple[str, float], ...]:
-    """Return the pairs in their canonical form. Raise ValueError for what is none."""
+    """Return `entries` of the field `name` in their canonical form. Raise ValueError for one that is no pair."""
     for entry in entries:
         named = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
         if not named or type(entry[1]) not in (int, float) or isnan(entry[1]):
@@ -58,7 +58,9 @@ def parse_thresholds(name: str, entries: Sequence[Any]) -> tuple[tuple[str, floa
 
 def reaches_any(entries: Sequence[tuple[str, float]], values: Mapping[str, float]) -> bool:
     """True if any of the named values reaches its threshold."""
-    return is_within_any(tuple((name, least, inf) for name, least in entries), values)
+    # A threshold is a bound without an upper end.
+    bounds = tuple((name, least, inf) for name, least in entries)
+    return is_within_any(bounds, values)
 
 
 def check_thresholds(name: str, entries: Sequence[tuple[str, float]], probes: Iterable[str]) -> None:
@@ -71,5 +73,8 @@ def check_thresholds(name: str, entries: Sequence[tuple[str, float]], probes: It
 
 def describe(keep: Keep) -> str:
     """Return `keep` in words: `token 0.35 or stride 0.1 to 0.2`."""
-    ends = (f"{name} {low:g}" + (f" to {high:g}" if high < inf else "") for name, low, high in keep)
+    ends = list[str]()
+    for name, low, high in keep:
+        upto = f" to {high:g}" if high < inf else ""
+        ends.append(f"{name} {low:g}{upto}")
     return " or ".join(ends) or "nothing"

@@ -17,14 +17,20 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Seed:
-    """One run of a configuration: the numbers of its start and of its stream of problems."""
+    """One run of a configuration: the numbers of its start and of its stream of problems.
+
+    >>> Seed.named("777.804")
+    Seed(init_seed=777, data_seed=804)
+    >>> str(Seed.of(777))
+    '777'
+    """
 
     init_seed: int
     data_seed: int
 
     @classmethod
     def of(cls, number: int) -> Seed:
-        """Return the usual seed, with one number for both."""
+        """Return the usual seed, with `number` for both."""
         return cls(number, number)
 
     @classmethod
@@ -36,6 +42,7 @@ class Seed:
         return cls(int(numbers[0]), int(numbers[-1]))
 
     def __str__(self) -> str:
+        # As `named` reads it.
         same = self.init_seed == self.data_seed
         return str(self.init_seed) if same else f"{self.init_seed}.{self.data_seed}"
 
@@ -48,6 +55,9 @@ class Pair:
     plus or minus the number that it reads (model/tied.py): θ is moved into them over the recipe's `ramp`.
     rungs: where it is screened, in order. spared: whether no stopping rule ends it; None: as its seed's numbers say
     (trainer/bank/futility.py).
+
+        >>> Pair(Recipe(), Seed.of(777)).seed
+        Seed(init_seed=777, data_seed=777)
     """
 
     recipe: Recipe

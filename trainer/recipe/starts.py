@@ -1,7 +1,7 @@
 """Starts: θ at step 0, as part of the recipe.
 
-By default a seed starts from its spec's own initial values. `init` replaces those of some tensors. The start depends on
-spec, recipe and `init_seed` alone; a tensor that `init` does not name starts as it would without `init`.
+By default a seed starts from its spec's own initial values. `init` replaces those of some tensors; the others start as
+they would without it. The start depends on spec, recipe and `init_seed` alone.
 
 Axes: P parameters.
 """
@@ -42,16 +42,23 @@ class Starts(Group):
 
     @staticmethod
     def validate(recipe: Any) -> None:
-        for row in recipe.init:
-            names = isinstance(row, tuple) and len(row) > 2 and all(isinstance(n, str) for n in row[:2])
-            if not names or not all(type(n) in (int, float) and abs(n) <= LARGEST for n in row[2:]):
-                raise ValueError(f"init must be {FORM}, got {row!r:.80}")
-            if row[1] not in HOW:
-                raise ValueError(f"init must be {FORM}; unknown {row[1]!r:.80}; {did_you_mean(row[1], HOW)}")
-            if row[1] != "at" and (len(row) > 3 or row[2] < 0):
-                raise ValueError(f"init must be one number of 0 or more for {row[1]}, got {list(row[2:])!r:.80}")
-        rows = tuple((name, how, *map(float, numbers)) for name, how, *numbers in recipe.init)
+        rows = tuple(map(_checked, recipe.init))
         object.__setattr__(recipe, "init", rows)
+
+
+def _checked(row: Any) -> tuple[Any, ...]:
+    """Return a row of `init` with its numbers as floats. Raise ValueError for one of another form."""
+    is_row = isinstance(row, tuple) and len(row) > 2
+    if not is_row or not all(isinstance(word, str) for word in row[:2]):
+        raise ValueError(f"init must be {FORM}, got {row!r:.80}")
+    name, how, *numbers = row
+    if not all(type(n) in (int, float) and abs(n) <= LARGEST for n in numbers):
+        raise ValueError(f"init must be {FORM}, got {row!r:.80}")
+    if how not in HOW:
+        raise ValueError(f"init must be {FORM}; unknown {how!r:.80}; {did_you_mean(how, HOW)}")
+    if how != "at" and (len(numbers) > 1 or numbers[0] < 0):
+        raise ValueError(f"init must be one number of 0 or more for {how}, got {numbers!r:.80}")
+    return (name, how, *map(float, numbers))
 
 
 def check_start(spec: Spec, recipe: Starts) -> None:
@@ -76,14 +83,19 @@ def initial_theta(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
         return theta_P
     tensors = {name: t[0] for name, t in spec.layout.split(theta_P[None]).items()}
     replaced: dict[str, Tensor] = {}
+    # Each row has a generator of its own, so that rows before it do not change its draw.
     for i, (name, how, *numbers) in enumerate(recipe.init):
-        row = _row(tensors[name], how, numbers, hashed_seed(f"start {init_seed} {name} {i}"))
+        generator_seed = hashed_seed(f"start {init_seed} {name} {i}")
+        row = _row(tensors[name], how, numbers, generator_seed)
         replaced[name] = replaced[name] + row if name in replaced else row
     return spec.layout.join(tensors | replaced)
 
 
 def _row(usual: Tensor, how: str, numbers: Sequence[float], generator_seed: int) -> Tensor:
-    """Draw one row of `init` for a tensor; `usual`: the spec's own start of it."""
+    """Draw one row of `init` for a tensor.
+
+    usual: the start that the spec gives the tensor. how, numbers: the row's. generator_seed: names the draw.
+    """
     import torch
 
     from model import draws
@@ -91,16 +103,21 @@ def _row(usual: Tensor, how: str, numbers: Sequence[float], generator_seed: int)
     if how == "scaled":
         return usual * numbers[0]
     if how == "at":
-        return torch.tensor(numbers, dtype=torch.float32).expand(usual.numel()).reshape(usual.shape)
-    shape, generator = tuple(usual.shape), torch.Generator().manual_seed(generator_seed)
+        values = torch.tensor(numbers, dtype=torch.float32)
+        return values.expand(usual.numel()).reshape(usual.shape)
+    shape = tuple(usual.shape)
+    generator = torch.Generator().manual_seed(generator_seed)
     if how == "normal":
         return draws.normal(shape, numbers[0], generator)
     if how == "xavier":
         return draws.xavier(shape, generator) * numbers[0]
-    bound = numbers[0] * math.sqrt(3 / shape[1]) if how == "kaiming" else numbers[0]
+    bound = numbers[0]
+    if how == "kaiming":
+        bound *= math.sqrt(3 / shape[1])
     return draws.uniform(shape, bound, generator)
 
 
 def hashed_seed(text: str) -> int:
     """Hash a text to a seed of torch's generator."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

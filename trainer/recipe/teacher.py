@@ -2,8 +2,8 @@
 
 The arithmetic is in trainer/step/objective.py, and for the engine in model/cpp/loss.h.
 
-A recipe has its teacher whole, as one word: so a recipe depends on the teacher's numbers and not on their
-path, and a worker or a checkpoint's provenance needs no file.
+A recipe holds its whole teacher as one word. So it depends on the teacher's numbers and not on their path, and
+neither a worker nor a checkpoint's provenance needs a file.
 """
 
 from __future__ import annotations
@@ -31,18 +31,34 @@ class Distillation(Group):
     """Evaluations measure plain cross-entropy as ever."""
 
     distill_alpha: float = option(
-        0.0, "distillation: share of T² KL(teacher, seed), at a temperature T, in the loss; 0 is off",
-        unit="fraction", ge=0, le=1, switch=True, off=0.0, needs={"teacher": ON},
+        0.0,
+        "distillation: share of T² KL(teacher, seed), at a temperature T, in the loss; 0 is off",
+        unit="fraction",
+        ge=0,
+        le=1,
+        switch=True,
+        off=0.0,
+        needs={"teacher": ON},
         source=f"Hinton, Vinyals and Dean, arXiv 1503.02531, section 2; Reflection 7; {WARLOCKEE}: 0.5",
-    )  # fmt: skip
+    )
     distill_temperature: float = dependent_option(
-        "distill_alpha", 2.0, "that temperature T", unit="factor", ge=0.1, le=100, source=WARLOCKEE
+        "distill_alpha",
+        2.0,
+        "that temperature T",
+        unit="factor",
+        ge=0.1,
+        le=100,
+        source=WARLOCKEE,
     )
     teacher: str = dependent_option(
-        "distill_alpha", "", "a checkpoint's folder, of any family with the same sequence, that has grokked; "
-        "a recipe has what was read there, so its key does not depend on the path", unit="folder",
-        shapes=True, source="Reflection 7",
-    )  # fmt: skip
+        "distill_alpha",
+        "",
+        "a checkpoint's folder, of any family with the same sequence, that has grokked; "
+        "a recipe has what was read there, so its key does not depend on the path",
+        unit="folder",
+        shapes=True,
+        source="Reflection 7",
+    )
 
     @staticmethod
     def validate(recipe: Any) -> None:
@@ -59,16 +75,25 @@ class Teacher:
 
     @property
     def word(self) -> str:
-        """The teacher as text: a digest, then spec and θ. The same for the same bits."""
-        chosen = {f.name: v for f in fields(self.spec) if (v := getattr(self.spec, f.name)) != f.default}
+        """Return the teacher as text: a digest, then spec and θ. It is the same for the same bits."""
+        chosen = {}
+        for field in fields(self.spec):
+            value = getattr(self.spec, field.name)
+            if value != field.default:  # so that a new field of the spec changes no word
+                chosen[field.name] = value
         head = json.dumps([self.spec.family, chosen], sort_keys=True).encode()
-        content = head + b"\n" + struct.pack(f"<{len(self.theta)}f", *self.theta)
-        return f"{hashlib.sha256(content).hexdigest()[:12]}:{base64.b64encode(content).decode()}"
+        numbers = struct.pack(f"<{len(self.theta)}f", *self.theta)
+        content = head + b"\n" + numbers
+        return f"{_digest(content)}:{base64.b64encode(content).decode()}"
 
     @property
     def title(self) -> str:
-        """Preset and digest: `67p 1f0c8a2b9d3e`."""
+        """Return preset and digest: `67p 1f0c8a2b9d3e`."""
         return f"{preset_name(self.spec)} {self.word.partition(':')[0]}"
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 @lru_cache(maxsize=64)
@@ -80,12 +105,13 @@ def teacher_of(word: str) -> Teacher:
             raise ValueError("too long")
         content = base64.b64decode(text, validate=True)
         about, numbers = content.split(b"\n", 1)
-        (family, options), theta = json.loads(about), struct.unpack(f"<{len(numbers) // 4}f", numbers)
+        family, options = json.loads(about)
+        theta = struct.unpack(f"<{len(numbers) // 4}f", numbers)
         spec = make_spec(family, **options)
-    except (ValueError, TypeError, struct.error, binascii.Error):
+    except (ValueError, TypeError, struct.error, binascii.Error):  # any text may be there
         raise ValueError(f"teacher must be {FORM}, got {word!r:.80}") from None
-    valid = hashlib.sha256(content).hexdigest()[:12] == digest and len(theta) == spec.params
-    if not valid or not all(abs(x) < float("inf") for x in theta):
+    is_whole = _digest(content) == digest and len(theta) == spec.params
+    if not is_whole or not all(abs(x) < float("inf") for x in theta):
         raise ValueError(f"teacher must be {FORM}, got {word!r:.80}")
     return Teacher(spec, theta)
 
@@ -110,5 +136,6 @@ def check_teacher(spec: Spec, recipe: Any) -> None:
 
 def _is_same_sequence(first: Spec, second: Spec) -> bool:
     """True if two specs surely have one sequence: a family's depends on vocabulary and answers alone."""
-    a, b = (getattr(spec, "base", spec) for spec in (first, second))
+    a = getattr(first, "base", first)
+    b = getattr(second, "base", second)
     return (a.family, a.vocabulary, a.answers) == (b.family, b.vocabulary, b.answers)

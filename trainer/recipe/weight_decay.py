@@ -25,7 +25,11 @@ REFLECTION = "Reflection 2 and 5, which name it and do not say how"
 class WeightDecay(Group):
     weight_decay: float = option(0.01, "decoupled decay of every parameter", unit="per unit of lr", ge=0.0)
     wd_drop: float = option(
-        1.0, "adaptive decay: factor at each of two thresholds; 1 is off", unit="fraction", ge=0, le=1
+        1.0,
+        "adaptive decay: factor at each of two thresholds; 1 is off",
+        unit="fraction",
+        ge=0,
+        le=1,
     )
     wd_drop_token: float = option(0.7, "token accuracy that a drop needs", unit="fraction", ge=0, le=1)
     wd_drop_exact: float = option(0.02, "exact match of the first drop", unit="fraction", ge=0, le=1)
@@ -34,31 +38,56 @@ class WeightDecay(Group):
         "constant",
         "beside what is adaptive: constant, drops (at steps), cyclical (a cosine), warmup (linear from 0) or "
         "smooth (exponential from the first threshold on, to wd_drop squared)",
-        unit="name", values=SCHEDULES, switch=True, source="Reflection 2; smooth: MicroAdder, src/train.py",
-    )  # fmt: skip
+        unit="name",
+        values=SCHEDULES,
+        switch=True,
+        source="Reflection 2; smooth: MicroAdder, src/train.py",
+    )
     wd_drops: tuple[tuple[Any, ...], ...] = dependent_option(
-        "wd_schedule=drops", (), "pairs [step, factor]: what decay is times from a step on, rising steps",
-        unit="step, fraction", max_length=MOST_DROPS, entries="drops", source=REFLECTION,
-    )  # fmt: skip
+        "wd_schedule=drops",
+        (),
+        "pairs [step, factor]: what decay is times from a step on, rising steps",
+        unit="step, fraction",
+        max_length=MOST_DROPS,
+        entries="drops",
+        source=REFLECTION,
+    )
     wd_period: int = dependent_option(
-        "wd_schedule=cyclical", 10_000, "length of a cycle", unit="steps", ge=1, source=REFLECTION
+        "wd_schedule=cyclical",
+        10_000,
+        "length of a cycle",
+        unit="steps",
+        ge=1,
+        source=REFLECTION,
     )
     wd_warmup: int = dependent_option(
-        "wd_schedule=warmup", 10_000, "how long decay rises", unit="steps", ge=1, source=REFLECTION
+        "wd_schedule=warmup",
+        10_000,
+        "how long decay rises",
+        unit="steps",
+        ge=1,
+        source=REFLECTION,
     )
     wd_alpha: float = dependent_option(
-        "wd_schedule=smooth", 0.0001, "rate at which decay falls, made anew at evaluations", unit="per step",
-        ge=0.0, source="MicroAdder, src/train.py",
-    )  # fmt: skip
+        "wd_schedule=smooth",
+        0.0001,
+        "rate at which decay falls, made anew at evaluations",
+        unit="per step",
+        ge=0.0,
+        source="MicroAdder, src/train.py",
+    )
 
     @staticmethod
     def validate(recipe: Any) -> None:
         for drop in recipe.wd_drops:
-            valid = isinstance(drop, tuple) and len(drop) == 2 and type(drop[0]) is int
-            if not valid or not 0 <= drop[0] <= LARGEST or type(drop[1]) not in (int, float):
+            is_pair = isinstance(drop, tuple) and len(drop) == 2
+            pair: Any = drop if is_pair else (None, None)
+            step, factor = pair
+            is_step = type(step) is int and 0 <= step <= LARGEST
+            if not is_step or type(factor) not in (int, float):
                 raise ValueError(f"wd_drops must be pairs [step 0 to {LARGEST}, factor], got {drop!s:.80}")
-            if not 0 <= drop[1] <= 1_000:
-                raise ValueError(f"wd_drops must have factors from 0 to 1000, got {drop[1]!s:.80}")
+            if not 0 <= factor <= 1_000:
+                raise ValueError(f"wd_drops must have factors from 0 to 1000, got {factor!s:.80}")
         steps = [drop[0] for drop in recipe.wd_drops]
         if sorted(set(steps)) != steps:
             raise ValueError(f"wd_drops must have rising steps, got {steps}")
@@ -73,8 +102,9 @@ class WeightDecay(Group):
 def drops_of(recipe: Any) -> tuple[list[int], list[float]]:
     """Return steps and factors [D] of a recipe's drops, filled up with steps after every budget."""
     missing = MOST_DROPS - len(recipe.wd_drops)
-    steps = [step for step, _ in recipe.wd_drops] + [LARGEST] * missing
-    return steps, [factor for _, factor in recipe.wd_drops] + [1.0] * missing
+    steps = [step for step, _ in recipe.wd_drops]
+    factors = [factor for _, factor in recipe.wd_drops]
+    return steps + [LARGEST] * missing, factors + [1.0] * missing
 
 
 def factor(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
@@ -91,30 +121,40 @@ def factor(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
         "cyclical": 0.5 * (1 + turn.cos()),
         "warmup": ((step_S + 1) / hyper["wd_warmup"]).clamp(max=1),
     }
+    # Only seeds of one program share a bank, but their schedules may differ: so each slot chooses.
     factor_S = constant
     for name, scheduled in kinds.items():
         factor_S = torch.where(hyper["wd_schedule"] == SCHEDULES.index(name), scheduled, factor_S)
     return factor_S
 
 
-def scale(scale_L: Tensor, exact_L: Tensor, token_L: Tensor, hyper: Mapping[str, Tensor], eval_every: int) -> Tensor:
+def scale(
+    scale_L: Tensor,
+    exact_L: Tensor,
+    token_L: Tensor,
+    hyper: Mapping[str, Tensor],
+    eval_every: int,
+) -> Tensor:
     """Return decay's factor [L] after an evaluation (57p paper, Reflection 5).
+
+    scale_L: the factor before. exact_L, token_L: exact match and token accuracy. eval_every: steps since then.
 
     It drops for good when exact match passes each of two thresholds and token accuracy its own. With
     wd_schedule=smooth it falls gradually from the first threshold on.
     """
     import torch
 
-    first_L, second_L = (
-        torch.where(exact_L > hyper[name], hyper["wd_drop"], 1.0) for name in ("wd_drop_exact", "wd_drop_exact_final")
-    )
+    drop_L = hyper["wd_drop"]
+    first_L = torch.where(exact_L > hyper["wd_drop_exact"], drop_L, 1.0)
+    second_L = torch.where(exact_L > hyper["wd_drop_exact_final"], drop_L, 1.0)
     lower_L = torch.minimum(scale_L, first_L * second_L)  # a power would round as the CPU does
     gated_L = token_L < hyper["wd_drop_token"]
     dropped_L = torch.where(gated_L, scale_L, lower_L)
     if "wd_schedule" not in hyper:
         return dropped_L
+    # It falls from the first threshold on, and goes on when exact match sinks again.
     falls_L = (scale_L < 1) | ((exact_L > hyper["wd_drop_exact"]) & ~gated_L)
     share_L = (hyper["wd_alpha"].double() * -eval_every).exp()  # float64, rounded: on every CPU the same
-    falling_L = torch.maximum((scale_L * share_L).float(), hyper["wd_drop"] * hyper["wd_drop"])
+    falling_L = torch.maximum((scale_L * share_L).float(), drop_L * drop_L)
     smooth_L = torch.where(falls_L, falling_L, scale_L)
     return torch.where(hyper["wd_schedule"] == SCHEDULES.index("smooth"), smooth_L, dropped_L)

@@ -19,13 +19,20 @@ from trainer.recipe.teacher import Teacher, teacher_of
 from trainer.step.schedule import Hyper
 
 
+def answer_logits(spec: Spec, theta_SP: Tensor, tokens_STB: Tensor) -> Sequence[Tensor]:
+    """Return the logits of the answer positions, V tensors [S, A, B], teacher-forced: each sees the right tokens."""
+    read_STB = tokens_STB[:, :-1]  # nothing comes after the last token
+    return spec.forward(theta_SP, read_STB, first=spec.prompt - 1)
+
+
 def cross_entropy(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
     """Return the cross-entropy [S, A, B] of V logit tensors [S, A, B]."""
-    largest, right = logits_V[0], logits_V[0]
+    largest = logits_V[0]
+    right = logits_V[0]
     for v, logit in enumerate(logits_V[1:], start=1):
         largest = torch.maximum(largest, logit)
         right = torch.where(target_SAB == v, logit, right)
-    largest = largest.detach()
+    largest = largest.detach()  # it cancels, so that no gradient need pass through it
     total = torch.exp(logits_V[0] - largest)
     for logit in logits_V[1:]:
         total = total + torch.exp(logit - largest)
@@ -45,7 +52,7 @@ class Objective:
 
     def __call__(self, spec: Spec, theta_SP: Tensor, tokens_STB: Tensor, hyper: Hyper) -> Tensor:
         """Return the mean loss [S] over the answer and, where the spec has one, the end token; teacher-forced."""
-        logits = spec.forward(theta_SP, tokens_STB[:, :-1], first=spec.prompt - 1)
+        logits = answer_logits(spec, theta_SP, tokens_STB)
         loss_SAB = cross_entropy(logits, tokens_STB[:, spec.prompt :])
         if self.teacher:
             apart_SAB = self._from_teacher(logits, theta_SP, tokens_STB, hyper)
@@ -53,16 +60,29 @@ class Objective:
             loss_SAB = (1 - alpha) * loss_SAB + alpha * apart_SAB
         return loss_SAB.mean((1, 2))
 
-    def _from_teacher(self, logits_V: Sequence[Tensor], theta_SP: Tensor, tokens_STB: Tensor, hyper: Hyper) -> Tensor:
+    def _from_teacher(
+        self,
+        logits_V: Sequence[Tensor],
+        theta_SP: Tensor,
+        tokens_STB: Tensor,
+        hyper: Hyper,
+    ) -> Tensor:
         """Return T² KL(teacher, seed) of each answer [S, A, B], both at the temperature T."""
         assert self.teacher
-        spec, heat = self.teacher.spec, hyper["distill_temperature"][:, None, None]
+        spec = self.teacher.spec
+        heat = hyper["distill_temperature"][:, None, None]
         teacher_SP = theta_SP.new_tensor(self.teacher.theta).expand(len(theta_SP), -1)
-        taught = spec.forward(teacher_SP, tokens_STB[:, :-1], first=spec.prompt - 1)
-        log_s, log_r = (
-            (torch.stack(torch.broadcast_tensors(*logits)) / heat).log_softmax(0) for logits in (logits_V, taught)
-        )
-        return heat * heat * (log_r.exp() * (log_r - log_s)).sum(0)
+        taught = answer_logits(spec, teacher_SP, tokens_STB)
+
+        def log_shares(logits: Sequence[Tensor]) -> Tensor:
+            """Return the logarithms of softmax [V, S, A, B] at the temperature."""
+            stacked = torch.stack(torch.broadcast_tensors(*logits))
+            return (stacked / heat).log_softmax(0)
+
+        log_s = log_shares(logits_V)
+        log_r = log_shares(taught)
+        apart = (log_r.exp() * (log_r - log_s)).sum(0)
+        return heat * heat * apart
 
 
 PLAIN = Objective()

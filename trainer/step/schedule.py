@@ -1,14 +1,15 @@
-"""Schedules: pure functions of a seed's recipe and its own step, one entry a slot.
+"""Schedules: pure functions of a seed's recipe and its own step, one entry per slot.
 
-Axes: S slot, C curriculum stage. `hyper` is a dictionary of tensors [S], one for each number of the
-recipe, plus `stage_digits` and `stage_ends` [S, C], and those of `_carry` [S, N], N points of its schedule.
-Learning rate and weight decay have files of their own.
+Axes: S slot, C curriculum stage, N point of the carry schedule, R row (a slot at a step). `hyper` is a dictionary of
+tensors [S], one for each number of the recipe, plus `stage_digits` and `stage_ends` [S, C], and those of `_carry`
+[S, N]. Learning rate and weight decay have files of their own.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -35,26 +36,28 @@ def hyper_of(recipes: Sequence[Recipe], layout: Layout | None = None) -> Hyper:
     The name of a schedule that is switched on becomes its place among the valid ones; other names are left
     out. Factors of tensors, which need a layout of θ, are [S, P].
     """
-    numbers = [f.name for f in dataclasses.fields(Recipe) if type(f.default) in (int, float)]
-    hyper = {name: torch.tensor([getattr(r, name) for r in recipes]) for name in numbers}
-    stages = [_stages(r) for r in recipes]
-    for i, name in enumerate(("stage_digits", "stage_ends")):
-        hyper[name] = torch.tensor([s[i] for s in stages], dtype=torch.int64)
-    carries = [_carry(r) for r in recipes]
-    hyper |= {n: torch.tensor([c[n] for c in carries]) for n in carries[0]}
+    fields = dataclasses.fields(Recipe)
+    # A name, a list or a flag is no number of a seed: those are the program's, or handled below.
+    numbers = [f.name for f in fields if type(f.default) in (int, float)]
+    rows = [{name: getattr(r, name) for name in numbers} | _stages(r) | _carry(r) for r in recipes]
+    hyper = {name: torch.tensor([row[name] for row in rows]) for name in rows[0]}
     for name in recipes[0].switched_on():
-        hyper |= {key: torch.tensor(t) for key, t in _switched(name, recipes, layout).items()}
+        added = _switched(name, recipes, layout)
+        hyper |= {key: torch.tensor(entries) for key, entries in added.items()}
     return hyper
 
 
 def _switched(name: str, recipes: Sequence[Recipe], layout: Layout | None) -> dict[str, list[Any]]:
-    """Return the numbers that a switch adds to a bank's where it is on."""
+    """Return the numbers that a field which is switched on adds, one entry per recipe."""
     values = Recipe.__dataclass_fields__[name].metadata["values"]
     chosen = [getattr(r, name) for r in recipes]
-    added = {name: [values.index(value) for value in chosen]} if values else {}
+    added = dict[str, list[Any]]()
+    if values:
+        added[name] = [values.index(value) for value in chosen]
     if name == "wd_schedule":
-        drops = [drops_of(r) for r in recipes]
-        added |= {"wd_drop_steps": [d[0] for d in drops], "wd_drop_factors": [d[1] for d in drops]}
+        steps, factors = zip(*map(drops_of, recipes), strict=True)
+        added["wd_drop_steps"] = list(steps)
+        added["wd_drop_factors"] = list(factors)
     if name == "l1_lambda" and layout is not None:
         added["l1_entries"] = [penalty_mask(layout, r.l1_entries) for r in recipes]
     if name == "freeze" and layout is not None:
@@ -64,14 +67,20 @@ def _switched(name: str, recipes: Sequence[Recipe], layout: Layout | None) -> di
     return added
 
 
-def _stages(recipe: Recipe) -> tuple[list[int], list[int]]:
-    digits, ends, end = [], [], 0
+def _stages(recipe: Recipe) -> dict[str, list[int]]:
+    """Return a curriculum's stages, filled up to STAGES: operand lengths, and the steps where they end."""
+    digits = []
+    ends = []
+    end = 0
     for stage_digits, steps in recipe.curriculum:
         end += steps
         digits.append(stage_digits)
         ends.append(end)
     missing = STAGES - len(digits)
-    return digits + [10] * missing, ends + [FOREVER] * missing
+    return {
+        "stage_digits": digits + [10] * missing,
+        "stage_ends": ends + [FOREVER] * missing,
+    }
 
 
 def _carry(recipe: Recipe) -> dict[str, Any]:
@@ -79,42 +88,62 @@ def _carry(recipe: Recipe) -> dict[str, Any]:
 
     `by_share` is 1 if shares have points, `by_kind` if each kind has its own.
     """
-    shares = recipe.carry_shares
-    by_kind = bool(shares) and len(shares[0]) > 2
-    points = [p if by_kind else (p[0], 0.0, 0.0, 0.0, p[1]) for p in shares] or [(0,) * (1 + len(KINDS))]
+    points = list(recipe.carry_shares)
+    is_by_kind = bool(points) and len(points[0]) > 2
+    if not points:
+        points = [(0,) * (1 + len(KINDS))]
+    elif not is_by_kind:  # the last kind holds the share of all
+        points = [(step, 0.0, 0.0, 0.0, share) for step, share in points]
     points += [points[-1]] * (POINTS - len(points))
-    numbers: dict[str, Any] = {"by_share": int(bool(shares)), "by_kind": int(by_kind)}
-    numbers["share_steps"] = [int(p[0]) for p in points]
-    return numbers | {f"share_{kind}": [float(p[i]) for p in points] for i, kind in enumerate(KINDS, start=1)}
+    steps, *by_kind = zip(*points, strict=True)
+    numbers: dict[str, Any] = {
+        "by_share": int(bool(recipe.carry_shares)),
+        "by_kind": int(is_by_kind),
+        "share_steps": list(map(int, steps)),
+    }
+    for kind, shares in zip(KINDS, by_kind, strict=True):
+        numbers[f"share_{kind}"] = list(map(float, shares))
+    return numbers
 
 
 def now(state: Mapping[str, Tensor], hyper: Hyper) -> Hyper:
     """Return the numbers of each slot's step: the recipe's, with `lr` as scheduled, `decay` and `l2`.
 
-    decay: the share of θ that decoupled weight decay takes off; l2: the factor of θ in a gradient that
-    includes weight decay. [S, P] where tensors have factors of their own.
+    decay: the share of θ that decoupled weight decay takes off. l2: the factor of θ in a gradient that
+    includes weight decay. Both [S]; `lr` and `decay` are [S, P] where tensors have factors of their own.
     """
     lr = learning_rate(state["step"], hyper)
-    l2, decay = hyper["weight_decay"] * state["wd_scale"], lr * hyper["weight_decay"] * state["wd_scale"]
+    l2 = hyper["weight_decay"] * state["wd_scale"]
+    decay = lr * hyper["weight_decay"] * state["wd_scale"]
     if "wd_schedule" in hyper:
-        l2, decay = (t * weight_decay.factor(state["step"], hyper) for t in (l2, decay))
+        scheduled = weight_decay.factor(state["step"], hyper)
+        l2 = l2 * scheduled
+        decay = decay * scheduled
     if "lr_factors" in hyper:
-        lr, decay = (t[:, None] * hyper["lr_factors"] for t in (lr, decay))
+        factors_SP = hyper["lr_factors"]
+        lr = lr[:, None] * factors_SP
+        decay = decay[:, None] * factors_SP
     return {**hyper, "lr": lr, "decay": decay, "l2": l2}
 
 
 def carry_mix(step_R: Tensor, hyper: Hyper) -> Tensor:
-    """Return the share of carry problems: constant, then a linear fade to 0 (57p paper, section 3.2)."""
-    start, end = hyper["fade_start"], hyper["fade_end"]
-    remaining = ((end - step_R) / (end - start).clamp(min=1)).clamp(0, 1)
+    """Return the share of carry problems [R]: constant, then a linear fade to 0 (57p paper, section 3.2).
+
+    Where the recipe has `carry_shares`, it is their sum.
+    """
+    start = hyper["fade_start"]
+    end = hyper["fade_end"]
+    left = end - step_R
+    remaining = (left / (end - start).clamp(min=1)).clamp(0, 1)
     faded = hyper["carry_mix"] * torch.where(step_R < start, 1.0, remaining)
-    return torch.where(hyper["by_share"] > 0, _upto(KINDS, step_R, hyper), faded)
+    has_points = hyper["by_share"] > 0
+    return torch.where(has_points, _upto(KINDS, step_R, hyper), faded)
 
 
 def kinds(step_R: Tensor, hyper: Hyper, scale_R: Tensor) -> Kinds:
     """Return the kinds of carry problems at a step; their shares are multiplied by `scale_R`."""
-    single, chain, place = (_upto(KINDS[: i + 1], step_R, hyper) * scale_R for i in range(len(KINDS) - 1))
-    return Kinds(hyper["by_kind"], single, chain, place)
+    upto = [_upto(KINDS[:count], step_R, hyper) * scale_R for count in range(1, len(KINDS))]
+    return Kinds(hyper["by_kind"], *upto)
 
 
 def _upto(names: Sequence[str], step_R: Tensor, hyper: Hyper) -> Tensor:
@@ -125,26 +154,35 @@ def _upto(names: Sequence[str], step_R: Tensor, hyper: Hyper) -> Tensor:
 
 def _share(name: str, step_R: Tensor, hyper: Hyper) -> Tensor:
     """Interpolate a kind's points at a step: linear between two, constant before the first and after the last."""
-    steps, levels = hyper["share_steps"], hyper[f"share_{name}"]
+    steps = hyper["share_steps"]
+    levels = hyper[f"share_{name}"]
+    # A loop over the points and no search: the same operations for every seed, so that tapes can have them.
     level_R = levels[..., 0].expand_as(step_R)
-    for i in range(POINTS - 1):
-        (begin, end), (low, high) = ((t[..., i], t[..., i + 1]) for t in (steps, levels))
-        share_R = ((step_R - begin) / (end - begin).clamp(min=1)).clamp(max=1)
-        level_R = torch.where(step_R >= begin, low + share_R * (high - low), level_R)
+    for begin, end in pairwise(range(POINTS)):
+        start = steps[..., begin]
+        low = levels[..., begin]
+        since_R = step_R - start
+        share_R = (since_R / (steps[..., end] - start).clamp(min=1)).clamp(max=1)
+        is_after = step_R >= start
+        between_R = low + share_R * (levels[..., end] - low)
+        level_R = torch.where(is_after, between_R, level_R)
     return torch.where(step_R >= steps[..., -1], levels[..., -1], level_R)
 
 
 def ramp(step_S: Tensor, hyper: Hyper) -> Tensor:
     """Return the strength of ties [S]: from 0 at `ramp_start` linearly to 1, `ramp` steps later; else 1."""
-    since_S, length_S = step_S - hyper["ramp_start"], hyper["ramp"]
-    return torch.where(since_S < length_S, (since_S / length_S.clamp(min=1)).clamp(min=0), 1.0)
+    since_S = step_S - hyper["ramp_start"]
+    length_S = hyper["ramp"]
+    is_rising = since_S < length_S
+    share_S = (since_S / length_S.clamp(min=1)).clamp(min=0)
+    return torch.where(is_rising, share_S, 1.0)
 
 
 def digits(step_R: Tensor, hyper: Hyper) -> Tensor:
     """Return the largest operand length at a step (57p paper, section 3.5)."""
     over = step_R[..., None] >= hyper["stage_ends"]
     stage = hyper["stage_digits"]
-    out = torch.full_like(step_R, 10)
+    out = torch.full_like(step_R, 10)  # after the last stage
     for c in reversed(range(STAGES)):
         out = torch.where(over[..., c], out, stage[..., c])
     return out

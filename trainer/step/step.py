@@ -11,16 +11,24 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer.data.hard_examples import COUNT, OPERANDS, POOL, is_right, pool_seed, select_errors, with_errors
+from trainer.data.hard_examples import (
+    COUNT,
+    OPERANDS,
+    POOL,
+    is_right,
+    pool_seed,
+    select_errors,
+    with_errors,
+)
 from trainer.data.problems import Kinds, sample, sequence_columns
 from trainer.optimisers.base import Optimiser
 from trainer.step import schedule
-from trainer.step.objective import PLAIN, Objective, cross_entropy
+from trainer.step.objective import PLAIN, Objective, answer_logits, cross_entropy
 from trainer.step.schedule import Hyper
 
 State = dict[str, Tensor]
 """A bank's slots: theta [S, P]; step, data_seed [S] (int64); wd_scale, mix_scale [S]; active [S] (bool); and
-what the optimiser keeps, tensors [S, ...] by names of its own."""
+the optimiser's tensors [S, ...], by names of its own."""
 
 
 def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
@@ -32,34 +40,48 @@ def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
 def draw(state: State, hyper: Hyper, batch: int, block: int, mixed: bool = False) -> tuple[Tensor, Tensor]:
     """Draw the operands of the next `block` steps of every slot: two tensors [K, S, B], float64 integers.
 
-    mixed: with their shares of the slots' own errors.
+    batch: problems of a step. mixed: draw some of them among the slot's own errors, as `hyper` says.
     """
-    step_KS = state["step"] + torch.arange(block, device=state["step"].device)[:, None]
-    digits_KS = schedule.digits(step_KS, hyper)
+    # The problems of several steps at once, because they depend on nothing that is trained.
+    ahead_K = torch.arange(block, device=state["step"].device)
+    step_KS = state["step"] + ahead_K[:, None]
+
+    def rows(tensor: Tensor) -> Tensor:
+        """Return the entry [R] for each slot at each step."""
+        return tensor.expand_as(step_KS).reshape(-1)
+
+    seeds_R = rows(state["data_seed"])
+    step_R = rows(step_KS)
     mix_KS = schedule.carry_mix(step_KS, hyper) * state["mix_scale"]
-    seeds_KS, mixed_KS = (t.expand_as(step_KS) for t in (state["data_seed"], hyper["mixed_lengths"]))
-    rows = (t.reshape(-1) for t in (seeds_KS, step_KS, digits_KS, mix_KS, mixed_KS))
-    seeds_R, step_R, digits_R, mix_R, mixed_R = rows
     kinds = schedule.kinds(step_KS, hyper, state["mix_scale"])
-    kinds_R = Kinds(*(t.expand_as(step_KS).reshape(-1) for t in kinds))
-    a, b = sample(seeds_R, step_R, digits_R, mix_R, batch, mixed_R, kinds_R)
+    a, b = sample(
+        seeds_R,
+        step_R,
+        rows(schedule.digits(step_KS, hyper)),
+        rows(mix_KS),
+        batch,
+        rows(hyper["mixed_lengths"]),
+        Kinds(*map(rows, kinds)),
+    )
     if mixed:
-        targeted_R = hyper["targeted"].expand_as(step_KS).reshape(-1)
-        errors = state[OPERANDS].repeat(block, 1, 1), state[COUNT].repeat(block)
-        a, b = with_errors((a, b), (seeds_R, step_R), targeted_R, *errors)
+        operands = state[OPERANDS].repeat(block, 1, 1)
+        counts = state[COUNT].repeat(block)
+        targeted_R = rows(hyper["targeted"])
+        a, b = with_errors((a, b), (seeds_R, step_R), targeted_R, operands, counts)
     return a.unflatten(0, step_KS.shape), b.unflatten(0, step_KS.shape)
 
 
-def find_hard_examples(
-    spec: Spec, state: State, hyper: Hyper, is_wrong: Callable[[Tensor, Tensor], Tensor]
-) -> dict[str, Tensor]:
+def find_hard_examples(spec: Spec, state: State, hyper: Hyper, is_wrong: Callable[[Tensor, Tensor], Tensor]) -> State:
     """Search each slot's own errors (trainer/data/hard_examples.py), among problems of its present schedule.
 
     is_wrong: (θ with its ties applied [S, P], tokens [S, T + 1, N]) -> marks of wrong answers [S, N].
     """
-    a_1SN, b_1SN = draw({**state, "data_seed": pool_seed(state["data_seed"])}, hyper, POOL, 1)
+    # Another stream than training's, or the errors would be of problems that were just learnt.
+    searched = {**state, "data_seed": pool_seed(state["data_seed"])}
+    (a_SN,), (b_SN,) = draw(searched, hyper, POOL, 1)
     read_SP = apply_ties(state["theta"], state["step"], hyper)
-    return select_errors(a_1SN[0], b_1SN[0], is_wrong(read_SP, tokens_of(spec, a_1SN[0], b_1SN[0])))
+    wrong_SN = is_wrong(read_SP, tokens_of(spec, a_SN, b_SN))
+    return select_errors(a_SN, b_SN, wrong_SN)
 
 
 def loss(spec: Spec, theta_SP: Tensor, tokens_STB: Tensor) -> Tensor:
@@ -75,7 +97,9 @@ def apply_ties(theta_SP: Tensor, step_S: Tensor, hyper: Hyper) -> Tensor:
     """
     if "ties" not in hyper:
         return theta_SP
-    number_SP, sign_SP = hyper["ties"].abs(), torch.sign(hyper["ties"]).to(theta_SP)
+    number_SP = hyper["ties"].abs()
+    sign_SP = torch.sign(hyper["ties"]).to(theta_SP)
+    # K numbers, from 0 on; entries that read number 0 have the sign 0, and so become 0.
     none_SK = theta_SP.new_zeros(len(theta_SP), theta_SP.shape[1] + 1)
     sums_SK = none_SK.scatter_add(1, number_SP, theta_SP * sign_SP)
     counts_SK = none_SK.scatter_add(1, number_SP, torch.ones_like(theta_SP))
@@ -94,12 +118,13 @@ def train_step(
 ) -> tuple[State, Tensor]:
     """Train every slot by one step. Return the new state and the losses [S] before it.
 
-    The loss is summed over slots, so each seed's gradient is its own.
+    tokens_STB: the problems of each slot. objective: the loss.
     """
 
     def total(theta_SP: Tensor) -> tuple[Tensor, Tensor]:
-        loss_S = objective(spec, apply_ties(theta_SP, state["step"], hyper), tokens_STB, hyper)
-        return loss_S.sum(), loss_S
+        read_SP = apply_ties(theta_SP, state["step"], hyper)
+        loss_S = objective(spec, read_SP, tokens_STB, hyper)
+        return loss_S.sum(), loss_S  # of a sum over slots each seed's gradient is its own
 
     def slope(theta_SP: Tensor) -> tuple[Tensor, Tensor]:
         grad_SP, (_, loss_S) = torch.func.grad_and_value(total, has_aux=True)(theta_SP)
@@ -113,12 +138,14 @@ def train_step(
 
 
 def apply_update(optimiser: Optimiser, state: State, hyper: Hyper, grad_SP: Tensor) -> State:
-    """Clip each seed's gradient and take the optimiser's step where the slot is active."""
+    """Clip each seed's gradient [S, P], and take the optimiser's step where the slot is active. Return the state."""
     now = schedule.now(state, hyper)
     grad_SP, tensors = optimiser.gradient(state, now, grad_SP)
     new = {**tensors, **optimiser.update(state, now, grad_SP)}
     active_S = state["active"]
-    new = {k: torch.where(active_S.reshape(-1, *[1] * (t.dim() - 1)), t, state[k]) for k, t in new.items()}
+    for name, tensor in new.items():
+        is_active = active_S.reshape(-1, *[1] * (tensor.dim() - 1))  # broadcasts over the other axes
+        new[name] = torch.where(is_active, tensor, state[name])
     return {**state, **new, "step": state["step"] + active_S}
 
 
@@ -129,7 +156,7 @@ def evaluate(spec: Spec, theta_SP: Tensor, tokens_1TB: Tensor) -> dict[str, Tens
     Exact match counts problems with all eleven answer digits right; for those, greedy decoding sees
     the same tokens and gives the same digits. The end token counts in the loss alone.
     """
-    logits = spec.forward(theta_SP, tokens_1TB[:, :-1], first=spec.prompt - 1)
+    logits = answer_logits(spec, theta_SP, tokens_1TB)
     target_1AB = tokens_1TB[:, spec.prompt :]
     right_SAB = is_right(logits, target_1AB)
     return {

@@ -41,8 +41,6 @@ struct Errors {
     int32_t kept;
 };
 
-#include "layout.h"
-
 template <int L> struct Group {
     const Program& p;
     Registers<L> lesson, expand, probe, take;
@@ -100,16 +98,15 @@ template <int L> struct Group {
     void slope(const int64_t* data_seeds, Floats<L>* asked, int seeds, int32_t* tokens, float* losses) {
         if (ties) {
             free.assign(&row[p.theta], &row[p.theta] + p.parameters);
-            hold(&row[p.theta], asked[0], seeds);
+            hold(&row[p.theta], asked[ASK_RAMP], seeds);
         }
         expand.run(p.expand, row.data(), wide.data());
         if (ties) std::copy(free.begin(), free.end(), &row[p.theta]);
         to_rows<L>(wide.data(), wide.size(), seed_wide.data(), stride);
         for (int l = 0; l < seeds; l++) {
             const float* numbers = &seed_wide[l * stride];
-            const auto ask = [&](int n) { return lane(asked[n], l); };
-            Lesson its = {data_seeds[l], (int64_t)lane(row[p.step], l), ask(1), ask(2), ask(3), ask(4), ask(5),
-                          (int32_t)ask(6), (int32_t)ask(7)};
+            const auto ask = [&](Asked n) { return lane(asked[n], l); };
+            Lesson its = lesson_of(data_seeds[l], (int64_t)lane(row[p.step], l), ask);
             if (p.targeted >= 0) {
                 its.targeted = lane(row[p.targeted], l), its.errors = errors.count[l];
                 its.error_a = errors.operands + (size_t)l * 2 * errors.kept, its.error_b = its.error_a + errors.kept;
@@ -124,7 +121,7 @@ template <int L> struct Group {
         }
         from_rows<L>(seed_pull.data(), stride, pull.data(), pull.size());
         Floats<L>* gradient = expand.back(p.expand, pull.data()) + p.theta;
-        if (ties) hold(gradient, asked[0], seeds);
+        if (ties) hold(gradient, asked[ASK_RAMP], seeds);
         std::copy_n(gradient, p.parameters, &row[p.gradient]);
     }
 
@@ -139,7 +136,7 @@ template <int L> struct Group {
     }
 
     void step(const int64_t* data_seeds, int seeds, int32_t* tokens, float* losses) {
-        Floats<L> asked[8];  // in the order of `_lesson` (trainer/engine/native.py)
+        Floats<L> asked[ASKED];
         lesson.run(p.lesson, row.data(), asked);
         slope(data_seeds, asked, seeds, tokens, losses);
         if (p.probe.outputs) elsewhere(data_seeds, asked, seeds, tokens);
@@ -184,8 +181,6 @@ void engine_evaluate(const Program* p, const float* rows, int seeds, const int32
     else if (seeds <= 4) std::make_unique<Group<4>>(*p)->evaluate(rows, seeds, tokens, problems, sums);
     else std::make_unique<Group<16>>(*p)->evaluate(rows, seeds, tokens, problems, sums);
 }
-
-int64_t engine_layout(const char* name) { return layout_of(name); }
 
 // A step's problems as the engine makes them, for tests.
 void engine_problems(const Program* p, const Lesson* l, int32_t* tokens) {

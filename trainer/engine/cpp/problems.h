@@ -52,6 +52,20 @@ struct Lesson {  // what a step asks for: trainer/data/problems.py, `sample`
     const double *error_a, *error_b;
 };
 
+// What a seed's lesson tape leaves, in this order.
+enum Asked {
+    ASK_RAMP, ASK_CARRY_MIX, ASK_MIXED_LENGTHS, ASK_SINGLE, ASK_CHAIN, ASK_PLACE, ASK_DIGITS, ASK_BY_KIND, ASKED
+};
+
+template <class Ask> INLINE Lesson lesson_of(int64_t data_seed, int64_t step, const Ask& ask) {
+    Lesson its = {};  // without errors
+    its.data_seed = data_seed, its.step = step;
+    its.carry_mix = ask(ASK_CARRY_MIX), its.mixed_lengths = ask(ASK_MIXED_LENGTHS);
+    its.single = ask(ASK_SINGLE), its.chain = ask(ASK_CHAIN), its.place = ask(ASK_PLACE);
+    its.digits = (int32_t)ask(ASK_DIGITS), its.by_kind = (int32_t)ask(ASK_BY_KIND);
+    return its;
+}
+
 // Whether x / count is below a share, all bits or none; `from`: what stands for 0, where x has a sign to spare.
 struct Below {
     int32_t last, any;
@@ -178,19 +192,19 @@ INLINE void add(const Column* x, const Column* y, Column* z) {
 
 // Where a sequence's tokens come from: a column (x's ten digits, y's, then eleven of z, units first), or, below 0,
 // the token -1 - n itself. For a thread they are known when this is compiled, so that columns stay in registers.
-#if THREADS
+#if !THREADS
+struct Sequence {
+    int32_t length;
+    const int32_t* source;
+    int from(int t) const { return source[t]; }
+};
+#else
 struct Sequence {
     static constexpr int length = LENGTH;
     static INLINE_MEMBER int from(int t) {
         constexpr int source[] = {SOURCE};
         return source[t];
     }
-};
-#else
-struct Sequence {
-    int length;
-    const int32_t* source;
-    int from(int t) const { return source[t]; }
 };
 #endif
 

@@ -1,4 +1,4 @@
-"""A GPU as what runs the CUDA engine: memory and launches by its driver, cubins by NVRTC, kept in the user's cache."""
+"""A GPU that runs the CUDA engine: memory and launches by its driver, cubins by NVRTC, kept in the user's cache."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from functools import cached_property
 from pathlib import Path
 
 from model.spec import Kernel
-from trainer.engine.build import digest_of
+from trainer.engine.build import Macros, digest_of
 from trainer.engine.cuda import nvrtc
 from trainer.engine.cuda.driver import CudaError, Driver, gpus
 from trainer.engine.cuda.machine import TEAMS, Memory, address_of, source_of
+from trainer.engine.cuda.schedule import TEAM
 from trainer.engine.cuda.structures import Exam, Program, Seeds, Sizes
 from trainer.engine.tape_graph import Array
 from trainer.files import durable
 from trainer.files.installed import cache_folder
 
-TEAM = 16
-"""Threads of a seed."""
-LARGEST_SHARED = 8  # number of a function's attribute: most bytes of shared memory that are asked for at a launch
+LARGEST_SHARED = 8
+"""Number of a function's attribute: most bytes of shared memory that a launch may ask for."""
 
 
 class Card:
@@ -33,7 +33,11 @@ class Card:
         if not visible:
             raise CudaError(why or "no GPU is here")
         self.gpu = visible[0]
-        self.about = {"device": self.gpu.name, "driver": self.gpu.driver, "nvrtc": nvrtc.version()}
+        self.about = {
+            "device": self.gpu.name,
+            "driver": self.gpu.driver,
+            "nvrtc": nvrtc.version(),
+        }
         self.driver = Driver()
         self.driver.enter()
 
@@ -43,15 +47,25 @@ class Card:
         return address.value
 
     def write(self, address: int, array: Array) -> None:
-        self._call("cuMemcpyHtoD_v2", c_uint64(address), c_void_p(address_of(array)), ctypes.c_size_t(array.nbytes))
+        self._call(
+            "cuMemcpyHtoD_v2",
+            c_uint64(address),
+            c_void_p(address_of(array)),
+            ctypes.c_size_t(array.nbytes),
+        )
 
     def read(self, address: int, array: Array) -> None:
-        self._call("cuMemcpyDtoH_v2", c_void_p(address_of(array)), c_uint64(address), ctypes.c_size_t(array.nbytes))
+        self._call(
+            "cuMemcpyDtoH_v2",
+            c_void_p(address_of(array)),
+            c_uint64(address),
+            ctypes.c_size_t(array.nbytes),
+        )
 
     def free(self, address: int) -> None:
         self._call("cuMemFree_v2", c_uint64(address))
 
-    def module(self, kernel: Kernel, macros: dict[str, int | str]) -> CardModule:
+    def module(self, kernel: Kernel, macros: Macros) -> CardModule:
         return CardModule(self, kernel, macros)
 
     def _call(self, name: str, *arguments: object) -> None:
@@ -62,18 +76,29 @@ class Card:
 class CardModule:
     """`Module` on a GPU: a block is a warp of two seeds, or of one where two need more shared memory than there is."""
 
-    def __init__(self, card: Card, kernel: Kernel, macros: dict[str, int | str], teams: int = TEAMS) -> None:
-        self.card, self.kernel, self.macros, self.teams = card, kernel, macros, teams
+    def __init__(
+        self,
+        card: Card,
+        kernel: Kernel,
+        macros: Macros,
+        teams: int = TEAMS,
+    ) -> None:
+        self.card = card
+        self.kernel = kernel
+        self.macros = macros
+        self.teams = teams
         self.module = c_void_p()
         try:
+            # The number of teams is a macro, so that the compiler knows how many threads a block has.
             image = cubin(kernel, {**macros, "TEAMS": teams}, card.gpu.architecture)
             card._call("cuModuleLoadData", byref(self.module), image)
         except CudaError as error:
+            # A compiler that does not suit the GPU fails in ways that do not say so.
             why = nvrtc.unsuited(nvrtc.library())
             raise CudaError(f"{error}; {why}" if why else str(error)) from None
         names = ("engine_sizes", "engine_train", "engine_evaluate")
         self.functions = {name: self._function(name) for name in names}
-        self.sizes = Sizes.checked(self._write_sizes)
+        self.sizes = Sizes.asked(self._write_sizes)
 
     @cached_property
     def of_one_seed(self) -> CardModule:
@@ -81,8 +106,9 @@ class CardModule:
         return CardModule(self.card, self.kernel, self.macros, teams=1)
 
     def that_fits(self, program: Program) -> CardModule:
-        """Return the engine with as many seeds in a block as fit. Raise CudaError if not one does."""
-        size, most = self.block_bytes(program), self.card.gpu.shared
+        """Return the engine with as many seeds per block as fit. Raise CudaError if not even one does."""
+        size = self.block_bytes(program)
+        most = self.card.gpu.shared
         if size <= most:
             return self
         if self.teams > 1:
@@ -113,7 +139,7 @@ class CardModule:
         fitting._launch(name, -(-seeds.count // fitting.teams), size, program, seeds, last)
 
     def allow(self, size: int) -> None:
-        """Let blocks have so many bytes of shared memory."""
+        """Let blocks have `size` bytes of shared memory: without leave they get 48 KiB."""
         for name in ("engine_train", "engine_evaluate"):
             self.card._call("cuFuncSetAttribute", self.functions[name], LARGEST_SHARED, size)
 
@@ -122,17 +148,34 @@ class CardModule:
         self.card._call("cuModuleGetFunction", byref(function), self.module, name.encode())
         return function
 
-    def _launch(self, name: str, blocks: int, shared: int, *arguments: ctypes.Structure | c_int | c_uint64) -> None:
+    def _launch(
+        self,
+        name: str,
+        blocks: int,
+        shared: int,
+        *arguments: ctypes.Structure | c_int | c_uint64,
+    ) -> None:
         """Run a kernel to its end."""
+        # CUDA takes the address of each argument, and copies as many bytes as the kernel declares.
         pointers = (c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
         self.card._call(
-            *("cuLaunchKernel", self.functions[name], blocks, 1, 1, self.teams * TEAM, 1, 1, shared, c_void_p()),
-            *(pointers, c_void_p()),
+            "cuLaunchKernel",
+            self.functions[name],
+            blocks,
+            1,
+            1,
+            self.teams * TEAM,
+            1,
+            1,
+            shared,
+            c_void_p(),
+            pointers,
+            c_void_p(),
         )
         self.card._call("cuCtxSynchronize")
 
 
-def cubin(kernel: Kernel, macros: dict[str, int | str], architecture: str) -> bytes:
+def cubin(kernel: Kernel, macros: Macros, architecture: str) -> bytes:
     """Return an engine compiled for an architecture: from the cache, or now. Raise CudaError."""
     text, headers = source_of(kernel, macros)
     about = [nvrtc.version(), architecture, *nvrtc.options(), text, *headers.values()]
@@ -143,6 +186,7 @@ def cubin(kernel: Kernel, macros: dict[str, int | str], architecture: str) -> by
         content = path.read_bytes()
         if path.name == _name(digest, content):
             return content
+        # It was damaged, and would run on the GPU.
         path.unlink(missing_ok=True)
     content = nvrtc.compiled(text, headers, architecture)
     write(folder / _name(digest, content), content)

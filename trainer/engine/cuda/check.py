@@ -31,12 +31,20 @@ BAD_FOR_S = 86_400.0
 
 
 def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
-    """Return what is wrong with the engine on a GPU, or "": as it was tested here before, or by a test now."""
+    """Return the failure of a GPU's engine with a spec and a recipe, or "", from the cache or by a test now."""
     kernel = spec.kernel()
     assert kernel is not None
     text, headers = source_of(kernel, macros_of(spec, kernel, recipe))
-    about = [json.dumps(asdict(gpu)), repr(spec), repr(recipe.program()), text, *headers.values()]
-    sources = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parents[2].rglob("*.py"))]
+    about = [
+        json.dumps(asdict(gpu)),
+        repr(spec),
+        repr(recipe.program()),
+        text,
+        *headers.values(),
+    ]
+    # Of all of trainer, because any of it may change the tapes.
+    paths = sorted(Path(__file__).parents[2].rglob("*.py"))
+    sources = [path.read_text(encoding="utf-8") for path in paths]
     about += [nvrtc.version(), *nvrtc.options(), *sources]
     folder = cache_folder() / "cuda"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -45,8 +53,9 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
         known = str(json.loads(path.read_bytes())["failure"])
         if not known or time.time() - path.stat().st_mtime < BAD_FOR_S:
             return known
-    except (OSError, ValueError, LookupError):
+    except (OSError, ValueError, LookupError):  # never tested, or the file is damaged
         pass
+    # A bad verdict is kept too, for a day, so that each bank does not wait for it.
     bad = _tested(spec, recipe)
     write(path, json.dumps({"failure": bad, **asdict(gpu)}).encode())
     return bad
@@ -56,13 +65,18 @@ def _tested(spec: Spec, recipe: Recipe) -> str:
     command = own_module("trainer.engine.cuda.check")
     try:
         child = subprocess.run(
-            command, input=pickle.dumps((spec, recipe)), capture_output=True, timeout=TEST_S, check=False
+            command,
+            input=pickle.dumps((spec, recipe)),
+            capture_output=True,
+            timeout=TEST_S,
+            check=False,
         )
         return str(json.loads(child.stdout.splitlines()[-1]))
     except subprocess.TimeoutExpired:
         return f"no end of a test in {TEST_S:.0f} s"
     except (ValueError, IndexError):
-        last = child.stderr.decode(errors="replace").strip().rpartition("\n")[2][:LONGEST_LINE]
+        said = child.stderr.decode(errors="replace").strip()
+        last = said.rpartition("\n")[2][:LONGEST_LINE]
         return f"a test that ended its process (code {child.returncode}){last and f': {last}'}"
 
 

@@ -16,14 +16,19 @@ from trainer.recipe.starts import initial_theta
 from trainer.step.schedule import Hyper, hyper_of
 from trainer.step.step import State
 
-STEPS, TIMES, LATE = 20, 2, 12_000
-"""Steps of a test from a start, how often it is run, and a late step."""
+STEPS = 20
+"""Steps of a test from a start."""
+TIMES = 2
+"""Runs of a test, which must agree."""
+LATE = 12_000
+"""A late step, where schedules are elsewhere than at the start."""
 
 
 def is_different(ours: Array, expected: Array) -> Array:
     """Mark the numbers with other bits. No number (NaN) equals any other: a CPU and a GPU have different ones."""
     if ours.dtype.kind != "f":
         return ours != expected
+    # As whole numbers, so that 0 and -0 are different.
     bits = ours.view(f"i{ours.itemsize}") != expected.view(f"i{ours.itemsize}")
     return bits & ~(np.isnan(ours) & np.isnan(expected))
 
@@ -38,12 +43,19 @@ def first_difference(ours: Mapping[str, Tensor], expected: Mapping[str, Tensor])
     return ""
 
 
-def compare(cuda: EngineBackend, cpu: EngineBackend, state: State, hyper: Hyper, steps: int = STEPS) -> str:
+def compare(
+    cuda: EngineBackend,
+    cpu: EngineBackend,
+    state: State,
+    hyper: Hyper,
+    steps: int = STEPS,
+) -> str:
     """Train a state by both engines and evaluate it. Return where they differ first, or ""."""
     if not _after(cuda, cpu, state, hyper, steps):
         theta_SP = state["theta"]
         where = first_difference(cuda.evaluate(theta_SP), cpu.evaluate(theta_SP))
         return where and f"evaluation, {where}"
+    # They differ somewhere: one step at a time says where.
     for step in range(1, steps + 1):
         if where := _after(cuda, cpu, state, hyper, 1):
             return f"step {step}, {where}"
@@ -52,24 +64,32 @@ def compare(cuda: EngineBackend, cpu: EngineBackend, state: State, hyper: Hyper,
 
 
 def _after(cuda: EngineBackend, cpu: EngineBackend, state: State, hyper: Hyper, steps: int) -> str:
-    ours, expected = (
-        {**trained, "loss": loss} for trained, loss in (b.train(state, hyper, steps) for b in (cuda, cpu))
-    )
-    return first_difference(ours, expected)
+    """Train a state by both engines. Return where state or losses differ first, or ""."""
+    ours, our_loss = cuda.train(state, hyper, steps)
+    expected, expected_loss = cpu.train(state, hyper, steps)
+    return first_difference({**ours, "loss": our_loss}, {**expected, "loss": expected_loss})
 
 
 def examples(cpu: EngineBackend, recipe: Recipe, count: int = 4) -> tuple[State, Hyper]:
     """Return seeds at their first steps, each from its own θ."""
+    # Each from its own θ: equal seeds would hide that one reads another's memory.
     theta_SP = torch.stack([initial_theta(cpu.spec, recipe, n) for n in range(count)])
-    state = {"theta": theta_SP, **cpu.optimiser.init(theta_SP), "data_seed": torch.arange(count)}
-    state |= {name: torch.ones(count) for name in ("wd_scale", "mix_scale")}
-    state |= {"step": torch.zeros(count, dtype=torch.int64), "before": torch.zeros(count, dtype=torch.int64)}
-    state |= hard_examples.empty_buffer(count, "cpu") if recipe.targeted else {}
+    state = {
+        "theta": theta_SP,
+        **cpu.optimiser.init(theta_SP),
+        "data_seed": torch.arange(count),
+        "wd_scale": torch.ones(count),
+        "mix_scale": torch.ones(count),
+        "step": torch.zeros(count, dtype=torch.int64),
+        "before": torch.zeros(count, dtype=torch.int64),
+    }
+    if recipe.targeted:
+        state |= hard_examples.empty_buffer(count, "cpu")
     return state, hyper_of([recipe] * count, cpu.spec.layout)
 
 
 def failure(cuda: EngineBackend, cpu: EngineBackend, recipe: Recipe) -> str:
-    """Return what the CUDA engine does wrong with early and late steps of four seeds, tried twice, or ""."""
+    """Return the first error of the CUDA engine in early and late steps of four seeds, tried twice, or ""."""
     state, hyper = examples(cpu, recipe)
     for start in (0, LATE) * TIMES:
         if where := compare(cuda, cpu, {**state, "step": state["step"] + start}, hyper):

@@ -1,6 +1,6 @@
-"""CUDA's driver by ctypes: what GPUs are there, and the calls that the engine needs. Without torch.
+"""CUDA's driver by ctypes: the GPUs that are there, and the calls that the engine needs. Without torch.
 
-As a program it prints what GPUs are there: a driver that hangs or crashes does so to a child process (`gpus`).
+As a program it prints the GPUs that are there: a driver that hangs or crashes does so to a child process (`gpus`).
 ADDER_SEARCH_CUDA names a folder with libcuda.so.1 and libnvrtc.so.13; "off": no GPU is looked for.
 """
 
@@ -17,19 +17,26 @@ from pathlib import Path
 
 from trainer.files.installed import own_module
 
-SWITCH, VISIBLE, MPS_PIPES = "ADDER_SEARCH_CUDA", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY"
-DEVICES, DEVICE_FILES = Path("/dev"), ("nvidia[0-9]*", "dxg")
-"""Files of NVIDIA's driver, and of Windows' below Linux."""
+SWITCH = "ADDER_SEARCH_CUDA"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+MPS_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+DEVICES = Path("/dev")
+DEVICE_FILES = ("nvidia[0-9]*", "dxg")
+"""Patterns of files of NVIDIA's driver, and of Windows' driver below Linux."""
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 ANSWER_S = 30.0
-"""Seconds that a driver gets to say what GPUs are there."""
+"""Seconds that a driver gets to list its GPUs."""
 TEAMS = 2
 """Seeds of a block of threads, where they fit into its shared memory."""
-CLOCK, PROCESSORS, MAJOR, MINOR, MOST_SHARED = 13, 16, 75, 76, 97
-"""Numbers of a device's attributes: its clock, its multiprocessors, its architecture, shared memory of a block."""
+# Numbers of a device's attributes, as `cuDeviceGetAttribute` takes them.
+CLOCK = 13
+PROCESSORS = 16
+MAJOR = 75  # of the architecture
+MINOR = 76
+MOST_SHARED = 97  # bytes of shared memory that a block can have
 
 BLOCKING_SYNC = 4
-"""A flag of a context: who waits for the GPU sleeps, so that its core is free for others."""
+"""A context's flag: a thread that waits for the GPU sleeps, so that its core is free for others."""
 
 
 class CudaError(RuntimeError):
@@ -60,7 +67,8 @@ class Gpu:
 
         block: bytes of shared memory of a block of TEAMS seeds. Where none fits, a block has one seed (card.py).
         """
-        pairs, singles = self.shared // block, self.shared // -(-block // TEAMS)
+        pairs = self.shared // block
+        singles = self.shared // -(-block // TEAMS)
         return self.processors * max(1, TEAMS * pairs or singles)
 
 
@@ -72,7 +80,12 @@ def folder_of_libraries() -> Path | None:
 
 def is_declared() -> bool:
     """True if this machine has files of a GPU's driver, or libraries are named."""
-    if os.environ.get(SWITCH) == "off" or os.environ.get(VISIBLE) in ("", "-1", "NoDevFiles"):
+    # An empty CUDA_VISIBLE_DEVICES hides all GPUs, as -1 does; Slurm sets NoDevFiles for a job without GPUs.
+    if os.environ.get(SWITCH) == "off" or os.environ.get(VISIBLE) in (
+        "",
+        "-1",
+        "NoDevFiles",
+    ):
         return False
     return folder_of_libraries() is not None or any(any(DEVICES.glob(name)) for name in DEVICE_FILES)
 
@@ -122,12 +135,15 @@ class Driver:
             raise CudaError(f"CUDA's driver has no {name}") from None
         if code := function(*arguments):
             text = ctypes.c_char_p()
+            # Old drivers, and those that stand in for one in tests, have no names of errors.
             known = hasattr(self.library, "cuGetErrorName") and not self.library.cuGetErrorName(code, byref(text))
             raise CudaError(f"{name} failed ({text.value.decode() if known and text.value else code})")
 
     def gpu(self, number: int = 0) -> Gpu:
         """Return the GPU of a number."""
-        device, text, version = c_int(), create_string_buffer(256), c_int()
+        device = c_int()
+        text = create_string_buffer(256)
+        version = c_int()
         self.call("cuDeviceGet", byref(device), number)
         self.call("cuDeviceGetName", text, 256, device)
         self.call("cuDriverGetVersion", byref(version))
@@ -137,8 +153,10 @@ class Driver:
             self.call("cuDeviceGetAttribute", byref(value), attribute, device)
             values.append(value.value)
         major, minor, processors, shared, clock_khz = values
+        # With the kernel module's version: CUDA's alone does not tell two drivers apart.
         installed = DRIVER_VERSION.read_text(encoding="utf-8").splitlines()[:1] if DRIVER_VERSION.exists() else []
-        driver = " ".join([f"CUDA {version.value // 1000}.{version.value % 1000 // 10}", *installed])
+        number, rest = divmod(version.value, 1000)  # 13010 is 13.1
+        driver = " ".join([f"CUDA {number}.{rest // 10}", *installed])
         name = text.value.decode(errors="replace")
         return Gpu(name, f"sm_{major}{minor}", processors, shared, clock_khz // 1_000, driver)
 
@@ -153,9 +171,11 @@ class Driver:
 
 
 def main() -> None:
-    rows, why = [], ""
+    rows = []
+    why = ""
     try:
-        driver, count = Driver(), c_int()
+        driver = Driver()
+        count = c_int()
         driver.call("cuDeviceGetCount", byref(count))
         if MPS_PIPES in os.environ:  # whose server is asked for a context alone
             driver.enter()

@@ -86,8 +86,7 @@ struct Trained {
 
     INLINE_MEMBER Lesson lesson() const {
         const float* ask = slot + p.asked_at;
-        Lesson its = {seeds.data_seeds[seed], (int64_t)slot[p.updated], ask[1], ask[2], ask[3], ask[4], ask[5],
-                      (int32_t)ask[6], (int32_t)ask[7], 0, 0, nullptr, nullptr};
+        Lesson its = lesson_of(seeds.data_seeds[seed], (int64_t)slot[p.updated], [&](Asked n) { return ask[n]; });
         if (p.targeted >= 0) {
             its.targeted = slot[p.targeted], its.errors = seeds.error_count[seed];
             its.error_a = seeds.errors + (int64_t)seed * 2 * seeds.kept, its.error_b = its.error_a + seeds.kept;
@@ -97,7 +96,7 @@ struct Trained {
 
     // The gradient of the loss at θ's slots into its own; returns the loss.
     INLINE_MEMBER float slope() {
-        const float ramp = slot[p.asked_at];
+        const float ramp = slot[p.asked_at + ASK_RAMP];
         if (seeds.ties) {
             EACH_SHARED(n, p.parameters) free[n] = slot[n];
             hold(slot, ramp);
@@ -199,27 +198,9 @@ INLINE void evaluate_seed(const Program& p, const Seeds& seeds, const Exam& exam
     if (writes) EACH_SHARED(once, 1) exam.measures[seed] = sums;
 }
 
-// Bytes that the machine must know of this build, then where the fields of the structs are that Python fills in, by the
-// alphabet, and the structs' bytes (trainer/engine/cuda/structures.py). A struct and this list are changed together.
+// Bytes that the machine must know of this build: `Sizes` of trainer/engine/cuda/structures.py.
 INLINE void write_sizes(int32_t* to) {
-#define AT(S, field) (int32_t)(int64_t)&((S*)nullptr)->field  // NVRTC has no offsetof
-    const int32_t numbers[] = {
-        sizeof(Wide), sizeof(Shared), FAR_IS_SMALL ? 0 : (int32_t)sizeof(Far),
-        AT(Schedule, kinds), AT(Schedule, places), sizeof(Schedule),
-        AT(Part, first), AT(Part, last), sizeof(Part),
-        AT(Program, asked_at), AT(Program, back), AT(Program, batch), AT(Program, constant_count),
-        AT(Program, constants), AT(Program, constants_at), AT(Program, expand), AT(Program, gradient_at),
-        AT(Program, input_count), AT(Program, inputs), AT(Program, lesson), AT(Program, parameters),
-        AT(Program, parked), AT(Program, parked_count), AT(Program, probe), AT(Program, pull_at),
-        AT(Program, room_at), AT(Program, row), AT(Program, schedule), AT(Program, take),
-        AT(Program, targeted), AT(Program, team_words), AT(Program, there_at), AT(Program, updated),
-        AT(Program, wide_at), AT(Program, yard_words), sizeof(Program),
-        AT(Seeds, count), AT(Seeds, data_seeds), AT(Seeds, error_count), AT(Seeds, errors), AT(Seeds, kept),
-        AT(Seeds, losses), AT(Seeds, rows), AT(Seeds, ties), AT(Seeds, yard), sizeof(Seeds),
-        AT(Exam, each), AT(Exam, marks), AT(Exam, measures), AT(Exam, problems), AT(Exam, tokens), sizeof(Exam),
-    };
-#undef AT
-    for (int n = 0; n < (int)(sizeof numbers / sizeof *numbers); n++) to[n] = numbers[n];
+    to[0] = sizeof(Wide), to[1] = sizeof(Shared), to[2] = FAR_IS_SMALL ? 0 : (int32_t)sizeof(Far);
 }
 
 #ifndef FIBRES

@@ -27,17 +27,22 @@ class Values:
         self.constants: dict[bytes, Value] = {}
 
     def given(self, slot: int) -> Value:
-        self.slots[value := self._add(-1, ())] = slot
+        """Add a number that lies in a slot. Return its value."""
+        value = self._add(-1, ())
+        self.slots[value] = slot
         return value
 
     def constant(self, number: float) -> Value:
+        """Return a constant's value, the same one for the same bits: 0 and -0 differ."""
         bits = np.float32(number).tobytes()
         if bits not in self.constants:
             self.constants[bits] = self._add(-1, ())
         return self.constants[bits]
 
     def operation(self, kind: int, *reads: Value) -> Value:
-        return self._add(kind, (*reads, *reads[:1] * 2)[:3])
+        """Add an operation. Return its result's value."""
+        filled = (*reads, reads[0], reads[0])  # every operation reads three
+        return self._add(kind, filled[:3])
 
     def _add(self, kind: int, reads: tuple[Value, ...]) -> Value:
         self.kinds.append(kind)
@@ -48,9 +53,10 @@ class Values:
         """Add a tape's operations. Return the values of its registers."""
         read = {*tape.reads.flatten().tolist(), *tape.outputs.tolist()}
         registers = [inputs(n) if n in read else -1 for n in range(tape.inputs)]
-        registers += [self.constant(number) for number in tape.constants.tolist()]
+        registers += map(self.constant, tape.constants.tolist())
         for kind, reads in operations(tape):
-            registers.append(self.operation(kind, *(registers[r] for r in reads)))
+            values = [registers[r] for r in reads]
+            registers.append(self.operation(kind, *values))
         return registers
 
 
@@ -59,76 +65,122 @@ def operations(tape: Tape) -> Iterator[tuple[int, tuple[int, ...]]]:
     kinds = np.zeros(tape.reads.shape[1], int)
     for kind, begin, end in tape.blocks.tolist():
         kinds[begin:end] = kind
-    yield from zip(kinds.tolist(), map(tuple, tape.reads.T.tolist()), strict=True)
+    reads = map(tuple, tape.reads.T.tolist())
+    yield from zip(kinds.tolist(), reads, strict=True)
+
+
+Slopes = tuple[Value | None, ...]
+
+
+class Pull:
+    """The gradient through one operation on a, b and a third, by its name in tapes.
+
+    y is its result, d the slope there. A method returns the slopes of what the operation reads, None for one without;
+    through an operation that has no method no gradient passes.
+    """
+
+    def __init__(self, op: Op, reads: Sequence[Value], result: Value, slope: Value) -> None:
+        self.op = op
+        self.a, self.b, _ = reads
+        self.y = result
+        self.d = slope
+
+    def add(self) -> Slopes:
+        return self.d, self.d
+
+    def sub(self) -> Slopes:
+        return self.d, self.op("neg", self.d)
+
+    def mul(self) -> Slopes:
+        return self._times(self.b), self._times(self.a)
+
+    def div(self) -> Slopes:
+        quotient = self.op("div", self.d, self.b)
+        return quotient, self.op("neg", self.op("mul", quotient, self.y))
+
+    def neg(self) -> Slopes:
+        return (self.op("neg", self.d),)
+
+    def root(self) -> Slopes:
+        half = self._times(self.op.half)
+        return (self.op("div", half, self.y),)
+
+    def exp(self) -> Slopes:
+        return (self._times(self.y),)
+
+    def log(self) -> Slopes:
+        return (self.op("div", self.d, self.a),)
+
+    def sin(self) -> Slopes:
+        return (self._times(self.op("cos", self.a)),)
+
+    def cos(self) -> Slopes:
+        product = self._times(self.op("sin", self.a))
+        return (self.op("neg", product),)
+
+    def abs(self) -> Slopes:
+        is_positive = self.op("not_less", self.a, self.op.zero)
+        return (self.op("choose", is_positive, self.d, self.op("neg", self.d)),)
+
+    def max(self) -> Slopes:
+        return self._of_choice(self.op("greater", self.a, self.b))
+
+    def min(self) -> Slopes:
+        return self._of_choice(self.op("greater", self.b, self.a))
+
+    def choose(self) -> Slopes:
+        return None, *self._of_choice(self.a)
+
+    def _times(self, other: Value) -> Value:
+        return self.op("mul", self.d, other)
+
+    def _of_choice(self, which: Value) -> Slopes:
+        op = self.op
+        return op("choose", which, self.d, op.zero), op("choose", which, op.zero, self.d)
 
 
 class Op:
     """Operations by name, and the constants that gradients need."""
 
     def __init__(self, values: Values) -> None:
-        self.values, self.zero, self.half = values, values.constant(0.0), values.constant(0.5)
+        self.values = values
+        self.zero = values.constant(0.0)
+        self.half = values.constant(0.5)
 
     def __call__(self, name: str, *reads: Value) -> Value:
         return self.values.operation(CODE[name], *reads)
 
 
-def _of_quotient(op: Op, a: Value, b: Value, y: Value, d: Value) -> tuple[Value, ...]:
-    quotient = op("div", d, b)
-    return quotient, op("neg", op("mul", quotient, y))
-
-
-def _of_choice(op: Op, which: Value, d: Value) -> tuple[Value, Value]:
-    return op("choose", which, d, op.zero), op("choose", which, op.zero, d)
-
-
-GRADIENTS: dict[str, Callable[[Op, Value, Value, Value, Value], tuple[Value | None, ...]]] = {
-    "add": lambda op, a, b, y, d: (d, d),
-    "sub": lambda op, a, b, y, d: (d, op("neg", d)),
-    "mul": lambda op, a, b, y, d: (op("mul", d, b), op("mul", d, a)),
-    "div": _of_quotient,
-    "neg": lambda op, a, b, y, d: (op("neg", d),),
-    "root": lambda op, a, b, y, d: (op("div", op("mul", d, op.half), y),),
-    "exp": lambda op, a, b, y, d: (op("mul", d, y),),
-    "log": lambda op, a, b, y, d: (op("div", d, a),),
-    "sin": lambda op, a, b, y, d: (op("mul", d, op("cos", a)),),
-    "cos": lambda op, a, b, y, d: (op("neg", op("mul", d, op("sin", a))),),
-    "abs": lambda op, a, b, y, d: (op("choose", op("not_less", a, op.zero), d, op("neg", d)),),
-    "max": lambda op, a, b, y, d: _of_choice(op, op("greater", a, b), d),
-    "min": lambda op, a, b, y, d: _of_choice(op, op("greater", b, a), d),
-    "choose": lambda op, a, b, y, d: (None, *_of_choice(op, a, d)),
-}
-"""(a and b that an operation reads, its result y, and the slope d there) -> the slopes of what it reads, or None.
-
-Through an operation that is not here no gradient passes.
-"""
-
-
 def gradient(values: Values, tape: Tape, registers: Sequence[Value], pulls: Sequence[Value]) -> list[Value]:
-    """Add the gradient of a tape's outputs, of which each has a pull. Return that of its inputs."""
+    """Add the gradient of a tape's outputs, which have a pull each. Return that of its inputs."""
+    # Slopes begin at 0 and are added up in this order, as tape.h adds them.
     op = Op(values)
     slopes = [op.zero] * len(registers)
     for output, pull in zip(tape.outputs.tolist(), pulls, strict=True):
         slopes[output] = op("add", slopes[output], pull)
     first = len(registers) - tape.reads.shape[1]
     for n, (kind, reads) in reversed(list(enumerate(operations(tape), start=first))):
-        rule = GRADIENTS.get(OPS[kind])
-        a, b, _ = (registers[r] for r in reads)
-        for register, slope in zip(reads, rule(op, a, b, registers[n], slopes[n]) if rule else (), strict=False):
+        at = Pull(op, [registers[r] for r in reads], registers[n], slopes[n])
+        rule = getattr(at, OPS[kind], None)
+        if rule is None:
+            continue
+        for register, slope in zip(reads, rule(), strict=False):
             if slope is not None:
                 slopes[register] = op("add", slopes[register], slope)
     return slopes[: tape.inputs]
 
 
 def needed(values: Values, outputs: Sequence[Value], done: set[Value]) -> set[Value]:
-    """Return the operations that some values need, beside those that are done."""
+    """Return the operations that `outputs` need, without those in `done`."""
     found: set[Value] = set()
+    # With a stack and not by recursion, which a long chain would exceed.
     stack = list(outputs)
     while stack:
         value = stack.pop()
-        if values.kinds[value] < 0 or value in found or value in done:
-            continue
-        found.add(value)
-        stack += values.reads[value]
+        is_operation = values.kinds[value] >= 0
+        if is_operation and value not in found and value not in done:
+            found.add(value)
+            stack += values.reads[value]
     return found
 
 

@@ -1,7 +1,7 @@
-"""The CUDA engine under watch: what it trains is trained again by the CPU engine, a seed at a time.
+"""The CUDA engine under watch: the CPU engine trains the same again, one seed at a time.
 
-A difference, or a call that fails, is said in one line; what was asked is done again by the CPU engine, as is all that
-follows. Seeds whose turn had not come until then are not checked.
+A difference, or a call that fails, is one line in the log. The CPU engine then repeats the call and does all later
+ones. Seeds whose turn had not come until then are not checked.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ from trainer.step.step import State
 FIRST_SEEDS = 2
 """Seeds of a bank that are trained by both engines before it begins."""
 LONGEST_S = 600.0
-"""Seconds that a GPU gets to answer, of which it needs a few."""
+"""Seconds that a GPU gets to answer; it needs a few."""
 THREAD = "cuda"
 """The name of threads that wait for a GPU."""
 HANGING: list[CudaBackend | None] = []
 """Engines whose GPU did not answer: to free their memory would hang too."""
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+Numbers = dict[str, Tensor]
+"""Numbers of one seed by name, which both engines must agree on: tensors [1, ...]."""
 
 
 class CheckedBackend(EngineBackend):
@@ -51,49 +53,62 @@ class CheckedBackend(EngineBackend):
         """Raise CudaError, BuildError; ValueError for a recipe that the CUDA engine does not have."""
         super().__init__(spec, recipe)
         self.cuda: CudaBackend | None = CudaBackend(spec, recipe, machine)
-        self.name, self.about = self.cuda.name, dict(machine.about)
-        self._blocks, self._turns, self._trained = self.cuda._blocks, Counter[str](), False
+        self.name = self.cuda.name
+        self.about = dict(machine.about)
+        self._blocks = self.cuda._blocks
+        self._turns = Counter[str]()
+        self._trained = False
         self.compile_s += self.cuda.compile_s
 
     def warm_up(self, state: State, hyper: Hyper) -> None:
         """Train a bank's first seeds by both engines."""
-        if self.cuda:
-            first, its_hyper = ({k: t[:FIRST_SEEDS] for k, t in part.items()} for part in (state, hyper))
-            cpu = EngineBackend(self.spec, self.recipe)
-            different = self._answer(self._asked(lambda cuda: compare(cuda, cpu, first, its_hyper)))
-            if different is not None:
-                self._judge(different)
+        if not self.cuda:
+            return
+        # A few steps of a few seeds, before any of the bank is trained.
+        first = {name: tensor[:FIRST_SEEDS] for name, tensor in state.items()}
+        its_hyper = {name: tensor[:FIRST_SEEDS] for name, tensor in hyper.items()}
+        cpu = EngineBackend(self.spec, self.recipe)
+        asked = self._asked(lambda cuda: compare(cuda, cpu, first, its_hyper))
+        different = self._answer(asked)
+        if different is not None:
+            self._judge(different)
 
     def run_steps(self, slots: Slots, steps: int) -> Array:
         seed = self._next("train", len(slots.rows))
-        trained, one = (replace(part, rows=part.rows.copy()) for part in (slots, slots.part(slice(seed, seed + 1))))
+        # Both engines train copies: the rows stay as they are where the GPU fails.
+        trained = replace(slots, rows=slots.rows.copy())
+        one = slots.part(slice(seed, seed + 1))
+        one = replace(one, rows=one.rows.copy())
         updated = self.places["step"].stop
 
-        def on_gpu(cuda: CudaBackend) -> tuple[Array, dict[str, Tensor]]:
+        def on_gpu(cuda: CudaBackend) -> tuple[Array, Numbers]:
             losses = cuda.run_steps(trained, steps)
             return losses, _numbers(state=trained.rows[seed, :updated], loss=losses[seed])
 
-        def on_cpu() -> dict[str, Tensor]:
+        def on_cpu() -> Numbers:
             loss = EngineBackend.run_steps(self, one, steps)[0]
             return _numbers(state=one.rows[0, :updated], loss=loss)
 
         losses = self._both(on_gpu, on_cpu, f"within {steps} steps, slot {seed}, ")
         if losses is None:
             return super().run_steps(slots, steps)
-        slots.rows[:], self._trained = trained.rows, True
+        slots.rows[:] = trained.rows
+        self._trained = True
         return losses
 
     def measure(self, rows: Array, problems: Array, count: int) -> ctypes.Array[Measures]:
         seed = self._next("measure", len(rows))
 
-        def of(sums: Measures) -> dict[str, Tensor]:
+        def of(sums: Measures) -> Numbers:
             return _numbers(measures=np.array([sums.exact, sums.right, sums.loss]))
 
-        def on_gpu(cuda: CudaBackend) -> tuple[ctypes.Array[Measures], dict[str, Tensor]]:
+        def on_gpu(
+            cuda: CudaBackend,
+        ) -> tuple[ctypes.Array[Measures], Numbers]:
             sums = cuda.measure(rows, problems, count)
             return sums, of(sums[seed])
 
-        def on_cpu() -> dict[str, Tensor]:
+        def on_cpu() -> Numbers:
             return of(EngineBackend.measure(self, rows[seed : seed + 1], problems, count)[0])
 
         sums = self._both(on_gpu, on_cpu, f"evaluation, slot {seed}, ")
@@ -101,13 +116,13 @@ class CheckedBackend(EngineBackend):
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         seed = self._next("is_wrong", len(theta_SP))
+        part = slice(seed, seed + 1)
 
-        def on_gpu(cuda: CudaBackend) -> tuple[Tensor, dict[str, Tensor]]:
+        def on_gpu(cuda: CudaBackend) -> tuple[Tensor, Numbers]:
             marks = cuda.is_wrong(theta_SP, tokens_STN)
-            return marks, {"is_wrong": marks[seed : seed + 1]}
+            return marks, {"is_wrong": marks[part]}
 
-        def on_cpu() -> dict[str, Tensor]:
-            part = slice(seed, seed + 1)
+        def on_cpu() -> Numbers:
             return {"is_wrong": EngineBackend.is_wrong(self, theta_SP[part], tokens_STN[part])}
 
         marks = self._both(on_gpu, on_cpu, f"answers, slot {seed}, ")
@@ -115,35 +130,44 @@ class CheckedBackend(EngineBackend):
 
     def _both(
         self,
-        on_gpu: Callable[[CudaBackend], tuple[T, dict[str, Tensor]]],
-        on_cpu: Callable[[], dict[str, Tensor]],
+        on_gpu: Callable[[CudaBackend], tuple[T, Numbers]],
+        on_cpu: Callable[[], Numbers],
         where: str,
     ) -> T | None:
-        """Do the same on the GPU and, for one seed, on the CPU beside it. Return the GPU's, or None if it failed."""
+        """Do the same on the GPU and, for one seed, on the CPU beside it.
+
+        on_gpu: returns a result, and one seed's numbers. on_cpu: returns the same numbers. where: begins the message
+        where they differ. Return the GPU's result, or None if it failed.
+        """
         if not self.cuda:
             return None
         asked = self._asked(on_gpu)
-        expected, answer = on_cpu(), self._answer(asked)
+        expected = on_cpu()
+        answer = self._answer(asked)
         if answer is None:
             return None
         done, ours = answer
         different = first_difference(ours, expected)
-        return done if self._judge(different and where + different.partition(", ")[2]) else None
+        if different:  # its seed is the only one, so `where` names it
+            different = where + different.partition(", ")[2]
+        return done if self._judge(different) else None
 
     def _asked(self, function: Callable[[CudaBackend], T]) -> Future[T]:
-        """Start what the GPU does, in a thread that nobody waits for if it hangs."""
+        """Start `function` on the GPU, in a thread that nobody waits for if it hangs."""
         assert self.cuda
         future: Future[T] = Future()
+        # Not a pool's thread: Python would wait for that one when it exits.
         Thread(target=_settle, args=(future, function, self.cuda), name=THREAD, daemon=True).start()
         return future
 
     def _answer(self, asked: Future[T]) -> T | None:
-        """Return what the GPU has done, or None if it failed."""
+        """Return the GPU's answer, or None if it failed."""
         try:
             return asked.result(LONGEST_S)
         except CudaError as error:
             self._give_up(str(error))
         except TimeoutError:
+            # Kept from the garbage collector, which would call the driver that hangs.
             HANGING.append(self.cuda)
             self._give_up(f"{self.about['device']} did not answer in {LONGEST_S:.0f} s")
         return None
@@ -155,7 +179,9 @@ class CheckedBackend(EngineBackend):
 
     def _give_up(self, why: str) -> None:
         log.warning("%s; training by the CPU engine", why)
-        self.cuda, self.name = None, "cuda, then native" if self._trained else EngineBackend.name
+        self.cuda = None
+        # A bank that the GPU has trained a part of is said to be both's.
+        self.name = "cuda, then native" if self._trained else EngineBackend.name
         self.about = self.about if self._trained else {}
 
     def _next(self, work: str, count: int) -> int:
@@ -171,14 +197,15 @@ def _settle(future: Future[T], function: Callable[[CudaBackend], T], cuda: CudaB
         future.set_exception(error)
 
 
-def _numbers(**arrays: Array) -> dict[str, Tensor]:
+def _numbers(**arrays: Array) -> Numbers:
     return {name: torch.as_tensor(np.atleast_1d(a))[None] for name, a in arrays.items()}
 
 
 def checked_backend(spec: Spec, recipe: Recipe) -> CheckedBackend | None:
-    """Return the CUDA engine where a GPU is here and its test was passed, else None, with one line that says why.
+    """Return the CUDA engine where a GPU is here and passed its test, or else None.
 
-    Raise BuildError where the CPU engine's C++ cannot be compiled.
+    A warning in the log says why a GPU that is here is not used. Raise BuildError where the CPU engine's C++ cannot be
+    compiled.
     """
     visible, why = gpus()
     try:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from model.spec import Kernel
-from trainer.engine.build import FOLDERS, headers_in
+from trainer.engine.build import FOLDERS, Macros, headers_in
 from trainer.engine.cuda.driver import TEAMS as TEAMS
+from trainer.engine.cuda.structures import SOURCES as SOURCES
 from trainer.engine.cuda.structures import Exam, Program, Seeds, Sizes
 from trainer.engine.tape_graph import Array
-
-SOURCES = Path(__file__).parent
 
 
 class Module(Protocol):
@@ -41,7 +40,7 @@ class Machine(Protocol):
 
     def free(self, address: int) -> None: ...
 
-    def module(self, kernel: Kernel, macros: dict[str, int | str]) -> Module: ...
+    def module(self, kernel: Kernel, macros: Macros) -> Module: ...
 
 
 class Memory:
@@ -52,7 +51,7 @@ class Memory:
         self.addresses: list[int] = []
 
     def put(self, array: Array | None) -> int | None:
-        """Copy an array there. Return its address; None of nothing."""
+        """Copy an array to the machine. Return its address, or None for no array and an empty one."""
         if array is None or not array.size:
             return None
         array = np.ascontiguousarray(array)
@@ -61,11 +60,13 @@ class Memory:
         return address
 
     def room(self, size: int) -> int:
-        """Return the address of so many bytes, which are not set."""
-        self.addresses.append(address := self.machine.allocate(max(size, 16)))
+        """Return the address of `size` bytes, which are not set."""
+        address = self.machine.allocate(max(size, 16))  # CUDA refuses to allocate nothing
+        self.addresses.append(address)
         return address
 
     def free(self) -> None:
+        """Free every array that was put here."""
         while self.addresses:
             self.machine.free(self.addresses.pop())
 
@@ -81,10 +82,12 @@ def folders(kernel: Kernel) -> Sequence[Path]:
     return (*FOLDERS, SOURCES, kernel.source.parent)
 
 
-def source_of(kernel: Kernel, macros: Mapping[str, int | str]) -> tuple[str, dict[str, str]]:
+def source_of(kernel: Kernel, macros: Macros) -> tuple[str, dict[str, str]]:
     """Return the text of an engine for NVRTC, and its headers by name."""
+    # NVRTC reads no files: it gets the text of every header.
     headers = {path.name: path.read_text(encoding="utf-8") for path in headers_in(folders(kernel))}
-    return "".join(f"#define {name} {value}\n" for name, value in macros.items()) + '#include "engine.h"\n', headers
+    lines = [f"#define {name} {value}\n" for name, value in macros.items()]
+    return "".join([*lines, '#include "engine.h"\n']), headers
 
 
 def address_of(array: Array) -> int:

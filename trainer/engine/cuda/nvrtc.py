@@ -16,8 +16,16 @@ from trainer.engine.cuda.driver import CudaError, folder_of_libraries, gpus
 NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
 """Where wheels have it, below a folder of packages."""
-OPTIONS = ("-std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true", "-default-device", "-w")
-OLDER, NEWER = "pip install nvidia-cuda-nvrtc-cu12", "pip install -U nvidia-cuda-nvrtc"
+OPTIONS = (
+    "-std=c++17",
+    "--fmad=false",
+    "--prec-div=true",
+    "--prec-sqrt=true",
+    "-default-device",
+    "-w",
+)
+OLDER = "pip install nvidia-cuda-nvrtc-cu12"
+NEWER = "pip install -U nvidia-cuda-nvrtc"
 STANDARD = {"cstdint": """typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t;
 typedef unsigned short uint16_t; typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t;
 typedef unsigned long long uint64_t;
@@ -33,9 +41,9 @@ def options() -> tuple[str, ...]:
 
 @cache
 def library() -> ctypes.CDLL:
-    """Load the first NVRTC that suits the GPU here, or else the first: from the folder that ADDER_SEARCH_CUDA names,
-    from its wheel, or where the system has it.
+    """Load the first NVRTC that suits the GPU here, or else the first one.
 
+    It is searched in the folder that ADDER_SEARCH_CUDA names, or else in its wheels, then where the system has it.
     Raise CudaError if it is nowhere.
     """
     folder = folder_of_libraries()
@@ -44,6 +52,7 @@ def library() -> ctypes.CDLL:
     loaded = list[ctypes.CDLL]()
     for path in [*map(str, paths), *(() if folder else NAMES)]:
         try:
+            # NVRTC loads these by name, and would not find them in a wheel's folder.
             for builtins in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if os.sep in path else ():
                 ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
             loaded.append(ctypes.CDLL(path))
@@ -59,10 +68,11 @@ def library() -> ctypes.CDLL:
 def unsuited(nvrtc: ctypes.CDLL) -> str:
     """Return why an NVRTC is none for the GPU here, with the remedy; "" where it is one, or no GPU is here.
 
-    A driver may refuse what a compiler of a later major version made.
+    A driver may refuse the output of a compiler with a later major version.
     """
     for gpu in gpus()[0][:1]:
-        found, known = version(nvrtc), architectures(nvrtc)
+        found = version(nvrtc)
+        known = architectures(nvrtc)
         if int(found.partition(".")[0]) > gpu.cuda:
             return f"NVRTC {found} is newer than the driver (CUDA {gpu.cuda}): {OLDER}, or update the driver"
         if gpu.architecture not in known:
@@ -73,13 +83,14 @@ def unsuited(nvrtc: ctypes.CDLL) -> str:
 
 def version(nvrtc: ctypes.CDLL | None = None) -> str:
     """Return the version of an NVRTC, or of the loaded one. Raise CudaError."""
-    major, minor = c_int(), c_int()
+    major = c_int()
+    minor = c_int()
     _check("nvrtcVersion", byref(major), byref(minor), nvrtc=nvrtc)
     return f"{major.value}.{minor.value}"
 
 
 def architectures(nvrtc: ctypes.CDLL | None = None) -> tuple[str, ...]:
-    """Return what an NVRTC, or the loaded one, compiles for: sm_75 and so on, the oldest first. Raise CudaError."""
+    """Return the architectures of an NVRTC, or of the loaded one: sm_75 and so on, oldest first. Raise CudaError."""
     count = c_int()
     _check("nvrtcGetNumSupportedArchs", byref(count), nvrtc=nvrtc)
     numbers = (c_int * count.value)()
@@ -97,16 +108,29 @@ def compiled(text: str, headers: Mapping[str, str], architecture: str, result: s
     Raise CudaError with the first error.
     """
     headers = {**headers, **STANDARD}
-    program, count = c_void_p(), len(headers)
-    names, texts = ((c_char_p * count)(*(t.encode() for t in part)) for part in (headers, headers.values()))
-    _check("nvrtcCreateProgram", byref(program), text.encode(), b"engine.cu", count, texts, names)
+    program = c_void_p()
+    count = len(headers)
+    names = (c_char_p * count)(*map(str.encode, headers))
+    texts = (c_char_p * count)(*map(str.encode, headers.values()))
+    _check(
+        "nvrtcCreateProgram",
+        byref(program),
+        text.encode(),
+        b"engine.cu",
+        count,
+        texts,
+        names,
+    )
     try:
         flags = [f"--gpu-architecture={architecture}", *options()]
         flags += ["--ptxas-options=-v"] * (result == "ProgramLog")
         given = (c_char_p * len(flags))(*(flag.encode() for flag in flags))
         if library().nvrtcCompileProgram(program, c_int(len(flags)), given):
             log = _bytes("ProgramLog", program).decode(errors="replace")
-            error = next((line for line in log.splitlines() if "error" in line), log.strip()[:300])
+            error = next(
+                (line for line in log.splitlines() if "error" in line),
+                log.strip()[:300],
+            )
             raise CudaError(f"NVRTC: {error}")
         return _bytes(result, program)
     finally:

@@ -1,9 +1,9 @@
 """The schedule of a seed's step: its operations as steps for a team of 16 threads, and a slot for each number.
 
-A step has up to ROUNDS x 16 operations of one kind that do not need each other (trainer/engine/cuda/steps.h). Slots lie
-in memory that the team shares: first what lasts (a row's numbers, constants, wide tensors and their gradient), then
-what operations leave for each other, in places that are used again. The latter lie where the kernel has its
-working memory: what `expand` leaves for its gradient is put aside meanwhile.
+A step has up to ROUNDS x 16 independent operations of one kind (trainer/engine/cuda/steps.h). Slots lie in memory
+that the team shares. First come those that last: a row's numbers, constants, wide tensors and their gradient. Then
+come those that operations leave for each other, which are used again. They lie where the kernel has its working
+memory, so numbers that `expand` leaves for its gradient are put aside while the kernel runs.
 """
 
 from __future__ import annotations
@@ -11,16 +11,27 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.engine.cuda.graph import MOVE, Value, Values, constants_of, gradient, needed
+from trainer.engine.cuda.graph import (
+    MOVE,
+    Value,
+    Values,
+    constants_of,
+    gradient,
+    needed,
+)
 from trainer.engine.structures import ASKED
 from trainer.engine.tape_graph import Array, Tape
 
-TEAM, ROUNDS, AHEAD = 16, 4, 4
-"""Threads; operations of a step for each; steps that are fetched before they are wanted."""
+TEAM = 16
+"""Threads of a seed."""
+ROUNDS = 4
+"""Operations of a step for each thread."""
+AHEAD = 4
+"""Steps that are fetched before they are wanted."""
 PARKED_AT_ONCE = 8
 """Numbers that a thread puts aside together: it waits for their places once."""
 MOST_SLOTS = 1 << 16  # two bytes each
@@ -29,11 +40,11 @@ PARTS = ("lesson", "expand", "back", "probe", "take")
 
 @dataclass
 class Schedule:
-    """steps: [N] kinds; places [N, ROUNDS, TEAM, 4]: slots that are read, and written; uint16.
+    """A schedule as the CUDA engine takes it (trainer/engine/cuda/steps.h).
 
-    parts: first and last step by name. inputs: places in a row of the first slots. parked: slots that are put aside,
-    filled up by idle ones.
-    at: first slot by name. slots: their number.
+    kinds [N] and places [N, ROUNDS, TEAM, 4]: of N steps, the operation and three slots to read, one to write; uint16.
+    constants: float32. inputs: places in a row of the first slots. parked: slots that are put aside, filled up with
+    idle ones. parts: first and last step by name. at: first slot by name. slots: number of slots.
     """
 
     kinds: Array
@@ -44,24 +55,32 @@ class Schedule:
     parts: dict[str, tuple[int, int]]
     at: dict[str, int]
     slots: int
-    slot_of: dict[int, int] = field(default_factory=dict)
+    slot_of: dict[int, int]
     """Place in a row -> slot, of the numbers that are asked for by place."""
 
 
 def schedule(tapes: Sequence[Tape], places: Mapping[str, slice], asked: Sequence[int]) -> Schedule:
-    """Return the schedule of a seed's tapes: lesson, expand, probe and take.
+    """Return the schedule of a seed's `tapes`: lesson, expand, probe and take.
 
-    places: of a row's tensors. asked: places in a row whose slots are wanted beside those that tapes read.
-    Raise ValueError where the slots are too many.
+    places: a row's tensors. asked: places in a row that get a slot although no tape reads them.
+    Raise ValueError where a step needs more than MOST_SLOTS.
     """
     lesson, expand, probe, take = tapes
-    theta, updated, pulled = places["theta"], places["step"].start, places["gradient"]
-    assert theta.start == 0 and len(lesson.outputs) == ASKED and len(take.outputs) == updated
-    params, wide = theta.stop, len(expand.outputs)
+    theta = places["theta"]
+    updated = places["step"].start
+    pulled = places["gradient"]
+    assert theta.start == 0
+    assert len(lesson.outputs) == len(ASKED)
+    assert len(take.outputs) == updated
+    params = theta.stop
+    wide = len(expand.outputs)
 
+    # A row has more numbers than a step reads: only those get slots.
     used = {*range(updated + 1), *asked}
     for tape in tapes:
-        used |= {r for r in (*tape.reads.flatten().tolist(), *tape.outputs.tolist()) if r < tape.inputs}
+        registers = [*tape.reads.flatten().tolist(), *tape.outputs.tolist()]
+        used.update(r for r in registers if r < tape.inputs)
+    # The gradient is no input: it is made here, in slots of its own.
     inputs = sorted(used - set(range(pulled.start, pulled.stop)))
     slot_of = {place: slot for slot, place in enumerate(inputs)}
     at = _lay_out(len(inputs), params, wide, bool(len(probe.outputs)))
@@ -75,62 +94,78 @@ def schedule(tapes: Sequence[Tape], places: Mapping[str, slice], asked: Sequence
             row[place] = values.given(slot_of[place])
         return row[place]
 
-    registers = {
-        name: values.tape(t, number) for name, t in zip(("lesson", "expand", "probe", "take"), tapes, strict=True)
-    }
+    of_lesson = values.tape(lesson, number)
+    of_expand = values.tape(expand, number)
+    of_probe = values.tape(probe, number)
+    of_take = values.tape(take, number)
     pulls = [values.given(at["pull"] + n) for n in range(wide)]
-    slopes = gradient(values, expand, registers["expand"], pulls)[:params]
+    slopes = gradient(values, expand, of_expand, pulls)[:params]
     outputs = {
-        "lesson": ([registers["lesson"][r] for r in lesson.outputs.tolist()], at["asked"]),
-        "expand": ([registers["expand"][r] for r in expand.outputs.tolist()], at["wide"]),
+        "lesson": (_outputs(lesson, of_lesson), at["asked"]),
+        "expand": (_outputs(expand, of_expand), at["wide"]),
         "back": (slopes, at["gradient"]),
-        "probe": ([registers["probe"][r] for r in probe.outputs.tolist()], at.get("there", 0)),
-        "take": ([registers["take"][r] for r in take.outputs.tolist()], 0),
+        "probe": (_outputs(probe, of_probe), at["there"]),
+        "take": (_outputs(take, of_take), 0),
     }
     return _Writer(values, at, inputs, slot_of).written(outputs)
 
 
+def _outputs(tape: Tape, registers: Sequence[Value]) -> list[Value]:
+    return [registers[r] for r in tape.outputs.tolist()]
+
+
 def _lay_out(inputs: int, params: int, wide: int, probes: bool) -> dict[str, int]:
-    """Return the first slot of what lasts; constants come last, when their number is known."""
-    at, end = {}, inputs
-    for name, size in (
-        ("asked", ASKED),
-        ("gradient", params),
-        ("there", params * probes),
-        ("wide", wide),
-        ("pull", wide),
-    ):
-        at[name] = end = -(-end // 4) * 4
-        end += size
+    """Return the first slots of all that lasts, by name. Constants come last: their number is known later."""
+    sizes = {
+        "asked": len(ASKED),
+        "gradient": params,
+        "there": params * probes,
+        "wide": wide,
+        "pull": wide,
+    }
+    at = {}
+    end = inputs
+    for name, size in sizes.items():
+        at[name] = _aligned(end)
+        end = at[name] + size
     return {**at, "constants": end}
+
+
+def _aligned(slot: int) -> int:
+    """Return the first slot from this one on that begins four: threads load four numbers at once."""
+    return -(-slot // 4) * 4
 
 
 class _Writer:
     """Steps and slots, part by part."""
 
-    def __init__(self, values: Values, at: dict[str, int], inputs: list[int], slot_of: dict[int, int]) -> None:
-        self.values, self.at, self.inputs, self.slot_of = values, at, inputs, slot_of
+    def __init__(
+        self,
+        values: Values,
+        at: dict[str, int],
+        inputs: list[int],
+        slot_of: dict[int, int],
+    ) -> None:
+        self.values = values
+        self.at = at
+        self.inputs = inputs
+        self.slot_of = slot_of
         self.one = values.constant(1.0)
         constants = list(values.constants.values())
-        self.slots = values.slots | {value: at["constants"] + n for n, value in enumerate(constants)}
-        self.at["room"] = -(-(at["constants"] + len(constants)) // 4) * 4
+        first = at["constants"]
+        self.slots = values.slots | {value: first + n for n, value in enumerate(constants)}
+        self.at["room"] = _aligned(first + len(constants))
         self.steps: list[tuple[int, list[Value]]] = []
         self.parts: dict[str, tuple[int, int]] = {}
         self.made: dict[str, set[Value]] = {}
 
     def written(self, outputs: Mapping[str, tuple[list[Value], int]]) -> Schedule:
+        """Return the schedule by which each part leaves its outputs in slots from a first one on."""
+        # An operation that two parts need is done once, in the first of them.
         done: set[Value] = set()
         for name in PARTS:
             begin = len(self.steps)
-            targets = self._targets(name, *outputs[name])
-            self.made[name] = needed(self.values, outputs[name][0], done)
-            done |= self.made[name]
-            self.steps += listed(self.values, self.made[name])
-            # What is to be moved from where another number is moved to is taken aside first.
-            ends = {slot for _, slot in targets}
-            aside = {v: self.values.operation(MOVE, v) for v, _ in targets if self.slots.get(v) in ends}
-            self._append_moves(list(aside.values()))
-            self._append_moves([self._move(aside.get(value, value), slot) for value, slot in targets])
+            self._write_part(name, *outputs[name], done)
             self.parts[name] = begin, len(self.steps)
         crossing = self._crossing()
         slots = self._allocate()
@@ -138,7 +173,9 @@ class _Writer:
             raise ValueError(f"a step needs {slots} slots, more than {MOST_SLOTS}")
         kinds, places = self._arrays(slots)
         parked = sorted({self.slots[value] for value in crossing})
-        parked += [slots + n % TEAM for n in range(-len(parked) % (TEAM * PARKED_AT_ONCE))]
+        # Threads put PARKED_AT_ONCE slots aside each: idle slots fill the last turn up.
+        missing = -len(parked) % (TEAM * PARKED_AT_ONCE)
+        parked += [slots + n % TEAM for n in range(missing)]
         return Schedule(
             kinds=kinds,
             places=places,
@@ -151,33 +188,55 @@ class _Writer:
             slot_of=self.slot_of,
         )
 
+    def _write_part(self, name: str, outputs: list[Value], first: int, done: set[Value]) -> None:
+        """Append a part's steps. `done` holds the operations of the parts before, and gets this part's."""
+        targets = self._targets(name, outputs, first)
+        self.made[name] = needed(self.values, outputs, done)
+        done |= self.made[name]
+        self.steps += listed(self.values, self.made[name])
+        # A number that lies where another one is moved to goes aside first.
+        ends = {slot for _, slot in targets}
+        sources = [value for value, _ in targets if self.slots.get(value) in ends]
+        aside = {value: self.values.operation(MOVE, value) for value in sources}
+        self._append_moves(list(aside.values()))
+        moves = [self._move(aside.get(value, value), slot) for value, slot in targets]
+        self._append_moves(moves)
+
     def _targets(self, name: str, outputs: list[Value], first: int) -> list[tuple[Value, int]]:
         """Give outputs their slots, where an operation may write there at once. Return those to be moved."""
         moves = []
         for slot, value in enumerate(outputs, start=first):
-            if name != "take" and self.values.kinds[value] >= 0 and value not in self.slots:
+            is_operation = self.values.kinds[value] >= 0
+            # `take` reads the slots to which it writes, so it writes elsewhere first.
+            if name != "take" and is_operation and value not in self.slots:
                 self.slots[value] = slot
             elif self.slots.get(value) != slot:
                 moves.append((value, slot))
         return moves
 
     def _append_moves(self, moves: list[Value]) -> None:
-        self.steps += [(MOVE, moves[n : n + TEAM * ROUNDS]) for n in range(0, len(moves), TEAM * ROUNDS)]
+        most = TEAM * ROUNDS
+        for n in range(0, len(moves), most):
+            self.steps.append((MOVE, moves[n : n + most]))
 
     def _move(self, value: Value, slot: int) -> Value:
-        self.slots[move := self.values.operation(MOVE, value)] = slot
+        move = self.values.operation(MOVE, value)
+        self.slots[move] = slot
         return move
 
     def _crossing(self) -> set[Value]:
-        """Return what `expand` leaves for its gradient in slots where the kernel has its memory."""
+        """Return the values that `expand` leaves for its gradient in slots where the kernel has its memory."""
         read = {r for value in self.made["back"] for r in self.values.reads[value]}
-        return {value for value in read & self.made["expand"] if value not in self.slots}
+        left = read & self.made["expand"]
+        return left - self.slots.keys()
 
     def _allocate(self) -> int:
         """Give every other value a slot, from its step to the last that reads it. Return the end of all slots."""
         last: dict[Value, int] = {}
         for n, (_, values) in enumerate(self.steps):
-            last |= {r: n for value in values for r in self.values.reads[value]}
+            for value in values:
+                last |= dict.fromkeys(self.values.reads[value], n)
+        # A heap, so that the lowest free slot is used first and memory stays small.
         free: list[int] = []
         ending = defaultdict[int, list[int]](list)
         end = self.at["room"]
@@ -190,8 +249,10 @@ class _Writer:
                 if not free:
                     free.append(end)
                     end += 1
-                self.slots[value] = slot = heapq.heappop(free)
-                ending[last.get(value, n) + 1].append(slot)
+                slot = heapq.heappop(free)
+                self.slots[value] = slot
+                after = last.get(value, n) + 1
+                ending[after].append(slot)
         return end
 
     def _arrays(self, slots: int) -> tuple[Array, Array]:
@@ -202,38 +263,46 @@ class _Writer:
         places[..., 3] = slots + np.arange(ROUNDS * TEAM) % TEAM
         for n, (kind, values) in enumerate(self.steps):
             kinds[n] = kind
-            rows = [[*(self.slots[r] for r in self.values.reads[v]), self.slots[v]] for v in values]
-            places[n, : len(rows)] = rows
+            for thread, value in enumerate(values):
+                reads = [self.slots[r] for r in self.values.reads[value]]
+                places[n, thread] = [*reads, self.slots[value]]
         assert int(places.max()) < slots + TEAM
         return kinds, places.reshape(count, ROUNDS, TEAM, 4)
 
 
 def listed(values: Values, operations: set[Value]) -> list[tuple[int, list[Value]]]:
-    """Return steps of some operations: those first on which the longest chains wait."""
+    """Return steps of some operations, first those for which the longest chains wait."""
     users = defaultdict[Value, list[Value]](list)
     missing: dict[Value, int] = {}
     for value in operations:
-        reads = {r for r in values.reads[value] if r in operations}
+        reads = operations.intersection(values.reads[value])
         missing[value] = len(reads)
         for r in reads:
             users[r].append(value)
-    height: dict[Value, int] = {}
-    for value in sorted(operations, reverse=True):
+    height: dict[Value, int] = {}  # operations of the longest chain that begins with this one
+    for value in sorted(operations, reverse=True):  # users before what they read
         height[value] = 1 + max((height[u] for u in users[value]), default=0)
     ready = defaultdict[int, list[tuple[int, Value]]](list)
+
+    def push(value: Value) -> None:
+        queue = ready[values.kinds[value]]
+        heapq.heappush(queue, (-height[value], value))
+
     for value in operations:
         if not missing[value]:
-            heapq.heappush(ready[values.kinds[value]], (-height[value], value))
+            push(value)
     steps = []
     while any(ready.values()):
         kind = max(ready, key=lambda kind: _worth(ready, kind))
-        step = [heapq.heappop(ready[kind])[1] for _ in range(min(TEAM * ROUNDS, len(ready[kind])))]
+        queue = ready[kind]
+        count = min(TEAM * ROUNDS, len(queue))
+        step = [heapq.heappop(queue)[1] for _ in range(count)]
         steps.append((kind, step))
         for value in step:
-            for u in users[value]:
-                missing[u] -= 1
-                if not missing[u]:
-                    heapq.heappush(ready[values.kinds[u]], (-height[u], u))
+            for user in users[value]:
+                missing[user] -= 1
+                if not missing[user]:
+                    push(user)
     return steps
 
 
@@ -242,6 +311,8 @@ def _worth(ready: Mapping[int, list[tuple[int, Value]]], kind: int) -> tuple[flo
     queue = ready[kind]
     if not queue:
         return (-1, 0)
-    longest = min(q[0][0] for q in ready.values() if q)
-    fills = min(TEAM * ROUNDS, len(queue))
-    return (fills + TEAM * ROUNDS * 0.75 * (queue[0][0] == longest), -queue[0][0])
+    most = TEAM * ROUNDS
+    first = queue[0][0]  # heights count down, so that the heap has the longest chain first
+    longest = min(others[0][0] for others in ready.values() if others)
+    bonus = 0.75 * most if first == longest else 0
+    return (min(most, len(queue)) + bonus, -first)
