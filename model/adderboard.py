@@ -118,6 +118,9 @@ def verify(spec: Spec, theta_P: Tensor, *, extended: bool = False) -> Verificati
         further |= {f"longest carry run {run}": carry_pairs(run, 1_000) for run in range(DIGITS + 1)}
         for name, extra in further.items():
             failed, least = _judge(spec, theta_P, extra)
-            sets[name], margin = (len(extra) - len(failed), len(extra)), min(margin, least)
+            sets[name], margin = (
+                (len(extra) - len(failed), len(extra)),
+                min(margin, least),
+            )
     smallest = margin if math.isfinite(margin) else None
     return Verification(spec.params, len(pairs) - len(wrong), len(pairs), wrong, sets, smallest)

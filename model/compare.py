@@ -34,7 +34,11 @@ class Comparison:
 
 
 @torch.no_grad()
-def compare(first: tuple[Spec, Tensor], second: tuple[Spec, Tensor], pairs: Sequence[tuple[int, int]]) -> Comparison:
+def compare(
+    first: tuple[Spec, Tensor],
+    second: tuple[Spec, Tensor],
+    pairs: Sequence[tuple[int, int]],
+) -> Comparison:
     """Compare two models, spec and θ [P], on pairs of integers up to ten digits.
 
     A model that is right at every answer when fed the true digits decodes exactly those. Pairs on which either
@@ -52,7 +56,11 @@ def compare(first: tuple[Spec, Tensor], second: tuple[Spec, Tensor], pairs: Sequ
         sums, sums_2 = (decode.add(*model, x, y) for model in (first, second))
         different += sum(m != n for m, n in zip(sums, sums_2, strict=True))
         correct += len(a) - len(unsure) + sum(m + n == s for m, n, s in zip(x, y, sums_2, strict=True))
-        compared, decoded, size = compared + len(a), decoded + len(unsure), min(2 * size, CHUNK)
+        compared, decoded, size = (
+            compared + len(a),
+            decoded + len(unsure),
+            min(2 * size, CHUNK),
+        )
     return Comparison(compared, different, correct, difference, largest)
 
 

@@ -84,17 +84,26 @@ def export_source(
     blocks["PROVENANCE"] = _plain("provenance", provenance)
     types = {"NUMBERS": "list[float]"}
     return _program(
-        spec, "".join(f"{k}: {types.get(k, 'dict[str, Any]')} = {_literal(v)}\n" for k, v in blocks.items())
+        spec,
+        "".join(f"{k}: {types.get(k, 'dict[str, Any]')} = {_literal(v)}\n" for k, v in blocks.items()),
     )
 
 
 def hub_source(spec: Spec) -> str:
     """Return a program that reads config.json and model.safetensors beside it, which `data_blocks` is for."""
-    return _program(spec, READER + ('NUMBERS = WEIGHTS["numbers"]\n' if isinstance(spec, Tied) else ""))
+    return _program(
+        spec,
+        READER + ('NUMBERS = WEIGHTS["numbers"]\n' if isinstance(spec, Tied) else ""),
+    )
 
 
 def data_blocks(
-    spec: Spec, theta_P: Tensor, *, name: str, author: str, proof: dict[str, Any] | None = None
+    spec: Spec,
+    theta_P: Tensor,
+    *,
+    name: str,
+    author: str,
+    proof: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return SPEC, METADATA, and WEIGHTS; of a tied spec NUMBERS and TIES. Raises ValueError (`export_source`)."""
     base = spec.base if isinstance(spec, Tied) else spec
@@ -107,9 +116,15 @@ def data_blocks(
     }
     if proof:
         metadata["all_pairs"] = {key: proof[key] for key in PROOF}
-    blocks = {"SPEC": _plain("spec", base.as_dict()), "METADATA": _plain("metadata", metadata)}
+    blocks = {
+        "SPEC": _plain("spec", base.as_dict()),
+        "METADATA": _plain("metadata", metadata),
+    }
     if isinstance(spec, Tied):
-        return blocks | {"NUMBERS": stored_numbers(spec, theta_P), "TIES": _nested(spec)}
+        return blocks | {
+            "NUMBERS": stored_numbers(spec, theta_P),
+            "TIES": _nested(spec),
+        }
     return blocks | {"WEIGHTS": weights(spec, theta_P)}
 
 

@@ -43,9 +43,21 @@ def option(
     switch: True if it depends on the field being off, at its default; max_length, entries: of a list, the
     largest number of entries and their name.
     """
-    meta = {"help": help, "unit": unit, "ge": ge, "le": le, "off": off, "values": tuple(values)}
+    meta = {
+        "help": help,
+        "unit": unit,
+        "ge": ge,
+        "le": le,
+        "off": off,
+        "values": tuple(values),
+    }
     meta |= {"needs": dict(needs or {}), "excludes": tuple(excludes), "source": source}
-    meta |= {"shapes": shapes, "switch": switch, "max_length": max_length, "entries": entries}
+    meta |= {
+        "shapes": shapes,
+        "switch": switch,
+        "max_length": max_length,
+        "entries": entries,
+    }
     return dataclasses.field(default=default, metadata=meta)
 
 
@@ -93,7 +105,13 @@ def spelt(name: str, value: Any) -> str:
 
 
 def _kind(kind: type) -> str:
-    names = {int: "an integer", float: "a number", bool: "true or false", str: "a string", tuple: "a list"}
+    names = {
+        int: "an integer",
+        float: "a number",
+        bool: "true or false",
+        str: "a string",
+        tuple: "a list",
+    }
     return names.get(kind, kind.__name__)
 
 

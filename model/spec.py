@@ -173,7 +173,10 @@ class Spec(ABC):
 
     def as_dict(self) -> dict[str, Any]:
         """Return family and every field, as plain values."""
-        return {"family": self.family, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}}
+        return {
+            "family": self.family,
+            **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)},
+        }
 
     def applied(self) -> dict[str, Any]:
         """Return the constraints that are applied here, by name, with their values."""

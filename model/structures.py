@@ -31,7 +31,10 @@ def of_matrices(shapes: Shapes) -> dict[str, list[Words]]:
 def rotations(name: str, size: int) -> list[Words]:
     """Return for each pair of axes of a square matrix the two scaled rotations, one either way round."""
     return [
-        (f"{name}[{i},{i}] = {a}{name}[{j},{j}]", f"{name}[{i},{j}] = {b}{name}[{j},{i}]")
+        (
+            f"{name}[{i},{i}] = {a}{name}[{j},{j}]",
+            f"{name}[{i},{j}] = {b}{name}[{j},{i}]",
+        )
         for i, j in combinations(range(size), 2)
         for a, b in (("", "-"), ("-", ""))
     ]

@@ -138,7 +138,11 @@ class Tied(Spec, listed=False):
         return self.base.structures()
 
     def as_dict(self) -> dict[str, Any]:
-        return {"family": self.family, "base": self.base.as_dict(), "ties": self.by_tensor()}
+        return {
+            "family": self.family,
+            "base": self.base.as_dict(),
+            "ties": self.by_tensor(),
+        }
 
     def spelt(self) -> list[str]:
         """Return every tie as one writes it, an entry and an earlier one: `form[0,2] = 0`, `fc1[1,4] = -arc[0]`."""
@@ -161,7 +165,9 @@ def _of_base(probe: Probe) -> Probe:
     return read
 
 
-def _then_project(change: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Tensor], Tensor]:
+def _then_project(
+    change: Callable[[Any, Tensor], Tensor],
+) -> Callable[[Any, Tensor], Tensor]:
     def make(spec: Tied, theta_SR: Tensor) -> Tensor:
         return project(spec.ties, change(spec.base, spec.untie(theta_SR)))
 

@@ -40,7 +40,10 @@ def transfer(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
         return transfer(spec.base, spec.untie(theta_P[None])[0], into)
     if isinstance(into, Tied):
         base = transfer(spec, theta_P, into.base)
-        return Transferred(project(into.ties, base.theta_Q[None])[0], (*base.how, "projected on the ties"))
+        return Transferred(
+            project(into.ties, base.theta_Q[None])[0],
+            (*base.how, "projected on the ties"),
+        )
     if spec.family != into.family:
         raise ValueError(f"a θ of family {spec.family} cannot become one of {into.family}")
     return _fold(spec, theta_P, into) or _fit(spec, theta_P, into)
@@ -112,7 +115,10 @@ def _fit(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
 
 def _initial_guess(spec: Spec, theta_P: Tensor, into: Spec) -> Tensor:
     """Return the initial values of `into`, with the tensors that θ has in the same shape."""
-    old, new = spec.layout.split(theta_P[None]), into.layout.split(into.initial(0)[None])
+    old, new = (
+        spec.layout.split(theta_P[None]),
+        into.layout.split(into.initial(0)[None]),
+    )
     tensors = {n: old[n] if n in old and old[n].shape == t.shape else t for n, t in new.items()}
     return into.layout.join({n: t[0] for n, t in tensors.items()})
 

@@ -89,7 +89,11 @@ def claim_beside(folder: Path, spec: Spec, theta_P: Tensor) -> dict[str, Any] | 
 
 def is_about(verdict: Mapping[str, Any], spec: Spec, theta_P: Tensor) -> bool:
     """True if a verdict is on all pairs, of this spec and θ."""
-    return (verdict["spec"], verdict["theta_sha256"], verdict["digits"]) == (spec.as_dict(), digest(theta_P), COLUMNS)
+    return (verdict["spec"], verdict["theta_sha256"], verdict["digits"]) == (
+        spec.as_dict(),
+        digest(theta_P),
+        COLUMNS,
+    )
 
 
 def _finite(value: Any) -> Any:
@@ -141,5 +145,8 @@ VALUES: dict[str, Fits] = {
     "spec": lambda value: isinstance(value, Mapping),
 }
 """What a verdict on disk or in a ledger says, and if a value can be that."""
-MORE: dict[str, Fits] = {"seal": _digest, "claimed": lambda value: value in (PROVED, COUNTEREXAMPLE)}
+MORE: dict[str, Fits] = {
+    "seal": _digest,
+    "claimed": lambda value: value in (PROVED, COUNTEREXAMPLE),
+}
 """What it may say beside that (search/store/verdicts.py)."""

@@ -124,7 +124,10 @@ def rounded(x: Form, error: float | None = None) -> Form:
 def bent(x: Form, value: float, slopes: Iterable[float]) -> Form:
     """A function of x: its value in the middle, and slopes between two of which all others lie."""
     low, high = min(ends := list(slopes)), max(ends)
-    middle, spread = (low + high) / 2, (high - low) / 2 + SLACK * max(abs(low), abs(high))
+    middle, spread = (
+        (low + high) / 2,
+        (high - low) / 2 + SLACK * max(abs(low), abs(high)),
+    )
     return combined([(middle, x)], value - middle * x.value, spread * x.radius)
 
 
@@ -192,7 +195,10 @@ def one_of(*ways: float) -> Form:
 def shared_by(xs: Row) -> Form:
     """The first of these, as far as its unknowns are in all of them."""
     first, *others = xs
-    return Form(first.value, {n: e for n, e in first.slopes.items() if all(n in x.slopes for x in others)})
+    return Form(
+        first.value,
+        {n: e for n, e in first.slopes.items() if all(n in x.slopes for x in others)},
+    )
 
 
 def mean(xs: Row) -> Form:
@@ -217,9 +223,17 @@ FLAGS = """
     parameterless_norm no_ffn_bias one_unit tie_fc2_head
 """
 DEFAULTS: dict[str, Any] = dict.fromkeys(FLAGS.split(), False) | {
-    "family": "split_subspace", "tok_dim": 3, "pos_dim": 3, "heads": 2, "hidden": 2, "vocabulary": 14, "qk_dim": 0,
-    "spiral_amp": 3.5, "spiral_slope": 0.15, "equals_index": 9.5,
-}  # fmt: skip
+    "family": "split_subspace",
+    "tok_dim": 3,
+    "pos_dim": 3,
+    "heads": 2,
+    "hidden": 2,
+    "vocabulary": 14,
+    "qk_dim": 0,
+    "spiral_amp": 3.5,
+    "spiral_slope": 0.15,
+    "equals_index": 9.5,
+}
 PLUS, EQUALS = 10, 11
 """Places behind the ten columns, whose x, y and z have one position."""
 
@@ -235,8 +249,16 @@ def shapes(s: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...], bool]]:
     yield "arc", (3 if s["circular"] else 4,), s["arc"]
     yield "tokens", (10, tok), not s["arc"]
     yield "digits", (10, pos), not s["spiral"]
-    yield "spiral", (3 if s["flat_spiral"] else 4,), s["spiral"] and not s["frozen_spiral"]
-    yield "correction", (2 if s["linear_correction"] else 10,), s["spiral"] and not s["plain_spiral"]
+    yield (
+        "spiral",
+        (3 if s["flat_spiral"] else 4,),
+        s["spiral"] and not s["frozen_spiral"],
+    )
+    yield (
+        "correction",
+        (2 if s["linear_correction"] else 10,),
+        s["spiral"] and not s["plain_spiral"],
+    )
     yield "z_hi", (pos,), not (s["no_eos"] or s["frozen_z_hi"])
     yield "equals", (pos,), not s["equals_on_ring"]
     yield "plus", (pos,), not s["frozen_plus"]
@@ -251,22 +273,41 @@ def shapes(s: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...], bool]]:
     yield "fc1", (units, width), True
     yield "fc2", (width, units), not s["tie_fc2_head"]
     yield "head", (tok, width), True
-    yield "norm", (count,) if is_flat else (1 if s["shared_norm"] else 3, width), not s["parameterless_norm"]
+    yield (
+        "norm",
+        (count,) if is_flat else (1 if s["shared_norm"] else 3, width),
+        not s["parameterless_norm"],
+    )
 
 
 def completed(spec: Any) -> tuple[dict[str, Any], Any]:
     """A spec with every field, those that it lacks as they are by default, and its ties: None where it has none."""
     is_tied = isinstance(spec, dict) and spec.get("family") == "tied"
     base = spec.get("base") if is_tied else spec
-    require(isinstance(base, dict) and base.get("family") == "split_subspace", "another family, or no spec")
+    require(
+        isinstance(base, dict) and base.get("family") == "split_subspace",
+        "another family, or no spec",
+    )
     s = DEFAULTS | base
     for name, value in s.items():
-        require(type(value) is type(DEFAULTS.get(name)), f"a spec's field {name!r:.40} is unknown, or of another kind")
-        require(type(value) is str or abs(value) <= MOST_SIZE, f"a spec's field {name} is too large")
+        require(
+            type(value) is type(DEFAULTS.get(name)),
+            f"a spec's field {name!r:.40} is unknown, or of another kind",
+        )
+        require(
+            type(value) is str or abs(value) <= MOST_SIZE,
+            f"a spec's field {name} is too large",
+        )
     is_known = s["vocabulary"] == 10 and s["heads"] == 1 and s["rank1_out"] and s["no_ffn_bias"]
     require(is_known, "a vocabulary of 14, several heads or channels, or biases")
-    require(not (s["toeplitz_q"] or s["circulant_q"] or s["rank1_q"]), "a projection in another form")
-    require(s["tok_dim"] >= 2 and s["pos_dim"] >= 3 and s["qk_dim"] >= 0, "a dimension is too small")
+    require(
+        not (s["toeplitz_q"] or s["circulant_q"] or s["rank1_q"]),
+        "a projection in another form",
+    )
+    require(
+        s["tok_dim"] >= 2 and s["pos_dim"] >= 3 and s["qk_dim"] >= 0,
+        "a dimension is too small",
+    )
     return s, spec.get("ties") if is_tied else None
 
 
@@ -284,7 +325,10 @@ def tensors(spec: dict[str, Any], theta: Floats) -> tuple[dict[str, Any], dict[s
             require(is_place, f"{name} is tied to what is no number of θ")
             flat = [theta[abs(k) - 1] * ((k > 0) - (k < 0)) if k else 0.0 for k in places]
         require(len(flat) == prod(shape), f"{name} has another size")
-        require(all(abs(x) >= TINY or x == 0 for x in flat), f"{name} has numbers that may be read as 0")
+        require(
+            all(abs(x) >= TINY or x == 0 for x in flat),
+            f"{name} has numbers that may be read as 0",
+        )
         row = forms(flat)
         w[name] = row if len(shape) == 1 else [row[i : i + shape[1]] for i in range(0, len(row), shape[1])]
     require(ties is not None or not entries, "θ is too long")
@@ -299,7 +343,11 @@ class Net:
         self.tok, self.width = s["tok_dim"], s["tok_dim"] + s["pos_dim"]
         nowhere = forms([0.0] * s["pos_dim"])
         equals = self.spiral(s["equals_index"]) if s["equals_on_ring"] else w["equals"]
-        self.places: list[Row] = [*map(self.digit, range(10)), w.get("plus", nowhere), equals]
+        self.places: list[Row] = [
+            *map(self.digit, range(10)),
+            w.get("plus", nowhere),
+            equals,
+        ]
         self.table: list[Row] = self.arc() if s["arc"] else w["tokens"]
         self.norms = self.norm_weights()
         row = forms([0.0, 1.0] if s["onehot_out"] else [1.0] * s["unit_out"]) + w.get("out_B", [[]])[0]
@@ -325,7 +373,11 @@ class Net:
         ways = single(turns / 10), single(product)
         if s["frozen_spiral"]:
             slope = 0.0 if s["flat_spiral"] else single(s["spiral_slope"])
-            amp, height, angle = Form(single(s["spiral_amp"])), Form(single(slope * index)), one_of(*ways)
+            amp, height, angle = (
+                Form(single(s["spiral_amp"])),
+                Form(single(slope * index)),
+                one_of(*ways),
+            )
         else:
             amp, phase, *slopes, offset = self.w["spiral"]
             angle = one_of(*ways, product) + phase  # a product may be fused with the sum
@@ -361,7 +413,10 @@ class Net:
             cosine, sine = waves(self.w["phase"][0])
             for i in range(0, len(query) // 2 * 2, 2):
                 a, b = query[i : i + 2]
-                query[i : i + 2] = dot([a, b], [cosine, Form(0.0) - sine]), dot([a, b], [sine, cosine])
+                query[i : i + 2] = (
+                    dot([a, b], [cosine, Form(0.0) - sine]),
+                    dot([a, b], [sine, cosine]),
+                )
         scaled = [combined([(len(query) ** -0.5, q)]) for q in query]
         return [rounded(q, 5.01 * U * q.size) for q in scaled]
 
@@ -383,7 +438,10 @@ class Token:
         else:
             query = product(w["q_proj"], where)
             self.key = query if s["tie_qk"] else product(w["k_proj"], where)
-            self.query, self.seen = net.turned(list(query)), product(w["v_proj"], content)
+            self.query, self.seen = (
+                net.turned(list(query)),
+                product(w["v_proj"], content),
+            )
         self.u = combined((a.value, x) for a, x in pairs(net.out, self.seen))
 
 
@@ -450,11 +508,17 @@ class Query:
         fixed = sum(costs[c][0] + abs(costs[c][0]) * self.shared[c] for c in (PLUS, EQUALS))
         paths = {0: fixed}
         for j, x in enumerate(costs[:10]):
-            longer, sums = defaultdict[int, float](lambda: -inf), range(19 if j < digits else 1)
+            longer, sums = (
+                defaultdict[int, float](lambda: -inf),
+                range(19 if j < digits else 1),
+            )
             both = [max(map(add, x[max(0, w - 9) : w // 2 + 1], x[w - w // 2 : w + 1][::-1])) for w in sums]
             for state, n in paths.items():  # the carry, and from column k on its sum
                 for w, gain in enumerate(both if j <= k else [max(both)]):
-                    z, key = (w + state) % 10, state if j > k else w + state if j == k else (w + state) // 10
+                    z, key = (
+                        (w + state) % 10,
+                        state if j > k else w + state if j == k else (w + state) // 10,
+                    )
                     if j != k - 1 or z == self.t:
                         gain += x[z] if j < k else 0.0
                         longer[key] = max(longer[key], n + gain + abs(gain) * self.shared[j])
@@ -523,7 +587,10 @@ def rows_of(proof: dict[str, Any]) -> dict[tuple[int, int], dict[int, Floats]]:
         k, t, s, *ends = row
         is_name = all(type(n) is int for n in (k, t, s)) and (k, t) in rows and s not in rows[k, t]
         require(is_name, "a row's digit, token or sum is none, or there twice")
-        require(all(type(x) is float and math.isfinite(x) for x in ends), "an end is no number")
+        require(
+            all(type(x) is float and math.isfinite(x) for x in ends),
+            "an end is no number",
+        )
         require(sorted(ends) == ends, "a row's ends are in disorder")
         rows[k, t][s] = ends
     return rows
@@ -531,11 +598,17 @@ def rows_of(proof: dict[str, Any]) -> dict[tuple[int, int], dict[int, Floats]]:
 
 def digits_of(margin: Any, digits: int) -> tuple[int, list[list[int]], float]:
     """The digit of a proof's margin, the digits of its pair and their sum, units first, and the margin."""
-    require(isinstance(margin, dict) and margin.keys() == {"logits", "pair", "digit"}, "the margin is none")
+    require(
+        isinstance(margin, dict) and margin.keys() == {"logits", "pair", "digit"},
+        "the margin is none",
+    )
     k, pair, logits = margin["digit"], margin["pair"], margin["logits"]
     require(isinstance(pair, list) and len(pair) == 2, "the margin is of no pair")
     is_pair = all(type(n) is int and 0 <= n < 10**digits for n in pair)
-    require(is_pair and type(k) is int and 0 <= k <= 10 and type(logits) is float, "the margin is of no pair or digit")
+    require(
+        is_pair and type(k) is int and 0 <= k <= 10 and type(logits) is float,
+        "the margin is of no pair or digit",
+    )
     return k, [[n // 10**j % 10 for j in range(11)] for n in (*pair, sum(pair))], logits
 
 
@@ -544,13 +617,19 @@ def check(proof: dict[str, Any], spec: dict[str, Any], theta: Floats) -> int:
     digits = proof["digits"]
     require(type(digits) is int and 1 <= digits <= 10, "digits must be from 1 to 10")
     for name, value in about(digits, len(theta)).items():
-        require(type(proof[name]) is type(value) and proof[name] == value, f"{name} is another one")
+        require(
+            type(proof[name]) is type(value) and proof[name] == value,
+            f"{name} is another one",
+        )
     require(completed(proof["spec"]) == completed(spec), "spec is not the checkpoint's")
     rows, (place, pair, logits) = rows_of(proof), digits_of(proof["margin"], digits)
     net, boxes = Net(spec, theta), 0
     tokens = [[Token(net, c, v) for v in range(10 if c < PLUS else 1)] for c in range(12)]
     margin = Query(net, tokens, place, pair[2][place - 1] if place else 0).margin(pair)
-    require(math.isclose(margin, logits, rel_tol=1e-3), f"the pair's margin is {margin:.4g}, not {logits:.4g}")
+    require(
+        math.isclose(margin, logits, rel_tol=1e-3),
+        f"the pair's margin is {margin:.4g}, not {logits:.4g}",
+    )
     for k, t in QUERIES:
         query = Query(net, tokens, k, t)
         is_whole = query.longest(0, 1, digits).keys() == rows[k, t].keys()
@@ -606,8 +685,14 @@ def main(proof_path: str, checkpoint_path: str) -> None:
         proof = parsed(content(Path(path)))
         spec, theta = read(Path(path := checkpoint_path))
         path = proof_path
-        require(proof.keys() == {*SAME, *REST}, f"{path}: no proof, or not one that is known here")
-        require(proof["theta_sha256"] == hashlib.sha256(theta).hexdigest(), "it is a proof of another θ")
+        require(
+            proof.keys() == {*SAME, *REST},
+            f"{path}: no proof, or not one that is known here",
+        )
+        require(
+            proof["theta_sha256"] == hashlib.sha256(theta).hexdigest(),
+            "it is a proof of another θ",
+        )
         boxes = check(proof, spec, list(struct.unpack(f"<{len(theta) // 4}f", theta)))
     except OSError as error:
         sys.exit(f"NOT CHECKED: {error.filename}: {error.strerror}")

@@ -89,7 +89,10 @@ class Adder(nn.Module):
                 return h @ w["qkv_Bq"], h @ w["qkv_Bkv"], h @ w["qkv_Bkv"]
             return h @ w["qkv_Bq"], h @ w["qkv_Bk"], h @ w["qkv_Bv"]
         if tie.startswith("shareB"):
-            names = {"shareB_tieQK": ("qk", "qk", "v"), "shareB_tieKV": ("q", "kv", "kv")}
+            names = {
+                "shareB_tieQK": ("qk", "qk", "v"),
+                "shareB_tieKV": ("q", "kv", "kv"),
+            }
             q, k, v = (x @ w[f"qkv_A{name}"] @ w["qkv_B"] for name in names.get(tie, "qkv"))
             return q, k, v
         q, k, v = self.linear(x, "qkv").chunk(3, dim=-1)
@@ -113,7 +116,12 @@ class Adder(nn.Module):
 
 def architecture(spec: dict[str, Any]) -> str:
     """What a model is, in one sentence."""
-    parts = {"pos": "positions", "qkv": "queries, keys and values", "out": "attention output", "ffn": "FFN"}
+    parts = {
+        "pos": "positions",
+        "qkv": "queries, keys and values",
+        "out": "attention output",
+        "ffn": "FFN",
+    }
     ranks = [f"{what} {spec[f'{part}_rank']}" for part, what in parts.items() if spec[f"{part}_rank"]]
     return (
         f"1-layer pre-norm decoder, width {spec['width']}, 1 attention head, FFN {spec['ffn']} (GELU),"

@@ -78,7 +78,10 @@ class Adder(nn.Module):
             q_norm = k_norm = torch.cat([q_norm, fixed])
 
         queries_BHTN = F.linear(x_BTD, q_ND).unflatten(-1, (-1, HEAD)).transpose(1, 2)
-        keys_B1TN, values_B1TN = F.linear(x_BTD, k_ND)[:, None], F.linear(x_BTD, v_ND)[:, None]
+        keys_B1TN, values_B1TN = (
+            F.linear(x_BTD, k_ND)[:, None],
+            F.linear(x_BTD, v_ND)[:, None],
+        )
         queries_BHTN = self.by_position(rms_norm(queries_BHTN, q_norm))
         scores_BHTT = queries_BHTN @ self.by_position(rms_norm(keys_B1TN, k_norm)).mT / math.sqrt(HEAD)
         future_TT = torch.ones_like(scores_BHTT[0, 0], dtype=torch.bool).triu(1)
@@ -91,7 +94,11 @@ class Adder(nn.Module):
     def by_position(self, x_BHTN: Tensor) -> Tensor:
         """Turn both pairs of entries, by 1 and by 1/√base a position."""
         speeds = self.spec["rope_base"] ** (-torch.arange(2).to(x_BHTN) / 2)
-        return turn(x_BHTN, torch.arange(x_BHTN.shape[2]).to(x_BHTN)[:, None] * speeds, self.spec["half_split"])
+        return turn(
+            x_BHTN,
+            torch.arange(x_BHTN.shape[2]).to(x_BHTN)[:, None] * speeds,
+            self.spec["half_split"],
+        )
 
     def mlp(self, x_BTD: Tensor) -> Tensor:
         """SwiGLU: silu(gate · x) (up · x), then down."""

@@ -157,7 +157,12 @@ class Adder(nn.Module):
         """Points [N, C] on a spiral of ten digits a turn; from the fourth on, coordinates are 0."""
         spec = self.spec
         if spec["frozen_spiral"]:
-            amp, phase, slope, offset = spec["spiral_amp"], 0.0, spec["spiral_slope"], 0.0
+            amp, phase, slope, offset = (
+                spec["spiral_amp"],
+                0.0,
+                spec["spiral_slope"],
+                0.0,
+            )
         elif spec["flat_spiral"]:
             amp, phase, offset = self.weights["spiral"]
         else:

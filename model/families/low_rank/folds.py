@@ -33,7 +33,11 @@ def folds(spec: LowRank) -> list[Fold]:
         full = replace(spec, ffn_rank=0)
         steps.append(Fold("the FFN multiplied out", full, lambda t: _full(t, "fc1", "fc2")))
     if spec.qkv_rank:
-        ties = {3: "none", 2: "kv" if spec.parts[1] == spec.parts[2] else "qk", 1: "all"}
+        ties = {
+            3: "none",
+            2: "kv" if spec.parts[1] == spec.parts[2] else "qk",
+            1: "all",
+        }
         full = replace(spec, qkv_rank=0, tie_qkv=ties[len(set(spec.parts))])
         text = "queries, keys and values multiplied out"
         steps.append(Fold(text, full, lambda t: _full_projections(spec, t)))

@@ -24,7 +24,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model.families.low_rank.spec import DIGITS, EOS, EQUALS, PLUS, VOCABULARY, LowRank
-from model.matrices import aligned, attention, centred, look_up, matrix, one_hot, product, unit
+from model.matrices import (
+    aligned,
+    attention,
+    centred,
+    look_up,
+    matrix,
+    one_hot,
+    product,
+    unit,
+)
 from model.ops import Tensors
 from model.spec import Kernel
 
@@ -58,10 +67,16 @@ def expand(spec: LowRank, theta_SP: Tensor) -> Tensors:
         "write": product(matrix(p, "out"), Bv.mT),
     }
     if _ffn_inner_rank(spec):
-        wide |= {"fc1_A": _fold_in_norm(spec, p, 2, p["fc1_A"].mT), "fc1_B": p["fc1_B"].mT}
+        wide |= {
+            "fc1_A": _fold_in_norm(spec, p, 2, p["fc1_A"].mT),
+            "fc1_B": p["fc1_B"].mT,
+        }
         wide |= {"fc2_A": p["fc2_A"].mT, "fc2_B": p["fc2_B"].mT}
     else:
-        wide |= {"fc1": _fold_in_norm(spec, p, 2, matrix(p, "fc1")), "fc2": matrix(p, "fc2")}
+        wide |= {
+            "fc1": _fold_in_norm(spec, p, 2, matrix(p, "fc1")),
+            "fc2": matrix(p, "fc2"),
+        }
     return wide | {"head": _fold_in_norm(spec, p, 3, p["tokens"])}
 
 
@@ -84,10 +99,14 @@ def apply(spec: LowRank, wide: Tensors, tokens_STB: Tensor, first: int) -> list[
 def kernel(spec: LowRank) -> Kernel:
     """Return the shape for which kernel.cpp is compiled."""
     shape = {
-        "WIDTH": spec.width, "FFN": spec.ffn, "INNER": _ffn_inner_rank(spec),
-        "RANK": spec.width if _reads_all_features(spec) else spec.qkv_rank, "VALUES": int(_has_separate_values(spec)),
-        "LAYER": int(not spec.rms_norm), "ANSWERS": spec.answers,
-    }  # fmt: skip
+        "WIDTH": spec.width,
+        "FFN": spec.ffn,
+        "INNER": _ffn_inner_rank(spec),
+        "RANK": spec.width if _reads_all_features(spec) else spec.qkv_rank,
+        "VALUES": int(_has_separate_values(spec)),
+        "LAYER": int(not spec.rms_norm),
+        "ANSWERS": spec.answers,
+    }
     return Kernel(Path(__file__).with_name("kernel.cpp"), shape)
 
 

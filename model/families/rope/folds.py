@@ -15,7 +15,12 @@ def folds(spec: Rope) -> list[Fold]:
     if not spec.arc:
         return steps
     if not (spec.arc_inputs or spec.sine_input):
-        steps.append(_cut("attention reads 0 beyond the arc's two dimensions", replace(spec, arc_inputs=True)))
+        steps.append(
+            _cut(
+                "attention reads 0 beyond the arc's two dimensions",
+                replace(spec, arc_inputs=True),
+            )
+        )
     if not (spec.arc_logits or spec.shared_norms):
         steps.append(_cut("logits read the arc's two dimensions", replace(spec, arc_logits=True)))
     if spec.free_down and not spec.flat_down:

@@ -98,9 +98,13 @@ def apply(spec: Rope, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Ten
 def kernel(spec: Rope) -> Kernel:
     """Return the shape for which kernel.cpp is compiled."""
     shape = {
-        "WIDTH": spec.width, "HEADS": spec.heads, "FFN": spec.ffn, "POSITIONAL": int(spec.sine_input),
-        "ANSWERS": spec.answers, "PROMPT_TOKENS": spec.prompt,
-    }  # fmt: skip
+        "WIDTH": spec.width,
+        "HEADS": spec.heads,
+        "FFN": spec.ffn,
+        "POSITIONAL": int(spec.sine_input),
+        "ANSWERS": spec.answers,
+        "PROMPT_TOKENS": spec.prompt,
+    }
     return Kernel(Path(__file__).with_name("kernel.cpp"), shape)
 
 
@@ -147,7 +151,11 @@ def _mlp(spec: Rope, p: Tensors) -> tuple[Tensor, Tensor, Tensor]:
         fixed = _constant([spec.first_down_angle], up)
         angle = fixed.expand(len(up), 1) if spec.frozen_down_angle else p["down_angle"]
         pairs = tuple((i, i + 1) for i in range(0, spec.ffn - 1, 2))
-        return gate, up, _rotated(up, -angle, pairs).mT  # units turn before upᵀ, which turns its rows back
+        return (
+            gate,
+            up,
+            _rotated(up, -angle, pairs).mT,
+        )  # units turn before upᵀ, which turns its rows back
     if spec.tie_down_gate:
         return gate, up, gate.mT
     return gate, up, _padded(p["down"].mT, spec.width).mT
@@ -191,7 +199,12 @@ def _turned(features: Vector, cos_sin: Vector) -> Vector:
     """Turn the pairs (0, 1) and (2, 3) of features by their positions' angles."""
     a, b, c, d = features
     cos0, cos1, sin0, sin1 = cos_sin
-    return [a * cos0 - b * sin0, a * sin0 + b * cos0, c * cos1 - d * sin1, c * sin1 + d * cos1]
+    return [
+        a * cos0 - b * sin0,
+        a * sin0 + b * cos0,
+        c * cos1 - d * sin1,
+        c * sin1 + d * cos1,
+    ]
 
 
 def _silu(x: Tensor) -> Tensor:

@@ -24,9 +24,21 @@ def folds(spec: SplitSubspace) -> list[Fold]:
     if not spec.direct_forms:
         forms = dict.fromkeys(("toeplitz_q", "circulant_q", "rank1_q", "unturned"), False)
         plain = replace(spec, direct_forms=True, **forms)
-        steps.append(Fold("scores as one form, output from tokens", plain, lambda t: direct(spec, t)))
+        steps.append(
+            Fold(
+                "scores as one form, output from tokens",
+                plain,
+                lambda t: direct(spec, t),
+            )
+        )
     if spec.rank1_out and not (spec.unit_out or spec.onehot_out):
-        steps.append(Fold("the first entry of the output's row is 1", replace(spec, unit_out=True), unit))
+        steps.append(
+            Fold(
+                "the first entry of the output's row is 1",
+                replace(spec, unit_out=True),
+                unit,
+            )
+        )
     return steps
 
 

@@ -23,7 +23,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model.families.split_subspace.spec import DIGITS, SplitSubspace
-from model.ops import Matrix, Tensors, Vector, add, dot, lookup, matrix, normed, product, scalars, transposed
+from model.ops import (
+    Matrix,
+    Tensors,
+    Vector,
+    add,
+    dot,
+    lookup,
+    matrix,
+    normed,
+    product,
+    scalars,
+    transposed,
+)
 from model.spec import Kernel
 
 EPS = 1e-5
@@ -48,7 +60,11 @@ def expand(spec: SplitSubspace, theta_SP: Tensor, asking: slice | None = None) -
     """
     raw, asking = spec.layout.split(theta_SP), asking or slice(spec.prompt - 1, None)
     p = {name: scalars(t) for name, t in raw.items()}
-    norms, table, write = _norm_weights(spec, p), _token_table(spec, p), _output_projection(spec, p)
+    norms, table, write = (
+        _norm_weights(spec, p),
+        _token_table(spec, p),
+        _output_projection(spec, p),
+    )
     pos = [c[:, : spec.prompt - 1 + spec.answers] for c in _position_vectors(spec, raw, p)]
     fc1 = [[f * w for f, w in zip(row, norms[1], strict=True)] for row in p["fc1"]]
     head = [[f * w for f, w in zip(row, norms[2], strict=True)] for row in p["head"]]
@@ -76,7 +92,12 @@ def apply(spec: SplitSubspace, wide: Tensors, tokens_STB: Tensor, first: int) ->
 
 
 def _attention_block(
-    spec: SplitSubspace, wide: Tensors, p: Any, tokens_STB: Tensor, answers: slice, read: Any = lookup
+    spec: SplitSubspace,
+    wide: Tensors,
+    p: Any,
+    tokens_STB: Tensor,
+    answers: slice,
+    read: Any = lookup,
 ) -> tuple[Vector, Vector]:
     """Return the residual after attention and the inputs of the hidden units: lists of tensors [S, A, B].
 
@@ -110,15 +131,27 @@ def _gather(entries: Vector, tokens_1TB: Tensor) -> Tensor:
 def kernel(spec: SplitSubspace) -> Kernel:
     """Return the shape for which kernel.cpp is compiled."""
     shape = {
-        "TOK": spec.tok_dim, "POS": spec.pos_dim, "VOCABULARY": spec.vocabulary, "HEADS": spec.heads,
-        "CHANNELS": spec.out_rank or spec.tok_dim, "SUMMED": int(spec.out_rank > 0),
-        "CIRCLE": int(spec.circular), "FFN": spec.units, "BIAS": int(not spec.no_ffn_bias), "ANSWERS": spec.answers,
-    }  # fmt: skip
+        "TOK": spec.tok_dim,
+        "POS": spec.pos_dim,
+        "VOCABULARY": spec.vocabulary,
+        "HEADS": spec.heads,
+        "CHANNELS": spec.out_rank or spec.tok_dim,
+        "SUMMED": int(spec.out_rank > 0),
+        "CIRCLE": int(spec.circular),
+        "FFN": spec.units,
+        "BIAS": int(not spec.no_ffn_bias),
+        "ANSWERS": spec.answers,
+    }
     return Kernel(Path(__file__).with_name("kernel.cpp"), shape)
 
 
 def _attention(
-    spec: SplitSubspace, wide: Tensors, values: Matrix, tokens_STB: Tensor, attention: Tensor, read: Any
+    spec: SplitSubspace,
+    wide: Tensors,
+    values: Matrix,
+    tokens_STB: Tensor,
+    attention: Tensor,
+    read: Any,
 ) -> list[Tensor]:
     """Return the attention weights applied to the values, before the output projection: channels [S, A, B]."""
     length = tokens_STB.shape[1]
@@ -321,7 +354,10 @@ def _token_table(spec: SplitSubspace, p: Any) -> Matrix:
         return transposed(p["tokens"])
     *radii, start, stride = p["arc"]
     angles = [start + v * stride for v in range(DIGITS)]
-    return [[radii[0] * torch.cos(a) for a in angles], [radii[-1] * torch.sin(a) for a in angles]]
+    return [
+        [radii[0] * torch.cos(a) for a in angles],
+        [radii[-1] * torch.sin(a) for a in angles],
+    ]
 
 
 def _position_vectors(spec: SplitSubspace, raw: dict[str, Tensor], p: Any) -> Vector:

@@ -48,7 +48,15 @@ def initial(spec: SplitSubspace, seed: int) -> Tensor:
 @cache
 def _drawn_shapes(spec: SplitSubspace) -> Shapes:
     """Return the shapes that are drawn: constraints on what is read of them change none."""
-    ignored = ("direct_forms", "unit_out", "opposite_out", "token_out", "onehot_out", "rank1_q", "one_unit")
+    ignored = (
+        "direct_forms",
+        "unit_out",
+        "opposite_out",
+        "token_out",
+        "onehot_out",
+        "rank1_q",
+        "one_unit",
+    )
     return dataclasses.replace(spec, **dict.fromkeys(ignored, False)).shapes()
 
 

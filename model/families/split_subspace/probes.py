@@ -78,7 +78,10 @@ def turns(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
 
     tokens_TB, below_B = _columns(spec)
     inputs_SFB = ffn_inputs(spec, theta_SP, tokens_TB)
-    low_SF, high_SF = inputs_SFB[..., below_B].mean(2), inputs_SFB[..., ~below_B].mean(2)
+    low_SF, high_SF = (
+        inputs_SFB[..., below_B].mean(2),
+        inputs_SFB[..., ~below_B].mean(2),
+    )
     return (high_SF - low_SF) / (high_SF.abs() + low_SF.abs())
 
 
