@@ -36,9 +36,11 @@ PARTS = {
 
 
 def _roles() -> dict[str, str]:
+    """Return the purpose of each tensor that some spec of the family has."""
     roles = {"tokens": "token table and output head", "positions": "position table"}
-    roles |= {f"norm{n}": f"{place} norm" for n, place in ((1, "attention's"), (2, "FFN's"), (3, "final"))}
-    roles |= {f"{norm}_bias": "its bias" for norm in list(roles) if norm.startswith("norm")}
+    for n, place in ((1, "attention's"), (2, "FFN's"), (3, "final")):
+        roles[f"norm{n}"] = f"{place} norm"
+    roles |= {f"norm{n}_bias": "its bias" for n in (1, 2, 3)}
     matrices = {part: f"residual to {reader}" for part, reader in PARTS.items()}
     matrices |= {
         "out": "attention output",
@@ -47,8 +49,10 @@ def _roles() -> dict[str, str]:
     }
     for factor in "AB":
         roles[f"pos_{factor}"] = f"position table, factor {factor}"
-        roles |= {f"{name}_{factor}": f"{role}, factor {factor}" for name, role in matrices.items()}
-        roles |= {f"qkv_{factor}{part}": f"factor {factor} of {reader}" for part, reader in PARTS.items()}
+        for name, role in matrices.items():
+            roles[f"{name}_{factor}"] = f"{role}, factor {factor}"
+        for part, reader in PARTS.items():
+            roles[f"qkv_{factor}{part}"] = f"factor {factor} of {reader}"
     return roles | matrices
 
 
@@ -190,14 +194,20 @@ class LowRank(Spec):
 
     def _qkv_shapes(self) -> Shapes:
         """Return the shapes of the query, key and value projections, in the order of the training code."""
-        d, r, parts = self.width, self.qkv_rank, dict.fromkeys(self.parts)
+        d, r = self.width, self.qkv_rank
+        parts = dict.fromkeys(self.parts)
         if self.shared == "A":
-            return {"qkv_A": (d, r), **{f"qkv_B{part}": (r, d) for part in parts}}
+            seconds = {f"qkv_B{part}": (r, d) for part in parts}
+            return {"qkv_A": (d, r), **seconds}
         if self.shared == "B":
-            return {**{f"qkv_A{part}": (d, r) for part in parts}, "qkv_B": (r, d)}
+            firsts = {f"qkv_A{part}": (d, r) for part in parts}
+            return {**firsts, "qkv_B": (r, d)}
         if self.tie_qkv == "none":
             return linear("qkv", d, 3 * d, r)
-        return {name: shape for part in parts for name, shape in linear(part, d, d, r).items()}
+        shapes: Shapes = {}
+        for part in parts:
+            shapes |= linear(part, d, d, r)
+        return shapes
 
     @property
     def answers(self) -> int:
