@@ -24,7 +24,10 @@ from trainer.engine.torch_backend import TorchBackend
 from trainer.step import step
 
 STRATUM = 400  # problems for each length of the longest run of carries
-UNIFORM, OWN_SEED = 50_000, 46_000_046  # and without regard to carries, of a data seed that trains nothing
+UNIFORM, OWN_SEED = (
+    50_000,
+    46_000_046,
+)  # and without regard to carries, of a data seed that trains nothing
 LIMIT_S = 120  # of a proof
 
 

@@ -68,7 +68,11 @@ def official_pairs() -> Pairs:
 
 
 def uniform_pairs(seed: int, count: int) -> Pairs:
-    """Draw pairs of integers up to ten digits, a then b, from Python's generator."""
+    """Draw pairs of integers up to ten digits, a then b, from Python's generator.
+
+    >>> uniform_pairs(2025, 1)
+    [(2395527356, 9334186774)]
+    """
     rng = random.Random(seed)
     return [(rng.randint(0, LARGEST), rng.randint(0, LARGEST)) for _ in range(count)]
 
@@ -87,37 +91,60 @@ def carry_pairs(run: int, count: int, draw: str = "") -> Pairs:
         for column in range(DIGITS):
             if run and column == start:
                 total = rng.randint(10, 18)
+            elif start < column < start + run:
+                total = 9
             else:
-                total = 9 if start < column < start + run else rng.randint(0, 8)
+                total = rng.randint(0, 8)
             digit = rng.randint(max(0, total - 9), min(9, total))
-            a, b = a + digit * 10**column, b + (total - digit) * 10**column
+            a += digit * 10**column
+            b += (total - digit) * 10**column
         pairs.append((a, b))
     return pairs
 
 
 def failures(spec: Spec, theta_P: Tensor, pairs: Pairs) -> list[tuple[int, int, int]]:
     """Return the pairs that the model adds wrongly, each with the decoded sum."""
-    return _judge(spec, theta_P, pairs)[0]
+    wrong, _ = _judge(spec, theta_P, pairs)
+    return wrong
 
 
 def _judge(spec: Spec, theta_P: Tensor, pairs: Pairs) -> tuple[list[tuple[int, int, int]], float]:
     """Return the failures, and the least margin of the pairs that are right; infinite where none is."""
-    sums, margin_B = add_with_margins(spec, theta_P, [a for a, _ in pairs], [b for _, b in pairs])
-    decoded = [(a, b, s, float(m)) for (a, b), s, m in zip(pairs, sums, margin_B, strict=True)]
-    right = [margin for a, b, s, margin in decoded if s == a + b]
-    return [(a, b, s) for a, b, s, _ in decoded if s != a + b], min(right, default=math.inf)
+    first, second = [a for a, _ in pairs], [b for _, b in pairs]
+    sums, margin_B = add_with_margins(spec, theta_P, first, second)
+    wrong, least = [], math.inf
+    for a, b, decoded, margin in zip(first, second, sums, margin_B.tolist(), strict=True):
+        if decoded == a + b:
+            least = min(least, margin)
+        else:
+            wrong.append((a, b, decoded))
+    return wrong, least
 
 
 def verify(spec: Spec, theta_P: Tensor, *, extended: bool = False) -> Verification:
-    """Run the protocol on one θ [P]; `extended` adds ten uniform sets and eleven carry strata."""
+    """Run AdderBoard's protocol on one seed's θ [P].
+
+    extended: add ten uniform sets and eleven strata by their longest run of carries.
+
+    >>> from model import preset
+    >>> spec = preset("57p")
+    >>> verify(spec, spec.initial(0)).verified  # before training
+    False
+    """
     pairs = official_pairs()
     wrong, margin = _judge(spec, theta_P, pairs)
-    sets: dict[str, tuple[int, int]] = {}
+    further: dict[str, Pairs] = {}
     if extended:
-        further = {f"uniform, seed {seed}": uniform_pairs(seed, 10_000) for seed in EXTENDED_SEEDS}
-        further |= {f"longest carry run {run}": carry_pairs(run, 1_000) for run in range(DIGITS + 1)}
-        for name, extra in further.items():
-            failed, least = _judge(spec, theta_P, extra)
-            sets[name], margin = (len(extra) - len(failed), len(extra)), min(margin, least)
+        for seed in EXTENDED_SEEDS:
+            further[f"uniform, seed {seed}"] = uniform_pairs(seed, 10_000)
+        for run in range(DIGITS + 1):
+            further[f"longest carry run {run}"] = carry_pairs(run, 1_000)
+
+    sets: dict[str, tuple[int, int]] = {}
+    for name, extra in further.items():
+        failed, least = _judge(spec, theta_P, extra)
+        sets[name] = (len(extra) - len(failed), len(extra))
+        margin = min(margin, least)
+    correct = len(pairs) - len(wrong)
     smallest = margin if math.isfinite(margin) else None
-    return Verification(spec.params, len(pairs) - len(wrong), len(pairs), wrong, sets, smallest)
+    return Verification(spec.params, correct, len(pairs), wrong, sets, smallest)

@@ -34,7 +34,11 @@ class Comparison:
 
 
 @torch.no_grad()
-def compare(first: tuple[Spec, Tensor], second: tuple[Spec, Tensor], pairs: Sequence[tuple[int, int]]) -> Comparison:
+def compare(
+    first: tuple[Spec, Tensor],
+    second: tuple[Spec, Tensor],
+    pairs: Sequence[tuple[int, int]],
+) -> Comparison:
     """Compare two models, spec and θ [P], on pairs of integers up to ten digits.
 
     A model that is right at every answer when fed the true digits decodes exactly those. Pairs on which either
@@ -43,28 +47,42 @@ def compare(first: tuple[Spec, Tensor], second: tuple[Spec, Tensor], pairs: Sequ
     different, correct, difference, largest = 0, 0, 0.0, 0.0
     compared, decoded, size = 0, 0, FIRST_CHUNK
     while compared < len(pairs) and decoded < MOST_UNSURE:
-        a, b = (list(column) for column in zip(*pairs[compared : compared + size], strict=True))
-        (logits, right), (logits_2, right_2) = (_teacher_forced(*model, a, b) for model in (first, second))
+        chunk = pairs[compared : compared + size]
+        a, b = (list(column) for column in zip(*chunk, strict=True))
+        logits, is_right = _teacher_forced(*first, a, b)
+        logits_2, is_right_2 = _teacher_forced(*second, a, b)
         difference = max(difference, float((logits - logits_2).abs().max()))
         largest = max(largest, float(logits.abs().max()))
-        unsure = (~(right & right_2)).nonzero().flatten().tolist()
+
+        # all others are right by both models
+        unsure = (~(is_right & is_right_2)).nonzero().flatten().tolist()
         x, y = [a[i] for i in unsure], [b[i] for i in unsure]
-        sums, sums_2 = (decode.add(*model, x, y) for model in (first, second))
-        different += sum(m != n for m, n in zip(sums, sums_2, strict=True))
-        correct += len(a) - len(unsure) + sum(m + n == s for m, n, s in zip(x, y, sums_2, strict=True))
-        compared, decoded, size = compared + len(a), decoded + len(unsure), min(2 * size, CHUNK)
+        sums = decode.add(*first, x, y)
+        sums_2 = decode.add(*second, x, y)
+        correct += len(a) - len(unsure)
+        for m, n, one, other in zip(x, y, sums, sums_2, strict=True):
+            different += one != other
+            correct += m + n == other
+        compared += len(a)
+        decoded += len(unsure)
+        size = min(2 * size, CHUNK)
     return Comparison(compared, different, correct, difference, largest)
 
 
 def _teacher_forced(spec: Spec, theta_P: Tensor, a: list[int], b: list[int]) -> tuple[Tensor, Tensor]:
-    """Return the digit logits [A, V, B] after the true digits, and where all answers are right [B]."""
-    numbers = [torch.tensor(n, dtype=torch.int64) for n in (a, b)]
-    x, y = (decode.columns(n, decode.DIGITS) for n in numbers)
-    z = decode.columns(numbers[0] + numbers[1], ANSWERS)
-    tokens_TB = torch.stack(spec.sequence(x, y, z)[: spec.prompt + spec.decoded - 1])
+    """Return the digit logits [A, V, B] after the true digits of a + b, and where all answers are right [B]."""
+    a_B, b_B = (torch.tensor(n, dtype=torch.int64) for n in (a, b))
+    x = decode.columns(a_B, decode.DIGITS)
+    y = decode.columns(b_B, decode.DIGITS)
+    z = decode.columns(a_B + b_B, ANSWERS)
+    length = spec.prompt + spec.decoded - 1
+    tokens_TB = torch.stack(spec.sequence(x, y, z)[:length])
     logits = spec.forward(theta_P[None], tokens_TB[None], first=spec.prompt - 1)
     stacked_VAB = torch.stack([v[0].expand(spec.decoded, len(a)) for v in logits])
+
+    # right at every digit, and no digit after them
     choice_AB = stacked_VAB.argmax(0)
     ends_B = (choice_AB[ANSWERS:] >= decode.DIGITS).all(0)
     is_right_B = (choice_AB[:ANSWERS] == torch.stack(z)).all(0) & ends_B
-    return stacked_VAB[: decode.DIGITS, :ANSWERS].transpose(0, 1), is_right_B
+    digits_VAB = stacked_VAB[: decode.DIGITS, :ANSWERS]
+    return digits_VAB.transpose(0, 1), is_right_B

@@ -23,6 +23,7 @@ def greedy(next_logits: Callable[[Tensor], Tensor], prompt_TB: Tensor, steps: in
     """Return the prompt's continuation by `steps` tokens [steps, B].
 
     next_logits: tokens so far [T, B] -> logits [V, B] of the next token.
+    prompt_TB: the first tokens of each problem.
     """
     import torch
 
@@ -41,9 +42,16 @@ def columns(numbers_B: Tensor, count: int) -> list[Tensor]:
 def add(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> list[int]:
     """Return the sums that the model decodes for pairs of integers from 0 to 9,999,999,999.
 
-    Raises ValueError for operands that are not integers or are out of range.
+    theta_P: one seed's θ. a, b: the operands, as many of each.
+    Raises ValueError for operands that are not integers, are out of range or have no partner.
+
+    >>> from model import preset
+    >>> spec = preset("57p")
+    >>> len(add(spec, spec.initial(0), [12, 3], [30, 4]))  # of a seed that has not learned
+    2
     """
-    return add_with_margins(spec, theta_P, a, b)[0]
+    sums, _ = add_with_margins(spec, theta_P, a, b)
+    return sums
 
 
 def add_with_margins(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> tuple[list[int], Tensor]:
@@ -63,7 +71,9 @@ def add_with_margins(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[
     margins_AB: list[Tensor] = []
 
     def next_logits(tokens_TB: Tensor) -> Tensor:
-        logits = spec.forward(theta_P[None], tokens_TB[None], first=len(tokens_TB) - 1)
+        """Return the logits of the next token, and keep how far the likeliest is ahead."""
+        last = len(tokens_TB) - 1
+        logits = spec.forward(theta_P[None], tokens_TB[None], first=last)
         logits_VB = torch.stack([v[0, 0] for v in logits])
         largest, second = logits_VB.topk(2, dim=0).values
         margins_AB.append(largest - second)
@@ -72,6 +82,7 @@ def add_with_margins(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[
     with torch.no_grad():
         answer_AB = greedy(next_logits, prompt_TB, spec.decoded)
     is_answer_AB = (answer_AB < 10).cumprod(0)  # it ends at the first token that is no digit
-    powers = 10 ** torch.arange(spec.decoded)
-    sums = [int(n) for n in (answer_AB * is_answer_AB * powers[:, None]).sum(0)]
-    return sums, torch.stack(margins_AB[: DIGITS + 1]).amin(0)
+    powers_A1 = 10 ** torch.arange(spec.decoded)[:, None]
+    sums_B = (answer_AB * is_answer_AB * powers_A1).sum(0)
+    least_B = torch.stack(margins_AB[: DIGITS + 1]).amin(0)
+    return [int(n) for n in sums_B], least_B

@@ -19,20 +19,24 @@ def uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) ->
     """Draw uniformly from -bound to bound, float32: Tensor.uniform_(-bound, bound)."""
     low = torch.tensor(-bound)
     width = (-low - low).double()
-    return (torch.rand(shape, generator=generator).double() * width + low.double()).float()
+    drawn = torch.rand(shape, generator=generator).double()
+    return (drawn * width + low.double()).float()
 
 
 def xavier(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Draw as torch.nn.init.xavier_uniform_ (Glorot and Bengio 2010) of a matrix [fan out, fan in]."""
-    return uniform(shape, math.sqrt(3.0) * math.sqrt(2.0 / float(sum(shape))), generator)
+    deviation = math.sqrt(2.0 / float(sum(shape)))
+    return uniform(shape, math.sqrt(3.0) * deviation, generator)
 
 
 def kaiming(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Draw as torch.nn.init.kaiming_uniform_ (He et al. 2015) of a matrix [fan out, fan in], as torch.nn.Linear
-    has it, a = √5.
+    """Draw as torch.nn.init.kaiming_uniform_ (He et al. 2015) of a matrix [fan out, fan in].
+
+    a = √5, as torch.nn.Linear has it.
     """
     gain = math.sqrt(2.0 / (1 + math.sqrt(5) ** 2))
-    return uniform(shape, math.sqrt(3.0) * (gain / math.sqrt(shape[1])), generator)
+    deviation = gain / math.sqrt(shape[1])
+    return uniform(shape, math.sqrt(3.0) * deviation, generator)
 
 
 def normal(shape: tuple[int, ...], deviation: float, generator: torch.Generator) -> Tensor:
@@ -44,12 +48,16 @@ def normal(shape: tuple[int, ...], deviation: float, generator: torch.Generator)
     end = count // TOGETHER * TOGETHER
     values = torch.cat([_box_muller(drawn[:end]), drawn[end:]])
     if end < count:  # the last sixteen are drawn again
-        values[-TOGETHER:] = _box_muller(torch.rand(TOGETHER, generator=generator).double())
+        again = torch.rand(TOGETHER, generator=generator)
+        values[-TOGETHER:] = _box_muller(again.double())
     return (values * deviation).float().reshape(shape)
 
 
 def _box_muller(drawn: Tensor) -> Tensor:
     """Make two normal numbers from two uniform ones, eight places apart, in groups of sixteen."""
-    first, second = drawn.unflatten(0, (-1, 2, TOGETHER // 2)).unbind(1)
-    radius, turn = torch.sqrt(-2 * torch.log(1 - first)), 2 * math.pi * second
-    return torch.stack([radius * torch.cos(turn), radius * torch.sin(turn)], dim=1).flatten()
+    groups = drawn.unflatten(0, (-1, 2, TOGETHER // 2))
+    first, second = groups.unbind(1)
+    radius = torch.sqrt(-2 * torch.log(1 - first))
+    turn = 2 * math.pi * second
+    pairs = [radius * torch.cos(turn), radius * torch.sin(turn)]
+    return torch.stack(pairs, dim=1).flatten()

@@ -76,25 +76,41 @@ def export_source(
 ) -> str:
     """Return the text of submission.py for one seed's θ [P] (write it as UTF-8).
 
-    provenance: plain values (as in JSON) that say where θ comes from. proof: the verdict of `prove` on it.
+    name, author: as AdderBoard is to show them.
+    provenance: plain values (as in JSON) that say where θ comes from.
+    proof: the verdict of `prove` on it.
     Raises ValueError if θ has another length or is not finite in float32, if name or author is not text, or if
     the family has no file in `model/submissions`.
+
+    >>> from model import preset
+    >>> spec = preset("57p")
+    >>> text = export_source(spec, spec.initial(0), name="57p", author="me", provenance={})
+    >>> "def build_model" in text
+    True
     """
     blocks = data_blocks(spec, theta_P, name=name, author=author, proof=proof)
     blocks["PROVENANCE"] = _plain("provenance", provenance)
     types = {"NUMBERS": "list[float]"}
-    return _program(
-        spec, "".join(f"{k}: {types.get(k, 'dict[str, Any]')} = {_literal(v)}\n" for k, v in blocks.items())
-    )
+    lines = []
+    for block, value in blocks.items():
+        kind = types.get(block, "dict[str, Any]")
+        lines.append(f"{block}: {kind} = {_literal(value)}\n")
+    return _program(spec, "".join(lines))
 
 
 def hub_source(spec: Spec) -> str:
     """Return a program that reads config.json and model.safetensors beside it, which `data_blocks` is for."""
-    return _program(spec, READER + ('NUMBERS = WEIGHTS["numbers"]\n' if isinstance(spec, Tied) else ""))
+    numbers = 'NUMBERS = WEIGHTS["numbers"]\n' if isinstance(spec, Tied) else ""
+    return _program(spec, READER + numbers)
 
 
 def data_blocks(
-    spec: Spec, theta_P: Tensor, *, name: str, author: str, proof: dict[str, Any] | None = None
+    spec: Spec,
+    theta_P: Tensor,
+    *,
+    name: str,
+    author: str,
+    proof: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return SPEC, METADATA, and WEIGHTS; of a tied spec NUMBERS and TIES. Raises ValueError (`export_source`)."""
     base = spec.base if isinstance(spec, Tied) else spec
@@ -107,9 +123,15 @@ def data_blocks(
     }
     if proof:
         metadata["all_pairs"] = {key: proof[key] for key in PROOF}
-    blocks = {"SPEC": _plain("spec", base.as_dict()), "METADATA": _plain("metadata", metadata)}
+    blocks = {
+        "SPEC": _plain("spec", base.as_dict()),
+        "METADATA": _plain("metadata", metadata),
+    }
     if isinstance(spec, Tied):
-        return blocks | {"NUMBERS": stored_numbers(spec, theta_P), "TIES": _nested(spec)}
+        return blocks | {
+            "NUMBERS": stored_numbers(spec, theta_P),
+            "TIES": _nested(spec),
+        }
     return blocks | {"WEIGHTS": weights(spec, theta_P)}
 
 
@@ -132,11 +154,15 @@ def _nested(spec: Tied) -> dict[str, Any]:
     """Return the ties of each tensor in its shape."""
     import torch
 
-    shapes = spec.base.shapes()
-    return {name: torch.tensor(ties).reshape(shapes[name]).tolist() for name, ties in spec.by_tensor().items()}
+    nested = {}
+    for name, ties in spec.by_tensor().items():
+        shape = spec.base.shapes()[name]
+        nested[name] = torch.tensor(ties).reshape(shape).tolist()
+    return nested
 
 
 def _tied_class() -> str:
+    """Return the source of the class that reads tied numbers."""
     from model.submissions.tied import TiedAdder
 
     return inspect.getsource(TiedAdder)
@@ -150,14 +176,18 @@ def tricks(spec: Spec) -> list[str]:
 
 
 def weights(spec: Spec, theta_P: Tensor) -> dict[str, Any]:
-    """Return θ [P] as nested lists by tensor name, with the fewest digits that give back each float32."""
+    """Return θ [P] as nested lists by tensor name, with the fewest digits that give back each float32.
+
+    Raises ValueError if θ has another length or is not finite in float32.
+    """
     if theta_P.shape != (spec.params,):
         raise ValueError(f"theta must have shape ({spec.params},), got {tuple(theta_P.shape)}")
     theta_P = theta_P.detach().cpu().float()
-    if not theta_P.isfinite().all():
-        bad = [n for n, t in spec.layout.split(theta_P[None]).items() if not t.isfinite().all()]
+    tensors = spec.layout.split(theta_P[None])
+    bad = [name for name, t in tensors.items() if not t.isfinite().all()]
+    if bad:
         raise ValueError(f"theta must be finite in float32, it is not in {', '.join(bad)}")
-    return {name: _shorten(t[0].tolist()) for name, t in spec.layout.split(theta_P[None]).items()}
+    return {name: _shorten(t[0].tolist()) for name, t in tensors.items()}
 
 
 def _template(family: str) -> Any:
@@ -187,6 +217,7 @@ def _single(value: float) -> bytes | None:
 
 
 def _text(name: str, value: object) -> str:
+    """Return a value that must be text. Raises ValueError naming it."""
     if type(value) is not str:
         raise ValueError(f"{name} must be text, got {value!r}")
     return value
@@ -210,10 +241,15 @@ def _plain(name: str, value: object) -> dict[str, Any]:
 def _depth(value: Any) -> int:
     """Return how many dictionaries and lists are inside each other, counted a level at a time."""
     depth, level = 0, [value]
-    while level := [v for v in level if isinstance(v, dict | list)]:
+    while True:
+        level = [v for v in level if isinstance(v, dict | list)]
+        if not level:
+            return depth
         depth += 1
-        level = [inner for v in level for inner in (v.values() if isinstance(v, dict) else v)]
-    return depth
+        inner: list[Any] = []
+        for v in level:
+            inner += v.values() if isinstance(v, dict) else v
+        level = inner
 
 
 def _literal(value: Any, indent: int = 0, used: int = 30) -> str:

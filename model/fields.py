@@ -36,55 +36,80 @@ def option(
 ) -> Any:
     """Make a dataclass field that carries its meaning.
 
-    help: one sentence; unit: what the number counts (steps, problems per seed, fraction ...);
-    ge, le: inclusive bounds; values: the only allowed ones; off: for a constraint, the value that means
-    "not applied"; needs: what other fields must be where it is applied; excludes: constraints that cannot be
-    applied with it; source: paper and section; shapes: True if a compiled program depends on its value;
-    switch: True if it depends on the field being off, at its default; max_length, entries: of a list, the
-    largest number of entries and their name.
+    default: its value unless given; its type is the field's.
+    help: one sentence.
+    unit: what the number counts (steps, problems per seed, fraction ...).
+    ge, le: inclusive bounds.
+    off: for a constraint, the value that means "not applied".
+    values: the only allowed ones.
+    needs: for a constraint, what other fields must be where it is applied.
+    excludes: constraints that cannot be applied with it.
+    source: paper and section.
+    shapes: True if a compiled program depends on its value.
+    switch: True if a compiled program depends on the field being off, at its default.
+    max_length, entries: for a list, the largest number of entries and their name.
     """
-    meta = {"help": help, "unit": unit, "ge": ge, "le": le, "off": off, "values": tuple(values)}
-    meta |= {"needs": dict(needs or {}), "excludes": tuple(excludes), "source": source}
-    meta |= {"shapes": shapes, "switch": switch, "max_length": max_length, "entries": entries}
+    meta = {
+        "help": help,
+        "unit": unit,
+        "ge": ge,
+        "le": le,
+        "off": off,
+        "values": tuple(values),
+        "needs": dict(needs or {}),
+        "excludes": tuple(excludes),
+        "source": source,
+        "shapes": shapes,
+        "switch": switch,
+        "max_length": max_length,
+        "entries": entries,
+    }
     return dataclasses.field(default=default, metadata=meta)
 
 
 def check(instance: Any) -> None:
     """Raise ValueError naming the first field of a dataclass that is out of its bounds or type."""
     for field in dataclasses.fields(instance):
-        value, meta = getattr(instance, field.name), field.metadata
+        name, meta = field.name, field.metadata
         if "help" not in meta:
             continue
+        value = getattr(instance, name)
         kind = type(field.default)
         is_whole_number = kind is float and type(value) is int
         if not is_whole_number and type(value) is not kind:
-            raise ValueError(f"{field.name} must be {_kind(kind)}, got {value!r:.80}")
+            raise ValueError(f"{name} must be {_kind(kind)}, got {value!r:.80}")
         if kind in (int, float) and not abs(value) <= LARGEST:  # put this way, NaN is refused too
-            raise ValueError(f"{field.name} must be finite and at most {LARGEST}, got {value!r:.80}")
+            raise ValueError(f"{name} must be finite and at most {LARGEST}, got {value!r:.80}")
         if is_whole_number:
-            object.__setattr__(instance, field.name, float(value))
+            object.__setattr__(instance, name, float(value))
         ge, le = meta["ge"], meta["le"]
-        if (ge is not None and value < ge) or (le is not None and value > le):
-            raise ValueError(f"{field.name} must be {_range(ge, le)}, got {value!r:.80}")
+        is_below = ge is not None and value < ge
+        is_above = le is not None and value > le
+        if is_below or is_above:
+            raise ValueError(f"{name} must be {_range(ge, le)}, got {value!r:.80}")
         if meta["values"] and value not in meta["values"]:
-            raise ValueError(f"{field.name} must be {_either(meta['values'])}, got {value!r:.80}")
+            raise ValueError(f"{name} must be {_either(meta['values'])}, got {value!r:.80}")
 
 
 def check_combination(instance: Any) -> None:
     """Raise ValueError naming the first two fields of a dataclass that do not go together."""
     fields = instance.__dataclass_fields__
     for field in dataclasses.fields(instance):
-        meta, value = field.metadata, getattr(instance, field.name)
+        meta = field.metadata
+        value = getattr(instance, field.name)
         if meta.get("off") is None or value == meta["off"]:
             continue
+        constraint = spelt(field.name, value)
         for name, needed in meta["needs"].items():
             actual = getattr(instance, name)
-            if actual == fields[name].default if needed is ON else actual != needed:
-                text = name if needed is ON else spelt(name, needed)
-                raise ValueError(f"{spelt(field.name, value)} needs {text}")
+            if needed is ON and actual == fields[name].default:
+                raise ValueError(f"{constraint} needs {name}")
+            if needed is not ON and actual != needed:
+                raise ValueError(f"{constraint} needs {spelt(name, needed)}")
         for name in meta["excludes"]:
-            if (actual := getattr(instance, name)) != fields[name].metadata["off"]:
-                raise ValueError(f"{spelt(field.name, value)} excludes {spelt(name, actual)}")
+            actual = getattr(instance, name)
+            if actual != fields[name].metadata["off"]:
+                raise ValueError(f"{constraint} excludes {spelt(name, actual)}")
 
 
 def spelt(name: str, value: Any) -> str:
@@ -93,16 +118,25 @@ def spelt(name: str, value: Any) -> str:
 
 
 def _kind(kind: type) -> str:
-    names = {int: "an integer", float: "a number", bool: "true or false", str: "a string", tuple: "a list"}
+    """Return a type in words."""
+    names = {
+        int: "an integer",
+        float: "a number",
+        bool: "true or false",
+        str: "a string",
+        tuple: "a list",
+    }
     return names.get(kind, kind.__name__)
 
 
 def _either(values: Sequence[Any]) -> str:
+    """Return the allowed values in words."""
     *first, last = map(str, values)
     return f"{', '.join(first)} or {last}" if first else last
 
 
 def _range(ge: float | None, le: float | None) -> str:
+    """Return inclusive bounds in words."""
     if le is None:
         return f"{ge} or more"
     return f"{le} or less" if ge is None else f"from {ge} to {le}"
@@ -115,14 +149,20 @@ COUNT = re.compile(r"\d{1,9}p")
 def did_you_mean(name: object, valid: Iterable[Any]) -> str:
     """Return a hint for an unknown name: the valid names spelt most like it, or all of them.
 
-    Of names that are counts (`58p`) the nearest ones by number.
+    Where names are counts (`58p`), return the nearest ones by number.
+
+    >>> did_you_mean("heds", ["heads", "hidden", "width"])
+    'did you mean heads?'
     """
+    text = str(name)
     names = [str(v) for v in valid]
-    if COUNT.fullmatch(str(name)) and (counts := [n for n in names if COUNT.fullmatch(n)]):
-        nearest = sorted(counts, key=lambda n: abs(int(n[:-1]) - int(str(name)[:-1])))
+    counts = [n for n in names if COUNT.fullmatch(n)]
+    if COUNT.fullmatch(text) and counts:
+        nearest = sorted(counts, key=lambda n: abs(int(n[:-1]) - int(text[:-1])))
         return f"did you mean {' or '.join(nearest[:2])}?"
-    close = get_close_matches(str(name), names, n=3, cutoff=0.5)
+
+    close = get_close_matches(text, names, n=3, cutoff=0.5)
     # Without a closer match all are too far: learning_rate is not again_at.
-    if get_close_matches(str(name), close, n=1, cutoff=0.58):
+    if get_close_matches(text, close, n=1, cutoff=0.58):
         return "did you mean " + " or ".join(close) + "?"
     return "valid: " + (", ".join(sorted(names)) or "none yet")

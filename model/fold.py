@@ -28,18 +28,29 @@ class Folded:
 
 
 def fold(spec: Spec, theta_P: Tensor) -> Folded:
-    """Apply the family's folds while one of them takes numbers away."""
+    """Apply the family's folds to θ [P] while one of them takes numbers away.
+
+    >>> from model import preset
+    >>> spec = preset("57p")
+    >>> fold(spec, spec.initial(0)).spec.params
+    47
+    """
     tensors = {name: t[0].double() for name, t in spec.layout.split(theta_P[None]).items()}
     steps: list[str] = []
     while (pair := _next(spec, tensors)) is not None:
         step, tensors = pair
         spec = step.to
         steps.append(step.description)
-    return Folded(spec, spec.layout.join(tensors).to(theta_P.dtype), tuple(steps))
+    theta = spec.layout.join(tensors).to(theta_P.dtype)
+    return Folded(spec, theta, tuple(steps))
 
 
 def _next(spec: Spec, tensors: Tensors) -> tuple[Fold, Tensors] | None:
+    """Return the first fold that takes numbers away from this θ, and the rewritten tensors."""
     for step in spec.folds():
-        if step.to.params < spec.params and (rewritten := step.rewrite(tensors)) is not None:
+        if step.to.params >= spec.params:
+            continue
+        rewritten = step.rewrite(tensors)
+        if rewritten is not None:
             return step, rewritten
     return None

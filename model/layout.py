@@ -24,7 +24,13 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def linear(name: str, reads: int, writes: int, rank: int = 0) -> Shapes:
-    """Return the tensors of a matrix: in torch's orientation, or two factors, read as x · A · B."""
+    """Return the tensors of a matrix: in torch's orientation, or two factors, read as x · A · B.
+
+    rank: the factors' inner dimension; 0 for a full matrix.
+
+    >>> linear("out", 7, 7, rank=2)
+    {'out_A': (7, 2), 'out_B': (2, 7)}
+    """
     if rank:
         return {f"{name}_A": (reads, rank), f"{name}_B": (rank, writes)}
     return {name: (writes, reads)}
@@ -32,13 +38,19 @@ def linear(name: str, reads: int, writes: int, rank: int = 0) -> Shapes:
 
 @dataclass(frozen=True)
 class Layout:
-    """Named slices of θ, in order."""
+    """Named slices of θ, in order.
+
+    >>> layout = Layout.of({"arc": (3,), "form": (2, 2)})
+    >>> layout.size, layout.budget()
+    (7, {'arc': 3, 'form': 4})
+    """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, shapes: Shapes) -> Layout:
+        """Make a layout of shapes by name, in their order."""
         return cls(tuple(shapes), tuple(shapes.values()))
 
     @property
@@ -52,16 +64,23 @@ class Layout:
 
     def entries(self) -> list[str]:
         """Return the name of each entry of θ: `arc[0]`, `form[0,2]`."""
-        return [
-            f"{name}[{','.join(map(str, place))}]"
-            for name, shape in zip(self.names, self.shapes, strict=True)
-            for place in product(*map(range, shape))
-        ]
+        names = []
+        for name, shape in zip(self.names, self.shapes, strict=True):
+            for place in product(*map(range, shape)):
+                names.append(f"{name}[{','.join(map(str, place))}]")
+        return names
 
     def places(self, name: str) -> list[int]:
-        """Return the indices in θ of a tensor's entries, or of one entry. Raises ValueError naming the nearest."""
+        """Return the indices in θ of a tensor's entries, or of one entry.
+
+        Raises ValueError for another name, with the nearest ones.
+        """
         entries = self.entries()
-        indices = [p for p, entry in enumerate(entries) if name in (entry, entry.partition("[")[0])]
+        indices = []
+        for p, entry in enumerate(entries):
+            tensor, _, _ = entry.partition("[")
+            if name in (entry, tensor):
+                indices.append(p)
         if not indices:
             valid = entries if "[" in name else self.names
             raise ValueError(f"there is no {name!r:.80}; {did_you_mean(name, valid)}")
@@ -69,10 +88,10 @@ class Layout:
 
     def split(self, theta_SP: Tensor) -> dict[str, Tensor]:
         """Split θ [S, P] into named tensors [S, *shape] (views)."""
-        parts = theta_SP.split([prod(shape) for shape in self.shapes], dim=1)
-        return {
-            name: part.reshape(-1, *shape) for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
-        }
+        sizes = [prod(shape) for shape in self.shapes]
+        parts = theta_SP.split(sizes, dim=1)
+        named = zip(self.names, self.shapes, parts, strict=True)
+        return {name: part.reshape(-1, *shape) for name, shape, part in named}
 
     def join(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Join one seed's named tensors [*shape] to θ [P]; the inverse of `split` for one row.

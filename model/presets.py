@@ -18,6 +18,7 @@ PRESETS: dict[str, Spec] = {}
 
 
 def _derive(name: str, base: str, **changes: Any) -> None:
+    """Add a preset: another one with changed fields."""
     PRESETS[name] = replace(PRESETS[base], **changes)
 
 
@@ -84,7 +85,13 @@ _derive("36p", "41p", turned_down=True)
 
 
 def preset(name: str) -> Spec:
-    """Return the spec of a preset. Raises ValueError for an unknown name, with the nearest ones."""
+    """Return the spec of a preset.
+
+    Raises ValueError for an unknown name, with the nearest ones.
+
+    >>> preset("57p").params
+    57
+    """
     if name not in PRESETS:
         raise ValueError(f"unknown preset {name!r}; {did_you_mean(name, PRESETS)}")
     return PRESETS[name]
@@ -92,19 +99,28 @@ def preset(name: str) -> Spec:
 
 @cache
 def preset_name(spec: Spec) -> str:
-    """Return the preset's name, or the parameter count behind which is a preset one constraint away, or one size,
-    or else the family. A tied spec has its base's name and the count of its numbers.
+    """Return the name of the preset that equals a spec, or a description.
+
+    It is the parameter count and the preset that is one constraint away, or one size, or else the family. A tied
+    spec has its base's name and the count of its numbers.
+
+    >>> preset_name(preset("57p").without("tie_vo"))
+    '67 parameters (57p without tie_vo)'
     """
     if isinstance(spec, Tied):
         return f"{preset_name(spec.base)} tied to {spec.params}"
-    equal = (name for name, s in PRESETS.items() if s.trained() == spec.trained())
-    near = (
-        f"{spec.params} parameters ({name} {change})"
-        for single in (_single_change, _single_size)
-        for name, s in PRESETS.items()
-        if s.family == spec.family and (change := single(s, spec))
-    )
-    return next(equal, None) or next(near, f"{spec.params} parameters ({spec.family})")
+    for name, candidate in PRESETS.items():
+        if candidate.trained() == spec.trained():
+            return name
+
+    for describe in (_single_change, _single_size):
+        for name, candidate in PRESETS.items():
+            if candidate.family != spec.family:
+                continue
+            change = describe(candidate, spec)
+            if change:
+                return f"{spec.params} parameters ({name} {change})"
+    return f"{spec.params} parameters ({spec.family})"
 
 
 def _single_change(base: Spec, spec: Spec) -> str:
@@ -119,5 +135,8 @@ def _single_change(base: Spec, spec: Spec) -> str:
 
 def _single_size(base: Spec, spec: Spec) -> str:
     """Return `with` the one field that separates a spec from a base; empty if several do."""
-    changed = [(name, value) for name, value in spec.as_dict().items() if value != getattr(base, name)]
-    return f"with {spelt(*changed[0])}" if len(changed) == 1 else ""
+    changed = []
+    for name, value in spec.as_dict().items():
+        if value != getattr(base, name):
+            changed.append(spelt(name, value))
+    return f"with {changed[0]}" if len(changed) == 1 else ""

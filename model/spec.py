@@ -172,13 +172,18 @@ class Spec(ABC):
         return self
 
     def as_dict(self) -> dict[str, Any]:
-        """Return family and every field, as plain values."""
-        return {"family": self.family, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}}
+        """Return family and every field, as plain values: what `make_spec` takes."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {"family": self.family, **values}
 
     def applied(self) -> dict[str, Any]:
         """Return the constraints that are applied here, by name, with their values."""
-        constraints = self.constraints().items()
-        return {name: v for name, f in constraints if (v := getattr(self, name)) != f.metadata["off"]}
+        applied = {}
+        for name, field in self.constraints().items():
+            value = getattr(self, name)
+            if value != field.metadata["off"]:
+                applied[name] = value
+        return applied
 
     def without(self, constraint: str) -> Spec:
         """Return the spec without a constraint and those that need it.
@@ -188,9 +193,12 @@ class Spec(ABC):
         constraints = self._constraints_with(constraint)
         removed = [constraint]
         for name in removed:  # grows while it is walked
-            dependent = [n for n in self.applied() if name in constraints[n].metadata["needs"]]
-            removed += [n for n in dependent if n not in removed]
-        return dataclasses.replace(self, **{n: constraints[n].metadata["off"] for n in removed})
+            for other in self.applied():
+                needs_it = name in constraints[other].metadata["needs"]
+                if needs_it and other not in removed:
+                    removed.append(other)
+        off = {name: constraints[name].metadata["off"] for name in removed}
+        return dataclasses.replace(self, **off)
 
     def constrained(self, constraint: str, value: Any = True) -> Spec:
         """Return the spec with a constraint and all that it needs, without those that they exclude.
@@ -201,10 +209,15 @@ class Spec(ABC):
         names, values = [constraint], {constraint: value}
         for name in names:  # grows while it is walked
             for needed, needed_value in constraints[name].metadata["needs"].items():
-                names += [needed] if needed in constraints and needed not in values else []
+                if needed in constraints and needed not in values:
+                    names.append(needed)
                 values.setdefault(needed, needed_value)
+
+        # either of two constraints may say that they exclude each other
         excluded = {n for name in names for n in constraints[name].metadata["excludes"]}
-        excluded |= {n for n, field in constraints.items() if set(field.metadata["excludes"]) & set(names)}
+        for name, field in constraints.items():
+            if set(field.metadata["excludes"]) & set(names):
+                excluded.add(name)
         off = {name: constraints[name].metadata["off"] for name in excluded - values.keys()}
         return dataclasses.replace(self, **values, **off)
 
@@ -256,13 +269,21 @@ class Fold:
 
 
 def choices(instance: Any) -> dict[str, Any]:
-    """Return a dataclass's fields that differ from their defaults: one added or retired later changes no digest."""
-    fields = dataclasses.fields(instance)
-    chosen = {f.name: v for f in fields if (v := getattr(instance, f.name)) != f.default}
-    return {
-        n: [v.family, choices(v)] if isinstance(v, Spec) else choices(v) if dataclasses.is_dataclass(v) else v
-        for n, v in chosen.items()
-    }
+    """Return a dataclass's fields that differ from their defaults, as plain values.
+
+    Keys digest them, so a field that is added or retired later changes no digest.
+    """
+    chosen: dict[str, Any] = {}
+    for field in dataclasses.fields(instance):
+        value = getattr(instance, field.name)
+        if value == field.default:
+            continue
+        if isinstance(value, Spec):
+            value = [value.family, choices(value)]
+        elif dataclasses.is_dataclass(value):
+            value = choices(value)
+        chosen[field.name] = value
+    return chosen
 
 
 def known_spec(values: Any) -> Spec | None:
@@ -274,7 +295,14 @@ def known_spec(values: Any) -> Spec | None:
 
 
 def make_spec(family: str, **options: Any) -> Spec:
-    """Make a spec by family name. Raises ValueError for an unknown family or option, naming the nearest."""
+    """Make a spec by family name.
+
+    options: the family's fields; those that are left out have their defaults.
+    Raises ValueError for an unknown family or option, naming the nearest, and for a value out of bounds.
+
+    >>> make_spec("rope", ffn=3).params
+    122
+    """
     if family in MAKERS:
         return MAKERS[family](**options)
     if family not in FAMILIES:

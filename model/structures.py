@@ -16,37 +16,39 @@ STRUCTURES = ("rows", "columns", "empty", "rotation")
 
 def of_matrices(shapes: Shapes) -> dict[str, list[Words]]:
     """Return the groups that any matrix can have: equal or opposite rows and columns, and empty columns."""
-    return {
-        "rows": [w for name, shape in _matrices(shapes) for w in _equal(name, shape, across=False)],
-        "columns": [w for name, shape in _matrices(shapes) for w in _equal(name, shape, across=True)],
-        "empty": [
-            tuple(f"{name}[{r},{c}] = 0" for r in range(rows))
-            for name, (rows, columns) in _matrices(shapes)
-            for c in range(columns)
-            if rows > 1
-        ],
-    }
+    groups: dict[str, list[Words]] = {"rows": [], "columns": [], "empty": []}
+    for name, shape in shapes.items():
+        if len(shape) != 2:
+            continue
+        rows, columns = shape
+        groups["rows"] += _equal(rows, columns, f"{name}[{{line}},{{k}}]")
+        groups["columns"] += _equal(columns, rows, f"{name}[{{k}},{{line}}]")
+        if rows > 1:
+            for c in range(columns):
+                groups["empty"].append(tuple(f"{name}[{r},{c}] = 0" for r in range(rows)))
+    return groups
 
 
 def rotations(name: str, size: int) -> list[Words]:
     """Return for each pair of axes of a square matrix the two scaled rotations, one either way round."""
-    return [
-        (f"{name}[{i},{i}] = {a}{name}[{j},{j}]", f"{name}[{i},{j}] = {b}{name}[{j},{i}]")
-        for i, j in combinations(range(size), 2)
-        for a, b in (("", "-"), ("-", ""))
-    ]
+    groups: list[Words] = []
+    for i, j in combinations(range(size), 2):
+        for diagonal, other in (("", "-"), ("-", "")):
+            cosine = f"{name}[{i},{i}] = {diagonal}{name}[{j},{j}]"
+            sine = f"{name}[{i},{j}] = {other}{name}[{j},{i}]"
+            groups.append((cosine, sine))
+    return groups
 
 
-def _matrices(shapes: Shapes) -> Iterator[tuple[str, tuple[int, int]]]:
-    for name, shape in shapes.items():
-        if len(shape) == 2:
-            yield name, (shape[0], shape[1])
+def _equal(lines: int, length: int, entry: str) -> Iterator[Words]:
+    """Yield pairs of equal or opposite lines, which are rows or columns.
 
-
-def _equal(name: str, shape: tuple[int, int], across: bool) -> Iterator[Words]:
-    """Yield pairs of equal or opposite rows, or columns; with one entry each they are no structure."""
-    rows, columns = shape if not across else shape[::-1]
-    for i, j in combinations(range(rows) if columns > 1 else (), 2):
+    entry: how the k-th entry of a line is written. With one entry each, lines are no structure.
+    """
+    if length < 2:
+        return
+    for i, j in combinations(range(lines), 2):
         for sign in ("", "-"):
-            places = [((k, i), (k, j)) if across else ((i, k), (j, k)) for k in range(columns)]
-            yield tuple(f"{name}[{a},{b}] = {sign}{name}[{c},{d}]" for (a, b), (c, d) in places)
+            firsts = [entry.format(line=i, k=k) for k in range(length)]
+            seconds = [entry.format(line=j, k=k) for k in range(length)]
+            yield tuple(f"{a} = {sign}{b}" for a, b in zip(firsts, seconds, strict=True))

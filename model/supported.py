@@ -15,7 +15,12 @@ MACHINES = {"Linux": ("x86_64", "aarch64"), "Darwin": ("arm64",)}
 
 
 def reason_against(
-    version: "tuple[int, int]", system: str, bits: int, libc: str, machine: str, python: str
+    version: "tuple[int, int]",
+    system: str,
+    bits: int,
+    libc: str,
+    machine: str,
+    python: str,
 ) -> "str | None":
     """Return why a machine cannot run adder-search, with what to do about it, or None.
 

@@ -79,16 +79,18 @@ class Tied(Spec, listed=False):
     def by_tensor(self) -> dict[str, list[int]]:
         """Return the ties of each of the base's tensors, flat."""
         entries = iter(self.ties)
-        return {name: [next(entries) for _ in range(n)] for name, n in self.base.layout.budget().items()}
+        budget = self.base.layout.budget()
+        return {name: [next(entries) for _ in range(n)] for name, n in budget.items()}
 
     def shapes(self) -> Shapes:
         """Return shapes with each number in the slice of the tensor that reads it first."""
-        seen: set[int] = set()
+        seen: set[int] = {0}
         shapes: Shapes = {}
         for name, ties in self.by_tensor().items():
-            new = {abs(k) for k in ties} - seen - {0}
+            new = {abs(k) for k in ties} - seen
             seen |= new
-            shapes |= {name: (len(new),)} if new else {}
+            if new:
+                shapes[name] = (len(new),)
         return shapes
 
     def initial(self, seed: int) -> Tensor:
@@ -99,9 +101,11 @@ class Tied(Spec, listed=False):
         """Return the base's θ [S, P] of the numbers [S, R]."""
         import torch
 
+        device = theta_SR.device
         index = torch.tensor([abs(k) - 1 if k else 0 for k in self.ties])
         sign = torch.tensor([float((k > 0) - (k < 0)) for k in self.ties], dtype=theta_SR.dtype)
-        theta_SP: Tensor = theta_SR.index_select(1, index.to(theta_SR.device)) * sign.to(theta_SR.device)
+        numbers_SP = theta_SR.index_select(1, index.to(device))
+        theta_SP: Tensor = numbers_SP * sign.to(device)
         return theta_SP
 
     def expand(self, theta_SP: Tensor) -> Tensors:
@@ -138,22 +142,30 @@ class Tied(Spec, listed=False):
         return self.base.structures()
 
     def as_dict(self) -> dict[str, Any]:
-        return {"family": self.family, "base": self.base.as_dict(), "ties": self.by_tensor()}
+        return {
+            "family": self.family,
+            "base": self.base.as_dict(),
+            "ties": self.by_tensor(),
+        }
 
     def spelt(self) -> list[str]:
         """Return every tie as one writes it, an entry and an earlier one: `form[0,2] = 0`, `fc1[1,4] = -arc[0]`."""
-        first, texts = dict[int, str](), []
+        first = dict[int, str]()
+        texts = []
         for name, k in zip(self.base.layout.entries(), self.ties, strict=True):
-            if abs(k) in first:
-                texts.append(f"{name} = {'-' * (k < 0)}{first[abs(k)]}")
-            elif k:
-                first[k] = name
-            else:
+            if k == 0:
                 texts.append(f"{name} = 0")
+            elif abs(k) in first:
+                sign = "-" if k < 0 else ""
+                texts.append(f"{name} = {sign}{first[abs(k)]}")
+            else:
+                first[k] = name
         return texts
 
 
 def _of_base(probe: Probe) -> Probe:
+    """Return a base's probe as one of the tied spec."""
+
     @wraps(probe)
     def read(spec: Tied, theta_SR: Tensor) -> Tensor:
         return probe(spec.base, spec.untie(theta_SR))
@@ -162,8 +174,11 @@ def _of_base(probe: Probe) -> Probe:
 
 
 def _then_project(change: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Tensor], Tensor]:
+    """Return a base's function of θ, followed by the projection on the ties."""
+
     def make(spec: Tied, theta_SR: Tensor) -> Tensor:
-        return project(spec.ties, change(spec.base, spec.untie(theta_SR)))
+        changed_SP = change(spec.base, spec.untie(theta_SR))
+        return project(spec.ties, changed_SP)
 
     return make
 
@@ -184,20 +199,29 @@ class Count:
 
 
 def count(spec: Spec) -> Count:
-    """Count a spec's numbers in all four ways; without ties, the first two are P."""
+    """Count a spec's numbers in all four ways; without ties, the first two are P.
+
+    >>> from model import preset
+    >>> count(preset("46p"))
+    Count(inside=46, across=46, hidden=47, constants=49)
+    """
     inside = spec.params
     if isinstance(spec, Tied):
-        inside = sum(len({abs(k) for k in ties} - {0}) for ties in spec.by_tensor().values())
-    constants, tensors = spec.hard_wired(), ties_of(spec)[0].layout.names
-    hidden = sum(name.partition("[")[0] in tensors for name in constants)
+        inside = 0
+        for ties in spec.by_tensor().values():
+            inside += len({abs(k) for k in ties} - {0})
+    constants = spec.hard_wired()
+    base, _ = ties_of(spec)
+    tensors = [name.partition("[")[0] for name in constants]
+    hidden = sum(name in base.layout.names for name in tensors)
     return Count(inside, spec.params, spec.params + hidden, spec.params + len(constants))
 
 
 def tied(base: Any = None, ties: Any = None, **unknown: Any) -> Spec:
     """Make a tied spec from plain values.
 
-    base: as in `as_dict`. ties: as there, or a list of constraints as text. Raises ValueError for a base or tie
-    that is none.
+    base: as in `as_dict`. ties: as there, or a list of constraints as text.
+    Raises ValueError for a base or tie that is none.
     """
     if unknown:
         raise ValueError(f"a tied spec has base and ties, and no {next(iter(unknown))!r:.80}")
@@ -206,25 +230,35 @@ def tied(base: Any = None, ties: Any = None, **unknown: Any) -> Spec:
     spec = make_spec(**base)
     if isinstance(ties, str) or not isinstance(ties, Mapping | Sequence):
         raise ValueError(f"ties must be lists by tensor, or a list of constraints, got {ties!r:.80}")
-    if not isinstance(ties, Mapping):
-        return Tied(base=spec, ties=constrained(spec, ties))
-    budget = spec.layout.budget()
+    if isinstance(ties, Mapping):
+        return Tied(base=spec, ties=_flat(ties, spec.layout.budget()))
+    return Tied(base=spec, ties=constrained(spec, ties))
+
+
+def _flat(ties: Mapping[Any, Any], budget: Mapping[str, int]) -> Ties:
+    """Return ties that are given by tensor. Raises ValueError where they do not fit the budget.
+
+    budget: entries of each of the base's tensors.
+    """
     for name, entries in ties.items():
         if name not in budget:
             raise ValueError(f"ties: this base has no tensor {name!r:.80}; {did_you_mean(name, budget)}")
-        if not isinstance(entries, list | tuple) or not all(type(k) is int for k in entries):
+        is_list = isinstance(entries, list | tuple)
+        if not is_list or not all(type(k) is int for k in entries):
             raise ValueError(f"ties.{name} must be a list of integers, got {entries!r:.80}")
         if len(entries) != budget[name]:
             raise ValueError(f"ties.{name} must have {budget[name]} entries, got {len(entries)}")
-    if missing := [name for name in budget if name not in ties]:
-        raise ValueError(f"ties: {missing[0]} is missing")
-    return Tied(base=spec, ties=tuple(k for name in budget for k in ties[name]))
+    for name in budget:
+        if name not in ties:
+            raise ValueError(f"ties: {name} is missing")
+    return tuple(k for name in budget for k in ties[name])
 
 
 def tie(spec: Spec, ties: Ties) -> Spec:
     """Return a spec's base with these ties; the base itself where there are none."""
-    base = spec.base if isinstance(spec, Tied) else spec
-    return base if canonical(ties) == free(base.params) else Tied(base=base, ties=ties)
+    base, _ = ties_of(spec)
+    is_free = canonical(ties) == free(base.params)
+    return base if is_free else Tied(base=base, ties=ties)
 
 
 def ties_of(spec: Spec) -> tuple[Spec, Ties]:
@@ -234,7 +268,9 @@ def ties_of(spec: Spec) -> tuple[Spec, Ties]:
 
 def untied(spec: Spec, theta_P: Tensor) -> tuple[Spec, Tensor]:
     """Return a spec without its ties, and its θ [P] from one of the spec."""
-    return (spec.base, spec.untie(theta_P[None])[0]) if isinstance(spec, Tied) else (spec, theta_P)
+    if not isinstance(spec, Tied):
+        return spec, theta_P
+    return spec.base, spec.untie(theta_P[None])[0]
 
 
 def free(params: int) -> Ties:
@@ -243,30 +279,48 @@ def free(params: int) -> Ties:
 
 
 def canonical(ties: Iterable[int]) -> Ties:
-    """Renumber ties from 1 in the order of first appearance, each first with a plus."""
+    """Renumber ties from 1 in the order of first appearance, each first with a plus.
+
+    >>> canonical([7, -7, 0, -3, 3])
+    (1, -1, 0, 2, -2)
+    """
     numbers: dict[int, int] = {0: 0}
     renumbered = []
     for k in ties:
         if abs(k) not in numbers:
-            numbers[abs(k)] = len(numbers) if k > 0 else -len(numbers)
-        renumbered.append(numbers[abs(k)] if k > 0 else -numbers[abs(k)])
+            new = len(numbers)
+            numbers[abs(k)] = new if k > 0 else -new
+        number = numbers[abs(k)]
+        renumbered.append(number if k > 0 else -number)
     return tuple(renumbered)
 
 
 def zeroed(ties: Ties, i: int) -> Ties:
     """Return the ties with entry i zero, and all that is tied to it."""
-    return canonical(0 if abs(k) == abs(ties[i]) else k for k in ties)
+    number = abs(ties[i])
+    return canonical(0 if abs(k) == number else k for k in ties)
 
 
 def equated(ties: Ties, i: int, j: int, sign: int) -> Ties:
-    """Return the ties with entry i equal to sign · entry j. Raises ValueError if they say it is the opposite."""
+    """Return the ties with entry i equal to sign · entry j. Raises ValueError if they say it is the opposite.
+
+    >>> equated((1, 2, -1), 0, 1, -1)
+    (1, -1, -1)
+    """
     a, b = ties[i], ties[j]
     if not a or not b:
         return zeroed(ties, i if a else j)
     if a == -sign * b:
         raise ValueError("contradicts another tie, by which it is the opposite")
-    sign = sign if (a > 0) == (b > 0) else -sign
-    return canonical((sign if k > 0 else -sign) * abs(b) if abs(k) == abs(a) else k for k in ties)
+
+    # every entry that reads a's number now reads b's
+    number = abs(b) if (a > 0) == (b > 0) else -abs(b)
+    changed = []
+    for k in ties:
+        if abs(k) == abs(a):
+            k = sign * number if k > 0 else -sign * number
+        changed.append(k)
+    return canonical(changed)
 
 
 def retied(ties: Ties, p: int, k: int) -> Ties:
@@ -277,9 +331,10 @@ def retied(ties: Ties, p: int, k: int) -> Ties:
 def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None) -> Ties:
     """Add constraints to ties: `form[0,2] = 0`, `fc1[1,4] = -arc[0]`.
 
+    ties: of the spec; free by default.
     Raises ValueError for one that is none, names no number, or contradicts those before it.
     """
-    place = {name: n for n, name in enumerate(spec.layout.entries())}
+    places = {name: n for n, name in enumerate(spec.layout.entries())}
     ties = free(spec.params) if ties is None else ties
     for text in constraints:
         match = CONSTRAINT.fullmatch(text) if isinstance(text, str) else None
@@ -288,9 +343,10 @@ def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None
         entry, zero, minus, earlier = match.groups()
         names = [re.sub(r"\s", "", name) for name in (entry, earlier) if name]
         for name in names:
-            if name not in place:
-                raise ValueError(f"tie {text!r:.80}: {name} is no number of this model; {did_you_mean(name, place)}")
-        i, j = place[names[0]], place[names[-1]]
+            if name not in places:
+                hint = did_you_mean(name, places)
+                raise ValueError(f"tie {text!r:.80}: {name} is no number of this model; {hint}")
+        i, j = places[names[0]], places[names[-1]]
         try:
             ties = zeroed(ties, i) if zero else equated(ties, i, j, -1 if minus else 1)
         except ValueError as error:
@@ -318,6 +374,7 @@ def describe_change(base: Spec, before: Ties, after: Ties) -> tuple[list[str], l
 
 
 def _holds(base: Spec, text: str, ties: Ties) -> bool:
+    """True if ties say what a constraint says."""
     try:
         return constrained(base, [text], ties) == ties
     except ValueError:  # it contradicts them
@@ -329,8 +386,15 @@ def shared(first: Ties, second: Ties) -> Ties:
     numbers: dict[tuple[int, int], int] = {}
     ties = []
     for a, b in zip(first, second, strict=True):
+        if not (a or b):
+            ties.append(0)
+            continue
+
+        # entries are equal in both where both numbers are, up to one sign
         sign = 1 if (a or b) > 0 else -1
-        ties.append(sign * numbers.setdefault((sign * a, sign * b), len(numbers) + 1) if a or b else 0)
+        pair = (sign * a, sign * b)
+        number = numbers.setdefault(pair, len(numbers) + 1)
+        ties.append(sign * number)
     return canonical(ties)
 
 
@@ -352,7 +416,8 @@ def project(ties: Ties, theta_SP: Tensor) -> Tensor:
     Entries are added in their order, to the same bits on every machine.
     """
     rows = selection_matrix(ties)
-    sums_SR = (theta_SP.double()[:, None] * rows).cumsum(-1)[..., -1]
+    entries_SRP = theta_SP.double()[:, None] * rows
+    sums_SR = entries_SRP.cumsum(-1)[..., -1]
     theta_SR: Tensor = (sums_SR / rows.abs().sum(1)).to(theta_SP.dtype)
     return theta_SR
 
@@ -362,9 +427,10 @@ def projector(ties: Ties) -> Tensor:
     import torch
 
     k = torch.tensor(ties)
-    shares = (k[:, None].abs() == k[None].abs()) & (k[:, None] != 0)
-    signs = torch.sign(k)[:, None] * torch.sign(k)[None]
-    projector_PP: Tensor = (shares * signs).float()
+    sign = torch.sign(k)
+    is_same_number = k[:, None].abs() == k[None].abs()
+    shares = is_same_number & (k[:, None] != 0)
+    projector_PP: Tensor = (shares * sign[:, None] * sign[None]).float()
     return projector_PP / shares.sum(1, keepdim=True).clamp(min=1)
 
 

@@ -40,7 +40,8 @@ def transfer(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
         return transfer(spec.base, spec.untie(theta_P[None])[0], into)
     if isinstance(into, Tied):
         base = transfer(spec, theta_P, into.base)
-        return Transferred(project(into.ties, base.theta_Q[None])[0], (*base.how, "projected on the ties"))
+        theta_Q = project(into.ties, base.theta_Q[None])[0]
+        return Transferred(theta_Q, (*base.how, "projected on the ties"))
     if spec.family != into.family:
         raise ValueError(f"a θ of family {spec.family} cannot become one of {into.family}")
     return _fold(spec, theta_P, into) or _fit(spec, theta_P, into)
@@ -48,15 +49,17 @@ def transfer(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
 
 def _fold(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred | None:
     """Transfer by folds, in float64 and rounded once; None if no fold leads there for this θ."""
-    tensors = {name: t[0].double() for name, t in spec.layout.split(theta_P[None]).items()}
     path = fold_path(spec, into)
+    if not path:
+        return None
+    tensors = {name: t[0].double() for name, t in spec.layout.split(theta_P[None]).items()}
     for step in path:
         rewritten = step.rewrite(tensors)
         if rewritten is None:
             return None
         tensors = rewritten
-    how = tuple(f"folded: {step.description}" for step in path)
-    return Transferred(into.layout.join(tensors).to(theta_P.dtype), how) if how else None
+    theta_Q = into.layout.join(tensors).to(theta_P.dtype)
+    return Transferred(theta_Q, tuple(f"folded: {step.description}" for step in path))
 
 
 def fold_path(spec: Spec, into: Spec) -> list[Fold]:
@@ -87,23 +90,29 @@ def _fit(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
     def residual(x_Q: Tensor) -> Tensor:
         return _difference(into.expand(x_Q[None]), target)
 
-    error_N, damping = residual(x_Q), 1e-3
+    error_N = residual(x_Q)
+    damping = 1e-3
     scale = float(sum(t.square().sum() for t in target.values()))
     for _ in range(ROUNDS):
-        if float(error_N @ error_N) <= CLOSE * scale or damping > 1e12:
+        square = float(error_N @ error_N)
+        if square <= CLOSE * scale or damping > 1e12:
             break
+
+        # a step of Gauss and Newton, damped along each parameter by how much the residual depends on it
         jacobian_NQ = torch.func.jacfwd(residual)(x_Q)
         square_QQ = jacobian_NQ.T @ jacobian_NQ
-        damped_QQ = square_QQ + damping * torch.diag(square_QQ.diagonal().clamp(min=1e-12))
-        new_Q = x_Q - torch.linalg.solve(damped_QQ, jacobian_NQ.T @ error_N)
+        diagonal_Q = square_QQ.diagonal().clamp(min=1e-12)
+        damped_QQ = square_QQ + damping * torch.diag(diagonal_Q)
+        step_Q = torch.linalg.solve(damped_QQ, jacobian_NQ.T @ error_N)
+        new_Q = x_Q - step_Q
         new_N = residual(new_Q)
-        gain = float(error_N @ error_N) - float(new_N @ new_N)
+        gain = square - float(new_N @ new_N)
         if gain <= 0:
             damping *= 10
             continue
-        converged = gain < SMALL * float(error_N @ error_N)
-        x_Q, error_N, damping = new_Q, new_N, damping / 10
-        if converged:
+        x_Q, error_N = new_Q, new_N
+        damping /= 10
+        if gain < SMALL * square:
             break
     largest = max(float(t.abs().max()) for t in target.values())
     differ = f"of up to {largest:.3g}, which differ by at most {error_N.abs().max():.2g}"
@@ -112,9 +121,13 @@ def _fit(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
 
 def _initial_guess(spec: Spec, theta_P: Tensor, into: Spec) -> Tensor:
     """Return the initial values of `into`, with the tensors that θ has in the same shape."""
-    old, new = spec.layout.split(theta_P[None]), into.layout.split(into.initial(0)[None])
-    tensors = {n: old[n] if n in old and old[n].shape == t.shape else t for n, t in new.items()}
-    return into.layout.join({n: t[0] for n, t in tensors.items()})
+    old = spec.layout.split(theta_P[None])
+    new = into.layout.split(into.initial(0)[None])
+    tensors = {}
+    for name, tensor in new.items():
+        has_it = name in old and old[name].shape == tensor.shape
+        tensors[name] = (old if has_it else new)[name][0]
+    return into.layout.join(tensors)
 
 
 def _difference(first: Tensors, second: Tensors) -> Tensor:
@@ -122,8 +135,10 @@ def _difference(first: Tensors, second: Tensors) -> Tensor:
     import torch
 
     parts = []
-    for name in [n for n in first if n in second]:
-        a, b = first[name], second[name]
+    for name, a in first.items():
+        if name not in second:
+            continue
+        b = second[name]
         common = tuple(slice(min(n, m)) for n, m in zip(a.shape, b.shape, strict=True))
         parts.append((a[common] - b[common]).flatten())
     return torch.cat(parts)

@@ -39,21 +39,26 @@ def is_right(verdict: object) -> bool | None:
 def read_verdict(values: object) -> dict[str, Any] | None:
     """Return a verdict of which anyone may have written the values; None unless each is of its type and size.
 
-    What else they have is left out. A verdict that decides has what it is quoted with: a margin, a wrong pair.
+    Leave out what else they have. A verdict that decides has what it is quoted with: a margin, a wrong pair.
     """
     if not isinstance(values, Mapping):
         return None
     typed = {name: _finite(values.get(name)) for name in VALUES}
     more = {name: values[name] for name in MORE if name in values}
-    fit = all(fits(typed[name]) for name, fits in VALUES.items()) and all(MORE[name](v) for name, v in more.items())
-    spec = known_spec(typed["spec"]) if fit else None
+    is_fit = all(fits(typed[name]) for name, fits in VALUES.items())
+    is_fit = is_fit and all(MORE[name](value) for name, value in more.items())
+    spec = known_spec(typed["spec"]) if is_fit else None
     if spec is None:
         return None
+
     word = more.get("claimed", typed["verdict"])
-    if (word == PROVED and typed["margin"] is None) or (word == COUNTEREXAMPLE and not typed["wrong"]):
+    lacks_margin = word == PROVED and typed["margin"] is None
+    lacks_pair = word == COUNTEREXAMPLE and not typed["wrong"]
+    if lacks_margin or lacks_pair:
         return None
     wrong = [{name: pair[name] for name in ("a", "b", "answer")} for pair in typed["wrong"]]
-    return typed | {"pair": list(typed["pair"]), "wrong": wrong, "spec": spec.as_dict()} | more
+    plain = {"pair": list(typed["pair"]), "wrong": wrong, "spec": spec.as_dict()}
+    return typed | plain | more
 
 
 def read_values(path: Path) -> object:
@@ -65,6 +70,7 @@ def read_values(path: Path) -> object:
 
 
 def digest(theta_P: Tensor) -> str:
+    """Return the SHA-256 of a θ's bytes, in hexadecimal."""
     return hashlib.sha256(theta_P.numpy().tobytes()).hexdigest()
 
 
@@ -89,7 +95,8 @@ def claim_beside(folder: Path, spec: Spec, theta_P: Tensor) -> dict[str, Any] | 
 
 def is_about(verdict: Mapping[str, Any], spec: Spec, theta_P: Tensor) -> bool:
     """True if a verdict is on all pairs, of this spec and θ."""
-    return (verdict["spec"], verdict["theta_sha256"], verdict["digits"]) == (spec.as_dict(), digest(theta_P), COLUMNS)
+    said = (verdict["spec"], verdict["theta_sha256"], verdict["digits"])
+    return said == (spec.as_dict(), digest(theta_P), COLUMNS)
 
 
 def _finite(value: Any) -> Any:
@@ -98,30 +105,41 @@ def _finite(value: Any) -> Any:
 
 
 def _number(value: Any) -> bool:
+    """True for a number of a size that is allowed."""
     return type(value) in (int, float) and abs(value) <= LARGEST
 
 
 def _count(most: int) -> Fits:
+    """Return what is true of whole numbers from 0 to `most`."""
     return lambda value: type(value) is int and 0 <= value <= most
 
 
 def _maybe(fits: Fits) -> Fits:
+    """Return what is true of None, and of what fits."""
     return lambda value: value is None or fits(value)
 
 
 def _pair(value: Any) -> bool:
-    return type(value) in (list, tuple) and len(value) == 2 and all(map(_count(10**COLUMNS - 1), value))
+    """True for two numbers of ten digits at most."""
+    is_two = type(value) in (list, tuple) and len(value) == 2
+    return is_two and all(map(_count(10**COLUMNS - 1), value))
 
 
 def _digest(value: Any) -> bool:
+    """True for a SHA-256 in hexadecimal."""
     return type(value) is str and re.fullmatch("[0-9a-f]{64}", value) is not None
 
 
 def _wrong(value: Any) -> bool:
-    is_short = type(value) is list and len(value) <= MOST_WRONG
-    return is_short and all(
-        isinstance(w, Mapping) and _pair([w.get("a"), w.get("b")]) and _count(10**20)(w.get("answer")) for w in value
-    )
+    """True for a short list of pairs with their wrong answers."""
+    if type(value) is not list or len(value) > MOST_WRONG:
+        return False
+    for pair in value:
+        if not isinstance(pair, Mapping) or not _pair([pair.get("a"), pair.get("b")]):
+            return False
+        if not _count(10**20)(pair.get("answer")):
+            return False
+    return True
 
 
 VALUES: dict[str, Fits] = {
@@ -141,5 +159,8 @@ VALUES: dict[str, Fits] = {
     "spec": lambda value: isinstance(value, Mapping),
 }
 """What a verdict on disk or in a ledger says, and if a value can be that."""
-MORE: dict[str, Fits] = {"seal": _digest, "claimed": lambda value: value in (PROVED, COUNTEREXAMPLE)}
+MORE: dict[str, Fits] = {
+    "seal": _digest,
+    "claimed": lambda value: value in (PROVED, COUNTEREXAMPLE),
+}
 """What it may say beside that (search/store/verdicts.py)."""

@@ -27,10 +27,24 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("checkpoints", nargs=-1, required=True, type=PATH, metavar="CHECKPOINT [OTHER ...]")
 @target_option("Page to write.", required=True)
-@click.option("--landscape", is_flag=True, help="Add the loss around the first one's numbers, on planes.")
-@click.option("--carries", is_flag=True, help="Train seeds again: when was each length of carry learned?")
+@click.option(
+    "--landscape",
+    is_flag=True,
+    help="Add the loss around the first one's numbers, on planes.",
+)
+@click.option(
+    "--carries",
+    is_flag=True,
+    help="Train seeds again: when was each length of carry learned?",
+)
 @home_option
-def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carries: bool, home: Home) -> None:
+def explain(
+    checkpoints: tuple[Path, ...],
+    target: Path,
+    landscape: bool,
+    carries: bool,
+    home: Home,
+) -> None:
     """Write a page in which a CHECKPOINT adds any two numbers, digit by digit; up to three side by side.
 
     The page is one file and needs no network. It runs the model itself, with a slider for every number. Where the
@@ -43,7 +57,10 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carrie
     if len(checkpoints) > MOST:
         raise UserError(f"give at most {MOST} checkpoints, not {len(checkpoints)}")
     check_file(target)
-    names, loaded = [path.resolve().name for path in checkpoints], [load_checkpoint(p) for p in checkpoints]
+    names, loaded = (
+        [path.resolve().name for path in checkpoints],
+        [load_checkpoint(p) for p in checkpoints],
+    )
     with progress_bar("reading records") as say:
         trainings = [_training(home, checkpoint) for checkpoint in loaded]
         say("training again" if carries else "looking for the worst pairs")

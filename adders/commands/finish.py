@@ -36,7 +36,14 @@ from search.cli.options import (
 @number_option("--turns", 3, 1, 100, "Of a method, while each helps.")
 @number_option("--seed", 1, 0, None, "Of the problems that methods see.")
 @json_option
-def finish(checkpoint: Path, target: Path, methods: tuple[str, ...], turns: int, seed: int, as_json: bool) -> None:
+def finish(
+    checkpoint: Path,
+    target: Path,
+    methods: tuple[str, ...],
+    turns: int,
+    seed: int,
+    as_json: bool,
+) -> None:
     """Take a CHECKPOINT that gets nearly everything right to where it gets everything right.
 
     Methods see problems of our own alone, and are judged on others of our own. AdderBoard's 10,010 are
@@ -70,12 +77,21 @@ def finish(checkpoint: Path, target: Path, methods: tuple[str, ...], turns: int,
         save_checkpoint(better, target)
         verification = verify(better.spec, better.theta_P)
     counts = {"by": result.by, "wrong_before": result.before, "wrong": result.wrong}
-    cost = {"problems": sum(t.problems for t in result.turns), "cpu_s": sum(t.cpu_s for t in result.turns)}
-    details = {"turns": [asdict(turn) for turn in result.turns], "verification": verification.as_dict()}
+    cost = {
+        "problems": sum(t.problems for t in result.turns),
+        "cpu_s": sum(t.cpu_s for t in result.turns),
+    }
+    details = {
+        "turns": [asdict(turn) for turn in result.turns],
+        "verification": verification.as_dict(),
+    }
     by = f"by {result.by}" if result.by else "by nothing that was tried"
     changes = f"of {exam.size:,} problems of our own {result.before:,} were wrong and {result.wrong:,} are"
     paid = f"{cost['problems']:,} problems, {cost['cpu_s']:.1f} core-seconds"
     right = f"of {exam.size:,} problems of our own none is wrong: already right; copied"
-    text = [f"{target}: {grade(verification)}", f"  {changes}, {by}; {paid}" if result.turns else f"  {right}"]
+    text = [
+        f"{target}: {grade(verification)}",
+        f"  {changes}, {by}; {paid}" if result.turns else f"  {right}",
+    ]
     show(as_json, counts | cost | details, text)
     exit_unless(verification.verified)

@@ -43,14 +43,35 @@ SAMPLED, SAMPLE_SEED = 20_000, 20
 
 @click.command()
 @click.argument("checkpoint", type=PATH, required=False)
-@click.option("--study", help="Instead: the grokked seeds of this study. The records get the verdicts.")
-@number_option("--digits", DIGITS, 1, DIGITS, "Of the numbers.")
-@click.option("--limit", "limit_s", type=click.IntRange(1), default=LIMIT_S, show_default=True, help="In seconds.")
 @click.option(
-    "--level", type=click.Choice(["any", "here"]), help="Of float32 (docs/proof.md). Not set: any, then here."
+    "--study",
+    help="Instead: the grokked seeds of this study. The records get the verdicts.",
 )
-@click.option("--record", is_flag=True, help="Write the verdict into the folder, for export and thresholds.")
-@click.option("--count", "counts", is_flag=True, help="Count the wrong pairs, where there are any.")
+@number_option("--digits", DIGITS, 1, DIGITS, "Of the numbers.")
+@click.option(
+    "--limit",
+    "limit_s",
+    type=click.IntRange(1),
+    default=LIMIT_S,
+    show_default=True,
+    help="In seconds.",
+)
+@click.option(
+    "--level",
+    type=click.Choice(["any", "here"]),
+    help="Of float32 (docs/proof.md). Not set: any, then here.",
+)
+@click.option(
+    "--record",
+    is_flag=True,
+    help="Write the verdict into the folder, for export and thresholds.",
+)
+@click.option(
+    "--count",
+    "counts",
+    is_flag=True,
+    help="Count the wrong pairs, where there are any.",
+)
 @target_option("File to write the proof to, for check.py.")
 @home_option
 @json_option
@@ -99,8 +120,18 @@ def prove(
     with reraise_as(checkpoint), progress_bar("proving", quiet=as_json) as say:
         machine = MACHINES[level] if level else None
         watch = partial(say, "proving")
-        proof = decide(loaded.spec, loaded.theta_P, machine, digits=digits, limit_s=limit_s, watch=watch)
-    values, lines = verdict_of(loaded.spec, loaded.theta_P, proof), list(_lines(loaded.spec, proof))
+        proof = decide(
+            loaded.spec,
+            loaded.theta_P,
+            machine,
+            digits=digits,
+            limit_s=limit_s,
+            watch=watch,
+        )
+    values, lines = (
+        verdict_of(loaded.spec, loaded.theta_P, proof),
+        list(_lines(loaded.spec, proof)),
+    )
     if counts and proof.verdict == COUNTEREXAMPLE:
         try:
             count = count_wrong(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
@@ -156,8 +187,20 @@ def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
     verdicts = [is_right(row["proof"]) for row in rows]
     proved, wrong, undecided = (verdicts.count(v) for v in (True, False, None))
     text = f"{name}: of {len(rows)} grokked seeds {proved} are proved, {wrong} are wrong, {undecided} are undecided"
-    seeds = [{"configuration": r["configuration"], "seed": str(seed_of(r)), **(r["proof"] or {})} for r in rows]
-    counts = {"grokked": len(rows), **proof_counts(rows), "wrong": wrong, "undecided": undecided}
+    seeds = [
+        {
+            "configuration": r["configuration"],
+            "seed": str(seed_of(r)),
+            **(r["proof"] or {}),
+        }
+        for r in rows
+    ]
+    counts = {
+        "grokked": len(rows),
+        **proof_counts(rows),
+        "wrong": wrong,
+        "undecided": undecided,
+    }
     show(as_json, {"study": name, **counts, "seeds": seeds}, text)
     exit_unless(0 < len(rows) == proved)
 
@@ -171,7 +214,10 @@ def _show_in_mlflow(records: StudyRecords) -> None:
         sync(records, connect(records.home), only_stale=True)
     except (Failure, UserError) as error:
         again = f"adder-search sync {records.study}{home_flag(records.home)}"
-        click.echo(f"{error}; the verdicts are recorded, and `{again}` writes them to MLflow", err=True)
+        click.echo(
+            f"{error}; the verdicts are recorded, and `{again}` writes them to MLflow",
+            err=True,
+        )
 
 
 def _lines(spec: Spec, proof: Proof) -> Iterator[str]:

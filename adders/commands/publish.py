@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import PATH, home_option, load_checkpoint, said_of, target_option, writing
+from search.cli.options import (
+    PATH,
+    home_option,
+    load_checkpoint,
+    said_of,
+    target_option,
+    writing,
+)
 from search.errors import UserError
 from search.markup import escape
 from search.study.ancestors import Step, ancestors_of
@@ -130,7 +137,11 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
         "torch_dtype": "float32",
         "params": spec.params,
     }
-    config |= {"spec": data["SPEC"], "metadata": data["METADATA"], "ties": data.get("TIES")}
+    config |= {
+        "spec": data["SPEC"],
+        "metadata": data["METADATA"],
+        "ties": data.get("TIES"),
+    }
     durable.make_folder(folder)
     texts = {
         "config.json": json.dumps(config, indent=2) + "\n",
@@ -142,7 +153,10 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
         durable.write(folder / name, text.encode())
     durable.write(
         folder / "model.safetensors",
-        save({name: torch.tensor(values) for name, values in numbers.items()}, {"format": "pt"}),
+        save(
+            {name: torch.tensor(values) for name, values in numbers.items()},
+            {"format": "pt"},
+        ),
     )
     if proof:
         write_verdict(folder, spec, checkpoint.theta_P, proof)
@@ -152,9 +166,13 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
 
 
 def _card(
-    name: str, checkpoint: Checkpoint, data: Mapping[str, Any], result: Verification,
-    proof: dict[str, Any] | None, rate: str,
-) -> str:  # fmt: skip
+    name: str,
+    checkpoint: Checkpoint,
+    data: Mapping[str, Any],
+    result: Verification,
+    proof: dict[str, Any] | None,
+    rate: str,
+) -> str:
     import torch
 
     from model.tied import count
@@ -212,13 +230,24 @@ def _rate(checkpoint: Checkpoint, home: Home) -> str:
     key = ancestors_of(checkpoint)[0].get("configuration")
     for names in [[], shipped_records()] if home.exists() else [shipped_records()]:
         rows = RecordSet(names, home.path).configurations()
-        row = max((r for r in rows if r["configuration"] == key), key=lambda r: r["seeds"], default=None)
+        row = max(
+            (r for r in rows if r["configuration"] == key),
+            key=lambda r: r["seeds"],
+            default=None,
+        )
         if row and row["seeds"]:
-            said, chosen, again = f"{row['grokked']} of {row['seeds']} seeds grok", "", ""
+            said, chosen, again = (
+                f"{row['grokked']} of {row['seeds']} seeds grok",
+                "",
+                "",
+            )
             low, high = row.get("grok_rate_low"), row.get("grok_rate_high")
             if row.get("confirmation_seeds", 0) > 0:  # a file may have NaN
                 search, fresh = rates_of(row)
-                said, (low, high) = f"{fresh.grokked} of {fresh.n} fresh seeds grok", fresh.interval
+                said, (low, high) = (
+                    f"{fresh.grokked} of {fresh.n} fresh seeds grok",
+                    fresh.interval,
+                )
                 chosen = f"; {search.grokked} of {search.n} in the search that chose it"
             interval = f" (95 %: {low:.1%} to {high:.1%})" if low is not None else ""
             if row.get("recipe.again_at", 0) > 0:

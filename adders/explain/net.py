@@ -19,11 +19,26 @@ from trainer.engine.tape_graph import OPS
 
 COLUMNS = 10
 FOLDED: dict[str, Callable[..., float]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
-    "root": math.sqrt, "exp": math.exp, "log": math.log, "sin": math.sin, "cos": math.cos, "abs": abs, "max": max,
-    "min": min, "floor": math.floor, "power": operator.pow, "greater": operator.gt, "not_less": operator.ge,
-    "equal": operator.eq, "choose": lambda condition, a, b: a if condition else b,
-}  # fmt: skip
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "neg": operator.neg,
+    "root": math.sqrt,
+    "exp": math.exp,
+    "log": math.log,
+    "sin": math.sin,
+    "cos": math.cos,
+    "abs": abs,
+    "max": max,
+    "min": min,
+    "floor": math.floor,
+    "power": operator.pow,
+    "greater": operator.gt,
+    "not_less": operator.ge,
+    "equal": operator.eq,
+    "choose": lambda condition, a, b: a if condition else b,
+}
 """Operations of tapes on constants, by name."""
 READS = {"choose": 3} | dict.fromkeys(("neg", "root", "exp", "log", "sin", "cos", "abs", "floor"), 1)
 

@@ -24,7 +24,12 @@ class Recorded:
     """The records of a checkpoint's seed: its study, its configuration, and its row."""
 
     def __init__(self, records: StudyRecords, configuration: str, seed: Seed, rows: Sequence[Row]):
-        self.records, self.configuration, self.seed, self.rows = records, configuration, seed, rows
+        self.records, self.configuration, self.seed, self.rows = (
+            records,
+            configuration,
+            seed,
+            rows,
+        )
 
     @classmethod
     def find(cls, home: Home, checkpoint: Checkpoint) -> Recorded | None:
@@ -63,7 +68,10 @@ def _grokked(rows: Sequence[Row]) -> str:
 
 def _points(result: Result) -> dict[str, list[float]]:
     """Return at most POINTS steps of a curve, the last among them."""
-    exact_E, every = result.curve_EM[:, MEASURES.index("exact")], result.pair.recipe.eval_every
+    exact_E, every = (
+        result.curve_EM[:, MEASURES.index("exact")],
+        result.pair.recipe.eval_every,
+    )
     stride = max(1, -(-len(exact_E) // POINTS))
     places = range(len(exact_E) - 1, -1, -stride)[::-1]
     return {

@@ -103,4 +103,10 @@ def finished(parent: Checkpoint, result: Finished) -> Checkpoint:
         "turns": [asdict(turn) for turn in result.turns],
     }
     metrics = {"own_problems_wrong": result.wrong, "loss": result.loss}
-    return replace(parent, theta_P=result.theta_P, metrics=metrics, provenance=provenance, code=code_version())
+    return replace(
+        parent,
+        theta_P=result.theta_P,
+        metrics=metrics,
+        provenance=provenance,
+        code=code_version(),
+    )

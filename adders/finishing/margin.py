@@ -76,7 +76,12 @@ def margin(task: Task, theta_P: Tensor) -> Tensor:
     """Return θ [P] in float32 numbers with a larger smallest margin, or θ itself."""
     from scipy.optimize import linprog
 
-    spec, theta_P, radius, rounds = task.spec, theta_P.detach().float().double(), RADIUS, 0
+    spec, theta_P, radius, rounds = (
+        task.spec,
+        theta_P.detach().float().double(),
+        RADIUS,
+        0,
+    )
     scale_P = theta_P.abs().clamp_min(LEAST_NUMBER)
     pool = _worst(spec, theta_P)
     best = _smallest(spec, task.cost, pool, theta_P)
@@ -86,10 +91,19 @@ def margin(task: Task, theta_P: Tensor) -> Tensor:
         pool = [pool[i] for i in order]
         margins.rows = pool[:WORST]
         values_N, scales_P = margins.at(theta_P[None])[0], scale_P.numpy()
-        rise = np.concatenate([-margins.slopes(theta_P, scale_P) * scales_P, np.ones((len(values_N), 1))], 1)
+        rise = np.concatenate(
+            [-margins.slopes(theta_P, scale_P) * scales_P, np.ones((len(values_N), 1))],
+            1,
+        )
         while radius > NARROWEST:
             bounds = [(-radius, radius)] * len(theta_P) + [(None, None)]
-            solution = linprog(np.r_[np.zeros(len(theta_P)), -1.0], rise, values_N, bounds=bounds, method="highs")
+            solution = linprog(
+                np.r_[np.zeros(len(theta_P)), -1.0],
+                rise,
+                values_N,
+                bounds=bounds,
+                method="highs",
+            )
             new_P = (theta_P + torch.from_numpy(solution.x[:-1]) * scale_P).float().double()
             if not margins.at(new_P[None]).min() > best:  # nor is a NaN
                 radius /= 3

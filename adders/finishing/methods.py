@@ -23,9 +23,16 @@ def train(task: Task, theta_P: Tensor) -> Tensor:
     """
     steps = 10_000
     recipe = Recipe(
-        steps=steps, eval_every=steps, lr=0.005, lr_floor=0.01, warmup=200, weight_decay=0.0, curriculum=(),
-        carry_shares=((0, 0.2, 0.0, 0.2, 0.0),), hold=steps,
-    )  # fmt: skip
+        steps=steps,
+        eval_every=steps,
+        lr=0.005,
+        lr_floor=0.01,
+        warmup=200,
+        weight_decay=0.0,
+        curriculum=(),
+        carry_shares=((0, 0.2, 0.0, 0.2, 0.0),),
+        hold=steps,
+    )
     start = tuple(theta_P.float().tolist())
     pair = Pair(recipe, Seed(0, 2_000_000_000 + 1_000 * (task.seed % 1_000) + task.turn), start)
     bank = Bank(task.spec, [pair], futility=None)
@@ -38,7 +45,10 @@ def train(task: Task, theta_P: Tensor) -> Tensor:
 def targeted(task: Task, theta_P: Tensor) -> Tensor:
     """Run Adam on batches of which half are θ's own errors, searched anew every 500 steps."""
     steps, again, batch, rate = 3_000, 500, 256, 0.001
-    rng, theta_P = random.Random(f"targeted {task.seed} {task.turn}"), theta_P.float().clone()
+    rng, theta_P = (
+        random.Random(f"targeted {task.seed} {task.turn}"),
+        theta_P.float().clone(),
+    )
     parameter = torch.nn.Parameter(theta_P)
     adam = torch.optim.Adam([parameter], lr=rate)
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)

@@ -235,7 +235,13 @@ def number(config: Mapping[str, Any], name: str, default: float) -> float:
 # ---- tensors
 
 
-WRAPPERS = {"_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module"}
+WRAPPERS = {
+    "_orig_mod",
+    "module",
+    "_fsdp_wrapped_module",
+    "_checkpoint_wrapped_module",
+    "_forward_module",
+}
 """Modules that torch.compile, DataParallel and their like put around others, at any depth."""
 HOLDERS = {"model", "net", "network", "ema_model"}
 """Names by which training code calls its one model."""

@@ -32,12 +32,22 @@ SIZES = {
 UNREAD = ("dropout", "pe_init_period")
 # Our matrices -> their modules.
 MODULES = {
-    "tokens": "token_emb", "positions": "pos_emb", "pos": "pos_emb", "qkv": "blocks.0.attn.qkv",
-    "qkv_shared": "blocks.0.attn.qkv_shared", "qk": "blocks.0.attn.qk_shared",
-    "kv": "blocks.0.attn.kv_shared", "q": "blocks.0.attn.q_proj", "v": "blocks.0.attn.v_proj",
-    "out": "blocks.0.attn.proj", "fc1": "blocks.0.mlp.fc1", "fc2": "blocks.0.mlp.fc2",
-    "norm1": "blocks.0.ln1", "norm2": "blocks.0.ln2", "norm3": "ln_f",
-}  # fmt: skip
+    "tokens": "token_emb",
+    "positions": "pos_emb",
+    "pos": "pos_emb",
+    "qkv": "blocks.0.attn.qkv",
+    "qkv_shared": "blocks.0.attn.qkv_shared",
+    "qk": "blocks.0.attn.qk_shared",
+    "kv": "blocks.0.attn.kv_shared",
+    "q": "blocks.0.attn.q_proj",
+    "v": "blocks.0.attn.v_proj",
+    "out": "blocks.0.attn.proj",
+    "fc1": "blocks.0.mlp.fc1",
+    "fc2": "blocks.0.mlp.fc2",
+    "norm1": "blocks.0.ln1",
+    "norm2": "blocks.0.ln2",
+    "norm3": "ln_f",
+}
 
 
 def read(config: Mapping[str, Any], state: State) -> tuple[LowRank, Tensor]:

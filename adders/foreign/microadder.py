@@ -22,7 +22,7 @@ from adders.foreign.file import (
     number,
     shortest,
     unknown,
-)  # fmt: skip
+)
 from model.families.split_subspace.spec import DIGITS, SplitSubspace
 
 OLDER: Choices = {
@@ -35,7 +35,9 @@ OLDER: Choices = {
     "freeze_pad": {False: {}},
     "pos_mode": {"learned": {}, "spiral_correct": {"spiral": True}},
     "freeze_special": {
-        "none": {}, "eos": {"frozen_eos": True}, "plus_eos": {"frozen_eos": True, "frozen_plus": True},
+        "none": {},
+        "eos": {"frozen_eos": True},
+        "plus_eos": {"frozen_eos": True, "frozen_plus": True},
     },
     "freeze_z_hi": {False: {}, True: {"frozen_z_hi": True}},
     "alibi": {False: {}},
@@ -49,13 +51,21 @@ OLDER: Choices = {
     "tie_vo": {False: {}, True: {"tie_vo": True}},
     "attn_out_rank": {0: {}, 1: {"rank1_out": True}, 2: {"rank2_out": True}},
     "norm_mode": {
-        "full": {}, "shared": {"shared_norm": True},
+        "full": {},
+        "shared": {"shared_norm": True},
         "fixed": {"shared_norm": True, "parameterless_norm": True},
     },
-}  # fmt: skip
-OF_ARC: Choices = {"freeze_tok_arc": {"": {}}, "tie_tok_arc_ab": {False: {}, True: {"circular": True}}}
+}
+OF_ARC: Choices = {
+    "freeze_tok_arc": {"": {}},
+    "tie_tok_arc_ab": {False: {}, True: {"circular": True}},
+}
 OF_SPIRAL: Choices = {
-    "pos_correction_mode": {"full": {}, "linear": {"linear_correction": True}, "none": {"plain_spiral": True}}
+    "pos_correction_mode": {
+        "full": {},
+        "linear": {"linear_correction": True},
+        "none": {"plain_spiral": True},
+    }
 }
 NEWER: Choices = {
     "n_layers": {1: {}},
@@ -66,47 +76,99 @@ NEWER: Choices = {
     "freeze_tok_arc": {"": {}},
     "tie_fc2_head": {False: {}, True: {"tie_fc2_head": True}},
     "norm_mode": {
-        "weighted": {}, "parameterless": {"parameterless_norm": True},
+        "weighted": {},
+        "parameterless": {"parameterless_norm": True},
         "structured": {"structured_norm3": True},
     },
-}  # fmt: skip
+}
 NEWER_FIXED: dict[str, Any] = {
-    "vocabulary": 10, "arc": True, "circular": True, "spiral": True, "plain_spiral": True, "frozen_eos": True,
-    "frozen_plus": True, "tie_qk": True, "tie_vo": True, "rank1_out": True, "shared_norm": True,
+    "vocabulary": 10,
+    "arc": True,
+    "circular": True,
+    "spiral": True,
+    "plain_spiral": True,
+    "frozen_eos": True,
+    "frozen_plus": True,
+    "tie_qk": True,
+    "tie_vo": True,
+    "rank1_out": True,
+    "shared_norm": True,
     "no_ffn_bias": True,
-}  # fmt: skip
+}
 ALL = frozenset({"amp", "phase", "slope", "offset"})
 FROZEN: dict[Any, dict[str, Any]] = {
-    frozenset(): {}, frozenset({"slope"}): {"flat_spiral": True}, ALL: {"frozen_spiral": True},
-}  # fmt: skip
-OLDER_SIZES = {"tok_dim": 3, "pos_dim": 3, "n_heads": 2, "head_dim": 3, "qk_dim": 0, "ffn_dim": 2}
-NEWER_SIZES = {"tok_dim": 2, "pos_dim": 3, "n_heads": 1, "head_dim": 5, "qk_dim": 0, "ffn_dim": 2}
+    frozenset(): {},
+    frozenset({"slope"}): {"flat_spiral": True},
+    ALL: {"frozen_spiral": True},
+}
+OLDER_SIZES = {
+    "tok_dim": 3,
+    "pos_dim": 3,
+    "n_heads": 2,
+    "head_dim": 3,
+    "qk_dim": 0,
+    "ffn_dim": 2,
+}
+NEWER_SIZES = {
+    "tok_dim": 2,
+    "pos_dim": 3,
+    "n_heads": 1,
+    "head_dim": 5,
+    "qk_dim": 0,
+    "ffn_dim": 2,
+}
 SIZES = {"d_model", *OLDER_SIZES}
 SPIRAL = {"freeze_spiral", "spiral_init_amp", "spiral_init_slope"}
 # Initial values, which do not matter to a trained model.
 START = {
-    "token_init", "tok_arc_init_A", "tok_arc_init_start", "tok_arc_init_stride", "spiral_init_phase",
-    "spiral_init_offset", "v_gain_x_init", "v_gain_y_init",
-}  # fmt: skip
+    "token_init",
+    "tok_arc_init_A",
+    "tok_arc_init_start",
+    "tok_arc_init_stride",
+    "spiral_init_phase",
+    "spiral_init_offset",
+    "v_gain_x_init",
+    "v_gain_y_init",
+}
 
 # The older tree's modules, by the newer tree's names.
 PLACES = {
     **{name: f"blocks.0.attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "out_proj", "q_phase_angle")},
-    "causal_mask": "blocks.0.attn.causal_mask", "fc1": "blocks.0.ffn.fc1", "fc2": "blocks.0.ffn.fc2",
-    "norm1": "blocks.0.ln1", "norm2": "blocks.0.ln2", "norm_f": "ln_f",
-}  # fmt: skip
+    "causal_mask": "blocks.0.attn.causal_mask",
+    "fc1": "blocks.0.ffn.fc1",
+    "fc2": "blocks.0.ffn.fc2",
+    "norm1": "blocks.0.ln1",
+    "norm2": "blocks.0.ln2",
+    "norm_f": "ln_f",
+}
 # Those of JackCai1206's program, MicroAdder's ancestor, whose settings are the older tree's defaults.
 ANCESTORS_PLACES = {
-    "digit_pos": "digit_enc", "z_hi_pos": "z10_enc", "special_pos": "special_enc", "fc1": "ffn.0", "fc2": "ffn.2",
-    "norm1": "ln1", "norm2": "ln2", "norm_f": "ln_f",
-}  # fmt: skip
+    "digit_pos": "digit_enc",
+    "z_hi_pos": "z10_enc",
+    "special_pos": "special_enc",
+    "fc1": "ffn.0",
+    "fc2": "ffn.2",
+    "norm1": "ln1",
+    "norm2": "ln2",
+    "norm_f": "ln_f",
+}
 # Our slices that are one tensor of the same shape there.
 SAME = {
-    "tokens": "tok_emb.weight", "digits": "digit_pos", "phase": "q_phase_angle", "q_proj": "q_proj.weight",
-    "k_proj": "k_proj.weight", "v_proj": "v_proj.weight", "out": "out_proj.weight", "out_A": "out_proj.A",
-    "out_B": "out_proj.B", "fc1": "fc1.weight", "fc1_bias": "fc1.bias", "fc2": "fc2.weight",
-    "fc2_bias": "fc2.bias", "head": "head_proj.weight",
-}  # fmt: skip
+    "tokens": "tok_emb.weight",
+    "digits": "digit_pos",
+    "phase": "q_phase_angle",
+    "q_proj": "q_proj.weight",
+    "k_proj": "k_proj.weight",
+    "v_proj": "v_proj.weight",
+    "out": "out_proj.weight",
+    "out_A": "out_proj.A",
+    "out_B": "out_proj.B",
+    "fc1": "fc1.weight",
+    "fc1_bias": "fc1.bias",
+    "fc2": "fc2.weight",
+    "fc2_bias": "fc2.bias",
+    "head": "head_proj.weight",
+}
 NORMS = ("norm1", "norm2", "norm_f")
 ARC = ("tok_arc_A", "tok_arc_B", "tok_arc_start", "tok_arc_stride")
 TURN = ("spiral_amp", "spiral_phase", "spiral_slope", "spiral_offset")
@@ -139,8 +201,15 @@ def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor
 
 
 def _older(config: Mapping[str, Any], state: State) -> dict[str, Any]:
-    has_arc, has_spiral = config.get("tok_emb_mode") == "parametric", config.get("pos_mode") == "spiral_correct"
-    choices = {**OLDER, **(OF_ARC if has_arc else {}), **(OF_SPIRAL if has_spiral else {})}
+    has_arc, has_spiral = (
+        config.get("tok_emb_mode") == "parametric",
+        config.get("pos_mode") == "spiral_correct",
+    )
+    choices = {
+        **OLDER,
+        **(OF_ARC if has_arc else {}),
+        **(OF_SPIRAL if has_spiral else {}),
+    }
     others = {*OF_ARC, *OF_SPIRAL, *SIZES, *SPIRAL, *START, "num_kv_heads", "q_phase"}
     options = all_chosen(config, choices, others)
     if "arc" in options and "tok_arc_B" not in state:
@@ -177,7 +246,10 @@ def _spiral(config: Mapping[str, Any], options: Mapping[str, Any], state: State,
     slope = number(config, "spiral_init_slope", -1.0)
     if slope < 0 and (older or "spiral_init_slope" not in config):
         slope = 1 / 9
-    start = {"spiral_amp": number(config, "spiral_init_amp", 1.0), "spiral_slope": slope}
+    start = {
+        "spiral_amp": number(config, "spiral_init_amp", 1.0),
+        "spiral_slope": slope,
+    }
     if "spiral" not in options:
         return start
     setting = config.get("freeze_spiral", "")
@@ -212,7 +284,10 @@ def _check_frozen(spec: SplitSubspace, state: State) -> None:
         if is_frozen:
             state.check(name, value, "zero where it is frozen")
     if spec.equals_on_ring:
-        turn, rest = 2 * math.pi * spec.equals_index / DIGITS, [0.0] * (spec.pos_dim - 3)
+        turn, rest = (
+            2 * math.pi * spec.equals_index / DIGITS,
+            [0.0] * (spec.pos_dim - 3),
+        )
         ring = [spec.spiral_amp * math.cos(turn), spec.spiral_amp * math.sin(turn)]
         point = torch.tensor([[*ring, spec.spiral_slope * spec.equals_index, *rest]])
         state.check("special_pos_equals", point, "on the spiral where it is frozen", 1e-5)

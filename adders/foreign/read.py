@@ -29,7 +29,16 @@ from trainer.checkpoints.checkpoint import Checkpoint
 
 Content = Mapping[str, Any]
 MAIN = ("model_state_dict", "model_state", "state_dict")
-STATES = (*MAIN, "model", "net", "network", "module", "ema_model", "ema", "ema_state_dict")
+STATES = (
+    *MAIN,
+    "model",
+    "net",
+    "network",
+    "module",
+    "ema_model",
+    "ema",
+    "ema_state_dict",
+)
 """Keys under which programs keep a state dictionary; beside one of the first, others are copies."""
 SETTINGS = ("config", "model_config", "hyper_parameters", "hparams")
 METRICS = ("val_exact", "accuracy", "n_params")
@@ -56,10 +65,22 @@ class Format:
 
 
 FORMATS = (
-    Format("Qwen3", "another program", ("embed_tokens.",), rope.read_qwen, needs_settings=False),
+    Format(
+        "Qwen3",
+        "another program",
+        ("embed_tokens.",),
+        rope.read_qwen,
+        needs_settings=False,
+    ),
     Format("456p report", "the 456p report's training code", ("token_emb.",), low_rank.read),
     Format("tbukic", "training code of a Qwen-like adder", ("embed.", "block."), rope.read),
-    Format("JackCai1206", "JackCai1206's training code", ("digit_enc",), microadder.read, needs_settings=False),
+    Format(
+        "JackCai1206",
+        "JackCai1206's training code",
+        ("digit_enc",),
+        microadder.read,
+        needs_settings=False,
+    ),
     Format("MicroAdder", "MicroAdder's training code", ("",), microadder.read),
 )
 
@@ -93,7 +114,12 @@ def _checkpoint(content: Content, source: dict[str, Any]) -> Checkpoint:
     spec, theta_P = format_.read(settings, state)
     if (stored := integer(content, "params", spec.params)) != spec.params:
         raise ValueError(f"params is {stored}, but its settings and tensors make {spec.params}")
-    return _ours(spec, theta_P, content, source | {"format": format_.name, "trained_by": format_.trained_by})
+    return _ours(
+        spec,
+        theta_P,
+        content,
+        source | {"format": format_.name, "trained_by": format_.trained_by},
+    )
 
 
 def _place_of_state(content: Content) -> str:
@@ -123,7 +149,10 @@ def _settings(content: Content) -> Content | None:
 
 
 def _ours(spec: Spec, theta_P: Tensor, content: Content, about: dict[str, Any]) -> Checkpoint:
-    metrics, arguments = plain(content.get("metrics")), plain(content.get("args", content.get("train_config")))
+    metrics, arguments = (
+        plain(content.get("metrics")),
+        plain(content.get("args", content.get("train_config"))),
+    )
     if not isinstance(metrics, dict):
         metrics = {name: plain(content[name]) for name in METRICS if name in content}
     arguments = arguments if isinstance(arguments, dict) else {}

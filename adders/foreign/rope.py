@@ -19,45 +19,80 @@ from adders.foreign.file import (
 from model.families.rope.spec import HEAD, Rope
 
 SWITCHES = {
-    "tie_kv": "tie_kv", "tie_qo": "tie_oq", "share_norms": "shared_norms",
-    "share_block_norms": "shared_block_norms", "share_qk_norm": "shared_qk_norm",
-}  # fmt: skip
+    "tie_kv": "tie_kv",
+    "tie_qo": "tie_oq",
+    "share_norms": "shared_norms",
+    "share_block_norms": "shared_block_norms",
+    "share_qk_norm": "shared_qk_norm",
+}
 TABLES = {"": {}, "standard": {}, "qwen3": {}, "arc": {"arc": True}}
 CHOICES: Choices = {
     "model_class": TABLES,
-    "n_kv_heads": {1: {}}, "head_dim": {HEAD: {}}, "vocab_size": {10: {}}, "repeats": {1: {}},
-    "qk_norm": {True: {}}, "use_swiglu": {True: {}},
+    "n_kv_heads": {1: {}},
+    "head_dim": {HEAD: {}},
+    "vocab_size": {10: {}},
+    "repeats": {1: {}},
+    "qk_norm": {True: {}},
+    "use_swiglu": {True: {}},
     **{theirs: {False: {}, True: {ours: True}} for theirs, ours in SWITCHES.items()},
-}  # fmt: skip
+}
 SIZES = {"d_model": ("width", 3), "ff": ("ffn", 2), "n_heads": ("heads", 1)}
-UNREAD = {"rope_theta", "max_len", "arc_init_A", "arc_init_start", "arc_init_stride", "tie_groups"}
+UNREAD = {
+    "rope_theta",
+    "max_len",
+    "arc_init_A",
+    "arc_init_start",
+    "arc_init_stride",
+    "tie_groups",
+}
 GROUPS = {
-    "q_proj, scalar:k_proj": "scaled_k", "q_proj, rotation:k_proj": "turned_k", "q_proj, k_proj": "tie_qk",
-    "q_proj, v_proj": "tie_vq", "k_proj, v_proj": "tie_kv", "q_proj, transpose:o_proj": "tie_oq",
-    "up_proj, scalar:gate_proj": "tie_gate", "up_proj, rottranspose:down_proj": "turned_down",
-    "gate_proj, transpose:down_proj": "tie_down_gate", "q_norm, k_norm": "shared_qk_norm",
-}  # fmt: skip
+    "q_proj, scalar:k_proj": "scaled_k",
+    "q_proj, rotation:k_proj": "turned_k",
+    "q_proj, k_proj": "tie_qk",
+    "q_proj, v_proj": "tie_vq",
+    "k_proj, v_proj": "tie_kv",
+    "q_proj, transpose:o_proj": "tie_oq",
+    "up_proj, scalar:gate_proj": "tie_gate",
+    "up_proj, rottranspose:down_proj": "turned_down",
+    "gate_proj, transpose:down_proj": "tie_down_gate",
+    "q_norm, k_norm": "shared_qk_norm",
+}
 """Ties of two modules, the second one after what is done to it -> ours."""
 PLACES = {
-    "tokens": "embed.weight", "q": "block.attn.q_proj.weight", "k": "block.attn.k_proj.weight",
-    "kv": "block.attn.k_proj.weight", "v": "block.attn.v_proj.weight", "o": "block.attn.o_proj.weight",
-    "q_norm": "block.attn.q_norm.weight", "k_norm": "block.attn.k_norm.weight",
-    "qk_norm": "block.attn.q_norm.weight", "gate": "block.mlp.gate_proj.weight",
-    "up": "block.mlp.up_proj.weight", "down": "block.mlp.down_proj.weight", "norm": "block.ln1.weight",
-    "norm12": "block.ln1.weight", "norm1": "block.ln1.weight", "norm2": "block.ln2.weight",
-    "norm3": "final_norm.weight", "k_scale": "block.attn.k_proj.alpha", "k_angle": "block.attn.k_proj.theta",
-    "gate_scale": "block.mlp.gate_proj.alpha", "down_angle": "block.mlp.down_proj.theta",
-}  # fmt: skip
+    "tokens": "embed.weight",
+    "q": "block.attn.q_proj.weight",
+    "k": "block.attn.k_proj.weight",
+    "kv": "block.attn.k_proj.weight",
+    "v": "block.attn.v_proj.weight",
+    "o": "block.attn.o_proj.weight",
+    "q_norm": "block.attn.q_norm.weight",
+    "k_norm": "block.attn.k_norm.weight",
+    "qk_norm": "block.attn.q_norm.weight",
+    "gate": "block.mlp.gate_proj.weight",
+    "up": "block.mlp.up_proj.weight",
+    "down": "block.mlp.down_proj.weight",
+    "norm": "block.ln1.weight",
+    "norm12": "block.ln1.weight",
+    "norm1": "block.ln1.weight",
+    "norm2": "block.ln2.weight",
+    "norm3": "final_norm.weight",
+    "k_scale": "block.attn.k_proj.alpha",
+    "k_angle": "block.attn.k_proj.theta",
+    "gate_scale": "block.mlp.gate_proj.alpha",
+    "down_angle": "block.mlp.down_proj.theta",
+}
 SCALARS = ("k_scale", "k_angle", "gate_scale", "down_angle")
 ARC = ("arc_A", "arc_start", "arc_stride")
 LAYER = "model.layers.0."
 QWEN = {
-    "tokens": "model.embed_tokens.weight", "norm1": LAYER + "input_layernorm.weight",
-    "norm2": LAYER + "post_attention_layernorm.weight", "norm3": "model.norm.weight",
+    "tokens": "model.embed_tokens.weight",
+    "norm1": LAYER + "input_layernorm.weight",
+    "norm2": LAYER + "post_attention_layernorm.weight",
+    "norm3": "model.norm.weight",
     **{name: f"{LAYER}self_attn.{name}_proj.weight" for name in "qkvo"},
     **{name: f"{LAYER}self_attn.{name}.weight" for name in ("q_norm", "k_norm")},
     **{name: f"{LAYER}mlp.{name}_proj.weight" for name in ("gate", "up", "down")},
-}  # fmt: skip
+}
 
 
 def read(config: Mapping[str, Any], state: State) -> tuple[Rope, Tensor]:
@@ -89,7 +124,11 @@ def read_qwen(config: Mapping[str, Any], state: State) -> tuple[Rope, Tensor]:
         )
     spec = _spec(width=tokens[1], heads=q[0] // HEAD, ffn=gate[0], half_split=True)
     slices = {name: state.take(QWEN[name], shape) for name, shape in spec.shapes().items()}
-    state.check("lm_head.weight", slices["tokens"], f"equal to {state.place(QWEN['tokens'])}, to which it is tied")
+    state.check(
+        "lm_head.weight",
+        slices["tokens"],
+        f"equal to {state.place(QWEN['tokens'])}, to which it is tied",
+    )
     state.end()
     return spec, spec.layout.join(slices)
 
@@ -145,7 +184,13 @@ def _repeated(spec: Rope, slices: Mapping[str, Tensor]) -> list[tuple[str, Tenso
     again += [("block.ln2.weight", "norm12")] if spec.shared_block_norms else []
     repeated = [(place, slices[name], PLACES[name]) for place, name in again]
     if spec.tie_oq:
-        repeated.append(("block.attn.o_proj.weight", slices["q"].T, f"the transpose of {PLACES['q']}"))
+        repeated.append(
+            (
+                "block.attn.o_proj.weight",
+                slices["q"].T,
+                f"the transpose of {PLACES['q']}",
+            )
+        )
     if spec.tie_down_gate:
         gate = slices["up"] * slices["gate_scale"] if spec.tie_gate else slices["gate"]
         repeated.append(("block.mlp.down_proj.weight", gate.T, f"the transpose of {PLACES['gate']}"))

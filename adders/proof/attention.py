@@ -123,7 +123,11 @@ class Attention:
         """
         net = self.net
         beside = net.out.matrix - net.channels @ net.writes
-        heads = zip(np.split(values.value, net.heads, -1), np.split(beside, net.heads), strict=True)
+        heads = zip(
+            np.split(values.value, net.heads, -1),
+            np.split(beside, net.heads),
+            strict=True,
+        )
         left = np.sum([np.abs(value @ part).max((0, 1)) for value, part in heads], axis=0)
         stray: Array = left + (values.error.max((0, 1)) + summed) @ np.abs(beside)
         return stray
@@ -144,7 +148,11 @@ class Attention:
         if net.turned:
             sums = rounding(products).sum(-1) + (size - 1) * rounding(total)
             apart = np.abs(keys.value - keys.value[top]) @ query.error + keys.error @ query.size
-            return score, sums * SUMMED + net.scale * apart + SLACK * total, np.zeros(COLUMNS)
+            return (
+                score,
+                sums * SUMMED + net.scale * apart + SLACK * total,
+                np.zeros(COLUMNS),
+            )
         slope = np.zeros(self.keys.value.shape[-1])
         slope[part] = net.scale * query.value
         rows, alone = self.normed[: last + 1], self.alone[: last + 1]
@@ -211,7 +219,10 @@ class Attention:
         digit = net.columns_of(length)[:, None] >= 0
         error = np.where((allowed > 0) | (digit & (np.arange(net.vocabulary) < 10)), error, 0).max(1, keepdims=True)
         exponent = error + (self.machine.shift * U + SLACK) * (distance + 2 * error) + SLACK
-        exponent, shared = np.minimum(exponent, 1), np.minimum(shared, 1)  # which is too much
+        exponent, shared = (
+            np.minimum(exponent, 1),
+            np.minimum(shared, 1),
+        )  # which is too much
         spread = SPARE * (np.expm1(exponent) + gamma(self.machine.exp) * np.exp(exponent))
         common = SPARE * np.expm1(shared)
         if not (spread.max() < 0.5 and common.max() < 0.5):  # as `max` would pass a NaN

@@ -68,7 +68,12 @@ def count_wrong(spec: Spec, theta_P: Tensor, *, digits: int = COLUMNS, limit_s: 
                 (wrong if is_sure else remaining).append(product)
     certain = pairs_in(wrong, digits)
     possible = pairs_in(wrong + remaining, digits) if remaining else certain
-    return Count(certain, possible, len(wrong) + len(remaining), time.process_time() - prover.start)
+    return Count(
+        certain,
+        possible,
+        len(wrong) + len(remaining),
+        time.process_time() - prover.start,
+    )
 
 
 def _by_cases(query: QueryProver) -> Iterator[tuple[Product, bool]]:
@@ -124,11 +129,17 @@ def wrong_ranges(query: QueryProver, low: Array, high: Array, right: Ints) -> li
             break
         owner, low, high = owner[~loses], low[~loses], high[~loses]
         middle = 0.5 * (low + high)
-        owner, low, high = np.tile(owner, 2), np.concatenate([low, middle]), np.concatenate([middle, high])
+        owner, low, high = (
+            np.tile(owner, 2),
+            np.concatenate([low, middle]),
+            np.concatenate([middle, high]),
+        )
     return [list(_joined(sorted(parts))) for parts in segments]
 
 
-def _joined(segments: list[tuple[float, float, bool]]) -> Iterator[tuple[Range, Range | None]]:
+def _joined(
+    segments: list[tuple[float, float, bool]],
+) -> Iterator[tuple[Range, Range | None]]:
     """Join neighbouring segments: yield each range with the longest part of it whose segments are sure."""
     groups: list[list[tuple[float, float, bool]]] = []
     for segment in segments:
@@ -149,7 +160,14 @@ class _Search:
     Of columns above that one the answer is not yet written, so what they add does not depend on the carry.
     """
 
-    def __init__(self, query: QueryProver, allowed: Flags, outer: Range, inner: Range | None, ends: Range):
+    def __init__(
+        self,
+        query: QueryProver,
+        allowed: Flags,
+        outer: Range,
+        inner: Range | None,
+        ends: Range,
+    ):
         self.query, self.allowed, self.is_sure = query, allowed, inner is not None
         sums, loss = query.sums[0], float(query.query.loss[0])
         self.start = min(query.query.k, COLUMNS - 1)

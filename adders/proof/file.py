@@ -28,7 +28,11 @@ CHECKER = Path(__file__).with_name("check.py")
 
 def verdict_of(spec: Spec, theta_P: Tensor, proof: Proof) -> dict[str, Any]:
     """Return everything but a proof's rows as plain values, with the spec and the digest of its θ."""
-    about = {"params": spec.params, "spec": spec.as_dict(), "theta_sha256": digest(theta_P)}
+    about = {
+        "params": spec.params,
+        "spec": spec.as_dict(),
+        "theta_sha256": digest(theta_P),
+    }
     return proof.as_dict() | about
 
 

@@ -17,7 +17,18 @@ from adders.proof.attention import Query
 from adders.proof.columns import Ints
 from adders.proof.intervals import Interval
 from adders.proof.net import Net, Norm, welford
-from adders.proof.rounding import SLACK, TINY, Array, Chain, Lost, Machine, U, gamma, require_finite, require_range
+from adders.proof.rounding import (
+    SLACK,
+    TINY,
+    Array,
+    Chain,
+    Lost,
+    Machine,
+    U,
+    gamma,
+    require_finite,
+    require_range,
+)
 
 SPARE = 1.02
 """Factor of what boxes and roundings take, so that a checker may bound them otherwise."""
@@ -101,7 +112,11 @@ class Gaps:
         second = first + net.bend.at(hidden) @ net.fc2.matrix + self._bias(net.fc2_bias)
         last = second @ self.centre
         scale = np.sqrt((last * last).mean(-1) + self.ending.eps)
-        gaps: Array = np.einsum("nk,nvk->nv", last @ self.read + self.bias * scale[:, None], self.difference[right])
+        gaps: Array = np.einsum(
+            "nk,nvk->nv",
+            last @ self.read + self.bias * scale[:, None],
+            self.difference[right],
+        )
         require_finite(gaps)
         return gaps, scale
 
@@ -118,10 +133,15 @@ class Gaps:
         box = slopes.pop("box")
         gaps = gaps - EVALUATION * np.einsum("nk,nvk->nv", read, np.abs(table)) - SPARE * _effect(table, box, radius)
         errors = {
-            "first": values.first.error, "centred": values.centred.error, "root": values.scaling,
-            "normed": values.normed.error, "hidden": values.hidden.error, "gate": values.gate.error,
-            "second": values.second.error, "last": values.last.error,
-        }  # fmt: skip
+            "first": values.first.error,
+            "centred": values.centred.error,
+            "root": values.scaling,
+            "normed": values.normed.error,
+            "hidden": values.hidden.error,
+            "gate": values.gate.error,
+            "second": values.second.error,
+            "last": values.last.error,
+        }
         for name, slope in slopes.items():
             loss = loss + _effect(table, slope, errors[name])
         require_finite(gaps, loss)
@@ -153,9 +173,18 @@ class Gaps:
         require_range(last.range.size**2)
         scale, last_scaling = self._size(second.range, last.range, self.ending)
         return Forward(
-            first, centred, root, scaling[:, None], normed, hidden, Rounded(gate, gate_error), second, last, scale,
+            first,
+            centred,
+            root,
+            scaling[:, None],
+            normed,
+            hidden,
+            Rounded(gate, gate_error),
+            second,
+            last,
+            scale,
             last_scaling[:, None],
-        )  # fmt: skip
+        )
 
     def _size(self, x: Interval, centred: Interval, norm: Norm) -> tuple[Interval, Array]:
         """Return the root mean square of centred x [N, D], with ε [N], and its relative error in float32 [N]."""

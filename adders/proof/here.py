@@ -17,7 +17,16 @@ import numpy as np
 from adders.proof.attention import Attention, Query
 from adders.proof.net import COLUMNS, Net
 from adders.proof.program import Program
-from adders.proof.rounding import SLACK, SUMMED, Approx, Array, Chain, Machine, relative, rounding
+from adders.proof.rounding import (
+    SLACK,
+    SUMMED,
+    Approx,
+    Array,
+    Chain,
+    Machine,
+    relative,
+    rounding,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,9 +51,17 @@ def capture(net: Net, program: Program) -> Net:
     with torch.no_grad():
         if hasattr(model, "ties"):
             model.weights = {name: model.entries(k) for name, k in model.ties.items()}
-        table, positions, norms, out = model.token_table(), model.positions(), model.norms(), model.output()
+        table, positions, norms, out = (
+            model.token_table(),
+            model.positions(),
+            model.norms(),
+            model.output(),
+        )
     places, vocabulary = net.residual.value.shape[:2]
-    pairs = [table[None].expand(places, -1, -1), positions[:places, None].expand(-1, vocabulary, -1)]
+    pairs = [
+        table[None].expand(places, -1, -1),
+        positions[:places, None].expand(-1, vocabulary, -1),
+    ]
     real = net.channels @ net.writes
     first, second, third = (replace(n, weight=_exact(w)) for n, w in zip(net.norms, norms, strict=True))
     return replace(
@@ -90,7 +107,11 @@ class Captured(Attention):
         terms, scaled = np.abs(net.scale * keys * query), int(net.scale != 1)
         total, lost = terms.sum(-1), relative if scaled else rounding
         error = (1 + 2 * scaled) * lost(terms).sum(-1) + (size - 1 + 2 * scaled) * lost(total)
-        return net.scale * (keys @ query), error * SUMMED + SLACK * total, np.zeros(COLUMNS)
+        return (
+            net.scale * (keys @ query),
+            error * SUMMED + SLACK * total,
+            np.zeros(COLUMNS),
+        )
 
     def _value_error(self, h: int, length: int) -> Array:
         return np.zeros((length, self.net.vocabulary, self.net.channels.shape[1]))

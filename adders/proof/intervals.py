@@ -70,7 +70,10 @@ class Interval:
         """Multiply the last axis [..., I] by an exact matrix [I, O]."""
         plus, minus = np.maximum(matrix, 0), np.minimum(matrix, 0)
         slack = self.size @ np.abs(matrix) * (ROUND * (len(matrix) + 2)) + 1e-300
-        low, high = self.low @ plus + self.high @ minus, self.high @ plus + self.low @ minus
+        low, high = (
+            self.low @ plus + self.high @ minus,
+            self.high @ plus + self.low @ minus,
+        )
         return Interval(low - slack, high + slack)
 
     def sum(self, axis: int) -> Interval:
@@ -78,7 +81,11 @@ class Interval:
         return Interval(self.low.sum(axis) - slack, self.high.sum(axis) + slack)
 
     def square(self) -> Interval:
-        low = np.where((self.low <= 0) & (self.high >= 0), 0.0, np.minimum(np.abs(self.low), np.abs(self.high)))
+        low = np.where(
+            (self.low <= 0) & (self.high >= 0),
+            0.0,
+            np.minimum(np.abs(self.low), np.abs(self.high)),
+        )
         return Interval(np.maximum(down(low * low), 0), up(self.size * self.size))
 
     def root(self) -> Interval:

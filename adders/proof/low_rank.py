@@ -29,14 +29,29 @@ def view(spec: LowRank, w: Tensors) -> Net:
     placed = Approx(positions.value[:, None], positions.error[:, None]).broadcast(shape)
     query, key, value = _projections(spec, w)
     return Net(
-        steps=STEPS, fixed=((10, 10), (21, 11)), starts=(0, 11, 22), units_first=False, heads=1,
-        residual=Approx(w["tokens"]).broadcast(shape) + placed, shared=np.zeros((READ, spec.width)), alike=False,
+        steps=STEPS,
+        fixed=((10, 10), (21, 11)),
+        starts=(0, 11, 22),
+        units_first=False,
+        heads=1,
+        residual=Approx(w["tokens"]).broadcast(shape) + placed,
+        shared=np.zeros((READ, spec.width)),
+        alike=False,
         norms=(_norm(spec, w, 1), _norm(spec, w, 2), _norm(spec, w, 3)),
-        query=query, key=key, value=value, scale=1 / math.sqrt(spec.width), out=_chain(w, "out"),
-        channels=w["out_A"] if "out_A" in w else w["out"].T, writes=w.get("out_B", np.eye(spec.width)),
-        fc1=_chain(w, "fc1"), fc1_bias=None, fc2=_chain(w, "fc2"), fc2_bias=None, head=None,
+        query=query,
+        key=key,
+        value=value,
+        scale=1 / math.sqrt(spec.width),
+        out=_chain(w, "out"),
+        channels=w["out_A"] if "out_A" in w else w["out"].T,
+        writes=w.get("out_B", np.eye(spec.width)),
+        fc1=_chain(w, "fc1"),
+        fc1_bias=None,
+        fc2=_chain(w, "fc2"),
+        fc2_bias=None,
+        head=None,
         table=Approx(w["tokens"]),
-    )  # fmt: skip
+    )
 
 
 def _norm(spec: LowRank, w: Tensors, number: int) -> Norm:

@@ -44,7 +44,14 @@ class Program:
         functions = self.names["F"]
 
         def attend(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-            rows.extend((q[0], k[0], v[0], functions.scaled_dot_product_attention(q, k, v, **options)))
+            rows.extend(
+                (
+                    q[0],
+                    k[0],
+                    v[0],
+                    functions.scaled_dot_product_attention(q, k, v, **options),
+                )
+            )
             return rows[-1]
 
         self.names["F"] = SimpleNamespace(**vars(functions) | {"scaled_dot_product_attention": attend})

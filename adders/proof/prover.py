@@ -22,13 +22,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adders.proof.attention import Attention, Query
-from adders.proof.columns import COLUMNS, STATES, Cases, Flags, Ints, Sums, first_cases, longest, numbers
+from adders.proof.columns import (
+    COLUMNS,
+    STATES,
+    Cases,
+    Flags,
+    Ints,
+    Sums,
+    first_cases,
+    longest,
+    numbers,
+)
 from adders.proof.columns import split as split_cases
 from adders.proof.gaps import Gaps
 from adders.proof.here import Captured, capture
 from adders.proof.net import Net, view
 from adders.proof.program import Program
-from adders.proof.rounding import ANY, HERE, Array, Lost, Machine, no_lost_numbers, require_finite
+from adders.proof.rounding import (
+    ANY,
+    HERE,
+    Array,
+    Lost,
+    Machine,
+    no_lost_numbers,
+    require_finite,
+)
 from model.adderboard import failures
 from model.tied import ties_of
 from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED
@@ -328,7 +346,11 @@ class QueryProver:
         proof = self.proof
         for i in np.argsort(margins)[:3]:
             if margins[i] < proof.margin:
-                proof.margin, proof.pair, proof.digit = float(margins[i]), numbers(states[i]), self.query.k
+                proof.margin, proof.pair, proof.digit = (
+                    float(margins[i]),
+                    numbers(states[i]),
+                    self.query.k,
+                )
             if margins[i] < 0:
                 self.prover.candidates.append((float(margins[i]), numbers(states[i])))
 
@@ -340,7 +362,14 @@ class QueryProver:
         decided[rows] = self.halved(self.wins, low[rows], high[rows], cases.right[rows], cuts)
         if first and self.channels == 1:
             for i, ends in sorted(cuts.items()):
-                self.proof.rows.append([self.query.k, self.query.token, int(cases.label[rows[i]]), *sorted(ends)])
+                self.proof.rows.append(
+                    [
+                        self.query.k,
+                        self.query.token,
+                        int(cases.label[rows[i]]),
+                        *sorted(ends),
+                    ]
+                )
         return decided
 
     def halved(
@@ -369,7 +398,11 @@ class QueryProver:
             middle = 0.5 * (low + high)[rows, side]
             upper, lower = low.copy(), high.copy()
             upper[rows, side] = lower[rows, side] = middle
-            owner, low, high = np.tile(owner, 2), np.concatenate([low, upper]), np.concatenate([lower, high])
+            owner, low, high = (
+                np.tile(owner, 2),
+                np.concatenate([low, upper]),
+                np.concatenate([lower, high]),
+            )
         whole[owner] = False
         return whole
 

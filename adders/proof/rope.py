@@ -48,14 +48,24 @@ def view(spec: Rope, w: Tensors) -> Net:
     shape = (READ, DIGITS, spec.width)
     residual = Approx(table.value[None], table.error[None]).broadcast(shape)
     if spec.sine_input:  # the table's third dimension is 0
-        residual = concatenate([residual[..., :2], _ramp().broadcast(shape[:2])[..., None], residual[..., 3:]])
+        residual = concatenate(
+            [
+                residual[..., :2],
+                _ramp().broadcast(shape[:2])[..., None],
+                residual[..., 3:],
+            ]
+        )
     q, k, v = _projections(spec, w)
     read = normed(residual, norms[0], ANY).value
     inputs = (np.abs(residual.value) > 0).any((0, 1))
     first = Chain(Approx(v * inputs).T)
     heads = Chain(Approx(np.tile(first.matrix, spec.heads)))
     if spec.rank1_out:
-        out, channels, writes = Chain(Approx(w["o_A"]), Approx(w["o_B"])), w["o_A"], w["o_B"]
+        out, channels, writes = (
+            Chain(Approx(w["o_A"]), Approx(w["o_B"])),
+            w["o_A"],
+            w["o_B"],
+        )
     else:
         matrix = q if spec.tie_oq else w["o"].T
         basis, _ = np.linalg.qr(v * inputs)
@@ -63,12 +73,31 @@ def view(spec: Rope, w: Tensors) -> Net:
         out, (channels, writes) = Chain(Approx(matrix)), factors(matrix, reach)
     fc1, fc2 = _mlp(spec, w)
     return Net(
-        steps=STEPS, starts=(1, 13, PROMPT), fixed=((0, 0), (11, 0), (12, 0), (PROMPT - 1, 0)), units_first=True,
-        heads=spec.heads, residual=residual, shared=np.zeros((READ, spec.width)), alike=False, norms=norms,
-        query=Chain(Approx(q.T)), key=Chain(k.T), value=heads, turned=_turned(spec, w, read, q, k), scale=0.5,
-        out=out, channels=channels, writes=writes, fc1=fc1, fc1_bias=None, fc2=fc2, fc2_bias=None, head=None,
-        table=table, bend=SwiGLU(),
-    )  # fmt: skip
+        steps=STEPS,
+        starts=(1, 13, PROMPT),
+        fixed=((0, 0), (11, 0), (12, 0), (PROMPT - 1, 0)),
+        units_first=True,
+        heads=spec.heads,
+        residual=residual,
+        shared=np.zeros((READ, spec.width)),
+        alike=False,
+        norms=norms,
+        query=Chain(Approx(q.T)),
+        key=Chain(k.T),
+        value=heads,
+        turned=_turned(spec, w, read, q, k),
+        scale=0.5,
+        out=out,
+        channels=channels,
+        writes=writes,
+        fc1=fc1,
+        fc1_bias=None,
+        fc2=fc2,
+        fc2_bias=None,
+        head=None,
+        table=table,
+        bend=SwiGLU(),
+    )
 
 
 def _wide(spec: Rope, name: str, tensor: Array) -> Array:
@@ -133,7 +162,11 @@ def _turned(spec: Rope, w: Tensors, read: Approx, q: Array, k: Approx) -> tuple[
         rows = Linear(matrix.T)(read)
         split = Approx(*(part.reshape(*part.shape[:2], -1, HEAD) for part in (rows.value, rows.error)))
         scaled = normed(split, Norm(Approx(weight), eps=EPS), ANY).value
-        turned = _turn(scaled, Approx(angle.value[:, None, None], angle.error[:, None, None]), spec.half_split)
+        turned = _turn(
+            scaled,
+            Approx(angle.value[:, None, None], angle.error[:, None, None]),
+            spec.half_split,
+        )
         count = 1 if turned.value.shape[2] == spec.heads else spec.heads
         flat = (np.tile(part.reshape(*part.shape[:2], -1), count) for part in (turned.value, turned.error))
         parts.append(Approx(*flat))

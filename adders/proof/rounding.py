@@ -174,7 +174,12 @@ def sincos(angle: Approx) -> tuple[Approx, Approx]:
     """Return sine and cosine, as good as any machine has them."""
     parts = []
     for value in (np.sin(angle.value), np.cos(angle.value)):
-        parts.append(Approx(value, angle.error + ANY.trig * rounding(np.abs(value) + angle.error) + SLACK))
+        parts.append(
+            Approx(
+                value,
+                angle.error + ANY.trig * rounding(np.abs(value) + angle.error) + SLACK,
+            )
+        )
     return parts[0], parts[1]
 
 

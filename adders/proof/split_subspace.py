@@ -42,13 +42,29 @@ def view(spec: SplitSubspace, w: Tensors) -> Net:
     norm1, norm2, norm3 = (Norm(weight) for weight in _norm_weights(spec, w))
     plus, equals = (10, 11) if spec.vocabulary == 14 else (0, 0)
     return Net(
-        steps=steps, fixed=((10, plus), (21, equals)), starts=(0, 11, 22), units_first=True,
-        heads=heads, residual=residual, shared=shared, alike=True, norms=(norm1, norm2, norm3),
-        query=query, key=key, value=value, scale=scale,
-        out=out, channels=channels, writes=writes, fc1=Chain(Approx(w["fc1"].T)), fc1_bias=w.get("fc1_bias"),
-        fc2=Chain(Approx(w["head"] if spec.tie_fc2_head else w["fc2"].T)), fc2_bias=w.get("fc2_bias"),
-        head=Chain(Approx(w["head"].T)), table=table,
-    )  # fmt: skip
+        steps=steps,
+        fixed=((10, plus), (21, equals)),
+        starts=(0, 11, 22),
+        units_first=True,
+        heads=heads,
+        residual=residual,
+        shared=shared,
+        alike=True,
+        norms=(norm1, norm2, norm3),
+        query=query,
+        key=key,
+        value=value,
+        scale=scale,
+        out=out,
+        channels=channels,
+        writes=writes,
+        fc1=Chain(Approx(w["fc1"].T)),
+        fc1_bias=w.get("fc1_bias"),
+        fc2=Chain(Approx(w["head"] if spec.tie_fc2_head else w["fc2"].T)),
+        fc2_bias=w.get("fc2_bias"),
+        head=Chain(Approx(w["head"].T)),
+        table=table,
+    )
 
 
 def _token_table(spec: SplitSubspace, w: Tensors) -> Approx:
@@ -69,14 +85,22 @@ def _spiral(spec: SplitSubspace, w: Tensors, index: Array) -> Approx:
     """Return points [N, C] on the spiral. What is the same product of the same numbers everywhere is exact."""
     index = single(index)
     if spec.frozen_spiral:
-        amp, phase, slope, offset = float(single(spec.spiral_amp)), 0.0, float(single(spec.spiral_slope)), 0.0
+        amp, phase, slope, offset = (
+            float(single(spec.spiral_amp)),
+            0.0,
+            float(single(spec.spiral_slope)),
+            0.0,
+        )
     elif spec.flat_spiral:
         (amp, phase, offset), slope = w["spiral"], 0.0
     else:
         amp, phase, slope, offset = w["spiral"]
     slope = 0.0 if spec.flat_spiral else slope
     ones = np.ones_like(index)
-    angle, height = _turn(index, None if spec.frozen_spiral else phase), Approx(single(slope * index))
+    angle, height = (
+        _turn(index, None if spec.frozen_spiral else phase),
+        Approx(single(slope * index)),
+    )
     if not spec.frozen_spiral:
         height = rounded(slope * index, 0.0) + Approx(offset * ones)
     sine, cosine = sincos(angle)
@@ -106,7 +130,15 @@ def _positions(spec: SplitSubspace, w: Tensors) -> Approx:
     learned = {name: Approx(w.get(name, np.zeros(spec.pos_dim))[None]) for name in ("plus", "equals", "z_hi", "eos")}
     if spec.equals_on_ring:
         learned["equals"] = _spiral(spec, w, np.array([spec.equals_index]))
-    parts = [digits, learned["plus"], digits, learned["equals"], digits, learned["z_hi"], learned["eos"]]
+    parts = [
+        digits,
+        learned["plus"],
+        digits,
+        learned["equals"],
+        digits,
+        learned["z_hi"],
+        learned["eos"],
+    ]
     return concatenate(parts, axis=0)
 
 
@@ -133,13 +165,22 @@ def _projections(spec: SplitSubspace, w: Tensors) -> tuple[Chain, Chain, Chain, 
         query = Approx(np.tile(np.eye(spec.pos_dim), heads))
         value = Approx(np.tile(np.eye(tok), heads))
         key, scale = Approx(w["form"].T), 1.0
-        return Chain(_below(query, tok)), Chain(_below(key, tok)), Chain(_above(value, spec.pos_dim)), scale
+        return (
+            Chain(_below(query, tok)),
+            Chain(_below(key, tok)),
+            Chain(_above(value, spec.pos_dim)),
+            scale,
+        )
     query = _projection(spec, w, "q_proj").T
     size = query.value.shape[1] // heads
     key = query if spec.tie_qk else _projection(spec, w, "k_proj").T
     turns = [turn_matrix(w["phase"], size)] if spec.tie_qk and not spec.unturned else []
     value = Approx(w["head"] if spec.tie_vo else w["v_proj"].T)
-    chains = Chain(_below(query, tok), *turns), Chain(_below(key, tok)), Chain(_above(value, spec.pos_dim))
+    chains = (
+        Chain(_below(query, tok), *turns),
+        Chain(_below(key, tok)),
+        Chain(_above(value, spec.pos_dim)),
+    )
     return *chains, 1 / math.sqrt(size)
 
 

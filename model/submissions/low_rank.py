@@ -55,6 +55,8 @@ class Adder(nn.Module):
         positions_TD = w["pos_A"] @ w["pos_B"] if "pos_A" in w else w["positions"]
         x_BTD = w["tokens"][tokens_BT] + positions_TD[:length]
         x_BTD = x_BTD + self.attention(self.norm(x_BTD, 1))
+
+        # the FFN, then logits by the token table
         hidden_BTF = F.gelu(self.linear(self.norm(x_BTD, 2), "fc1"))
         x_BTD = x_BTD + self.linear(hidden_BTF, "fc2")
         logits_BTV: Tensor = self.norm(x_BTD, 3) @ w["tokens"].T
@@ -81,16 +83,14 @@ class Adder(nn.Module):
         if tie == "kv":
             both = self.linear(x, "kv")
             return self.linear(x, "q"), both, both
-        if tie.startswith("shareA"):
-            h = x @ w["qkv_A"]
-            if tie == "shareA_tieQK":
-                return h @ w["qkv_Bqk"], h @ w["qkv_Bqk"], h @ w["qkv_Bv"]
-            if tie == "shareA_tieKV":
-                return h @ w["qkv_Bq"], h @ w["qkv_Bkv"], h @ w["qkv_Bkv"]
-            return h @ w["qkv_Bq"], h @ w["qkv_Bk"], h @ w["qkv_Bv"]
-        if tie.startswith("shareB"):
-            names = {"shareB_tieQK": ("qk", "qk", "v"), "shareB_tieKV": ("q", "kv", "kv")}
-            q, k, v = (x @ w[f"qkv_A{name}"] @ w["qkv_B"] for name in names.get(tie, "qkv"))
+        if tie.startswith("share"):  # one factor serves all three; the other may serve two of them
+            of_three = {"QK": ("qk", "qk", "v"), "KV": ("q", "kv", "kv")}
+            names = of_three.get(tie[-2:], ("q", "k", "v"))
+            if tie.startswith("shareA"):
+                h = x @ w["qkv_A"]
+                q, k, v = (h @ w[f"qkv_B{name}"] for name in names)
+            else:
+                q, k, v = (x @ w[f"qkv_A{name}"] @ w["qkv_B"] for name in names)
             return q, k, v
         q, k, v = self.linear(x, "qkv").chunk(3, dim=-1)
         return q, k, v
@@ -113,12 +113,23 @@ class Adder(nn.Module):
 
 def architecture(spec: dict[str, Any]) -> str:
     """What a model is, in one sentence."""
-    parts = {"pos": "positions", "qkv": "queries, keys and values", "out": "attention output", "ffn": "FFN"}
-    ranks = [f"{what} {spec[f'{part}_rank']}" for part, what in parts.items() if spec[f"{part}_rank"]]
+    parts = {
+        "pos": "positions",
+        "qkv": "queries, keys and values",
+        "out": "attention output",
+        "ffn": "FFN",
+    }
+    ranks = []
+    for part, name in parts.items():
+        rank = spec[f"{part}_rank"]
+        if rank:
+            ranks.append(f"{name} {rank}")
+    matrices = "ranks: " + ", ".join(ranks) if ranks else "full matrices"
+    norm = "RMSNorm" if spec["rms_norm"] else "LayerNorm"
     return (
         f"1-layer pre-norm decoder, width {spec['width']}, 1 attention head, FFN {spec['ffn']} (GELU),"
-        f" {'RMSNorm' if spec['rms_norm'] else 'LayerNorm'}, learned positions, vocabulary 14, tied token"
-        f" table, {'ranks: ' + ', '.join(ranks) if ranks else 'full matrices'}"
+        f" {norm}, learned positions, vocabulary 14, tied token"
+        f" table, {matrices}"
     )
 
 

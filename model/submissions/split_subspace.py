@@ -67,7 +67,8 @@ class Adder(nn.Module):
     def attention(self, h_BTD: Tensor) -> Tensor:
         """Causal self-attention, [B, T, D] -> [B, T, D]: positions say where to look, tokens what is seen."""
         spec, w, heads = self.spec, self.weights, self.spec["heads"]
-        tokens_BTK, positions_BTC = h_BTD.split([spec["tok_dim"], spec["pos_dim"]], dim=-1)
+        sizes = [spec["tok_dim"], spec["pos_dim"]]
+        tokens_BTK, positions_BTC = h_BTD.split(sizes, dim=-1)
         if spec["direct_forms"]:  # of two positions p, p' the score is pᵀ · form · p'
             queries = by_head(positions_BTC.repeat(1, 1, heads), heads)
             keys = by_head(positions_BTC @ w["form"].T, heads)
@@ -76,9 +77,10 @@ class Adder(nn.Module):
         else:
             value_EK = w["head"].T if spec["tie_vo"] else w["v_proj"]
             queries = by_head(positions_BTC @ self.projection("q_proj").T, heads)
-            if spec["tie_qk"]:
+            if spec["tie_qk"]:  # queries are keys, turned by one angle per head
                 keys = queries
-                queries = queries if spec["unturned"] else rotate(queries, w["phase"][:, None, None])
+                if not spec["unturned"]:
+                    queries = rotate(queries, w["phase"][:, None, None])
             else:
                 keys = by_head(positions_BTC @ self.projection("k_proj").T, heads)
             values = by_head(tokens_BTK @ value_EK.T, heads)
@@ -88,11 +90,13 @@ class Adder(nn.Module):
 
     def projection(self, name: str) -> Tensor:
         """The query or key projection [Q, C]; where diagonals are constant, columns are shifted entries."""
-        if self.spec["rank1_q"]:
-            return (self.weights["q_A"][:, :, None] * self.weights["q_B"][:, None]).flatten(0, 1)
-        spec, entries, columns = self.spec, self.weights[name], self.spec["pos_dim"]
+        spec, w = self.spec, self.weights
+        if spec["rank1_q"]:
+            column, row = w["q_A"][:, :, None], w["q_B"][:, None]
+            return (column * row).flatten(0, 1)
+        entries, columns = w[name], spec["pos_dim"]
         rows = spec["qk_dim"] or self.width // spec["heads"]
-        if spec["toeplitz_q"]:  # a diagonal an entry, from the top right to the bottom left
+        if spec["toeplitz_q"]:  # one entry per diagonal, from the top right to the bottom left
             shifted = [entries.narrow(1, columns - 1 - j, rows) for j in range(columns)]
         elif spec["circulant_q"]:  # the first column, as long as the longer side
             shifted = [entries.roll(j, dims=1)[:, :rows] for j in range(columns)]
@@ -109,10 +113,13 @@ class Adder(nn.Module):
             row_RD = torch.eye(self.width).to(w["head"])[1:2]
         else:
             row_RD = w["out_B"] if "out_B" in w else w["out_A"].new_zeros(1, 0)
-            row_RD = F.pad(row_RD, (1, 0), value=1.0) if spec["unit_out"] else row_RD
+            if spec["unit_out"]:
+                row_RD = F.pad(row_RD, (1, 0), value=1.0)
             if spec["opposite_out"]:  # the second entry is minus the first
-                row_RD = torch.cat([row_RD[:, :1], -row_RD[:, :1], row_RD[:, 1:]], dim=1)
-            row_RD = F.pad(row_RD, (0, self.width - row_RD.shape[1]))  # no more than tokens, with token_out
+                first, rest = row_RD[:, :1], row_RD[:, 1:]
+                row_RD = torch.cat([first, -first, rest], dim=1)
+            missing = self.width - row_RD.shape[1]
+            row_RD = F.pad(row_RD, (0, missing))  # no more than tokens, with token_out
         return (w["out_A"] @ row_RD).T
 
     def norms(self) -> Tensor:
@@ -121,12 +128,14 @@ class Adder(nn.Module):
         if spec["parameterless_norm"]:
             return torch.ones(3, width).to(self.weights["head"])
         norm = self.weights["norm"]
+        to_last = (width - 1, 0)
         if spec["structured_norm3"]:  # b, but b + c in the second dimension and b + d in the last
-            norm = norm[0] + F.pad(norm[1:2], (1, width - 2)) + F.pad(norm[2:], (width - 1, 0))
+            second = F.pad(norm[1:2], (1, width - 2))
+            norm = norm[0] + second + F.pad(norm[2:], to_last)
         elif spec["structured_norm2"]:  # b, but b + d in the last dimension
-            norm = norm[0] + F.pad(norm[1:], (width - 1, 0))
+            norm = norm[0] + F.pad(norm[1:], to_last)
         elif spec["structured_norm1"]:  # 1, but 1 + d in the last dimension
-            norm = 1 + F.pad(norm, (width - 1, 0))
+            norm = 1 + F.pad(norm, to_last)
         return norm.expand(3, width)  # scalar_norm: the same number everywhere
 
     def token_table(self) -> Tensor:
@@ -134,8 +143,11 @@ class Adder(nn.Module):
         if not self.spec["arc"]:
             return self.weights["tokens"]
         *radii, start, stride = self.weights["arc"]
-        angle_V = start + stride * torch.arange(DIGITS, device=start.device)
-        return torch.stack([radii[0] * angle_V.cos(), radii[-1] * angle_V.sin()], dim=-1)
+        digits_V = torch.arange(DIGITS, device=start.device)
+        angle_V = start + stride * digits_V
+        x_V = radii[0] * angle_V.cos()
+        y_V = radii[-1] * angle_V.sin()
+        return torch.stack([x_V, y_V], dim=-1)
 
     def positions(self) -> Tensor:
         """Position vectors [34, C]: X, Y and Z share ten; Z10, PLUS, EQUALS and EOS may have their own."""
@@ -144,26 +156,33 @@ class Adder(nn.Module):
         digits_NC = self.spiral(index_N) if spec["spiral"] else w["digits"]
         if spec["linear_correction"]:
             slope, intercept = w["correction"]
-            digits_NC = digits_NC * (1 + intercept + slope * index_N)[:, None]
+            scale_N = 1 + intercept + slope * index_N
+            digits_NC = digits_NC * scale_N[:, None]
         elif "correction" in w:
             digits_NC = digits_NC * (1 + w["correction"])[:, None]
+
         nowhere = torch.zeros(spec["pos_dim"]).to(index_N)
-        plus, equals, z_hi, eos = (w.get(name, nowhere)[None] for name in ("plus", "equals", "z_hi", "eos"))
+        names = ("plus", "equals", "z_hi", "eos")
+        plus, equals, z_hi, eos = (w.get(name, nowhere)[None] for name in names)
         if spec["equals_on_ring"]:
-            equals = self.spiral(index_N.new_tensor([spec["equals_index"]]))
+            place = index_N.new_tensor([spec["equals_index"]])
+            equals = self.spiral(place)
         return torch.cat([digits_NC, plus, digits_NC, equals, digits_NC, z_hi, eos])
 
     def spiral(self, index_N: Tensor) -> Tensor:
         """Points [N, C] on a spiral of ten digits a turn; from the fourth on, coordinates are 0."""
         spec = self.spec
+        phase = offset = slope = 0.0
         if spec["frozen_spiral"]:
-            amp, phase, slope, offset = spec["spiral_amp"], 0.0, spec["spiral_slope"], 0.0
+            amp, slope = spec["spiral_amp"], spec["spiral_slope"]
         elif spec["flat_spiral"]:
             amp, phase, offset = self.weights["spiral"]
         else:
             amp, phase, slope, offset = self.weights["spiral"]
+        if spec["flat_spiral"]:
+            slope = 0
         angle_N = 2 * math.pi * index_N / DIGITS + phase
-        height_N = offset + (0 if spec["flat_spiral"] else slope) * index_N
+        height_N = offset + slope * index_N
         points = torch.stack([amp * angle_N.cos(), amp * angle_N.sin(), height_N], dim=-1)
         return F.pad(points, (0, spec["pos_dim"] - 3))
 
@@ -190,10 +209,15 @@ def rotate(x: Tensor, angle: Tensor) -> Tensor:
 def architecture(spec: dict[str, Any]) -> str:
     """What a model is, in one sentence."""
     tok, pos, heads = spec["tok_dim"], spec["pos_dim"], spec["heads"]
-    routes = f"queries and keys of {spec['qk_dim'] or (tok + pos) // heads} dimensions from positions"
-    routes = "scores are a bilinear form of positions" if spec["direct_forms"] else routes
+    if spec["direct_forms"]:
+        routes = "scores are a bilinear form of positions"
+    else:
+        size = spec["qk_dim"] or (tok + pos) // heads
+        routes = f"queries and keys of {size} dimensions from positions"
     units = 1 if spec["one_unit"] else spec["hidden"]
-    table = "circular arc" if spec["circular"] else "elliptical arc" if spec["arc"] else "learned"
+    table = "learned"
+    if spec["arc"]:
+        table = "circular arc" if spec["circular"] else "elliptical arc"
     return (
         f"1-layer pre-norm decoder, width {tok + pos} ({tok} token, {pos} position), {heads} attention"
         f" head{'s' * (heads > 1)} ({routes}, values from tokens), FFN {units} (GELU),"

@@ -17,27 +17,36 @@ def folds(spec: LowRank) -> list[Fold]:
     """Return every fold that applies to a spec, even if it saves nothing."""
     steps = []
     if spec.positions > INPUTS:
+        text = "no position after the 33rd is read"
         fewer = replace(spec, positions=INPUTS)
-        steps.append(Fold("no position after the 33rd is read", fewer, lambda t: _cut(t, INPUTS)))
+        steps.append(Fold(text, fewer, lambda t: _cut(t, INPUTS)))
     elif not spec.no_eos:
-        without_end, last = replace(spec, no_eos=True), INPUTS - 1
         text = "only the end token's prediction reads the last position"
-        steps.append(Fold(text, without_end, lambda t: _cut(t, last)))
+        without_end = replace(spec, no_eos=True)
+        steps.append(Fold(text, without_end, lambda t: _cut(t, INPUTS - 1)))
     if spec.pos_rank:
         full = replace(spec, pos_rank=0)
         steps.append(Fold("the position table multiplied out", full, _full_positions))
     if spec.out_rank:
         full = replace(spec, out_rank=0)
-        steps.append(Fold("the attention output multiplied out", full, lambda t: _full(t, "out")))
+        text = "the attention output multiplied out"
+        steps.append(Fold(text, full, lambda t: _full(t, "out")))
     if spec.ffn_rank:
         full = replace(spec, ffn_rank=0)
         steps.append(Fold("the FFN multiplied out", full, lambda t: _full(t, "fc1", "fc2")))
     if spec.qkv_rank:
-        ties = {3: "none", 2: "kv" if spec.parts[1] == spec.parts[2] else "qk", 1: "all"}
-        full = replace(spec, qkv_rank=0, tie_qkv=ties[len(set(spec.parts))])
+        full = replace(spec, qkv_rank=0, tie_qkv=_tie_without_factors(spec))
         text = "queries, keys and values multiplied out"
         steps.append(Fold(text, full, lambda t: _full_projections(spec, t)))
     return steps
+
+
+def _tie_without_factors(spec: LowRank) -> str:
+    """Return the tie of full matrices under which the same projections are equal."""
+    different = len(set(spec.parts))
+    if different == 2:
+        return "kv" if spec.parts[1] == spec.parts[2] else "qk"
+    return "none" if different == 3 else "all"
 
 
 def _cut(t: Tensors, rows: int) -> Tensors:
@@ -46,6 +55,7 @@ def _cut(t: Tensors, rows: int) -> Tensors:
 
 
 def _full_positions(t: Tensors) -> Tensors:
+    """Multiply the position table out."""
     return t | {"positions": t["pos_A"] @ t["pos_B"]}
 
 
@@ -55,6 +65,11 @@ def _full(t: Tensors, *names: str) -> Tensors:
 
 
 def _full_projections(spec: LowRank, t: Tensors) -> Tensors:
-    """Multiply the query, key and value projections out, to one matrix where they are equal."""
-    full = {part: (A @ B).mT for part, (_, A, B) in zip(spec.parts, qkv_projections(spec, t), strict=True)}
-    return t | full | ({"qkv": torch.cat(list(full.values()))} if len(full) == 3 else {})
+    """Multiply the query, key and value projections out, to one matrix where they all differ."""
+    full = {}
+    for part, (_, A, B) in zip(spec.parts, qkv_projections(spec, t), strict=True):
+        full[part] = (A @ B).mT
+    new = t | full
+    if len(full) == 3:
+        new["qkv"] = torch.cat(list(full.values()))
+    return new

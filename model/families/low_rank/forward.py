@@ -24,7 +24,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model.families.low_rank.spec import DIGITS, EOS, EQUALS, PLUS, VOCABULARY, LowRank
-from model.matrices import aligned, attention, centred, look_up, matrix, one_hot, product, unit
+from model.matrices import (
+    aligned,
+    attention,
+    centred,
+    look_up,
+    matrix,
+    one_hot,
+    product,
+    unit,
+)
 from model.ops import Tensors
 from model.spec import Kernel
 
@@ -49,20 +58,27 @@ def expand(spec: LowRank, theta_SP: Tensor) -> Tensors:
     (Aq, Bq), (Ak, Bk), (Av, Bv) = _qkv_factors(spec, p)
     form_SRR = product(Bk, Bq.mT) / math.sqrt(spec.width)
     positions = product(p["pos_A"], p["pos_B"]) if spec.pos_rank else p["positions"]
+    length = spec.prompt - 1 + spec.answers
     wide = {
         "tokens": p["tokens"],
-        "positions": positions[:, : spec.prompt - 1 + spec.answers],
+        "positions": positions[:, :length],
         "queries": _fold_in_norm(spec, p, 1, product(form_SRR, Aq.mT)),
         "keys": _fold_in_norm(spec, p, 1, Ak.mT),
-        **({"values": _fold_in_norm(spec, p, 1, Av.mT)} if _has_separate_values(spec) else {}),
-        "write": product(matrix(p, "out"), Bv.mT),
     }
+    if _has_separate_values(spec):
+        wide["values"] = _fold_in_norm(spec, p, 1, Av.mT)
+    wide["write"] = product(matrix(p, "out"), Bv.mT)
+
     if _ffn_inner_rank(spec):
-        wide |= {"fc1_A": _fold_in_norm(spec, p, 2, p["fc1_A"].mT), "fc1_B": p["fc1_B"].mT}
-        wide |= {"fc2_A": p["fc2_A"].mT, "fc2_B": p["fc2_B"].mT}
+        wide["fc1_A"] = _fold_in_norm(spec, p, 2, p["fc1_A"].mT)
+        wide["fc1_B"] = p["fc1_B"].mT
+        wide["fc2_A"] = p["fc2_A"].mT
+        wide["fc2_B"] = p["fc2_B"].mT
     else:
-        wide |= {"fc1": _fold_in_norm(spec, p, 2, matrix(p, "fc1")), "fc2": matrix(p, "fc2")}
-    return wide | {"head": _fold_in_norm(spec, p, 3, p["tokens"])}
+        wide["fc1"] = _fold_in_norm(spec, p, 2, matrix(p, "fc1"))
+        wide["fc2"] = matrix(p, "fc2")
+    wide["head"] = _fold_in_norm(spec, p, 3, p["tokens"])
+    return wide
 
 
 def apply(spec: LowRank, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
@@ -71,24 +87,36 @@ def apply(spec: LowRank, wide: Tensors, tokens_STB: Tensor, first: int) -> list[
     tokens_STB = aligned(tokens_STB)
     hot_STVB = one_hot(tokens_STB, VOCABULARY, wide["tokens"].dtype)
 
-    x_SDTV = wide["positions"][:, :length].mT[..., None] + wide["tokens"].mT[:, :, None]
+    # every input: a token at a position
+    positions_SDT = wide["positions"][:, :length].mT
+    x_SDTV = positions_SDT[..., None] + wide["tokens"].mT[:, :, None]
     x_SDN = look_up(x_SDTV[:, :, first:], hot_STVB[:, first:]).flatten(2)
-    x_SDN = x_SDN + wide["write"] @ _attention(spec, wide, x_SDTV, hot_STVB, first)
-    hidden_SFN = F.gelu(_linear_of_norm(spec, _ffn_matrix(wide, "fc1"), _normalise(spec, x_SDN)))
+
+    # one block: attention, then the FFN
+    seen_SRN = _attention(spec, wide, x_SDTV, hot_STVB, first)
+    x_SDN = x_SDN + wide["write"] @ seen_SRN
+    fc1 = _ffn_matrix(wide, "fc1")
+    hidden_SFN = F.gelu(_linear_of_norm(spec, fc1, _normalise(spec, x_SDN)))
     x_SDN = x_SDN + _ffn_matrix(wide, "fc2") @ hidden_SFN
+
     logits_SVN = _linear_of_norm(spec, wide["head"], _normalise(spec, x_SDN))
-    logits_SVAB = logits_SVN.unflatten(2, (length - first, -1))[..., :batch]
-    return list(logits_SVAB.unbind(1))
+    logits_SVAB = logits_SVN.unflatten(2, (length - first, -1))
+    return list(logits_SVAB[..., :batch].unbind(1))
 
 
 def kernel(spec: LowRank) -> Kernel:
     """Return the shape for which kernel.cpp is compiled."""
     shape = {
-        "WIDTH": spec.width, "FFN": spec.ffn, "INNER": _ffn_inner_rank(spec),
-        "RANK": spec.width if _reads_all_features(spec) else spec.qkv_rank, "VALUES": int(_has_separate_values(spec)),
-        "LAYER": int(not spec.rms_norm), "ANSWERS": spec.answers,
-    }  # fmt: skip
-    return Kernel(Path(__file__).with_name("kernel.cpp"), shape)
+        "WIDTH": spec.width,
+        "FFN": spec.ffn,
+        "INNER": _ffn_inner_rank(spec),
+        "RANK": spec.width if _reads_all_features(spec) else spec.qkv_rank,
+        "VALUES": int(_has_separate_values(spec)),
+        "LAYER": int(not spec.rms_norm),
+        "ANSWERS": spec.answers,
+    }
+    source = Path(__file__).with_name("kernel.cpp")
+    return Kernel(source, shape)
 
 
 def qkv_projections(spec: LowRank, p: Tensors) -> list[tuple[str, Tensor, Tensor]]:
@@ -101,9 +129,15 @@ def qkv_projections(spec: LowRank, p: Tensors) -> list[tuple[str, Tensor, Tensor
         return [("qkv", p["qkv_A"], B) for B in p["qkv_B"].chunk(3, dim=-1)]
     if spec.qkv_rank:
         return [(part, p[f"{part}_A"], p[f"{part}_B"]) for part in spec.parts]
-    full = p["qkv"].chunk(3, dim=-2) if spec.tie_qkv == "none" else [p[part] for part in spec.parts]
-    identity = torch.eye(spec.width, dtype=full[0].dtype, device=full[0].device).expand_as(full[0])
-    return [("x", identity, weight.mT) for weight in full]
+
+    # full matrices: A is the identity, so x · A is the input itself
+    if spec.tie_qkv == "none":
+        full = p["qkv"].chunk(3, dim=-2)
+    else:
+        full = [p[part] for part in spec.parts]
+    like = full[0]
+    identity = torch.eye(spec.width, dtype=like.dtype, device=like.device)
+    return [("x", identity.expand_as(like), weight.mT) for weight in full]
 
 
 def _qkv_factors(spec: LowRank, p: Tensors) -> list[tuple[Tensor, Tensor]]:
@@ -111,7 +145,8 @@ def _qkv_factors(spec: LowRank, p: Tensors) -> list[tuple[Tensor, Tensor]]:
     factors = [(A, B) for _, A, B in qkv_projections(spec, p)]
     if not spec.qkv_rank or not _reads_all_features(spec):
         return factors
-    identity = torch.eye(spec.width, dtype=factors[0][0].dtype, device=factors[0][0].device)
+    like, _ = factors[0]
+    identity = torch.eye(spec.width, dtype=like.dtype, device=like.device)
     return [(identity.expand(len(A), -1, -1), product(A, B)) for A, B in factors]
 
 
@@ -137,7 +172,8 @@ def _fold_in_norm(spec: LowRank, p: Tensors, n: int, matrix_SCD: Tensor) -> Tens
     weighted = matrix_SCD * p[f"norm{n}"][:, None]
     if spec.rms_norm:
         return weighted
-    return torch.cat([weighted, product(matrix_SCD, p[f"norm{n}_bias"][..., None])], dim=2)
+    bias_SD1 = p[f"norm{n}_bias"][..., None]
+    return torch.cat([weighted, product(matrix_SCD, bias_SD1)], dim=2)
 
 
 def _ffn_matrix(wide: Tensors, name: str) -> Tensor:
@@ -159,14 +195,20 @@ def _linear_of_norm(spec: LowRank, matrix_SCD: Tensor, normed_SDN: Tensor) -> Te
 
 def _attention(spec: LowRank, wide: Tensors, x_SDTV: Tensor, hot_STVB: Tensor, first: int) -> Tensor:
     """Return the attention weights applied to the values [S, R, N], from every input before its norm."""
-    normed_SDTV = _normalise(spec, x_SDTV.flatten(2)).unflatten(2, x_SDTV.shape[2:])
+    flat = _normalise(spec, x_SDTV.flatten(2))
+    normed_SDTV = flat.unflatten(2, x_SDTV.shape[2:])
 
     def read(name: str, start: int = 0) -> Tensor:
+        """Return what a matrix reads of the tokens from a position on [S, R, T, B]."""
         matrix_SCD, inputs_SDTV = wide[name], normed_SDTV[:, :, start:]
-        entries_SCM = product(matrix_SCD[..., : spec.width], inputs_SDTV.flatten(2))
-        entries_SCM = entries_SCM if spec.rms_norm else entries_SCM + matrix_SCD[..., -1:]
-        return look_up(entries_SCM.unflatten(2, inputs_SDTV.shape[2:]), hot_STVB[:, start:])
+        weights_SCD = matrix_SCD[..., : spec.width]
+        entries_SCM = product(weights_SCD, inputs_SDTV.flatten(2))
+        if not spec.rms_norm:
+            entries_SCM = entries_SCM + matrix_SCD[..., -1:]
+        entries_SCTV = entries_SCM.unflatten(2, inputs_SDTV.shape[2:])
+        return look_up(entries_SCTV, hot_STVB[:, start:])
 
     keys_SRTB = read("keys")
     values_SRTB = read("values") if "values" in wide else keys_SRTB
-    return attention(read("queries", first), keys_SRTB, values_SRTB, first).flatten(2)
+    queries_SRAB = read("queries", first)
+    return attention(queries_SRAB, keys_SRTB, values_SRTB, first).flatten(2)

@@ -29,26 +29,32 @@ def _draws(spec: LowRank, gen: torch.Generator) -> Tensors:
     shapes = spec.shapes()
     rows = spec.position_shapes(spec.positions)
     drawn = {name: torch.empty(shape) for name, shape in (shapes | rows).items()}
-    matrices = [n for n in shapes if n not in rows and n != "tokens" and not n.startswith("norm")]
+    norms = [n for n in shapes if n.startswith("norm")]
+    tables = {"tokens", *rows}
+    matrices = [n for n in shapes if n not in tables and n not in norms]
     full = [n for n in matrices if not _is_factor(n)]
 
+    # what the modules draw when they are constructed
     drawn["tokens"] = draws.normal(shapes["tokens"], 1, gen)
     for name in rows:
         drawn[name] = draws.normal(rows[name], 0.02 if spec.pos_rank else 1, gen)
     for name in matrices:
         if _is_factor(name):
-            drawn[name] = draws.normal(shapes[name], math.sqrt(2 / sum(shapes[name])), gen)
+            deviation = math.sqrt(2 / sum(shapes[name]))
+            drawn[name] = draws.normal(shapes[name], deviation, gen)
         else:
             drawn[name] = draws.kaiming(shapes[name], gen)
     draws.kaiming((VOCABULARY, spec.width), gen)
 
-    for name in ["tokens", *([] if spec.pos_rank else rows), *full, "tokens"]:
+    # what is drawn again, over the first values
+    positions = [] if spec.pos_rank else rows
+    for name in ["tokens", *positions, *full, "tokens"]:
         drawn[name] = draws.normal(tuple(drawn[name].shape), 0.02, gen)
-    for name in shapes:
-        if name.startswith("norm"):
-            drawn[name].fill_(0 if name.endswith("bias") else 1)
+    for name in norms:
+        drawn[name].fill_(0 if name.endswith("bias") else 1)
     return {name: t[: shapes[name][0]] for name, t in drawn.items()}
 
 
 def _is_factor(name: str) -> bool:
+    """True if a tensor is one of a matrix's two factors."""
     return "_A" in name or "_B" in name

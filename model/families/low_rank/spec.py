@@ -26,21 +26,33 @@ TIES = ("none", "all", "qk", "kv")
 SHARED = tuple(f"share{factor}{tie}" for factor in "AB" for tie in ("", "_tieQK", "_tieKV"))
 
 PARTS = {
-    "q": "queries", "k": "keys", "v": "values", "qk": "queries and keys", "kv": "keys and values",
+    "q": "queries",
+    "k": "keys",
+    "v": "values",
+    "qk": "queries and keys",
+    "kv": "keys and values",
     "qkv": "queries, keys and values",
-}  # fmt: skip
+}
 
 
 def _roles() -> dict[str, str]:
+    """Return the purpose of each tensor that some spec of the family has."""
     roles = {"tokens": "token table and output head", "positions": "position table"}
-    roles |= {f"norm{n}": f"{place} norm" for n, place in ((1, "attention's"), (2, "FFN's"), (3, "final"))}
-    roles |= {f"{norm}_bias": "its bias" for norm in list(roles) if norm.startswith("norm")}
+    for n, place in ((1, "attention's"), (2, "FFN's"), (3, "final")):
+        roles[f"norm{n}"] = f"{place} norm"
+    roles |= {f"norm{n}_bias": "its bias" for n in (1, 2, 3)}
     matrices = {part: f"residual to {reader}" for part, reader in PARTS.items()}
-    matrices |= {"out": "attention output", "fc1": "FFN, first layer", "fc2": "FFN, second layer"}
+    matrices |= {
+        "out": "attention output",
+        "fc1": "FFN, first layer",
+        "fc2": "FFN, second layer",
+    }
     for factor in "AB":
         roles[f"pos_{factor}"] = f"position table, factor {factor}"
-        roles |= {f"{name}_{factor}": f"{role}, factor {factor}" for name, role in matrices.items()}
-        roles |= {f"qkv_{factor}{part}": f"factor {factor} of {reader}" for part, reader in PARTS.items()}
+        for name, role in matrices.items():
+            roles[f"{name}_{factor}"] = f"{role}, factor {factor}"
+        for part, reader in PARTS.items():
+            roles[f"qkv_{factor}{part}"] = f"factor {factor} of {reader}"
     return roles | matrices
 
 
@@ -61,36 +73,70 @@ class LowRank(Spec):
     width: int = option(7, "width of the residual", unit="dimensions", ge=2, le=16)
     ffn: int = option(14, "width of the FFN", unit="dimensions", ge=1, le=64)
     positions: int = option(
-        INPUTS, "rows of the position table; the first 33 are read", unit="positions", values=(INPUTS, 35),
+        INPUTS,
+        "rows of the position table; the first 33 are read",
+        unit="positions",
+        values=(INPUTS, 35),
         source=f"{REPORT} 2",
-    )  # fmt: skip
+    )
 
     # Constraints
     pos_rank: int = option(
-        0, "rank of the position table; 0: full", unit="rank", ge=0, le=16, off=0, source=f"{REPORT} 2.1"
+        0,
+        "rank of the position table; 0: full",
+        unit="rank",
+        ge=0,
+        le=16,
+        off=0,
+        source=f"{REPORT} 2.1",
     )
     qkv_rank: int = option(
-        0, "rank of the query, key and value projections; 0: full", unit="rank", ge=0, le=16, off=0,
+        0,
+        "rank of the query, key and value projections; 0: full",
+        unit="rank",
+        ge=0,
+        le=16,
+        off=0,
         source=f"{REPORT} 2.1",
-    )  # fmt: skip
+    )
     out_rank: int = option(
-        0, "rank of the attention output; 0: full", unit="rank", ge=0, le=16, off=0,
+        0,
+        "rank of the attention output; 0: full",
+        unit="rank",
+        ge=0,
+        le=16,
+        off=0,
         source=f"{REPORT} 2.1, 2.3",
-    )  # fmt: skip
+    )
     ffn_rank: int = option(
-        0, "rank of both FFN matrices; 0: full", unit="rank", ge=0, le=16, off=0, source=f"{REPORT} 2.1"
+        0,
+        "rank of both FFN matrices; 0: full",
+        unit="rank",
+        ge=0,
+        le=16,
+        off=0,
+        source=f"{REPORT} 2.1",
     )
     rms_norm: bool = option(
-        False, "RMSNorm with a weight, not LayerNorm with weight and bias", off=False, source=f"{REPORT} 2.2"
+        False,
+        "RMSNorm with a weight, not LayerNorm with weight and bias",
+        off=False,
+        source=f"{REPORT} 2.2",
     )
     tie_qkv: str = option(
-        "none", "which of queries, keys and values are equal, and which factor, A or B, all of them share",
-        off="none", values=(*TIES, *SHARED), source=f"{REPORT} 2.3, training code",
-    )  # fmt: skip
+        "none",
+        "which of queries, keys and values are equal, and which factor, A or B, all of them share",
+        off="none",
+        values=(*TIES, *SHARED),
+        source=f"{REPORT} 2.3, training code",
+    )
     no_eos: bool = option(
-        False, "nothing is asked after the last digit: no EOS target, no position 32, which only it reads",
-        off=False, needs={"positions": INPUTS}, source="docs/compress.md, folds",
-    )  # fmt: skip
+        False,
+        "nothing is asked after the last digit: no EOS target, no position 32, which only it reads",
+        off=False,
+        needs={"positions": INPUTS},
+        source="docs/compress.md, folds",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,7 +161,11 @@ class LowRank(Spec):
     def parts(self) -> tuple[str, str, str]:
         """The projections of queries, keys and values: one name where they are equal."""
         tie = self.tie_qkv.removeprefix(f"share{self.shared}").removeprefix("_tie").lower()
-        equal = {"all": ("qkv", "qkv", "qkv"), "qk": ("qk", "qk", "v"), "kv": ("q", "kv", "kv")}
+        equal = {
+            "all": ("qkv", "qkv", "qkv"),
+            "qk": ("qk", "qk", "v"),
+            "kv": ("q", "kv", "kv"),
+        }
         return equal.get(tie, ("q", "k", "v"))
 
     def without(self, constraint: str) -> Spec:
@@ -144,14 +194,20 @@ class LowRank(Spec):
 
     def _qkv_shapes(self) -> Shapes:
         """Return the shapes of the query, key and value projections, in the order of the training code."""
-        d, r, parts = self.width, self.qkv_rank, dict.fromkeys(self.parts)
+        d, r = self.width, self.qkv_rank
+        parts = dict.fromkeys(self.parts)
         if self.shared == "A":
-            return {"qkv_A": (d, r), **{f"qkv_B{part}": (r, d) for part in parts}}
+            seconds = {f"qkv_B{part}": (r, d) for part in parts}
+            return {"qkv_A": (d, r), **seconds}
         if self.shared == "B":
-            return {**{f"qkv_A{part}": (d, r) for part in parts}, "qkv_B": (r, d)}
+            firsts = {f"qkv_A{part}": (d, r) for part in parts}
+            return {**firsts, "qkv_B": (r, d)}
         if self.tie_qkv == "none":
             return linear("qkv", d, 3 * d, r)
-        return {name: shape for part in parts for name, shape in linear(part, d, d, r).items()}
+        shapes: Shapes = {}
+        for part in parts:
+            shapes |= linear(part, d, d, r)
+        return shapes
 
     @property
     def answers(self) -> int:

@@ -11,21 +11,24 @@ from model.spec import Fold
 
 def folds(spec: Rope) -> list[Fold]:
     """Return every fold that applies to a spec, even if it saves nothing."""
-    steps: list[Fold] = []
     if not spec.arc:
-        return steps
+        return []
+    steps: list[Fold] = []
     if not (spec.arc_inputs or spec.sine_input):
-        steps.append(_cut("attention reads 0 beyond the arc's two dimensions", replace(spec, arc_inputs=True)))
+        text = "attention reads 0 beyond the arc's two dimensions"
+        steps.append(_cut(text, replace(spec, arc_inputs=True)))
     if not (spec.arc_logits or spec.shared_norms):
-        steps.append(_cut("logits read the arc's two dimensions", replace(spec, arc_logits=True)))
+        text = "logits read the arc's two dimensions"
+        steps.append(_cut(text, replace(spec, arc_logits=True)))
     if spec.free_down and not spec.flat_down:
         text = "the MLP's other dimensions only scale a position's logits"
-        steps.append(_cut(text, replace(spec, flat_down=True), rescales=spec.width > PLANE))
+        flat = replace(spec, flat_down=True)
+        steps.append(_cut(text, flat, rescales=spec.width > PLANE))
     return steps
 
 
 def _cut(description: str, to: Rope, rescales: bool = False) -> Fold:
-    """Keep the first rows and columns of every tensor, as many as `to` has."""
+    """Return the fold that keeps the first rows and columns of every tensor, as many as `to` has."""
     parts = {name: tuple(map(slice, shape)) for name, shape in to.shapes().items()}
 
     def rewrite(t: Tensors) -> Tensors:

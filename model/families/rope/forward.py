@@ -47,8 +47,10 @@ def expand(spec: Rope, theta_SP: Tensor) -> Tensors:
     q_norm, k_norm = _qk_norms(spec, p)
     table = _token_table(spec, p)
     pairs = [0, 2, 1, 3] if spec.half_split else [0, 1, 2, 3]
-    rows = [h * HEAD + i for h in range(spec.heads) for i in pairs]
-    values = [product(o[:, :, h * HEAD : (h + 1) * HEAD], v) for h in range(spec.heads)]
+    rows, values = [], []
+    for h in range(spec.heads):
+        rows += [h * HEAD + i for i in pairs]
+        values.append(product(o[:, :, h * HEAD : (h + 1) * HEAD], v))
     wide = {
         "tokens": table,
         "queries": q[:, rows] * norm1[:, None],
@@ -62,7 +64,9 @@ def expand(spec: Rope, theta_SP: Tensor) -> Tensors:
         "head": table * norm3[:, None],
         "turns": _turns(spec, theta_SP),
     }
-    return wide | ({"ramp": _ramp(theta_SP)} if spec.sine_input else {})
+    if spec.sine_input:
+        wide["ramp"] = _ramp(theta_SP)
+    return wide
 
 
 def apply(spec: Rope, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
@@ -71,25 +75,32 @@ def apply(spec: Rope, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Ten
     length = tokens_STB.shape[1]
     table_D = [axis[:, None] for axis in wide["tokens"].unbind(2)]  # [S, R, V] each
     if spec.sine_input:
-        table_D[PLANE] = table_D[PLANE] + wide["ramp"][:, :length, None]
+        ramp = wide["ramp"][:, :length, None]
+        table_D[PLANE] = table_D[PLANE] + ramp
     inputs = normed(table_D, EPS)
     cos_sin = [turn[:, :length, None] for turn in wide["turns"].unbind(2)]
 
     def read(features: Vector, start: int = 0) -> Vector:
         """Look up features [S, R, V] of the tokens from a position on: [S, T, B] each."""
         parts = [x[:, start:] if x.shape[1] > 1 else x for x in features]
-        return [lookup([entry[..., None] for entry in x.unbind(2)], tokens_STB[:, start:]) for x in parts]
+        tokens = tokens_STB[:, start:]
+        return [lookup([entry[..., None] for entry in x.unbind(2)], tokens) for x in parts]
 
-    keys = _turned(read(_scaled(matrix(p["keys"], inputs), p["key_norm"])), cos_sin)
+    keys = _scaled(matrix(p["keys"], inputs), p["key_norm"])
+    keys = _turned(read(keys), cos_sin)
     stream = read(table_D, first)
     for h in range(spec.heads):
-        queries = _scaled(matrix(p["queries"][h * HEAD : (h + 1) * HEAD], inputs), p["query_norm"])
+        rows = p["queries"][h * HEAD : (h + 1) * HEAD]
+        queries = _scaled(matrix(rows, inputs), p["query_norm"])
         asked = _turned(read(queries, first), [turn[:, first:] for turn in cos_sin])
         scores_SATB = dot([q[:, :, None] for q in asked], [k[:, None] for k in keys])
-        values = read(matrix(p["values"][h * spec.width : (h + 1) * spec.width], inputs))
+        rows = p["values"][h * spec.width : (h + 1) * spec.width]
+        values = read(matrix(rows, inputs))
         stream = add(stream, attend(scores_SATB, first, values))
+
     normed_stream = normed(stream, EPS)
-    gates, hidden = matrix(p["gate"], normed_stream), matrix(p["up"], normed_stream)
+    gates = matrix(p["gate"], normed_stream)
+    hidden = matrix(p["up"], normed_stream)
     units = [_silu(g) * u for g, u in zip(gates, hidden, strict=True)]
     stream = add(stream, matrix(p["down"], units))
     return matrix(p["head"], normed(stream, EPS))
@@ -98,9 +109,13 @@ def apply(spec: Rope, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Ten
 def kernel(spec: Rope) -> Kernel:
     """Return the shape for which kernel.cpp is compiled."""
     shape = {
-        "WIDTH": spec.width, "HEADS": spec.heads, "FFN": spec.ffn, "POSITIONAL": int(spec.sine_input),
-        "ANSWERS": spec.answers, "PROMPT_TOKENS": spec.prompt,
-    }  # fmt: skip
+        "WIDTH": spec.width,
+        "HEADS": spec.heads,
+        "FFN": spec.ffn,
+        "POSITIONAL": int(spec.sine_input),
+        "ANSWERS": spec.answers,
+        "PROMPT_TOKENS": spec.prompt,
+    }
     return Kernel(Path(__file__).with_name("kernel.cpp"), shape)
 
 
@@ -108,8 +123,10 @@ def _norm_weights(spec: Rope, p: Tensors) -> list[Tensor]:
     """Return the weights [S, D] of the norms before attention, before the MLP and at the end."""
     if spec.shared_norms:
         return [p["norm"]] * 3
-    first = [p["norm12"]] * 2 if spec.shared_block_norms else [p["norm1"], p["norm2"]]
-    return [_padded(w, spec.width) for w in (*first, p["norm3"])]
+    names = ["norm1", "norm2", "norm3"]
+    if spec.shared_block_norms:
+        names = ["norm12", "norm12", "norm3"]
+    return [_padded(p[name], spec.width) for name in names]
 
 
 def _qk_norms(spec: Rope, p: Tensors) -> tuple[Tensor, Tensor]:
@@ -117,9 +134,10 @@ def _qk_norms(spec: Rope, p: Tensors) -> tuple[Tensor, Tensor]:
     if not spec.shared_qk_norm:
         return p["q_norm"], p["k_norm"]
     weights = p["qk_norm"]
-    if spec.fixed_qk_norm:
-        fixed = _constant([spec.qk_norm_1, spec.qk_norm_2, spec.qk_norm_3], weights)
-        weights = torch.cat([weights, fixed.expand(len(weights), -1)], dim=1)
+    if spec.fixed_qk_norm:  # one weight is learned, three are the spec's
+        numbers = [spec.qk_norm_1, spec.qk_norm_2, spec.qk_norm_3]
+        fixed = _constant(numbers, weights).expand(len(weights), -1)
+        weights = torch.cat([weights, fixed], dim=1)
     return weights, weights
 
 
@@ -133,10 +151,19 @@ def _projections(spec: Rope, p: Tensors) -> tuple[Tensor, Tensor, Tensor, Tensor
         k = _rotated(q, angle, pairs)
     elif spec.scaled_k:
         k = q * p["k_scale"][:, :, None]
+    elif spec.tie_qk:
+        k = q
     else:
-        k = q if spec.tie_qk else _padded(p["kv" if spec.tie_kv else "k"], spec.width)
-    v = q if spec.tie_vq else k if spec.tie_kv else _padded(p["v"], spec.width)
-    return q, k, v, q.mT if spec.tie_oq else stored_matrix(p, "o")
+        k = _padded(p["kv" if spec.tie_kv else "k"], spec.width)
+
+    if spec.tie_vq:
+        v = q
+    elif spec.tie_kv:
+        v = k
+    else:
+        v = _padded(p["v"], spec.width)
+    o = q.mT if spec.tie_oq else stored_matrix(p, "o")
+    return q, k, v, o
 
 
 def _mlp(spec: Rope, p: Tensors) -> tuple[Tensor, Tensor, Tensor]:
@@ -147,10 +174,12 @@ def _mlp(spec: Rope, p: Tensors) -> tuple[Tensor, Tensor, Tensor]:
         fixed = _constant([spec.first_down_angle], up)
         angle = fixed.expand(len(up), 1) if spec.frozen_down_angle else p["down_angle"]
         pairs = tuple((i, i + 1) for i in range(0, spec.ffn - 1, 2))
-        return gate, up, _rotated(up, -angle, pairs).mT  # units turn before upᵀ, which turns its rows back
-    if spec.tie_down_gate:
-        return gate, up, gate.mT
-    return gate, up, _padded(p["down"].mT, spec.width).mT
+        down = _rotated(up, -angle, pairs).mT  # units turn before upᵀ, which turns its rows back
+    elif spec.tie_down_gate:
+        down = gate.mT
+    else:
+        down = _padded(p["down"].mT, spec.width).mT
+    return gate, up, down
 
 
 def _token_table(spec: Rope, p: Tensors) -> Tensor:
@@ -159,21 +188,24 @@ def _token_table(spec: Rope, p: Tensors) -> Tensor:
         return p["tokens"]
     like = next(iter(p.values()))
     if spec.frozen_arc:
-        constants = _constant([spec.arc_radius, spec.arc_start, spec.arc_stride], like)
-        radius, start, stride = constants.expand(len(like), 3).unbind(1)
+        numbers = [spec.arc_radius, spec.arc_start, spec.arc_stride]
+        arc = _constant(numbers, like).expand(len(like), 3)
     else:
-        radius, start, stride = p["arc"].unbind(1)
+        arc = p["arc"]
+    radius, start, stride = (x[:, None] for x in arc.unbind(1))
     digits = _constant(list(range(DIGITS)), like)
-    angle_SV = start[:, None] + stride[:, None] * digits
-    plane = [radius[:, None] * angle_SV.cos(), radius[:, None] * angle_SV.sin()]
+    angle_SV = start + stride * digits
+    plane = [radius * angle_SV.cos(), radius * angle_SV.sin()]
     return _padded(torch.stack(plane, dim=2), spec.width)
 
 
 def _turns(spec: Rope, theta_SP: Tensor) -> Tensor:
     """Return cosines and sines of each position's two angles [S, T, 4]."""
     speeds = _constant([1.0, spec.rope_base**-0.5], theta_SP)
-    angle_T2 = _constant(list(range(INPUTS)), theta_SP)[:, None] * speeds
-    return torch.cat([angle_T2.cos(), angle_T2.sin()], dim=1).expand(len(theta_SP), -1, -1)
+    position_T = _constant(list(range(INPUTS)), theta_SP)
+    angle_T2 = position_T[:, None] * speeds
+    turns = torch.cat([angle_T2.cos(), angle_T2.sin()], dim=1)
+    return turns.expand(len(theta_SP), -1, -1)
 
 
 def _ramp(theta_SP: Tensor) -> Tensor:
@@ -191,29 +223,41 @@ def _turned(features: Vector, cos_sin: Vector) -> Vector:
     """Turn the pairs (0, 1) and (2, 3) of features by their positions' angles."""
     a, b, c, d = features
     cos0, cos1, sin0, sin1 = cos_sin
-    return [a * cos0 - b * sin0, a * sin0 + b * cos0, c * cos1 - d * sin1, c * sin1 + d * cos1]
+    return [
+        a * cos0 - b * sin0,
+        a * sin0 + b * cos0,
+        c * cos1 - d * sin1,
+        c * sin1 + d * cos1,
+    ]
 
 
 def _silu(x: Tensor) -> Tensor:
-    """Return x / (1 + exp -x). torch's own rounds otherwise at a tensor's end, so that a seed's bits would
-    depend on its slot.
+    """Return x / (1 + exp -x).
+
+    torch's own rounds otherwise at a tensor's end, so that a seed's bits would depend on its slot.
     """
     return x / (1 + torch.exp((-x).clamp(max=80)))
 
 
 def _rotated(rows: Tensor, angle: Tensor, pairs: tuple[tuple[int, int], ...]) -> Tensor:
     """Turn pairs of rows [S, rows, D] by an angle [S, 1]; a row without a pair stays."""
-    out, cos, sin = list(rows.unbind(1)), angle.cos(), angle.sin()
+    out = list(rows.unbind(1))
+    cos, sin = angle.cos(), angle.sin()
     for i, j in pairs:
         a, b = rows[:, i], rows[:, j]
-        out[i], out[j] = a * cos - b * sin, a * sin + b * cos
+        out[i] = a * cos - b * sin
+        out[j] = a * sin + b * cos
     return torch.stack(out, dim=1)
 
 
 def _padded(t: Tensor, width: int) -> Tensor:
     """Append zeros to the last axis, up to `width`."""
     missing = width - t.shape[-1]
-    return torch.cat([t, torch.zeros_like(t[..., :1]).expand(*t.shape[:-1], missing)], dim=-1) if missing else t
+    if not missing:
+        return t
+    zero = torch.zeros_like(t[..., :1])
+    zeros = zero.expand(*t.shape[:-1], missing)
+    return torch.cat([t, zeros], dim=-1)
 
 
 def _constant(values: list[float] | list[int], like: Tensor) -> Tensor:

@@ -20,7 +20,11 @@ from model.spec import Spec
 
 DIGITS, HEAD, PLANE = 10, 4, 2  # PLANE: dimensions of the digits' arc
 INPUTS = 34  # 24 of the prompt and 10 answer digits
-STAGHADO, TBUKIC, WARLOCKEE = "AdderBoard: staghado", "AdderBoard: tbukic", "AdderBoard: warlockee"
+STAGHADO, TBUKIC, WARLOCKEE = (
+    "AdderBoard: staghado",
+    "AdderBoard: tbukic",
+    "AdderBoard: warlockee",
+)
 VIJEC, HYRA = "AdderBoard: vijec", "Hyra-results, smallest_adder"
 OURS = "docs/compress.md, folds"
 
@@ -36,16 +40,31 @@ class Rope(Spec):
     about: ClassVar[str] = "AdderBoard's Qwen-like nets: positions are rotations, SwiGLU"
     prompt: ClassVar[int] = 24
     roles: ClassVar[dict[str, str]] = {
-        "tokens": "token table and output head", "arc": "digits on an arc: radius, start, stride",
-        "q": "residual to queries (and what is tied to them)", "k": "residual to keys", "v": "residual to values",
-        "kv": "residual to keys and values", "k_scale": "keys, of queries", "k_angle": "angle from queries to keys",
-        "o": "attention output", "o_A": "attention output, column", "o_B": "attention output, row",
-        "gate": "MLP, gates", "up": "MLP, first layer", "gate_scale": "gates, of the first layer",
-        "down": "MLP, second layer", "down_angle": "angle from the first layer to the second",
-        "norm": "all norms", "norm12": "attention's and MLP's norm", "norm1": "attention's norm",
-        "norm2": "MLP's norm", "norm3": "final norm", "qk_norm": "norm of queries and keys",
-        "q_norm": "norm of queries", "k_norm": "norm of keys",
-    }  # fmt: skip
+        "tokens": "token table and output head",
+        "arc": "digits on an arc: radius, start, stride",
+        "q": "residual to queries (and what is tied to them)",
+        "k": "residual to keys",
+        "v": "residual to values",
+        "kv": "residual to keys and values",
+        "k_scale": "keys, of queries",
+        "k_angle": "angle from queries to keys",
+        "o": "attention output",
+        "o_A": "attention output, column",
+        "o_B": "attention output, row",
+        "gate": "MLP, gates",
+        "up": "MLP, first layer",
+        "gate_scale": "gates, of the first layer",
+        "down": "MLP, second layer",
+        "down_angle": "angle from the first layer to the second",
+        "norm": "all norms",
+        "norm12": "attention's and MLP's norm",
+        "norm1": "attention's norm",
+        "norm2": "MLP's norm",
+        "norm3": "final norm",
+        "qk_norm": "norm of queries and keys",
+        "q_norm": "norm of queries",
+        "k_norm": "norm of keys",
+    }
     essential: ClassVar[tuple[str, ...]] = ("tokens", "arc", "norm", "norm3")
 
     # Sizes
@@ -53,103 +72,215 @@ class Rope(Spec):
     heads: int = option(1, "heads of queries", unit="heads", ge=1, le=4)
     ffn: int = option(2, "hidden units of the MLP", unit="units", ge=1, le=16)
     rope_base: float = option(
-        3.0, "queries and keys turn by 1 and by 1/√base a position", unit="base", ge=1, source=STAGHADO
+        3.0,
+        "queries and keys turn by 1 and by 1/√base a position",
+        unit="base",
+        ge=1,
+        source=STAGHADO,
     )
     half_split: bool = option(
-        False, "pairs that turn are (0, 2) and (1, 3), not (0, 1) and (2, 3)", source=f"Qwen3; {STAGHADO}"
+        False,
+        "pairs that turn are (0, 2) and (1, 3), not (0, 1) and (2, 3)",
+        source=f"Qwen3; {STAGHADO}",
     )
     arc_radius: float = option(
-        2.5, "radius of the arc at step 0, and where it is frozen", unit="residual", source=TBUKIC
+        2.5,
+        "radius of the arc at step 0, and where it is frozen",
+        unit="residual",
+        source=TBUKIC,
     )
     arc_start: float = option(
-        -1.2, "angle of digit 0 at step 0, and where the arc is frozen", unit="radians", source=TBUKIC
+        -1.2,
+        "angle of digit 0 at step 0, and where the arc is frozen",
+        unit="radians",
+        source=TBUKIC,
     )
     arc_stride: float = option(
-        0.29, "angle between digits at step 0, and where the arc is frozen", unit="radians", source=TBUKIC
+        0.29,
+        "angle between digits at step 0, and where the arc is frozen",
+        unit="radians",
+        source=TBUKIC,
     )
     first_k_angle: float = option(
-        0.1, "angle from queries to keys at step 0, and where it is frozen", unit="radians", source=TBUKIC
+        0.1,
+        "angle from queries to keys at step 0, and where it is frozen",
+        unit="radians",
+        source=TBUKIC,
     )
     first_down_angle: float = option(
-        0.1, "angle from the MLP's first layer to its second at step 0, and where it is frozen", unit="radians",
+        0.1,
+        "angle from the MLP's first layer to its second at step 0, and where it is frozen",
+        unit="radians",
         source=TBUKIC,
-    )  # fmt: skip
-    qk_norm_1: float = option(-1.0, "second weight of queries and keys, where fixed", unit="factor", source=HYRA)
+    )
+    qk_norm_1: float = option(
+        -1.0,
+        "second weight of queries and keys, where fixed",
+        unit="factor",
+        source=HYRA,
+    )
     qk_norm_2: float = option(0.0, "third weight of queries and keys, where fixed", unit="factor", source=HYRA)
-    qk_norm_3: float = option(3.6, "fourth weight of queries and keys, where fixed", unit="factor", source=HYRA)
+    qk_norm_3: float = option(
+        3.6,
+        "fourth weight of queries and keys, where fixed",
+        unit="factor",
+        source=HYRA,
+    )
 
     # Constraints
-    arc: bool = option(False, "digits lie on an arc of a circle, in two dimensions", off=False, source=f"{TBUKIC}, 95")
+    arc: bool = option(
+        False,
+        "digits lie on an arc of a circle, in two dimensions",
+        off=False,
+        source=f"{TBUKIC}, 95",
+    )
     frozen_arc: bool = option(
-        False, "the arc is fixed and nothing of it is learned", off=False, needs={"arc": True}, source=HYRA
+        False,
+        "the arc is fixed and nothing of it is learned",
+        off=False,
+        needs={"arc": True},
+        source=HYRA,
     )
     sine_input: bool = option(
-        False, "the third dimension of an input is sin(position / 10,000)", off=False, needs={"arc": True},
+        False,
+        "the third dimension of an input is sin(position / 10,000)",
+        off=False,
+        needs={"arc": True},
         source=f"{WARLOCKEE}, 58 and 49",
-    )  # fmt: skip
+    )
     tie_kv: bool = option(
-        False, "keys and values share a projection", off=False,
-        excludes=("tie_qk", "scaled_k", "turned_k", "tie_vq"), source=f"{TBUKIC}, 96",
-    )  # fmt: skip
+        False,
+        "keys and values share a projection",
+        off=False,
+        excludes=("tie_qk", "scaled_k", "turned_k", "tie_vq"),
+        source=f"{TBUKIC}, 96",
+    )
     tie_qk: bool = option(
-        False, "keys and queries share a projection", off=False, needs={"heads": 1},
-        excludes=("scaled_k", "turned_k"), source=f"{TBUKIC}, 44",
-    )  # fmt: skip
+        False,
+        "keys and queries share a projection",
+        off=False,
+        needs={"heads": 1},
+        excludes=("scaled_k", "turned_k"),
+        source=f"{TBUKIC}, 44",
+    )
     scaled_k: bool = option(
-        False, "keys are queries times a number", off=False, needs={"heads": 1}, excludes=("turned_k",),
+        False,
+        "keys are queries times a number",
+        off=False,
+        needs={"heads": 1},
+        excludes=("turned_k",),
         source=f"{TBUKIC}, 58",
-    )  # fmt: skip
+    )
     turned_k: bool = option(
-        False, "keys are queries turned by an angle", off=False, needs={"heads": 1}, source=f"{TBUKIC}, 45"
+        False,
+        "keys are queries turned by an angle",
+        off=False,
+        needs={"heads": 1},
+        source=f"{TBUKIC}, 45",
     )
     frozen_k_angle: bool = option(
-        False, "the angle from queries to keys is fixed", off=False, needs={"turned_k": True}, source=HYRA
+        False,
+        "the angle from queries to keys is fixed",
+        off=False,
+        needs={"turned_k": True},
+        source=HYRA,
     )
     tie_vq: bool = option(
-        False, "values and queries share a projection", off=False, needs={"heads": 1}, source=f"{TBUKIC}, 45"
+        False,
+        "values and queries share a projection",
+        off=False,
+        needs={"heads": 1},
+        source=f"{TBUKIC}, 45",
     )
     tie_oq: bool = option(
-        False, "the attention output is the queries' projection, transposed", off=False,
-        excludes=("rank1_out",), source=f"{TBUKIC}, 101",
-    )  # fmt: skip
-    rank1_out: bool = option(
-        False, "the attention output is a product of a column and a row", off=False, source=f"{TBUKIC}, 96"
+        False,
+        "the attention output is the queries' projection, transposed",
+        off=False,
+        excludes=("rank1_out",),
+        source=f"{TBUKIC}, 101",
     )
-    shared_qk_norm: bool = option(False, "one weight vector serves queries and keys", off=False, source=f"{VIJEC}, 52")
+    rank1_out: bool = option(
+        False,
+        "the attention output is a product of a column and a row",
+        off=False,
+        source=f"{TBUKIC}, 96",
+    )
+    shared_qk_norm: bool = option(
+        False,
+        "one weight vector serves queries and keys",
+        off=False,
+        source=f"{VIJEC}, 52",
+    )
     fixed_qk_norm: bool = option(
-        False, "the last three weights of queries and keys are fixed", off=False,
-        needs={"shared_qk_norm": True}, source=HYRA,
-    )  # fmt: skip
-    tie_gate: bool = option(False, "gates are the MLP's first layer times a number", off=False, source=f"{TBUKIC}, 58")
+        False,
+        "the last three weights of queries and keys are fixed",
+        off=False,
+        needs={"shared_qk_norm": True},
+        source=HYRA,
+    )
+    tie_gate: bool = option(
+        False,
+        "gates are the MLP's first layer times a number",
+        off=False,
+        source=f"{TBUKIC}, 58",
+    )
     tie_down_gate: bool = option(
-        False, "the MLP's second layer is its gates, transposed", off=False, excludes=("turned_down",),
+        False,
+        "the MLP's second layer is its gates, transposed",
+        off=False,
+        excludes=("turned_down",),
         source=f"{WARLOCKEE}, 52",
-    )  # fmt: skip
+    )
     turned_down: bool = option(
-        False, "the MLP's second layer is its first, transposed, after units turn by an angle in pairs",
-        off=False, source=f"{TBUKIC}, 36",
-    )  # fmt: skip
+        False,
+        "the MLP's second layer is its first, transposed, after units turn by an angle in pairs",
+        off=False,
+        source=f"{TBUKIC}, 36",
+    )
     frozen_down_angle: bool = option(
-        False, "the angle from the MLP's first layer to its second is fixed", off=False,
-        needs={"turned_down": True}, source=HYRA,
-    )  # fmt: skip
+        False,
+        "the angle from the MLP's first layer to its second is fixed",
+        off=False,
+        needs={"turned_down": True},
+        source=HYRA,
+    )
     shared_block_norms: bool = option(
-        False, "one weight vector serves attention's norm and the MLP's", off=False,
-        excludes=("shared_norms",), source=f"{TBUKIC}, 86",
-    )  # fmt: skip
-    shared_norms: bool = option(False, "one weight vector serves all three norms", off=False, source=f"{TBUKIC}, 83")
+        False,
+        "one weight vector serves attention's norm and the MLP's",
+        off=False,
+        excludes=("shared_norms",),
+        source=f"{TBUKIC}, 86",
+    )
+    shared_norms: bool = option(
+        False,
+        "one weight vector serves all three norms",
+        off=False,
+        source=f"{TBUKIC}, 83",
+    )
     arc_inputs: bool = option(
-        False, "attention reads the arc's two dimensions; the others are 0 there", off=False,
-        needs={"arc": True}, excludes=("sine_input",), source=OURS,
-    )  # fmt: skip
+        False,
+        "attention reads the arc's two dimensions; the others are 0 there",
+        off=False,
+        needs={"arc": True},
+        excludes=("sine_input",),
+        source=OURS,
+    )
     arc_logits: bool = option(
-        False, "the final norm has weights for the arc's two dimensions; logits read no others", off=False,
-        needs={"arc": True}, excludes=("shared_norms",), source=OURS,
-    )  # fmt: skip
+        False,
+        "the final norm has weights for the arc's two dimensions; logits read no others",
+        off=False,
+        needs={"arc": True},
+        excludes=("shared_norms",),
+        source=OURS,
+    )
     flat_down: bool = option(
-        False, "the MLP writes to the arc's two dimensions; writing to others only scales all logits",
-        off=False, needs={"arc": True}, excludes=("tie_down_gate", "turned_down"), source=OURS,
-    )  # fmt: skip
+        False,
+        "the MLP writes to the arc's two dimensions; writing to others only scales all logits",
+        off=False,
+        needs={"arc": True},
+        excludes=("tie_down_gate", "turned_down"),
+        source=OURS,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -24,9 +24,11 @@ def folds(spec: SplitSubspace) -> list[Fold]:
     if not spec.direct_forms:
         forms = dict.fromkeys(("toeplitz_q", "circulant_q", "rank1_q", "unturned"), False)
         plain = replace(spec, direct_forms=True, **forms)
-        steps.append(Fold("scores as one form, output from tokens", plain, lambda t: direct(spec, t)))
+        text = "scores as one form, output from tokens"
+        steps.append(Fold(text, plain, lambda t: direct(spec, t)))
     if spec.rank1_out and not (spec.unit_out or spec.onehot_out):
-        steps.append(Fold("the first entry of the output's row is 1", replace(spec, unit_out=True), unit))
+        text = "the first entry of the output's row is 1"
+        steps.append(Fold(text, replace(spec, unit_out=True), unit))
     return steps
 
 
@@ -36,33 +38,43 @@ def direct(spec: SplitSubspace, t: Tensors) -> Tensors:
     Without a norm on queries and keys a head's scores are pᵀ M p' with M = Qᵀ R(phase) Q / √qk_dim. Values
     are V t and the output is B A V t; with rank 1, u = Vᵀ A has as many numbers as tokens have dimensions.
     """
-    heads = range(spec.heads)
-    forms = [_projection(spec, t, "q", h).T @ _keys(spec, t, h) for h in heads]
     values = t["head"].T if spec.tie_vo else t["v_proj"]
-    parts = [slice(h * spec.head_dim, (h + 1) * spec.head_dim) for h in heads]
+    size = spec.head_dim
+    forms, outputs = [], []
+    for h in range(spec.heads):
+        queries = _projection(spec, t, "q", h)
+        forms.append(queries.T @ _keys(spec, t, h))
+
+        part = slice(h * size, (h + 1) * size)
+        if spec.out_rank:
+            outputs.append(values[part].T @ t["out_A"][part])
+        else:
+            outputs.append(t["out"][:, part] @ values[part])
     new = {"form": torch.cat(forms) / math.sqrt(spec.query_dim)}
     if spec.out_rank:
-        new["out_A"] = torch.cat([values[part].T @ t["out_A"][part] for part in parts])
+        new["out_A"] = torch.cat(outputs)
     else:
-        new["out"] = torch.cat([t["out"][:, part] @ values[part] for part in parts], dim=1)
+        new["out"] = torch.cat(outputs, dim=1)
     return t | new
 
 
 def unit(t: Tensors) -> Tensors | None:
     """Fix the first entry of the output's row to 1: u B = (u c)(B / c). None where that is not exact."""
     first = t["out_B"][0, 0]
-    column, row = t["out_A"] * first, t["out_B"][:, 1:] / first
-    return (
-        t | {"out_A": column, "out_B": row}
-        if first != 0 and _is_exact_in_float32(column) and _is_exact_in_float32(row)
-        else None
-    )
+    column = t["out_A"] * first
+    row = t["out_B"][:, 1:] / first
+    is_exact = _is_exact_in_float32(column) and _is_exact_in_float32(row)
+    if first == 0 or not is_exact:
+        return None
+    return t | {"out_A": column, "out_B": row}
 
 
 def _is_exact_in_float32(t: Tensor) -> bool:
     """True if float32 holds these numbers at full precision."""
-    size, limits = t.abs(), torch.finfo(torch.float32)
-    return bool(((size <= limits.max) & ((size >= limits.tiny) | (size == 0))).all())
+    limits = torch.finfo(torch.float32)
+    size = t.abs()
+    is_normal = (size >= limits.tiny) | (size == 0)
+    return bool(((size <= limits.max) & is_normal).all())
 
 
 def _keys(spec: SplitSubspace, t: Tensors, h: int) -> Tensor:
@@ -74,21 +86,25 @@ def _keys(spec: SplitSubspace, t: Tensors, h: int) -> Tensor:
 
 
 def _projection(spec: SplitSubspace, t: Tensors, kind: str, h: int) -> Tensor:
-    """Return the query (q) or key (k) projection of head h, [query_dim, pos_dim]."""
+    """Return the query (kind q) or key (k) projection of head h, [query_dim, pos_dim]."""
     if spec.rank1_q:
         return torch.outer(t["q_A"][h], t["q_B"][h])
-    q, c, name = spec.query_dim, spec.pos_dim, f"{kind}_proj"
+    rows = t[f"{kind}_proj"]
+    q, c = spec.query_dim, spec.pos_dim
+
+    # which entry stands in row i and column j, where diagonals are constant
     i, j = torch.arange(q)[:, None], torch.arange(c)
     if spec.toeplitz_q:
-        return t[name][h][i - j + c - 1]
+        return rows[h][i - j + c - 1]
     if spec.circulant_q:
-        return t[name][h][(i - j) % max(q, c)]
-    return t[name][h * q : (h + 1) * q]
+        return rows[h][(i - j) % max(q, c)]
+    return rows[h * q : (h + 1) * q]
 
 
 def _rotate(rows: Tensor, angle: Tensor) -> Tensor:
     """Rotate pairs of rows by an angle; an odd last row stays."""
     pairs = len(rows) // 2 * 2
     a, b = rows[0:pairs:2], rows[1:pairs:2]
-    turned = torch.stack([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], dim=1)
+    cos, sin = angle.cos(), angle.sin()
+    turned = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=1)
     return torch.cat([turned.reshape(pairs, -1), rows[pairs:]])

@@ -48,14 +48,25 @@ def initial(spec: SplitSubspace, seed: int) -> Tensor:
 @cache
 def _drawn_shapes(spec: SplitSubspace) -> Shapes:
     """Return the shapes that are drawn: constraints on what is read of them change none."""
-    ignored = ("direct_forms", "unit_out", "opposite_out", "token_out", "onehot_out", "rank1_q", "one_unit")
+    ignored = (
+        "direct_forms",
+        "unit_out",
+        "opposite_out",
+        "token_out",
+        "onehot_out",
+        "rank1_q",
+        "one_unit",
+    )
     return dataclasses.replace(spec, **dict.fromkeys(ignored, False)).shapes()
 
 
 def _draws(spec: SplitSubspace, gen: torch.Generator) -> dict[str, Tensor]:
     """Draw every random tensor, in the order of the training code."""
     shapes = _drawn_shapes(spec)
-    names = [n for n in ("q_proj", "k_proj", "v_proj", "out", "out_A", "fc1", "fc2", "head") if n in shapes]
+    matrices = ("q_proj", "k_proj", "v_proj", "out", "out_A", "fc1", "fc2", "head")
+    names = [n for n in matrices if n in shapes]
+
+    # what the modules draw when they are constructed, then positions, then Xavier draws in place of the first
     drawn: dict[str, Tensor] = {name: draws.kaiming(shapes[name], gen) for name in names}
     for place in ("digits", "z_hi", "equals", "plus", "eos"):
         shape = (DIGITS, spec.pos_dim) if place == "digits" else (spec.pos_dim,)
@@ -73,7 +84,8 @@ def _reshape(spec: SplitSubspace, tensors: dict[str, Tensor]) -> dict[str, Tenso
     """Convert drawn tensors to the form of a spec whose output or scores have another one."""
     if spec.direct_forms:
         drawn_for = dataclasses.replace(spec, direct_forms=False)
-        exact = direct(drawn_for, {name: t.double() for name, t in tensors.items()})
+        double = {name: t.double() for name, t in tensors.items()}
+        exact = direct(drawn_for, double)
         tensors = {name: t.float() for name, t in exact.items()}
     if spec.unit_out or spec.onehot_out:  # the row is not zero, so the column has to be
         tensors["out_A"] = torch.zeros_like(tensors["out_A"])
@@ -91,10 +103,15 @@ def _reshape(spec: SplitSubspace, tensors: dict[str, Tensor]) -> dict[str, Tenso
 
 @cache
 def _first_table(vocabulary: int, tok_dim: int) -> Tensor:
-    """Return digits on a spiral, delimiters away from it: the 242-parameter model's table, cut to tok_dim."""
-    turns = [(2 * math.pi * digit / DIGITS, digit / 9) for digit in range(DIGITS)]
-    spiral = torch.tensor([[math.cos(turn), math.sin(turn), rise] for turn, rise in turns])
-    special = torch.tensor([[2.0, 0, -1], [0, 2, -1], [-2, 0, -1], [0, -2, -1]])
+    """Return the first token table: digits on a spiral, delimiters away from it.
+
+    It is the 242-parameter model's, cut to `vocabulary` tokens and tok_dim dimensions.
+    """
+    spiral = []
+    for digit in range(DIGITS):
+        turn = 2 * math.pi * digit / DIGITS
+        spiral.append([math.cos(turn), math.sin(turn), digit / 9])
+    special = [[2.0, 0, -1], [0, 2, -1], [-2, 0, -1], [0, -2, -1]]
     table = torch.zeros(14, max(tok_dim, 3))
-    table[:, :3] = torch.cat([spiral, special])
+    table[:, :3] = torch.tensor(spiral + special)
     return table[:vocabulary, :tok_dim]

@@ -45,55 +45,76 @@ def probes(spec: SplitSubspace) -> dict[str, Probe]:
 
 
 def odd(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """Return the distance of v(0) and v(9) relative to the range of v: 1 where the code is monotone (odd), 0
-    where both ends look alike (even)."""
+    """Return the distance of v(0) and v(9) relative to the range of v [S].
+
+    It is 1 where the code is monotone (odd), 0 where both ends look alike (even).
+    """
     return _oddness(values(spec, theta_SP))
 
 
 def basin(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """Return 1 where the code is odd and FFN and attention output have the signs of all recorded winners: each
-    hidden unit reads its own token axis against the other, and attention writes to both, one up, one down."""
+    """Return 1 where the code is odd and FFN and attention output have the signs of all recorded winners [S].
+
+    Each hidden unit reads its own token axis against the other, and attention writes to both, one up, one down.
+    """
     from model.families.split_subspace.forward import ffn_weights
 
     v_SV = values(spec, theta_SP)
     reads_S22, writes_S21 = ffn_weights(spec, theta_SP)
-    rising_S = (v_SV[:, 9] - v_SV[:, 0]).sign()
     (a_S, b_S), (c_S, d_S) = (row.unbind(1) for row in reads_S22.unbind(1))
     units_S = (a_S > 0) & (b_S < 0) & (c_S < 0) & (d_S > 0)
-    written_S = (rising_S * writes_S21[:, 0, 0] > 0) & (rising_S * writes_S21[:, 1, 0] < 0)
-    return (units_S & written_S & (_oddness(v_SV) > ODD)).to(theta_SP.dtype)
+
+    # attention writes up where values rise with the digit
+    rising_S = (v_SV[:, 9] - v_SV[:, 0]).sign()
+    up_S = rising_S * writes_S21[:, 0, 0] > 0
+    down_S = rising_S * writes_S21[:, 1, 0] < 0
+    is_odd_S = _oddness(v_SV) > ODD
+    return (units_S & up_S & down_S & is_odd_S).to(theta_SP.dtype)
 
 
 def switches(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """Return 1 where one hidden unit turns on and another off as a column's total passes ten, about a half
-    where only one unit switches, 0 where all do the same."""
+    """Return 1 where one hidden unit turns on and another off as a column's total passes ten [S].
+
+    It is about a half where only one unit switches, 0 where all do the same.
+    """
     turn_SF = turns(spec, theta_SP)
     return (turn_SF.amax(1) - turn_SF.amin(1)) / 2
 
 
 def turns(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """Return the relative change of each hidden unit's input from a total of 8 to 11 [S, FFN]: 1 where it turns
-    on, -1 where it turns off, and less where it keeps its sign."""
+    """Return the relative change of each hidden unit's input from a total of 8 to 11 [S, FFN].
+
+    It is 1 where a unit turns on, -1 where it turns off, and less where its input keeps its sign.
+    """
     from model.families.split_subspace.forward import ffn_inputs
 
     tokens_TB, below_B = _columns(spec)
     inputs_SFB = ffn_inputs(spec, theta_SP, tokens_TB)
-    low_SF, high_SF = inputs_SFB[..., below_B].mean(2), inputs_SFB[..., ~below_B].mean(2)
+    low_SF = inputs_SFB[..., below_B].mean(2)
+    high_SF = inputs_SFB[..., ~below_B].mean(2)
     return (high_SF - low_SF) / (high_SF.abs() + low_SF.abs())
 
 
 def opposed(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """Return θ with the first hidden unit that does not switch made the opposite of the first that does; the last
-    unit, where all switch the same way. θ is unchanged where none switches, or some switch either way."""
+    """Return θ [S, P] with a hidden unit that does not switch made the opposite of the first that does.
+
+    It is the first of those that do not; the last unit, where all switch the same way. θ is unchanged where
+    none switches, or where some switch either way.
+    """
     import torch
 
-    tensors, turn_SF = spec.layout.split(theta_SP), turns(spec, theta_SP.double())
+    tensors = spec.layout.split(theta_SP)
+    turn_SF = turns(spec, theta_SP.double())
     switches_SF = turn_SF.abs() > SWITCHED
-    is_up_S, is_down_S = ((switches_SF & (way * turn_SF > 0)).any(1) for way in (1, -1))
+    is_up_S = (switches_SF & (turn_SF > 0)).any(1)
+    is_down_S = (switches_SF & (turn_SF < 0)).any(1)
     seeds = torch.nonzero(is_up_S != is_down_S)[:, 0]
+
+    # argmax and argmin are the first unit that switches, and the first that does not
     switching = switches_SF.int().argmax(1)[seeds]
     idle = switches_SF.int().argmin(1)[seeds]
-    replaced = torch.where(switches_SF[seeds].all(1), spec.units - 1, idle)
+    do_all_switch = switches_SF[seeds].all(1)
+    replaced = torch.where(do_all_switch, spec.units - 1, idle)
     for name in {"fc1", "fc1_bias"} & tensors.keys():
         tensors[name] = tensors[name].clone()
         tensors[name][seeds, replaced] = -tensors[name][seeds, switching]
@@ -106,8 +127,10 @@ def stride(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
 
 
 def lead(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """Return how far ahead of its own place on the ring attention looks, in digits from -5 to 5; the predicted
-    digit is one ahead."""
+    """Return how far ahead of its own place on the ring attention looks, in digits from -5 to 5 [S].
+
+    The predicted digit is one ahead.
+    """
     from model.families.split_subspace.forward import position_form
 
     form_S33 = position_form(spec, theta_SP)
@@ -118,25 +141,28 @@ def lead(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
 
 @cache
 def _columns(spec: SplitSubspace) -> tuple[Tensor, Tensor]:
-    """Return tokens of fixed problems up to digit PLACE of the answer [T, B], int32, whose total in that column,
-    carry included, is 8 or 11, and True where it is 8 [B]."""
+    """Return tokens of fixed problems up to digit PLACE of the answer [T, B], int32, and True where its total is 8 [B].
+
+    The total is that of the column, carry included: 8 or 11.
+    """
     import torch
 
     draw = Random(PLACE).randrange
     pairs: list[tuple[int, int]] = []
     for total in (8, 11):
-        drawn = ((draw(10**DIGITS), draw(10**DIGITS)) for _ in iter(int, 1))
+        drawn = ((draw(10**DIGITS), draw(10**DIGITS)) for _ in iter(int, 1))  # without an end
         pairs += islice((pair for pair in drawn if _total(*pair) == total), EACH)
-    x, y, z = (
-        [torch.tensor([_digit(n, i) for n in some]) for i in range(DIGITS)]
-        for some in zip(*((a, b, a + b) for a, b in pairs), strict=True)
-    )
+
+    first, second = zip(*pairs, strict=True)
+    sums = [a + b for a, b in pairs]
+    x, y, z = ([torch.tensor([_digit(n, i) for n in some]) for i in range(DIGITS)] for some in (first, second, sums))
     tokens = spec.sequence(x, y, z[:PLACE])
     below = [_total(*pair) == 8 for pair in pairs]
     return torch.stack([t.to(torch.int32) for t in tokens]), torch.tensor(below)
 
 
 def _digit(number: int, place: int) -> int:
+    """Return the digit of a number at a place, 0 for units."""
     return number // 10**place % 10
 
 
@@ -147,7 +173,9 @@ def _total(a: int, b: int) -> int:
 
 
 def _oddness(v_SV: Tensor) -> Tensor:
-    return (v_SV[:, 9] - v_SV[:, 0]).abs() / (v_SV.amax(1) - v_SV.amin(1))
+    """Return the distance of v's ends relative to its range [S]."""
+    ends_S = (v_SV[:, 9] - v_SV[:, 0]).abs()
+    return ends_S / (v_SV.amax(1) - v_SV.amin(1))
 
 
 def values(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:

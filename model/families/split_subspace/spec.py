@@ -41,17 +41,32 @@ class SplitSubspace(Spec):
     family: ClassVar[str] = "split_subspace"
     about: ClassVar[str] = "MicroAdder's decoder: positions route, tokens carry content"
     roles: ClassVar[dict[str, str]] = {
-        "tokens": "token table", "arc": "digits on an arc: radii, start, stride",
-        "digits": "digit positions, shared by X, Y and Z", "spiral": "amplitude, phase, slope, offset",
-        "correction": "scales of digit positions", "z_hi": "position of Z10", "equals": "position of EQUALS",
-        "plus": "position of PLUS", "eos": "position of EOS", "phase": "angle between queries and keys",
-        "q_proj": "positions to queries (and keys where tied)", "q_A": "its column", "q_B": "its row",
+        "tokens": "token table",
+        "arc": "digits on an arc: radii, start, stride",
+        "digits": "digit positions, shared by X, Y and Z",
+        "spiral": "amplitude, phase, slope, offset",
+        "correction": "scales of digit positions",
+        "z_hi": "position of Z10",
+        "equals": "position of EQUALS",
+        "plus": "position of PLUS",
+        "eos": "position of EOS",
+        "phase": "angle between queries and keys",
+        "q_proj": "positions to queries (and keys where tied)",
+        "q_A": "its column",
+        "q_B": "its row",
         "k_proj": "positions to keys",
-        "v_proj": "tokens to values", "form": "attention scores as a form of two positions",
-        "out": "attention output", "out_A": "attention output, column", "out_B": "attention output, row",
-        "fc1": "FFN, first layer", "fc1_bias": "its bias", "fc2": "FFN, second layer", "fc2_bias": "its bias",
-        "head": "residual to token space (values and fc2 too where tied)", "norm": "RMSNorm weights",
-    }  # fmt: skip
+        "v_proj": "tokens to values",
+        "form": "attention scores as a form of two positions",
+        "out": "attention output",
+        "out_A": "attention output, column",
+        "out_B": "attention output, row",
+        "fc1": "FFN, first layer",
+        "fc1_bias": "its bias",
+        "fc2": "FFN, second layer",
+        "fc2_bias": "its bias",
+        "head": "residual to token space (values and fc2 too where tied)",
+        "norm": "RMSNorm weights",
+    }
 
     essential: ClassVar[tuple[str, ...]] = ("tokens", "arc", "head", "norm")
 
@@ -61,145 +76,268 @@ class SplitSubspace(Spec):
     heads: int = option(2, "attention heads; divides the width", unit="heads", ge=1, le=4)
     hidden: int = option(2, "hidden units of the FFN", unit="units", ge=2, le=16)
     spiral_amp: float = option(
-        3.5, "radius of the spiral at step 0, and where it is frozen", unit="residual", source=f"{PAPER} 2.2"
+        3.5,
+        "radius of the spiral at step 0, and where it is frozen",
+        unit="residual",
+        source=f"{PAPER} 2.2",
     )
     spiral_slope: float = option(
-        0.15, "rise of the spiral for each digit at step 0, and where it is frozen", unit="residual",
+        0.15,
+        "rise of the spiral for each digit at step 0, and where it is frozen",
+        unit="residual",
         source=f"{PAPER} 2.2",
-    )  # fmt: skip
+    )
     equals_index: float = option(
-        9.5, "where EQUALS sits on the ring, if it does", unit="digits", source="57p training code"
+        9.5,
+        "where EQUALS sits on the ring, if it does",
+        unit="digits",
+        source="57p training code",
     )
 
     # Constraints
     vocabulary: int = option(
-        14, "tokens in the table; with 10, delimiters are the digit 0 and only their position tells", off=14,
-        unit="tokens", values=(10, 14), source=f"{PAPER} 4.1",
-    )  # fmt: skip
+        14,
+        "tokens in the table; with 10, delimiters are the digit 0 and only their position tells",
+        off=14,
+        unit="tokens",
+        values=(10, 14),
+        source=f"{PAPER} 4.1",
+    )
     arc: bool = option(
-        False, "digits lie on an elliptical arc: two radii, a start and a stride", off=False,
-        needs={"tok_dim": 2, "vocabulary": 10}, source=f"{PAPER} 4.1",
-    )  # fmt: skip
+        False,
+        "digits lie on an elliptical arc: two radii, a start and a stride",
+        off=False,
+        needs={"tok_dim": 2, "vocabulary": 10},
+        source=f"{PAPER} 4.1",
+    )
     circular: bool = option(
-        False, "the digits' arc is a circle's: one radius for both axes", off=False, needs={"arc": True},
+        False,
+        "the digits' arc is a circle's: one radius for both axes",
+        off=False,
+        needs={"arc": True},
         source=f"{PAPER} 2.1",
-    )  # fmt: skip
+    )
     spiral: bool = option(
-        False, "digit positions lie on a spiral, each with a learned scale", off=False, source=f"{PAPER} 2.2"
+        False,
+        "digit positions lie on a spiral, each with a learned scale",
+        off=False,
+        source=f"{PAPER} 2.2",
     )
     linear_correction: bool = option(
-        False, "the scales of the spiral's positions are linear in the digit", off=False,
-        needs={"spiral": True}, excludes=("plain_spiral",), source=f"{PAPER} 4.1",
-    )  # fmt: skip
-    plain_spiral: bool = option(
-        False, "the spiral's positions have no scales", off=False, needs={"spiral": True},
+        False,
+        "the scales of the spiral's positions are linear in the digit",
+        off=False,
+        needs={"spiral": True},
+        excludes=("plain_spiral",),
         source=f"{PAPER} 4.1",
-    )  # fmt: skip
+    )
+    plain_spiral: bool = option(
+        False,
+        "the spiral's positions have no scales",
+        off=False,
+        needs={"spiral": True},
+        source=f"{PAPER} 4.1",
+    )
     flat_spiral: bool = option(
-        False, "the spiral does not rise (slope 0)", off=False, needs={"spiral": True},
+        False,
+        "the spiral does not rise (slope 0)",
+        off=False,
+        needs={"spiral": True},
         source=f"{REFLECTION} 7.2",
-    )  # fmt: skip
+    )
     frozen_spiral: bool = option(
-        False, "the spiral is fixed and nothing of it is learned", off=False, needs={"plain_spiral": True},
+        False,
+        "the spiral is fixed and nothing of it is learned",
+        off=False,
+        needs={"plain_spiral": True},
         source=f"{PAPER} 2.2",
-    )  # fmt: skip
+    )
     frozen_eos: bool = option(False, "EOS has position zero", off=False, source=f"{PAPER} 4.1")
     frozen_plus: bool = option(False, "PLUS has position zero", off=False, source=f"{PAPER} 4.1")
     equals_on_ring: bool = option(
-        False, "EQUALS sits on the digits' spiral, at a fixed index", off=False, needs={"spiral": True},
+        False,
+        "EQUALS sits on the digits' spiral, at a fixed index",
+        off=False,
+        needs={"spiral": True},
         source="57p training code",
-    )  # fmt: skip
+    )
     frozen_z_hi: bool = option(False, "Z10 has position zero", off=False, source=f"{REFLECTION} 5")
     no_eos: bool = option(
-        False, "nothing is asked after the last digit: no EOS target, and no z_hi, which only it reads",
-        off=False, needs={"vocabulary": 10, "frozen_eos": True}, excludes=("frozen_z_hi",), source=OURS,
-    )  # fmt: skip
+        False,
+        "nothing is asked after the last digit: no EOS target, and no z_hi, which only it reads",
+        off=False,
+        needs={"vocabulary": 10, "frozen_eos": True},
+        excludes=("frozen_z_hi",),
+        source=OURS,
+    )
     tie_qk: bool = option(
-        False, "keys and queries share a projection; queries are turned by one angle a head", off=False,
+        False,
+        "keys and queries share a projection; queries are turned by one angle a head",
+        off=False,
         source=f"{PAPER} 2.3",
-    )  # fmt: skip
+    )
     unturned: bool = option(
-        False, "the angle between queries and keys is 0", off=False, needs={"tie_qk": True},
+        False,
+        "the angle between queries and keys is 0",
+        off=False,
+        needs={"tie_qk": True},
         source=f"{PAPER} 2.3",
-    )  # fmt: skip
+    )
     qk_dim: int = option(
-        0, "width of a head's queries and keys; 0: as its values", unit="dimensions", le=16, ge=0, off=0,
+        0,
+        "width of a head's queries and keys; 0: as its values",
+        unit="dimensions",
+        le=16,
+        ge=0,
+        off=0,
         source=f"{PAPER} 2.3",
-    )  # fmt: skip
+    )
     toeplitz_q: bool = option(
-        False, "the query projection of a head has constant diagonals", off=False,
-        needs={"tie_qk": True}, excludes=("circulant_q",), source=f"{PAPER} 7.2",
-    )  # fmt: skip
+        False,
+        "the query projection of a head has constant diagonals",
+        off=False,
+        needs={"tie_qk": True},
+        excludes=("circulant_q",),
+        source=f"{PAPER} 7.2",
+    )
     circulant_q: bool = option(
-        False, "the query projection of a head has constant diagonals that wrap around", off=False,
-        needs={"tie_qk": True}, source=f"{PAPER} 7.2",
-    )  # fmt: skip
+        False,
+        "the query projection of a head has constant diagonals that wrap around",
+        off=False,
+        needs={"tie_qk": True},
+        source=f"{PAPER} 7.2",
+    )
     rank1_q: bool = option(
-        False, "the query projection of a head is a product of a column and a row", off=False,
-        needs={"tie_qk": True}, excludes=("toeplitz_q", "circulant_q"), source=f"{REFLECTION} 7.3",
-    )  # fmt: skip
+        False,
+        "the query projection of a head is a product of a column and a row",
+        off=False,
+        needs={"tie_qk": True},
+        excludes=("toeplitz_q", "circulant_q"),
+        source=f"{REFLECTION} 7.3",
+    )
     direct_forms: bool = option(
-        False, "attention scores are a free form of two positions, and the output reads tokens directly",
-        off=False, excludes=("toeplitz_q", "circulant_q", "rank1_q", "unturned"), source=OURS,
-    )  # fmt: skip
+        False,
+        "attention scores are a free form of two positions, and the output reads tokens directly",
+        off=False,
+        excludes=("toeplitz_q", "circulant_q", "rank1_q", "unturned"),
+        source=OURS,
+    )
     tie_vo: bool = option(
-        False, "values are read through the output head (V = headᵀ)", off=False, source=f"{PAPER} 2.4"
+        False,
+        "values are read through the output head (V = headᵀ)",
+        off=False,
+        source=f"{PAPER} 2.4",
     )
     rank2_out: bool = option(
-        False, "the attention output has rank 2", off=False, excludes=("rank1_out",), source=f"{PAPER} 4.1"
+        False,
+        "the attention output has rank 2",
+        off=False,
+        excludes=("rank1_out",),
+        source=f"{PAPER} 4.1",
     )
     rank1_out: bool = option(
-        False, "the attention output is a product of a column and a row", off=False, source=f"{PAPER} 2.5"
+        False,
+        "the attention output is a product of a column and a row",
+        off=False,
+        source=f"{PAPER} 2.5",
     )
     unit_out: bool = option(
-        False, "the first entry of the output's row is 1", off=False, needs={"rank1_out": True},
-        excludes=("onehot_out",), source=OURS,
-    )  # fmt: skip
+        False,
+        "the first entry of the output's row is 1",
+        off=False,
+        needs={"rank1_out": True},
+        excludes=("onehot_out",),
+        source=OURS,
+    )
     opposite_out: bool = option(
-        False, "the second entry of the output's row is minus the first", off=False,
-        needs={"rank1_out": True}, excludes=("onehot_out",), source="lab/2026-11-23-descents",
-    )  # fmt: skip
-    token_out: bool = option(
-        False, "the attention output writes to the token dimensions alone", off=False,
-        needs={"rank1_out": True}, excludes=("onehot_out",), source=f"{REFLECTION} 7.4",
-    )  # fmt: skip
-    onehot_out: bool = option(
-        False, "the attention output is added to the second token dimension as it is", off=False,
-        needs={"rank1_out": True}, source=f"{REFLECTION} 7.4",
-    )  # fmt: skip
-    shared_norm: bool = option(False, "one weight vector serves all three norms", off=False, source=f"{PAPER} 2.6")
-    structured_norm3: bool = option(
-        False, "norm weights are b, but b + c in the second dimension and b + d in the last", off=False,
-        needs={"shared_norm": True},
-        excludes=("structured_norm2", "structured_norm1", "scalar_norm", "parameterless_norm"),
-        source=f"{REFLECTION} 7.6",
-    )  # fmt: skip
-    structured_norm2: bool = option(
-        False, "norm weights are b, but b + d in the last dimension", off=False,
-        needs={"shared_norm": True}, excludes=("structured_norm1", "scalar_norm", "parameterless_norm"),
-        source=f"{REFLECTION} 7.6",
-    )  # fmt: skip
-    structured_norm1: bool = option(
-        False, "norms have no weights but 1 + d in the last dimension", off=False,
-        needs={"shared_norm": True}, excludes=("scalar_norm", "parameterless_norm"),
+        False,
+        "the second entry of the output's row is minus the first",
+        off=False,
+        needs={"rank1_out": True},
+        excludes=("onehot_out",),
         source="lab/2026-11-23-descents",
-    )  # fmt: skip
+    )
+    token_out: bool = option(
+        False,
+        "the attention output writes to the token dimensions alone",
+        off=False,
+        needs={"rank1_out": True},
+        excludes=("onehot_out",),
+        source=f"{REFLECTION} 7.4",
+    )
+    onehot_out: bool = option(
+        False,
+        "the attention output is added to the second token dimension as it is",
+        off=False,
+        needs={"rank1_out": True},
+        source=f"{REFLECTION} 7.4",
+    )
+    shared_norm: bool = option(
+        False,
+        "one weight vector serves all three norms",
+        off=False,
+        source=f"{PAPER} 2.6",
+    )
+    structured_norm3: bool = option(
+        False,
+        "norm weights are b, but b + c in the second dimension and b + d in the last",
+        off=False,
+        needs={"shared_norm": True},
+        excludes=(
+            "structured_norm2",
+            "structured_norm1",
+            "scalar_norm",
+            "parameterless_norm",
+        ),
+        source=f"{REFLECTION} 7.6",
+    )
+    structured_norm2: bool = option(
+        False,
+        "norm weights are b, but b + d in the last dimension",
+        off=False,
+        needs={"shared_norm": True},
+        excludes=("structured_norm1", "scalar_norm", "parameterless_norm"),
+        source=f"{REFLECTION} 7.6",
+    )
+    structured_norm1: bool = option(
+        False,
+        "norms have no weights but 1 + d in the last dimension",
+        off=False,
+        needs={"shared_norm": True},
+        excludes=("scalar_norm", "parameterless_norm"),
+        source="lab/2026-11-23-descents",
+    )
     scalar_norm: bool = option(
-        False, "one number is every weight of every norm", off=False, needs={"shared_norm": True},
-        excludes=("parameterless_norm",), source=f"{REFLECTION} 7.6",
-    )  # fmt: skip
+        False,
+        "one number is every weight of every norm",
+        off=False,
+        needs={"shared_norm": True},
+        excludes=("parameterless_norm",),
+        source=f"{REFLECTION} 7.6",
+    )
     parameterless_norm: bool = option(
-        False, "norms have no weights", off=False, needs={"shared_norm": True}, source=f"{REFLECTION} 6"
+        False,
+        "norms have no weights",
+        off=False,
+        needs={"shared_norm": True},
+        source=f"{REFLECTION} 6",
     )
     no_ffn_bias: bool = option(False, "the FFN has no biases", off=False, source=f"{PAPER} 2.7")
     one_unit: bool = option(
-        False, "the FFN has one hidden unit", off=False, needs={"hidden": 2}, excludes=("tie_fc2_head",),
+        False,
+        "the FFN has one hidden unit",
+        off=False,
+        needs={"hidden": 2},
+        excludes=("tie_fc2_head",),
         source=f"{PAPER} 2.7",
-    )  # fmt: skip
+    )
     tie_fc2_head: bool = option(
-        False, "the FFN writes through the output head (fc2 = headᵀ)", off=False,
-        needs={"tok_dim": 2, "hidden": 2}, source=f"{PAPER} 2.4",
-    )  # fmt: skip
+        False,
+        "the FFN writes through the output head (fc2 = headᵀ)",
+        off=False,
+        needs={"tok_dim": 2, "hidden": 2},
+        source=f"{PAPER} 2.4",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -249,7 +387,12 @@ class SplitSubspace(Spec):
     @property
     def spiral_start(self) -> list[float]:
         """Amplitude, phase (radians), slope and offset of a spiral that has learned nothing."""
-        return [self.spiral_amp, 0.0, 0.0 if self.flat_spiral else self.spiral_slope, 0.0]
+        return [
+            self.spiral_amp,
+            0.0,
+            0.0 if self.flat_spiral else self.spiral_slope,
+            0.0,
+        ]
 
     def trained(self) -> SplitSubspace:
         unread = [] if self.frozen_spiral else ["spiral_amp", "spiral_slope"]
@@ -261,7 +404,10 @@ class SplitSubspace(Spec):
     def hard_wired(self) -> dict[str, float]:
         constants = {"out_B[0]": 1.0} if self.unit_out else {}
         if self.frozen_spiral:
-            constants |= {"spiral_amp": self.spiral_amp, "spiral_slope": self.spiral_start[2]}
+            constants |= {
+                "spiral_amp": self.spiral_amp,
+                "spiral_slope": self.spiral_start[2],
+            }
         if self.equals_on_ring:
             constants["equals_index"] = self.equals_index
         return {name: value for name, value in constants.items() if value}
