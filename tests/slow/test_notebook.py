@@ -109,4 +109,4 @@ def test_a_kernel_that_is_interrupted_stops_a_run_and_the_same_cell_goes_on(kern
         again = run(client, 0)
     assert "stopping: what trains is being saved" in first and "4 not grokked" not in first, first
     assert "0 of 4 grokked" in again and "already being run" not in again, again
-    check_whole(home, study, tmp_path / "scratch", expected(study))
+    check_whole(home, study, expected(study))
