@@ -10,8 +10,7 @@ BIN := $(VENV)/bin
 # A file's tests share a process, and with it what they have started.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Nothing is installed whose hash is not in requirements/ (made of constraints.txt by `make lock`).
-# Python compiles what it imports; to compile all that is installed takes a minute.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 HASHED := $(PIP) --require-hashes
 
 # What another version of Python, or of a library, can break: imports, the engine's bits, reruns, models, a run by Ray,

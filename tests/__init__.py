@@ -12,4 +12,7 @@ ROOT = Path(__file__).parents[1]
 PLUGINS = "adders", "compress"
 """Packages beside the core, and folders of tests: the core passes its tests without them."""
 CERTIFICATES = ROOT / "lab/certificates"
+needs_plugins = pytest.mark.skipif(
+    not all((ROOT / name).exists() for name in PLUGINS), reason=f"needs {' and '.join(PLUGINS)}"
+)
 needs_compiler = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests import PLUGINS, ROOT
 from tests.commands import own_environment
 
 DELETED = {*PLUGINS, *(f"tests/{name}" for name in PLUGINS)}
-SCRIPT = "#!{}\nfrom search.cli import main\n\nmain()\n"
+SCRIPT = "#!{}\nfrom adder_search import main\n\nmain()\n"
 
 pytestmark = pytest.mark.full
 
@@ -29,6 +30,8 @@ def core(tmp_path_factory):
         if not (is_deleted or is_notebook) and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / name)
+    for words in (["init", "--quiet"], ["add", "--all"]):  # tests ask git which files there are
+        subprocess.run(["git", "-C", folder, *words], check=True)
     return folder
 
 
@@ -40,10 +43,10 @@ def python(core):
     (site,) = folder.glob("lib/python*/site-packages")
     # First the copy and what it declares, then the dependencies, whose own .pth files nobody reads.
     (site / "all.pth").write_text(f"{core}\n{sysconfig.get_path('purelib')}\n")
-    for name in ("adder_search", "adder_search_lab"):  # neither of them declares anything
-        about = site / f"{name}-0.1.0.dist-info"
+    for name in ("adder-search", "adder-search-lab"):  # without entry points: no plug-in is declared
+        about = site / f"{name.replace('-', '_')}-0.1.0.dist-info"
         about.mkdir()
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 0.1.0\n")
+        (about / "METADATA").write_text(metadata.distribution(name).read_text("METADATA"))
     command = folder / "bin/adder-search"
     command.write_text(SCRIPT.format(folder / "bin/python"))
     command.chmod(0o755)
@@ -61,7 +64,7 @@ def test_plug_ins_are_nowhere(core, python, tmp_path):
     for name in (*PLUGINS, "lab.forge"):
         said = run(python, tmp_path, "-c", f"import search, {name}")
         assert said.returncode == 1 and "No module named" in said.stdout, said.stdout
-    listed = run(python, tmp_path, "-m", "search.cli", "--help").stdout
+    listed = run(python, tmp_path, "-m", "adder_search", "--help").stdout
     assert "  verify " in listed and not any(f"  {name} " in listed for name in ("prove", "compress", "forge"))
     assert Path(run(python, tmp_path, "-c", "import search; print(search.__file__)").stdout).is_relative_to(core)
 

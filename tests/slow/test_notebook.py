@@ -13,7 +13,7 @@ import click
 import pytest
 
 from search.cli import main as adder_search
-from tests import ROOT
+from tests import ROOT, needs_plugins
 from tests.commands import OTHERS
 from tests.processes import wait_until
 from tests.reference import QUICK, check_whole, expected, states, write_study
@@ -37,6 +37,7 @@ def test_the_notebook_is_kept_without_what_it_printed():
     assert len(cells("code")) <= 10 and len(cells("markdown")) <= len(cells("code"))
 
 
+@needs_plugins
 def test_its_commands_have_the_options_that_it_gives():
     assert {words[1] for words in commands()} == {"run", "best", "records", "pull", "verify", "export"}
     for _, name, *words in commands():
@@ -108,4 +109,4 @@ def test_a_kernel_that_is_interrupted_stops_a_run_and_the_same_cell_goes_on(kern
         again = run(client, 0)
     assert "stopping: what trains is being saved" in first and "4 not grokked" not in first, first
     assert "0 of 4 grokked" in again and "already being run" not in again, again
-    check_whole(home, study, tmp_path / "scratch", expected(study))
+    check_whole(home, study, expected(study))

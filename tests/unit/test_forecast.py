@@ -114,9 +114,9 @@ CONFIRMED = {"confirm": {"configurations": 1, "seeds": {"first": 1_001, "count":
 ENOUGH = study_of({"seeds": [1, 2, 3, 4], "until": {"grokked": 1, "max_seeds": 8}})
 
 
-@example(versions=(study_of(SEARCH, {"seeds": [1]}), study_of(SEARCH, FEWER)), trials=9, every=5)
-@example(versions=(study_of({"seeds": [1, 2, 3]}), study_of({"seeds": [1, 2, 3]}, CONFIRMED)), trials=9, every=2)
-@example(versions=(ENOUGH, ENOUGH), trials=1, every=1)
+@example(versions=(study_of(SEARCH, {"seeds": [1]}), study_of(SEARCH, FEWER)), rounds=9, every=5)
+@example(versions=(study_of({"seeds": [1, 2, 3]}), study_of({"seeds": [1, 2, 3]}, CONFIRMED)), rounds=9, every=2)
+@example(versions=(ENOUGH, ENOUGH), rounds=1, every=1)
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @ANY
 def test_what_a_dry_run_says_will_train_is_what_trains(versions, rounds, every, here):
@@ -158,19 +158,6 @@ def check(versions, rounds, every):
 # By name
 
 
-<<<<<<< HEAD
-def test_other_seeds_and_fewer_configurations_after_a_search():
-    search = {"space": {"recipe.lr": {"float": [0.001, 0.1]}}, "sampler": {"name": "random", "configurations": 4}}
-    ledger = Memory()
-    assert run(study_of(search, {"seeds": [1]}), ledger) == (4, 0)
-    after = study_of(search, {"seeds": [2, 3, 4], "sampler": {"name": "random", "configurations": 2}})
-    recorded, to_train, is_bound, _, text = dry_run(after, ledger)
-    assert (recorded, to_train, is_bound) == (0, 12, False) and "3 of each, 12 in all" in text
-    assert run(after, ledger) == (12, 0)
-
-
-=======
->>>>>>> trim
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -187,27 +174,10 @@ def test_a_space_with_three_values_has_at_most_three_configurations(name, said):
     assert run(study, ledger)[0] <= 6
 
 
-<<<<<<< HEAD
-def test_a_confirmation_that_is_added_to_what_is_done():
-    study, ledger = study_of({"seeds": [1, 2, 3]}), Memory()
-    run(study, ledger, lambda configuration, seed: seed == 2)
-    more = study_of({"seeds": [1, 2, 3], "confirm": {"configurations": 1, "seeds": {"first": 9, "count": 5}}})
-    recorded, to_train, _, confirmation, text = dry_run(more, ledger)
-    assert (recorded, to_train, confirmation) == (3, 0, 5) and "of the best confirmed" not in text
-    assert run(more, ledger) == (0, 5) and dry_run(more, ledger)[1:4] == (0, False, None)
-
-
 def test_what_is_recorded_is_counted_though_there_is_enough():
-    until = {"seeds": [1, 2, 3, 4], "until": {"grokked": 1, "max_seeds": 8}}
     ledger = Memory()
-    run(study_of(until), ledger, lambda configuration, seed: seed == 1, rounds=1)
-    assert dry_run(study_of(until), ledger)[:2] == (2, 0)
-=======
-def test_what_is_recorded_is_counted_though_there_is_enough():
-    ledger = Ledger()
-    run(ENOUGH, ledger, lambda configuration, seed: seed == 1, trials=1)
+    run(ENOUGH, ledger, lambda configuration, seed: seed == 1, rounds=1)
     assert dry_run(ENOUGH, ledger)[:2] == (2, 0)
->>>>>>> trim
 
 
 def test_a_large_search_is_not_drawn_to_be_planned():

@@ -27,6 +27,7 @@ from search.store.database import Database, DatabaseUnavailable
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import recorded_study
+from tests import needs_plugins
 from tests.commands import call, done, fails_with_one
 from tests.homes import drive, records_of, snapshot, study_of, thetas, work_of
 from tests.planners import taken
@@ -178,6 +179,7 @@ def test_a_server_is_converted_where_it_is(earlier, monkeypatch):
         assert convert(earlier) == (3, 0) and thetas(earlier.path) == wanted
 
 
+@needs_plugins
 @pytest.mark.parametrize("name", ["search", "search-2"])
 def test_a_stored_search_is_planned_on(name, home):
     """A ledger of two interrupted searches: by the first version with schema 6, and of 2026-11-26."""
