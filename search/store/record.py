@@ -1,10 +1,15 @@
 """A seed's record, as the ledger has it."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from trainer import Outcome, Result
+from trainer import Outcome
+
+if TYPE_CHECKING:
+    from trainer import Result
 
 MEASURED = (
     "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact", "best_token",

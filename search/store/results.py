@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from search.study.trial import Configuration
-from trainer import MEASURES, Result
+from trainer import MEASURES
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from trainer import Result
 
 
 def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataFrame:

@@ -40,11 +40,12 @@ from search.store.verdicts import Verdict, own, sealed
 from search.study.file import recorded_study
 from search.study.start import InitialTheta
 from search.study.trial import Configuration
-from trainer import Outcome, Recipe, Result, Seed
+from trainer import Outcome, Recipe, Seed
 from trainer.retired import Retired
 
 if TYPE_CHECKING:
     from search.study.schema import Study
+    from trainer import Result
 
 DIED = "its driver died"
 AT_ONCE = 500

@@ -256,7 +256,7 @@ CUTS = {
     "before a round is written": (DatabaseCandidates, "propose", "before"),
     "between recording and judging": (DatabaseCandidates, "judge", "before"),
     "between judging and the next": (DatabaseCandidates, "judge", "after"),
-    "in mid-round": (driver.Driver, "on_report", "after"),
+    "in mid-round": (driver.Driver, "_on_report", "after"),
 }
 
 

@@ -289,15 +289,16 @@ def test_theta_and_curve_are_recorded_to_the_bit(records, other):
 
 def test_theta_and_curve_are_recorded_with_the_row_or_not_at_all(records):
     """Whichever part cannot be written."""
-    trial, whole = claimed(records, *SEEDS[:2]), result_of(SEEDS[0])
+    claimed(records, *SEEDS[:2])
+    whole = result_of(SEEDS[0])
     too_large = replace(result_of(SEEDS[1]), steps=1 << 80)
     for broken in (too_large, replace(result_of(SEEDS[1]), theta_P=None)):
         with pytest.raises((AttributeError, OverflowError, Failure)):
-            record(records, trial, whole, broken)
+            record(records, whole, broken)
         assert columns(records, "outcome") == {1: ("running",), 2: ("running",)}
         with records.database.begin() as db:
             assert not db.execute(sa.select(RESULTS)).all()
-    record(records, trial, whole, result_of(SEEDS[1]))
+    record(records, whole, result_of(SEEDS[1]))
     assert len(list(records.seeds(records.list_seeds()))) == 2
 
 

@@ -89,9 +89,9 @@ def test_a_run_that_is_out_of_time_goes_on_by_name(here):
     said = run(MIXED, here, "--max-hours", "0.0000001")
     assert said.exit_code == 130 and "To go on:\n  adder-search run" in said.stdout
     reasons = {(r["outcome"], r["reason"]) for r in rows_of(here / "home", "quick")}
-    assert reasons == {(Outcome.CENSORED, "time limit")}
+    assert reasons <= {(Outcome.CENSORED, "time limit")}, "of those that were handed out"
     statuses = {r.info.status for r in runs_of(client_of(here / "home"), "quick") if KEY_TAG in r.data.tags}
-    assert statuses == {"KILLED"}
+    assert statuses <= {"KILLED"}
     (here / "quick.yaml").unlink()  # the ledger knows it
     assert call("resume", "quick", "--home", "home").exit_code == 0
     check_whole(here / "home", MIXED, expected(MIXED))

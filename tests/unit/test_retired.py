@@ -65,7 +65,7 @@ def test_a_checkpoint_of_before_is_trained_again_unless_it_needs_what_went_away(
     seed = {"init_seed": 1, "data_seed": 1}
     trained = {"step": configuration.recipe.steps, "provenance": {"trained": "from scratch"}}
     checkpoint = Checkpoint(spec, spec.initial(1), recipe, seed, **trained)
-    assert read_request(checkpoint).trial.configurations == (configuration,)
+    assert read_request(checkpoint).configuration == configuration
     checkpoint.recipe["optimiser"] = "full_adam"
     with pytest.raises(ValueError, match=LINE.format("optimiser", "full_adam", MEASURED)):
         read_request(checkpoint)
