@@ -1,6 +1,6 @@
 """What road.py left, as tables: decoded on the 10,010, and proved.
 
-python lab/2026-11-28-wide/judge.py ingest FOLDER ...   # road.py's; writes the tables anew, from arms that have ended
+python lab/2026-11-28-wide/judge.py ingest FOLDER ...   # road.py's; adds the arms that have ended to the tables
 python lab/2026-11-28-wide/judge.py prove ARM ...       # adds the proofs that wide-proofs.csv lacks
 """
 
@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ STAGES = ("wide", "wide again", "two", "two, long", "tied", "tied, long")
 
 
 def ingest(folders: list[Path]) -> None:
-    """Write the tables of tries and vectors, and θ of the 57p, of every part of an arm that has ended."""
+    """Write tries, vectors and θ of the 57p of arms that have ended, in place of what the tables have of them."""
     tries, vectors, nets = [], [], []
     for ended in sorted(path for folder in folders for path in folder.glob("*/vectors.csv")):
         its = pd.concat([pd.read_csv(p, dtype={"units": str}) for p in ended.parent.glob("*.csv") if p != ended])
@@ -65,15 +66,25 @@ def ingest(folders: list[Path]) -> None:
             }
             for row in rows[rows["outcome"] == "grokked"].itertuples()
         ]
-    all_tries = pd.concat(tries).astype({"grok_step": "Int64"})
-    order = all_tries["stage"].map(STAGES.index)
-    all_tries.assign(order=order).sort_values(["arm", "init_seed", "order"], kind="stable").drop(
-        columns="order"
-    ).to_csv(TRIES, index=False)
-    table = pd.concat(vectors).sort_values(["arm", "init_seed"])
-    table["correct"] = table["correct"].replace("", None).astype("Int64")
-    table.to_csv(VECTORS, index=False)
-    pd.DataFrame(nets).sort_values(["arm", "init_seed"]).to_parquet(NETS, index=False)
+    table = pd.concat(vectors)
+    right_of = table["correct"] if "correct" in table else pd.Series("", table.index)
+    table["correct"] = right_of.replace("", None).astype("Int64")
+    write(TRIES, pd.concat(tries).astype({"grok_step": "Int64"}))
+    write(VECTORS, table)
+    new, before = pd.DataFrame(nets), pd.read_parquet(NETS)
+    kept = before[~before["arm"].isin(new["arm"])]
+    pd.concat([kept, new]).sort_values(["arm", "init_seed"]).to_parquet(NETS, index=False)
+
+
+def write(path: Path, new: pd.DataFrame) -> None:
+    """Write rows to a table, in place of those that it has of the same arms. The others stay as they are spelt."""
+    before = pd.read_csv(path, dtype=str, keep_default_na=False)
+    spelt = pd.read_csv(StringIO(new.to_csv(index=False)), dtype=str, keep_default_na=False)
+    rows = pd.concat([before[~before["arm"].isin(spelt["arm"])], spelt[before.columns]], ignore_index=True)
+    place = {"arm": rows["arm"], "seed": rows["init_seed"].astype(int)}
+    place["stage"] = rows["stage"].map(STAGES.index) if "stage" in rows else 0
+    rows = rows.loc[pd.DataFrame(place).sort_values(["arm", "seed", "stage"], kind="stable").index]
+    rows.to_csv(path, index=False)
 
 
 def right(seed: int, theta_P: torch.Tensor | None) -> int | str:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import pickle
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -167,7 +168,7 @@ class Road:
         if tries and not table.exists():
             recipe = self.its.recipe(stage)
             bank = Bank(spec, [t.pair(recipe) for t in tries], futility=None)
-            spent = json.loads(clock.read_text())["core_s"] if bank.load(state) else 0.0
+            spent = json.loads(clock.read_text())["core_s"] if go_on(bank, state) else 0.0
             spent += advance(bank, f"{self.arm}: {stage}", state, clock, spent)
             results = [bank.result(n) for n in range(len(tries))]
             for_each_step = spent / sum(r.steps for r in results)
@@ -225,10 +226,25 @@ def advance(bank: Bank, name: str, state: Path, clock: Path, before: float) -> f
     print(time.strftime("%H:%M:%S"), name, len(bank.pairs), "tries", flush=True)
     while bank.advance():
         if time.monotonic() - saved > SAVED_S:
-            bank.save(state)
+            save(bank, state)
             clock.write_text(json.dumps({"core_s": before + time.process_time() - start}))
             saved = time.monotonic()
     return time.process_time() - start
+
+
+def save(bank: Bank, state: Path) -> None:
+    """Write the states of all pairs of a bank to a file, whole or not at all."""
+    half = state.with_suffix(".half")
+    half.write_bytes(pickle.dumps(bank.save_all(range(len(bank.pairs)))))
+    half.rename(state)
+
+
+def go_on(bank: Bank, state: Path) -> bool:
+    """Set a bank's pairs back to what `save` wrote. Return False if there is none."""
+    if not state.exists():
+        return False
+    states = pickle.loads(state.read_bytes())
+    return len(bank.restore_all(dict(enumerate(states)))) == len(bank.pairs)
 
 
 def handed_on(nets: Sequence[Net]) -> list[Net]:
