@@ -22,7 +22,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import pickle
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -34,6 +33,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from lab.banks import go_on, save
 from lab.plans import load_plan
 from model import preset
 from model.families.split_subspace import SplitSubspace
@@ -230,21 +230,6 @@ def advance(bank: Bank, name: str, state: Path, clock: Path, before: float) -> f
             clock.write_text(json.dumps({"core_s": before + time.process_time() - start}))
             saved = time.monotonic()
     return time.process_time() - start
-
-
-def save(bank: Bank, state: Path) -> None:
-    """Write the states of all pairs of a bank to a file, whole or not at all."""
-    half = state.with_suffix(".half")
-    half.write_bytes(pickle.dumps(bank.save_all(range(len(bank.pairs)))))
-    half.rename(state)
-
-
-def go_on(bank: Bank, state: Path) -> bool:
-    """Set a bank's pairs back to what `save` wrote. Return False if there is none."""
-    if not state.exists():
-        return False
-    states = pickle.loads(state.read_bytes())
-    return len(bank.restore_all(dict(enumerate(states)))) == len(bank.pairs)
 
 
 def handed_on(nets: Sequence[Net]) -> list[Net]:

@@ -15,6 +15,7 @@ import argparse
 import json
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import pandas as pd
 import torch
 from safetensors.torch import save_file
 
+from lab.banks import go_on, save
 from lab.scripts.seed_table import COLUMNS, rise
 from lab.scripts.table_file import append, read
 from model import preset_name, verify
@@ -29,7 +31,7 @@ from model.adderboard import ADDITIONS
 from search.stats.counting import COUNTED, RULE_COLUMNS, missed_by
 from search.study.file import load_study
 from search.study.schema import Study
-from search.study.trial import Configuration, Trial
+from search.study.trial import Configuration
 from trainer import FUTILITY_RULE, MEASURES, Bank, Result
 
 FIELDS = (*COLUMNS, "rise", "correct", "screen")
@@ -59,11 +61,11 @@ def row(study: str, configuration: Configuration, result: Result, correct: int |
 
 def trained(bank: Bank, state: Path) -> Bank:
     """Train to the end, from a saved state if there is one."""
-    bank.load(state)
+    go_on(bank, state)
     saved = time.monotonic()
     while bank.advance():
         if time.monotonic() - saved > SAVED:
-            bank.save(state)
+            save(bank, state)
             saved = time.monotonic()
     return bank
 
@@ -79,8 +81,7 @@ def train(study: Study, out: Path, only: list[int], slots: int, count: int) -> N
         seeds = [s for s in planned if (key, str(s.init_seed), str(s.data_seed)) not in recorded]
         if not seeds or (only and n not in only):
             continue
-        work = tuple((configuration, seed) for seed in seeds)
-        pairs = Trial(study.name, work, slots, study.resources, study.stop).pairs
+        pairs = [replace(configuration.pair(seed), rungs=study.stop.rungs) for seed in seeds]
         state = out.with_name(f"{out.stem}-{key}-{seeds[0].init_seed}.state")
         rule = FUTILITY_RULE if study.stop.hopeless else None
         bank = trained(Bank(configuration.trained, pairs, slots=slots, futility=rule), state)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 from lab.plans import load_plan
-from search.run.spared import spared_of
+from search.run.spared import Draw
 from search.study.schema import Study
 from search.study.stopping import BY_HASH
 from search.study.trial import Configuration
@@ -38,9 +38,9 @@ def screened(study: Study, rows: pd.DataFrame, by: str | None = None) -> pd.Seri
     if by == BY_HASH:
         spared = pd.Series(list(map(is_spared, seeds)), index=rows.index)
     else:
-        work = [(known[key], seed) for key, seed in zip(rows["configuration"], seeds, strict=True)]
-        drawn = spared_of(study, list(known), work) or frozenset()
-        spared = pd.Series([(c.key, seed) in drawn for c, seed in work], index=rows.index)
+        draw, places = Draw(study), {key: number for number, key in enumerate(known)}
+        work = zip(rows["configuration"], seeds, strict=True)
+        spared = pd.Series([bool(draw.is_spared(places[key], seed)) for key, seed in work], index=rows.index)
     ended = rows["outcome"].isin(["screened", "given_up"])
     if (ended & spared).any():
         raise ValueError("a rule ended a seed that was spared: the draw was another one")

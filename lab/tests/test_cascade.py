@@ -77,21 +77,21 @@ def thetas(home="home"):
 def test_killed_and_resumed_it_ends_the_same(here, monkeypatch, call_number):
     """Killed in each stage in turn."""
     run(here, home="other")
-    calls, train = [], worker.train_reporting
+    calls, train = [], worker.work
 
-    def dies(config):
-        calls.append(config)
+    def dies(*started):
+        calls.append(started)
         if len(calls) == call_number:
             raise KeyboardInterrupt
-        yield from train(config)
+        return train(*started)
 
     with monkeypatch.context() as patch:
-        patch.setattr(worker, "train_reporting", dies)
+        patch.setattr(worker, "work", dies)
         done = call("cascade", write_study(here, STUDY), "--home", "home", "--go-on", "0")
     assert done.exit_code == 130 and len(calls) == call_number
     run(here)
     assert thetas() == thetas("other") and all(thetas()[name] for name in NAMES[1:])
-    monkeypatch.setattr(worker, "train_reporting", lambda _: pytest.fail("what is done is not trained again"))
+    monkeypatch.setattr(worker, "work", lambda *_: pytest.fail("what is done is not trained again"))
     run(here)
 
 

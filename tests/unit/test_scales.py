@@ -7,7 +7,7 @@ from search.run.forecast import forecast
 from search.study.file import parse_study
 from search.study.naming import Names
 from search.study.trial import Configuration
-from tests.planners import drain, finish, planner_of, rows_of
+from tests.planners import finish, planner_of, rows_of
 
 TABLE = """
 name: table
@@ -23,10 +23,10 @@ seeds: {first: 11, count: 4}
 
 def asked(text, home, rows=()):
     """Seeds that a plan asks for, by configuration key."""
-    trials, _ = finish(planner_of(text, home, rows))
+    trained, _ = finish(planner_of(text, home, rows))
     seeds = {}
-    for configuration, seed in (pair for trial in trials for pair in trial.work):
-        seeds.setdefault(configuration.key, []).append(seed.init_seed)
+    for pair in (pair for pairs in trained for pair in pairs):
+        seeds.setdefault(pair.configuration.key, []).append(pair.seed.init_seed)
     return {key: sorted(numbers) for key, numbers in seeds.items()}
 
 
@@ -69,7 +69,7 @@ def test_each_scale_has_its_seeds_and_equal_arms_are_trained_once(home):
     ],
 )
 def test_an_edited_file_asks_for_exactly_what_is_missing(before, after, expected, home):
-    rows = [r for trial in drain(planner_of(TABLE, home, ahead=99)) for r in rows_of(trial)]
+    rows = rows_of(finish(planner_of(TABLE, home, ahead=99))[0])
     edited = TABLE.replace(before, after)
     assert edited != TABLE and len(rows) == 43
     assert sorted(asked(edited, home, rows).values()) == expected
