@@ -202,6 +202,16 @@ def test_an_option_before_the_command_belongs_behind_it(here):
     assert fails_with_one(2, "--home", "there", "status") == line
 
 
+def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch):
+    monkeypatch.setattr("search.run.estimate.local_resources", lambda: {"CPU": 2, "GPU": 0})
+    result = call("run", "57p", "--dry-run", "--home", "somewhere")
+    assert result.exit_code == 0 and not result.stderr
+    banks = "2 at once, of 4 slots each; more follow\n"
+    for text in ("57 parameters", "16, 60,000 steps each", banks, "/somewhere", "64 seeds in all"):
+        assert text in result.stdout, text
+    assert not list(Path().iterdir())
+
+
 OF_A_STUDY = ["status 57p", "stop 57p", "delete 57p", "best 57p", "table 57p", "report 57p -o x.html",
               "records 57p -o x.csv", "pull 57p", "pull 57p --seed 777"]  # fmt: skip
 
