@@ -451,13 +451,6 @@ class StudyRecords:
         with self.database.begin() as db:
             return db.execute(sa.update(ROWS).filter_by(**self._named(key)).values(**values)).rowcount > 0
 
-    def record_verifications(self, configuration: str, correct: Mapping[Seed, int]) -> None:
-        """Count the calls of `verify` that a conclusion made, for the seeds that have no result yet."""
-        for row in self.list_seeds(configuration):
-            _, init, data = key = key_of(row)
-            if row["verified"] is None and (right := correct.get(Seed(init, data))) is not None:
-                self.record_verification(key, right)
-
     @retry_while_unavailable
     def record_proof(self, key: SeedKey, proof: Values) -> None:
         """Keep the verdict on all pairs of a seed's θ, decided here, in place of an earlier one."""
