@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -49,6 +49,16 @@ class FamilyModule:
         return module
 
 
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """Parts of a kind, such as hidden units. size: the field that counts them. axes: of each tensor in which they have
+    entries of their own, the axis along which they lie.
+    """
+
+    size: str
+    axes: Mapping[str, int]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spec(ABC):
     """Interface of every family. Instances are values: equal specs train the same model."""
@@ -62,6 +72,8 @@ class Spec(ABC):
     """Tokens before the first answer digit."""
     essential: ClassVar[tuple[str, ...]] = ()
     """Slices of θ that must not be all zero: without them every answer is the same."""
+    parts: ClassVar[Mapping[str, Parts]] = {}
+    """Kinds of parts that can go one at a time, by name (model/parts.py)."""
     _forward = FamilyModule("forward")
     _initial = FamilyModule("initial")
     _folds = FamilyModule("folds")

@@ -25,7 +25,7 @@ ROOMS = {
     ],
     "trainer": [
         "fields", "retired", "data", "files", "optimisers", "recipe", "step", "engine", "checkpoints", "curvature",
-        "bank",
+        "bank", "road",
     ],
     "adders": ["proof", "foreign", "finishing", "acceptance", "explain", "commands"],
 }  # fmt: skip

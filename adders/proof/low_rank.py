@@ -71,11 +71,11 @@ def _chain(w: Tensors, name: str) -> Chain:
 def _projections(spec: LowRank, w: Tensors) -> tuple[Chain, Chain, Chain]:
     """Return queries, keys and values as maps of the normed residual."""
     if spec.shared:
-        first = {p: w["qkv_A" if spec.shared == "A" else f"qkv_A{p}"] for p in spec.parts}
-        second = {p: w[f"qkv_B{p}" if spec.shared == "A" else "qkv_B"] for p in spec.parts}
-        chains = [Chain(Approx(first[p]), Approx(second[p])) for p in spec.parts]
+        first = {p: w["qkv_A" if spec.shared == "A" else f"qkv_A{p}"] for p in spec.projections}
+        second = {p: w[f"qkv_B{p}" if spec.shared == "A" else "qkv_B"] for p in spec.projections}
+        chains = [Chain(Approx(first[p]), Approx(second[p])) for p in spec.projections]
     elif spec.tie_qkv != "none":
-        chains = [_chain(w, part) for part in spec.parts]
+        chains = [_chain(w, part) for part in spec.projections]
     else:
         width = spec.width
         parts = [slice(i * width, (i + 1) * width) for i in range(3)]

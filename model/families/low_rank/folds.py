@@ -43,9 +43,9 @@ def folds(spec: LowRank) -> list[Fold]:
 
 def _tie_without_factors(spec: LowRank) -> str:
     """Return the tie of full matrices under which the same projections are equal."""
-    different = len(set(spec.parts))
+    different = len(set(spec.projections))
     if different == 2:
-        return "kv" if spec.parts[1] == spec.parts[2] else "qk"
+        return "kv" if spec.projections[1] == spec.projections[2] else "qk"
     return "none" if different == 3 else "all"
 
 
@@ -67,7 +67,7 @@ def _full(t: Tensors, *names: str) -> Tensors:
 def _full_projections(spec: LowRank, t: Tensors) -> Tensors:
     """Multiply the query, key and value projections out, to one matrix where they all differ."""
     full = {}
-    for part, (_, A, B) in zip(spec.parts, qkv_projections(spec, t), strict=True):
+    for part, (_, A, B) in zip(spec.projections, qkv_projections(spec, t), strict=True):
         full[part] = (A @ B).mT
     new = t | full
     if len(full) == 3:

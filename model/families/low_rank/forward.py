@@ -122,19 +122,19 @@ def kernel(spec: LowRank) -> Kernel:
 def qkv_projections(spec: LowRank, p: Tensors) -> list[tuple[str, Tensor, Tensor]]:
     """Return for queries, keys and values: a name for x · A, A [..., D, R] and B [..., R, D]."""
     if spec.shared == "A":
-        return [("qkv", p["qkv_A"], p[f"qkv_B{part}"]) for part in spec.parts]
+        return [("qkv", p["qkv_A"], p[f"qkv_B{part}"]) for part in spec.projections]
     if spec.shared == "B":
-        return [(part, p[f"qkv_A{part}"], p["qkv_B"]) for part in spec.parts]
+        return [(part, p[f"qkv_A{part}"], p["qkv_B"]) for part in spec.projections]
     if spec.qkv_rank and spec.tie_qkv == "none":
         return [("qkv", p["qkv_A"], B) for B in p["qkv_B"].chunk(3, dim=-1)]
     if spec.qkv_rank:
-        return [(part, p[f"{part}_A"], p[f"{part}_B"]) for part in spec.parts]
+        return [(part, p[f"{part}_A"], p[f"{part}_B"]) for part in spec.projections]
 
     # full matrices: A is the identity, so x · A is the input itself
     if spec.tie_qkv == "none":
         full = p["qkv"].chunk(3, dim=-2)
     else:
-        full = [p[part] for part in spec.parts]
+        full = [p[part] for part in spec.projections]
     like = full[0]
     identity = torch.eye(spec.width, dtype=like.dtype, device=like.device)
     return [("x", identity.expand_as(like), weight.mT) for weight in full]
@@ -158,7 +158,7 @@ def _reads_all_features(spec: LowRank) -> bool:
 def _has_separate_values(spec: LowRank) -> bool:
     """True if values read something else than keys."""
     one_factor = spec.shared == "A" or spec.tie_qkv == "none"
-    return not _reads_all_features(spec) and not one_factor and spec.parts[1] != spec.parts[2]
+    return not _reads_all_features(spec) and not one_factor and spec.projections[1] != spec.projections[2]
 
 
 def _ffn_inner_rank(spec: LowRank) -> int:

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from model.fields import option, spelt
 from model.layout import Shapes, linear
-from model.spec import Spec
+from model.spec import Parts, Spec
 
 DIGITS, VOCABULARY = 10, 14
 PLUS, EQUALS, EOS = 10, 11, 13
@@ -68,6 +68,9 @@ class LowRank(Spec):
     about: ClassVar[str] = "the 456p report's small GPT: learned positions, matrices in thin factors"
     roles: ClassVar[dict[str, str]] = _roles()
     essential: ClassVar[tuple[str, ...]] = ("tokens",)
+    parts: ClassVar[dict[str, Parts]] = {
+        "units": Parts("ffn", {"fc1": 0, "fc1_B": 1, "fc2": 1, "fc2_A": 0}),
+    }
 
     # Sizes
     width: int = option(7, "width of the residual", unit="dimensions", ge=2, le=16)
@@ -158,7 +161,7 @@ class LowRank(Spec):
         return self.tie_qkv[5] if self.tie_qkv in SHARED else ""
 
     @property
-    def parts(self) -> tuple[str, str, str]:
+    def projections(self) -> tuple[str, str, str]:
         """The projections of queries, keys and values: one name where they are equal."""
         tie = self.tie_qkv.removeprefix(f"share{self.shared}").removeprefix("_tie").lower()
         equal = {
@@ -195,7 +198,7 @@ class LowRank(Spec):
     def _qkv_shapes(self) -> Shapes:
         """Return the shapes of the query, key and value projections, in the order of the training code."""
         d, r = self.width, self.qkv_rank
-        parts = dict.fromkeys(self.parts)
+        parts = dict.fromkeys(self.projections)
         if self.shared == "A":
             seconds = {f"qkv_B{part}": (r, d) for part in parts}
             return {"qkv_A": (d, r), **seconds}

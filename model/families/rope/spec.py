@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from model.fields import option
 from model.layout import Shapes, linear
-from model.spec import Spec
+from model.spec import Parts, Spec
 
 DIGITS, HEAD, PLANE = 10, 4, 2  # PLANE: dimensions of the digits' arc
 INPUTS = 34  # 24 of the prompt and 10 answer digits
@@ -66,6 +66,7 @@ class Rope(Spec):
         "k_norm": "norm of keys",
     }
     essential: ClassVar[tuple[str, ...]] = ("tokens", "arc", "norm", "norm3")
+    parts: ClassVar[dict[str, Parts]] = {"units": Parts("ffn", {"gate": 0, "up": 0, "down": 1})}
 
     # Sizes
     width: int = option(3, "width of the residual", unit="dimensions", ge=2, le=8)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from model.fields import option
 from model.layout import Shapes
-from model.spec import Spec
+from model.spec import Parts, Spec
 from model.structures import Words, rotations
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class SplitSubspace(Spec):
     }
 
     essential: ClassVar[tuple[str, ...]] = ("tokens", "arc", "head", "norm")
+    parts: ClassVar[dict[str, Parts]] = {"units": Parts("hidden", {"fc1": 0, "fc1_bias": 0, "fc2": 1})}
 
     # Sizes
     tok_dim: int = option(3, "width of the token subspace", unit="dimensions", ge=2, le=8)

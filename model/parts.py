@@ -1,0 +1,131 @@
+"""Parts of a net that can go one at a time, such as hidden units, and what of θ is theirs.
+
+A family names its kinds of parts in `Spec.parts`. Training can begin with more parts than a spec shall have in the
+end, and drop those that the net needs least (trainer/road).
+
+Axes: P entries of θ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Sequence
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+from model.tied import Tied, Ties, canonical, free
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.spec import Parts, Spec
+
+
+def parts_of(spec: Spec, name: str) -> Parts:
+    """Return a kind of parts of a spec. Raises ValueError if the family names none so."""
+    if name not in spec.parts:
+        names = ", ".join(spec.parts) or "no parts that can go"
+        raise ValueError(f"{spec.family} has {names}, and no {name!r:.80}")
+    return spec.parts[name]
+
+
+def count_of(spec: Spec, name: str) -> int:
+    """Return how many parts of a kind a spec has. Raises ValueError as `parts_of` does."""
+    count: int = getattr(spec, parts_of(spec, name).size)
+    return count
+
+
+def keep(spec: Spec, name: str, chosen: Sequence[int]) -> tuple[Spec, list[int]]:
+    """Return the spec with only the chosen parts of a kind, and for each entry of its θ the index in the spec's θ [P].
+
+    >>> from model import preset
+    >>> wide = dataclasses.replace(preset("67p"), hidden=8)
+    >>> smaller, index = keep(wide, "units", [5, 2])
+    >>> smaller.params, len(index)
+    (67, 67)
+    """
+    import torch
+
+    kind, index_N = parts_of(spec, name), torch.tensor(list(chosen))
+    tensors_1 = spec.layout.split(torch.arange(spec.params)[None])
+    tensors = {}
+    for tensor, t_1 in tensors_1.items():
+        axis = kind.axes.get(tensor)
+        tensors[tensor] = t_1[0] if axis is None else t_1[0].index_select(axis, index_N)
+    smaller = dataclasses.replace(spec, **{kind.size: len(chosen)})
+    index: list[int] = smaller.layout.join(tensors).tolist()
+    return smaller, index
+
+
+def only(spec: Spec, name: str, chosen: Collection[int]) -> Ties:
+    """Return the ties of a spec in which all parts of a kind are zero but the chosen ones."""
+    others = [part for part in range(count_of(spec, name)) if part not in chosen]
+    entries = set(_entries(spec, name, others))
+    return canonical(0 if p in entries else k for p, k in enumerate(free(spec.params)))
+
+
+def _entries(spec: Spec, name: str, chosen: Sequence[int]) -> list[int]:
+    """Return the indices in θ of what belongs to the chosen parts."""
+    _, index = keep(spec, name, chosen) if chosen else (spec, [])
+    shared = _shared(spec, name)
+    return [p for p in index if p not in shared]
+
+
+def _shared(spec: Spec, name: str) -> set[int]:
+    """Return the indices in θ of the tensors in which no part has entries of its own."""
+    import torch
+
+    tensors_1 = spec.layout.split(torch.arange(spec.params)[None])
+    axes = parts_of(spec, name).axes
+    return {p for tensor, t_1 in tensors_1.items() if tensor not in axes for p in t_1.flatten().tolist()}
+
+
+def orders(spec: Spec) -> Iterator[list[int]]:
+    """Yield indices of θ [P] by which parts of a spec trade places: all orders of one kind, then of the next."""
+    yield list(range(spec.params))
+    for name in spec.parts:
+        for order in permutations(range(count_of(spec, name))):
+            if list(order) != sorted(order):
+                yield keep(spec, name, order)[1]
+
+
+def inside(base: Spec, target: Spec) -> tuple[Ties, list[int]]:
+    """Return the ties under which a base is a smaller spec, and for each of their numbers its index in the target's θ.
+
+    The target is the base with ties, or has tensors that are others of its own, as the wide tensors show.
+    Raises ValueError if it is none of both.
+    """
+    if getattr(target, "base", None) == base:
+        return target.ties, list(range(target.params))  # type: ignore[attr-defined]
+    index = [int(value) for value in _filled(base, target).tolist()]
+    ties = canonical(index)
+    places: dict[int, int] = {}
+    for k, place in zip(ties, index, strict=True):
+        if k > 0:
+            places.setdefault(k, place)
+    order = [places[k] - 1 for k in sorted(places)]
+    if sorted(order) != list(range(target.params)) or not _agree(base, ties, target, order):
+        raise ValueError("its θ is not the larger model's with ties")
+    return ties, order
+
+
+def _agree(base: Spec, ties: Ties, target: Spec, order: Sequence[int]) -> bool:
+    """True if a base under ties computes what the target does, on a θ whose entries all differ."""
+    import torch
+
+    theta_1P = torch.linspace(0.1, 0.9, target.params)[None]
+    wide = target.expand(theta_1P)
+    others = Tied(base=base, ties=ties).expand(theta_1P[:, list(order)])
+    return all(name in others and torch.equal(wide[name], others[name]) for name in wide)
+
+
+def _filled(base: Spec, target: Spec) -> Tensor:
+    """Return a base's θ [P] whose entries are the places, from 1 on, of the target's numbers that they would read."""
+    import torch
+
+    if base.family != target.family:
+        raise ValueError(f"a {base.family} does not become a {target.family}")
+    places_1P = torch.arange(1, target.params + 1, dtype=torch.float32)[None]
+    own = {name: t_1[0] for name, t_1 in target.layout.split(places_1P).items()}
+    wide = {name: t_1[0] for name, t_1 in target.expand(places_1P).items()}
+    return base.layout.join({**wide, **own})

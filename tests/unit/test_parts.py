@@ -1,0 +1,72 @@
+"""Parts of a net that can go one at a time (model/parts.py)."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from model import preset
+from model.parts import inside, keep, only, orders
+from model.tied import constrained, tie, untied
+
+WIDE = {
+    "split_subspace": dataclasses.replace(preset("67p"), hidden=5),
+    "split_subspace with biases": dataclasses.replace(preset("242p"), hidden=4),
+    "low_rank": dataclasses.replace(preset("262p"), ffn=4),
+    "rope": dataclasses.replace(preset("62p"), ffn=4),
+}
+
+
+def logits(spec, theta_P):
+    tokens_1TB = torch.randint(0, 9, (1, spec.prompt + 3, 50), generator=torch.Generator().manual_seed(3))
+    wide = spec.expand(theta_P[None])
+    return torch.stack(spec.apply(wide, tokens_1TB, spec.prompt - 1))
+
+
+@pytest.mark.parametrize("spec", WIDE.values(), ids=WIDE)
+def test_what_is_kept_computes_what_is_left_when_the_others_are_cut(spec):
+    theta_P = spec.initial(7) + 0.3 * torch.randn(spec.params, generator=torch.Generator().manual_seed(7))
+    cut_P = theta_P.clone()
+    cut_P[[k == 0 for k in only(spec, "units", [3, 1])]] = 0
+    smaller, index = keep(spec, "units", [3, 1])
+    assert smaller.params < spec.params
+    assert torch.allclose(logits(smaller, theta_P[index]), logits(spec, cut_P), atol=1e-5)
+    assert not torch.allclose(logits(spec, theta_P), logits(spec, cut_P), atol=1e-3)
+
+
+def test_parts_that_trade_places_compute_the_same():
+    spec = WIDE["split_subspace"]
+    theta_P = spec.initial(7)
+    places = list(orders(dataclasses.replace(spec, hidden=3)))
+    assert len(places) == 6 and places[0] == sorted(places[0])
+    _, turned = keep(spec, "units", [4, 2, 0, 1, 3])
+    assert torch.allclose(logits(spec, theta_P[turned]), logits(spec, theta_P), atol=1e-5)
+
+
+def test_a_preset_is_found_inside_a_larger_one():
+    ties, order = inside(preset("67p"), preset("57p"))
+    theta_P = preset("57p").initial(3)
+    tied = tie(preset("67p"), ties)
+    assert tied.params == 57
+    assert torch.equal(logits(tied, theta_P[order]), logits(preset("57p"), theta_P))
+
+
+def test_a_tied_spec_is_inside_its_base():
+    base = preset("57p")
+    smaller = tie(base, constrained(base, ["fc1[0,0] = 0", "fc1[1,0] = -fc1[0,1]"]))
+    ties, order = inside(base, smaller)
+    theta_P = smaller.initial(3)
+    _, theta_of_base = untied(smaller, theta_P[order])
+    assert (ties, order) == (smaller.ties, list(range(55)))
+    assert torch.equal(logits(base, theta_of_base), logits(smaller, theta_P))
+
+
+@pytest.mark.parametrize("target", ["74p", "62p", "54p", "262p"])
+def test_what_is_not_inside_is_refused(target):
+    with pytest.raises(ValueError, match=r"becomes? a|with ties|must have shape"):
+        inside(preset("67p"), preset(target))
+
+
+def test_an_unknown_kind_names_those_that_there_are():
+    with pytest.raises(ValueError, match="split_subspace has units, and no 'heads'"):
+        keep(preset("67p"), "heads", [0])

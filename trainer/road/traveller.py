@@ -1,0 +1,245 @@
+"""One seed on its road: what its trainings came to, and which come next.
+
+It depends on the seed alone: not on the order in which its trainings end, nor on what else is in the bank.
+
+Axes: P entries of θ, E evaluation, M measure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from trainer.bank.tracker import Result
+from trainer.recipe import Pair, Seed
+from trainer.recipe.outcomes import MEASURES, Outcome
+from trainer.road.stages import Losses, Road, Stage, Try, Whole
+
+DIGEST = 16
+"""Bytes of the digest in front of a saved state."""
+
+
+@dataclass(frozen=True)
+class Net:
+    """What one training came to. theta_P: in the spec that its stage leaves; curve_EM: of its whole way from step 0."""
+
+    exact: float
+    token: float
+    grokked: bool
+    held: bool
+    best_step: int
+    theta_P: Tensor
+    curve_EM: Tensor
+
+    @property
+    def score(self) -> float:
+        """Its share of the selection problems; 1 if it has grokked, even if it forgot again."""
+        return 1.0 if self.grokked else self.exact
+
+
+@dataclass
+class Leg:
+    """Trainings of one stage side by side."""
+
+    stage: int = 0
+    is_longer: bool = False
+    tries: list[Try] = field(default_factory=list)
+    before: list[Tensor] = field(default_factory=list)
+    """The curve of the net from which each training starts."""
+    ended: dict[int, Net] = field(default_factory=dict)
+    """By their place among the tries."""
+
+
+class Traveller:
+    """One seed on its road."""
+
+    def __init__(self, road: Road, seed: Seed):
+        self.road, self.seed, self.specs = road, seed, road.specs()
+        self.eval_every = road.stages[0].recipe.eval_every
+        self.outcome: Outcome | None = None
+        """None while it is on its way."""
+        self.incoming: list[Net] = []
+        """What the stage before handed on, and after it whatever else grokked there."""
+        self.nets: list[Net] = []
+        """What this stage's trainings came to, the first ones first."""
+        self.leg = Leg(tries=[Try()], before=[torch.empty(0, len(MEASURES))])
+        self.spent = [0]
+        """Seed-steps of the trainings that have ended, by stage."""
+        self.counts = [1]
+        """Trainings that have begun, by stage."""
+
+    @property
+    def stage(self) -> Stage:
+        """The stage in which it is."""
+        return self.road.stages[self.leg.stage]
+
+    @property
+    def best(self) -> Net | None:
+        """The first of this stage's nets that grokked, or else the best one."""
+        return max(self.nets, key=lambda net: net.score, default=None)
+
+    # ---- from training to training
+
+    def end(self, place: int, result: Result) -> bool:
+        """Take what a training came to. Return True if it was the leg's last."""
+        leg, stage = self.leg, self.stage
+        spec, before_EM = self.specs[leg.stage], leg.before[place]
+        theta_P = stage.narrows.reduced(spec, leg.tries[place], result.theta_P)
+        leg.ended[place] = Net(
+            result.best_exact,
+            result.best_token,
+            result.outcome == Outcome.GROKKED,
+            result.held,
+            len(before_EM) * self.eval_every + result.best_step,
+            theta_P.clone(),  # no view of a whole bank's table
+            torch.cat([before_EM, result.curve_EM]),
+        )
+        self.spent[-1] += result.steps
+        return len(leg.ended) == len(leg.tries)
+
+    def go_on(self, losses: Losses, narrower: Losses | None) -> bool:
+        """Begin what follows a leg that has ended. Return False if the road ends here.
+
+        losses: of this stage's spec; narrower: of the next one's, None after the last stage.
+        """
+        leg, stage = self.leg, self.stage
+        self.nets += [leg.ended[place] for place in sorted(leg.ended)]
+        best = self.best
+        assert best, "a leg has at least one training"
+        if not best.grokked and stage.longer and not leg.is_longer:
+            is_whole = type(stage.narrows) is Whole
+            self._begin(Leg(leg.stage, True), [best] if is_whole else self.incoming, losses)
+            return True
+        if narrower is None:
+            self.outcome = Outcome.GROKKED if best.grokked else Outcome.FAILED
+            return False
+        if best.score < stage.enough:
+            self.outcome = Outcome.FAILED
+            return False
+        others = [net for net in self.nets if net.grokked and net is not best]
+        self.incoming, self.nets = [best, *others], []
+        self.spent.append(0)
+        self.counts.append(0)
+        self._begin(Leg(leg.stage + 1), [best], narrower)
+        return True
+
+    def _begin(self, leg: Leg, nets: Sequence[Net], losses: Losses) -> None:
+        """Find a leg's trainings."""
+        stage, spec = self.road.stages[leg.stage], self.specs[leg.stage]
+        most = stage.longer_tries if leg.is_longer else stage.tries
+        for net in nets:
+            tries = stage.narrows.tries(spec, net.theta_P, losses, most)
+            leg.tries += tries
+            leg.before += [net.curve_EM] * len(tries)
+        self.counts[-1] += len(leg.tries)
+        self.leg = leg
+
+    # ---- what it came to
+
+    def result(self, pair: Pair, steps: int, outcome: Outcome) -> Result:
+        """Return the seed as far as it got. steps: of all its trainings. θ is that of the road's end, or none.
+
+        A seed that was lost before the last stage has none of the end's problems right.
+        """
+        best = self.best
+        is_last = self.leg.stage == len(self.road.stages) - 1
+        if best is None or not is_last:
+            curve_EM = self._longest_curve()
+            return Result(pair, outcome, steps, None, False, None, 0, 0.0, 0.0, torch.zeros(0), curve_EM)
+        grok_step = len(best.curve_EM) * self.eval_every if outcome == Outcome.GROKKED else None
+        return Result(
+            pair, outcome, steps, grok_step, best.held, None, best.best_step, best.exact, best.token,
+            best.theta_P, best.curve_EM,
+        )  # fmt: skip
+
+    def _longest_curve(self) -> Tensor:
+        known = [net.curve_EM for net in (*self.nets, *self.incoming)]
+        return max(known, key=len, default=torch.empty(0, len(MEASURES)))
+
+    # ---- saved and restored
+
+    def save(self, states: Mapping[int, bytes]) -> bytes:
+        """Return its state. states: those of the leg's open trainings, by place, where they have begun."""
+        leg, tensors = self.leg, dict[str, Tensor]()
+        facts: dict[str, Any] = {
+            "key": self._key(),
+            "outcome": self.outcome,
+            "stage": leg.stage,
+            "is_longer": leg.is_longer,
+            "spent": self.spent,
+            "counts": self.counts,
+            "tries": [[t.words, t.ties] for t in leg.tries],
+            "incoming": _store("incoming", dict(enumerate(self.incoming)), tensors),
+            "nets": _store("nets", dict(enumerate(self.nets)), tensors),
+            "ended": _store("ended", leg.ended, tensors),
+        }
+        for place, trained in enumerate(leg.tries):
+            tensors[f"before.{place}"] = leg.before[place]
+            if trained.start is not None:
+                tensors[f"start.{place}"] = trained.start
+            if place in states:
+                tensors[f"state.{place}"] = torch.frombuffer(bytearray(states[place]), dtype=torch.uint8)
+        tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
+        data = to_bytes({name: t.clone() for name, t in tensors.items()})  # nets share tensors
+        return _digest(data) + data
+
+    def restore(self, data: bytes) -> dict[int, bytes] | None:
+        """Set it back to a state. Return the states of open trainings, by place; None if it is damaged or another's."""
+        if data[:DIGEST] != _digest(data[DIGEST:]):
+            return None
+        try:
+            tensors = from_bytes(data[DIGEST:])
+            facts = json.loads(tensors["facts"].numpy().tobytes())
+        except (SafetensorError, ValueError, KeyError):
+            return None
+        if facts["key"] != self._key():
+            return None
+        self.outcome = Outcome(facts["outcome"]) if facts["outcome"] else None
+        self.spent, self.counts = facts["spent"], facts["counts"]
+        self.incoming = list(_load("incoming", facts, tensors).values())
+        self.nets = list(_load("nets", facts, tensors).values())
+        tries, before = [], []
+        for place, (words, ties) in enumerate(facts["tries"]):
+            tries.append(Try(tensors.get(f"start.{place}"), tuple(ties) if ties else None, words))
+            before.append(tensors[f"before.{place}"])
+        ended = _load("ended", facts, tensors)
+        self.leg = Leg(facts["stage"], facts["is_longer"], tries, before, ended)
+        places = [place for place in range(len(tries)) if f"state.{place}" in tensors]
+        return {place: tensors[f"state.{place}"].numpy().tobytes() for place in places}
+
+    def _key(self) -> str:
+        return hashlib.sha256(repr([self.road.as_dict(), self.seed]).encode()).hexdigest()
+
+
+def _store(name: str, nets: Mapping[int, Net], tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """Put the tensors of nets among others, and return what else is to be known of them."""
+    facts = {}
+    for place, net in nets.items():
+        known = {f.name: getattr(net, f.name) for f in dataclasses.fields(net)}
+        for part in ("theta_P", "curve_EM"):
+            tensors[f"{name}.{place}.{part}"] = known.pop(part)
+        facts[str(place)] = known
+    return facts
+
+
+def _load(name: str, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[int, Net]:
+    """Return the nets that `_store` was given."""
+    nets = {}
+    for place, known in facts[name].items():
+        parts = {part: tensors[f"{name}.{place}.{part}"] for part in ("theta_P", "curve_EM")}
+        nets[int(place)] = Net(**known, **parts)
+    return nets
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:DIGEST]
