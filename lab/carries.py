@@ -13,6 +13,7 @@ from torch import Tensor
 from model.adderboard import carry_pairs
 from search.run.rerun import read_request
 from search.run.worker import bank_of
+from trainer import Bank
 from trainer.step import step
 
 if TYPE_CHECKING:
@@ -31,12 +32,14 @@ def carries(checkpoint: Checkpoint) -> dict[str, Any]:
     which on LEARNED of its sums are right, None if never. Raises ValueError if the seed cannot be trained again.
     """
     request = read_request(checkpoint)
-    if request.stages or request.configuration.trained != checkpoint.spec:
+    in_stages = request.stages or request.configuration.recipe.stages
+    if in_stages or request.configuration.trained != checkpoint.spec:
         raise ValueError("its seed was trained in several stages, or into ties")
     bank = bank_of(
         request.configuration.trained, [request.configuration.pair(request.seed)], request.slots, request.resources,
         "cpu", futility=None,
     )  # fmt: skip
+    assert isinstance(bank, Bank)
     thetas, steps = [], []
     while bank.result(0).steps < request.step and bank.advance():
         thetas.append(bank.state["theta"][0].clone())

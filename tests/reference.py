@@ -3,6 +3,7 @@
 `check_whole` compares all three records with it: ledger, artifacts and MLflow's runs.
 """
 
+import json
 import os
 import sqlite3
 from collections import Counter
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import yaml
 from mlflow import MlflowClient
 from mlflow.artifacts import load_dict
 
@@ -27,7 +27,8 @@ from search.study.trial import Configuration
 from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, connect
 from tests.commands import Running, Said, running
 from tests.homes import records_of
-from trainer import FUTILITY_RULE, Bank, Outcome
+from trainer import FUTILITY_RULE, MEASURES, Bank, Outcome
+from trainer.road import RoadBank
 
 QUICK = {
     "name": "quick",
@@ -49,7 +50,7 @@ Facts = tuple[bytes, bytes, int, str]
 def write_study(folder: Path, study: Mapping[str, Any]) -> str:
     folder.mkdir(exist_ok=True)
     file = folder / f"{study['name']}.yaml"
-    file.write_text(yaml.safe_dump(dict(study)))
+    file.write_text(json.dumps(study))  # YAML too, without aliases
     return str(file)
 
 
@@ -84,7 +85,7 @@ def wait_for_progress(command: Running, home: Path) -> None:
 
 def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
     """What a study's listed configurations must come to, or all points of its grid."""
-    asked = parse_study(yaml.safe_dump(dict(study)), "expected")
+    asked = parse_study(json.dumps(study), "expected")
     found: dict[Key, Facts] = {}
     grid = [asked.configuration(point) for point in points(asked.space)] if asked.space else []
     draw, stop = Draw(asked), asked.stop
@@ -92,7 +93,11 @@ def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
         configuration, seeds = Configuration(spec, recipe), asked.first_seeds
         pairs = [replace(configuration.pair(s), rungs=stop.rungs, spared=draw.is_spared(number, s)) for s in seeds]
         rule, compiled = FUTILITY_RULE if stop.hopeless else None, asked.resources.compiled
-        bank = Bank(spec, pairs, slots=asked.resources.slots or 1, compiled=compiled, futility=rule)
+        slots = asked.resources.slots or 1
+        if recipe.stages:
+            bank: Bank | RoadBank = RoadBank(spec, pairs, slots=slots, compiled=compiled)
+        else:
+            bank = Bank(spec, pairs, slots=slots, compiled=compiled, futility=rule)
         while bank.advance():
             pass
         for n, seed in enumerate(seeds):
@@ -183,6 +188,6 @@ def check_run(home: Path, run: Any, wanted: Mapping[Key, Facts]) -> None:
         if outcome not in (Outcome.QUEUED, Outcome.RUNNING):
             assert run.data.metrics.get(f"final.{outcome.value}", 0) == counts[outcome.value], outcome
     every = load_dict(f"{run.info.artifact_uri}/configuration.json")["recipe.eval_every"]
-    longest = max(steps for _, _, steps, _ in mine)
+    longest = max(len(curve) for _, curve, _, _ in mine) // (4 * len(MEASURES)) * every
     history = client_of(home).get_metric_history(run.info.run_id, "first_seeds.median_token")
     assert sorted(m.step for m in history) == list(range(every, longest + 1, every))

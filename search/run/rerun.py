@@ -26,6 +26,7 @@ from trainer.engine.native import missing_to_train
 from trainer.files.cores import usable_cores
 from trainer.files.installed import check_cache
 from trainer.retired import Retired
+from trainer.road import RoadBank
 from trainer.step import step
 
 MADE_BY = {"finished_from": "finish", "compressed_from": "compress", "folded_from": "fold", "imported_from": "import"}
@@ -194,8 +195,9 @@ def train_again(loaded: Checkpoint, request: Request, watch: Callable[[int], Non
         pair, slots, resources = configuration.pair(request.seed), request.slots, request.resources
         bank = bank_of(configuration.trained, [pair], slots, resources, device, futility=None)
         watch(before)
-        # what is finished at the end is finished again
-        at_end = request.step == request.configuration.recipe.steps
+        # what is finished at the end is finished again; a seed's other tries decide which of its nets is handed on
+        recipe = request.configuration.recipe
+        at_end = request.step == recipe.steps or recipe.stages
         while (bank.result(0).steps < request.step or at_end) and bank.advance():
             watch(before + bank.result(0).steps)
         return _compare(loaded, request, bank)
@@ -208,7 +210,7 @@ def _device(recorded: dict[str, Any]) -> str:
     return "cpu" if on_cpu or not torch.cuda.is_available() else "cuda"
 
 
-def _compare(loaded: Checkpoint, request: Request, bank: Bank) -> Rerun:
+def _compare(loaded: Checkpoint, request: Request, bank: Bank | RoadBank) -> Rerun:
     spec, recorded = loaded.spec, _recorded(loaded)
     result = own_numbers(bank.result(0))
     theta_SP = torch.stack([loaded.theta_P, result.theta_P])

@@ -26,6 +26,7 @@ from trainer.checkpoints.checkpoint import code_version
 from trainer.curvature.pool import has_kernel
 from trainer.engine.build import denormals
 from trainer.engine.cuda.driver import is_declared
+from trainer.road import RoadBank
 
 OPEN = (Outcome.QUEUED, Outcome.RUNNING)
 
@@ -73,7 +74,7 @@ class Worker:
     def __init__(self, name: str, attempt: int, on_gpu: bool):
         self.name, self.attempt, self.on_gpu = name, attempt, on_gpu
         self.reports = 0
-        self.bank: Bank | None = None
+        self.bank: Bank | RoadBank | None = None
         self.resources = Resources()
         self.numbers: list[int] = []
         """The driver's numbers of the bank's pairs, in the bank's order."""
@@ -114,7 +115,7 @@ class Worker:
         place = {number: n for n, number in enumerate(self.numbers)}
         self.bank.restore_all({place[order.number]: order.state for order in orders if order.state})
 
-    def _end(self, bank: Bank, enough: Sequence[int]) -> None:
+    def _end(self, bank: Bank | RoadBank, enough: Sequence[int]) -> None:
         needless = [n for n, number in enumerate(self.numbers) if number in set(enough)]
         bank.end([n for n in needless if bank.result(n).grok_step is None])
 
@@ -128,7 +129,7 @@ class Worker:
             if self._has_news(self.bank, time.monotonic() >= due):
                 return
 
-    def _has_news(self, bank: Bank, is_due: bool) -> bool:
+    def _has_news(self, bank: Bank | RoadBank, is_due: bool) -> bool:
         """True if it is time to report, a seed was perfect for the first time, or many have ended."""
         rows = bank.newest()
         perfect = sum(row["grok_step"] is not None for row in rows)
@@ -152,7 +153,7 @@ class Worker:
         self.reports += 1
         return Report(self.name, self.attempt, self.reports - 1, **facts)
 
-    def _progress(self, bank: Bank) -> dict[str, Any]:
+    def _progress(self, bank: Bank | RoadBank) -> dict[str, Any]:
         rows = dict(zip(self.numbers, bank.newest(), strict=True))
         ended = [n for n, row in enumerate(rows.values()) if row["outcome"] not in OPEN]
         results = {self.numbers[n]: EndedSeed.of(own_numbers(bank.result(n))) for n in ended}
@@ -167,7 +168,7 @@ class Worker:
             "states": self._states(bank),
         }
 
-    def _states(self, bank: Bank) -> dict[int, bytes]:
+    def _states(self, bank: Bank | RoadBank) -> dict[int, bytes]:
         """Return the states of pairs that have begun, when it is time to save them."""
         now = time.monotonic()
         if self.evaluations < self.resources.save_every or now - self.saved < self.save_after_s:
@@ -190,13 +191,15 @@ class Worker:
 
 def bank_of(
     spec: Spec, pairs: Sequence[Pair], slots: int, resources: Resources, device: str, futility: FutilityRule | None
-) -> Bank:
+) -> Bank | RoadBank:
     """Return a bank of pairs before their first step. It computes in as many threads as its resources have."""
     torch.set_num_threads(resources.threads)
+    if pairs[0].recipe.stages:
+        return RoadBank(spec, pairs, slots=slots, device=device, compiled=resources.compiled)
     return Bank(spec, pairs, slots=slots, device=device, compiled=resources.compiled, futility=futility)
 
 
-def environment_of(bank: Bank, resources: Resources) -> dict[str, Any]:
+def environment_of(bank: Bank | RoadBank, resources: Resources) -> dict[str, Any]:
     """Return what a θ depends on beside configuration and seed."""
     return {
         "code": code_version(),

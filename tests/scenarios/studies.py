@@ -33,6 +33,20 @@ GRID = SWEEP | {
     "resources": BY_ENGINE | {"seeds_per_trial": 1},
     "faults": {"max_failures": 0},
 }
+NARROW = {"steps": 8, "ramp": 4}
+STAGES = [
+    {"name": "wide", "model": {"preset": "67p", "hidden": 4}, "recipe": {"steps": 8}, "enough": 0},
+    {"name": "two", "keep": {"units": 2}, "tries": 2, "recipe": NARROW, "longer": {}, "enough": 0},
+    {"name": "tied", "into": "57p", "recipe": NARROW},
+]
+STRICT = [STAGES[0] | {"enough": 0.9}, *STAGES[1:]]
+STAGED = SWEEP | {
+    "name": "staged",
+    "recipe": RECIPE | {"hold": 0, "steps": 1_000},
+    "configurations": [{"recipe": {"stages": STAGES}}, {"recipe": {"stages": STRICT}}],
+    "seeds": {"first": 1, "count": 3},
+}
+"""Seeds through several stages, of which some are lost on the way."""
 
 
 def run(study, here, *options):

@@ -15,7 +15,7 @@ from search.store.record import is_final
 from search.tracking.tracking import KEY_TAG
 from tests.commands import call
 from tests.reference import check_whole, client_of, expected, rows_of, runs_of
-from tests.scenarios.studies import GRID, MIXED, SCREENED, UNTIL, run, run_whole
+from tests.scenarios.studies import GRID, MIXED, SCREENED, STAGED, UNTIL, run, run_whole
 from trainer import Outcome
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here", "nobody_spared")
@@ -31,7 +31,12 @@ MOMENTS = [
     for error in (KeyboardInterrupt, Died)
     for at in (2, 3, 4, 5, 6, 7, 9, 11)
 ]
-STUDIES = {"seeds of two lengths that share a bank": MIXED, "seeds that are screened": SCREENED, "a search": GRID}
+STUDIES = {
+    "seeds of two lengths that share a bank": MIXED,
+    "seeds that are screened": SCREENED,
+    "a search": GRID,
+    "stages": STAGED,
+}
 
 
 def interrupt(monkeypatch, at, error, is_taken=False):

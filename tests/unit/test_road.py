@@ -8,22 +8,24 @@ import pytest
 from model import preset
 from trainer import Pair, Recipe, Seed
 from trainer.recipe.outcomes import Outcome
-from trainer.road import Into, Keep, Road, RoadBank, Stage
+from trainer.road import RoadBank
 
-SHORT = Recipe(steps=200, eval_every=100, hold=0, lr=0.01, warmup=10)
-RAMP = dataclasses.replace(SHORT, ramp=100)
-LONG = dataclasses.replace(RAMP, steps=300)
-OFTEN = dataclasses.replace(RAMP, eval_every=50)
-WIDE = dataclasses.replace(preset("67p"), hidden=4)
-TO_57 = Road(WIDE, (
-    Stage("wide", SHORT, longer=SHORT, enough=0.0),
-    Stage("two", RAMP, Keep("units", 2), tries=2, longer=LONG, longer_tries=3, enough=0.0),
-    Stage("tied", RAMP, Into(preset("57p")), tries=2, enough=0.0),
-))  # fmt: skip
+pytestmark = pytest.mark.usefixtures("few_selection_problems")
+
+SHORT = {"steps": 200, "ramp": 100}
+WIDE = {"name": "wide", "model": {"preset": "67p", "hidden": 4}, "longer": {}, "enough": 0}
+TWO = {
+    "name": "two", "keep": {"units": 2}, "tries": 2, "recipe": SHORT, "longer": {"steps": 300}, "longer_tries": 3,
+    "enough": 0,
+}  # fmt: skip
+TIED = {"name": "tied", "into": "57p", "tries": 2, "recipe": SHORT, "enough": 0}
+PLAIN = {"steps": 200, "eval_every": 100, "hold": 0, "lr": 0.01, "warmup": 10}
+TO_57 = Recipe(**PLAIN | {"steps": 5_000, "stages": [{**WIDE, "recipe": {"steps": 200}}, TWO, TIED]})
+END = preset("57p")
 
 
 def pairs(*seeds):
-    return [Pair(RAMP, Seed.of(seed)) for seed in seeds]
+    return [Pair(TO_57, Seed.of(seed)) for seed in seeds]
 
 
 def finished(bank):
@@ -38,7 +40,7 @@ def facts(result):
 
 @pytest.fixture(scope="module")
 def alone():
-    return {seed: facts(finished(RoadBank(TO_57, pairs(seed)))[0]) for seed in (3, 4, 5)}
+    return {seed: facts(finished(RoadBank(END, pairs(seed)))[0]) for seed in (3, 4, 5)}
 
 
 def test_a_seed_goes_all_the_way(alone):
@@ -52,7 +54,7 @@ def test_a_seed_goes_all_the_way(alone):
 
 
 def test_neighbours_and_slots_change_nothing(alone):
-    bank = RoadBank(TO_57, pairs(3, 4), slots=3)
+    bank = RoadBank(END, pairs(3, 4), slots=3)
     for _ in range(3):
         bank.advance()
     bank.add(pairs(5))
@@ -62,38 +64,48 @@ def test_neighbours_and_slots_change_nothing(alone):
 
 @pytest.mark.parametrize("calls", [1, 6, 12])
 def test_saved_anywhere_it_goes_on_to_the_same_bits(alone, calls):
-    bank = RoadBank(TO_57, pairs(3, 4))
+    bank = RoadBank(END, pairs(3, 4))
     for _ in range(calls):
         bank.advance()
     states = bank.save_all([0, 1])
-    other = RoadBank(TO_57, pairs(4, 5, 3))
+    other = RoadBank(END, pairs(4, 5, 3))
     assert other.restore_all({0: states[1], 2: states[0]}) == [0, 2]
     assert other.newest()[2]["step"] == bank.newest()[0]["step"]
     assert [facts(result) for result in finished(other)] == [alone[4], alone[5], alone[3]]
 
 
 def test_what_is_damaged_or_anothers_is_not_used():
-    bank = RoadBank(TO_57, pairs(3, 4))
+    bank = RoadBank(END, pairs(3, 4))
     bank.advance()
     own, others = bank.save_all([0, 1])
-    narrower = dataclasses.replace(TO_57, stages=TO_57.stages[:2])
+    slower = dataclasses.replace(TO_57, lr=0.001)
     assert not bank.restore(0, others)
     assert not bank.restore(0, own[:-1] + b"x")
     assert not bank.restore(0, b"")
-    assert not RoadBank(narrower, pairs(3)).restore(0, own)
+    assert not RoadBank(END, [Pair(slower, Seed.of(3))]).restore(0, own)
     assert bank.restore(0, own)
 
 
+def of_stages(*stages, **fields):
+    return Recipe(**PLAIN | {"steps": 5_000} | fields, stages=stages)
+
+
 def test_a_seed_that_is_not_good_enough_is_lost_where_it_stands():
-    strict = dataclasses.replace(TO_57, stages=(dataclasses.replace(TO_57.stages[0], enough=0.95), *TO_57.stages[1:]))
-    (result,) = finished(RoadBank(strict, pairs(3)))
+    strict = of_stages({**WIDE, "recipe": {"steps": 200}, "enough": 0.95}, TWO, TIED)
+    (result,) = finished(RoadBank(END, [Pair(strict, Seed.of(3))]))
     assert result.outcome == Outcome.FAILED
-    assert (result.steps, len(result.theta_P), result.best_exact) == (400, 0, 0.0)
+    assert (result.steps, result.theta_P.tolist(), result.best_exact) == (400, [0.0] * 57, 0.0)
     assert len(result.curve_EM) == 4
 
 
+def test_a_seed_that_has_spent_its_budget_is_not_tried_further():
+    short = of_stages({**WIDE, "recipe": {"steps": 200}}, TWO, TIED, steps=700)
+    (result,) = finished(RoadBank(END, [Pair(short, Seed.of(3))]))
+    assert (result.outcome, result.steps) == (Outcome.FAILED, 800)
+
+
 def test_ended_from_outside_it_keeps_its_steps():
-    bank = RoadBank(TO_57, pairs(3, 4))
+    bank = RoadBank(END, pairs(3, 4))
     bank.advance()
     bank.end([1])
     assert [row["outcome"] for row in bank.newest()] == ["running", "censored"]
@@ -105,22 +117,42 @@ def test_ended_from_outside_it_keeps_its_steps():
 @pytest.mark.parametrize(
     "stages, words",
     [
-        ((), "at least one stage"),
-        ((Stage("wide", RAMP),), "stage wide: a ramp needs something to narrow to"),
-        ((Stage("two", SHORT, Keep("units", 2)),), "stage two: a net is narrowed by a ramp"),
-        (
-            (Stage("wide", SHORT), Stage("two", dataclasses.replace(RAMP, eval_every=50), Keep("units", 2))),
-            "eval_every",
-        ),
-        ((Stage("two", RAMP, Keep("heads", 2)),), "no 'heads'"),
-        ((Stage("wide", SHORT), Stage("tied", RAMP, Into(preset("57p")))), "with ties|must have shape"),
+        ([{**WIDE, "recipe": SHORT}], r"stages\[0\]: a ramp needs something to narrow to"),
+        ([WIDE, {**TWO, "recipe": {}}], r"stages\[1\]: a net is narrowed by a ramp"),
+        ([WIDE, {**TWO, "recipe": {**SHORT, "eval_every": 50}}], r"one eval_every, got \[50, 100\]"),
+        ([WIDE, {**TWO, "keep": {"heads": 2}}], "split_subspace has units, and no 'heads'"),
+        ([WIDE, {**TWO, "keep": {"units": 4}}], "of 4 units a stage keeps fewer"),
+        ([WIDE, {**TWO, "keep": 2}], "keep must say what and how many"),
+        ([WIDE, TIED], "with ties|must have shape"),
+        ([WIDE, {**TIED, "into": "59p"}], r"stages\[1\].into: unknown preset '59p'; did you mean"),
+        ([WIDE, {**TWO, "into": "57p"}], "keep and into are two stages"),
+        ([TWO], "the first stage says its model"),
+        ([WIDE, WIDE], "the first stage says its model"),
+        ([WIDE, {**TWO, "name": "wide"}], "names of their own"),
+        ([WIDE, {**TWO, "recipe": {"lr": -1}}], r"stages\[1\]: lr must be"),
+        ([WIDE, {**TWO, "recipe": {"rate": 1}}], r"stages\[1\]: .*'rate'"),
+        ([{**WIDE, "tires": 2}], "unknown 'tires'; did you mean tries"),
+        ([{**WIDE, "tries": 0}], "tries must be from 1 to 100"),
+        (["wide"], "must be a mapping with a name"),
     ],
 )
 def test_stages_that_do_not_follow_one_another(stages, words):
     with pytest.raises(ValueError, match=words):
-        Road(WIDE, stages)
+        of_stages(*stages)
 
 
-def test_plain_values_say_all_of_a_road():
+@pytest.mark.parametrize("stages, words", [([WIDE, TWO], "must lead to the model"), ([WIDE, TWO, TIED], "")])
+def test_stages_lead_to_the_model(stages, words):
+    pair = Pair(of_stages(*stages), Seed.of(3))
+    if words:
+        with pytest.raises(ValueError, match=words):
+            pair.check(END)
+    pair.check(END if not words else preset("67p"))
+
+
+def test_plain_values_say_all_of_the_stages():
     values = json.loads(json.dumps(TO_57.as_dict()))
-    assert Road.of_dict(values) == TO_57
+    assert Recipe.from_record(values) == TO_57
+    assert hash(Recipe.from_record(values)) == hash(TO_57)
+    spelt = {**WIDE, "recipe": {"steps": 200}, "model": dataclasses.replace(preset("67p"), hidden=4).as_dict()}
+    assert of_stages(spelt, TWO, TIED) == TO_57

@@ -13,6 +13,7 @@ from trainer.recipe.curriculum import Augmentation, Curriculum
 from trainer.recipe.learning_rate import LearningRate
 from trainer.recipe.ramp import Ramp
 from trainer.recipe.restarts import Recycle, Restarts
+from trainer.recipe.stages import Stages, Values
 from trainer.recipe.starts import Starts
 from trainer.recipe.teacher import Distillation
 from trainer.recipe.weight_decay import WeightDecay
@@ -21,6 +22,7 @@ from trainer.retired import without_retired
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe(
+    Stages,
     Restarts,
     Recycle,
     Starts,
@@ -47,7 +49,9 @@ class Recipe(
     """
 
     def program(self) -> tuple[Any, ...]:
-        """Return the values of SHAPING and the names of the SWITCHES that are on."""
+        """Return the values of SHAPING and the names of the SWITCHES that are on; with stages, the whole recipe."""
+        if self.stages:
+            return (self,)
         return (*(getattr(self, name) for name in SHAPING), *self.switched_on())
 
     def switched_on(self) -> tuple[str, ...]:
@@ -68,6 +72,8 @@ class Recipe(
 
 
 def _lists(value: Any) -> Any:
+    if isinstance(value, Values):
+        return dict(value)
     return [_lists(entry) for entry in value] if isinstance(value, tuple) else value
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trainer.recipe.recipe import Recipe
 from trainer.recipe.restarts import check_recycle, check_restarts
 from trainer.recipe.screen import Rung
+from trainer.recipe.stages import end_of, road_of
 from trainer.recipe.starts import check_start
 from trainer.recipe.teacher import check_teacher
 
@@ -84,8 +85,24 @@ class Pair:
 
 def check_fit(spec: Spec, recipe: Recipe, has_start: bool = False) -> None:
     """Raise ValueError unless a spec has all that a recipe needs. has_start: θ at step 0 is not drawn."""
+    if recipe.stages:
+        check_road(spec, recipe)
+        return
     recipe.check_names(spec.layout)
     check_start(spec, recipe)
     check_teacher(spec, recipe)
     check_recycle(spec, recipe)
     check_restarts(spec, recipe, has_start)
+
+
+def check_road(spec: Spec, recipe: Recipe) -> None:
+    """Raise ValueError unless a recipe's stages can be trained, and lead to a spec."""
+    stages = road_of(recipe)
+    for stage in stages:
+        for each in stage.recipes:
+            try:
+                check_fit(stage.spec, each, has_start=stage is not stages[0])
+            except ValueError as error:
+                raise ValueError(f"stage {stage.name}: {error}") from None
+    if end_of(stages) != spec:
+        raise ValueError("stages must lead to the model, and end at another one")

@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -21,9 +21,12 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from trainer.bank.tracker import Result
-from trainer.recipe import Pair, Seed
+from trainer.recipe import Pair, Recipe
 from trainer.recipe.outcomes import MEASURES, Outcome
-from trainer.road.stages import Losses, Road, Stage, Try, Whole
+from trainer.recipe.stages import Stage, Try, Whole, end_of, road_of
+
+if TYPE_CHECKING:
+    from trainer.recipe.stages import Losses
 
 DIGEST = 16
 """Bytes of the digest in front of a saved state."""
@@ -63,9 +66,10 @@ class Leg:
 class Traveller:
     """One seed on its road."""
 
-    def __init__(self, road: Road, seed: Seed):
-        self.road, self.seed, self.specs = road, seed, road.specs()
-        self.eval_every = road.stages[0].recipe.eval_every
+    def __init__(self, pair: Pair):
+        """pair: a seed, and a recipe with stages."""
+        self.pair, self.stages = pair, road_of(pair.recipe)
+        self.eval_every = pair.recipe.eval_every
         self.outcome: Outcome | None = None
         """None while it is on its way."""
         self.incoming: list[Net] = []
@@ -81,7 +85,28 @@ class Traveller:
     @property
     def stage(self) -> Stage:
         """The stage in which it is."""
-        return self.road.stages[self.leg.stage]
+        return self.stages[self.leg.stage]
+
+    @property
+    def is_last_stage(self) -> bool:
+        """True if it is in the road's last stage."""
+        return self.leg.stage == len(self.stages) - 1
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the leg's trainings."""
+        return self.stage.recipes[-1] if self.leg.is_longer else self.stage.recipe
+
+    @property
+    def open_places(self) -> list[int]:
+        """The leg's trainings that have not ended."""
+        return [place for place in range(len(self.leg.tries)) if place not in self.leg.ended]
+
+    def pair_of(self, place: int) -> Pair:
+        """Return one of the leg's trainings as a bank trains it."""
+        trained = self.leg.tries[place]
+        start = None if trained.start is None else tuple(trained.start.tolist())
+        return Pair(self.recipe, self.pair.seed, start, trained.ties)
 
     @property
     def best(self) -> Net | None:
@@ -93,8 +118,8 @@ class Traveller:
     def end(self, place: int, result: Result) -> bool:
         """Take what a training came to. Return True if it was the leg's last."""
         leg, stage = self.leg, self.stage
-        spec, before_EM = self.specs[leg.stage], leg.before[place]
-        theta_P = stage.narrows.reduced(spec, leg.tries[place], result.theta_P)
+        before_EM = leg.before[place]
+        theta_P = stage.narrows.reduced(stage.spec, leg.tries[place], result.theta_P)
         leg.ended[place] = Net(
             result.best_exact,
             result.best_token,
@@ -107,38 +132,41 @@ class Traveller:
         self.spent[-1] += result.steps
         return len(leg.ended) == len(leg.tries)
 
-    def go_on(self, losses: Losses, narrower: Losses | None) -> bool:
+    def go_on(self, losses: Callable[[int], Losses]) -> bool:
         """Begin what follows a leg that has ended. Return False if the road ends here.
 
-        losses: of this stage's spec; narrower: of the next one's, None after the last stage.
+        losses: the function that ranks θ of a stage, by the stage's place.
         """
         leg, stage = self.leg, self.stage
         self.nets += [leg.ended[place] for place in sorted(leg.ended)]
         best = self.best
         assert best, "a leg has at least one training"
-        if not best.grokked and stage.longer and not leg.is_longer:
+        if sum(self.spent) >= self.pair.recipe.steps and not (best.grokked and self.is_last_stage):
+            self.outcome = Outcome.FAILED
+        elif not best.grokked and stage.longer and not leg.is_longer:
             is_whole = type(stage.narrows) is Whole
             self._begin(Leg(leg.stage, True), [best] if is_whole else self.incoming, losses)
-            return True
-        if narrower is None:
+        elif self.is_last_stage:
             self.outcome = Outcome.GROKKED if best.grokked else Outcome.FAILED
-            return False
-        if best.score < stage.enough:
+        elif best.score < stage.enough:
             self.outcome = Outcome.FAILED
-            return False
+        else:
+            self._enter_next_stage(best, losses)
+        return self.outcome is None
+
+    def _enter_next_stage(self, best: Net, losses: Callable[[int], Losses]) -> None:
         others = [net for net in self.nets if net.grokked and net is not best]
         self.incoming, self.nets = [best, *others], []
         self.spent.append(0)
         self.counts.append(0)
-        self._begin(Leg(leg.stage + 1), [best], narrower)
-        return True
+        self._begin(Leg(self.leg.stage + 1), [best], losses)
 
-    def _begin(self, leg: Leg, nets: Sequence[Net], losses: Losses) -> None:
+    def _begin(self, leg: Leg, nets: Sequence[Net], losses: Callable[[int], Losses]) -> None:
         """Find a leg's trainings."""
-        stage, spec = self.road.stages[leg.stage], self.specs[leg.stage]
+        stage = self.stages[leg.stage]
         most = stage.longer_tries if leg.is_longer else stage.tries
         for net in nets:
-            tries = stage.narrows.tries(spec, net.theta_P, losses, most)
+            tries = stage.narrows.tries(stage.spec, net.theta_P, losses(leg.stage), most)
             leg.tries += tries
             leg.before += [net.curve_EM] * len(tries)
         self.counts[-1] += len(leg.tries)
@@ -146,16 +174,19 @@ class Traveller:
 
     # ---- what it came to
 
-    def result(self, pair: Pair, steps: int, outcome: Outcome) -> Result:
-        """Return the seed as far as it got. steps: of all its trainings. θ is that of the road's end, or none.
+    def result(self, open_steps: int) -> Result:
+        """Return the seed as far as it got. open_steps: of its trainings that have not ended.
+
+        Its θ is that of the road's end, and zero before its last stage. Its steps are those of all its trainings.
 
         A seed that was lost before the last stage has none of the end's problems right.
         """
-        best = self.best
-        is_last = self.leg.stage == len(self.road.stages) - 1
-        if best is None or not is_last:
-            curve_EM = self._longest_curve()
-            return Result(pair, outcome, steps, None, False, None, 0, 0.0, 0.0, torch.zeros(0), curve_EM)
+        pair, best = self.pair, self.best
+        outcome = self.outcome or Outcome.RUNNING
+        steps = sum(self.spent) + open_steps
+        if best is None or not self.is_last_stage:
+            curve_EM, nothing_P = self._longest_curve(), torch.zeros(end_of(self.stages).params)
+            return Result(pair, outcome, steps, None, False, None, 0, 0.0, 0.0, nothing_P, curve_EM)
         grok_step = len(best.curve_EM) * self.eval_every if outcome == Outcome.GROKKED else None
         return Result(
             pair, outcome, steps, grok_step, best.held, None, best.best_step, best.exact, best.token,
@@ -218,7 +249,8 @@ class Traveller:
         return {place: tensors[f"state.{place}"].numpy().tobytes() for place in places}
 
     def _key(self) -> str:
-        return hashlib.sha256(repr([self.road.as_dict(), self.seed]).encode()).hexdigest()
+        told = [self.pair.recipe.as_dict(), str(self.pair.seed)]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def _store(name: str, nets: Mapping[int, Net], tensors: dict[str, Tensor]) -> dict[str, Any]:

@@ -1,0 +1,282 @@
+"""Stages: a recipe of several trainings, each of a smaller net than the one before. Fields of a recipe.
+
+Training begins with a net that has more parts than it shall have in the end. A stage trains it, drops parts of it, or
+moves it into a smaller model, by a ramp. Where there are several ways to do so it tries those that keep most of what
+the net can do, and hands on the first that groks.
+
+Axes: W way, P entries of θ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from model.fields import did_you_mean, option
+from model.parts import count_of, inside, keep, only, orders
+from model.presets import preset
+from model.spec import Spec, make_spec
+from model.tied import Ties, project, selection_matrix
+from trainer.fields import Group
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Losses = Callable[[Tensor], Tensor]
+    """From θ [W, P] of the spec that a stage trains: the loss of each on the selection problems."""
+
+Recipe = Any
+"""A recipe, which has these fields among others."""
+MOST_STAGES = 12
+ENOUGH = 0.95
+KEYS = ("name", "model", "keep", "into", "tries", "recipe", "longer", "longer_tries", "enough")
+
+
+class Values(dict[str, Any]):
+    """Plain values by name, which do not change: what holds them can be hashed."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(json.dumps(self, sort_keys=True))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stages(Group):
+    """A recipe with stages trains a seed through all of them; its other fields are what they have in common."""
+
+    stages: tuple[Values, ...] = option(
+        (),
+        "trainings one after another, each of a smaller net, which has the fields of this recipe but for its own "
+        "(docs/studies.md); `steps` is then the most that a seed may spend, all tries counted",
+        unit="name, model, keep, into, tries, recipe, longer, longer_tries, enough",
+        max_length=MOST_STAGES,
+        entries="stages",
+    )
+
+    @staticmethod
+    def validate(recipe: Any) -> None:
+        if recipe.stages:
+            rows = tuple(_checked(row, n) for n, row in enumerate(recipe.stages))
+            object.__setattr__(recipe, "stages", rows)
+            road_of(recipe)
+
+
+def _checked(row: Any, n: int) -> Values:
+    """Return a row of `stages` with its models spelt out. Raises ValueError for one of another form."""
+    if not isinstance(row, Mapping) or not isinstance(row.get("name"), str):
+        raise ValueError(f"stages[{n}] must be a mapping with a name, got {row!r:.80}")
+    for key in row:
+        if key not in KEYS:
+            raise ValueError(f"stages[{n}]: unknown {key!r:.80}; {did_you_mean(key, KEYS)}")
+    for key in ("recipe", "longer"):
+        if not isinstance(row.get(key, {}), Mapping):
+            raise ValueError(f"stages[{n}].{key} must be fields of a recipe, got {row[key]!r:.80}")
+        if "stages" in row.get(key, {}):
+            raise ValueError(f"stages[{n}].{key}: a stage has no stages of its own")
+    for key in ("tries", "longer_tries"):
+        if type(row.get(key, 1)) is not int or not 1 <= row.get(key, 1) <= 100:
+            raise ValueError(f"stages[{n}].{key} must be from 1 to 100, got {row[key]!r:.80}")
+    enough = row.get("enough", ENOUGH)
+    if type(enough) not in (int, float) or not 0 <= enough <= 1:
+        raise ValueError(f"stages[{n}].enough must be from 0 to 1, got {enough!r:.80}")
+    if ("model" in row) != (n == 0):
+        raise ValueError(f"stages[{n}].model: the first stage says its model, and no other does")
+    models = {key: spec_of(row[key], f"stages[{n}].{key}").as_dict() for key in ("model", "into") if key in row}
+    return Values({**row, **models})
+
+
+def spec_of(value: Any, path: str) -> Spec:
+    """Return the spec of a preset's name, of a preset with changes, or of a family with its fields.
+
+    Raises ValueError, which begins with the path, for a value that is none.
+    """
+    try:
+        if isinstance(value, str):
+            return preset(value)
+        if not isinstance(value, Mapping):
+            raise ValueError(f"must be a preset or a mapping, got {value!r:.80}")
+        changed = {key: v for key, v in value.items() if key != "preset"}
+        return dataclasses.replace(preset(value["preset"]), **changed) if "preset" in value else make_spec(**changed)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Try:
+    """One training of a stage. start: its θ [P], drawn by the seed if None. words: which parts stay, in their order."""
+
+    start: Tensor | None = None
+    ties: Ties | None = None
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Train the net as it is."""
+
+    def hands_on(self, spec: Spec) -> Spec:
+        """Return the spec that the stage leaves. Raises ValueError if a spec cannot be narrowed so."""
+        return spec
+
+    def tries(self, spec: Spec, theta_P: Tensor, losses: Losses, most: int) -> list[Try]:
+        """Return the ways to train on from θ, the best first. most: their number at most."""
+        return [Try(theta_P)]
+
+    def reduced(self, spec: Spec, trained: Try, theta_P: Tensor) -> Tensor:
+        """Return θ of the spec that the stage leaves."""
+        return theta_P
+
+
+@dataclass(frozen=True)
+class Keep(Whole):
+    """Keep so many parts of a kind, and ramp the others to zero. The best are those with which, the others cut, the
+    net has the least loss.
+    """
+
+    kind: str
+    count: int
+
+    def hands_on(self, spec: Spec) -> Spec:
+        total = count_of(spec, self.kind)
+        if not 0 < self.count < total:
+            raise ValueError(f"of {total} {self.kind} a stage keeps fewer, but at least one; got {self.count}")
+        return keep(spec, self.kind, range(self.count))[0]
+
+    def tries(self, spec: Spec, theta_P: Tensor, losses: Losses, most: int) -> list[Try]:
+        total = count_of(spec, self.kind)
+        import torch
+
+        ways = list(itertools.combinations(range(total), self.count))
+        ties = [only(spec, self.kind, way) for way in ways]
+        is_kept_WP = torch.tensor(ties) != 0
+        loss_W = losses(theta_P * is_kept_WP).tolist()
+        ranked = sorted(range(len(ways)), key=loss_W.__getitem__)
+        return [Try(theta_P, ties[w], _listed(ways[w])) for w in ranked[:most]]
+
+    def reduced(self, spec: Spec, trained: Try, theta_P: Tensor) -> Tensor:
+        parts = [int(part) for part in trained.words.split("-")]
+        return theta_P[keep(spec, self.kind, parts)[1]]
+
+
+@dataclass(frozen=True)
+class Into(Whole):
+    """Become a spec that is the net with ties. The parts of the net may trade places first; the best order is the one
+    that the ties cost least.
+    """
+
+    target: Spec
+
+    def hands_on(self, spec: Spec) -> Spec:
+        inside(spec, self.target)
+        return self.target
+
+    def tries(self, spec: Spec, theta_P: Tensor, losses: Losses, most: int) -> list[Try]:
+        import torch
+
+        ties, _ = inside(spec, self.target)
+        theta_WP = theta_P[torch.tensor(list(orders(spec)))]
+        matrix_RP = selection_matrix(ties).to(theta_P.dtype)
+        loss_W = losses(project(ties, theta_WP) @ matrix_RP).tolist()
+        ranked = sorted(range(len(theta_WP)), key=loss_W.__getitem__)
+        return [Try(theta_WP[w], ties, str(w)) for w in ranked[:most]]
+
+    def reduced(self, spec: Spec, trained: Try, theta_P: Tensor) -> Tensor:
+        ties, order = inside(spec, self.target)
+        return _placed(project(ties, theta_P[None])[0], order)
+
+
+def _placed(numbers_R: Tensor, order: Sequence[int]) -> Tensor:
+    """Return numbers in the order of another spec's θ. order: the place of each."""
+    import torch
+
+    theta_R = torch.empty_like(numbers_R)
+    theta_R[list(order)] = numbers_R
+    return theta_R
+
+
+def _listed(parts: Sequence[int]) -> str:
+    return "-".join(map(str, parts))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a road.
+
+    spec: what it trains. narrows: what it does to the net. tries: how many ways it tries side by side. longer: what
+    follows if none of them has grokked: a net that is trained as it is goes on from its best θ; others begin again, in
+    `longer_tries` ways from every net that grokked in the stage before. enough: share of the selection problems with
+    which the best net goes on where none has grokked.
+    """
+
+    name: str
+    spec: Spec
+    recipe: Recipe
+    narrows: Whole = Whole()
+    tries: int = 1
+    longer: Recipe | None = None
+    longer_tries: int = 1
+    enough: float = ENOUGH
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        """Its own and its longer recipe."""
+        return [self.recipe, self.longer] if self.longer else [self.recipe]
+
+
+def road_of(recipe: Recipe) -> list[Stage]:
+    """Return the stages of a recipe, each with the spec that the one before leaves.
+
+    Raises ValueError where they do not follow one another.
+    """
+    plain = dataclasses.replace(recipe, stages=())
+    stages: list[Stage] = []
+    for n, row in enumerate(recipe.stages):
+        spec = stages[-1].narrows.hands_on(stages[-1].spec) if stages else spec_of(row["model"], "stages[0].model")
+        try:
+            stages.append(_stage(row, spec, plain))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"stages[{n}]: {error}") from None
+    names = [stage.name for stage in stages]
+    if len(set(names)) < len(names):
+        raise ValueError(f"stages must have names of their own, got {', '.join(names)}")
+    intervals = {r.eval_every for stage in stages for r in stage.recipes}
+    if len(intervals) > 1:
+        raise ValueError(f"stages must have one eval_every, got {sorted(intervals)}")
+    return stages
+
+
+def _stage(row: Values, spec: Spec, plain: Recipe) -> Stage:
+    recipe = dataclasses.replace(plain, **row.get("recipe", {}))
+    longer = dataclasses.replace(recipe, **row["longer"]) if "longer" in row else None
+    narrows = _narrowing(row)
+    narrows.hands_on(spec)
+    is_narrowing = type(narrows) is not Whole
+    for each in filter(None, (recipe, longer)):
+        if is_narrowing and not each.ramp:
+            raise ValueError("a net is narrowed by a ramp, and the recipe has none")
+        if each.ramp and not is_narrowing:
+            raise ValueError("a ramp needs something to narrow to: keep or into")
+    numbers = {key: row[key] for key in ("tries", "longer_tries", "enough") if key in row}
+    return Stage(row["name"], spec, recipe, narrows, longer=longer, **numbers)
+
+
+def _narrowing(row: Values) -> Whole:
+    if "keep" in row and "into" in row:
+        raise ValueError("keep and into are two stages")
+    if "into" in row:
+        return Into(spec_of(row["into"], "into"))
+    if "keep" not in row:
+        return Whole()
+    kept = row["keep"]
+    if not isinstance(kept, Mapping) or len(kept) != 1 or not all(type(count) is int for count in kept.values()):
+        raise ValueError(f"keep must say what and how many, as in {{units: 2}}, got {kept!r:.80}")
+    ((kind, count),) = kept.items()
+    return Keep(kind, count)
+
+
+def end_of(stages: Sequence[Stage]) -> Spec:
+    """Return the spec at which a road ends."""
+    return stages[-1].narrows.hands_on(stages[-1].spec)
