@@ -182,7 +182,6 @@ def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient,
     from search.cli import render
     from search.run.extension import as_begun, check_extension
     from search.run.progress import Display
-    from search.study.described import too_long
 
     console = Console(highlight=False)
     with reraise_as(source, UserError):
@@ -197,9 +196,9 @@ def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient,
             from search.run.executor import ExecutorDied
 
             console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
-            if study.space:
-                console.print(f"sought: {study.sampler.described}")
-            if late := too_long(study):
+            if study.kind.goal:
+                console.print(f"sought: {study.kind.goal}")
+            if late := study.kind.too_long():
                 console.print(f"too long: {late}", soft_wrap=True)
             with (
                 Display(console) as display,

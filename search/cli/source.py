@@ -84,7 +84,7 @@ def remark_on_others(study: Study, home: Home) -> str:
     """Return a line if a home has records by the study's name, and all of configurations that it does not list."""
     from search.study.trial import Configuration
 
-    if study.proposes or study.start or not home.exists():
+    if study.kind.proposes or study.start or not home.exists():
         return ""
     records = records_of(home, study.name)
     recorded = records.list_configurations().keys()

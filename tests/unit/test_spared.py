@@ -45,7 +45,7 @@ def test_no_rule_ends_a_confirmation_unless_the_file_says_so(text, asked, count,
     study = parse_study(text + CONFIRMED % asked, "test")
     found = [Draw(study).is_spared(0, seed, confirmation=True) for seed in study.confirm_seeds]
     if found[0] is None:  # each seed's number says it
-        assert asked == ", hopeless: on" and study.spares == "hash"
+        assert asked == ", hopeless: on" and study.kind.spares == "hash"
     else:
         assert sum(found) == count
 
@@ -63,13 +63,13 @@ def test_neither_workers_nor_interruptions_change_the_draw(home):
 @pytest.mark.parametrize("by_name", [False, True])
 def test_what_was_begun_before_keeps_its_draw_and_objectives(by_name, home):
     study = parse_study(SEARCH, "test")
-    assert (study.spares, list(study.sampler.directions)) == ("pairs", ["grok_rate"])
+    assert (study.kind.spares, list(study.sampler.directions)) == ("pairs", ["grok_rate"])
     definition = study.model_dump(mode="json", by_alias=True)
     again = recorded_study(json.dumps(definition), "x") if by_name else as_begun(study, definition)
-    assert (again.spares, list(again.sampler.directions)) == ("pairs", ["grok_rate"])
+    assert (again.kind.spares, list(again.sampler.directions)) == ("pairs", ["grok_rate"])
     del definition["stop"]["spare"]
     before = recorded_study(json.dumps(definition), "x") if by_name else as_begun(study, definition)
-    assert (before.spares, list(before.sampler.directions)) == ("hash", ["grok_rate", "params"])
+    assert (before.kind.spares, list(before.sampler.directions)) == ("hash", ["grok_rate", "params"])
     following = as_begun(study, before.model_dump(mode="json", by_alias=True))
-    assert (following.spares, list(following.sampler.directions)) == ("hash", ["grok_rate", "params"])
+    assert (following.kind.spares, list(following.sampler.directions)) == ("hash", ["grok_rate", "params"])
     assert Draw(before).is_spared(0, Seed.of(1)) is None
