@@ -104,12 +104,6 @@ class Search(Kind):
         now = "a search, the file now has no space" if was else "a list, the file now has a space"
         return f"was begun as {now}"
 
-    def as_begun(self, definition: Mapping[str, Any]) -> dict[str, Any]:
-        if self.sampler.objectives is not None:
-            return {}
-        begun = Sampler.model_validate(definition.get("sampler") or {})
-        return {"sampler": self.sampler.model_copy(update={"objectives": begun.objectives})}
-
     # ---- its words
 
     def name_of(self, configuration: Configuration) -> str:

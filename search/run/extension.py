@@ -6,33 +6,17 @@ and a seed belongs to the search or to the confirmation, not to both.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from search.errors import UserError
 from search.stats.counting import Row, seed_of
-from search.study.file import with_earlier_defaults
+from search.study.file import without_gone
 from search.study.kind import kinds
 from search.study.schema import Study
 from trainer import Seed
 
 WAY_OUT = "give the study a new name, or run it with --fresh"
-
-
-def as_begun(study: Study, definition: Mapping[str, Any] | None) -> Study:
-    """Return a study with the draw of spared seeds and the objectives as they were when it began.
-
-    What the file says goes first.
-
-    definition: as it was recorded when it last ran; None if it never did.
-    """
-    if definition is None:
-        return study
-    recorded = with_earlier_defaults(definition)
-    changes: dict[str, Any] = {}
-    if study.stop.spare is None:
-        changes["stop"] = study.stop.model_copy(update={"spare": recorded["stop"]["spare"]})
-    return study.model_copy(update=changes | study.kind.as_begun(recorded))
 
 
 def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> None:
@@ -42,7 +26,7 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
         if before is not None and kind.proposes and was != isinstance(study.kind, kind):
             raise UserError(f"study {study.name}: {kind.changed(was)}; {WAY_OUT}")
     start = study.start and study.start.model_dump(mode="json")
-    if before is not None and (begun := with_earlier_defaults(before).get("start")) != start:
+    if before is not None and (begun := without_gone(before).get("start")) != start:
         raise begun_otherwise(study, "start", _short(begun), _short(start))
     used: dict[bool, set[Seed]] = {False: set(), True: set()}
     for row in rows:

@@ -179,10 +179,6 @@ class Kind:
         """Return what is wrong with a file that went on from one of this kind (was), or has become one."""
         return f"{cls.asked_by[0]}: was begun {'with' if was else 'without'} it"
 
-    def as_begun(self, definition: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the study's fields that stay as they were when it began, where the file does not say them."""
-        return {}
-
     # ---- its words
 
     def name_of(self, configuration: Configuration) -> str:
