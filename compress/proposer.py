@@ -1,41 +1,83 @@
-"""The key `compress` of a study file: constraints that the machine finds (search/run/proposer.py)."""
+"""The key `compress` of a study file: a kind of study (search/study/kind.py) whose constraints the machine finds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
 
 from compress.section import Compress, section_of
+from search.study.kind import Kind
+from search.study.space import Strict, error_at
+from trainer.recipe.ramp import tie_ramp_defaults
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from compress.study import StudyDescent
     from search.store.study_records import StudyRecords
-    from search.study.schema import Study
     from search.study.start import InitialTheta
     from search.tracking.tracker import Tracker
 
+OTHERS = ("model", "configurations", "toggle", "combine", "space", "allocation", "confirm")
 
-class Compression:
+
+class Keys(Strict):
+    compress: Compress | None = Field(None, description="constraints to be found for the θ of start")
+
+
+class Compression(Kind):
     """Studies of descents. What a study does not need is not imported."""
 
-    section = Compress
-    description = "constraints to be found for the θ of start"
+    asked_by = ("compress",)
+    keys = Keys
+    proposes = True
+    is_compared = False
 
-    def propose(self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords) -> StudyDescent:
+    def __init__(self, study: Any):
+        super().__init__(study)
+        self.section = section_of(study)
+        self.round_size = self.section.proposals
+
+    def check_alone(self) -> None:
+        study = self.study
+        if study.start is None or study.start.each:
+            raise error_at("start", "compress needs it: a study and its best or one seed, or a checkpoint")
+        for name in OTHERS:
+            if getattr(study, name):
+                raise error_at(name, "does not go with compress, which makes the models")
+        if study.until.grokked is not None:
+            raise error_at("until", "does not go with compress, which ends by rounds and patience")
+
+    def check(self) -> None:
+        if not self.study.base_recipe.ramp:
+            raise error_at("recipe.ramp", "compress needs one: at 1 or more")
+
+    @property
+    def planned(self) -> int:
+        return self.section.rounds * self.section.proposals
+
+    def recipe_defaults(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the recipe by which ties take hold in so many steps as the fields say."""
+        usual = tie_ramp_defaults()
+        steps = fields.get("steps", usual["steps"])
+        is_known = type(steps) is int and steps > 0
+        return tie_ramp_defaults(steps) if is_known else {}
+
+    def propose(self, parents: Sequence[InitialTheta], records: StudyRecords) -> StudyDescent:
         from compress.study import StudyDescent
 
-        return StudyDescent(study, parents, records)
+        return StudyDescent(self.study, parents, records)
 
-    def plan(self, study: Study, recorded: int) -> list[str]:
+    def plan_round(self, recorded: int) -> list[str]:
         """Return lines on rounds and seeds. The number of rounds is not known."""
-        compress = section_of(study)
-        steps = study.base_recipe.steps
+        compress = self.section
+        steps = self.study.base_recipe.steps
         sets = f"{compress.proposals} sets each by {compress.proposer}, beam {compress.beam}"
         return [
             f"  rounds          up to {compress.rounds}, of {sets}",
-            f"  seeds           {len(study.first_seeds)} of each set, {steps:,} steps each; {recorded:,} recorded",
+            f"  seeds           {len(self.first_seeds)} of each set, {steps:,} steps each; {recorded:,} recorded",
         ]
 
     def summary(self, records: StudyRecords) -> list[str]:
@@ -60,12 +102,13 @@ class Compression:
             lines.append(f"  of {len(below)} smaller ones the best has {best.numbers}: {best.reached:.4f}{wrong}")
         return lines
 
-    def log(self, records: StudyRecords, tracker: Tracker) -> None:
+    def write_pages(self, records: StudyRecords, tracker: Tracker) -> None:
         from compress.pictures import log_descents
 
         log_descents(records, tracker)
 
-    def pictures(self, records: StudyRecords) -> dict[str, Figure]:
+    @classmethod
+    def pictures(cls, records: StudyRecords) -> dict[str, Figure]:
         from search.store.candidates import DatabaseCandidates
 
         sets = DatabaseCandidates(records).read()
@@ -76,4 +119,4 @@ class Compression:
         return pictures(sets)
 
 
-COMPRESSION = Compression()
+COMPRESSION = Compression

@@ -7,9 +7,7 @@ from pydantic import Field, field_validator
 
 from model.fields import did_you_mean
 from model.structures import STRUCTURES
-from search.study.proposer import Proposing
-from search.study.space import LARGEST_SEED, Strict, error_at
-from trainer.recipe.ramp import tie_ramp_defaults
+from search.study.space import LARGEST_SEED, Strict
 
 KINDS = ("zero", "equal", "opposite", *STRUCTURES, "other")
 """One constraint more; structures that rows, columns and blocks may share; a tie loosened for another."""
@@ -41,7 +39,7 @@ class Accept(Strict):
     )
 
 
-class Compress(Proposing):
+class Compress(Strict):
     """Constraints found by the machine: rounds of sets of ties, trained from the θ of one that was kept."""
 
     proposals: int = Field(64, ge=1, le=4_096, description="sets of a round; unit: sets")
@@ -65,44 +63,9 @@ class Compress(Proposing):
     seed: int = Field(0, ge=0, le=LARGEST_SEED, description="of the proposer's own generator")
 
     @property
-    def planned(self) -> int:
-        return self.rounds * self.proposals
-
-    @property
-    def round_size(self) -> int:
-        return self.proposals
-
-    def recipe_defaults(self, steps: int) -> dict[str, Any]:
-        """Return the recipe by which ties take hold."""
-        return tie_ramp_defaults(steps)
-
-    @property
     def scope(self) -> str:
         """Scope of ties as a descent has it: `tensor` or `global`."""
         return SCOPES[self.reach]
-
-    def check(self, study: Any) -> None:
-        """Raise ValueError at the key path of a part of a study that excludes it."""
-        if study.start is None or study.start.each:
-            raise error_at(
-                "start",
-                "compress needs it: a study and its best or one seed, or a checkpoint",
-            )
-        for name in (
-            "model",
-            "configurations",
-            "toggle",
-            "combine",
-            "space",
-            "allocation",
-            "confirm",
-        ):
-            if getattr(study, name):
-                raise error_at(name, "does not go with compress, which makes the models")
-        if study.until.grokked is not None:
-            raise error_at("until", "does not go with compress, which ends by rounds and patience")
-        if not study.base_recipe.ramp:
-            raise error_at("recipe.ramp", "compress needs one: at 1 or more")
 
     @field_validator("kinds")
     @classmethod
@@ -113,6 +76,5 @@ class Compress(Proposing):
 
 def section_of(study: Any) -> Compress:
     """Return the `compress` of a study that has one."""
-    section = study.proposer
-    assert isinstance(section, Compress)
+    section: Compress = study.compress
     return section

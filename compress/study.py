@@ -32,7 +32,7 @@ from search.study.trial import Configuration
 class StudyDescent:
     """A study's `compress`: configurations that are proposed, and judged when their seeds have ended.
 
-    A planner treats it as it treats a search's proposals (search/run/proposals.py).
+    A planner treats it as it treats a search's proposals (search/kinds/proposals.py).
     """
 
     def __init__(self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords):

@@ -63,7 +63,7 @@ def cascade(plan: str, go_on: str, max_hours: float | None, home: Home) -> None:
 
 def check(study: Study, plan: str) -> None:
     """Raise UserError for a study whose configurations make no cascade."""
-    if len(study.configurations) != len(study.listed) or study.until.grokked or study.confirm:
+    if len(study.kind.entries) != len(study.listed) or study.until.grokked or study.confirm:
         raise UserError(f"{plan}: a cascade is a list of configurations, and each seed goes through all that it can")
     if any(seed.init_seed != seed.data_seed for seed in study.first_seeds):
         raise UserError(f"{plan}: crossed seeds make no cascade")
@@ -84,7 +84,7 @@ def stage_of(study: Study, number: int, ledger: Ledger, go_on: str) -> Study | N
     """
     from search.store.study_records import StudyRecords
 
-    entry = study.configurations[number]
+    entry = study.kind.entries[number]
     seeds = [s.init_seed for s in _seeds(study, number, ledger, go_on)]
     if not seeds:
         return None
@@ -102,7 +102,7 @@ def stage_of(study: Study, number: int, ledger: Ledger, go_on: str) -> Study | N
 
 def name_of(study: Study, number: int) -> str:
     """Return the name of a stage's study: `cascade.2-71p`."""
-    label = study.configurations[number].name
+    label = study.kind.entries[number].name
     return f"{study.name}.{number + 1}" + (f"-{label}" if label else "")
 
 

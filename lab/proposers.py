@@ -20,7 +20,7 @@ from adders.acceptance import own_theta
 from compress.hessian import constraints, expand_loss, possible
 from compress.proposers import SINGLE, Parent, Rules, joined
 from model.tied import Ties, tie
-from search.run.samplers import NSGAII
+from search.kinds.samplers import NSGAII
 from search.store.candidates import digest
 
 POOL = 100  # cheapest constraints that a genetic search and chance choose among

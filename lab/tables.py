@@ -109,7 +109,7 @@ def arms_of(file: str, plan: str | None = None) -> dict[str, pd.DataFrame]:
         return {str(arm): group for arm, group in rows.groupby("arm", sort=False)}
     study = load_plan(plan)
     keys = [Configuration(*listed).key for listed in study.listed]
-    names = [entry.name for entry in study.configurations] or ["base"]
+    names = [entry.name for entry in study.kind.entries] or ["base"]
     return {n: rows[rows["configuration"] == k] for n, k in zip(names, keys, strict=False)}
 
 

@@ -1,8 +1,8 @@
 """Studies, planners and ledger rows for the tests of what is trained next."""
 
+from search.kinds.proposals import Proposals
 from search.run.packing import Capacity
 from search.run.planner import Planner
-from search.run.proposals import Proposals
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from optuna.trial import TrialState
 
-from search.run.proposals import KEY, Proposals
+from search.kinds.proposals import KEY, Proposals
 from search.stats.counting import Row
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 from lab.claims.trained import MEASURES
 from lab.plans import load_plan
 from search.errors import UserError
+from search.kinds.scales import Scales
 from search.study.space import Strict
 from search.study.trial import Configuration
 
@@ -122,7 +123,9 @@ class Contrast:
 @cache
 def of_cell(name: str) -> Contrast:
     """Return the arms of a cell of the table, `CONSTRAINT at SCALE`; of both the smaller has the constraint."""
-    cells = {f"{cell.constraint} at {cell.scale}": cell for cell in load_plan(TABLE).design.cells}
+    scales = load_plan(TABLE).kind
+    assert isinstance(scales, Scales)
+    cells = {f"{cell.constraint} at {cell.scale}": cell for cell in scales.design.cells}
     if name not in cells:
         raise UserError(f"study {TABLE} has no cell {name!r}")
     with_it, without = sorted((cells[name].base, cells[name].toggled), key=lambda pair: pair[0].params)
@@ -165,11 +168,11 @@ def arm(study: str, name: str) -> Configuration:
     """
     name, _, elsewhere = name.partition(" of ")
     plan, (name, _, constraint) = load_plan(elsewhere or study), name.partition(" toggled ")
-    names = {entry.name: i for i, entry in enumerate(plan.configurations)}
+    names = {entry.name: i for i, entry in enumerate(plan.kind.entries)}
     if name == "base":
         spec, recipe = plan.base_spec, plan.base_recipe
     elif name in names:
-        spec, recipe = plan.spelled_out[names[name]]
+        spec, recipe = plan.kind.spelled_out[names[name]]
     else:
         raise UserError(f"study {plan.name} has no configuration {name!r}")
     if constraint:

@@ -24,9 +24,9 @@ from typing import Any
 
 from search.run.tally import TrialReport
 
+from search.kinds.proposals import Proposals
 from search.run.packing import Capacity
 from search.run.planner import Planner
-from search.run.proposals import Proposals
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords

@@ -2,7 +2,7 @@
 
     python lab/scripts/sampling.py [--repetitions N] [--json FILE]
 
-Two searches through search.run.proposals, objective and all; results of 16 seeds a configuration are drawn at
+Two searches through search.kinds.proposals, objective and all; results of 16 seeds a configuration are drawn at
 random from known probabilities, a configuration's seeds are told when all of them have ended, in random
 order, and a quarter of the proposals are in training at any time, the most that search.run.planner allows:
 
@@ -29,7 +29,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
-from search.run.proposals import Proposals
+from search.kinds.proposals import Proposals
 from search.stats.counting import Row
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study

@@ -133,7 +133,7 @@ def main() -> None:
         for arm, configuration in arms(study):
             chunk = [
                 s
-                for s in study.seeds_of((configuration.spec, configuration.recipe))
+                for s in study.kind.seeds_of((configuration.spec, configuration.recipe))
                 if s in seeds[at : at + args.chunk] and (configuration.key, s.init_seed) not in recorded
             ]
             if not chunk or (args.only and arm not in args.only):

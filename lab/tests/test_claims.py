@@ -234,7 +234,7 @@ def test_no_claim_is_open_or_decided_otherwise_where_the_table_decides(claim, sh
 
 def test_whose_arms_are_a_cells_reads_the_cell():
     """Of the same two models; and of the paper's section about the table, all."""
-    design = load_plan(TABLE).design
+    design = load_plan(TABLE).kind.design
     specs = {frozenset((c.base[0], c.toggled[0])): f"{c.constraint} at {c.scale}" for c in design.cells}
     for claim in claims():
         own = claim.contrasts[:1]

@@ -74,7 +74,7 @@ class Field:
 
 def fields_of(study: Study | None, configurations: pd.DataFrame) -> list[Field]:
     """Return the fields of the study's space, or else those of all columns that have more than one value."""
-    space = study.space if study else {}
+    space = study.kind.space if study else {}
     fields = [_field(path, space, configurations) for path in space or columns(configurations)]
     return [f for f in fields if space or f.varies]
 

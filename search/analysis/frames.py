@@ -29,7 +29,7 @@ from search.stats.counting import (
 from search.store.home import Home
 from search.store.record import SeedRecord, is_final
 from search.store.study_records import StudyRecords, open_several
-from search.study.naming import names_of
+from search.study.kind import names_of
 from search.study.trial import Configuration
 from trainer import MEASURES, Outcome
 

@@ -111,7 +111,7 @@ class Projection:
         tracker, configurations = self.tracker, self.records.list_configurations()
         self.outbox.put(tracker.delete_orphans)
         self.outbox.put(tracker.log_study)
-        if tracker.study.space:  # to which a field may have been added
+        if tracker.study.kind.space:  # to which a field may have been added
             self.outbox.put(tracker.rename, configurations)
         self.outbox.put(write_views, tracker.client, tracker.study, tracker.experiment)
         for key in rows.keys() - written:
@@ -165,7 +165,7 @@ def _write_best(
     """Write picture, best checkpoint and child runs. final: rows of the ended seeds, the best first."""
     run, study = tracker.run_of(configuration), tracker.study
     grokked = [r for r in final if r["outcome"] == Outcome.GROKKED]
-    if study.proposer:  # of thousands of proposals those that matter are written at the end
+    if not study.kind.is_compared:  # of thousands of proposals those that matter are written at the end
         if grokked:
             tracker.log_checkpoint(run, BEST, records.seed(final[0]))
         return
@@ -195,7 +195,7 @@ def _write_picture(records: StudyRecords, tracker: Tracker, configuration: Confi
     curves = curve_table(configuration, [seed.result for seed in records.seeds(rows)])
     grokked = [(r["init_seed"], r["data_seed"]) for r in rows if r["outcome"] == Outcome.GROKKED]
     some = f", {len(rows):,} of {len(final):,} seeds" if len(rows) < len(final) else ""
-    name = f"study {tracker.study.name}, {tracker.names[configuration]}"
+    name = f"study {tracker.study.name}, {tracker.study.kind.name_of(configuration)}"
     title = f"{name}{some}: {len(grokked)} of {len(rows)} seeds grokked"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, CURVES_PNG)

@@ -58,7 +58,6 @@ from search.stats.counting import (
     unended_warning,
 )
 from search.store.home import pull_command
-from search.study.described import rules
 from search.study.schema import Study
 from trainer import Outcome
 
@@ -97,7 +96,7 @@ def report(
 
     study: None if its file was not recorded. Frames: as `search.analysis.frames.records` has them, with one
     configuration or more. descents, lineage: pictures and tree of a study that looks for constraints
-    (search/run/proposer.py, search/analysis/lineage.py). say: gets a line before each thing that takes time.
+    (search/study/kind.py, search/analysis/lineage.py). say: gets a line before each thing that takes time.
     """
     say("computing intervals, importances and pictures")
     page = _Page(study, configurations, seeds, curves)
@@ -163,7 +162,7 @@ class _Page:
         self.configurations = configurations.iloc[order].reset_index(drop=True)
         self.name = study.name if study else str(configurations["study"].iloc[0])
         self.about = study.about if study else ""
-        self.asked_fields = [] if study and study.proposer else fields_of(study, self.configurations)
+        self.asked_fields = [] if study and not study.kind.is_compared else fields_of(study, self.configurations)
         self.fields = [field for field in self.asked_fields if field.varies]
         self.several = len(configurations) > 1
         self.counts = seeds["outcome"].value_counts()
@@ -185,17 +184,16 @@ class _Page:
             ("Budget", f"{_span(self.seeds['budget'])} steps a seed"),
             ("Configurations", self._configurations()),
             ("Seeds", self._seeds()),
-            *([("Sought", self.study.sampler.described)] if self.study and self.study.space else []),
-            *(rules(self.study, self.configurations["configuration"]) if self.study else []),
+            *([("Sought", self.study.kind.goal)] if self.study and self.study.kind.goal else []),
+            *(self.study.kind.rules(self.configurations["configuration"]) if self.study else []),
         ]
 
     def _configurations(self) -> str:
         count = f"{len(self.configurations):,}"
         if self.unjudged:
             count += f" ({self.unjudged:,} more without a counted seed so far)"
-        if not (self.study and self.study.space):
-            return count
-        return f"{count}, proposed by {self.study.sampler.name} (sampler seed {self.study.sampler.seed})"
+        proposer = self.study.kind.proposer if self.study else ""
+        return f"{count}, proposed by {proposer}" if proposer else count
 
     def _seeds(self) -> str:
         text = f"{len(self.seeds):,}"
@@ -348,7 +346,7 @@ class _Page:
     def figures(self) -> dict[str, Figure]:
         """Return the pictures that apply, by name, in the page's order."""
         figures: dict[str, Figure] = {}
-        if self.study and self.study.proposer:  # its sets have pictures of their own
+        if self.study and not self.study.kind.is_compared:  # its sets have pictures of their own
             return figures
         if self.table:
             figures["constraint-table"] = table_figure(self.table)
@@ -411,13 +409,13 @@ class _Page:
     @cached_property
     def flags(self) -> list[Grid]:
         """Searched flags against each other."""
-        if not self.several or (self.study and self.study.proposer):
+        if not self.several or (self.study and not self.study.kind.is_compared):
             return []
         return flag_grids(*(_plain(frame) for frame in (self.configurations, self.seeds)))
 
     @cached_property
     def importances(self) -> Importances | None:
-        if not (self.study and self.study.space) or len(self.configurations) < FEWEST_FOR_IMPORTANCE:
+        if not (self.study and self.study.kind.space) or len(self.configurations) < FEWEST_FOR_IMPORTANCE:
             return None
         return importances(self.fields, shrunk(self.configurations, self.own), self._redrawn())
 
@@ -442,7 +440,7 @@ class _Page:
         """Return a sentence where one would look for importances and there are none."""
         if self.importances or not self.several:
             return ""
-        if not (self.study and self.study.space):
+        if not (self.study and self.study.kind.space):
             return "The configurations were listed and not drawn from a space: no parameter importance."
         if len(self.configurations) < FEWEST_FOR_IMPORTANCE:
             return f"Parameter importance takes {FEWEST_FOR_IMPORTANCE} configurations or more."

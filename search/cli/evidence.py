@@ -179,9 +179,9 @@ def report(study: str, target: Path | None, home: Home) -> None:
     from search.analysis.frames import configurations_frame, curves_frame, seeds_frame
     from search.analysis.lineage import lineages, tree
     from search.analysis.report import report as page
-    from search.run.proposer import proposers
     from search.store.candidates import DatabaseCandidates
     from search.store.study_records import open_records
+    from search.study.kind import kinds
 
     target = target or Path(f"{study}.html")
     check_file(target)
@@ -192,7 +192,7 @@ def report(study: str, target: Path | None, home: Home) -> None:
     with progress_bar(f"reading the curves of {len(seeds):,} seeds") as say:
         curves = curves_frame(recorded)
         sets = DatabaseCandidates(recorded).read()
-        pictures = {name: figure for p in proposers().values() for name, figure in p.pictures(recorded).items()}
+        pictures = {name: figure for kind in kinds() for name, figure in kind.pictures(recorded).items()}
         lineage = tree(lineages(recorded, sets, ())) if sets else ""
         text = page(recorded.get_recorded_study(), configurations, seeds, curves, pictures, lineage, say)
     write_text(target, text)
@@ -227,13 +227,14 @@ def records(study: str, target: Path, of: Literal["seeds", "configurations", "cu
 
 def _write_search(study: str, target: Path, home: Home) -> None:
     """Write a search as a study of Optuna's."""
-    from search.run.proposals import write_study
+    from search.kinds.proposals import write_study
+    from search.kinds.search import Search
     from search.store.home import sqlite_url
     from search.store.study_records import open_records
 
     records = open_records(home, study)
     recorded = records.get_recorded_study()
-    if recorded is None or not recorded.space:
+    if recorded is None or not isinstance(recorded.kind, Search):
         raise UserError(f"study {study!r} is no search: Optuna proposed nothing")
     trials: list[int] = []
     write_file(target, lambda path: trials.append(write_study(recorded, records, path)))

@@ -81,7 +81,7 @@ def _of_one(
     refused: gets the reason if this version refuses the configurations, which then have no names.
     """
     from search.store.running import read_progress
-    from search.study.naming import names_of
+    from search.study.kind import names_of
     from trainer import Outcome
 
     running = read_progress(records)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search.errors import printable
-from search.run.proposer import proposer_of
 from search.run.snapshot import Snapshot, describe
 from search.stats.counting import (
     ENOUGH,
@@ -33,8 +32,7 @@ from search.stats.counting import (
 )
 from search.store.home import home_flag, run_command
 from search.store.study_records import StudyRecords
-from search.study.described import impossible, impossible_remark
-from search.study.naming import names_of
+from search.study.kind import names_of
 from trainer import Outcome
 
 if TYPE_CHECKING:
@@ -53,25 +51,18 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     configurations = records.list_configurations()
     names = names_of(study, configurations.values())
     sizes = {key: c.spec.params for key, c in configurations.items()}
-    if (study.space or study.combine) and len(set(sizes.values())) > 1:
+    if study.kind.says_sizes and len(set(sizes.values())) > 1:
         names = {key: f"{name}, {sizes[key]} parameters" for key, name in names.items()}
-    proposer = proposer_of(study)
-    if proposer:
-        lines = ["", *proposer.summary(records)]
-    else:
-        lines = ["", *_rates(study, rows, names)]
-        lines += [f"  {line}" for line in _proposed(study, records)] if study.space else []
-        lines += [f"  {cost}"] if (cost := Cost.of(searched)).seed_steps else []
+    is_compared = study.kind.is_compared
+    lines = ["", *(_rates(study, rows, names) if is_compared else []), *study.kind.summary(records)]
+    lines += [f"  {cost}"] if is_compared and (cost := Cost.of(searched)).seed_steps else []
     lines += _stopping({outcome: StoppingCounts.of(searched, outcome) for outcome in RULE_COLUMNS})
     if remark := unended_warning(rows):
         lines.append(f"  ({remark})")
     if study.until.grokked:
         lines += ["  it stopped at a success, so this rate is too high on average", *_cut(study, rows)]
-    lines += (
-        []
-        if proposer
-        else _grokked(rows, names, {k: (c.recipe.hold, c.recipe.steps) for k, c in configurations.items()})
-    )
+    if is_compared:
+        lines += _grokked(rows, names, {k: (c.recipe.hold, c.recipe.steps) for k, c in configurations.items()})
     if ended.seed_steps_per_s:
         lines.append(f"  {ended.seed_steps_per_s:,.0f} seed-steps a second, evaluations included")
     lines += [f"  compiling took {ended.compile_s:.0f} s"] if ended.compile_s >= 1 else []
@@ -93,17 +84,6 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
             following = [*best, *following]
         lines += ["", "Next:", *(f"  {command}" for command in following)]
     return "\n".join(lines)
-
-
-def _proposed(study: Study, records: StudyRecords) -> list[str]:
-    """Return a line on proposals that are impossible, and one on those that repeat a configuration."""
-    proposals = records.list_proposals()
-    keys = [p["configuration"] for p in proposals if p["configuration"]]
-    rest = (p["numbers"] for p in proposals if not p["configuration"] and p["numbers"].keys() == study.space.keys())
-    remark = impossible_remark(impossible(study, rest), len(proposals), "proposals")
-    repeated = len(keys) - len(set(keys))
-    repeat = f"{repeated} of {len(proposals)} proposals came to an earlier one's configuration" if repeated else ""
-    return list(filter(None, (remark, repeat)))
 
 
 def _unused(name: str) -> str:
@@ -129,7 +109,7 @@ def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[
     by_key, until = group_by(searched, "configuration"), study.until_rule
     rates = {key: GrokRate.of(seeds, until) for key, seeds in by_key.items()}
     if confirmed := _confirmed(group_by(fresh, "configuration"), names, rates):
-        chosen = f"the search's highest {study.sampler.sought}, of equal ones the highest token accuracy"
+        chosen = f"the search's highest {study.kind.sought}, of equal ones the highest token accuracy"
         confirmed.append(f"  (chosen by {chosen})")
     worthy = sum(rate.grokked > 0 for rate in rates.values())
     if study.confirm and worthy < study.confirm.configurations:
@@ -140,7 +120,7 @@ def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[
     pooled = [] if until else [f"  {PooledRate.of(searched)}"]
     head = f"{study.name}: {len(rates)} configurations"
     keys = [key for key in dict.fromkeys([*names, *rates]) if key in rates]
-    if study.proposes:
+    if study.kind.proposes:
         head, keys = f"{head}; by grok rate", sorted(rates, key=lambda key: (-(rates[key].rate or 0.0), key))[:5]
     shown = {key: names.get(key, key) for key in keys}
     width = max(map(len, shown.values()), default=0)

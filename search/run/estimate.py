@@ -2,9 +2,6 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import fields
-from itertools import groupby
 from statistics import median
 
 from model import Spec
@@ -12,19 +9,15 @@ from search.run import mps
 from search.run.forecast import Forecast, forecast
 from search.run.gpu_cost import BATCH, describe_cards, gpu_here, measured_name, speed_of
 from search.run.packing import BankShapes, Capacity, check_resources, local_resources, placement_of
-from search.run.proposer import proposer_of
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
 from search.stats.counting import GrokRate, Row
-from search.stats.intervals import LEVEL, exact_high, power
+from search.stats.intervals import LEVEL, exact_high
 from search.store.home import Home
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
-from search.study.described import aligned, describe, impossible_remark, longest_budget, rules, too_long
-from search.study.scales import Cell, Design
 from search.study.schema import Study
-from search.study.space import corners, fixed, resolve
-from search.study.trial import CARRY_MIX, Configuration
+from search.study.trial import Configuration
 from trainer import FALSE_KILLS_UPPER, Recipe
 from trainer.bank.futility import MEASURED
 
@@ -34,14 +27,6 @@ EAGER = 100
 """Seed-steps/s of a core at batch 256 without the engine: a guess."""
 NICE = os.environ.get("RAY_worker_niceness", "15")  # noqa: SIM112
 """What Ray starts workers with."""
-POWER = 0.8
-"""Power that a plan should have."""
-ABOUT = (
-    "core-hours: at most, every seed training its whole budget. rate: planned, of the base.",
-    "fatal, halves: power where one arm has the planned rate and the other 0, or half of it; McNemar's exact test,",
-    "two-sided, independent arms, 5 % by Holm's worst case in the scale (in brackets: 5 % for the cell alone).",
-)
-HEAD = ("scale", "base", "cells", "arms", "seeds each", "to train", "core-hours", "rate", "fatal", "halves")
 
 
 def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyRecords | None = None) -> str:
@@ -55,9 +40,10 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyR
     share, fits = placement_of(study, here, by_mps=by_mps)
     has_search = True
     rates, rate, source = _expected_rates(study, listed, rows, fits, by_mps)
-    if study.proposer and (proposer := proposer_of(study)):
-        asked = proposer.plan(study, len(rows))
-        round_steps = study.proposer.round_size * len(study.first_seeds) * study.base_recipe.steps
+    kind = study.kind
+    if kind.round_size:
+        asked = kind.plan_round(len(rows))
+        round_steps = kind.round_size * len(study.first_seeds) * study.base_recipe.steps
         time = f"{duration(round_steps / (rate * fits.concurrent))} a round"
     else:
         known = forecast(study, rows, records)
@@ -85,9 +71,9 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyR
     lines = [
         f"{study.name}: {study.about}" if study.about else study.name,
         *asked,
-        *([f"  too long        {late}"] if (late := too_long(study)) else []),
-        *_search(study),
-        *(f"  {name.lower():15} {words}" for name, words in rules(study, [c.key for c in listed])),
+        *([f"  too long        {late}"] if (late := kind.too_long()) else []),
+        *kind.plan_search(),
+        *(f"  {name.lower():15} {words}" for name, words in kind.rules([c.key for c in listed])),
         f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each bank, at nice {NICE}",
         *([f"  where           {_where(study, fits, here['CPU'], by_mps)}"] if here["GPU"] else []),
         *_cards(study),
@@ -95,12 +81,11 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyR
         f"  home            {home.path}",
         f"  estimated time  {time} at {rate:,.0f} seed-steps/s a bank ({source})",
     ]
-    if not (study.proposer or study.until_rule):
+    if kind.is_compared and not study.until_rule:
         worth = zip(("intervals", ""), _worth(study, listed), strict=False)
         lines += [f"  {head:15} {text}" for head, text in worth]
-    if study.scales:
-        by_arm = {c: share["cpu"] * s / 3_600 for c, s in seconds.items()}
-        lines += ["", *describe_design(study.design, to_train, by_arm)]
+    if not kind.round_size:
+        lines += kind.plan_design(to_train, {c: share["cpu"] * s / 3_600 for c, s in seconds.items()})
     return "\n".join([*lines, *_later(study, len(listed) > 1, has_search), *([remark] if remark else [])])
 
 
@@ -109,7 +94,7 @@ def _banks(study: Study, to_train: Mapping[Configuration, int], fits: Capacity) 
     shapes, seeds = BankShapes(study), sum(to_train.values())
     slots = max(shapes.slots_of(c.program, fits) for c in to_train)
     at_once = min(fits.concurrent, seeds)
-    is_known = not (study.proposes or study.until.grokked or study.allocation or study.confirm)
+    is_known = not (study.kind.proposes or study.until.grokked or study.allocation or study.confirm)
     more = "; the others take the slots that fall free" if seeds > at_once * slots else ""
     more = more if is_known else "; more follow"
     return at_once, f"  banks           {at_once} at once, of {slots} slots each{more if seeds else ''}"
@@ -125,7 +110,7 @@ def _busy(cores: float) -> list[str]:
 def _not_asked(study: Study, listed: Sequence[Configuration], rows: Sequence[Row]) -> list[str]:
     """Return a line on recorded seeds of configurations that the file has no more."""
     keys = {c.key for c in listed}
-    others = sum(is_final(r) and r["configuration"] not in keys for r in rows if not study.proposes)
+    others = sum(is_final(r) and r["configuration"] not in keys for r in rows if not study.kind.proposes)
     line = f"  not asked for   {others} recorded seeds of other configurations, which stay"
     return [line] if others else []
 
@@ -150,11 +135,7 @@ def _cards(study: Study) -> list[str]:
 
 def _configurations(study: Study, listed: Sequence[Configuration], known: Forecast) -> list[str]:
     """Return lines on the configurations and seeds of a study."""
-    configurations = _proposed(study, known) if study.space else str(study.planned)
-    if study.combine:
-        count = 2 ** len(study.combine)
-        configurations += f", of {count} combinations; the others are impossible or equal to one of these"
-    each, several = len(study.first_seeds), study.planned > 1 and not study.scales
+    each, several = len(study.first_seeds), study.planned > 1 and not study.kind.has_unequal_seeds
     steps = " to ".join(f"{n:,}" for n in sorted({f(c.recipe.steps for c in listed) for f in (min, max)}))
     in_all = f"{each} of each, {known.asked} in all" if several else str(known.asked)
     at_most = "at most " if known.is_bound else ""
@@ -162,43 +143,10 @@ def _configurations(study: Study, listed: Sequence[Configuration], known: Foreca
     if known.confirmation:
         recorded += f", {known.confirmation.total()} fresh ones to confirm"
     return [
-        f"  model           {_models(study, listed)}",
-        f"  configurations  {configurations}",
+        f"  model           {study.kind.describe_models()}",
+        f"  configurations  {study.kind.describe_count(known)}",
         f"  seeds           {in_all}, {steps} steps each; {recorded}",
     ]
-
-
-def _proposed(study: Study, known: Forecast) -> str:
-    """Return how many configurations a search comes to, and why they are fewer than its proposals."""
-    count = known.configurations + (0 if known.is_random else len(known.impossible))
-    what = "random points" if known.is_random else "points" if study.sampler.name == "grid" else "proposals"
-    remark = impossible_remark(known.impossible, known.tried, what)
-    if count == known.proposals:
-        text = f"{count}, proposed by {study.sampler.name}"
-    else:
-        text = f"{'up to ' * known.is_bound}{count}, of {known.proposals} proposals by {study.sampler.name}"
-    return f"{text}; {remark}" if remark else text
-
-
-def _search(study: Study) -> list[str]:
-    """Return lines on what is searched, how, and what is sought."""
-    if not study.space:
-        return []
-    fields = [f"{path}: {describe(d)}{_without_effect(study, path)}" for path, d in study.space.items()]
-    heads = ["space", *[""] * (len(fields) - 1)]
-    lines = [f"  {head:15} {text}" for head, text in zip(heads, fields, strict=True)]
-    sampler = f"{study.sampler.name} (sampler seed {study.sampler.seed})"
-    return [*lines, f"  sampler         {sampler}", f"  sought          {study.sampler.described}"]
-
-
-def _without_effect(study: Study, path: str) -> str:
-    """Return a remark on a searched field that changes nothing, or may lie beyond the longest budget; else nothing."""
-    if path in CARRY_MIX and study.base_recipe.carry_shares:
-        return "; changes nothing beside carry_shares"
-    if path not in {f"recipe.{field.name}" for field in fields(Recipe) if field.metadata["unit"] == "steps"}:
-        return ""
-    most, budget = max(study.space[path].ends()), longest_budget(study, study.base_recipe)
-    return f"; {most:,} is beyond the budget, {budget:,} steps" if most > budget else ""
 
 
 def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
@@ -211,30 +159,13 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
         return [text]
     spared = ended // BLOCK
     missed = (ended - spared) * exact_high(0, spared, LEVEL)
-    if not study.space and all(c.key in MEASURED for c in listed) and not study.stop.rungs:
+    if not study.kind.space and all(c.key in MEASURED for c in listed) and not study.stop.rungs:
         missed = ended * FALSE_KILLS_UPPER
     wider = GrokRate(grokked, each, missed=missed).interval[1]
     if wider > high + 0.005:
         text += f"; to {wider:.0%} if rules end the other {ended}, of which some might have grokked"
     is_advised = study.stop.hopeless and wider > high + USELESS
     return [text, "for a rate set stop: {hopeless: off}"] if is_advised else [text]
-
-
-def _models(study: Study, listed: Sequence[Configuration]) -> str:
-    """Return each family with its numbers of parameters; of a search over a model, and of many, the ends."""
-    model, specs = {p: d for p, d in study.space.items() if p.startswith("model.")}, list[Spec]()
-    for numbers in corners(model) if model else ():
-        with suppress(ValueError):  # impossible
-            drawn = resolve(model, numbers, fixed(study.base_spec, study.base_recipe))
-            specs.append(study.configuration(drawn)[0])
-    sizes: dict[str, dict[int, None]] = {}
-    for spec in specs or [c.spec for c in listed]:
-        sizes.setdefault(spec.family, {})[spec.params] = None
-    texts = {
-        family: f"{min(n)} to {max(n)}" if len(n) > (1 if model else MOST_SIZES) else ", ".join(map(str, n))
-        for family, n in sizes.items()
-    }
-    return "; ".join(f"{family}, {text} parameters" for family, text in texts.items())
 
 
 def _later(study: Study, several: bool, has_search: bool) -> list[str]:
@@ -285,49 +216,3 @@ def _expected_rates(
     else:
         source = f"expected of {presets} on {gpu_here().name} by an H100's speed, not measured"
     return rates, median(rates.values()), source
-
-
-def describe_design(
-    design: Design, to_train: Mapping[Configuration, int], core_hours: Mapping[Configuration, float]
-) -> list[str]:
-    """Return lines: a row for each base of each scale, then what its columns say and what is missing.
-
-    to_train, core_hours: of each configuration. One that two scales have is an arm of the first.
-    """
-    rows: list[Sequence[object]] = [HEAD]
-    weak, counted = [], set[Configuration]()
-    for scale, column in groupby(design.cells, lambda cell: cell.scale):
-        for cells, level in _by_base(list(column)):
-            first, names = cells[0], ", ".join(cell.constraint for cell in cells)
-            arms = {Configuration(*pair) for cell in cells for pair in (cell.base, cell.toggled)} - counted
-            counted |= arms
-            fatal, halves = ([power(first.seeds, first.rate, other, a) for a in (level, LEVEL)]
-                             for other in (0.0, first.rate / 2))  # fmt: skip
-            if halves[0] < POWER:
-                weak.append(f"{scale} {names}: {halves[0]:.0%}")
-            base = f"{first.base_name}: {names}" if first.base_name else ""
-            rows.append((
-                scale, base, len(cells), len(arms), first.seeds, sum(to_train[c] for c in arms),
-                f"{sum(core_hours[c] for c in arms):.2f}", first.rate, _spelt(fatal), _spelt(halves),
-            ))  # fmt: skip
-    total = f"{sum(core_hours.values()):.2f}"
-    rows.append(("all", "", len(design.cells), len(counted), "", sum(to_train.values()), total, "", "", ""))
-    lines = [*aligned(rows, right=range(2, len(HEAD))), "", *ABOUT]
-    for constraint, reasons in design.skipped.items():
-        lines += [f"{constraint} is not toggled at {scale}: {reason}" for scale, reason in reasons.items()]
-    if weak:
-        lines.append(f"power against halves below {POWER:.0%} by Holm: {'; '.join(weak)}")
-    return [f"  {line}".rstrip() for line in lines]
-
-
-def _by_base(column: list[Cell]) -> list[tuple[list[Cell], float]]:
-    """Return a scale's cells by their base, the scale's own first, each with the level of Holm's worst case."""
-    by_name: dict[str, list[Cell]] = {"": []}
-    for cell in column:
-        by_name.setdefault(cell.base_name, []).append(cell)
-    return [(cells, LEVEL / len(column)) for cells in by_name.values() if cells]
-
-
-def _spelt(powers: list[float]) -> str:
-    by_holm, alone = (f"{power:.0%}" for power in powers)
-    return f"{by_holm} ({alone})"

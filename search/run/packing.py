@@ -51,14 +51,14 @@ class BankShapes:
         self._seeds: Counter[Program] = Counter()
         """First seeds of each program, for each θ that the study starts from."""
         for configuration, program in self.programs.items():
-            self._seeds[program] += len(study.seeds_of(configuration)) * (start.count if start else 1)
+            self._seeds[program] += len(study.kind.seeds_of(configuration)) * (start.count if start else 1)
         self._slots: dict[tuple[Program, Capacity], int] = {}
         self.base = study.listed[0][0] if study.listed else study.base_spec if study.model else None
         """The first spec; None if a checkpoint that is not read yet has it."""
 
     def seeds_of_programs(self) -> list[tuple[Spec | None, int]]:
         """Return the spec and the first seeds of each program; of a search, its base and all seeds that it plans."""
-        if self.study.proposes:
+        if self.study.kind.proposes:
             return [(self.base, self.study.planned * len(self.study.first_seeds))]
         return [(program[0], seeds) for program, seeds in self._seeds.items()]
 
@@ -80,7 +80,7 @@ class BankShapes:
         if study.until.grokked and not (study.resources.slots or fits.on_gpu):
             slots = min(slots, UNTIL_SLOTS)
         programs, seeds = len(self._seeds), self._seeds[program]
-        if study.proposes:
+        if study.kind.proposes:
             programs, seeds = 1, study.planned * len(study.first_seeds)
         share = -(-seeds // max(1, fits.concurrent // programs))
         return max(1, min(slots, study.resources.seeds_per_trial or slots, share))

@@ -9,25 +9,20 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
 
 from search.run.packing import BankShapes, Capacity
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
-from search.run.proposer import ProposalSource, proposer_of
 from search.run.spared import Draw
 from search.run.study_run import PlannedPair, Round, StudyRun
 from search.stats.counting import ENOUGH, Row, seed_of
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
+from search.study.kind import ProposalSource
 from search.study.schema import Study
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Program
 from trainer import Pair
-
-if TYPE_CHECKING:
-    from search.run.proposals import Proposals
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +56,7 @@ class Planner:
         proposals: ProposalSource | None = None,
         configured: Sequence[Configuration] | None = None,
     ):
-        assert study.proposes == (proposals is not None)
+        assert study.kind.proposes == (proposals is not None)
         self.study, self.study_run, self.shapes = study, StudyRun(study, rows), BankShapes(study)
         self.capacity = Capacity()  # the driver sets it before it asks for the first pairs
         self.search, self.draw = Search(self.study_run, proposals), Draw(study)
@@ -100,7 +95,8 @@ class Planner:
             if is_final(row) or row.get("reason") == ENOUGH or row["configuration"] not in run.states:
                 continue
             configuration, is_confirming = run.states[row["configuration"]].configuration, row["confirmation"]
-            own = set(study.seeds_of((configuration.spec, configuration.recipe))) if study.scales else rounds
+            pair = configuration.spec, configuration.recipe
+            own = set(study.kind.seeds_of(pair)) if study.kind.has_unequal_seeds else rounds
             wanted = set(study.confirm_seeds) if is_confirming else own
             if seed_of(row) in wanted and (is_confirming or not run.has_enough(configuration)):
                 yield Round(configuration, [seed_of(row)], is_confirming)
@@ -331,30 +327,13 @@ class Planner:
 
 
 def plan(study: Study, records: StudyRecords) -> Planner:
-    """Return the plan of what is not recorded. Raises UserError.
-
-    What a kind of study does not need is not imported.
-    """
+    """Return the plan of what is not recorded. Raises UserError."""
     parents: list[InitialTheta] = []
-    proposals: ProposalSource | None = None
-    listed = [] if study.proposes else [Configuration(*c) for c in study.listed]
+    listed = None
     if study.start:
-        from search.store.starts import configurations, parents_of
+        from search.store import starts  # which a study without a start does not need, nor torch
 
-        parents = parents_of(study, records)
-        listed = configurations(study, parents, records) if listed else []
-    if proposer := proposer_of(study):
-        proposals = proposer.propose(study, parents, records)
-    elif study.space:
-        proposals = _proposals(study, records, parents)
+        parents = starts.parents_of(study, records)
+        listed = [] if study.kind.proposes else starts.configurations(study, parents, records)
+    proposals = study.kind.propose(parents, records)
     return Planner(study, records.list_seeds(), proposals, listed)
-
-
-def _proposals(study: Study, records: StudyRecords, parents: Sequence[InitialTheta]) -> Proposals:
-    from search.run.proposals import Proposals
-
-    if not parents:
-        return Proposals(study, records)
-    from search.store.starts import configuration_from_parent
-
-    return Proposals(study, records, partial(configuration_from_parent, parent=parents[0]))

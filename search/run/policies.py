@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from search.run.allocation import select_for_confirmation, select_for_more_seeds
 from search.run.packing import Capacity
 from search.run.study_run import ConfigurationState, Round, StudyRun
 from search.store.record import is_final
-from search.study.sampler import PARAMS
-
-if TYPE_CHECKING:
-    from search.run.proposer import ProposalSource
+from search.study.kind import ProposalSource
 
 
 class Policy:
@@ -132,7 +127,7 @@ class Confirmation(Policy):
         """Return the best configurations that are not confirmed."""
         if self.run.study.confirm is None:
             return []
-        by_size = PARAMS in self.run.study.sampler.directions
+        by_size = self.run.study.kind.seeks_few_parameters
         keys = select_for_confirmation(self.run.scores(), self.run.study.confirm.configurations, by_size)
         states = [self.run.states[key] for key in sorted(keys)]
         return [s for s in states if not s.is_confirming and not all(map(s.is_final, self.seeds))]

@@ -18,7 +18,6 @@ from search.run.study_run import PlannedPair
 from search.run.workers import COMPILING, TRAINING, Workers
 from search.stats.intervals import mid_p
 from search.store.record import SeedKey
-from search.study.naming import Names
 from search.terminal import is_cell, is_live
 from trainer import Outcome
 
@@ -45,7 +44,7 @@ class Progress:
     """Progress of a run, read off the plan and the workers."""
 
     def __init__(self, planner: Planner, workers: Workers):
-        self.planner, self.workers, self.names = planner, workers, Names(planner.study)
+        self.planner, self.workers = planner, workers
         self.start, self.began = time.monotonic(), time.time()
         self.source = ""
         """The study's file, or its name: what `run` was given."""
@@ -106,7 +105,7 @@ class Progress:
         rate, remaining = self.rate or self.overall_rate, self.seed_steps_left()
         return Snapshot(
             configurations=(sum(s.key in run.ended for s in searched), max(study.planned, len(run.states))),
-            seeds=(count, max(study.planned_seeds, count + open_seeds)),
+            seeds=(count, max(study.kind.planned_seeds, count + open_seeds)),
             running=states[Outcome.RUNNING],
             waiting=states[Outcome.QUEUED],
             grokked=ended[Outcome.GROKKED] + sum(pair.has_grokked for pair in self.planner.training),
@@ -117,7 +116,7 @@ class Progress:
             seconds_left=remaining / rate if rate else None,
             compiling=any(worker.phase == COMPILING for worker in self.workers),
             elapsed_s=time.monotonic() - self.start,
-            is_open=bool(study.until.grokked or study.allocation or study.proposer or study.confirm),
+            is_open=bool(study.until.grokked or study.allocation or study.kind.round_size or study.confirm),
             confirming=sum(True in s.pending.values() for s in run.states.values()),
             holding=self._holding(),
         )
@@ -135,7 +134,7 @@ class Progress:
         open_steps = sum(run.longest * count * left[percentage] for percentage, count in training.items())
         begun = sum(len(s.pending) + sum(map(s.is_final, s.rows)) for s in run.states.values())
         is_open = run.enough or study.until.grokked
-        unplanned = 0 if is_open else max(0, study.planned_seeds - begun) * run.longest
+        unplanned = 0 if is_open else max(0, study.kind.planned_seeds - begun) * run.longest
         return open_steps + (self.planner.queued_steps + unplanned) * left[0]
 
     def _best(self) -> str:
@@ -145,7 +144,7 @@ class Progress:
         if len(run.states) < 2 or not counts:
             return ""
         key = max(counts, key=lambda key: (mid_p(*counts[key])[0], key))
-        name = self.names[run.states[key].configuration] if key in run.states else key
+        name = self.planner.study.kind.name_of(run.states[key].configuration) if key in run.states else key
         return "{}: {} of {}".format(name, *counts[key])
 
     def as_record(self, owner: str) -> dict[str, Any]:

@@ -37,11 +37,11 @@ class Draw:
         study = self.study
         if confirmation and not (study.confirm and study.confirm.hopeless):
             return True
-        if study.spares == BY_HASH:
+        if study.kind.spares == BY_HASH:
             return None
         layer, place = self.places[confirmation][seed]
         seeds = self.rounds[confirmation][layer]
-        if study.spares == BY_SEED:
+        if study.kind.spares == BY_SEED:
             block, place = divmod(place, BLOCK)
             return _draw(f"{seeds[block * BLOCK]}") == place
         block, place = divmod(number * len(seeds) + place, BLOCK)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from search.run.allocation import ConfigurationScore, objective
 from search.stats.counting import COUNTED, GrokRate, Row, seed_of
 from search.store.record import SeedKey, is_final
-from search.study.sampler import GROK_RATE
 from search.study.schema import Study
 from search.study.trial import Configuration
 from trainer import Outcome, Seed
@@ -104,7 +103,7 @@ class StudyRun:
     """
 
     def __init__(self, study: Study, rows: Iterable[Row]):
-        self.study, self.is_search = study, study.proposes
+        self.study, self.is_search = study, study.kind.proposes
         self.seed_rounds = study.rounds
         self.states: dict[str, ConfigurationState] = {}
         self._rows: dict[str, dict[Seed, Row]] = {}
@@ -169,7 +168,7 @@ class StudyRun:
     def first_round(self, state: ConfigurationState) -> Round | None:
         """Return the first round of a configuration, or a later one if that is trained."""
         state.rounds_enqueued = 1
-        seeds = state.untrained(self.study.seeds_of((state.configuration.spec, state.configuration.recipe)))
+        seeds = state.untrained(self.study.kind.seeds_of((state.configuration.spec, state.configuration.recipe)))
         if seeds and not self.has_enough(state.configuration):
             return Round(state.configuration, seeds)
         return self.following_round(state) if state.is_complete else None
@@ -197,7 +196,7 @@ class StudyRun:
 
     def scores(self) -> dict[str, ConfigurationScore]:
         """Return what the search has shown of each configuration, by key."""
-        sought = self.study.sampler.sought if self.study.space else GROK_RATE
+        sought = self.study.kind.sought
         return {key: state.score(sought) for key, state in self.states.items()}
 
 

@@ -7,7 +7,6 @@ from mlflow import MlflowClient
 
 from search.analysis.projection import Jobs, Projection, write_study
 from search.errors import Failure
-from search.run.proposer import proposer_of
 from search.store.study_records import StudyRecords
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import answered
@@ -26,8 +25,8 @@ class AtOnce:
 
 def projection_of(records: StudyRecords, tracker: Tracker, outbox: Jobs) -> Projection:
     """Return what MLflow shows of a study of this kind."""
-    proposer = proposer_of(tracker.study)
-    return Projection(records, tracker, outbox, proposer.log if proposer else write_study)
+    kind = tracker.study.kind
+    return Projection(records, tracker, outbox, write_study if kind.is_compared else kind.write_pages)
 
 
 def sync(

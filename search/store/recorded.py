@@ -12,7 +12,7 @@ from search.stats.counting import rank, seed_of
 from search.store.ledger import Ledger
 from search.store.record import SeedRecord, is_final
 from search.store.study_records import StudyRecords
-from search.study.naming import names_of
+from search.study.kind import names_of
 from search.study.trial import Configuration
 from trainer import Seed
 

@@ -1,78 +1,38 @@
-"""What a study asks, in words: its space and its rules."""
+"""Values, fields and sizes of configurations in words."""
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Sequence
 from numbers import Real
 from typing import Any
 
-from search.stats.counting import describe_screen
-from search.study.schema import Study
-from search.study.space import Distribution
-from search.study.stopping import BY_PAIR, BY_SEED
-from trainer import Recipe
-from trainer.recipe.lengths import ends_after
+from model import Spec
+from search.study.space import Distribution, fixed
+from search.study.trial import Configuration
 
-
-def rules(study: Study, configurations: Iterable[str]) -> list[tuple[str, str]]:
-    """Return what ends seeds early, and what asks for more: names and words. configurations: keys."""
-    drawn = {BY_PAIR: "drawn for each configuration", BY_SEED: "the same seeds in each configuration"}
-    spared = f" ({drawn.get(study.spares, 'by the numbers of the seed')})" if study.planned > 1 else ""
-    on = f"on: seeds that it calls hopeless are given up, but for a random tenth of them{spared}"
-    listed = [("Hopeless rule", on if study.stop.hopeless else "off: all seeds run on")]
-    if study.stop.rungs:
-        listed.append(("Screen", describe_screen(study.stop.rungs, configurations)))
-    if study.until.grokked:
-        ordered = "; its interval counts seeds in the order of the file, up to that one"
-        biased = f"once {study.until.grokked} grokked, so the rate is biased upwards"
-        listed.append(("Stops", biased + (ordered if study.until_rule else "")))
-    if study.allocation:
-        has = f"while the interval has {study.allocation.threshold:.0%} in it"
-        listed.append(("Allocation of seeds", f"more of them {has}, or a place on the front is possible"))
-    return listed
-
-
-def too_long(study: Study) -> str:
-    """Return which schedules outlast the budgets of the listed configurations; nothing if none does.
-
-    Searched fields are left out: a plan has a remark on each.
-    """
-    recipes = [recipe for _, recipe in study.listed] or [study.base_recipe]
-    texts = Counter[str]()
-    for recipe in recipes:
-        budget = longest_budget(study, recipe)
-        late = {name: end for name, end in ends_after(recipe, budget).items() if f"recipe.{name}" not in study.space}
-        if late:
-            fields = ", ".join(f"{name} {end:,}" for name, end in late.items())
-            texts[f"{fields}: after the last step, {budget:,}"] += 1
-    if not texts:
-        return ""
-    (text, count), *_ = texts.most_common(1)
-    several = f" ({count} of {len(recipes)} configurations)" if len(recipes) > 1 else ""
-    others = texts.total() - count
-    return text + several + (f"; others in {others} more" if others else "")
-
-
-def longest_budget(study: Study, recipe: Recipe) -> int:
-    """Return the most steps that a recipe of a study has: where they are searched, their upper end."""
-    searched = study.space.get("recipe.steps")
-    return max(searched.ends()) if searched else recipe.steps
-
-
-def impossible(study: Study, proposals: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return why proposals (numbers of today's space) make no configuration, a text for each that does not."""
-    problems = []
-    for numbers in proposals:
-        try:
-            study.configuration(study.resolved(numbers))
-        except ValueError as error:
-            problems.append(str(error))
-    return problems
+MOST_FIELDS = 5
+"""Fields in a name; the report has all."""
+MOST_SIZES = 24
+"""Numbers of parameters that are listed each."""
+SHORT = {"weight_decay": "decay"}
 
 
 def impossible_remark(problems: Sequence[str], count: int, what: str) -> str:
     """Return how many of so many proposals are impossible, and why; empty if none is."""
     are = "is" if len(problems) == 1 else "are"
     return f"{len(problems)} of {count:,} {what} {are} impossible ({problems[0]})" if problems else ""
+
+
+def describe_sizes(specs: Iterable[Spec], most: int) -> str:
+    """Return each family with its numbers of parameters; of more than `most` the ends."""
+    sizes: dict[str, dict[int, None]] = {}
+    for spec in specs:
+        sizes.setdefault(spec.family, {})[spec.params] = None
+    texts = []
+    for family, numbers in sizes.items():
+        is_long = len(numbers) > most
+        text = f"{min(numbers)} to {max(numbers)}" if is_long else ", ".join(map(str, numbers))
+        texts.append(f"{family}, {text} parameters")
+    return "; ".join(texts)
 
 
 def aligned(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list[str]:
@@ -113,3 +73,37 @@ def describe(distribution: Distribution) -> str:
     if distribution.after:
         text += f", beyond {distribution.after}"
     return text
+
+
+def differing(configurations: Iterable[Configuration]) -> list[str]:
+    """Return the fields in which configurations differ."""
+    listed = [c.as_params() for c in configurations]
+    names = dict.fromkeys(name for params in listed for name in params if "." in name)
+    return [n for n in names if len({json.dumps(params.get(n)) for params in listed}) > 1]
+
+
+def describe_values(configuration: Configuration, paths: Iterable[str]) -> str:
+    """Return fields with their values: `fade 5,000 to 12,000, decay 0.014, shared_norm off`."""
+    value_of = fixed(configuration.spec, configuration.recipe)
+    texts: dict[str, str] = {}
+    for path in paths:
+        name, text = path.partition(".")[2], spelt(value_of(path))
+        stem, _, end = name.rpartition("_")
+        if end == "end" and f"{stem}_start" in texts:
+            texts[stem] = f"{texts.pop(f'{stem}_start')} to {text}"
+        else:
+            texts[SHORT.get(name, name)] = text
+    return ", ".join(f"{name} {text}" for name, text in list(texts.items())[:MOST_FIELDS])
+
+
+def spelt(value: Any) -> str:
+    """Return a value in few characters."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return f"{value:,.0f}"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, list | tuple):
+        return "/".join(map(spelt, value)) or "none"
+    return "none" if value in (None, "") else str(value)

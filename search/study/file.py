@@ -15,11 +15,10 @@ from model.fields import did_you_mean
 from search.errors import UserError, printable, reraise_as
 from search.plugins import STUDIES, loaded
 from search.study.reading import QUOTED, odd_character, read_data
-from search.study.sampler import GROK_RATE, PARAMS
 from search.study.schema import Study
 from search.study.space import LARGEST_SEED, Strict
 from search.study.spelling import LARGEST_FILE, inline_files
-from search.study.stopping import BY_HASH, recorded_screen
+from search.study.stopping import recorded_screen
 from trainer import Recipe
 
 MOST_ERRORS = 20
@@ -146,28 +145,26 @@ def _without(data: dict[str, Any], errors: Sequence[str]) -> dict[str, Any]:
     """Return a file's values without those that errors name, as far as the file can be read without them."""
     for line in errors:
         path = line.partition(":")[0]
-        keys = [*(k for k in data if path == k or path.startswith(f"{k}."))][:1]
-        if keys and keys[0] in STAND_INS:
-            data = {**data, keys[0]: STAND_INS[keys[0]]}
-        elif keys and keys[0] != "model":
-            below = path.removeprefix(keys[0]).strip(".")
-            data = _removed(data, [keys[0], *_split(data[keys[0]], below)])
+        key = _first_key(data, path)
+        if key in STAND_INS:
+            data = {**data, key: STAND_INS[key]}
+        elif key != "model":
+            data = _removed(data, path)
     return data
 
 
-def _split(values: Any, path: str) -> list[str]:
-    """Return the keys of a path below nested mappings: a key may have dots in it."""
-    if not isinstance(values, dict):
-        return []
-    key = next((k for k in values if path == k or path.startswith(f"{k}.")), None)
-    return [] if key is None else [key, *_split(values[key], path.removeprefix(key).strip("."))]
+def _removed(values: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return nested mappings without the entry at a path, or without the last one that leads to it."""
+    key = _first_key(values, path)
+    below = path[len(key) + 1 :]
+    others = {k: v for k, v in values.items() if k != key}
+    is_deeper = isinstance(values.get(key), dict) and _first_key(values[key], below) in values[key]
+    return {**values, key: _removed(values[key], below)} if is_deeper else others
 
 
-def _removed(values: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """Return nested mappings without the entry at `keys`."""
-    if len(keys) == 1:
-        return {k: v for k, v in values.items() if k != keys[0]}
-    return {**values, keys[0]: _removed(values[keys[0]], keys[1:])}
+def _first_key(values: Mapping[str, Any], path: str) -> str:
+    """Return the key of a mapping with which a path begins: a key may have dots in it. The path itself, of none."""
+    return next((key for key in values if f"{path}.".startswith(f"{key}.")), path)
 
 
 def recorded_study(definition: str, source: str) -> Study:
@@ -176,28 +173,12 @@ def recorded_study(definition: str, source: str) -> Study:
     Raise UserError, naming source and first problem, where this version refuses what an earlier one took.
     """
     try:
-        return Study.model_validate_json(json.dumps(with_earlier_defaults(json.loads(definition))))
+        return Study.model_validate_json(json.dumps(without_gone(json.loads(definition))))
     except ValidationError as error:
         raise UserError(printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
 
 
-def with_earlier_defaults(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recorded definition in which the defaults are spelt out that were others when it was recorded.
-
-    `stop.spare` came later than they changed, so a definition that has it has today's. Keys that went away since are
-    left out where they are off.
-    """
-    definition = _without_gone(definition)
-    stop, sampler = definition.get("stop") or {}, definition.get("sampler") or {}
-    if "spare" in stop:
-        return definition
-    spelt: dict[str, Any] = {"stop": {**stop, "spare": BY_HASH}}
-    if any(path.startswith("model.") for path in definition.get("space") or ()):
-        spelt["sampler"] = {**sampler, "objectives": sampler.get("objectives") or [GROK_RATE, PARAMS]}
-    return {**definition, **spelt}
-
-
-def _without_gone(definition: Mapping[str, Any]) -> dict[str, Any]:
+def without_gone(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Return a recorded definition without the keys of earlier versions that are at their off values."""
 
     def without(values: Any, **off: Any) -> Any:

@@ -57,3 +57,9 @@ class Sampler(Strict):
     def described(self) -> str:
         """The objectives in words."""
         return " and ".join(f"{name} ({direction})" for name, direction in self.directions.items())
+
+
+def section_of(study: Any) -> Sampler:
+    """Return the sampler of a study that is a search."""
+    section: Sampler = study.sampler
+    return section

@@ -1,4 +1,7 @@
-"""The sections of a study file. Every field says what it counts; search/study/file.py reads the file."""
+"""A study file: the keys that all studies have, and what they mean. search/study/file.py reads the file.
+
+The keys of a kind of study are in its file (search/study/kind.py). Every field says what it counts.
+"""
 
 import re
 from collections.abc import Mapping
@@ -9,39 +12,16 @@ from pydantic import Field, create_model, field_validator, model_validator
 
 from model import Spec
 from model.tied import Tied
-from search.study.combinations import MOST_COMBINED, combinations
-from search.study.proposer import Proposing, proposer_keys
+from search.study.kind import Kind, Pair, kind_of, kinds
 from search.study.resources import CPU_SLOTS, Faults, Resources
-from search.study.sampler import Sampler
-from search.study.scales import Design, Pair, Scale, check_scales, design_of
-from search.study.seeds import (
-    Allocation,
-    Confirm,
-    SeedCross,
-    SeedRange,
-    Seeds,
-    Until,
-    check_numbers,
-    seed_list,
-)
-from search.study.space import (
-    LARGEST_SEED,
-    Distribution,
-    Strict,
-    check_space,
-    error_at,
-    fixed,
-    refuse,
-    resolve,
-)
-from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair
+from search.study.seeds import Allocation, Confirm, SeedCross, Seeds, Until, check_numbers, seed_list
+from search.study.space import LARGEST_SEED, Strict, error_at, fixed, refuse, resolve
+from search.study.spelling import model_options, recipe_of, spec_of, validated_pair
 from search.study.start import StartSpec
-from search.study.stopping import BY_PAIR, BY_SEED, Stop
+from search.study.stopping import Stop
 from trainer import Recipe, Seed
-from trainer.recipe.ramp import tie_ramp_defaults
 
 MOST_WATCHED = 64
-MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
 LONGEST_NAME = 64
 NAME = rf"^[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}$"
 
@@ -51,18 +31,8 @@ def is_name(text: str) -> bool:
     return re.fullmatch(NAME.strip("^$"), text) is not None and text != "Default"
 
 
-class Entry(Strict):
-    """One configuration of a list: changes of the study's model and recipe."""
-
-    name: str = Field("", description="by which claims name it (adder-search claims)")
-    model: str | dict[str, Any] | None = Field(
-        None, description="the spec; a mapping without preset and family changes fields of the study's model"
-    )
-    recipe: dict[str, Any] = Field(default_factory=dict, description="fields over those of the study's recipe")
-
-
 class Opening(Strict):
-    """The first keys of a study file, behind which those of proposers stand."""
+    """The first keys of a study file, behind which those of kinds stand."""
 
     name: str = Field(pattern=NAME, description="letters, digits, dot, dash, underscore; names the MLflow experiment")
     about: str = Field("", description="one line: what the study asks")
@@ -73,57 +43,32 @@ class Opening(Strict):
     start: StartSpec | None = Field(None, description="θ of other seeds to start from; without, at random")
 
 
-if TYPE_CHECKING:
-    Keys = Opening
-else:
-    Keys = create_model(
-        "Keys",
-        __base__=Opening,
-        **{
-            name: (proposer.section | None, Field(None, description=proposer.description))
-            for name, proposer in proposer_keys().items()
-        },
-    )
+class Course(Strict):
+    """The seeds of a study, and what ends them."""
 
-
-class Study(Keys):
-    """One question. `model` is a preset's name, or a mapping: preset or family, and constraints."""
-
-    configurations: list[Entry] = Field(
-        default_factory=list,
-        max_length=MOST_CONFIGURATIONS,
-        description="several, each trained with all the seeds",
-    )
-    toggle: list[str] = Field(
-        default_factory=list,
-        max_length=MOST_TOGGLES,
-        description="each configuration also with each of these constraints toggled: tie_vo, qk_dim=4",
-    )
-    scales: dict[str, Scale] = Field(
-        default_factory=dict,
-        max_length=MOST_TOGGLES,
-        description="presets, each with its recipe and seeds: the columns of the table of constraints",
-    )
-    constraints: list[str] = Field(
-        default_factory=list,
-        max_length=MOST_TOGGLES,
-        description="the rows of that table, toggled at each scale: tie_vo, qk_dim=4",
-    )
-    combine: list[str] = Field(
-        default_factory=list,
-        max_length=MOST_COMBINED,
-        description="the model with every combination of these constraints, each on or off: tie_vo, qk_dim=4",
-    )
     seeds: Seeds = Field(description="first and count, or a list, or init and data to be crossed")
     until: Until = Field(default=Until())
     allocation: Allocation | None = Field(None, description="more seeds for what is still open")
     confirm: Confirm | None = Field(None, description="a second pass on fresh seeds")
     stop: Stop = Field(default=Stop())
     faults: Faults = Field(default=Faults())
-    space: dict[str, Distribution] = Field(
-        default_factory=dict, description="searched fields: recipe.NAME or model.NAME"
-    )
-    sampler: Sampler = Field(default=Sampler())
+
+
+if TYPE_CHECKING:
+
+    class Keys(Opening, Course):
+        pass
+
+else:
+    first = [kind.keys for kind in kinds() if not kind.are_keys_last]
+    last = [kind.keys for kind in kinds() if kind.are_keys_last]
+    # a class has the fields of its last base first
+    Keys = create_model("Keys", __base__=(*last, Course, *reversed(first), Opening))
+
+
+class Study(Keys):
+    """One question. `model` is a preset's name, or a mapping: preset or family, and constraints."""
+
     resources: Resources = Field(default=Resources())
 
     @field_validator("name")
@@ -142,51 +87,31 @@ class Study(Keys):
 
     @model_validator(mode="after")
     def _meaningful(self) -> Self:
-        listed, constraints = self.configurations or self.scales, self.toggle or self.constraints
-        if (count := (len(listed) or 1) * (1 + len(constraints))) > MOST_CONFIGURATIONS:
-            raise error_at(
-                "constraints" if self.scales else "toggle",
-                f"a study has at most {MOST_CONFIGURATIONS} configurations, this one {count}",
-            )
-        check_scales(self)
-        lists = [name for name in ("configurations", "toggle", "combine") if getattr(self, name)]
-        if lists and self.space:
-            raise error_at(lists[0], "a study has a list of configurations or a space, not both")
-        if self.combine and lists != ["combine"]:
-            raise error_at("combine", "goes with one model: no configurations or toggle")
-        first: dict[tuple[Spec, Recipe], int] = {}
-        for i, configuration in enumerate(self.spelled_out):
-            if first.setdefault(configuration, i) < i:
-                raise error_at(f"configurations.{i}", f"the same as configurations.{first[configuration]}")
-        if self.space:
-            check_space(self.space, self.base_spec, self.configuration)
-            self.sampler.planned(self.space)
+        self.kind.check()
         self._check_start()
-        keys = [key for key in proposer_keys() if getattr(self, key)]
-        if self.proposer:
-            refuse((len(keys) > 1, f"{keys[-1]}: {keys[0]} proposes the configurations of this study"))
-            self.proposer.check(self)
-        for configuration in self.listed if self.scales else self.spelled_out:
+        for configuration in self.kind.spelled_out:
             self.stop.check(*configuration)
         self._check_seeds()
         return self
 
     @cached_property
-    def design(self) -> Design:
-        """The cells of the study's scales; empty without any."""
-        count = len(seed_list(self.seeds))
-        return design_of(self.scales, self.constraints, self.recipe, count)
+    def kind(self) -> Kind:
+        """What the study is. Raises ValueError at a key path where its file asks for what does not go together."""
+        return kind_of(self)
+
+    def model_copy(self, **changes: Any) -> Self:
+        """Return a copy with other values in `update`, and a kind that has these."""
+        copy = super().model_copy(**changes)
+        copy.__dict__.pop("kind", None)
+        return copy
 
     def _check_start(self) -> None:
         start, goes_on = self.start, self.until.grokked or self.allocation or self.confirm
         one_round = "the parent study's seeds are those of one round: no until, allocation, confirm"
-        refuse(
-            (start and start.count > 1 and self.space, "start.best: a search starts from one θ"),
-            (start and start.each and goes_on, f"start.each: {one_round}"),
-        )
-        for i, (spec, recipe) in enumerate(self.spelled_out):
-            path = f"configurations.{i}.recipe" if self.configurations else "recipe"
-            refuse((recipe.ramp and not isinstance(spec, Tied), f"{path}.ramp: needs a model with ties"))
+        refuse((start and start.each and goes_on, f"start.each: {one_round}"))
+        for i, (spec, recipe) in enumerate(self.kind.spelled_out):
+            is_untied = recipe.ramp and not isinstance(spec, Tied)
+            refuse((is_untied, f"{self.kind.path_of(i)}.ramp: needs a model with ties"))
 
     def _check_seeds(self) -> None:
         seeds, allocation = self.first_seeds, self.allocation
@@ -195,7 +120,7 @@ class Study(Keys):
         how_many, up_to = "how many grokked seeds to go on for", "up to how many seeds to go on"
         refuse(
             (limit and not enough, f"until: max_seeds needs grokked: {how_many}"),
-            (enough and not limit and not self.space, f"until: grokked needs max_seeds: {up_to}"),
+            (enough and not limit and not self.kind.proposes, f"until: grokked needs max_seeds: {up_to}"),
             (enough and allocation, "allocation: a study goes on by until or by allocation, not both"),
         )
         first = len(seeds) * self.planned
@@ -232,50 +157,7 @@ class Study(Keys):
         return self._changed_recipe({})
 
     def _changed_recipe(self, changes: dict[str, Any]) -> Recipe:
-        steps = self.recipe.get("steps", tie_ramp_defaults()["steps"])
-        is_known = self.proposer and type(steps) is int and steps > 0
-        usual = self.proposer.recipe_defaults(steps) if self.proposer and is_known else {}
-        return recipe_of(self.recipe, changes, "recipe", base=usual)
-
-    @cached_property
-    def listed(self) -> list[Pair]:
-        """Spec and recipe of every configuration that the file lists; of a search, of its base.
-
-        A toggled constraint that would add parameters is left out; equal configurations are listed once.
-        """
-        if self.scales:
-            return list(self.design.seeds)
-        configurations = list(self.spelled_out)
-        for spec, recipe in self.spelled_out:
-            for i, name in enumerate(self.toggle):
-                if partner := toggled(spec, name, f"toggle.{i}"):
-                    configurations.append(validated_pair(partner, recipe, f"toggle.{i}"))
-        return list(dict.fromkeys(configurations))
-
-    @cached_property
-    def spelled_out(self) -> list[tuple[Spec, Recipe]]:
-        """The configurations of `listed` without the toggled ones."""
-        if self.proposer:
-            return []
-        if self.scales:
-            return self.design.bases
-        if self.combine:
-            specs = combinations(self.base_spec, self.combine, "combine")
-            return [validated_pair(spec, self.base_recipe, "recipe") for spec in specs]
-        if not self.configurations:
-            return [validated_pair(self.base_spec, self.base_recipe, "recipe")]
-        return [self._entry(e, f"configurations.{i}") for i, e in enumerate(self.configurations)]
-
-    def _entry(self, entry: Entry, path: str) -> tuple[Spec, Recipe]:
-        model = {} if entry.model is None else entry.model
-        if isinstance(model, dict) and not {"preset", "rung", "family", "base"} & model.keys():
-            if self.model is None:
-                raise error_at(f"{path}.model", "missing, and the study has none")
-            options = model_options(self.model, "model") | model
-        else:
-            options = model_options(model, f"{path}.model")
-        recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=self.recipe)
-        return validated_pair(spec_of(options, f"{path}.model"), recipe, f"{path}.recipe")
+        return recipe_of(self.recipe, changes, "recipe", base=self.kind.recipe_defaults(self.recipe))
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
         """Return spec and recipe with a proposal's `values`, by key path."""
@@ -287,57 +169,24 @@ class Study(Keys):
         self.stop.check(*pair)
         return pair
 
-    @property
-    def proposer_key(self) -> str | None:
-        """The key of a package under which the study's configurations are proposed, if it has one."""
-        return next((key for key in proposer_keys() if getattr(self, key)), None)
-
-    @property
-    def proposer(self) -> Proposing | None:
-        """The section of `proposer_key`."""
-        section: Proposing | None = getattr(self, self.proposer_key) if self.proposer_key else None
-        return section
-
-    @property
-    def proposes(self) -> bool:
-        """True if configurations are proposed while the study runs, not listed in its file."""
-        return bool(self.space or self.proposer)
-
     def resolved(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a proposal's `numbers`, by key path (search/study/space.py)."""
-        return resolve(self.space, numbers, fixed(self.base_spec, self.base_recipe))
+        return resolve(self.kind.space, numbers, fixed(self.base_spec, self.base_recipe))
 
     @property
-    def spares(self) -> str:
-        """Draw of the seeds that no stopping rule ends. The arms of a list are compared seed by seed, and share it."""
-        return self.stop.spare or (BY_PAIR if self.proposes else BY_SEED)
+    def listed(self) -> list[Pair]:
+        """Spec and recipe of every configuration that the file lists; of a search, of its base."""
+        return self.kind.listed
 
     @property
     def planned(self) -> int:
         """Number of configurations that the file asks for."""
-        if self.proposer:
-            return self.proposer.planned
-        starts = self.start.count if self.start else 1
-        return self.sampler.planned(self.space) if self.space else starts * len(self.listed)
+        return self.kind.planned
 
-    @cached_property
-    def planned_seeds(self) -> int:
-        """Number of seeds that the file asks for, those of the confirmation included, at most."""
-        if self.scales:
-            return sum(self.design.seeds.values())
-        confirmed = min(self.confirm.configurations, self.planned) if self.confirm else 0
-        return self.planned * sum(map(len, self.rounds)) + confirmed * len(self.confirm_seeds)
-
-    @cached_property
+    @property
     def first_seeds(self) -> list[Seed]:
-        if not (self.scales and isinstance(self.seeds, SeedRange)):
-            return seed_list(self.seeds)
-        first = self.seeds.first
-        return [Seed.of(n) for n in range(first, first + max(self.design.seeds.values()))]
-
-    def seeds_of(self, configuration: Pair) -> list[Seed]:
-        """Return a configuration's seeds of the first round. They differ by scale alone."""
-        return self.first_seeds[: self.design.seeds[configuration]] if self.scales else self.first_seeds
+        """The seeds of the first round; where configurations differ in their number, those of the one with most."""
+        return self.kind.first_seeds
 
     @cached_property
     def confirm_seeds(self) -> list[Seed]:
@@ -368,6 +217,6 @@ class Study(Keys):
 
         None where it trains them all, or is a search, which stops as a whole.
         """
-        if self.until.grokked is None or self.space:
+        if self.until.grokked is None or self.kind.proposes:
             return None
         return self.until.grokked, [seed for seeds in self.rounds for seed in seeds]

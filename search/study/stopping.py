@@ -68,12 +68,6 @@ class Stop(Strict):
         "if unset. seeds: of ten one for all configurations, as in a list if unset. hash: the draw of old records",
     )
 
-    @classmethod
-    def recorded(cls, fields: dict[str, Any]) -> Self:
-        """Return recorded rules. Those of before drew the spared seeds by hash, and could rank groups of them."""
-        kept = {name: value for name, value in fields.items() if name != "group"}
-        return cls(**{"spare": BY_HASH} | kept | {"screen": recorded_screen(fields.get("screen", []))})
-
     @field_validator("screen", mode="before")
     @classmethod
     def _one_or_more(cls, value: Any) -> Any:

@@ -24,7 +24,6 @@ from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, Row, final_m
 from search.store.home import IDENTIFIER, Home, pull_command
 from search.store.lease import Superseded
 from search.store.recorded_seed import RecordedSeed
-from search.study.naming import Names
 from search.study.schema import Study, is_name
 from search.study.start import describe_step, ties_beyond_parent
 from search.study.trial import Configuration
@@ -101,7 +100,7 @@ class Tracker:
         verify: raises Superseded once another driver has the study; called before anything is written.
         """
         self.unfenced, self.verify, self.home, self.study = client, verify, home, study
-        self.client, self.names = FencedClient(client, verify), Names(study)
+        self.client = FencedClient(client, verify)
         self.is_watching = False
         self.runs: dict[str, str] = {}
         """Runs of configurations that this driver has opened, by key."""
@@ -138,7 +137,7 @@ class Tracker:
 
     def _describe(self, run: Run, configuration: Configuration) -> None:
         """Write what matters of a configuration as parameters, all of it as an artifact, and its data, once."""
-        params = configuration.main_params(self.names.searched).items()
+        params = configuration.main_params(self.study.kind.varied).items()
         missing = {k: v for k, v in params if k not in run.data.params}  # MLflow lets nothing be changed
         if missing:
             texts = {k: json.dumps(v) if isinstance(v, list) else str(v) for k, v in missing.items()}
@@ -167,10 +166,10 @@ class Tracker:
         """
         for run in self._configuration_runs():
             configuration, old = configurations.get(run.data.tags[KEY_TAG]), run.info.run_name
-            if configuration is None or old == self.names[configuration]:
+            if configuration is None or old == self.study.kind.name_of(configuration):
                 continue
             if run.data.tags.get(NOTE, "").startswith((f"**{escape(old)}**", f"**{old}**")):
-                self.client.update_run(run.info.run_id, name=self.names[configuration])
+                self.client.update_run(run.info.run_id, name=self.study.kind.name_of(configuration))
                 self.client.set_tag(run.info.run_id, NOTE, self._about(configuration)[NOTE])
                 self._describe(run, configuration)
 
@@ -182,7 +181,8 @@ class Tracker:
             **self._ancestor_tags(configuration),
         }
         earlier, self.earlier = self.earlier, None
-        run = self._create_once(self.names[configuration], tags, f"tags.`{KEY_TAG}` = '{configuration.key}'")
+        name = self.study.kind.name_of(configuration)
+        run = self._create_once(name, tags, f"tags.`{KEY_TAG}` = '{configuration.key}'")
         self.earlier = earlier
         return run
 
@@ -190,7 +190,7 @@ class Tracker:
         """Return MLflow's own tags of a run: its source, its user, and a description with the commands for it."""
         study = self.study.name
         params, whole = configuration.spec.params, f"whole model and recipe in `{CONFIGURATION_JSON}`"
-        lines = [f"**{escape(self.names[configuration])}**, {params} parameters; {whole}", ""]
+        lines = [f"**{escape(self.study.kind.name_of(configuration))}**, {params} parameters; {whole}", ""]
         lines += [
             f"    {pull_command(study, configuration.key)}",
             f"    adder-search report {study} -o {study}.html",
@@ -437,7 +437,7 @@ class Tracker:
         run = self._upsert_run(f"seed {name}", SEED_TAG, name, self.run_of(seed.configuration)).info.run_id
         facts = Facts(correct, proved=proved)
         place = log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)
-        about = escape(f"seed {name} of {self.names[seed.configuration]}, study {self.study.name}")
+        about = escape(f"seed {name} of {self.study.kind.name_of(seed.configuration)}, study {self.study.name}")
         register(self.client, self.study.name, place, run, checkpoint, facts, aliases, about)
 
     def _check_place(self, location: str) -> None:

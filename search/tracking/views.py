@@ -26,7 +26,6 @@ from typing import Any
 from mlflow import MlflowClient
 
 from search.stats.counting import FIRST_SEEDS
-from search.study.naming import Names
 from search.study.schema import Study
 from search.study.trial import Configuration
 
@@ -75,11 +74,10 @@ def table_view(study: Study) -> View:
     A search that confirms has two rates, of its own seeds and of the fresh ones, which are not pooled.
     """
     columns = [f"metrics.`{name}`" for name in (CONFIRMED if study.confirm else ()) + ANSWER]
-    names = Names(study)
-    columns += [f"params.`{name}`" for name in names.searched]
+    columns += [f"params.`{name}`" for name in study.kind.varied]
     columns += [f"metrics.`{name}`" for name in MORE]
     columns.append("params.`params`")
-    longest = max((len(names[Configuration(*c)]) for c in study.listed), default=40)
+    longest = max((len(study.kind.name_of(Configuration(*c))) for c in study.listed), default=40)
     state = _sorted_by() | _columns(columns, min(60 + 6 * longest, 320))
     return View(TAG + VIEWS["table"][0], "Grok rates", state)
 
@@ -89,7 +87,7 @@ def charts_view(study: Study) -> View:
 
     The rate is that of the search's seeds, which all configurations have.
     """
-    fields = Names(study).searched[:MOST_AXES]
+    fields = study.kind.varied[:MOST_AXES]
     axes = {"selectedParams": fields, "selectedMetrics": [RATE], "showAllRuns": True}
     charts = [_chart("searched", "searched", "PARALLEL", **axes)] if fields else []
     charts.append(_chart("rate", "curves", "BAR", metricKey=RATE))
@@ -160,7 +158,7 @@ def write_views(client: MlflowClient, study: Study, experiment_id: str) -> None:
     """Give a study's experiment its views. Writes what is not there yet, so a second time writes nothing."""
     experiment = client.get_experiment(experiment_id)
     views = [table_view(study), charts_view(study)]
-    if study.toggle or study.constraints:
+    if study.kind.toggled:
         views += [constraints_view(), ratios_view()]
     for view in views:
         value = view.encoded(experiment.creation_time)

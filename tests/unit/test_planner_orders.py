@@ -9,9 +9,9 @@ import random
 
 import pytest
 
+from search.kinds.proposals import Proposals
 from search.run.packing import Capacity
 from search.run.planner import Planner
-from search.run.proposals import Proposals
 from search.stats.counting import ENOUGH, seed_of
 from search.store.record import is_final
 from search.study.file import parse_study

@@ -17,25 +17,31 @@ from tests.commands import own_environment
 pytestmark = pytest.mark.usefixtures("here")
 WALK = """
 from pydantic import Field
-from search.study.proposer import Proposing
+from search.study.kind import Kind
+from search.study.space import Strict
 
-class Walk(Proposing):
+class Walk(Strict):
     "A walk from the model of the file."
     steps: int = Field(3, ge=1, description="how many; unit: configurations")
-    planned = property(lambda self: self.steps)
-    round_size = property(lambda self: 1)
 
-class Walker:
-    section, description = Walk, "a walk through the field of recipes"
+class WalkKeys(Strict):
+    walk: Walk | None = Field(None, description="a walk through the field of recipes")
 
-    def plan(self, study, recorded):
-        return [f"  walk            {study.proposer.steps} steps"]
+class StrollKeys(Strict):
+    stroll: Walk | None = Field(None, description="a slower one")
 
-WALKER = Walker()
+class Walker(Kind):
+    asked_by, keys, proposes, round_size = ("walk",), WalkKeys, True, 1
+
+    def plan_round(self, recorded):
+        return [f"  walk            {self.study.walk.steps} steps"]
+
+class Stroller(Walker):
+    asked_by, keys = ("stroll",), StrollKeys
 """
 DECLARED = """[adder_search.proposers]
-walk = adder_walk:WALKER
-stroll = adder_walk:WALKER
+walk = adder_walk:Walker
+stroll = adder_walk:Stroller
 [adder_search.checkpoint_readers]
 gone = adder_gone:read
 """

@@ -8,8 +8,8 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from search.kinds.proposals import Proposals
 from search.run.allocation import objective
-from search.run.proposals import Proposals
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from tests.bad_studies import GOOD

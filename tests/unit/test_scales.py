@@ -5,7 +5,6 @@ import pytest
 from search.run import estimate
 from search.run.forecast import forecast
 from search.study.file import parse_study
-from search.study.naming import Names
 from search.study.trial import Configuration
 from tests.planners import finish, planner_of, rows_of
 
@@ -31,7 +30,7 @@ def asked(text, home, rows=()):
 
 
 def test_cells_have_two_arms_that_differ_in_one_constraint():
-    design = parse_study(TABLE, "").design
+    design = parse_study(TABLE, "").kind.design
     assert [(c.scale, c.constraint, c.base_name, c.seeds, c.rate) for c in design.cells] == [
         ("57p", "tie_vo", "free", 5, 0.25), ("57p", "qk_dim=4", "", 5, 0.5), ("57p", "tie_fc2_head", "", 5, 0.5),
         ("67p", "tie_vo", "", 3, 0.6), ("67p", "qk_dim=4", "", 3, 0.6), ("67p", "tie_fc2_head", "", 3, 0.6),
@@ -47,13 +46,13 @@ def test_cells_have_two_arms_that_differ_in_one_constraint():
 
 def test_each_scale_has_its_seeds_and_equal_arms_are_trained_once(home):
     study = parse_study(TABLE, "")
-    cells = {(c.scale, c.constraint): c for c in study.design.cells}
+    cells = {(c.scale, c.constraint): c for c in study.kind.design.cells}
     assert cells["57p", "tie_fc2_head"].toggled == cells["67p", "qk_dim=4"].base, "57p without it is 67p"
     seeds = asked(TABLE, home)
     assert seeds[Configuration(*cells["67p", "qk_dim=4"].base).key] == [11, 12, 13, 14, 15], "the more of both"
     assert seeds[Configuration(*cells["67p", "qk_dim=4"].toggled).key] == [11, 12, 13]
     assert seeds[Configuration(*cells["170p", "tie_vo"].base).key] == [11, 12, 13, 14], "seeds.count"
-    assert sum(map(len, seeds.values())) == sum(study.design.seeds.values()) == 43
+    assert sum(map(len, seeds.values())) == sum(study.kind.design.seeds.values()) == 43
     assert f"seeds           43, {2000:,} steps" in estimate.estimate(study, home)
 
 
@@ -80,6 +79,5 @@ def test_an_edited_file_asks_for_exactly_what_is_missing(before, after, expected
 def test_an_arm_is_named_by_what_its_scale_varies():
     """Recipes of scales differ; an arm's own differs from another of its preset at most."""
     study = parse_study(TABLE, "test")
-    names = Names(study)
-    listed = {names[Configuration(*c)] for c in study.listed}
+    listed = {study.kind.name_of(Configuration(*c)) for c in study.listed}
     assert {"57p, init equals/at/3.4/-1.1/0.9", "57p, init none", "67p", "170p"} <= listed

@@ -11,7 +11,6 @@ from search.run.driver import Ended
 from search.run.estimate import estimate
 from search.stats.counting import ENOUGH, overview
 from search.store.home import Home
-from search.study.described import too_long
 from search.study.file import load_study, parse_study, shipped_studies
 from search.study.space import points
 from search.study.trial import Configuration
@@ -201,17 +200,17 @@ def test_a_schedule_that_outlasts_the_budget_is_said(recipe, line, tmp_path):
 def test_schedules_of_lists_and_searches_that_outlast_the_budget():
     begin = "name: any\nmodel: 57p\nseeds: [1]\n"
     several = parse_study(begin + "configurations: [{}, {recipe: {steps: 40000}}, {recipe: {steps: 30000}}]", "any")
-    assert too_long(several).endswith("40,000 (1 of 3 configurations); others in 1 more")
+    assert several.kind.too_long().endswith("40,000 (1 of 3 configurations); others in 1 more")
     searched = f"{begin}recipe: {{steps: 40000}}\nspace: {{%s: {{int: [16000, %d]}}}}\n"
-    assert too_long(parse_study(searched % ("recipe.fade_end", 60_000), "any").model_copy()) == ""
+    assert parse_study(searched % ("recipe.fade_end", 60_000), "any").model_copy().kind.too_long() == ""
     steps = begin + "space: {recipe.steps: {int: [20000, %d], step: 10000}}"
-    assert too_long(parse_study(steps % 60_000, "any")) == ""
-    assert too_long(parse_study(steps % 40_000, "any")) == "fade_end 45,000: after the last step, 40,000"
+    assert parse_study(steps % 60_000, "any").kind.too_long() == ""
+    assert parse_study(steps % 40_000, "any").kind.too_long() == "fade_end 45,000: after the last step, 40,000"
 
 
 @pytest.mark.full
 def test_no_shipped_study_has_a_schedule_that_outlasts_its_budget():
-    assert {name: line for name in shipped_studies() if (line := too_long(load_study(name)))} == {}
+    assert {name: line for name in shipped_studies() if (line := load_study(name).kind.too_long())} == {}
 
 
 def test_a_search_over_flags_says_sizes_and_what_was_impossible(tmp_path):

@@ -1,6 +1,6 @@
 """Optuna's samplers, three of them changed to fit banks, whose results come late.
 
-Each driver makes Optuna's study anew (search/run/proposals.py). So a sampler reads its state off the earlier
+Each driver makes Optuna's study anew (search/kinds/proposals.py). So a sampler reads its state off the earlier
 trials: NSGA-II's generations, the place in QMC's sequence, the points of a grid that are used.
 """
 
@@ -15,13 +15,15 @@ from optuna.samplers import BaseSampler, NSGAIISampler, QMCSampler, RandomSample
 from optuna.samplers.nsgaii import BLXAlphaCrossover
 from optuna.trial import FrozenTrial, TrialState
 
+from search.study.sampler import section_of
 from search.study.schema import Study
 from search.study.space import Distribution, Numbers, Space, points, stored
 
 
 def sampler_of(study: Study) -> BaseSampler:
     """Return Optuna's sampler for a search. Tuned with lab/scripts/sampling.py."""
-    name, seed, space = study.sampler.name, study.sampler.seed, study.space
+    section, space = section_of(study), study.kind.space
+    name, seed = section.name, section.seed
     distributions = {path: distribution_of(d) for path, d in space.items()}
     varied = {path: d for path, d in distributions.items() if not d.single()}
     with warnings.catch_warnings():

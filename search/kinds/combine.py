@@ -1,14 +1,61 @@
-"""Every combination of some constraints, as a study lists them: a lattice of specs over one model."""
+"""A study of every combination of some constraints: a lattice of specs over one model."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
+
+from pydantic import Field
 
 from model import Spec
 from search.stats.factorial import nested_fractions
-from search.study.space import error_at
-from search.study.spelling import constraint_of
+from search.study.kind import Kind, Pair
+from search.study.space import Strict, error_at, refuse
+from search.study.spelling import constraint_of, validated_pair
+from search.study.trial import Configuration
 
 MOST_COMBINED = 10  # constraints; 1,024 combinations
+
+
+class Keys(Strict):
+    combine: list[str] = Field(
+        default_factory=list,
+        max_length=MOST_COMBINED,
+        description="the model with every combination of these constraints, each on or off: tie_vo, qk_dim=4",
+    )
+
+
+class Combine(Kind):
+    """The study's model with every combination of constraints."""
+
+    asked_by = ("combine",)
+    keys = Keys
+    says_sizes = True
+
+    def __init__(self, study: Any):
+        super().__init__(study)
+        self.names: list[str] = study.combine
+
+    def check_alone(self) -> None:
+        study = self.study
+        refuse(
+            (study.space, "combine: a study has a list of configurations or a space, not both"),
+            (study.configurations or study.toggle, "combine: goes with one model: no configurations or toggle"),
+        )
+
+    @cached_property
+    def spelled_out(self) -> list[Pair]:
+        recipe = self.study.base_recipe
+        specs = combinations(self.study.base_spec, self.names, "combine")
+        return [validated_pair(spec, recipe, "recipe") for spec in specs]
+
+    def describe_count(self, known: Any) -> str:
+        count = 2 ** len(self.names)
+        return f"{self.planned}, of {count} combinations; the others are impossible or equal to one of these"
+
+    def _words_of(self, configuration: Configuration) -> str:
+        applied = configuration.spec.applied()
+        names = (name.partition("=")[0] for name in self.names)
+        return " + ".join(name for name in names if name in applied) or "none of them"
 
 
 def combinations(spec: Spec, names: Sequence[str], path: str) -> list[Spec]:

@@ -15,15 +15,15 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from model import Spec
+from search.kinds.earlier import numbers_of
+from search.kinds.samplers import attributes_of, distribution_of, sampler_of, suggest
 from search.run.allocation import objective
-from search.run.extension import numbers_of
-from search.run.samplers import attributes_of, distribution_of, sampler_of, suggest
 from search.stats.counting import Row, group_by, seed_of
 from search.store.home import sqlite_url
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
-from search.study.naming import names_of
-from search.study.sampler import PARAMS
+from search.study.kind import names_of
+from search.study.sampler import PARAMS, section_of
 from search.study.schema import Study
 from search.study.space import Numbers, order
 from search.study.trial import Configuration
@@ -51,8 +51,9 @@ class Proposals:
         """
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.study, self.records, self.make = study, records, make
+        self.space, self.sampler = study.kind.space, section_of(study)
         self.planned = study.planned
-        self.objectives = study.sampler.directions
+        self.objectives = self.sampler.directions
         self._proposed: dict[str, Configuration] = {}
         self._open: dict[str, list[int]] = {}
         """Numbers of the proposals that Optuna has not been told of, by their configurations' keys."""
@@ -106,7 +107,7 @@ class Proposals:
         return list(self.optuna.get_trials(deepcopy=False))
 
     def _draw(self, trial: optuna.Trial) -> Numbers:
-        space = self.study.space
+        space = self.space
         return {path: suggest(trial, path, space[path]) for path in order(space)}
 
     def _configuration(self, numbers: Numbers) -> Configuration | None:
@@ -117,9 +118,9 @@ class Proposals:
             return None
 
     def _values(self, configuration: Configuration, rows: Sequence[Row]) -> list[float]:
-        sampler = self.study.sampler
+        sought = self.sampler.sought
         values = {
-            sampler.sought: objective(rows, configuration.recipe, sampler.sought),
+            sought: objective(rows, configuration.recipe, sought),
             PARAMS: float(configuration.spec.params),
         }
         return [values[name] for name in self.objectives]
@@ -160,7 +161,7 @@ class Proposals:
 
     def _trial(self, numbers: Numbers, **facts: Any) -> FrozenTrial:
         """Return a trial of Optuna's. Raises ValueError, or KeyError, for numbers outside the space."""
-        distributions = {path: distribution_of(self.study.space[path]) for path in numbers}
+        distributions = {path: distribution_of(self.space[path]) for path in numbers}
         return create_trial(params=numbers, distributions=distributions, **facts)
 
 

@@ -4,22 +4,36 @@ A cell compares two arms on the same seeds: a base, which is a preset with the s
 one constraint toggled. A constraint that touches what the recipe reads is compared with a base of its own.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 from pydantic import Field
 
 from model import Spec, preset
 from model.fields import spelt
-from search.study.proposer import proposer_keys
-from search.study.seeds import MOST_SEEDS, SeedRange
+from search.kinds.listed import MOST_TOGGLES, check_count
+from search.stats.intervals import LEVEL, power
+from search.study.described import aligned
+from search.study.kind import Kind, Pair
+from search.study.seeds import MOST_SEEDS, SeedRange, seed_list
 from search.study.space import Strict, error_at, errors_at, refuse
 from search.study.spelling import constraint_of, recipe_of, toggled, validated_pair
-from trainer import Recipe
+from search.study.trial import Configuration
+from trainer import Recipe, Seed
 
-Pair = tuple[Spec, Recipe]
 MOST_BASES = 64
-OTHER_LISTS = ("model", "configurations", "toggle", "combine", "space", *proposer_keys(), "start")
+OTHER_LISTS = ("model", "configurations", "toggle", "combine", "space", "start")
+POWER = 0.8
+"""Power that a plan should have."""
+ABOUT = (
+    "core-hours: at most, every seed training its whole budget. rate: planned, of the base.",
+    "fatal, halves: power where one arm has the planned rate and the other 0, or half of it; McNemar's exact test,",
+    "two-sided, independent arms, 5 % by Holm's worst case in the scale (in brackets: 5 % for the cell alone).",
+)
+HEAD = ("scale", "base", "cells", "arms", "seeds each", "to train", "core-hours", "rate", "fatal", "halves")
 
 
 class Base(Strict):
@@ -79,22 +93,78 @@ class Design:
             self.seeds[pair] = max(cell.seeds, self.seeds.get(pair, 0))
 
 
-def check_scales(study: Any) -> None:
-    """Raise ValueError where a study with scales lacks constraints, or asks for other seeds than a table's."""
-    if bool(study.scales) != bool(study.constraints):
-        name, missing = ("scales", "constraints") if study.scales else ("constraints", "scales")
-        raise error_at(missing, f"missing, and the study has {name}")
-    if not study.scales:
-        return
-    apart, alike = "does not go with scales", "all arms of a scale have the same seeds"
-    counted = next((n for n, scale in study.scales.items() if scale.seeds), None)
-    is_uncounted = counted and not isinstance(study.seeds, SeedRange)
-    refuse(
-        *((getattr(study, name), f"{name}: {apart}: they say what is trained") for name in OTHER_LISTS),
-        *((getattr(study, name), f"{name}: {apart}: {alike}") for name in ("allocation", "confirm")),
-        (study.until.grokked, f"until.grokked: {apart}: {alike}"),
-        (is_uncounted, f"scales.{counted}.seeds: counts from seeds.first, and the study's seeds have none"),
+class Keys(Strict):
+    scales: dict[str, Scale] = Field(
+        default_factory=dict,
+        max_length=MOST_TOGGLES,
+        description="presets, each with its recipe and seeds: the columns of the table of constraints",
     )
+    constraints: list[str] = Field(
+        default_factory=list,
+        max_length=MOST_TOGGLES,
+        description="the rows of that table, toggled at each scale: tie_vo, qk_dim=4",
+    )
+
+
+class Scales(Kind):
+    """Constraints at scales."""
+
+    asked_by = ("scales", "constraints")
+    keys = Keys
+    has_unequal_seeds = True
+
+    def __init__(self, study: Any):
+        super().__init__(study)
+        self.scales: dict[str, Scale] = study.scales
+        self.toggled = study.constraints
+
+    def check_alone(self) -> None:
+        study = self.study
+        if bool(self.scales) != bool(self.toggled):
+            name, missing = ("scales", "constraints") if self.scales else ("constraints", "scales")
+            raise error_at(missing, f"missing, and the study has {name}")
+        apart, alike = "does not go with scales", "all arms of a scale have the same seeds"
+        counted = next((name for name, scale in self.scales.items() if scale.seeds), None)
+        is_uncounted = counted and not isinstance(study.seeds, SeedRange)
+        refuse(
+            *((getattr(study, name), f"{name}: {apart}: they say what is trained") for name in OTHER_LISTS),
+            *((getattr(study, name), f"{name}: {apart}: {alike}") for name in ("allocation", "confirm")),
+            (study.until.grokked, f"until.grokked: {apart}: {alike}"),
+            (is_uncounted, f"scales.{counted}.seeds: counts from seeds.first, and the study's seeds have none"),
+        )
+
+    def check(self) -> None:
+        check_count(len(self.scales), self.toggled, "constraints")
+
+    @cached_property
+    def design(self) -> Design:
+        """The cells of the study's scales."""
+        count = len(seed_list(self.study.seeds))
+        return design_of(self.scales, list(self.toggled), self.study.recipe, count)
+
+    @cached_property
+    def spelled_out(self) -> list[Pair]:
+        return list(self.design.seeds)
+
+    @property
+    def planned_seeds(self) -> int:
+        return sum(self.design.seeds.values())
+
+    @cached_property
+    def first_seeds(self) -> list[Seed]:
+        """The seeds of the arms that have most."""
+        seeds = self.study.seeds
+        if not isinstance(seeds, SeedRange):
+            return seed_list(seeds)
+        return [Seed.of(n) for n in range(seeds.first, seeds.first + max(self.design.seeds.values()))]
+
+    def seeds_of(self, configuration: Pair) -> list[Seed]:
+        return self.first_seeds[: self.design.seeds[configuration]]
+
+    def plan_design(
+        self, to_train: Mapping[Configuration, int], core_hours: Mapping[Configuration, float]
+    ) -> list[str]:
+        return ["", *describe_design(self.design, to_train, core_hours)]
 
 
 def design_of(scales: dict[str, Scale], constraints: list[str], recipe: dict[str, Any], count: int) -> Design:
@@ -187,3 +257,49 @@ def _fitting(partner: Spec, recipe: Recipe, constraint: str, path: str, label: s
         if label:
             raise error_at(f"{path}.bases.{label}.recipe", str(error)) from None
         raise error_at(path, f"{error}; give {constraint} a base of its own in {path}.bases") from None
+
+
+def describe_design(
+    design: Design, to_train: Mapping[Configuration, int], core_hours: Mapping[Configuration, float]
+) -> list[str]:
+    """Return lines: a row for each base of each scale, then what its columns say and what is missing.
+
+    to_train, core_hours: of each configuration. One that two scales have is an arm of the first.
+    """
+    rows: list[Sequence[object]] = [HEAD]
+    weak, counted = [], set[Configuration]()
+    for scale, column in groupby(design.cells, lambda cell: cell.scale):
+        for cells, level in _by_base(list(column)):
+            first, names = cells[0], ", ".join(cell.constraint for cell in cells)
+            arms = {Configuration(*pair) for cell in cells for pair in (cell.base, cell.toggled)} - counted
+            counted |= arms
+            fatal, halves = ([power(first.seeds, first.rate, other, a) for a in (level, LEVEL)]
+                             for other in (0.0, first.rate / 2))  # fmt: skip
+            if halves[0] < POWER:
+                weak.append(f"{scale} {names}: {halves[0]:.0%}")
+            base = f"{first.base_name}: {names}" if first.base_name else ""
+            rows.append((
+                scale, base, len(cells), len(arms), first.seeds, sum(to_train[c] for c in arms),
+                f"{sum(core_hours[c] for c in arms):.2f}", first.rate, _spelt(fatal), _spelt(halves),
+            ))  # fmt: skip
+    total = f"{sum(core_hours.values()):.2f}"
+    rows.append(("all", "", len(design.cells), len(counted), "", sum(to_train.values()), total, "", "", ""))
+    lines = [*aligned(rows, right=range(2, len(HEAD))), "", *ABOUT]
+    for constraint, reasons in design.skipped.items():
+        lines += [f"{constraint} is not toggled at {scale}: {reason}" for scale, reason in reasons.items()]
+    if weak:
+        lines.append(f"power against halves below {POWER:.0%} by Holm: {'; '.join(weak)}")
+    return [f"  {line}".rstrip() for line in lines]
+
+
+def _by_base(column: list[Cell]) -> list[tuple[list[Cell], float]]:
+    """Return a scale's cells by their base, the scale's own first, each with the level of Holm's worst case."""
+    by_name: dict[str, list[Cell]] = {"": []}
+    for cell in column:
+        by_name.setdefault(cell.base_name, []).append(cell)
+    return [(cells, LEVEL / len(column)) for cells in by_name.values() if cells]
+
+
+def _spelt(powers: list[float]) -> str:
+    by_holm, alone = (f"{power:.0%}" for power in powers)
+    return f"{by_holm} ({alone})"

@@ -1,0 +1,211 @@
+"""A search: configurations that a sampler of Optuna's proposes, out of a space (search/kinds/proposals.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from functools import cached_property, partial
+from math import prod
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import Field
+
+from model import Spec
+from search.study.described import describe, describe_sizes, describe_values, impossible_remark
+from search.study.kind import Kind, Pair
+from search.study.sampler import PARAMS, Sampler, section_of
+from search.study.space import Distribution, Strict, check_space, corners, fixed, order, refuse, resolve
+from search.study.start import InitialTheta
+from search.study.trial import CARRY_MIX, Configuration
+from trainer import Recipe
+
+if TYPE_CHECKING:
+    from search.kinds.proposals import Proposals
+    from search.run.forecast import Draft, Forecast
+    from search.run.planner import Planner
+    from search.store.study_records import StudyRecords
+
+BY_NUMBER = ("random", "qmc", "grid")
+"""Samplers whose proposals do not depend on results."""
+MOST_DRAWN = 1_000
+"""Proposals that are drawn for a forecast at most."""
+DRAWN = 200
+"""Points at random of a search whose proposals depend on results, by which a plan says how many are impossible."""
+IN_STEPS = {f"recipe.{field.name}" for field in fields(Recipe) if field.metadata["unit"] == "steps"}
+
+
+class Keys(Strict):
+    space: dict[str, Distribution] = Field(
+        default_factory=dict, description="searched fields: recipe.NAME or model.NAME"
+    )
+    sampler: Sampler = Field(default=Sampler())
+
+
+class Search(Kind):
+    """Configurations that are drawn from a space, each trained with the first seeds."""
+
+    asked_by = ("space",)
+    keys = Keys
+    are_keys_last = True
+    proposes = True
+    says_sizes = True
+
+    def __init__(self, study: Any):
+        super().__init__(study)
+        self.space = study.space
+        self.sampler = section_of(study)
+        self.sought = self.sampler.sought
+        self.seeks_few_parameters = PARAMS in self.sampler.directions
+        self.goal = self.sampler.described
+        self.proposer = f"{self.sampler.name} (sampler seed {self.sampler.seed})"
+
+    def check(self) -> None:
+        study, start = self.study, self.study.start
+        check_space(self.space, study.base_spec, study.configuration)
+        self.sampler.planned(self.space)
+        refuse((start and start.count > 1, "start.best: a search starts from one θ"))
+
+    # ---- its configurations
+
+    @cached_property
+    def spelled_out(self) -> list[Pair]:
+        """The configuration in which no field is searched."""
+        return [self.base]
+
+    @property
+    def planned(self) -> int:
+        return self.sampler.planned(self.space)
+
+    def impossible(self, proposals: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Return why proposals (numbers of today's space) make no configuration, a text for each that does not."""
+        problems = []
+        for numbers in proposals:
+            try:
+                self.study.configuration(self.study.resolved(numbers))
+            except ValueError as error:
+                problems.append(str(error))
+        return problems
+
+    # ---- its run
+
+    def propose(self, parents: Sequence[InitialTheta], records: StudyRecords) -> Proposals:
+        from search.kinds.proposals import Proposals
+
+        if not parents:
+            return Proposals(self.study, records)
+        from search.store.starts import configuration_from_parent
+
+        return Proposals(self.study, records, partial(configuration_from_parent, parent=parents[0]))
+
+    @classmethod
+    def changed(cls, was: bool) -> str:
+        now = "a search, the file now has no space" if was else "a list, the file now has a space"
+        return f"was begun as {now}"
+
+    # ---- its words
+
+    def name_of(self, configuration: Configuration) -> str:
+        return configuration.title if self.study.start else describe_values(configuration, self.space)
+
+    @cached_property
+    def varied(self) -> list[str]:
+        return list(self.space)
+
+    def longest_budget(self, recipe: Recipe) -> int:
+        searched = self.space.get("recipe.steps")
+        return max(searched.ends()) if searched else recipe.steps
+
+    # ---- the plan of a run
+
+    def foresee(self, planner: Planner, draft: Draft, known: Forecast) -> None:
+        """Draw the proposals that do not depend on results; of others, bound what they may add."""
+        proposals = cast("Proposals", planner.search.proposals)
+        if self.sampler.name in BY_NUMBER and proposals.remaining <= MOST_DRAWN:
+            self._draw(planner, proposals, known)
+        known.proposals = known.tried = len(draft.list_proposals()) + len(draft.proposed)
+        if planner.search.has_more():
+            self._bound(planner, proposals.remaining, known)
+            return
+        numbers = [row["numbers"] for row in draft.list_proposals() if row["configuration"] is None]
+        numbers += [drawn for configuration, drawn in draft.proposed if configuration is None]
+        known.impossible = self.impossible(numbers)
+
+    def _draw(self, planner: Planner, proposals: Proposals, known: Forecast) -> None:
+        while planner.search.has_more() and (configuration := proposals.ask()):
+            is_new = configuration.key not in planner.study_run.states
+            state = planner.study_run.add(configuration)
+            if is_new and (first := planner.study_run.first_round(state)):
+                known.add([first], 1)
+
+    def _bound(self, planner: Planner, remaining: int, known: Forecast) -> None:
+        """Note the most that so many proposals may add, and by points at random how many are impossible."""
+        space = self.space
+        sizes = [len(distribution.values()) for distribution in space.values()]
+        left = prod(sizes) - len(planner.study_run.states) if all(sizes) else remaining
+        new = max(0, min(remaining, left))
+        seeds = new * len(self.first_seeds)
+        known.search[Configuration(*self.base)] += seeds
+        known.asked += seeds
+        known.configurations += new
+        known.proposals += remaining
+        chance = Random(0)
+        tried = [{path: space[path].draw(chance) for path in order(space)} for _ in range(DRAWN)]
+        known.impossible, known.tried, known.is_random = self.impossible(tried), DRAWN, True
+        # a child of nsga2 may be its parent again; of a continuum no other sampler draws a point twice
+        known.is_bound = self.sampler.name == "nsga2" or all(sizes) or bool(known.impossible)
+
+    def describe_count(self, known: Forecast) -> str:
+        """Return how many configurations the search comes to, and why they are fewer than its proposals."""
+        name = self.sampler.name
+        count = known.configurations + (0 if known.is_random else len(known.impossible))
+        what = "random points" if known.is_random else "points" if name == "grid" else "proposals"
+        if count == known.proposals:
+            text = f"{count}, proposed by {name}"
+        else:
+            text = f"{'up to ' * known.is_bound}{count}, of {known.proposals} proposals by {name}"
+        remark = impossible_remark(known.impossible, known.tried, what)
+        return f"{text}; {remark}" if remark else text
+
+    def describe_models(self) -> str:
+        """Return each family with its numbers of parameters: where the model is searched, the ends."""
+        model = {path: d for path, d in self.space.items() if path.startswith("model.")}
+        if not model:
+            return super().describe_models()
+        specs, values = list[Spec](), fixed(self.study.base_spec, self.study.base_recipe)
+        for numbers in corners(model):
+            with suppress(ValueError):  # impossible
+                specs.append(self.study.configuration(resolve(model, numbers, values))[0])
+        return describe_sizes(specs or [self.study.base_spec], 1)
+
+    def plan_search(self) -> list[str]:
+        texts = [f"{path}: {describe(d)}{self._remark(path)}" for path, d in self.space.items()]
+        heads = ["space", *[""] * (len(texts) - 1)]
+        lines = [f"  {head:15} {text}" for head, text in zip(heads, texts, strict=True)]
+        return [*lines, f"  sampler         {self.proposer}", f"  sought          {self.goal}"]
+
+    def _remark(self, path: str) -> str:
+        """Return what is odd about a field: it changes nothing, or may lie beyond the longest budget; else nothing."""
+        recipe = self.study.base_recipe
+        if path in CARRY_MIX and recipe.carry_shares:
+            return "; changes nothing beside carry_shares"
+        if path not in IN_STEPS:
+            return ""
+        most, budget = max(self.space[path].ends()), self.longest_budget(recipe)
+        return f"; {most:,} is beyond the budget, {budget:,} steps" if most > budget else ""
+
+    # ---- its results
+
+    def summary(self, records: StudyRecords) -> list[str]:
+        """Return a line on proposals that are impossible, and one on those that repeat a configuration."""
+        proposals = records.list_proposals()
+        keys = [p["configuration"] for p in proposals if p["configuration"]]
+        numbers = (p["numbers"] for p in proposals if not p["configuration"])
+        of_today = [n for n in numbers if n.keys() == self.space.keys()]
+        lines = []
+        if remark := impossible_remark(self.impossible(of_today), len(proposals), "proposals"):
+            lines.append(f"  {remark}")
+        if repeated := len(keys) - len(set(keys)):
+            lines.append(f"  {repeated} of {len(proposals)} proposals came to an earlier one's configuration")
+        return lines

@@ -1,0 +1,333 @@
+"""A kind of study: one class, for which a study file asks by keys of its own.
+
+Ours are in search/kinds; packages bring others. `Study.kind` is that of a file. All else asks it what it would
+have to know of kinds: which configurations there are, what is said of them, and what their study does not allow.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from model import Spec, preset_name
+from search.plugins import KINDS, loaded
+from search.stats.counting import Row, describe_screen
+from search.study.described import MOST_SIZES, describe_sizes, describe_values, differing
+from search.study.sampler import GROK_RATE
+from search.study.seeds import seed_list
+from search.study.space import Space, Strict, error_at
+from search.study.spelling import validated_pair
+from search.study.start import InitialTheta
+from search.study.stopping import BY_PAIR, BY_SEED
+from search.study.trial import Configuration
+from trainer import Recipe, Seed
+from trainer.recipe.lengths import ends_after
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Pair = tuple[Spec, Recipe]
+OURS = ("listed:Listed", "scales:Scales", "combine:Combine", "search:Search")
+"""The kinds in search/kinds, in the order of their keys in a file. Without any of their keys a study is Listed."""
+
+
+class ProposalSource(Protocol):
+    """Proposals of one study, as a planner asks for them."""
+
+    @property
+    def exhausted(self) -> bool:
+        """True if no proposal follows."""
+
+    def proposed(self) -> list[Configuration]:
+        """Return what was proposed in earlier runs, and is not judged."""
+
+    def ask(self) -> Configuration | None:
+        """Return the next proposal; None while it depends on what is in training, and at the end."""
+
+    def tell(self, configuration: Configuration, rows: Sequence[Row], /) -> None:
+        """Take the outcomes of a proposal whose seeds have ended."""
+
+
+class Kind:
+    """A study of one configuration, that of its model and recipe; other kinds change what is different with them.
+
+    Of a package with a subclass `Walk` in adder_walk.py, in its pyproject.toml:
+
+    [project.entry-points."adder_search.proposers"]
+    walk = "adder_walk:Walk"
+
+    Then a study file may have the keys of `Walk.keys`, and is of that kind if it has one of `Walk.asked_by`.
+    """
+
+    # ---- the file
+
+    asked_by: ClassVar[tuple[str, ...]]
+    """The keys by which a file asks for this kind; the first names it."""
+    keys: ClassVar[type[Strict]]
+    """Its keys at the top of a file, with defaults: a part of `Study`."""
+    are_keys_last: ClassVar[bool] = False
+    """True if its keys stand behind those that all studies have."""
+
+    # ---- what it is
+
+    proposes: ClassVar[bool] = False
+    """True if configurations are proposed while the study runs (`propose`), not listed in its file."""
+    is_compared: ClassVar[bool] = True
+    """True if configurations are compared by their grok rates; False where they are steps to another end."""
+    has_unequal_seeds: ClassVar[bool] = False
+    """True if configurations differ in the number of their seeds."""
+    says_sizes: ClassVar[bool] = False
+    """True if a run's summary says each configuration's parameters."""
+    sought: str = GROK_RATE
+    """The objective that is maximised."""
+    seeks_few_parameters: bool = False
+    """True if few parameters are an objective too."""
+    goal: str = ""
+    """What is sought, in words; empty where nothing is."""
+    proposer: str = ""
+    """What proposes configurations, in words; empty where nothing does, or a page says it otherwise."""
+    space: Space = MappingProxyType({})
+    """The searched fields, by key path."""
+    entries: Sequence[Any] = ()
+    """What a list of configurations says of each: its name, changes of model and recipe."""
+    toggled: Sequence[str] = ()
+    """Constraints with and without which configurations are trained."""
+    round_size: int = 0
+    """Configurations that are proposed at once, where the number of rounds is not known beforehand."""
+
+    def __init__(self, study: Any):
+        """study: a `Study`, which has the keys of this kind too."""
+        self.study = study
+
+    @classmethod
+    def is_asked(cls, study: Any) -> bool:
+        return any(getattr(study, key) for key in cls.asked_by)
+
+    def check_alone(self) -> None:
+        """Raise ValueError at the key path of what does not go with this kind in a study."""
+
+    def check(self) -> None:
+        """Raise ValueError at the key path of what is wrong with its configurations."""
+
+    # ---- its configurations and seeds
+
+    @cached_property
+    def spelled_out(self) -> list[Pair]:
+        """The configurations that the file spells out. A stopping rule must fit each of them."""
+        return [] if self.proposes else [self.base]
+
+    @property
+    def base(self) -> Pair:
+        """Spec and recipe of the file's `model` and `recipe`."""
+        return validated_pair(self.study.base_spec, self.study.base_recipe, "recipe")
+
+    @cached_property
+    def listed(self) -> list[Pair]:
+        """Spec and recipe of every configuration that is trained, each once; nothing where all are proposed."""
+        return self.spelled_out
+
+    def path_of(self, number: int) -> str:
+        """Return the key path of the recipe of a configuration that is spelled out."""
+        return "recipe"
+
+    def recipe_defaults(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a recipe of these fields has where they say nothing, if that is not as in other studies."""
+        return {}
+
+    @property
+    def planned(self) -> int:
+        """Number of configurations that the file asks for, at most."""
+        start = self.study.start
+        return len(self.listed) * (start.count if start else 1)
+
+    @property
+    def planned_seeds(self) -> int:
+        """Number of seeds that the file asks for, those of the confirmation included, at most."""
+        study, confirm = self.study, self.study.confirm
+        confirmed = min(confirm.configurations, self.planned) if confirm else 0
+        return self.planned * sum(map(len, study.rounds)) + confirmed * len(study.confirm_seeds)
+
+    @cached_property
+    def first_seeds(self) -> list[Seed]:
+        """The seeds of the first round."""
+        return seed_list(self.study.seeds)
+
+    def seeds_of(self, configuration: Pair) -> list[Seed]:
+        """Return a configuration's seeds of the first round."""
+        return self.first_seeds
+
+    @property
+    def spares(self) -> str:
+        """Draw of the seeds that no stopping rule ends. The arms of a list are compared seed by seed, and share it."""
+        return self.study.stop.spare or (BY_PAIR if self.proposes else BY_SEED)
+
+    # ---- its run; records: a `StudyRecords` (search/store)
+
+    def propose(self, parents: Sequence[InitialTheta], records: Any) -> ProposalSource | None:
+        """Return the proposals of the study, or go on with them; None where its file lists its configurations.
+
+        parents: each θ that it starts from. Raise UserError.
+        """
+        return None
+
+    @classmethod
+    def changed(cls, was: bool) -> str:
+        """Return what is wrong with a file that went on from one of this kind (was), or has become one."""
+        return f"{cls.asked_by[0]}: was begun {'with' if was else 'without'} it"
+
+    # ---- its words
+
+    def name_of(self, configuration: Configuration) -> str:
+        """Return in few words what tells a configuration from the others."""
+        is_alone = self.proposes or self.study.start
+        return configuration.title if is_alone else self._words_of(configuration)
+
+    def _words_of(self, configuration: Configuration) -> str:
+        preset = preset_name(configuration.spec)
+        words = describe_values(configuration, self._fields_of(preset))
+        if words and len(self._alike) == 1:
+            return words
+        return ", ".join(filter(None, (preset, words)))
+
+    @cached_property
+    def varied(self) -> list[str]:
+        """The fields that the study varies."""
+        return differing(Configuration(*pair) for pair in self.listed)
+
+    @cached_property
+    def _alike(self) -> dict[str, list[Configuration]]:
+        """The listed configurations, by preset."""
+        alike: dict[str, list[Configuration]] = {}
+        for pair in self.listed:
+            alike.setdefault(preset_name(pair[0]), []).append(Configuration(*pair))
+        return alike
+
+    @cached_property
+    def _fields(self) -> dict[str, list[str]]:
+        return {}
+
+    def _fields_of(self, preset: str) -> list[str]:
+        """Return the fields that tell the listed configurations of a preset apart: the list is compared once."""
+        if preset not in self._fields:
+            alike = self._alike.get(preset, [])
+            # arms with and without a constraint have the recipe of their scale
+            fields = differing(alike) if self.toggled else self.varied
+            if len({c.spec for c in alike}) == 1:
+                fields = [path for path in fields if path.startswith("recipe.")]
+            self._fields[preset] = [path for path in fields if path != "model.family"]
+        return self._fields[preset]
+
+    def rules(self, configurations: Iterable[str]) -> list[tuple[str, str]]:
+        """Return what ends seeds early, and what asks for more: names and words. configurations: keys."""
+        study, until = self.study, self.study.until.grokked
+        drawn = {BY_PAIR: "drawn for each configuration", BY_SEED: "the same seeds in each configuration"}
+        spared = f" ({drawn.get(self.spares, 'by the numbers of the seed')})" if self.planned > 1 else ""
+        on = f"on: seeds that it calls hopeless are given up, but for a random tenth of them{spared}"
+        listed = [("Hopeless rule", on if study.stop.hopeless else "off: all seeds run on")]
+        if study.stop.rungs:
+            listed.append(("Screen", describe_screen(study.stop.rungs, configurations)))
+        if until:
+            ordered = "; its interval counts seeds in the order of the file, up to that one"
+            biased = f"once {until} grokked, so the rate is biased upwards"
+            listed.append(("Stops", biased + (ordered if study.until_rule else "")))
+        if study.allocation:
+            has = f"while the interval has {study.allocation.threshold:.0%} in it"
+            listed.append(("Allocation of seeds", f"more of them {has}, or a place on the front is possible"))
+        return listed
+
+    def longest_budget(self, recipe: Recipe) -> int:
+        """Return the most steps that a recipe of the study has."""
+        return recipe.steps
+
+    def too_long(self) -> str:
+        """Return which schedules outlast the budgets of the listed configurations; nothing if none does.
+
+        Searched fields are left out: a plan has a remark on each.
+        """
+        recipes = [recipe for _, recipe in self.listed] or [self.study.base_recipe]
+        texts = Counter[str]()
+        for recipe in recipes:
+            budget = self.longest_budget(recipe)
+            ends = ends_after(recipe, budget)
+            late = [f"{name} {end:,}" for name, end in ends.items() if f"recipe.{name}" not in self.space]
+            if late:
+                texts[f"{', '.join(late)}: after the last step, {budget:,}"] += 1
+        if not texts:
+            return ""
+        (text, count), *_ = texts.most_common(1)
+        several = f" ({count} of {len(recipes)} configurations)" if len(recipes) > 1 else ""
+        others = texts.total() - count
+        return text + several + (f"; others in {others} more" if others else "")
+
+    # ---- the plan of a run; known: its `Forecast` (search/run/forecast.py)
+
+    def plan_round(self, recorded: int) -> list[str]:
+        """Return the lines on what is asked of a study with a `round_size`. recorded: its seeds in the home."""
+        return []
+
+    def foresee(self, planner: Any, draft: Any, known: Any) -> None:
+        """Note what proposals add to a forecast. planner: that of the study; draft: its records, written nowhere."""
+
+    def describe_count(self, known: Any) -> str:
+        """Return how many configurations the study has."""
+        return str(self.planned)
+
+    def describe_models(self) -> str:
+        """Return each family with its numbers of parameters; of many the ends."""
+        return describe_sizes((spec for spec, _ in self.listed), MOST_SIZES)
+
+    def plan_search(self) -> list[str]:
+        """Return the lines on what is searched, how, and what is sought."""
+        return []
+
+    def plan_design(self, to_train: Mapping[Any, int], core_hours: Mapping[Any, float]) -> list[str]:
+        """Return the lines of a table of what is compared; seeds to train and their cost are by configuration."""
+        return []
+
+    # ---- its results
+
+    def summary(self, records: Any) -> list[str]:
+        """Return the lines of a run's summary on proposals."""
+        return []
+
+    def write_pages(self, records: Any, tracker: Any) -> None:
+        """Write the end of a study to MLflow, of a kind that is not compared."""
+
+    @classmethod
+    def pictures(cls, records: Any) -> dict[str, Figure]:
+        """Return pictures for a study's page, by name; none of a study of another kind."""
+        return {}
+
+
+def kinds() -> list[type[Kind]]:
+    """Return all kinds of study: of packages, and ours."""
+    ours = []
+    for name in OURS:
+        module, _, cls = name.partition(":")
+        ours.append(getattr(import_module(f"search.kinds.{module}"), cls))
+    return [*loaded(KINDS).values(), *ours]
+
+
+def kind_of(study: Any) -> Kind:
+    """Return the kind that a study's file asks for. Raise ValueError at the key path where it asks for several."""
+    asked = [kind(study) for kind in kinds() if kind.is_asked(study)]
+    for kind in asked:
+        kind.check_alone()
+    if len(asked) > 1:
+        first, last = asked[0].asked_by[0], asked[-1].asked_by[0]
+        raise error_at(last, f"{first} proposes the configurations of this study")
+    return asked[0] if asked else kinds()[-len(OURS)](study)
+
+
+def names_of(study: Any, configurations: Iterable[Configuration]) -> dict[str, str]:
+    """Return a name for each configuration, by key. Equal ones have the beginning of the key behind them.
+
+    study: a `Study`; None if its file was not recorded.
+    """
+    by_key = {c.key: study.kind.name_of(c) if study else c.title for c in configurations}
+    shared = Counter(by_key.values())
+    return {key: name if shared[name] == 1 else f"{name} ({key[:6]})" for key, name in by_key.items()}
