@@ -36,6 +36,7 @@ from rich.console import Console
 
 from benchmarks import fake
 from search.analysis.projection import Projection, write_study
+from search.record import TrainedBy
 from search.run import ray_executor
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor
@@ -44,7 +45,6 @@ from search.run.progress import Display
 from search.run.sync import AtOnce
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.record import TrainedBy, is_final
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import Configuration
@@ -146,7 +146,7 @@ def run_trials(home: Home, trials: int, workers: int, busy_s: float, max_hours: 
     ):
         driver.run(ray_executor.RayExecutor(study, home.ray, display.say_if_due) if workers else Instant())
     rows = records.list_seeds()
-    done = [r for r in rows if is_final(r)]
+    done = [r for r in rows if r.is_final]
     if not driver.ended.interrupted:
         assert len(done) == trials, "not all is recorded"
     if len(driver.noted) < 2:

@@ -22,9 +22,9 @@ from statistics import median
 
 import torch
 
+from search.record import TrainedBy
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.record import TrainedBy
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import Configuration

@@ -21,7 +21,8 @@ FORBIDDEN = {
 """What a package must not import. The core finds plug-ins by entry points, as it does a stranger's package."""
 ROOMS = {
     "search": [
-        "errors", "terminal", "markup", "plugins", "stats", "study", "store", "tracking", "analysis", "run", "cli",
+        "errors", "terminal", "markup", "plugins", "record", "stats", "study", "store", "tracking", "analysis", "run",
+        "cli",
     ],
     "trainer": [
         "fields", "retired", "data", "files", "optimisers", "recipe", "step", "engine", "checkpoints", "curvature",

@@ -20,10 +20,10 @@ import sqlalchemy as sa
 from filelock import FileLock
 
 from search.errors import Failure, UserError, one_line
-from search.store.database import CONFIGURATIONS, RESULTS, ROWS, SCHEMA, STATES, STUDIES, VERSION
+from search.record import UNMEASURED
+from search.store.database import CONFIGURATIONS, RESULTS, ROWS, SCHEMA, STATES, STUDIES, VERSION, add_columns
 from search.store.home import FOREIGN, Home, below, other_version, sqlite_url
 from search.store.lease import is_live
-from search.store.record import MEASURED
 from search.store.recorded_seed import as_blobs
 from search.store.study_records import KEY_COLUMNS
 from search.tracking.tracking import check_place, connect, is_local
@@ -98,6 +98,7 @@ def _convert(home: Home, engine: sa.Engine) -> tuple[int, int]:
                 raise Failure(f"{home.database_name}: study {row['study']} is being run; stop it first")
         for table in (RESULTS, STATES):
             table.create(db, checkfirst=True)
+        add_columns(db)
     with TemporaryDirectory(prefix="adder-search-") as scratch:
         for study, configuration, trial, seeds in _lacking(engine):
             part = _part(home, engine, (study, configuration, trial), Path(scratch))
@@ -193,8 +194,7 @@ def _insert(engine: sa.Engine, study: str, configuration: str, results: dict[See
 
 def _finish(engine: sa.Engine) -> tuple[int, int]:
     """Open the seeds whose results are lost, and give the tables their new form, at once."""
-    nothing: dict[str, Any] = dict.fromkeys(MEASURED)
-    opened = nothing | {"outcome": Outcome.CENSORED, "reason": LOST, "steps": 0}
+    opened = UNMEASURED | {"outcome": Outcome.CENSORED, "reason": LOST}
     with engine.begin() as db:
         if db.dialect.name == "sqlite":  # else each change of a table is committed by itself
             db.exec_driver_sql("BEGIN IMMEDIATE")

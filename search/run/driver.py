@@ -21,6 +21,7 @@ from typing import Any, Self
 from mlflow import MlflowClient
 
 from search.analysis.projection import Projection
+from search.record import ENOUGH, SeedRecord, TrainedBy
 from search.run.executor import DIED, Event, Executor, Finished, Restarted
 from search.run.messages import EndedSeed, NewBank, Order, Reply, Report
 from search.run.metrics import Values
@@ -29,8 +30,6 @@ from search.run.progress import Display, Progress
 from search.run.study_run import PlannedPair
 from search.run.sync import projection_of
 from search.run.workers import COMPILING, TRAINING, WAITING, Workers, WorkerState
-from search.stats.counting import ENOUGH, Row
-from search.store.record import SeedRecord, TrainedBy
 from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
@@ -280,7 +279,9 @@ class Driver:
         rows = [_row_of(pair, seed) for pair, seed in seeds if cut.get(pair.key) != 0]
         self._complete(pairs, rows, [pair for pair in pairs if pair.key in cut])
 
-    def _complete(self, pairs: Sequence[PlannedPair], rows: Sequence[Row], cut: Sequence[PlannedPair] = ()) -> None:
+    def _complete(
+        self, pairs: Sequence[PlannedPair], rows: Sequence[SeedRecord], cut: Sequence[PlannedPair] = ()
+    ) -> None:
         counts = Counter(pair.configuration for pair in pairs)
         for configuration, new in counts.items():
             self.projection.note_ended(configuration, new)
@@ -369,11 +370,17 @@ class Driver:
         }
 
 
-def _row_of(pair: PlannedPair, seed: EndedSeed) -> Row:
+def _row_of(pair: PlannedPair, seed: EndedSeed) -> SeedRecord:
     """Return what became of a pair as the ledger has it, as far as a plan looks at it."""
     key, init_seed, data_seed = pair.key
-    names = {"configuration": key, "init_seed": init_seed, "data_seed": data_seed, "confirmation": pair.confirmation}
-    return {**names, **seed.measured, "outcome": seed.outcome}
+    return SeedRecord(
+        configuration=key,
+        init_seed=init_seed,
+        data_seed=data_seed,
+        confirmation=pair.confirmation,
+        outcome=seed.outcome,
+        **seed.measured,
+    )
 
 
 @contextmanager

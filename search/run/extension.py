@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from search.errors import UserError
-from search.stats.counting import Row, seed_of
+from search.record import SeedRecord
 from search.study.file import with_earlier_defaults
 from search.study.proposer import proposer_keys
 from search.study.sampler import Sampler
@@ -42,7 +42,7 @@ def as_begun(study: Study, definition: Mapping[str, Any] | None) -> Study:
     return study.model_copy(update=changes)
 
 
-def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> None:
+def check_extension(study: Study, before: Mapping[str, Any] | None, rows: Iterable[SeedRecord]) -> None:
     """Raise UserError if a study cannot go on by this file. `before`: its definition when it last ran."""
     if before is not None and bool(before.get("space")) != bool(study.space):
         kinds = ("a search, the file now has no space", "a list, the file now has a space")
@@ -56,7 +56,7 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
         raise _changed(study, "start", _short(begun), _short(start))
     used: dict[bool, set[Seed]] = {False: set(), True: set()}
     for row in rows:
-        used[row["confirmation"]].add(seed_of(row))
+        used[row.confirmation].add(row.seed)
     fresh = set(study.confirm_seeds)
     if both := fresh & used[False]:
         raise UserError(

@@ -7,11 +7,10 @@ from math import prod
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
+from search.record import SeedRecord
 from search.run.planner import Planner, plan
 from search.run.study_run import Round
-from search.stats.counting import Row
-from search.store.record import is_final
-from search.store.study_records import StudyRecords
+from search.store.study_records import StudyRecords, Values
 from search.study.described import impossible
 from search.study.schema import Study
 from search.study.space import Numbers, order
@@ -32,14 +31,14 @@ DRAWN = 200
 class Draft:
     """A study's records, if it has any, as a planner reads them. What it would write is kept here."""
 
-    def __init__(self, records: StudyRecords | None, rows: Sequence[Row]):
+    def __init__(self, records: StudyRecords | None, rows: Sequence[SeedRecord]):
         self.records, self.rows = records, rows
         self.proposed: list[tuple[Configuration | None, Numbers]] = []
 
-    def list_seeds(self) -> list[Row]:
+    def list_seeds(self) -> list[SeedRecord]:
         return list(self.rows)
 
-    def list_proposals(self) -> list[Row]:
+    def list_proposals(self) -> list[Values]:
         return list(self.records.list_proposals()) if self.records else []
 
     def list_configurations(self) -> dict[str, Configuration]:
@@ -85,7 +84,7 @@ class Forecast:
             counter[planned.configuration] += times * len(planned.seeds)
 
 
-def forecast(study: Study, rows: Sequence[Row] = (), records: StudyRecords | None = None) -> Forecast:
+def forecast(study: Study, rows: Sequence[SeedRecord] = (), records: StudyRecords | None = None) -> Forecast:
     """Return what a run of a study trains next. Raises UserError for records that it cannot go on from.
 
     rows: the study's seeds; records: of a study that was begun. Not for a study that looks for constraints.
@@ -126,7 +125,7 @@ def _count_configurations(study: Study, planner: Planner, known: Forecast, times
         known.configurations += times
         known.asked += times * len(seeds)
         wanted = further.union(seeds)
-        known.recorded += sum(is_final(row) and not row["confirmation"] for s, row in state.rows.items() if s in wanted)
+        known.recorded += sum(row.is_final and not row.confirmation for s, row in state.rows.items() if s in wanted)
 
 
 def _note_further(study: Study, planner: Planner, proposals: "Proposals", known: Forecast, draft: Draft) -> None:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.spec import Spec
-from search.store.record import MEASURED
+from search.record import MEASURED, UNMEASURED
 from search.study.resources import Resources
 from trainer import Outcome, Pair, Result
 
@@ -80,7 +80,7 @@ class EndedSeed:
     @classmethod
     def cut(cls, steps: int) -> Self:
         """Return what is known of a pair that was ended from outside after so many steps."""
-        measured = dict.fromkeys(MEASURED) | {"steps": steps}
+        measured = UNMEASURED | {"steps": steps}
         return cls(Outcome.CENSORED, measured, *(np.zeros(shape, np.float32) for shape in (0, (0, 0), (0, 0))))
 
     def result(self, pair: Pair) -> Result:

@@ -13,13 +13,12 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
+from search.record import ENOUGH, SeedRecord
 from search.run.packing import BankShapes, Capacity
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
 from search.run.proposer import ProposalSource, proposer_of
 from search.run.spared import Draw
 from search.run.study_run import PlannedPair, Round, StudyRun
-from search.stats.counting import ENOUGH, Row, seed_of
-from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.start import InitialTheta
@@ -57,7 +56,7 @@ class Planner:
     def __init__(
         self,
         study: Study,
-        rows: Sequence[Row],
+        rows: Sequence[SeedRecord],
         proposals: ProposalSource | None = None,
         configured: Sequence[Configuration] | None = None,
     ):
@@ -80,7 +79,7 @@ class Planner:
         listed = [Configuration(*c) for c in study.listed] if configured is None else configured
         self._resume(rows, proposals.proposed() if proposals else listed)
 
-    def _resume(self, rows: Sequence[Row], configurations: Iterable[Configuration]) -> None:
+    def _resume(self, rows: Sequence[SeedRecord], configurations: Iterable[Configuration]) -> None:
         """Plan what an earlier run has begun, then the first round of each configuration."""
         for configuration in configurations:
             self.study_run.add(configuration)
@@ -92,18 +91,18 @@ class Planner:
             elif state.is_complete:
                 self.search.report(state)
 
-    def _unfinished(self, rows: Sequence[Row]) -> Iterator[Round]:
+    def _unfinished(self, rows: Sequence[SeedRecord]) -> Iterator[Round]:
         """Yield the pairs that were begun and are still wanted. What was cut comes again when more is asked for."""
         study, run = self.study, self.study_run
         rounds = {seed for seeds in study.rounds for seed in seeds}
         for row in rows:
-            if is_final(row) or row.get("reason") == ENOUGH or row["configuration"] not in run.states:
+            if row.is_final or row.reason == ENOUGH or row.configuration not in run.states:
                 continue
-            configuration, is_confirming = run.states[row["configuration"]].configuration, row["confirmation"]
+            configuration, is_confirming = run.states[row.configuration].configuration, row.confirmation
             own = set(study.seeds_of((configuration.spec, configuration.recipe))) if study.scales else rounds
             wanted = set(study.confirm_seeds) if is_confirming else own
-            if seed_of(row) in wanted and (is_confirming or not run.has_enough(configuration)):
-                yield Round(configuration, [seed_of(row)], is_confirming)
+            if row.seed in wanted and (is_confirming or not run.has_enough(configuration)):
+                yield Round(configuration, [row.seed], is_confirming)
 
     # ---- pairs for workers
 
@@ -213,7 +212,7 @@ class Planner:
         return [pair for pair in pairs if pair.failures > most]
 
     def complete(
-        self, pairs: Sequence[PlannedPair], rows: Iterable[Row], cut: Collection[PlannedPair] = ()
+        self, pairs: Sequence[PlannedPair], rows: Iterable[SeedRecord], cut: Collection[PlannedPair] = ()
     ) -> list[Configuration]:
         """Take what became of pairs, and plan what follows. Returns the configurations of which nothing more trains.
 

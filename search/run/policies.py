@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from search.run.allocation import select_for_confirmation, select_for_more_seeds
 from search.run.packing import Capacity
 from search.run.study_run import ConfigurationState, Round, StudyRun
-from search.store.record import is_final
 from search.study.sampler import PARAMS
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class Allocation(Policy):
         spent = sum(len(s.pending) for s in states.values()) + sum(s.rate.n for s in scores.values())
         if rule.budget is not None and spent + len(self.run.seed_rounds[0]) > rule.budget:
             return []
-        idle = {k for k, s in states.items() if s.is_complete and all(map(is_final, s.rows.values()))}
+        idle = {k for k, s in states.items() if s.is_complete and all(row.is_final for row in s.rows.values())}
         return [states[key] for key in select_for_more_seeds(scores, rule) if key in idle]
 
 

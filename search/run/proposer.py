@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
-from search.stats.counting import Row
+from search.record import SeedRecord
 from search.store.study_records import StudyRecords
 from search.study.proposer import ProposerKey, proposer_keys
 from search.study.schema import Study
@@ -31,7 +31,7 @@ class ProposalSource(Protocol):
     def ask(self) -> Configuration | None:
         """Return the next proposal; None while it depends on what is in training, and at the end."""
 
-    def tell(self, configuration: Configuration, rows: Sequence[Row], /) -> None:
+    def tell(self, configuration: Configuration, rows: Sequence[SeedRecord], /) -> None:
         """Take the outcomes of a proposal whose seeds have ended."""
 
 

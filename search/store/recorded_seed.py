@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from search.stats.counting import seed_of
-from search.store.record import MEASURED
+from search.record import MEASURED, SeedRecord
 from search.study.start import ANY
 from search.study.trial import Configuration
 from trainer import MEASURES, Outcome
@@ -88,8 +87,8 @@ def as_blobs(result: Result) -> dict[str, Any]:
     return {"theta": theta, "curve": curve, "evaluations": len(readings), "crc": _crc(theta, curve)}
 
 
-def from_blobs(study: str, configuration: Configuration, row: Values, blobs: Values) -> RecordedSeed:
-    """Return a recorded seed. row: the ledger's. blobs: the columns that `as_blobs` returns, and environment.
+def from_blobs(configuration: Configuration, record: SeedRecord, blobs: Values) -> RecordedSeed:
+    """Return a recorded seed. blobs: the columns that `as_blobs` returns, and environment.
 
     Raises ValueError for θ or a curve that is not what was written.
     """
@@ -117,14 +116,14 @@ def from_blobs(study: str, configuration: Configuration, row: Values, blobs: Val
     readings = torch.from_numpy(columns.T.astype(np.float32, order="C"))
     curve_EM, probes_ER = readings.split([len(MEASURES), width - len(MEASURES)], dim=1)
     result = Result(
-        pair=configuration.pair(seed_of(row)),
-        outcome=Outcome(row["outcome"]),
+        pair=configuration.pair(record.seed),
+        outcome=Outcome(record.outcome),
         theta_P=torch.from_numpy(np.frombuffer(theta, FLOAT).astype(np.float32)),
         curve_EM=curve_EM,
         probes_ER=probes_ER,
-        **{name: row[name] for name in MEASURED},
+        **{name: record[name] for name in MEASURED},
     )
-    return RecordedSeed(study, configuration, result, blobs["environment"] or {})
+    return RecordedSeed(record.study, configuration, result, blobs["environment"] or {})
 
 
 def _crc(theta: bytes, curve: bytes) -> int:
