@@ -36,13 +36,13 @@ from rich.console import Console
 
 from benchmarks import fake
 from search.analysis.projection import Projection, write_study
-from search.record import TrainedBy
 from search.run import ray_executor
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor
-from search.run.messages import EndedSeed, Reply, Report, Speed
+from search.run.messages import Reply, Report, Speed
 from search.run.progress import Display
 from search.run.sync import AtOnce
+from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
@@ -212,7 +212,9 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
         for first in range(0, each, bank):
             seeds_of = [Seed.of(n) for n in range(first, min(first + bank, each))]
             results = {
-                (configuration.key, seed.init_seed, seed.data_seed): result_of(configuration.pair(seed), spec)
+                (configuration.key, seed.init_seed, seed.data_seed): EndedSeed.of(
+                    result_of(configuration.pair(seed), spec)
+                )
                 for seed in seeds_of
             }
             began = time.process_time()

@@ -10,13 +10,10 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from statistics import median
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Self, get_args, get_origin, get_type_hints
+from typing import Any, Self, get_args, get_origin, get_type_hints
 
 from model.verdict import is_right
 from trainer import Outcome, Seed
-
-if TYPE_CHECKING:
-    from trainer import Result
 
 SeedKey = tuple[str, int, int]
 """A configuration's key, init_seed, data_seed."""
@@ -177,24 +174,3 @@ MEASURED = tuple(name for name, column in COLUMNS.items() if column.measured)
 """Columns that say what training a seed came to."""
 UNMEASURED = {name: COLUMNS[name].default for name in MEASURED}
 """Their values in a seed that did not train to its end."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainedBy:
-    """The bank that trained seeds: its speed, of all slots together, and its code, versions and hardware."""
-
-    seed_steps_per_s: float
-    environment: Mapping[str, Any]
-
-    def columns(self, result: Result) -> dict[str, Any]:
-        """Return the ledger's columns of what became of a seed."""
-        rate, environment = self.seed_steps_per_s, self.environment
-        threads = environment.get("threads", 1) if environment.get("engine") == "native" else None
-        return {
-            **{name: getattr(result, name) for name in MEASURED},
-            "outcome": result.outcome.value,
-            # None unless the C++ engine trained it
-            "core_s": result.steps / rate * threads if rate and threads else None,
-            "seed_steps_per_s": rate,
-            "environment": dict(environment),
-        }

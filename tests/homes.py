@@ -15,11 +15,11 @@ import torch
 from mlflow.tracking._tracking_service import utils
 
 from search.analysis import projection
-from search.record import TrainedBy
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor
-from search.run.messages import EndedSeed, Report, Speed
+from search.run.messages import Report, Speed
 from search.run.sync import AtOnce
+from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
@@ -118,7 +118,7 @@ class Recorder:
         for configuration, seed, _ in work:
             n = seed.init_seed
             result = replace(result_of(configuration, n, n in grokked), **(changes or {}).get(n, {}))
-            results[configuration.key, n, seed.data_seed] = result
+            results[configuration.key, n, seed.data_seed] = EndedSeed.of(result)
         self.records.record(results, TRAINED_BY)
         self._show(work if shown else (), FINISHED)
 

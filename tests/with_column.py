@@ -39,9 +39,8 @@ def use_column(home):
 
     from benchmarks import rows
     from search.analysis.frames import configurations_frame
-    from search.record import TrainedBy
-    from search.run.messages import EndedSeed
     from search.stats.counting import final_metrics
+    from search.store.ended_seed import EndedSeed, TrainedBy
     from search.store.home import Home
     from search.store.study_records import open_records
     from tests.commands import done
@@ -59,7 +58,7 @@ def use_column(home):
     )  # fmt: skip
     with records.lease:
         records.claim([(configuration, pair.seed, False)])
-        ended = EndedSeed.of(result).result(pair)  # by a message
+        ended = EndedSeed.of(result)  # by a message
         records.record({(configuration.key, 100, 100): ended}, TrainedBy(1.0, {"code": "0"}))
     for suffix in ("parquet", "json"):
         done("records", rows.NAME, "--of", "seeds", "-o", f"{home}/x.{suffix}", "--home", home)

@@ -13,7 +13,6 @@ from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,9 +21,9 @@ from filelock import FileLock
 from search.errors import Failure, UserError, one_line
 from search.record import UNMEASURED
 from search.store.database import CONFIGURATIONS, RESULTS, ROWS, SCHEMA, STATES, STUDIES, VERSION, add_columns
+from search.store.ended_seed import as_blobs
 from search.store.home import FOREIGN, Home, below, other_version, sqlite_url
 from search.store.lease import is_live
-from search.store.recorded_seed import as_blobs
 from search.store.study_records import KEY_COLUMNS
 from search.tracking.tracking import check_place, connect, is_local
 from trainer import MEASURES, Outcome, Seed
@@ -136,7 +135,7 @@ def _part(home: Home, engine: sa.Engine, names: tuple[str, str, str], scratch: P
 
 
 def _read(folder: Path, configuration: str) -> dict[Seed, Any]:
-    """Return θ, curve and probes of each seed of a part."""
+    """Return θ [P], curve [E, M] and probes [E, R] of each seed of a part."""
     import pandas as pd
     import torch
     from safetensors.torch import load
@@ -155,8 +154,9 @@ def _read(folder: Path, configuration: str) -> dict[Seed, Any]:
         if seed["configuration"] != configuration:
             raise ValueError(f"it is of configuration {seed['configuration']}")
         curve_EM, probes_ER = rows[places[tuple(seed[n] for n in WHO)]].split([len(MEASURES), len(probes)], dim=1)
-        values = SimpleNamespace(theta_P=theta_P, curve_EM=curve_EM, probes_ER=probes_ER)
-        found[Seed(seed["init_seed"], seed["data_seed"])] = values
+        found[Seed(seed["init_seed"], seed["data_seed"])] = tuple(
+            tensor.numpy() for tensor in (theta_P, curve_EM, probes_ER)
+        )
     return found
 
 
@@ -184,7 +184,7 @@ def _folder(home: Home, engine: sa.Engine, names: tuple[str, str, str], scratch:
 
 def _insert(engine: sa.Engine, study: str, configuration: str, results: dict[Seed, Any]) -> None:
     rows = [
-        dict(zip(KEY_COLUMNS, (study, configuration, seed.init_seed, seed.data_seed), strict=True)) | as_blobs(result)
+        dict(zip(KEY_COLUMNS, (study, configuration, seed.init_seed, seed.data_seed), strict=True)) | as_blobs(*result)
         for seed, result in results.items()
     ]
     if rows:

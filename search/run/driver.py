@@ -21,15 +21,16 @@ from typing import Any, Self
 from mlflow import MlflowClient
 
 from search.analysis.projection import Projection
-from search.record import ENOUGH, SeedRecord, TrainedBy
+from search.record import ENOUGH, SeedRecord
 from search.run.executor import DIED, Event, Executor, Finished, Restarted
-from search.run.messages import EndedSeed, NewBank, Order, Reply, Report
+from search.run.messages import NewBank, Order, Reply, Report
 from search.run.metrics import Values
 from search.run.planner import Planner, plan
 from search.run.progress import Display, Progress
 from search.run.study_run import PlannedPair
 from search.run.sync import projection_of
 from search.run.workers import COMPILING, TRAINING, WAITING, Workers, WorkerState
+from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
@@ -271,7 +272,7 @@ class Driver:
             return
         seeds = [(held[number], seed) for number, seed in ended.items()]
         cut = {pair.key: seed.measured["steps"] for pair, seed in seeds if seed.outcome == Outcome.CENSORED}
-        results = {p.key: e.result(p.configuration.pair(p.seed)) for p, e in seeds if p.key not in cut}
+        results = {pair.key: seed for pair, seed in seeds if pair.key not in cut}
         trained_by = TrainedBy(report.speed.seed_steps_per_s, report.environment)
         self.records.record(results, trained_by, cut, states)
         self.progress.ended.update(seed.outcome for _, seed in seeds)

@@ -16,7 +16,7 @@ from model import make_spec
 from model.fields import did_you_mean
 from model.verdict import read_verdict
 from search.errors import AlreadyExists, NotFound, reraise_as
-from search.record import COLUMNS, ENOUGH, EQUAL, MAX, MEAN, SeedKey, SeedRecord, TrainedBy
+from search.record import COLUMNS, ENOUGH, EQUAL, MAX, MEAN, SeedKey, SeedRecord
 from search.store.database import (
     CONFIGURATIONS,
     KEY_COLUMNS,
@@ -32,10 +32,11 @@ from search.store.database import (
     STUDIES,
     retry_while_unavailable,
 )
+from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.home import Home
 from search.store.lease import LEASE_S, StudyLease, is_live
 from search.store.ledger import Ledger, open_ledger
-from search.store.recorded_seed import RecordedSeed, as_blobs, from_blobs
+from search.store.recorded_seed import RecordedSeed, from_blobs
 from search.store.verdicts import Verdict, own, sealed
 from search.study.file import recorded_study
 from search.study.start import InitialTheta
@@ -45,7 +46,6 @@ from trainer.retired import Retired
 
 if TYPE_CHECKING:
     from search.study.schema import Study
-    from trainer import Result
 
 DIED = "its driver died"
 AT_ONCE = 500
@@ -333,7 +333,7 @@ class StudyRecords:
     @retry_while_unavailable
     def record(
         self,
-        results: Mapping[SeedKey, Result],
+        results: Mapping[SeedKey, EndedSeed],
         bank: TrainedBy,
         cut: Mapping[SeedKey, int] | None = None,
         states: Mapping[SeedKey, bytes] | None = None,
@@ -347,8 +347,8 @@ class StudyRecords:
             rows = self._rows_of(db, ROWS, {*results, *(cut or ()), *(states or ())})
             open_ = {key for key, row in rows.items() if not SeedRecord.of(row).is_final}
             ended, cut, states = among(open_, results), among(open_, cut), among(open_, states)
-            self._update(db, {key: bank.columns(result) | DONE for key, result in ended.items()})
-            self._insert(db, RESULTS, {key: as_blobs(result) for key, result in ended.items()})
+            self._update(db, {key: bank.columns(seed) | DONE for key, seed in ended.items()})
+            self._insert(db, RESULTS, {key: seed.blobs() for key, seed in ended.items()})
             self._delete(db, STATES, [*ended, *states])
             self._insert(db, STATES, {key: {"state": state} for key, state in states.items()})
             self._censor(db, cut, ENOUGH)

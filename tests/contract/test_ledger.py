@@ -14,12 +14,13 @@ import torch
 
 from model import PRESETS
 from search.errors import AlreadyExists, Failure
-from search.record import ENOUGH, TrainedBy
+from search.record import ENOUGH
 from search.stats.counting import final_metrics
 from search.store import database as database_module
 from search.store import lease as lease_module
 from search.store.candidates import DatabaseCandidates, TieCandidate
 from search.store.database import RESULTS, ROWS, STUDIES, Database, DatabaseUnavailable
+from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.lease import FRESH_S, LEASE_S, Clocks, Superseded
 from search.store.ledger import Ledger
 from search.store.study_records import DIED, KEY_COLUMNS, StudyRecords
@@ -94,7 +95,7 @@ def result_of(seed, outcome=Outcome.FAILED, **facts):
 
 def record(records, *results, speed=1.0, environment=None, **more):
     """Record results as a driver does with what a worker reports."""
-    by_key = {key_of(result.pair.seed): result for result in results}
+    by_key = {key_of(result.pair.seed): EndedSeed.of(result) for result in results}
     records.record(by_key, TrainedBy(speed, environment or {}), **more)
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from search.record import ENOUGH
 from search.run.executor import DIED, Finished, Restarted
-from search.run.messages import EndedSeed, Report, Speed
+from search.run.messages import Report, Speed
 from search.run.packing import Capacity
 from search.store.database import STATES
+from search.store.ended_seed import EndedSeed
 from search.store.lease import Superseded
 from tests.homes import TRAINED_BY, empty_home, records_of, result_of, study_of
 from tests.leases import dead_owner

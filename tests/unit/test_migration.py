@@ -86,7 +86,7 @@ def thetas_of_parts(home):
     found = {}
     for file in (home.artifacts / "sweep").rglob(f"{TRIALS}/*/{conversion.FACTS}"):
         (key,) = {seed["configuration"] for seed in json.loads(file.read_bytes())["seeds"]}
-        found |= {(key, seed): part.theta_P.tolist() for seed, part in conversion._read(file.parent, key).items()}
+        found |= {(key, seed): part[0].tolist() for seed, part in conversion._read(file.parent, key).items()}
     return found
 
 
