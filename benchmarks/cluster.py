@@ -39,7 +39,6 @@ from search.run.packing import Capacity
 from search.run.worker import work
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.tracking.tracking import connect
@@ -209,7 +208,7 @@ def measure(workers: int, seeds: int, slots: int, speed: float, way_s: float) ->
                 driver.run(cluster)
             found = cluster.summary()
         rows = records.list_seeds()
-        assert all(map(is_final, rows)), "not all is recorded"
+        assert all(row.is_final for row in rows), "not all is recorded"
     return {
         "workers": workers, "seeds": len(rows), "slots": slots, "speed": speed, "way_ms": 1e3 * way_s,
         "seeds_per_s": len(rows) / found["wall_s"], **found,

@@ -39,12 +39,12 @@ from search.analysis.projection import Projection, write_study
 from search.run import ray_executor
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor
-from search.run.messages import EndedSeed, Reply, Report, Speed
+from search.run.messages import Reply, Report, Speed
 from search.run.progress import Display
 from search.run.sync import AtOnce
+from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.record import TrainedBy, is_final
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import Configuration
@@ -146,7 +146,7 @@ def run_trials(home: Home, trials: int, workers: int, busy_s: float, max_hours: 
     ):
         driver.run(ray_executor.RayExecutor(study, home.ray, display.say_if_due) if workers else Instant())
     rows = records.list_seeds()
-    done = [r for r in rows if is_final(r)]
+    done = [r for r in rows if r.is_final]
     if not driver.ended.interrupted:
         assert len(done) == trials, "not all is recorded"
     if len(driver.noted) < 2:
@@ -212,7 +212,9 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
         for first in range(0, each, bank):
             seeds_of = [Seed.of(n) for n in range(first, min(first + bank, each))]
             results = {
-                (configuration.key, seed.init_seed, seed.data_seed): result_of(configuration.pair(seed), spec)
+                (configuration.key, seed.init_seed, seed.data_seed): EndedSeed.of(
+                    result_of(configuration.pair(seed), spec)
+                )
                 for seed in seeds_of
             }
             began = time.process_time()

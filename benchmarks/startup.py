@@ -22,9 +22,9 @@ from statistics import median
 
 import torch
 
+from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.record import TrainedBy
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import Configuration
@@ -64,7 +64,7 @@ def record(home: Home, seeds: int) -> str:
     for configuration in listed:
         work = [(configuration, Seed.of(n), False) for n in range(1, 1 + seeds // len(listed))]
         records.claim(work)
-        results = {(c.key, s.init_seed, s.data_seed): _result(c.pair(s)) for c, s, _ in work}
+        results = {(c.key, s.init_seed, s.data_seed): EndedSeed.of(_result(c.pair(s))) for c, s, _ in work}
         records.record(results, TrainedBy(5_000.0, ENVIRONMENT))
     records.lease.release()
     return study.name

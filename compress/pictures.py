@@ -11,7 +11,6 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from search.analysis.lineage import lineages, tree
 from search.analysis.plots import COLOURS, GREY, INK, WIDEST, new_figure, png, quiet
 from search.analysis.projection import write_seed
-from search.stats.counting import seed_of
 from search.store.candidates import DatabaseCandidates, TieCandidate, front, smallest
 from search.store.study_records import StudyRecords
 from search.tracking.tracker import Tracker
@@ -40,7 +39,7 @@ def log_descents(records: StudyRecords, tracker: Tracker) -> None:
         return
     name = best.start.lineage[-1]["seed"]
     seeds = records.list_seeds(best.configuration)
-    row = next(row for row in seeds if str(seed_of(row)) == name)
+    row = next(row for row in seeds if str(row.seed) == name)
     write_seed(records, tracker, row)
 
 

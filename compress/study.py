@@ -18,9 +18,8 @@ from model.fold import fold
 from model.tied import Tied, tie, ties_of
 from search.errors import reraise_as
 from search.plugins import part
-from search.stats.counting import Row
+from search.record import SeedRecord
 from search.store.candidates import DatabaseCandidates, TieCandidate
-from search.store.record import is_final
 from search.store.recorded_seed import RecordedSeed
 from search.store.study_records import StudyRecords
 from search.study.ancestors import ancestors_of
@@ -71,17 +70,17 @@ class StudyDescent:
                 self.waiting = [c.number for c in descent.add(keyed, configurations)]
         return self._configuration(descent.candidates[self.waiting.pop(0)]) if self.waiting else None
 
-    def tell(self, configuration: Configuration, rows: Sequence[Row]) -> None:
+    def tell(self, configuration: Configuration, rows: Sequence[SeedRecord]) -> None:
         """Judge the candidate of a configuration by its recorded seeds, where `rows` says that all have ended."""
         candidates = self.descent.candidates
         candidate = next((c for c in candidates if c.configuration == configuration.key), None)
-        if candidate is None or candidate.reached is not None or not all(map(is_final, rows)):
+        if candidate is None or candidate.reached is not None or not all(row.is_final for row in rows):
             return
         rows = self.records.list_seeds(configuration.key)  # a planner has outcomes alone
         self.waiting = [n for n in self.waiting if n != candidate.number]
-        exact = max(r["best_exact"] or 0.0 for r in rows)
+        exact = max(r.best_exact or 0.0 for r in rows)
         accept = self.descent.rules.accept
-        right = (r for r in rows if (r["best_exact"] or 0.0) >= accept)
+        right = (r for r in rows if (r.best_exact or 0.0) >= accept)
         self.descent.judge(candidate, exact, map(self._training, self.records.seeds(right)))
         if not self.descent.is_open:
             self.descent.end_round()

@@ -16,7 +16,7 @@ from search.cli.options import HOURS, STUDY, FiniteRange, home_option
 from search.errors import UserError
 
 if TYPE_CHECKING:
-    from search.stats.counting import Row
+    from search.record import SeedRecord
     from search.store.home import Home
     from search.store.ledger import Ledger
     from search.study.schema import Study
@@ -108,29 +108,25 @@ def name_of(study: Study, number: int) -> str:
 
 def is_done(stage: Study, ledger: Ledger) -> bool:
     """True if a stage has nothing left to train."""
-    from search.stats.counting import seed_of
-    from search.store.record import is_final
     from search.store.study_records import StudyRecords
 
     rows = StudyRecords(ledger, stage.name).list_seeds()
-    return {seed_of(r) for r in rows if is_final(r)} >= set(stage.first_seeds)
+    return {r.seed for r in rows if r.is_final} >= set(stage.first_seeds)
 
 
 def _seeds(study: Study, number: int, ledger: Ledger, go_on: str) -> list[Seed]:
     """Return the seeds that come to a stage, in the file's order."""
-    from search.stats.counting import seed_of
-    from search.store.record import is_final
     from search.store.study_records import StudyRecords
 
     if number == 0:
         return study.first_seeds
     records = StudyRecords(ledger, name_of(study, number - 1))
-    rows = {seed_of(r): r for r in records.list_seeds() if is_final(r)}
+    rows = {r.seed: r for r in records.list_seeds() if r.is_final}
     return [s for s in study.first_seeds if s in rows and goes_on(rows[s], go_on)]
 
 
-def goes_on(row: Row, go_on: str) -> bool:
+def goes_on(row: SeedRecord, go_on: str) -> bool:
     """True if a seed has what the next stage asks for."""
     if go_on in ("held", "grokked"):
-        return bool(row["held"]) if go_on == "held" else row["outcome"] == "grokked"
-    return float(row["best_exact"] or 0.0) >= float(go_on)
+        return bool(row.held) if go_on == "held" else row.has_grokked
+    return (row.best_exact or 0.0) >= float(go_on)

@@ -49,7 +49,7 @@ def claims(studies: tuple[str, ...], shipped: bool, show_all: bool, as_table: bo
     named = [*studies, *own]
     folders = [name for name in named if trained.is_checkpoint(Path(name))]
     others = [name for name in named if name not in folders]
-    seeds = RecordSet(others, home.path).seeds() if others or not folders else []
+    seeds = RecordSet(others, home.path).seed_rows() if others or not folders else []
     judged = judge_all(seeds, trained.read(map(Path, folders)))
     if not show_all and not (judged := [j for j in judged if j.with_it.n or (j.without and j.without.n)]):
         raise UserError("these records have nothing on any claim; --shipped reads the notebook's, --all shows all")

@@ -11,6 +11,7 @@ import pandas as pd
 
 from lab.paired import paired_interval
 from lab.plans import LAB, load_plan
+from search.analysis.frames import seeds_of
 from search.stats.counting import COUNTED, RULE_COLUMNS, GrokRate, PooledRate
 from search.stats.intervals import mcnemar
 from search.study.trial import Configuration
@@ -59,13 +60,14 @@ def rate_of(rows: pd.DataFrame, counting: str = GROKKED) -> GrokRate:
     Raises ValueError where a rule ended seeds and the table does not say which it called: so nobody knows what it
     called and spared.
     """
-    k, seeds = len(rows.query(counting)), rows.to_dict("records")
+    k = len(rows.query(counting))
     if "outcome" not in rows:
         return GrokRate(k, len(rows))
     for outcome, column in RULE_COLUMNS.items():
         ended = rows[rows["outcome"] == outcome]
         if len(ended) and (column not in rows or ended[column].isna().any()):
             raise ValueError(f"a rule ended {len(ended)} seeds, and their table has no column {column}")
+    seeds = seeds_of(rows)
     several = "configuration" in rows and rows["configuration"].nunique() > 1
     interval = PooledRate.of(seeds).interval if several and counting == GROKKED else None
     return replace(GrokRate.of(seeds), grokked=k, recorded_interval=interval)

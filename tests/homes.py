@@ -17,11 +17,11 @@ from mlflow.tracking._tracking_service import utils
 from search.analysis import projection
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor
-from search.run.messages import EndedSeed, Report, Speed
+from search.run.messages import Report, Speed
 from search.run.sync import AtOnce
+from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.record import TrainedBy, is_final
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.trial import Configuration
@@ -118,7 +118,7 @@ class Recorder:
         for configuration, seed, _ in work:
             n = seed.init_seed
             result = replace(result_of(configuration, n, n in grokked), **(changes or {}).get(n, {}))
-            results[configuration.key, n, seed.data_seed] = result
+            results[configuration.key, n, seed.data_seed] = EndedSeed.of(result)
         self.records.record(results, TRAINED_BY)
         self._show(work if shown else (), FINISHED)
 
@@ -256,7 +256,7 @@ def forget_places() -> None:
 def thetas(folder, study="sweep"):
     """θ of every seed that has ended, by configuration and seed."""
     records = records_of(folder, study)
-    ended = filter(is_final, records.list_seeds())
+    ended = (row for row in records.list_seeds() if row.is_final)
     return {(s.configuration.key, s.result.pair.seed): s.result.theta_P.tolist() for s in records.seeds(ended)}
 
 

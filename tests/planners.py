@@ -1,6 +1,7 @@
 """Studies, planners and ledger rows for the tests of what is trained next."""
 
 from search.kinds.proposals import Proposals
+from search.record import SeedRecord
 from search.run.packing import Capacity
 from search.run.planner import Planner
 from search.store.ledger import Ledger
@@ -50,17 +51,16 @@ def planner_of(text, home, rows=(), ahead=2):
 def row_of(pair, outcome=Outcome.FAILED, token=0.5):
     """The ledger's row of a pair that has ended so."""
     key, init_seed, data_seed = pair.key
-    return {
-        "configuration": key,
-        "init_seed": init_seed,
-        "data_seed": data_seed,
-        "confirmation": pair.confirmation,
-        "outcome": outcome,
-        "reason": None,
-        "steps": pair.configuration.recipe.steps,
-        "grok_step": 500 if outcome == Outcome.GROKKED else None,
-        "best_token": token,
-    }
+    return SeedRecord(
+        configuration=key,
+        init_seed=init_seed,
+        data_seed=data_seed,
+        confirmation=pair.confirmation,
+        outcome=outcome,
+        steps=pair.configuration.recipe.steps,
+        grok_step=500 if outcome == Outcome.GROKKED else None,
+        best_token=token,
+    )
 
 
 def end(planner, worker, pairs, rows=None):

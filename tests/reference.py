@@ -17,10 +17,9 @@ from unittest.mock import patch
 from mlflow import MlflowClient
 from mlflow.artifacts import load_dict
 
+from search.record import SeedRecord
 from search.run.spared import Draw
-from search.stats.counting import Row
 from search.store.home import Home
-from search.store.record import is_final
 from search.study.file import parse_study
 from search.study.space import points
 from search.study.trial import Configuration
@@ -119,7 +118,7 @@ def client_of(home: Path) -> MlflowClient:
     return connect(Home(home))
 
 
-def rows_of(home: Path, study: str) -> list[Row]:
+def rows_of(home: Path, study: str) -> list[SeedRecord]:
     records = records_of(home, study)
     rows = records.list_seeds()
     records.database.engine.dispose()  # a loop that looks often would take all of a server's connections
@@ -129,7 +128,7 @@ def rows_of(home: Path, study: str) -> list[Row]:
 def recorded(home: Path, study: str) -> dict[Key, Facts]:
     """What the ledger has of a study's seeds that have ended."""
     records = records_of(home, study)
-    seeds = records.seeds(filter(is_final, records.list_seeds()))
+    seeds = records.seeds(row for row in records.list_seeds() if row.is_final)
     found = {(s.configuration.key, *astuple(s.result.pair.seed)): _facts(s.result) for s in seeds}
     records.database.engine.dispose()
     return found
@@ -147,7 +146,7 @@ def check_whole(home: Path, study: Mapping[str, Any], wanted: Mapping[Key, Facts
     rows = rows_of(home, name)
     keys = [(r["configuration"], r["init_seed"], r["data_seed"]) for r in rows]
     assert sorted(keys) == sorted(wanted)
-    assert all(is_final(r) and r["owner"] is None for r in rows), rows
+    assert all(r.is_final and r["owner"] is None for r in rows), rows
     assert {k: (r["steps"], r["outcome"]) for k, r in zip(keys, rows, strict=True)} == {
         k: (steps, outcome) for k, (_, _, steps, outcome) in wanted.items()
     }

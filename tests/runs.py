@@ -11,8 +11,9 @@ import sqlalchemy as sa
 
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor, Restarted
-from search.run.messages import EndedSeed, Report, Speed
+from search.run.messages import Report, Speed
 from search.run.planner import plan
+from search.store.ended_seed import EndedSeed
 from search.study.trial import Configuration
 from tests.homes import TRAINED_BY, Silent, records_of, result_of
 from trainer import Seed

@@ -1,12 +1,13 @@
 """Searches for the tests: spaces, proposals that remember what they wrote, and rows to tell them of."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 from optuna.trial import TrialState
 
 from search.kinds.proposals import KEY, Proposals
-from search.stats.counting import Row
-from search.store.study_records import StudyRecords
+from search.record import SeedRecord
+from search.store.study_records import StudyRecords, Values
 from search.study.file import parse_study
 from search.study.trial import Configuration
 from tests.bad_studies import GOOD
@@ -29,24 +30,24 @@ class Memory:
     """A study's records in memory, with the methods that a search calls."""
 
     def __init__(self) -> None:
-        self.proposed: list[Row] = []
+        self.proposed: list[Values] = []
         self.known: dict[str, Configuration] = {}
-        self.recorded: list[Row] = []
+        self.recorded: list[SeedRecord] = []
 
-    def create_proposal(self, number: int, configuration: Configuration | None, numbers: Row) -> None:
+    def create_proposal(self, number: int, configuration: Configuration | None, numbers: Values) -> None:
         assert number == len(self.proposed)
         key = configuration and configuration.key
         self.proposed.append({"number": number, "configuration": key, "numbers": dict(numbers)})
         if configuration:
             self.known.setdefault(configuration.key, configuration)
 
-    def list_proposals(self) -> list[Row]:
+    def list_proposals(self) -> list[Values]:
         return list(self.proposed)
 
     def list_configurations(self) -> dict[str, Configuration]:
         return dict(self.known)
 
-    def list_seeds(self) -> list[Row]:
+    def list_seeds(self) -> list[SeedRecord]:
         return list(self.recorded)
 
 
@@ -58,16 +59,16 @@ def proposals_of(
     return Proposals(parse_study(begin + space + given, "test"), cast(StudyRecords, ledger))
 
 
-def row(outcome: Outcome = Outcome.FAILED, token: float | None = 0.5, step: int | None = None) -> Row:
-    return {"outcome": outcome, "best_token": token, "grok_step": step}
+def row(outcome: Outcome = Outcome.FAILED, token: float | None = 0.5, step: int | None = None) -> SeedRecord:
+    return SeedRecord(outcome=outcome, best_token=token, grok_step=step)
 
 
-def train(proposals: Proposals, configuration: Configuration, *rows: Row) -> None:
+def train(proposals: Proposals, configuration: Configuration, *rows: SeedRecord) -> None:
     """Record rows, one a seed, and tell of them, as a driver does."""
     ledger = cast(Memory, proposals.records)
-    facts = {"configuration": configuration.key, "confirmation": False}
-    mine = [facts | {"init_seed": n, "data_seed": n} | found for n, found in enumerate(rows, start=1)]
-    others = [r for r in ledger.recorded if r["configuration"] != configuration.key]
+    key = configuration.key
+    mine = [replace(row, configuration=key, init_seed=n, data_seed=n) for n, row in enumerate(rows, start=1)]
+    others = [r for r in ledger.recorded if r.configuration != key]
     ledger.recorded = [*others, *mine]
     proposals.tell(configuration, mine)
 

@@ -21,7 +21,8 @@ FORBIDDEN = {
 """What a package must not import. The core finds plug-ins by entry points, as it does a stranger's package."""
 ROOMS = {
     "search": [
-        "errors", "terminal", "markup", "plugins", "stats", "study", "store", "tracking", "analysis", "run", "kinds",
+        "errors", "terminal", "markup", "plugins", "record", "stats", "study", "store", "tracking", "analysis", "run",
+        "kinds",
         "cli",
     ],
     "trainer": [

@@ -173,25 +173,24 @@ def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
     """Decide a study's grokked seeds, a line each, and end."""
     from adders.commands.prove_study import prove_study
     from model.verdict import is_right
-    from search.stats.counting import proof_counts, seed_of
+    from search.stats.counting import proof_counts
     from search.store.study_records import open_records
-    from trainer import Outcome
 
     records = open_records(home, name)
     with records.lease, progress_bar("proving grokked seeds", quiet=as_json):
         for row, proof in prove_study(records, limit_s):
             if not as_json:
-                click.echo(f"seed {seed_of(row)} of {row['configuration'][:6]}: {said_of(proof)}")
+                click.echo(f"seed {row.seed} of {row.configuration[:6]}: {said_of(proof)}")
         _show_in_mlflow(records)
-    rows = [row for row in records.list_seeds() if row["outcome"] == Outcome.GROKKED]
-    verdicts = [is_right(row["proof"]) for row in rows]
+    rows = [row for row in records.list_seeds() if row.has_grokked]
+    verdicts = [is_right(row.proof) for row in rows]
     proved, wrong, undecided = (verdicts.count(v) for v in (True, False, None))
     text = f"{name}: of {len(rows)} grokked seeds {proved} are proved, {wrong} are wrong, {undecided} are undecided"
     seeds = [
         {
-            "configuration": r["configuration"],
-            "seed": str(seed_of(r)),
-            **(r["proof"] or {}),
+            "configuration": r.configuration,
+            "seed": str(r.seed),
+            **(r.proof or {}),
         }
         for r in rows
     ]

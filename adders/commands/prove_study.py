@@ -5,10 +5,9 @@ from typing import Any
 
 from adders.proof.file import decide
 from model.verdict import is_right
+from search.record import SeedRecord
 from search.stats.counting import rank
-from search.store.record import SeedRecord
-from search.store.study_records import StudyRecords, key_of
-from trainer import Outcome
+from search.store.study_records import StudyRecords
 
 
 def prove_study(records: StudyRecords, limit_s: float) -> Iterator[tuple[SeedRecord, dict[str, Any]]]:
@@ -16,11 +15,11 @@ def prove_study(records: StudyRecords, limit_s: float) -> Iterator[tuple[SeedRec
 
     Each is recorded as it is decided; what was decided before is not asked again.
     """
-    grokked = [r for r in records.list_seeds() if r["outcome"] == Outcome.GROKKED]
+    grokked = [r for r in records.list_seeds() if r.has_grokked]
     for row in sorted(grokked, key=rank):
-        if is_right(row["proof"]) is not None:
+        if is_right(row.proof) is not None:
             continue
         seed = records.seed(row)
         proof = decide(seed.configuration.spec, seed.result.theta_P, limit_s)
-        records.record_proof(key_of(row), proof)
+        records.record_proof(row.key, proof)
         yield row, proof

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from search.stats.counting import Row, seed_of
+from search.record import SeedRecord
 from search.store.ledger import Ledger
-from search.store.record import is_final
 from search.store.study_records import StudyRecords
-from trainer import MEASURES, Outcome, Result, Seed
+from trainer import MEASURES, Result, Seed
 
 if TYPE_CHECKING:
     from search.store.home import Home
@@ -23,7 +22,7 @@ POINTS = 200
 class Recorded:
     """The records of a checkpoint's seed: its study, its configuration, and its row."""
 
-    def __init__(self, records: StudyRecords, configuration: str, seed: Seed, rows: Sequence[Row]):
+    def __init__(self, records: StudyRecords, configuration: str, seed: Seed, rows: Sequence[SeedRecord]):
         self.records, self.configuration, self.seed, self.rows = (
             records,
             configuration,
@@ -39,21 +38,21 @@ class Recorded:
         if not (home.exists() and has_seed and isinstance(study, str) and isinstance(configuration, str)):
             return None
         records, seed = StudyRecords(Ledger(home), study), Seed(**checkpoint.seed)
-        rows = [r for r in records.list_seeds(configuration) if is_final(r)]
-        return cls(records, configuration, seed, rows) if seed in map(seed_of, rows) else None
+        rows = [r for r in records.list_seeds(configuration) if r.is_final]
+        return cls(records, configuration, seed, rows) if seed in (row.seed for row in rows) else None
 
     def training(self) -> dict[str, Any]:
         """Return the seed's curve among those of its configuration, as plain values, and a sentence on both."""
-        row = next(r for r in self.rows if seed_of(r) == self.seed)
+        row = next(r for r in self.rows if r.seed == self.seed)
         rows = [row, *(r for r in self.rows if r is not row)][: MOST_CURVES + 1]
         curves = [_points(seed.result) for seed in self.records.seeds(rows)]
-        searched, fresh = ([r for r in self.rows if r["confirmation"] == kind] for kind in (False, True))
+        searched, fresh = ([r for r in self.rows if r.confirmation == kind] for kind in (False, True))
         rate = f"{_grokked(searched)} seeds of its configuration grokked"
         if fresh:
             rate += f" in the search that chose it, {_grokked(fresh)} fresh ones"
-        step = row["grok_step"]
+        step = row.grok_step
         words = f"Seed {self.seed} of study {self.records.study} " + (
-            f"grokked at step {step:,}" if step else f"ended as {row['outcome']}"
+            f"grokked at step {step:,}" if step else f"ended as {row.outcome}"
         )
         return {
             "words": f"{words}; {rate}. Share of selection problems that are right, by step.",
@@ -62,8 +61,8 @@ class Recorded:
         }
 
 
-def _grokked(rows: Sequence[Row]) -> str:
-    return f"{sum(r['outcome'] == Outcome.GROKKED for r in rows):,} of {len(rows):,}"
+def _grokked(rows: Sequence[SeedRecord]) -> str:
+    return f"{sum(r.has_grokked for r in rows):,} of {len(rows):,}"
 
 
 def _points(result: Result) -> dict[str, list[float]]:

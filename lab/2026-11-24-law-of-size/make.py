@@ -123,7 +123,7 @@ def tries(curve: pd.DataFrame) -> int:
 
 
 def main(study: str, home: str) -> None:
-    seeds = pd.DataFrame(RecordSet([study], home).seeds())
+    seeds = pd.DataFrame(RecordSet([study], home).seed_rows())
     files = Path(home).glob(f"artifacts/{study}/**/curves.parquet")
     curves = pd.concat(pd.read_parquet(file) for file in files)
     begun = {key: tries(curve) for key, curve in curves.groupby(["configuration", "init_seed"])}

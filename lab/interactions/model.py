@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from model.fields import spelt
 from search.analysis.arms import Arm, read_arms
 from search.analysis.table import row_order
+from search.record import SeedRecord
 from search.stats.intervals import discoveries
 from search.stats.logistic import Coefficient, fit
 
@@ -151,7 +152,7 @@ class Interactions:
 # Lattices
 
 
-def lattices(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mapping[str, Any]]) -> list[Lattice]:
+def lattices(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[SeedRecord]) -> list[Lattice]:
     """Return the lattices among recorded configurations, the largest first: rows as search.analysis.frames has them.
 
     They have two constraints or more. Seeds that are not recorded one by one are left out.

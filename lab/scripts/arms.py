@@ -28,6 +28,7 @@ from lab.scripts.seed_table import COLUMNS, rise
 from lab.scripts.table_file import append, read
 from model import preset_name, verify
 from model.adderboard import ADDITIONS
+from search.record import SeedRecord
 from search.stats.counting import COUNTED, RULE_COLUMNS, missed_by
 from search.study.file import load_study
 from search.study.schema import Study
@@ -112,7 +113,7 @@ def configuration_row(study: str, configuration: Configuration, rows: list[dict[
         "best_exact": max(r["best_exact"] for r in rows),
         "median_grok_step": float(pd.Series(steps, dtype=float).median()),
         "seed_steps": sum(r["steps"] for r in rows),
-        "wrongly": sum(missed_by(rule, rows) for rule in RULE_COLUMNS),
+        "wrongly": sum(missed_by(rule, map(SeedRecord.of, rows)) for rule in RULE_COLUMNS),
         "verified": sum(right == ADDITIONS for right in decoded), "verify_tried": len(decoded), **fields,
     }  # fmt: skip
 

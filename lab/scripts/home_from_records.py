@@ -14,10 +14,10 @@ from pathlib import Path
 import pandas as pd
 import sqlalchemy as sa
 
+from search.record import SeedRecord
 from search.store.database import ROWS
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.file import load_study
 from search.study.trial import Configuration
@@ -32,7 +32,7 @@ def fill(study: str, file: str, home: Path) -> int:
     columns = [name for name in frame if name in ROWS.c]
     rows = [dict(zip(columns, row, strict=True)) for row in frame[columns].itertuples(index=False)]
     place, plan = Home(home), load_study(study)
-    final = [row | {"study": plan.name} for row in rows if is_final(row)]
+    final = [row | {"study": plan.name} for row in rows if SeedRecord.of(row).is_final]
     for row in final:
         row["environment"] = json.loads(row["environment"]) if row.get("environment") else None
     home.mkdir(parents=True, exist_ok=True)

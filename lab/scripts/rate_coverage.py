@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from search.stats.counting import FEWEST_SEEDS, GrokRate, PooledRate, Row
+from search.record import SeedRecord
+from search.stats.counting import FEWEST_SEEDS, GrokRate, PooledRate
 
 CALLED_LOSERS, BLOCK = 0.7, 10
 RATES = np.linspace(0.02, 0.9, 26)
@@ -54,14 +55,14 @@ def outcomes(
     return wins, called, np.broadcast_to(spared, shape) if by_seed else spared.reshape(shape)
 
 
-def rows_of(wins: Any, called: Any, spared: Any) -> list[list[Row]]:
+def rows_of(wins: Any, called: Any, spared: Any) -> list[list[SeedRecord]]:
     """Return the rows of each configuration's seeds, as the ledger has them."""
 
-    def row(c: int, s: int) -> Row:
+    def row(c: int, s: int) -> SeedRecord:
         is_ended = called[c, s] and not spared[c, s]
         outcome = "screened" if is_ended else "grokked" if wins[c, s] else "failed"
         screen = "token 0.5 at 1000" if called[c, s] else None
-        return {"configuration": str(c), "init_seed": s, "data_seed": s, "outcome": outcome, "screen": screen}
+        return SeedRecord(configuration=str(c), init_seed=s, data_seed=s, outcome=outcome, screen=screen)
 
     return [[row(c, s) for s in range(wins.shape[1])] for c in range(len(wins))]
 

@@ -23,14 +23,14 @@ import json
 import math
 import random
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
 from search.kinds.proposals import Proposals
-from search.stats.counting import Row
+from search.record import SeedRecord
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.schema import Study
@@ -115,24 +115,24 @@ class Memory:
     """A study's records in memory, with the methods that a search calls."""
 
     def __init__(self) -> None:
-        self.proposed: list[Row] = []
+        self.proposed: list[dict[str, Any]] = []
         self.known: dict[str, Configuration] = {}
-        self.recorded: list[Row] = []
+        self.recorded: list[SeedRecord] = []
 
-    def create_proposal(self, number: int, configuration: Configuration | None, numbers: Row) -> None:
+    def create_proposal(self, number: int, configuration: Configuration | None, numbers: Mapping[str, Any]) -> None:
         assert number == len(self.proposed)
         key = configuration and configuration.key
         self.proposed.append({"number": number, "configuration": key, "numbers": dict(numbers)})
         if configuration:
             self.known.setdefault(configuration.key, configuration)
 
-    def list_proposals(self) -> list[Row]:
+    def list_proposals(self) -> list[dict[str, Any]]:
         return list(self.proposed)
 
     def list_configurations(self) -> dict[str, Configuration]:
         return dict(self.known)
 
-    def list_seeds(self) -> list[Row]:
+    def list_seeds(self) -> list[SeedRecord]:
         return list(self.recorded)
 
 
@@ -153,15 +153,15 @@ def search(problem: Problem, sampler: str, seed: int) -> list[Configuration]:
         proposals.tell(done, _trained(done, problem.rate(done), rng))
 
 
-def _trained(configuration: Configuration, rate: float, rng: random.Random) -> list[Row]:
+def _trained(configuration: Configuration, rate: float, rng: random.Random) -> list[SeedRecord]:
     """Rows of seeds that grok with a probability; how far the others got rises with it, and is noisy."""
-    rows: list[Row] = []
+    rows: list[SeedRecord] = []
     for _ in range(SEEDS):
         grokked = rng.random() < rate
         token = 1.0 if grokked else min(max(rng.gauss(0.3 + 0.5 * math.sqrt(rate), 0.1), 0.1), 0.99)
         step = rng.randrange(20_000, configuration.recipe.steps) if grokked else None
         outcome = Outcome.GROKKED if grokked else Outcome.FAILED
-        rows.append({"outcome": outcome, "best_token": token, "grok_step": step})
+        rows.append(SeedRecord(outcome=outcome, best_token=token, grok_step=step))
     return rows
 
 

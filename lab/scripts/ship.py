@@ -28,7 +28,7 @@ IN_THE_HOME = {"experiment_id": "", "run_id": ""}  # nobody else has these runs
 def ship(name: str, files: list[str], home: str | None = None, to: Path = RECORDS) -> list[Path]:
     """Write the files and return their paths."""
     records = RecordSet(files or [name], home)
-    seeds = pd.DataFrame(records.seeds()).rename(columns={"correct": "verified"})
+    seeds = pd.DataFrame(records.seed_rows()).rename(columns={"correct": "verified"})
     frames = {
         "configurations": pd.DataFrame(records.configurations()).assign(**IN_THE_HOME),
         "seeds": seeds[[column for column in SEEDS if column in seeds]],

@@ -10,6 +10,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from model.fields import spelt
+from search.record import SeedRecord
 from search.study.schema import Study
 from tests.unit.test_table import arm
 
@@ -39,10 +40,10 @@ def outcomes(
     return norm.cdf(luck_CS) < rate_C[:, None]
 
 
-def recorded(study: Study, grokked_CS: np.ndarray, first: int | None = None) -> tuple[Rows, Rows]:
+def recorded(study: Study, grokked_CS: np.ndarray, first: int | None = None) -> tuple[Rows, list[SeedRecord]]:
     """Return rows of the first few listed configurations (or of all) and of their seeds."""
     configurations: Rows = []
-    seeds: Rows = []
+    seeds: list[SeedRecord] = []
     pairs = zip(study.listed[:first], grokked_CS, strict=False)
     for (spec, recipe), grokked_S in pairs:
         row = arm(spec, int(grokked_S.sum()), len(grokked_S), recipe=recipe, study=study.name)
@@ -51,10 +52,16 @@ def recorded(study: Study, grokked_CS: np.ndarray, first: int | None = None) -> 
     return configurations, seeds
 
 
-def _seeds(row: Mapping[str, Any], grokked_S: Sequence[bool]) -> Rows:
+def _seeds(row: Mapping[str, Any], grokked_S: Sequence[bool]) -> list[SeedRecord]:
     return [
-        {"study": row["study"], "configuration": row["configuration"], "init_seed": n, "data_seed": n,
-         "outcome": "grokked" if grokked else "failed", "held": False, "steps": 1, "budget": 1,
-         "grok_step": 30_000 if grokked else None, "hopeless_step": None, "best_token": 0.0, "verified": None}
+        SeedRecord(
+            study=row["study"],
+            configuration=row["configuration"],
+            init_seed=n,
+            data_seed=n,
+            outcome="grokked" if grokked else "failed",
+            steps=1,
+            grok_step=30_000 if grokked else None,
+        )
         for n, grokked in enumerate(grokked_S, 1)
     ]  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 from lab import pages, tables
 from lab.plans import load_plan
 from lab.scripts.screen_column import screened
+from search.analysis.frames import seeds_of
 from search.stats.counting import GrokRate, PooledRate
 from search.stats.intervals import LEVEL, exact_high, mid_p
 from trainer import Recipe
@@ -46,7 +47,7 @@ def test_a_rate_has_the_interval_that_the_product_gives_to_the_same_seeds():
     head = ["configuration", "outcome", "hopeless_step", "screen"]
     rows = pd.DataFrame([line.split(",") for line in ENDED], columns=head).replace("", float("nan"))
     low, high = mid_p(1, 6)[0], mid_p(1 + exact_high(0, 1, LEVEL) + 2, 6)[1]
-    assert tables.rate_of(rows).interval == GrokRate.of(rows.to_dict("records")).interval == (low, high)
+    assert tables.rate_of(rows).interval == GrokRate.of(seeds_of(rows)).interval == (low, high)
     assert tables.with_interval(tables.rate_of(rows)) == f"1 of 6 (16.7 %, {100 * low:.1f}–{100 * high:.1f} %)"
     tried = tables.vectors(rows.assign(tries=2))
     assert (tried.grokked, tried.n, tried.missed) == (1, 12, pytest.approx(2.95)), "each may have been the lucky one"
@@ -65,7 +66,7 @@ def test_the_rate_of_several_configurations_is_clustered_by_seed():
     rows = [(c, s, s, "grokked" if s < 3 else "failed") for c in "abcd" for s in range(12)]
     frame = pd.DataFrame(rows, columns=["configuration", "init_seed", "data_seed", "outcome"])
     rate = tables.rate_of(frame)
-    assert rate.interval == PooledRate.of(frame.to_dict("records")).interval and (rate.grokked, rate.n) == (12, 48)
+    assert rate.interval == PooledRate.of(seeds_of(frame)).interval and (rate.grokked, rate.n) == (12, 48)
     assert rate.interval[1] - rate.interval[0] > 0.4, "three lucky seeds of twelve"
 
 

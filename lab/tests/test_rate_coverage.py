@@ -1,9 +1,12 @@
 """Intervals hold the truth in simulated searches: common seeds, a stopping rule, a spared tenth."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from lab.scripts.rate_coverage import RATES, coverage, late, near
+from search.record import SeedRecord
 from search.stats.counting import PooledRate
 from search.stats.intervals import clustered, mid_p
 
@@ -49,13 +52,13 @@ def test_a_share_of_clusters_is_worth_between_clusters_and_tries():
 
 def test_few_seeds_are_not_pooled():
     rows = [
-        {"configuration": str(c), "init_seed": s, "data_seed": s, "outcome": "grokked" if s < 3 else "failed"}
+        SeedRecord(configuration=str(c), init_seed=s, data_seed=s, outcome="grokked" if s < 3 else "failed")
         for c in range(26) for s in range(8)
     ]  # fmt: skip
     assert str(PooledRate.of(rows)) == (
         "78 of 208 runs grokked, of 8 seeds × 26 configurations (too few seeds to pool); "
         "3 of 8 seeds grokked in some configuration"
     )
-    more = [r | {"init_seed": r["init_seed"] + 8, "data_seed": r["data_seed"] + 8} for r in rows]
+    more = [replace(r, init_seed=r.init_seed + 8, data_seed=r.data_seed + 8) for r in rows]
     low, high = PooledRate.of(rows + more).interval
     assert low < 0.2 and high > 0.6, "six lucky seeds of 16, and not 156 runs of 416"

@@ -10,18 +10,18 @@ from model import Spec, make_spec
 from model.adderboard import ADDITIONS
 from model.spec import FAMILIES, MAKERS
 from search.errors import UserError
-from search.stats.counting import COUNTED, RULE_COLUMNS, GrokRate, confirms, missed_by
+from search.record import SeedRecord
+from search.stats.counting import COUNTED, RULE_COLUMNS, GrokRate, missed_by
 from search.stats.intervals import Interval
 from search.store.home import IDENTIFIER
-from trainer import Outcome, Recipe
+from trainer import Recipe, Seed
 
 COLUMNS = (
     "study", "configuration", "experiment_id", "run_id", "seeds", "grokked", "best_exact", "verified",
     "model.family",
 )  # fmt: skip
 """Columns that a frame of configurations must have."""
-SeedId = tuple[int, int]
-SeedRows = dict[SeedId, Mapping[str, Any]]
+SeedRows = dict[Seed, SeedRecord]
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Arm:
     """Upper bound on those that would have grokked."""
     stopped: bool = False
     """True if it went on until enough seeds had grokked, so that its rate is too high."""
-    seeds: Mapping[SeedId, bool] = field(default_factory=dict, compare=False)
+    seeds: Mapping[Seed, bool] = field(default_factory=dict, compare=False)
     """True if the seed grokked by training, for each counted seed that was recorded one by one."""
-    with_finished: Mapping[SeedId, bool] = field(default_factory=dict, compare=False)
+    with_finished: Mapping[Seed, bool] = field(default_factory=dict, compare=False)
     """True if the seed grokked, by training or by curvature."""
 
     @property
@@ -79,7 +79,7 @@ class Arm:
         return f"#/experiments/{self.experiment_id}/runs/{self.run_id}" if self.run_id else None
 
 
-def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mapping[str, Any]]) -> list[Arm]:
+def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[SeedRecord]) -> list[Arm]:
     """Return the recorded configurations, each of each study once: of repeats the one with the most seeds.
 
     Left out are those without a counted seed, and those that were taught, tied, or started from other numbers:
@@ -90,10 +90,9 @@ def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mappi
         if missing := [column for column in COLUMNS if column not in row]:
             raise UserError(f"this is no frame of configurations: it has no column {', '.join(missing)}")
     by_arm: dict[tuple[str, str], SeedRows] = {}
-    for row in seeds:
-        if row["outcome"] in COUNTED and not confirms(row):
-            rows = by_arm.setdefault((str(row["study"]), str(row["configuration"])), {})
-            rows[int(row["init_seed"]), int(row["data_seed"])] = row
+    for seed in seeds:
+        if seed.outcome in COUNTED and not seed.confirmation:
+            by_arm.setdefault((seed.study, seed.configuration), {})[seed.seed] = seed
     arms: dict[tuple[str, str], Arm] = {}
     for row in sorted(configurations, key=lambda r: r["seeds"], reverse=True):
         key = str(row["study"]), str(row["configuration"])
@@ -113,15 +112,15 @@ def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
     family = model.pop("family")
     recipe = _recipe(_fields(row, "recipe."))
     end = recipe.steps if recipe.finish_above < 1 else None
-    grokked = {seed: r["outcome"] == Outcome.GROKKED for seed, r in seeds.items()}
-    finished = {seed for seed, r in seeds.items() if end and r["grok_step"] == end}
+    grokked = {seed: r.has_grokked for seed, r in seeds.items()}
+    finished = {seed for seed, r in seeds.items() if end and r.grok_step == end}
     by_training = {seed: success and seed not in finished for seed, success in grokked.items()}
     if end or seeds:
         n, count = len(seeds), sum(by_training.values())
         missed = sum(missed_by(rule, seeds.values()) for rule in RULE_COLUMNS)
     else:
         n, count, missed = int(row["seeds"]), int(row["grokked"]), float(row.get("wrongly") or 0.0)
-    verified = sum(r.get("verified") == ADDITIONS for seed, r in seeds.items() if by_training[seed])
+    verified = sum(r.verified == ADDITIONS for seed, r in seeds.items() if by_training[seed])
     names = {name: str(row[name] or "") for name in ("configuration", "study", "experiment_id", "run_id")}
     for name in filter(None, names.values()):  # they are shown, in links too, and a file may have any text there
         if not IDENTIFIER.fullmatch(name):

@@ -11,16 +11,17 @@ from itertools import combinations, product
 from typing import Any
 
 from search.analysis.table_text import bullets, markdown_table, rows_text
-from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, PooledRate, confirms, group_by, seed_of
+from search.record import SeedRecord
+from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, PooledRate, group_by
 from search.stats.logistic import Coefficient, fit
 from search.study.described import shown
-from trainer import Outcome
 
 Values = tuple[tuple[Any, ...], tuple[Any, ...]]
 """Those of two flags."""
 Cell = tuple[Any, Any]
 """A value of each."""
 Rows = Sequence[Mapping[str, Any]]
+Seeds = Sequence[SeedRecord]
 MOST_VALUES, MOST_GRIDS = 4, 15
 NOT_FLAGS = {"model.family", "model.ties"}
 NOTES = (
@@ -76,9 +77,9 @@ class Grid:
         return rows
 
 
-def flag_grids(configurations: Iterable[Mapping[str, Any]], seeds: Iterable[Mapping[str, Any]]) -> list[Grid]:
+def flag_grids(configurations: Iterable[Mapping[str, Any]], seeds: Iterable[SeedRecord]) -> list[Grid]:
     """Return a grid of each two flags whose values differ in a study: rows as search.analysis.frames has them."""
-    own = (row for row in seeds if row["outcome"] in COUNTED and not confirms(row))
+    own = (row for row in seeds if row.outcome in COUNTED and not row.confirmation)
     counted = group_by(own, "study")
     grids = []
     for study, rows in group_by(configurations, "study").items():
@@ -114,7 +115,7 @@ def _values(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(sorted(known)) if all(isinstance(v, int | str) or hasattr(v, "item") for v in known) else ()
 
 
-def _grid(study: str, flags: tuple[str, str], values: Values, rows: Rows, seeds: Mapping[str, Rows]) -> Grid:
+def _grid(study: str, flags: tuple[str, str], values: Values, rows: Rows, seeds: Mapping[str, Seeds]) -> Grid:
     members = {cell: [r for r in rows if (r.get(flags[0]), r.get(flags[1])) == cell] for cell in product(*values)}
     cells: dict[Cell, PooledRate | None] = {}
     for cell, part in members.items():
@@ -129,7 +130,7 @@ def _interaction(
     values: Values,
     members: Mapping[Cell, Rows],
     cells: Mapping[Cell, PooledRate | None],
-    seeds: Mapping[str, Rows],
+    seeds: Mapping[str, Seeds],
 ) -> tuple[Coefficient | None, str]:
     """Return the interaction in log odds, or None and why not."""
     import numpy as np
@@ -144,13 +145,13 @@ def _interaction(
             return None, "all or none grokked at a value of one"
     arms = [(cell, seeds[r["configuration"]]) for cell, part in members.items() for r in part
             if r["configuration"] in seeds]  # fmt: skip
-    places = {seed: i for i, seed in enumerate(sorted({seed_of(row) for _, rows in arms for row in rows}))}
+    places = {seed: i for i, seed in enumerate(sorted({row.seed for _, rows in arms for row in rows}))}
     if len(places) < FEWEST_SEEDS:
         return None, TOO_FEW
     outcomes_CS = np.full((len(arms), len(places)), np.nan)
     for c, (_, rows) in enumerate(arms):
         for row in rows:
-            outcomes_CS[c, places[seed_of(row)]] = row["outcome"] == Outcome.GROKKED
+            outcomes_CS[c, places[row.seed]] = row.has_grokked
     levels_CF = np.array([[cell[i] == values[i][1] for i in range(2)] for cell, _ in arms]) - 0.5
     design_CK = np.column_stack([np.ones(len(arms)), levels_CF, levels_CF.prod(1)])
     return fit(design_CK, outcomes_CS)[3], ""

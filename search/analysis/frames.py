@@ -15,19 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from model import preset_name
 from model.adderboard import ADDITIONS
 from model.files import read_limited
-from model.verdict import is_right
 from search.errors import UserError, reraise_as
-from search.stats.counting import (
-    Row,
-    Until,
-    final_metrics,
-    group_by,
-    proof_counts,
-    rank,
-    seed_of,
-)
+from search.record import COLUMNS as columns
+from search.record import SeedRecord
+from search.stats.counting import Until, final_metrics, group_by, proof_counts, rank
 from search.store.home import Home
-from search.store.record import SeedRecord, is_final
 from search.store.study_records import StudyRecords, open_several
 from search.study.kind import names_of
 from search.study.trial import Configuration
@@ -39,6 +31,8 @@ if TYPE_CHECKING:
 
 Of = Literal["seeds", "configurations", "curves"]
 NAN = float("nan")
+DESCRIBED = ("title", "rung", "params")
+"""Columns of a configuration that its seeds have too, behind its key."""
 BEFORE_BEST = (
     "seeds", "grokked", "failed", "diverged", "given_up", "screened", "censored", "grok_rate", "grok_rate_low",
     "grok_rate_high", "best_exact", "stopped", "screened_wrongly", "seed_steps", "grokked_per_million",
@@ -47,17 +41,24 @@ BEFORE_BEST = (
 AFTER_BEST = (
     "confirmation_grokked", "confirmation_seeds", "confirmation_given_up", "wrongly", "confirmation_wrongly",
     "confirmation_rate", "confirmation_low", "confirmation_high",
+    *(column.metric for column in columns.values() if column.metric and column.metric not in BEFORE_BEST),
 )  # fmt: skip
 """Columns of a configuration that are metrics of its seeds (`final_metrics`), around its best seed."""
+
+
+def _seed_columns() -> Iterator[str]:
+    """Yield the columns of the seeds' frame: those declared, and what is known of the configuration."""
+    more = {"configuration": DESCRIBED, "outcome": ("budget",), "verified": ("proved",)}
+    for name, column in columns.items():
+        yield from (name, *more.get(name, ())) if column.shown else ()
+
+
+SEED_COLUMNS = dict.fromkeys(_seed_columns())
 COLUMNS = {
-    "seeds": (
-        "study", "configuration", "title", "rung", "params", "init_seed", "data_seed", "confirmation", "outcome",
-        "budget", "reason", "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact",
-        "best_token", "verified", "proved", "core_s", "environment",
-    ),
-    "configurations": ("study", "configuration", "title", "rung", "params", *BEFORE_BEST, "best_seed", *AFTER_BEST),
+    "seeds": tuple(SEED_COLUMNS),
+    "configurations": ("study", "configuration", *DESCRIBED, *BEFORE_BEST, "best_seed", *AFTER_BEST),
     "curves": ("study", "configuration", "init_seed", "data_seed", "step", *MEASURES),
-}  # fmt: skip
+}
 """Columns of a frame without rows, by its kind."""
 FILES = {".parquet": "Parquet", ".csv": "CSV"}
 """Files of records that are read, by suffix."""
@@ -65,22 +66,19 @@ MOST_BYTES, MOST_ROWS, MOST_COLUMNS, MOST_CELLS = 50_000_000, 200_000, 1_000, 10
 MOST_MEMORY = 600_000_000
 """Of such a file; and bytes of memory to read it."""
 KEYS = dict.fromkeys(("study", "configuration", "title"), str)  # a key may look like a number
-SEED_TEXTS = ("study", "configuration", "outcome", "held")
-SEED_NUMBERS: dict[str, Callable[[Any], Any]] = {
-    "init_seed": int, "data_seed": int, "steps": int, "budget": int, "grok_step": float,
-    "hopeless_step": float, "best_token": float,
-}  # fmt: skip
+NEEDED = (
+    "study", "configuration", "outcome", "held", "init_seed", "data_seed", "steps", "budget", "grok_step",
+    "hopeless_step", "best_token",
+)  # fmt: skip
 """Columns that a file of seeds must have."""
 
 
 def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | None = None) -> pd.DataFrame:
     """Return the records of one study or several: a row a seed, a configuration, or a point of a curve.
 
-    seeds: study, configuration (its key), title (its name), rung (the preset's name), params, init_seed, data_seed,
-    confirmation, outcome, budget, reason (why censored), steps, grok_step, held, hopeless_step, screen (the rung of
-    it that would have ended the seed), best_step, best_exact, best_token, verified (right answers of AdderBoard's
-    10,010, if it was decoded), proved (1: right on all 10^20 pairs; 0: not), core_s, trial, environment.
-    configurations: the same names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
+    seeds: the columns of `SeedRecord` (search/record.py) and title (its configuration's name), rung (the preset's),
+    params, budget, proved (1: right on all 10^20 pairs; 0: not).
+    configurations: those names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
     its 95 % interval, stopped (once enough had grokked: the interval is for that), screened_wrongly (upper
     bound, of the screened), seed_steps, grokked_per_million, core_s_per_grokked, median_grok_step, all of the
     search's seeds; best_seed of all; `confirmation_*` of the fresh ones; and a column for every field of spec and
@@ -124,10 +122,18 @@ class RecordSet:
         recorded = chain.from_iterable(configuration_rows(*study) for study in self.recorded)
         return [*(row for row in self.file_rows if "init_seed" not in row), *recorded]
 
-    def seeds(self) -> list[dict[str, Any]]:
-        """Return a row a seed that has ended (`seed_rows`), without its environment."""
+    def seeds(self) -> list[SeedRecord]:
+        """Return the seeds that have ended, without their environments."""
+        recorded = (seed for _, seeds in self.recorded for seed in seeds if has_ended(seed))
+        return [*map(SeedRecord.of, self._seeds_of_files()), *recorded]
+
+    def seed_rows(self) -> list[dict[str, Any]]:
+        """Return them as rows of frames; those of files with whatever columns these have."""
         recorded = chain.from_iterable(seed_rows(*study) for study in self.recorded)
-        return [*(row for row in self.file_rows if "init_seed" in row), *recorded]
+        return [*self._seeds_of_files(), *recorded]
+
+    def _seeds_of_files(self) -> Iterator[dict[str, Any]]:
+        return (row for row in self.file_rows if "init_seed" in row)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -203,10 +209,10 @@ def little_memory() -> Iterator[None]:
 
 def _typed_seeds(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows of seeds with numbers of the right type. Raises UserError."""
-    if missing := [name for name in (*SEED_TEXTS, *SEED_NUMBERS) if name not in rows[0]]:
+    if missing := [name for name in NEEDED if name not in rows[0]]:
         raise UserError(f"{path}: no table of seeds: it has no column {', '.join(missing)}")
     try:
-        return [row | {name: kind(row[name]) for name, kind in SEED_NUMBERS.items()} for row in rows]
+        return [row | SeedRecord.known(row) | {"budget": int(row["budget"])} for row in rows]
     except (TypeError, ValueError, OverflowError):
         raise UserError(f"{path}: no table of seeds: what is to be a number is none") from None
 
@@ -226,7 +232,7 @@ def configurations_frame(records: StudyRecords) -> pd.DataFrame:
     return pd.DataFrame(configuration_rows(records))
 
 
-def configuration_rows(records: StudyRecords, seeds: Sequence[Row] | None = None) -> list[dict[str, Any]]:
+def configuration_rows(records: StudyRecords, seeds: Sequence[SeedRecord] | None = None) -> list[dict[str, Any]]:
     """Return the rows of the configurations' frame as plain values, in the order in which they were begun.
 
     seeds: the ledger's rows of the study, if they have been read.
@@ -243,11 +249,16 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[Row] | None = None
 
 
 def _configuration(
-    study: str, configuration: Configuration, name: str, run: tuple[str, str], rows: list[Row], until: Until | None
+    study: str,
+    configuration: Configuration,
+    name: str,
+    run: tuple[str, str],
+    rows: list[SeedRecord],
+    until: Until | None,
 ) -> dict[str, Any]:
     metrics = dict.fromkeys((*BEFORE_BEST, *AFTER_BEST), NAN) | final_metrics(rows, until)
-    best = min(filter(is_final, rows), key=rank, default=None)
-    decoded = [r["verified"] for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] is not None]
+    best = min((r for r in rows if r.is_final), key=rank, default=None)
+    decoded = [r.verified for r in rows if r.has_grokked and r.verified is not None]
     fields = configuration.as_params()
     return {
         "study": study,
@@ -262,7 +273,7 @@ def _configuration(
         "verified": sum(correct == ADDITIONS for correct in decoded),
         "verify_tried": len(decoded),
         **proof_counts(rows),
-        "best_seed": str(seed_of(best)) if best else "",
+        "best_seed": str(best.seed) if best else "",
         **{name: metrics[name] for name in AFTER_BEST},
         **{name: _hashable(value) for name, value in fields.items()},
     }
@@ -282,7 +293,7 @@ def seeds_frame(records: StudyRecords) -> pd.DataFrame:
     return pd.DataFrame(seed_rows(records, records.list_seeds(environment=True)))
 
 
-def seed_rows(records: StudyRecords, seeds: Sequence[Row] | None = None) -> Iterator[dict[str, Any]]:
+def seed_rows(records: StudyRecords, seeds: Sequence[SeedRecord] | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of the seeds' frame: a row a seed that has ended, by itself or from outside.
 
     seeds: the ledger's rows of the study, if they have been read, with environments if these are wanted.
@@ -290,30 +301,30 @@ def seed_rows(records: StudyRecords, seeds: Sequence[Row] | None = None) -> Iter
     configurations = records.list_configurations()
     names = names_of(records.get_recorded_study(), configurations.values())
     about = {key: (names[key], preset_name(c.spec), c.spec.params, c.recipe.steps) for key, c in configurations.items()}
-    for row in records.list_seeds() if seeds is None else seeds:
-        if row["outcome"] in (Outcome.QUEUED, Outcome.RUNNING):
-            continue
-        title, preset, params, budget = about[row["configuration"]]
-        yield {
-            "study": records.study,
-            "configuration": row["configuration"],
-            "title": title,
-            "rung": preset,
-            "params": params,
-            **{name: row[name] for name in ("init_seed", "data_seed", "confirmation", "outcome")},
-            "budget": budget,
-            "reason": row["reason"],
-            "steps": row["steps"],
-            "grok_step": _number(row["grok_step"]),
-            "held": bool(row["held"]),
-            "hopeless_step": _number(row["hopeless_step"]),
-            "screen": row["screen"],
-            **{name: _number(row[name]) for name in ("best_step", "best_exact", "best_token")},
-            "verified": _number(row["verified"]),
-            "proved": _number(is_right(row.get("proof"))),
-            "core_s": _number(row["core_s"]),
-            "environment": row.get("environment") or {},
-        }
+    for seed in records.list_seeds() if seeds is None else seeds:
+        if has_ended(seed):
+            title, preset, params, budget = about[seed.configuration]
+            more = {"title": title, "rung": preset, "params": params, "budget": budget}
+            more["proved"] = _number(seed.proved)
+            yield {name: more[name] if name in more else _shown(seed, name) for name in SEED_COLUMNS}
+
+
+def seeds_of(frame: pd.DataFrame) -> list[SeedRecord]:
+    """Return the seeds of a frame that `seeds_frame` made, of all its rows or of some."""
+    return [SeedRecord.of({str(name): value for name, value in row.items()}) for row in frame.to_dict("records")]
+
+
+def has_ended(seed: SeedRecord) -> bool:
+    """True if a seed trains no more, by itself or from outside."""
+    return seed.outcome not in (Outcome.QUEUED, Outcome.RUNNING)
+
+
+def _shown(seed: SeedRecord, name: str) -> Any:
+    """Return a column's value as frames have it: an unknown number is NaN."""
+    kind, value = columns[name].kind, seed[name]
+    if kind in (int, float):
+        return _number(value)
+    return value if kind is str else kind(value or ())
 
 
 def _number(value: float | None) -> float:
@@ -323,7 +334,9 @@ def _number(value: float | None) -> float:
 # Curves
 
 
-def curves_frame(records: StudyRecords, select: Callable[[Sequence[Row]], Sequence[Row]] = list) -> pd.DataFrame:
+def curves_frame(
+    records: StudyRecords, select: Callable[[Sequence[SeedRecord]], Sequence[SeedRecord]] = list
+) -> pd.DataFrame:
     """Return one row per point of a curve, of the seeds that have ended.
 
     select: returns the rows of a configuration that are wanted.
@@ -332,7 +345,7 @@ def curves_frame(records: StudyRecords, select: Callable[[Sequence[Row]], Sequen
 
     from search.store.results import curve_table
 
-    by_configuration = group_by(filter(is_final, records.list_seeds()), "configuration")
+    by_configuration = group_by((seed for seed in records.list_seeds() if seed.is_final), "configuration")
     tables = []
     for rows in by_configuration.values():
         seeds = list(records.seeds(select(rows)))

@@ -14,6 +14,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from search.analysis.fields import Field, shown
+from search.analysis.frames import seeds_of
 from search.analysis.plots import (
     COLOURS,
     GREY,
@@ -102,8 +103,7 @@ def pooled(field: Field, configurations: pd.DataFrame, seeds: pd.DataFrame) -> l
         bins = pd.qcut(judged["x"], count, duplicates="drop")
     points = []
     for _, part in judged.groupby(bins, observed=True):
-        rows = seeds[seeds["configuration"].isin(part["configuration"])].to_dict("records")
-        rate = PooledRate.of([{str(k): v for k, v in r.items()} for r in rows])
+        rate = PooledRate.of(seeds_of(seeds[seeds["configuration"].isin(part["configuration"])]))
         points.append((float(part["x"].median()), rate.rate, *(rate.interval or (np.nan, np.nan))))
     return points
 

@@ -7,27 +7,16 @@ from typing import Any, Protocol
 
 from model import verify
 from model.adderboard import ADDITIONS
-from model.verdict import is_right
 from search.errors import UserError
-from search.stats.counting import (
-    ENOUGH,
-    PooledRate,
-    Row,
-    group_by,
-    proof_counts,
-    rank,
-    seed_of,
-    step_metrics,
-)
-from search.store.record import SeedRecord, is_final
+from search.record import ENOUGH, SeedRecord
+from search.stats.counting import PooledRate, group_by, proof_counts, rank, step_metrics
 from search.store.results import curve_table
-from search.store.study_records import StudyRecords, key_of
+from search.store.study_records import StudyRecords
 from search.study.trial import Configuration
 from search.tracking.models import BEST as BEST_ALIAS
 from search.tracking.tracker import RUNNING, Tracker, readings
 from search.tracking.tracking import BEST, BEST_TAG, CURVES_PNG, FINISHED, KILLED, SHOWN_TAG, answered
 from search.tracking.views import RATIO, ROLE_TAGS, write_views
-from trainer import Outcome
 
 BEST_CHILDREN = 3
 """Grokked seeds of a configuration that have a run of their own."""
@@ -124,37 +113,37 @@ class Projection:
     def _write_study(self, only_stale: bool = False) -> None:
         rows, run = self.records.list_seeds(), self.tracker.study_run()
         is_written = self.tracker.client.get_run(run).data.tags.get(SHOWN_TAG) == summary_of(rows)
-        if not any(map(is_final, rows)) or (only_stale and is_written):
+        if not any(row.is_final for row in rows) or (only_stale and is_written):
             return
         self.pages(self.records, self.tracker)
         self.tracker.end_study(PooledRate.of(rows))
         self.tracker.client.set_tag(run, SHOWN_TAG, summary_of(rows))
 
 
-def status_of(rows: Sequence[Row]) -> str:
+def status_of(rows: Sequence[SeedRecord]) -> str:
     """Return the status of a configuration's run that nobody trains, by its seeds: are any left to train?"""
-    is_whole = all(is_final(row) or row["reason"] == ENOUGH for row in rows)
+    is_whole = all(row.is_final or row.reason == ENOUGH for row in rows)
     return FINISHED if is_whole else KILLED
 
 
-def summary_of(rows: Sequence[Row]) -> str:
+def summary_of(rows: Sequence[SeedRecord]) -> str:
     """Return the seeds and verdicts that a configuration has; while its run has this tag, it need not be written."""
-    ended, proofs = sum(map(is_final, rows)), sum(bool(row["proof"]) for row in rows)
+    ended, proofs = sum(row.is_final for row in rows), sum(bool(row.proof) for row in rows)
     return f"{ended} of {len(rows)} seeds, {proofs} proofs"
 
 
 def write_configuration(records: StudyRecords, tracker: Tracker, configuration: Configuration, status: str) -> None:
     """Write a configuration's counts, picture, best checkpoint and child runs. status: of its run from now on."""
     rows = records.list_seeds(configuration.key)
-    if final := sorted(filter(is_final, rows), key=rank):
+    if final := sorted((row for row in rows if row.is_final), key=rank):
         _write_best(records, tracker, configuration, final)
         rows = records.list_seeds(configuration.key)  # of which some are decoded now
-    decoded = [row["verified"] for row in rows if row["verified"] is not None]
+    decoded = [row.verified for row in rows if row.verified is not None]
     counts = {"verified": decoded.count(ADDITIONS), "verify_tried": len(decoded), **proof_counts(rows)}
     tracker.log_counts(configuration, rows, counts)
     for row in rows:
-        if row["proof"]:
-            tracker.log_proof(configuration, seed_of(row), row["proof"])
+        if row.proof:
+            tracker.log_proof(configuration, row.seed, row.proof)
     records.update_run(configuration.key, tracker.experiment, tracker.run_of(configuration))
     tracker.end(configuration, status, summary_of(rows))
 
@@ -164,7 +153,7 @@ def _write_best(
 ) -> None:
     """Write picture, best checkpoint and child runs. final: rows of the ended seeds, the best first."""
     run, study = tracker.run_of(configuration), tracker.study
-    grokked = [r for r in final if r["outcome"] == Outcome.GROKKED]
+    grokked = [r for r in final if r.has_grokked]
     if not study.kind.is_compared:  # of thousands of proposals those that matter are written at the end
         if grokked:
             tracker.log_checkpoint(run, BEST, records.seed(final[0]))
@@ -183,17 +172,19 @@ def write_seed(records: StudyRecords, tracker: Tracker, row: SeedRecord) -> None
     """Write the run of one grokked seed, and what its decoded additions come to into the ledger."""
     seed = records.seed(row)
     correct = tracker.log_seed(seed)
-    if row["verified"] is None:
+    if row.verified is None:
         right = correct if correct is not None else verify(seed.configuration.spec, seed.result.theta_P).correct
-        records.record_verification(key_of(row), right)
+        records.record_verification(row.key, right)
 
 
-def _write_picture(records: StudyRecords, tracker: Tracker, configuration: Configuration, final: Sequence[Row]) -> None:
+def _write_picture(
+    records: StudyRecords, tracker: Tracker, configuration: Configuration, final: Sequence[SeedRecord]
+) -> None:
     from search.analysis.plots import curves_figure, png  # matplotlib takes longer to load than the rest
 
     rows = select_drawn(final)
     curves = curve_table(configuration, [seed.result for seed in records.seeds(rows)])
-    grokked = [(r["init_seed"], r["data_seed"]) for r in rows if r["outcome"] == Outcome.GROKKED]
+    grokked = [(r.init_seed, r.data_seed) for r in rows if r.has_grokked]
     some = f", {len(rows):,} of {len(final):,} seeds" if len(rows) < len(final) else ""
     name = f"study {tracker.study.name}, {tracker.study.kind.name_of(configuration)}"
     title = f"{name}{some}: {len(grokked)} of {len(rows)} seeds grokked"
@@ -203,21 +194,23 @@ def _write_picture(records: StudyRecords, tracker: Tracker, configuration: Confi
         tracker.client.log_artifact(tracker.run_of(configuration), str(path))
 
 
-def select_drawn(final: Sequence[Row]) -> list[Row]:
+def select_drawn(final: Sequence[SeedRecord]) -> list[SeedRecord]:
     """Return the rows of a configuration whose curves are drawn: of many, the first winners and losers."""
     if len(final) <= MOST_DRAWN:
         return list(final)
-    ordered = sorted(final, key=seed_of)
-    winners = [r for r in ordered if r["outcome"] == Outcome.GROKKED][: MOST_DRAWN // 2]
-    losers = [r for r in ordered if r["outcome"] != Outcome.GROKKED]
+    ordered = sorted(final, key=lambda row: row.seed)
+    winners = [r for r in ordered if r.has_grokked][: MOST_DRAWN // 2]
+    losers = [r for r in ordered if not r.has_grokked]
     return winners + losers[: MOST_DRAWN - len(winners)]
 
 
-def _write_curves(records: StudyRecords, tracker: Tracker, configuration: Configuration, final: Sequence[Row]) -> None:
+def _write_curves(
+    records: StudyRecords, tracker: Tracker, configuration: Configuration, final: Sequence[SeedRecord]
+) -> None:
     """Write metrics of the first seeds over steps, which MLflow's charts show."""
     watched = set(tracker.study.watched)
-    rows = [r for r in final if seed_of(r) in watched]
-    grokked, enough = sum(r["outcome"] == Outcome.GROKKED for r in final), tracker.study.until.grokked
+    rows = [r for r in final if r.seed in watched]
+    grokked, enough = sum(r.has_grokked for r in final), tracker.study.until.grokked
     if not rows or (len(rows) < len(watched) and not (enough and grokked >= enough)):
         return
     results = [seed.result for seed in records.seeds(rows)]
@@ -244,7 +237,7 @@ def register_best(records: StudyRecords, tracker: Tracker, rows: Sequence[SeedRe
     from search.analysis.frames import configuration_rows
     from search.analysis.pareto import best_of
 
-    verified = [r for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] == ADDITIONS]
+    verified = [r for r in rows if r.has_grokked and r.verified == ADDITIONS]
     by_key = group_by(sorted(verified, key=rank), "configuration")
     configurations = [row for row in configuration_rows(records, rows) if row["configuration"] in by_key]
     if not configurations:
@@ -253,7 +246,7 @@ def register_best(records: StudyRecords, tracker: Tracker, rows: Sequence[SeedRe
     smallest = min(configurations, key=lambda row: (row["params"], row["configuration"] != ranked_first))
     for key, aliases in {smallest["configuration"]: (), ranked_first: (BEST_ALIAS,)}.items():
         best = by_key[key][0]
-        tracker.register(records.seed(best), ADDITIONS, is_right(best["proof"]), aliases)
+        tracker.register(records.seed(best), ADDITIONS, best.proved, aliases)
 
 
 def _draw(records: StudyRecords, tracker: Tracker, folder: Path) -> None:
@@ -266,12 +259,12 @@ def _draw(records: StudyRecords, tracker: Tracker, folder: Path) -> None:
 
 def _tabulate(records: StudyRecords, tracker: Tracker, folder: Path) -> None:
     """Write the table, and its numbers to the runs of its arms."""
-    from search.analysis.frames import configuration_rows, seed_rows
+    from search.analysis.frames import configuration_rows
     from search.analysis.table import constraint_table
     from search.analysis.table_text import write_table
 
     try:
-        table = constraint_table(configuration_rows(records), seeds=seed_rows(records))
+        table = constraint_table(configuration_rows(records), seeds=records.list_seeds())
     except UserError:
         return
     for style, name in TABLES.items():

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from search.analysis import STYLE
 from search.analysis.fields import columns, fields_of, meaning, shown
 from search.analysis.flags import MOST_GRIDS, Grid, flag_grids, notes_on
+from search.analysis.frames import seeds_of
 from search.analysis.pareto import rates_of, standing
 from search.analysis.plots import (
     SEED,
@@ -45,13 +46,13 @@ from search.stats.counting import (
     COUNTED,
     FEWEST_SEEDS,
     INTERRUPTED,
-    RULE_COLUMNS,
     TOO_FEW,
     WORDS,
     Cost,
     GrokRate,
     PooledRate,
     StoppingCounts,
+    by_phase,
     missed_by,
     pareto,
     state_of,
@@ -170,6 +171,8 @@ class _Page:
         self.counted = seeds[seeds["outcome"].isin([o.value for o in COUNTED])]
         confirms = seeds["confirmation"].astype(bool)
         self.own, self.fresh = seeds[~confirms], seeds[confirms]
+        self.records = seeds_of(seeds)
+        self.searched, _ = by_phase(self.records)
 
     # ---- what was asked
 
@@ -222,8 +225,7 @@ class _Page:
 
     def outcomes(self) -> list[tuple[str, str, str]]:
         """Return each outcome in words, with the number of its seeds, those of the confirmation apart, and meaning."""
-        frames = [frame[["outcome", "reason"]] for frame in (self.own, self.fresh) if len(frame)]
-        counts = [Counter(map(state_of, frame.to_dict("records"))) for frame in frames]
+        counts = [Counter(map(state_of, seeds)) for seeds in by_phase(self.records) if seeds]
         return [
             (WORDS[o], " + ".join(f"{counted.get(o, 0):,}" for counted in counts), text) for o, text in OUTCOMES.items()
         ]
@@ -235,7 +237,7 @@ class _Page:
         best = self.row(0)
         if not self.several:
             return f"{_sentence(best['search'])} grokked."
-        text = f"{'In the search ' if self.confirmed else ''}{PooledRate.of(self.own.to_dict('records'))}."
+        text = f"{'In the search ' if self.confirmed else ''}{PooledRate.of(self.searched)}."
         if not self.counts.get(Outcome.GROKKED, 0):
             return text
         if not self.confirmed:
@@ -244,7 +246,7 @@ class _Page:
 
     def unended(self) -> str:
         """Return how seeds that have not ended bias the rates."""
-        warning = unended_warning(self.seeds.to_dict("records"))
+        warning = unended_warning(self.records)
         return f"{warning}." if warning else ""
 
     def trust(self) -> str:
@@ -263,11 +265,10 @@ class _Page:
 
     def stopping(self) -> str:
         """Describe what the rules that stop seeds did in the search; empty if they never fired."""
-        columns = ["configuration", "confirmation", "outcome", *RULE_COLUMNS.values()]
-        rows, sentences = _plain(self.own[columns]), []
+        sentences: list[str] = []
         for rule, subject in RULES.items():
-            if done := _rule_sentences(subject, StoppingCounts.of(rows, rule)):
-                missed = missed_by(rule, rows, pooled=True)
+            if done := _rule_sentences(subject, StoppingCounts.of(self.searched, rule)):
+                missed = missed_by(rule, self.searched, pooled=True)
                 sentences.append(f"{done}At most {missed:,.1f} of the ended ones would have grokked (one-sided 95 %).")
         return " ".join([*sentences, *([BOUNDS] if sentences else [])])
 
@@ -278,7 +279,7 @@ class _Page:
 
     def cost(self) -> str:
         """Return what grokked seeds of the search cost, all that ended paid for."""
-        return f"{Cost.of(_plain(self.own))}."
+        return f"{Cost.of(self.searched)}."
 
     def best(self) -> list[dict[str, Any]]:
         """Return the first few configurations, and all that were confirmed."""
@@ -395,7 +396,7 @@ class _Page:
     def table(self) -> Table | None:
         """The table of constraints; None unless the study trained some with and without one."""
         try:
-            return constraint_table(_plain(self.configurations), seeds=_plain(self.seeds))
+            return constraint_table(_plain(self.configurations), seeds=self.records)
         except UserError:
             return None
 
@@ -411,7 +412,7 @@ class _Page:
         """Searched flags against each other."""
         if not self.several or (self.study and not self.study.kind.is_compared):
             return []
-        return flag_grids(*(_plain(frame) for frame in (self.configurations, self.seeds)))
+        return flag_grids(_plain(self.configurations), self.records)
 
     @cached_property
     def importances(self) -> Importances | None:

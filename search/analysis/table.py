@@ -28,6 +28,7 @@ from search.analysis.verdicts import (
     trains,
 )
 from search.errors import UserError
+from search.record import SeedRecord
 from search.stats.intervals import Interval, Paired
 from trainer import Recipe
 
@@ -215,7 +216,7 @@ def constraint_table(
     configurations: Sequence[Mapping[str, Any]],
     constraints: Sequence[str] = (),
     scales: Sequence[str] = (),
-    seeds: Iterable[Mapping[str, Any]] = (),
+    seeds: Iterable[SeedRecord] = (),
 ) -> Table:
     """Return the table of configurations of one study or several: rows as search.analysis.frames has them.
 

@@ -13,6 +13,7 @@ from model import preset
 from search.analysis.arms import Arm
 from search.analysis.table import Cell, Pair, Table, constraint_table
 from search.analysis.verdicts import RULE, SECTION, Agreement, Answer, Effect, published
+from search.record import SeedRecord
 from search.stats.intervals import LEVEL, discoveries
 from trainer import Recipe
 from trainer.recipe.teacher import shown
@@ -30,7 +31,7 @@ FEW = 4
 FINISHING = "with curvature at the end"
 
 
-def table_of(configurations: Sequence[dict[str, Any]], paper: bool, seeds: Iterable[dict[str, Any]] = ()) -> Table:
+def table_of(configurations: Sequence[dict[str, Any]], paper: bool, seeds: Iterable[SeedRecord] = ()) -> Table:
     """Return the table; with `paper` of the published constraints, and at its scales, recorded or not."""
     constraints, scales = (dict.fromkeys(column) for column in zip(*published(), strict=True)) if paper else ({}, {})
     return constraint_table(configurations, [*constraints], [*scales], seeds)

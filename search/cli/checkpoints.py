@@ -87,7 +87,8 @@ def pull(
     save_checkpoint(checkpoint, target, proof)
     click.echo(f"{target}: seed {number}{of}, {checkpoint.spec.params} parameters, step {checkpoint.step:,}")
     if metrics["outcome"] == Outcome.GROKKED:
-        click.echo(f"  {grokking(metrics, checkpoint.recipe['hold'], checkpoint.recipe['steps'])}")
+        recipe = checkpoint.recipe
+        click.echo(f"  {grokking(metrics['grok_step'], metrics['held'], recipe['hold'], recipe['steps'])}")
     else:
         click.echo(f"  {WORDS[metrics['outcome']]}; best exact match {metrics['best_exact']:.4f}")
     for line in filter(None, (proof and said_of(proof), remark)):

@@ -24,6 +24,7 @@ from search.cli.options import (
 )
 from search.errors import UserError
 from search.plugins import part
+from search.record import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,7 +201,17 @@ def report(study: str, target: Path | None, home: Home) -> None:
     click.echo(f"{target}: {len(configurations):,} configuration{plural}, {len(seeds):,} seeds")
 
 
-@click.command()
+def _columns() -> str:
+    """Return what the columns of seeds say, for help: a line each."""
+    lines = [
+        f"  {name:15} {column.help}" + (f"; {column.unit}" if column.unit else "")
+        for name, column in COLUMNS.items()
+        if column.shown
+    ]
+    return "\n".join(["\b", "Columns of seeds, beside what is known of their configurations:", *lines])
+
+
+@click.command(epilog=_columns())
 @click.argument("study", type=STUDY)
 @target_option("File to write.", required=True)
 @click.option("--of", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="The kind of row.")
@@ -208,7 +219,7 @@ def report(study: str, target: Path | None, home: Home) -> None:
 def records(study: str, target: Path, of: Literal["seeds", "configurations", "curves"], home: Home) -> None:
     """Write a STUDY's records to a .parquet, .csv or .json file; a search to a .db file, for optuna-dashboard.
 
-    One row a configuration, a seed, or a point of a seed's curve. In the file a curriculum and an environment
+    One row per configuration, per seed, or per point of a seed's curve. In the file a curriculum and an environment
     are JSON text.
     """
     check_file(target)

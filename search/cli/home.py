@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,8 +13,8 @@ from search.cli.options import STUDY, home_option, json_option, show
 from search.errors import UserError
 
 if TYPE_CHECKING:
+    from search.record import SeedRecord
     from search.store.home import Home
-    from search.store.record import SeedRecord
     from search.store.study_records import StudyRecords
     from search.study.schema import Study
 
@@ -34,10 +35,14 @@ def status(study: str | None, each: bool, home: Home, as_json: bool) -> None:
     seeds_of = {r: r.list_seeds(environment=as_json and bool(study)) for r in opened}
     for records, seeds in seeds_of.items():
         if not records.get_driver():
-            mark_cut_off(seeds)
+            seeds_of[records] = list(map(cut_off, seeds))
     rows = [row for seeds in seeds_of.values() for row in seeds]
     recorded, refused = _recorded(r for r, its_seeds in seeds_of.items() if its_seeds)
-    names, running = _of_one(opened[0], rows, recorded.get(study), refused) if study else ({}, None)
+    names: dict[str, str] = {}
+    running = None
+    if study:
+        names, running = _of_one(opened[0], recorded.get(study), refused)
+        rows = as_reported(rows, running) if running else rows
     until = {name: as_run.until_rule for name, as_run in recorded.items()}
     studies = [{**s, **refused.get(s["study"], {})} for s in overview(rows, until)]
     for records in (r for r, its_seeds in seeds_of.items() if not its_seeds):
@@ -47,17 +52,17 @@ def status(study: str | None, each: bool, home: Home, as_json: bool) -> None:
     seeds = rows if study else []
     flag = home_flag(home)
     text = render.status(studies, seeds, names, running, flag, each) if opened else home.nothing_run
-    about = {"home": str(home.path), "studies": studies, "seeds": seeds or None}
+    about = {"home": str(home.path), "studies": studies, "seeds": [seed.as_dict() for seed in seeds] or None}
     show(as_json, about | ({"running": running} if study else {}), text)
 
 
-def mark_cut_off(seeds: list[SeedRecord]) -> None:
-    """Show seeds whose run was killed, which had no time to write that, as interrupted."""
+def cut_off(seed: SeedRecord) -> SeedRecord:
+    """Return a seed; one whose run was killed, which had no time to write that, as interrupted."""
     from trainer import Outcome
 
-    for row in seeds:
-        if row["outcome"] == Outcome.RUNNING:
-            row |= {"outcome": Outcome.CENSORED.value, "reason": "its run was killed"}
+    if seed.outcome != Outcome.RUNNING:
+        return seed
+    return replace(seed, outcome=Outcome.CENSORED.value, reason="its run was killed")
 
 
 def _recorded(opened: Iterable[StudyRecords]) -> tuple[dict[str, Study], dict[str, dict[str, str]]]:
@@ -72,26 +77,34 @@ def _recorded(opened: Iterable[StudyRecords]) -> tuple[dict[str, Study], dict[st
     return recorded, refused
 
 
+def as_reported(seeds: Iterable[SeedRecord], running: Mapping[str, Any]) -> list[SeedRecord]:
+    """Return seeds of a study that runs; those in training with their last reported steps, or as those that wait.
+
+    running: what the study's driver left.
+    """
+    from trainer import Outcome
+
+    steps = {(key, init, data): step for key, init, data, step in running.get("steps", ())}
+
+    def reported(seed: SeedRecord) -> SeedRecord:
+        step = steps.get(seed.key, 0)
+        trains = step if steps else running["running"]
+        return replace(seed, outcome=seed.outcome if trains else Outcome.QUEUED.value, steps=step or seed.steps)
+
+    return [reported(seed) if seed.outcome == Outcome.RUNNING else seed for seed in seeds]
+
+
 def _of_one(
-    records: StudyRecords, seeds: list[SeedRecord], study: Study | None, refused: dict[str, dict[str, str]]
+    records: StudyRecords, study: Study | None, refused: dict[str, dict[str, str]]
 ) -> tuple[dict[str, str], dict[str, Any] | None]:
-    """Return names of a study's configurations, and what its driver left; the seeds get their last reported steps,
-    and those that wait are said to.
+    """Return names of a study's configurations, and what its driver left.
 
     refused: gets the reason if this version refuses the configurations, which then have no names.
     """
     from search.store.running import read_progress
     from search.study.kind import names_of
-    from trainer import Outcome
 
     running = read_progress(records)
-    steps = {(key, init, data): step for key, init, data, step in (running or {}).get("steps", ())}
-    for row in seeds:
-        if running and row["outcome"] == Outcome.RUNNING:
-            step = steps.get((row["configuration"], row["init_seed"], row["data_seed"]), 0)
-            if not (step if steps else running["running"]):
-                row["outcome"] = Outcome.QUEUED
-            row["steps"] = step or row["steps"]
     try:
         return names_of(study, records.list_configurations().values()), running
     except UserError as error:

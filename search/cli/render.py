@@ -12,21 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search.errors import printable
+from search.record import ENOUGH, SeedRecord
 from search.run.snapshot import Snapshot, describe
 from search.stats.counting import (
-    ENOUGH,
     INTERRUPTED,
     RULE_COLUMNS,
     WORDS,
     Cost,
+    Counts,
     GrokRate,
     PooledRate,
-    Row,
     StoppingCounts,
     by_phase,
     grokking,
     group_by,
-    seed_of,
     state_of,
     unended_warning,
 )
@@ -77,7 +76,7 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     else:
         store = records.home.store_prefix
         following = [f"adder-search report {study.name} -o {study.name}.html{flag}", f"{store}adder-search ui{flag}"]
-        if any(r["outcome"] == Outcome.GROKKED for r in rows):
+        if any(r.has_grokked for r in rows):
             folder = _unused(f"{study.name}-best")
             best = [f"adder-search pull {study.name} --best -o {folder}{flag}"]
             best += [f"adder-search verify {folder}{flag}", f"adder-search export {folder} -o {study.name}.py"]
@@ -92,18 +91,18 @@ def _unused(name: str) -> str:
     return next(other for other in names if not Path(other).exists())
 
 
-def _grokked(rows: Sequence[Row], names: Mapping[str, str], holds: Mapping[str, tuple[int, int]]) -> list[str]:
+def _grokked(rows: Sequence[SeedRecord], names: Mapping[str, str], holds: Mapping[str, tuple[int, int]]) -> list[str]:
     """Return lines on the FIRST seeds that grokked first. holds: steps to hold, and budget, by configuration."""
-    lines, several = [], len({r["configuration"] for r in rows}) > 1
-    grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
-    for row in sorted(grokked, key=lambda r: r["grok_step"] or 0)[:FIRST]:
-        key = row["configuration"]
+    lines, several = [], len({r.configuration for r in rows}) > 1
+    grokked = [r for r in rows if r.has_grokked]
+    for row in sorted(grokked, key=lambda r: r.grok_step or 0)[:FIRST]:
+        key = row.configuration
         of = f" of {names.get(key, key)}" if several else ""
-        lines.append(f"  seed {seed_of(row)}{of} {grokking(row, *holds.get(key, (0, 0)))}")
+        lines.append(f"  seed {row.seed}{of} {grokking(row.grok_step or 0, row.held, *holds.get(key, (0, 0)))}")
     return [*lines, *([f"  and {len(grokked) - FIRST:,} more"] if len(grokked) > FIRST else [])]
 
 
-def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[str]:
+def _rates(study: Study, rows: Sequence[SeedRecord], names: Mapping[str, str]) -> list[str]:
     """Return the study's grok rate; of listed configurations each one's, of proposed ones the best five."""
     searched, fresh = by_phase(rows)
     by_key, until = group_by(searched, "configuration"), study.until_rule
@@ -130,7 +129,7 @@ def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[
 
 
 def _confirmed(
-    fresh: Mapping[str, Sequence[Row]], names: Mapping[str, str], searched: Mapping[str, GrokRate]
+    fresh: Mapping[str, Sequence[SeedRecord]], names: Mapping[str, str], searched: Mapping[str, GrokRate]
 ) -> list[str]:
     """Return a line for each confirmed configuration: its rate on fresh seeds, and in the search."""
     lines = []
@@ -142,14 +141,14 @@ def _confirmed(
     return lines
 
 
-def _cut(study: Study, rows: Sequence[Row]) -> list[str]:
+def _cut(study: Study, rows: Sequence[SeedRecord]) -> list[str]:
     """Return a line on the seeds that trained, or had not begun, when enough had grokked: their outcome is unknown."""
-    cut = sum(r["outcome"] == Outcome.CENSORED and r["reason"] == ENOUGH for r in rows)
+    cut = sum(r.outcome == Outcome.CENSORED and r.reason == ENOUGH for r in rows)
     rate, parts = GrokRate.of(rows, bounded=False), list[str]()
     if cut:
         parts.append(f"{cut} in training then ({rate.grokked} of {rate.n + cut} if none of them had grokked)")
     first = {(key, seed) for key in group_by(rows, "configuration") for seed in study.first_seeds}
-    if left := len(first - {(r["configuration"], seed_of(r)) for r in rows}):
+    if left := len(first - {(r.configuration, r.seed) for r in rows}):
         parts.append(f"{left} that never began")
     return [f"  not counted: {' and '.join(parts)}"] if parts else []
 
@@ -160,8 +159,8 @@ def _stopping(rules: dict[Outcome, StoppingCounts]) -> list[str]:
 
 
 def status(
-    studies: Sequence[Row],
-    rows: Sequence[Row],
+    studies: Sequence[Counts],
+    rows: Sequence[SeedRecord],
     names: Mapping[str, str] | None = None,
     running: Mapping[str, Any] | None = None,
     flag: str = "",
@@ -185,7 +184,7 @@ def status(
     else:
         lines += [_seed(r, known if len(by_key) > 1 else None) for r in rows]
     if not running and INTERRUPTED in map(state_of, rows):
-        lines += ["", GO_ON, f"  adder-search run {shlex.quote(rows[0]['study'])}{flag}"]
+        lines += ["", GO_ON, f"  adder-search run {shlex.quote(rows[0].study)}{flag}"]
     return "\n".join(lines)
 
 
@@ -205,7 +204,7 @@ def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
-def _study(s: Row, is_running: bool) -> list[str]:
+def _study(s: Counts, is_running: bool) -> list[str]:
     """Return lines on a study. is_running: others say how many of its seeds are in which state."""
     if not s["seeds"]:
         return [f"{s['study']}: {s['said']}"]
@@ -227,13 +226,13 @@ def _study(s: Row, is_running: bool) -> list[str]:
     return [*lines, *(f"  {s[remark]}" for remark in ("unended", "refused") if s.get(remark))]
 
 
-def _seed(r: Row, names: Mapping[str, str] | None) -> str:
+def _seed(r: SeedRecord, names: Mapping[str, str] | None) -> str:
     """Return a line on a seed, with its configuration where there are several."""
-    of = "" if names is None else f", {names.get(r['configuration'], r['configuration'][:6])}"
-    best = f"grokked at {r['grok_step']:,}" if r["grok_step"] else _best(r["best_exact"])
-    certified = "" if r["verified"] is None else f", {r['verified']} of 10010 right"
-    reason = f" ({printable(r['reason'])})" if r["reason"] else ""
-    head = f"  seed {seed_of(r)!s:8} {WORDS[state_of(r)]:11} step {r['steps']:<8,} "
+    of = "" if names is None else f", {names.get(r.configuration, r.configuration[:6])}"
+    best = f"grokked at {r.grok_step:,}" if r.grok_step else _best(r.best_exact)
+    certified = "" if r.verified is None else f", {r.verified} of 10010 right"
+    reason = f" ({printable(r.reason)})" if r.reason else ""
+    head = f"  seed {r.seed!s:8} {WORDS[state_of(r)]:11} step {r.steps:<8,} "
     return f"{f'{head}{best}'.rstrip()}{certified}{reason}{of}"
 
 

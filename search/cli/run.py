@@ -27,7 +27,7 @@ from trainer.files.installed import own_module
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from search.store.record import SeedRecord
+    from search.record import SeedRecord
     from search.store.study_records import StudyRecords
     from search.study.schema import Study
 

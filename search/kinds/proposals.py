@@ -17,11 +17,11 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from model import Spec
 from search.kinds.earlier import numbers_of
 from search.kinds.samplers import attributes_of, distribution_of, sampler_of, suggest
+from search.record import SeedRecord
 from search.run.allocation import objective
-from search.stats.counting import Row, group_by, seed_of
+from search.stats.counting import group_by
 from search.store.home import sqlite_url
-from search.store.record import is_final
-from search.store.study_records import StudyRecords
+from search.store.study_records import StudyRecords, Values
 from search.study.kind import names_of
 from search.study.sampler import PARAMS, section_of
 from search.study.schema import Study
@@ -94,9 +94,9 @@ class Proposals:
             return configuration
         return None
 
-    def tell(self, configuration: Configuration, rows: Sequence[Row]) -> None:
+    def tell(self, configuration: Configuration, rows: Sequence[SeedRecord]) -> None:
         """Tell Optuna of a configuration's rows. With a seed still to be trained it stays open."""
-        if not all(map(is_final, rows)):
+        if not all(row.is_final for row in rows):
             return
         values = self._values(configuration, rows)
         for number in self._open.pop(configuration.key, ()):
@@ -117,7 +117,7 @@ class Proposals:
         except ValueError:
             return None
 
-    def _values(self, configuration: Configuration, rows: Sequence[Row]) -> list[float]:
+    def _values(self, configuration: Configuration, rows: Sequence[SeedRecord]) -> list[float]:
         sought = self.sampler.sought
         values = {
             sought: objective(rows, configuration.recipe, sought),
@@ -125,10 +125,10 @@ class Proposals:
         }
         return [values[name] for name in self.objectives]
 
-    def _rebuild(self, earlier: Iterable[Row]) -> None:
+    def _rebuild(self, earlier: Iterable[Values]) -> None:
         """Add a trial for each earlier proposal: complete, still to be trained, or impossible."""
         configurations = self.records.list_configurations()
-        searched = (r for r in self.records.list_seeds() if not r["confirmation"])
+        searched = (r for r in self.records.list_seeds() if not r.confirmation)
         rows = group_by(searched, "configuration")
         complete = 0
         for proposal in earlier:
@@ -139,7 +139,7 @@ class Proposals:
             else:
                 configuration = self._proposed.setdefault(key, configurations[key])
                 facts: dict[str, Any] = {"state": TrialState.RUNNING}
-                ended = {seed_of(r) for r in rows.get(key, ()) if is_final(r)}
+                ended = {r.seed for r in rows.get(key, ()) if r.is_final}
                 if is_trained := ended.issuperset(self.study.first_seeds):  # as the file has them now
                     values = self._values(configuration, rows[key])
                     facts = {"values": values, "system_attrs": attributes_of(self.optuna.sampler, complete)}
@@ -179,7 +179,7 @@ def write_study(study: Study, records: StudyRecords, file: Path) -> int:
         copy.set_metric_names(list(proposals.objectives))
     for trial in proposals.trials():
         if key := trial.user_attrs.get(KEY):
-            outcomes = Counter(row["outcome"] for row in rows.get(key, ()))
+            outcomes = Counter(row.outcome for row in rows.get(key, ()))
             trial.set_user_attr("name", names[key])
             trial.set_user_attr("seeds", outcomes.total())
             trial.set_user_attr("grokked", outcomes[Outcome.GROKKED])

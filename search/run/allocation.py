@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from search.stats.counting import GrokRate, Row, pareto
-from search.store.record import is_final
+from search.record import SeedRecord
+from search.stats.counting import GrokRate, pareto
 from search.study.sampler import GROK_RATE, PER_MILLION
 from search.study.seeds import Allocation
-from trainer import Outcome, Recipe
+from trainer import Recipe
 
 TOKEN_WEIGHT = 1_000
 """The weight of token accuracy against that of the grok step."""
@@ -32,7 +32,7 @@ class ConfigurationScore:
         return low < threshold < high
 
 
-def objective(rows: Sequence[Row], recipe: Recipe, wanted: str = GROK_RATE) -> float:
+def objective(rows: Sequence[SeedRecord], recipe: Recipe, wanted: str = GROK_RATE) -> float:
     """Return a shrunk grok rate, finite for any rows: (k + t) / (n + 2), the posterior mean under Beta(t, 2 - t).
 
     k of n counted seeds grokked. For 0 <= t < 1, more grokked of equally many seeds is always ahead. At a few
@@ -40,13 +40,13 @@ def objective(rows: Sequence[Row], recipe: Recipe, wanted: str = GROK_RATE) -> f
     accuracy, and by less than a thousandth of that by the median grok step. Per
     million seed-steps, the rate is divided by the mean steps of a seed.
     """
-    counted = [r for r in rows if is_final(r)]
-    grokked = [r for r in counted if r["outcome"] == Outcome.GROKKED]
-    token = fmean(_number(r["best_token"]) for r in counted) if counted else 0.0
-    early = 1 - median(r["grok_step"] for r in grokked) / recipe.steps if grokked else 0.0
+    counted = [r for r in rows if r.is_final]
+    grokked = [r for r in counted if r.has_grokked]
+    token = fmean(_number(r.best_token) for r in counted) if counted else 0.0
+    early = 1 - median(r.grok_step or 0 for r in grokked) / recipe.steps if grokked else 0.0
     t = (TOKEN_WEIGHT * min(token, 1.0) + early) / (TOKEN_WEIGHT + 2)
     rate = (len(grokked) + t) / (len(counted) + 2)
-    each = fmean(r["steps"] for r in counted) if counted and wanted == PER_MILLION else 0.0
+    each = fmean(r.steps for r in counted) if counted and wanted == PER_MILLION else 0.0
     return 1e6 * rate / (each or recipe.steps) if wanted == PER_MILLION else rate
 
 

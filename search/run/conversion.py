@@ -13,18 +13,17 @@ from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 
 import sqlalchemy as sa
 from filelock import FileLock
 
 from search.errors import Failure, UserError, one_line
-from search.store.database import CONFIGURATIONS, RESULTS, ROWS, SCHEMA, STATES, STUDIES, VERSION
+from search.record import UNMEASURED
+from search.store.database import CONFIGURATIONS, RESULTS, ROWS, SCHEMA, STATES, STUDIES, VERSION, add_columns
+from search.store.ended_seed import as_blobs
 from search.store.home import FOREIGN, Home, below, other_version, sqlite_url
 from search.store.lease import is_live
-from search.store.record import MEASURED
-from search.store.recorded_seed import as_blobs
 from search.store.study_records import KEY_COLUMNS
 from search.tracking.tracking import check_place, connect, is_local
 from trainer import MEASURES, Outcome, Seed
@@ -98,6 +97,7 @@ def _convert(home: Home, engine: sa.Engine) -> tuple[int, int]:
                 raise Failure(f"{home.database_name}: study {row['study']} is being run; stop it first")
         for table in (RESULTS, STATES):
             table.create(db, checkfirst=True)
+        add_columns(db)
     with TemporaryDirectory(prefix="adder-search-") as scratch:
         for study, configuration, trial, seeds in _lacking(engine):
             part = _part(home, engine, (study, configuration, trial), Path(scratch))
@@ -135,7 +135,7 @@ def _part(home: Home, engine: sa.Engine, names: tuple[str, str, str], scratch: P
 
 
 def _read(folder: Path, configuration: str) -> dict[Seed, Any]:
-    """Return θ, curve and probes of each seed of a part."""
+    """Return θ [P], curve [E, M] and probes [E, R] of each seed of a part."""
     import pandas as pd
     import torch
     from safetensors.torch import load
@@ -154,8 +154,9 @@ def _read(folder: Path, configuration: str) -> dict[Seed, Any]:
         if seed["configuration"] != configuration:
             raise ValueError(f"it is of configuration {seed['configuration']}")
         curve_EM, probes_ER = rows[places[tuple(seed[n] for n in WHO)]].split([len(MEASURES), len(probes)], dim=1)
-        values = SimpleNamespace(theta_P=theta_P, curve_EM=curve_EM, probes_ER=probes_ER)
-        found[Seed(seed["init_seed"], seed["data_seed"])] = values
+        found[Seed(seed["init_seed"], seed["data_seed"])] = tuple(
+            tensor.numpy() for tensor in (theta_P, curve_EM, probes_ER)
+        )
     return found
 
 
@@ -183,7 +184,7 @@ def _folder(home: Home, engine: sa.Engine, names: tuple[str, str, str], scratch:
 
 def _insert(engine: sa.Engine, study: str, configuration: str, results: dict[Seed, Any]) -> None:
     rows = [
-        dict(zip(KEY_COLUMNS, (study, configuration, seed.init_seed, seed.data_seed), strict=True)) | as_blobs(result)
+        dict(zip(KEY_COLUMNS, (study, configuration, seed.init_seed, seed.data_seed), strict=True)) | as_blobs(*result)
         for seed, result in results.items()
     ]
     if rows:
@@ -193,8 +194,7 @@ def _insert(engine: sa.Engine, study: str, configuration: str, results: dict[See
 
 def _finish(engine: sa.Engine) -> tuple[int, int]:
     """Open the seeds whose results are lost, and give the tables their new form, at once."""
-    nothing: dict[str, Any] = dict.fromkeys(MEASURED)
-    opened = nothing | {"outcome": Outcome.CENSORED, "reason": LOST, "steps": 0}
+    opened = UNMEASURED | {"outcome": Outcome.CENSORED, "reason": LOST}
     with engine.begin() as db:
         if db.dialect.name == "sqlite":  # else each change of a table is committed by itself
             db.exec_driver_sql("BEGIN IMMEDIATE")

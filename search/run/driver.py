@@ -21,16 +21,16 @@ from typing import Any, Self
 from mlflow import MlflowClient
 
 from search.analysis.projection import Projection
+from search.record import ENOUGH, SeedRecord
 from search.run.executor import DIED, Event, Executor, Finished, Restarted
-from search.run.messages import EndedSeed, NewBank, Order, Reply, Report
+from search.run.messages import NewBank, Order, Reply, Report
 from search.run.metrics import Values
 from search.run.planner import Planner, plan
 from search.run.progress import Display, Progress
 from search.run.study_run import PlannedPair
 from search.run.sync import projection_of
 from search.run.workers import COMPILING, TRAINING, WAITING, Workers, WorkerState
-from search.stats.counting import ENOUGH, Row
-from search.store.record import SeedRecord, TrainedBy
+from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
@@ -272,7 +272,7 @@ class Driver:
             return
         seeds = [(held[number], seed) for number, seed in ended.items()]
         cut = {pair.key: seed.measured["steps"] for pair, seed in seeds if seed.outcome == Outcome.CENSORED}
-        results = {p.key: e.result(p.configuration.pair(p.seed)) for p, e in seeds if p.key not in cut}
+        results = {pair.key: seed for pair, seed in seeds if pair.key not in cut}
         trained_by = TrainedBy(report.speed.seed_steps_per_s, report.environment)
         self.records.record(results, trained_by, cut, states)
         self.progress.ended.update(seed.outcome for _, seed in seeds)
@@ -280,7 +280,9 @@ class Driver:
         rows = [_row_of(pair, seed) for pair, seed in seeds if cut.get(pair.key) != 0]
         self._complete(pairs, rows, [pair for pair in pairs if pair.key in cut])
 
-    def _complete(self, pairs: Sequence[PlannedPair], rows: Sequence[Row], cut: Sequence[PlannedPair] = ()) -> None:
+    def _complete(
+        self, pairs: Sequence[PlannedPair], rows: Sequence[SeedRecord], cut: Sequence[PlannedPair] = ()
+    ) -> None:
         counts = Counter(pair.configuration for pair in pairs)
         for configuration, new in counts.items():
             self.projection.note_ended(configuration, new)
@@ -369,11 +371,17 @@ class Driver:
         }
 
 
-def _row_of(pair: PlannedPair, seed: EndedSeed) -> Row:
+def _row_of(pair: PlannedPair, seed: EndedSeed) -> SeedRecord:
     """Return what became of a pair as the ledger has it, as far as a plan looks at it."""
     key, init_seed, data_seed = pair.key
-    names = {"configuration": key, "init_seed": init_seed, "data_seed": data_seed, "confirmation": pair.confirmation}
-    return {**names, **seed.measured, "outcome": seed.outcome}
+    return SeedRecord(
+        configuration=key,
+        init_seed=init_seed,
+        data_seed=data_seed,
+        confirmation=pair.confirmation,
+        outcome=seed.outcome,
+        **seed.measured,
+    )
 
 
 @contextmanager

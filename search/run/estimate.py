@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from model import Spec
+from search.record import SeedRecord
 from search.run import mps
 from search.run.forecast import Forecast, forecast
 from search.run.gpu_cost import BATCH, describe_cards, gpu_here, measured_name, speed_of
 from search.run.packing import BankShapes, Capacity, check_resources, local_resources, placement_of
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
-from search.stats.counting import GrokRate, Row
+from search.stats.counting import GrokRate
 from search.stats.intervals import LEVEL, exact_high
 from search.store.home import Home
-from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import Configuration
@@ -29,7 +29,7 @@ NICE = os.environ.get("RAY_worker_niceness", "15")  # noqa: SIM112
 """What Ray starts workers with."""
 
 
-def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyRecords | None = None) -> str:
+def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records: StudyRecords | None = None) -> str:
     """Return the plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here.
 
     rows: the study's seeds that the home has; records: of a study that was begun.
@@ -107,10 +107,10 @@ def _busy(cores: float) -> list[str]:
     return [line] if load > cores / 2 and not os.environ.get("RAY_ADDRESS") else []
 
 
-def _not_asked(study: Study, listed: Sequence[Configuration], rows: Sequence[Row]) -> list[str]:
+def _not_asked(study: Study, listed: Sequence[Configuration], rows: Sequence[SeedRecord]) -> list[str]:
     """Return a line on recorded seeds of configurations that the file has no more."""
     keys = {c.key for c in listed}
-    others = sum(is_final(r) and r["configuration"] not in keys for r in rows if not study.kind.proposes)
+    others = sum(r.is_final and r.configuration not in keys for r in rows if not study.kind.proposes)
     line = f"  not asked for   {others} recorded seeds of other configurations, which stay"
     return [line] if others else []
 
@@ -187,13 +187,13 @@ def _later(study: Study, several: bool, has_search: bool) -> list[str]:
 
 
 def _expected_rates(
-    study: Study, listed: Sequence[Configuration], rows: Sequence[Row], fits: Capacity, by_mps: bool
+    study: Study, listed: Sequence[Configuration], rows: Sequence[SeedRecord], fits: Capacity, by_mps: bool
 ) -> tuple[dict[str, float], float, str]:
     """Return seed-steps/s of a trial: by configuration's key, of any, and where they are from: rows, or a model."""
     measured: dict[str, list[float]] = {}
     for row in rows:
-        if row["seed_steps_per_s"]:
-            measured.setdefault(row["configuration"], []).append(row["seed_steps_per_s"])
+        if row.seed_steps_per_s:
+            measured.setdefault(row.configuration, []).append(row.seed_steps_per_s)
     if measured:
         overall = median(rate for rates in measured.values() for rate in rates)
         return {key: median(rates) for key, rates in measured.items()}, overall, "measured here"

@@ -6,11 +6,11 @@ and a seed belongs to the search or to the confirmation, not to both.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from search.errors import UserError
-from search.stats.counting import Row, seed_of
+from search.record import SeedRecord
 from search.study.file import without_gone
 from search.study.kind import kinds
 from search.study.schema import Study
@@ -19,7 +19,7 @@ from trainer import Seed
 WAY_OUT = "give the study a new name, or run it with --fresh"
 
 
-def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> None:
+def check_extension(study: Study, before: Mapping[str, Any] | None, rows: Iterable[SeedRecord]) -> None:
     """Raise UserError if a study cannot go on by this file. `before`: its definition when it last ran."""
     for kind in kinds():
         was = any((before or {}).get(key) for key in kind.asked_by)
@@ -30,7 +30,7 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
         raise begun_otherwise(study, "start", _short(begun), _short(start))
     used: dict[bool, set[Seed]] = {False: set(), True: set()}
     for row in rows:
-        used[row["confirmation"]].add(seed_of(row))
+        used[row.confirmation].add(row.seed)
     fresh = set(study.confirm_seeds)
     if both := fresh & used[False]:
         raise UserError(

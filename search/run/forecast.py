@@ -5,11 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from search.record import SeedRecord
 from search.run.planner import Planner, plan
 from search.run.study_run import Round
-from search.stats.counting import Row
-from search.store.record import is_final
-from search.store.study_records import StudyRecords
+from search.store.study_records import StudyRecords, Values
 from search.study.schema import Study
 from search.study.space import Numbers
 from search.study.start import InitialTheta
@@ -19,14 +18,14 @@ from search.study.trial import Configuration
 class Draft:
     """A study's records, if it has any, as a planner reads them. What it would write is kept here."""
 
-    def __init__(self, records: StudyRecords | None, rows: Sequence[Row]):
+    def __init__(self, records: StudyRecords | None, rows: Sequence[SeedRecord]):
         self.records, self.rows = records, rows
         self.proposed: list[tuple[Configuration | None, Numbers]] = []
 
-    def list_seeds(self) -> list[Row]:
+    def list_seeds(self) -> list[SeedRecord]:
         return list(self.rows)
 
-    def list_proposals(self) -> list[Row]:
+    def list_proposals(self) -> list[Values]:
         return list(self.records.list_proposals()) if self.records else []
 
     def list_configurations(self) -> dict[str, Configuration]:
@@ -69,7 +68,7 @@ class Forecast:
             counter[planned.configuration] += times * len(planned.seeds)
 
 
-def forecast(study: Study, rows: Sequence[Row] = (), records: StudyRecords | None = None) -> Forecast:
+def forecast(study: Study, rows: Sequence[SeedRecord] = (), records: StudyRecords | None = None) -> Forecast:
     """Return what a run of a study trains next. Raises UserError for records that it cannot go on from.
 
     rows: the study's seeds; records: of a study that was begun. Not for a study that looks for constraints.
@@ -94,4 +93,4 @@ def _count_configurations(study: Study, planner: Planner, known: Forecast, times
         known.configurations += times
         known.asked += times * len(seeds)
         wanted = further.union(seeds)
-        known.recorded += sum(is_final(row) and not row["confirmation"] for s, row in state.rows.items() if s in wanted)
+        known.recorded += sum(row.is_final and not row.confirmation for s, row in state.rows.items() if s in wanted)

@@ -8,18 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
+from typing import Any
 
 from model.spec import Spec
-from search.store.record import MEASURED
+from search.store.ended_seed import EndedSeed
 from search.study.resources import Resources
-from trainer import Outcome, Pair, Result
-
-Floats = NDArray[np.float32]
+from trainer import Pair
 
 
 @dataclass(frozen=True)
@@ -56,37 +50,6 @@ class Reply:
     """Seconds between two saved states, if more pass than the study's `save_every` evaluations take."""
     is_end: bool = False
     """True if the worker is to end."""
-
-
-@dataclass(frozen=True)
-class EndedSeed:
-    """What became of a pair. `measured`: the ledger's columns MEASURED; θ in the configuration's own numbers."""
-
-    outcome: Outcome
-    measured: Mapping[str, Any]
-    theta_P: Floats
-    curve_EM: Floats
-    probes_ER: Floats
-
-    @classmethod
-    def of(cls, result: Result) -> Self:
-        """Take from a result what the driver does not know. Its tensors may be views of a whole bank's."""
-        tensors = (result.theta_P, result.curve_EM, result.probes_ER)
-        return cls(
-            Outcome(result.outcome), {name: getattr(result, name) for name in MEASURED},
-            *(t.numpy().astype(np.float32) for t in tensors),
-        )  # fmt: skip
-
-    @classmethod
-    def cut(cls, steps: int) -> Self:
-        """Return what is known of a pair that was ended from outside after so many steps."""
-        measured = dict.fromkeys(MEASURED) | {"steps": steps}
-        return cls(Outcome.CENSORED, measured, *(np.zeros(shape, np.float32) for shape in (0, (0, 0), (0, 0))))
-
-    def result(self, pair: Pair) -> Result:
-        """Return the result of a pair."""
-        theta_P, curve_EM, probes_ER = map(torch.from_numpy, (self.theta_P, self.curve_EM, self.probes_ER))
-        return Result(pair, self.outcome, theta_P=theta_P, curve_EM=curve_EM, probes_ER=probes_ER, **self.measured)
 
 
 @dataclass(frozen=True)

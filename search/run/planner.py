@@ -11,12 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from search.record import ENOUGH, SeedRecord
 from search.run.packing import BankShapes, Capacity
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
 from search.run.spared import Draw
 from search.run.study_run import PlannedPair, Round, StudyRun
-from search.stats.counting import ENOUGH, Row, seed_of
-from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.kind import ProposalSource
 from search.study.schema import Study
@@ -52,7 +51,7 @@ class Planner:
     def __init__(
         self,
         study: Study,
-        rows: Sequence[Row],
+        rows: Sequence[SeedRecord],
         proposals: ProposalSource | None = None,
         configured: Sequence[Configuration] | None = None,
     ):
@@ -75,7 +74,7 @@ class Planner:
         listed = [Configuration(*c) for c in study.listed] if configured is None else configured
         self._resume(rows, proposals.proposed() if proposals else listed)
 
-    def _resume(self, rows: Sequence[Row], configurations: Iterable[Configuration]) -> None:
+    def _resume(self, rows: Sequence[SeedRecord], configurations: Iterable[Configuration]) -> None:
         """Plan what an earlier run has begun, then the first round of each configuration."""
         for configuration in configurations:
             self.study_run.add(configuration)
@@ -87,19 +86,19 @@ class Planner:
             elif state.is_complete:
                 self.search.report(state)
 
-    def _unfinished(self, rows: Sequence[Row]) -> Iterator[Round]:
+    def _unfinished(self, rows: Sequence[SeedRecord]) -> Iterator[Round]:
         """Yield the pairs that were begun and are still wanted. What was cut comes again when more is asked for."""
         study, run = self.study, self.study_run
         rounds = {seed for seeds in study.rounds for seed in seeds}
         for row in rows:
-            if is_final(row) or row.get("reason") == ENOUGH or row["configuration"] not in run.states:
+            if row.is_final or row.reason == ENOUGH or row.configuration not in run.states:
                 continue
-            configuration, is_confirming = run.states[row["configuration"]].configuration, row["confirmation"]
+            configuration, is_confirming = run.states[row.configuration].configuration, row.confirmation
             pair = configuration.spec, configuration.recipe
             own = set(study.kind.seeds_of(pair)) if study.kind.has_unequal_seeds else rounds
             wanted = set(study.confirm_seeds) if is_confirming else own
-            if seed_of(row) in wanted and (is_confirming or not run.has_enough(configuration)):
-                yield Round(configuration, [seed_of(row)], is_confirming)
+            if row.seed in wanted and (is_confirming or not run.has_enough(configuration)):
+                yield Round(configuration, [row.seed], is_confirming)
 
     # ---- pairs for workers
 
@@ -209,7 +208,7 @@ class Planner:
         return [pair for pair in pairs if pair.failures > most]
 
     def complete(
-        self, pairs: Sequence[PlannedPair], rows: Iterable[Row], cut: Collection[PlannedPair] = ()
+        self, pairs: Sequence[PlannedPair], rows: Iterable[SeedRecord], cut: Collection[PlannedPair] = ()
     ) -> list[Configuration]:
         """Take what became of pairs, and plan what follows. Returns the configurations of which nothing more trains.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from search.run.allocation import select_for_confirmation, select_for_more_seeds
 from search.run.packing import Capacity
 from search.run.study_run import ConfigurationState, Round, StudyRun
-from search.store.record import is_final
 from search.study.kind import ProposalSource
 
 
@@ -102,7 +101,7 @@ class Allocation(Policy):
         spent = sum(len(s.pending) for s in states.values()) + sum(s.rate.n for s in scores.values())
         if rule.budget is not None and spent + len(self.run.seed_rounds[0]) > rule.budget:
             return []
-        idle = {k for k, s in states.items() if s.is_complete and all(map(is_final, s.rows.values()))}
+        idle = {k for k, s in states.items() if s.is_complete and all(row.is_final for row in s.rows.values())}
         return [states[key] for key in select_for_more_seeds(scores, rule) if key in idle]
 
 

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from search.record import SeedKey
 from search.run.messages import Report
 from search.run.planner import Planner
 from search.run.snapshot import Snapshot, bar, describe
 from search.run.study_run import PlannedPair
 from search.run.workers import COMPILING, TRAINING, Workers
 from search.stats.intervals import mid_p
-from search.store.record import SeedKey
 from search.terminal import is_cell, is_live
 from trainer import Outcome
 

@@ -5,15 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from search.record import SeedKey, SeedRecord
 from search.run.allocation import ConfigurationScore, objective
-from search.stats.counting import COUNTED, GrokRate, Row, seed_of
-from search.store.record import SeedKey, is_final
+from search.stats.counting import COUNTED, GrokRate
 from search.study.schema import Study
 from search.study.trial import Configuration
 from trainer import Outcome, Seed
-
-PLANNED_COLUMNS = ("outcome", "confirmation", "grok_step", "best_token", "steps")
-"""Columns of the ledger that a plan needs; whole rows would fill memory."""
 
 
 class Round(NamedTuple):
@@ -48,7 +45,7 @@ class ConfigurationState:
     """One configuration of a running study."""
 
     configuration: Configuration
-    rows: dict[Seed, Row]
+    rows: dict[Seed, SeedRecord]
     number: int
     """Its place among all, in the order in which they were planned."""
     pending: dict[Seed, bool] = field(default_factory=dict)
@@ -71,15 +68,15 @@ class ConfigurationState:
         return not self.pending
 
     @property
-    def search_rows(self) -> list[Row]:
-        return [r for r in self.rows.values() if not r["confirmation"]]
+    def search_rows(self) -> list[SeedRecord]:
+        return [r for r in self.rows.values() if not r.confirmation]
 
     def untrained(self, seeds: Iterable[Seed]) -> list[Seed]:
         """Return the seeds that are neither recorded as final nor pending."""
         return [s for s in seeds if s not in self.pending and not self.is_final(s)]
 
     def is_final(self, seed: Seed) -> bool:
-        return seed in self.rows and is_final(self.rows[seed])
+        return seed in self.rows and self.rows[seed].is_final
 
     def cancel(self, seed: Seed) -> None:
         """Note that a seed is not trained because there is enough."""
@@ -89,8 +86,8 @@ class ConfigurationState:
 
     def score(self, objective_name: str) -> ConfigurationScore:
         """Return what the search has shown of it. The confirmation's seeds are not looked at."""
-        rows = [r for r in self.search_rows if is_final(r)]
-        outcomes = Counter(r["outcome"] for r in rows)  # seeds that a rule ended count as failures here
+        rows = [r for r in self.search_rows if r.is_final]
+        outcomes = Counter(r.outcome for r in rows)  # seeds that a rule ended count as failures here
         rate = GrokRate(outcomes[Outcome.GROKKED], len(rows))
         ranked = objective(rows, self.configuration.recipe, objective_name)
         return ConfigurationScore(rate, self.configuration.spec.params, ranked)
@@ -102,11 +99,11 @@ class StudyRun:
     `rows`: the ledger's. `is_search`: True if configurations are proposed while it runs.
     """
 
-    def __init__(self, study: Study, rows: Iterable[Row]):
+    def __init__(self, study: Study, rows: Iterable[SeedRecord]):
         self.study, self.is_search = study, study.kind.proposes
         self.seed_rounds = study.rounds
         self.states: dict[str, ConfigurationState] = {}
-        self._rows: dict[str, dict[Seed, Row]] = {}
+        self._rows: dict[str, dict[Seed, SeedRecord]] = {}
         self._recorded: Counter[str] = Counter()
         self._reported: Counter[str] = Counter()
         self.longest = max((recipe.steps for _, recipe in study.listed), default=study.base_recipe.steps)
@@ -124,22 +121,21 @@ class StudyRun:
             self.states[key] = ConfigurationState(configuration, self._rows.setdefault(key, {}), len(self.states))
         return self.states[key]
 
-    def record(self, rows: Iterable[Row]) -> None:
+    def record(self, rows: Iterable[SeedRecord]) -> None:
         for row in rows:
-            key, seed = row["configuration"], seed_of(row)
+            key, seed = row.configuration, row.seed
             recorded = self._rows.setdefault(key, {})
             self._recorded[key] -= _is_success(recorded.get(seed))
             self._count(key, recorded.get(seed), -1)
-            recorded[seed] = {name: row[name] for name in PLANNED_COLUMNS if name in row}
+            recorded[seed] = row
             self._recorded[key] += _is_success(row)
             self._count(key, row, 1)
 
-    def _count(self, key: str, row: Row | None, by: int) -> None:
-        if row is not None and row["outcome"] in COUNTED:
-            self.ended.setdefault(key, Counter())[row["outcome"]] += by
+    def _count(self, key: str, row: SeedRecord | None, by: int) -> None:
+        if row is not None and row.outcome in COUNTED:
+            self.ended.setdefault(key, Counter())[row.outcome] += by
             budget = self.states[key].configuration.recipe.steps if key in self.states else self.longest
-            steps = row.get("steps") or 0
-            self.spent[100 * steps // max(budget, steps, 1)] += by
+            self.spent[100 * row.steps // max(budget, row.steps, 1)] += by
 
     def update(self, pair: PlannedPair, step: int, has_grokked: bool) -> None:
         """Take how far a pair is that trains; one that trains no more has not grokked until that is recorded."""
@@ -200,5 +196,5 @@ class StudyRun:
         return {key: state.score(sought) for key, state in self.states.items()}
 
 
-def _is_success(row: Row | None) -> bool:
-    return row is not None and row["outcome"] == Outcome.GROKKED and not row["confirmation"]
+def _is_success(row: SeedRecord | None) -> bool:
+    return row is not None and row.has_grokked and not row.confirmation

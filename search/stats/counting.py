@@ -14,15 +14,15 @@ from math import isfinite, nan
 from statistics import fmean, median
 from typing import Any, Self, TypeVar
 
-from model.verdict import is_right
+from search.record import COLUMNS, ENOUGH, SeedRecord
 from search.stats.intervals import LEVEL, Interval, clustered, exact_high, mid_p, stopped
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 from trainer.bank.futility import MEASURED, MEASURED_SCREENS
 from trainer.recipe.screen import PROBE, Rung
 
-Row = Mapping[str, Any]
-"""A record of a seed, or what is counted of several; a function takes any that has its columns."""
-R = TypeVar("R", bound=Mapping[str, Any])
+Counts = Mapping[str, Any]
+"""What is counted of several seeds, by name."""
+R = TypeVar("R", bound=SeedRecord | Mapping[str, Any])
 COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP, Outcome.SCREENED)
 INTERRUPTED = "interrupted"
 """State of seeds that were ended from outside and go on when the study does."""
@@ -40,39 +40,28 @@ Until = tuple[int, Sequence[Seed]]
 NONE_ENDED = "no seed has ended"
 FIRST_SEEDS = "first_seeds"
 """Prefix of metrics over steps: they are of a configuration's first seeds alone."""
-ENOUGH = "enough had grokked"
-"""Reason of seeds that were censored because `until` needed no more."""
 
 
-def seed_of(row: Row) -> Seed:
-    return Seed(row["init_seed"], row["data_seed"])
-
-
-def state_of(row: Row) -> str:
+def state_of(row: SeedRecord) -> str:
     """Return a seed's outcome, or INTERRUPTED if it is still to be trained to its end."""
-    is_open = row["outcome"] == Outcome.CENSORED and row["reason"] != ENOUGH
-    return INTERRUPTED if is_open else str(row["outcome"])
+    is_open = row.outcome == Outcome.CENSORED and row.reason != ENOUGH
+    return INTERRUPTED if is_open else str(row.outcome)
 
 
-def confirms(row: Row) -> bool:
-    """True if a seed was trained to confirm what a search had chosen."""
-    return row.get("confirmation") in (True, 1)  # a frame may have NaN
-
-
-def by_phase(rows: Iterable[R]) -> tuple[list[R], list[R]]:
+def by_phase(rows: Iterable[SeedRecord]) -> tuple[list[SeedRecord], list[SeedRecord]]:
     """Return the rows of a search, by which configurations were chosen, and those that confirm them."""
-    phases: tuple[list[R], list[R]] = [], []
+    phases: tuple[list[SeedRecord], list[SeedRecord]] = [], []
     for row in rows:
-        phases[confirms(row)].append(row)
+        phases[row.confirmation].append(row)
     return phases
 
 
-def grokking(row: Row, hold: int, steps: int) -> str:
+def grokking(grok_step: int, held: bool | None, hold: int, steps: int) -> str:
     """Return when a seed grokked, and if it held where it was to for so many steps. steps: its budget."""
-    stability = f" and {'held' if row['held'] else 'did not hold'}" if hold else ""
-    if hold and not row["held"] and steps - row["grok_step"] < hold:
+    stability = f" and {'held' if held else 'did not hold'}" if hold else ""
+    if hold and not held and steps - grok_step < hold:
         stability = f", too late to hold for {hold:,} steps"
-    return f"grokked at step {row['grok_step']:,}{stability}"
+    return f"grokked at step {grok_step:,}{stability}"
 
 
 def group_by(rows: Iterable[R], column: str) -> dict[str, list[R]]:
@@ -100,14 +89,14 @@ class GrokRate:
     """The interval as it was recorded, where its seeds are not at hand."""
 
     @classmethod
-    def of(cls, rows: Iterable[Row], until: Until | None = None, bounded: bool = True) -> Self:
+    def of(cls, rows: Iterable[SeedRecord], until: Until | None = None, bounded: bool = True) -> Self:
         """Count ledger rows.
 
         until: where one configuration was to stop. bounded: compute `missed`, which the interval needs and
         for which SciPy may have to be loaded.
         """
         rows = list(rows)
-        counts = Counter(r["outcome"] for r in rows)
+        counts = Counter(r.outcome for r in rows)
         return cls(
             grokked=counts[Outcome.GROKKED],
             n=sum(counts[o] for o in COUNTED),
@@ -159,19 +148,19 @@ class GrokRate:
         return "the first seed" if latest == 1 else f"{k} of the first {first} seeds"
 
 
-def called_by(rule: Outcome, row: Row) -> str | None:
+def called_by(rule: Outcome, row: SeedRecord) -> str | None:
     """Return the name by which a rule called a seed, that of its rung if it is a screen; None if it did not.
 
     A spared seed that it called runs on. A seed that it ended was called, also where the row lacks the rule's column.
     rule: its outcome, a key of RULE_COLUMNS.
     """
-    fired = row.get(RULE_COLUMNS[rule])
-    if fired is None or fired != fired:  # a frame has NaN
-        return rule.value if row["outcome"] == rule else None
+    fired = row[RULE_COLUMNS[rule]]
+    if fired is None:
+        return rule.value if row.outcome == rule else None
     return str(fired) if rule == Outcome.SCREENED else rule.value
 
 
-def missed_by(rule: Outcome, rows: Iterable[Row], pooled: bool = False) -> float:
+def missed_by(rule: Outcome, rows: Iterable[SeedRecord], pooled: bool = False) -> float:
     """Return an upper bound on the seeds that a stopping rule ended and that would have grokked.
 
     For each configuration, in its search and in its confirmation, and for each rung of a screen: the seeds that the
@@ -185,11 +174,11 @@ def missed_by(rule: Outcome, rows: Iterable[Row], pooled: bool = False) -> float
     called: dict[tuple[str, bool, str], list[str]] = {}
     for row in rows:
         name = called_by(rule, row)
-        if name is not None and row["outcome"] in COUNTED:
-            key = row.get("configuration", "")
+        if name is not None and row.outcome in COUNTED:
+            key = row.configuration
             is_measured = key in MEASURED if rule == Outcome.GIVEN_UP else (key, name) in MEASURED_SCREENS
             group = "" if pooled and not is_measured else key
-            called.setdefault((group, confirms(row), name), []).append(row["outcome"])
+            called.setdefault((group, row.confirmation, name), []).append(row.outcome)
     total = 0.0
     for (key, _, name), outcomes in called.items():
         ended = outcomes.count(rule)
@@ -202,14 +191,14 @@ def missed_by(rule: Outcome, rows: Iterable[Row], pooled: bool = False) -> float
     return total
 
 
-def tries_until(rows: Iterable[Row], k: int, seeds: Iterable[Seed]) -> tuple[int, int, int] | None:
+def tries_until(rows: Iterable[SeedRecord], k: int, seeds: Iterable[Seed]) -> tuple[int, int, int] | None:
     """Return k, and the latest and the earliest try at which the k-th seed grokked; None if fewer did.
 
     Seeds train side by side, and their outcomes decide which end first. In the order of the study's file,
     which was fixed before, they are tries until the k-th success. The two places differ where the outcomes of
     earlier seeds, ended from outside or not begun, are unknown.
     """
-    by_seed = {seed_of(row): row["outcome"] for row in rows}
+    by_seed = {row.seed: row.outcome for row in rows}
     outcomes = [by_seed.get(seed) for seed in seeds]
     latest = _place([o == Outcome.GROKKED for o in outcomes], k)
     earliest = _place([o == Outcome.GROKKED or o not in COUNTED for o in outcomes], k)
@@ -246,21 +235,19 @@ class PooledRate:
     """None under FEWEST_SEEDS seeds."""
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> Self:
+    def of(cls, rows: Iterable[SeedRecord]) -> Self:
         """Count rows of seeds."""
-        rows = [r for r in rows if r["outcome"] in COUNTED]
+        rows = [r for r in rows if r.outcome in COUNTED]
         missed = sum(missed_by(rule, rows, pooled=True) for rule in RULE_COLUMNS)
-        n, ended = (
-            Counter(map(seed_of, rows)),
-            Counter(seed_of(r) for r in rows if r["outcome"] in RULE_COLUMNS),
-        )
-        grokked = Counter(seed_of(r) for r in rows if r["outcome"] == Outcome.GROKKED)
+        n = Counter(r.seed for r in rows)
+        ended = Counter(r.seed for r in rows if r.outcome in RULE_COLUMNS)
+        grokked = Counter(r.seed for r in rows if r.has_grokked)
         interval, share = None, min(missed / max(ended.total(), 1), 1.0)
         if len(n) >= FEWEST_SEEDS:
             tries = list(n.values())
             low, _ = clustered([grokked[s] for s in n], tries)
             interval = low, clustered([grokked[s] + share * ended[s] for s in n], tries)[1]
-        configurations = len({r["configuration"] for r in rows})
+        configurations = len({r.configuration for r in rows})
         return cls(grokked.total(), n.total(), configurations, len(n), len(grokked), interval)
 
     @property
@@ -293,10 +280,10 @@ class StoppingCounts:
     spared_grokked: int = 0
 
     @classmethod
-    def of(cls, rows: Iterable[Row], rule: Outcome = Outcome.GIVEN_UP) -> Self:
+    def of(cls, rows: Iterable[SeedRecord], rule: Outcome = Outcome.GIVEN_UP) -> Self:
         """Count ledger rows. rule: the outcome of the seeds that the rule ends."""
-        rows = [r for r in rows if r["outcome"] in COUNTED]
-        fired = [r["outcome"] for r in rows if called_by(rule, r) is not None]
+        rows = [r for r in rows if r.outcome in COUNTED]
+        fired = [r.outcome for r in rows if called_by(rule, r) is not None]
         spared = [o for o in fired if o != rule]
         return cls(len(rows), len(fired) - len(spared), len(spared), spared.count(Outcome.GROKKED))
 
@@ -335,14 +322,14 @@ class Cost:
     """None unless the C++ engine trained every seed."""
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> Self:
+    def of(cls, rows: Iterable[SeedRecord]) -> Self:
         """Add up ledger rows."""
-        rows = [r for r in rows if r["outcome"] in COUNTED]
-        seconds = [r.get("core_s") for r in rows]
+        rows = [r for r in rows if r.outcome in COUNTED]
+        seconds = [r.core_s for r in rows if r.core_s is not None]
         return cls(
-            grokked=sum(r["outcome"] == Outcome.GROKKED for r in rows),
-            seed_steps=sum(r["steps"] for r in rows),
-            core_s=None if None in seconds or not seconds else sum(s for s in seconds if s is not None),
+            grokked=sum(r.has_grokked for r in rows),
+            seed_steps=sum(r.steps for r in rows),
+            core_s=sum(seconds) if rows and len(seconds) == len(rows) else None,
         )
 
     @property
@@ -365,49 +352,46 @@ class Cost:
 # Summaries
 
 
-def unended_warning(rows: Iterable[Row]) -> str:
+def unended_warning(rows: Iterable[SeedRecord]) -> str:
     """Return how unended seeds bias a rate; empty if all seeds have ended, or none has."""
-    rows = [r for r in rows if r["reason"] != ENOUGH]
-    unended = sum(r["outcome"] not in COUNTED for r in rows)
+    rows = [r for r in rows if r.reason != ENOUGH]
+    unended = sum(r.outcome not in COUNTED for r in rows)
     if unended in (0, len(rows)):
         return ""
-    runs = "runs" if len({r["configuration"] for r in rows}) > 1 else "seeds"
+    runs = "runs" if len({r.configuration for r in rows}) > 1 else "seeds"
     return (
         f"{unended:,} of {len(rows):,} {runs} have not ended. The first to end are given up or grok early: "
         "until the rest has ended, rates and intervals are biased"
     )
 
 
-def rank(row: Row) -> tuple[Any, ...]:
+def rank(row: SeedRecord) -> tuple[Any, ...]:
     """Return a sorting key of rows, best first: grokked and not refuted, proved, held, grokked early, then the highest
     exact match.
     """
-    grokked = row["outcome"] == Outcome.GROKKED
-    exact, token = (row[name] or 0.0 for name in ("best_exact", "best_token"))
-    proved = {True: 0, None: 1, False: 2}[is_right(row.get("proof"))]
-    return (not grokked, proved, not row["held"], row["grok_step"] or 0, -exact, -token)
+    exact, token = row.best_exact or 0.0, row.best_token or 0.0
+    proved = {True: 0, None: 1, False: 2}[row.proved]
+    return (not row.has_grokked, proved, not row.held, row.grok_step or 0, -exact, -token)
 
 
-def proof_counts(rows: Iterable[Row]) -> dict[str, int]:
+def proof_counts(rows: Iterable[SeedRecord]) -> dict[str, int]:
     """Return how many grokked rows are right on all pairs, on how many there is a verdict, and on how many a claim."""
-    recorded = [row["proof"] for row in rows if row["outcome"] == Outcome.GROKKED and row.get("proof")]
-    verdicts = [v for v in recorded if "claimed" not in v]
-    proved = sum(is_right(v) is True for v in verdicts)
-    return {"proved": proved, "prove_tried": len(verdicts), "proofs_claimed": len(recorded) - len(verdicts)}
+    recorded = [row for row in rows if row.has_grokked and row.proof]
+    decided = [row.proved is True for row in recorded if "claimed" not in (row.proof or {})]
+    return {"proved": sum(decided), "prove_tried": len(decided), "proofs_claimed": len(recorded) - len(decided)}
 
 
-def final_metrics(rows: Sequence[Row], until: Until | None = None) -> dict[str, float]:
+def final_metrics(rows: Sequence[SeedRecord], until: Until | None = None) -> dict[str, float]:
     """Return the counts and rates of a configuration's rows, by the names that follow `final.` in MLflow.
 
     All are of the search's seeds but those that begin with `confirmation`. What is unknown has no metric.
     """
     searched, fresh = by_phase(rows)
     rate, confirmation = GrokRate.of(searched, until), GrokRate.of(fresh)
-    counts = Counter(r["outcome"] for r in searched)
+    counts = Counter(r.outcome for r in searched)
     ranked_by = rate.interval[0] if rate.n else None
     if confirmation.n:
         ranked_by = 1 + confirmation.interval[0]  # the confirmed ones go first
-    grok_steps = [r["grok_step"] for r in searched if r["outcome"] == Outcome.GROKKED]
     metrics = {
         **_common(searched),
         **rate.named("grok_rate", "grok_rate_low", "grok_rate_high"),
@@ -416,20 +400,19 @@ def final_metrics(rows: Sequence[Row], until: Until | None = None) -> dict[str, 
         "seeds": rate.n, "stopped": float(bool(rate.tries)), "wrongly": rate.missed,
         "screened_wrongly": missed_by(Outcome.SCREENED, searched),
         "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
-        "confirmation_given_up": sum(r["outcome"] == Outcome.GIVEN_UP for r in fresh),
+        "confirmation_given_up": sum(r.outcome == Outcome.GIVEN_UP for r in fresh),
         "confirmation_wrongly": confirmation.missed,
         **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
-        "median_grok_step": float(median(grok_steps)) if grok_steps else None,
+        **{c.metric: c.summarise(searched) for c in COLUMNS.values() if c.summary},
     }  # fmt: skip
     return {name: value for name, value in metrics.items() if value is not None}
 
 
-def _common(rows: Sequence[Row]) -> dict[str, Any]:
+def _common(rows: Sequence[SeedRecord]) -> dict[str, Any]:
     """Return what the metrics of a configuration and the summary of a study both have; None for what is unknown."""
     cost, (given_up, screened) = Cost.of(rows), (StoppingCounts.of(rows, rule) for rule in RULE_COLUMNS)
     return {
-        "held": sum(bool(r["held"]) for r in rows),
-        "best_exact": max((r["best_exact"] for r in rows if r["best_exact"] is not None), default=None),
+        **{name: COLUMNS[name].summarise(rows) for name in ("held", "best_exact")},
         "spared": given_up.spared,
         "spared_grokked": given_up.spared_grokked,
         "screen_spared": screened.spared,
@@ -440,36 +423,36 @@ def _common(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def overview(rows: Iterable[Row], until: Mapping[str, Until | None] | None = None) -> list[Row]:
+def overview(rows: Iterable[SeedRecord], until: Mapping[str, Until | None] | None = None) -> list[Counts]:
     """Return a summary of each study (`summarise`). until: by study, where its configurations stop."""
     targets = until or {}
     by_study = group_by(rows, "study")
     return [{"study": name, **summarise(group, targets.get(name))} for name, group in by_study.items()]
 
 
-def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
+def summarise(rows: Sequence[SeedRecord], until: Until | None = None) -> Counts:
     """Return counts of some rows: of the search, and below `confirmation_*` of what confirms it, if anything does."""
     searched, fresh = by_phase(rows)
-    counts = Counter(r["outcome"] for r in searched)
+    counts = Counter(r.outcome for r in searched)
     confirmed = {f"confirmation_{name}": value for name, value in _rated(fresh).items()} if fresh else {}
     return {
-        "configurations": len({r["configuration"] for r in rows}),
+        "configurations": len({r.configuration for r in rows}),
         **_rated(searched, until),
         **confirmed,
         "given_up": counts[Outcome.GIVEN_UP],
         "screened": counts[Outcome.SCREENED],
         **_common(searched),
-        "verify_calls": sum(r["verify_calls"] for r in rows),
+        "verify_calls": sum(r.verify_calls for r in rows),
         "unended": unended_warning(rows),
     }
 
 
-def _rated(rows: Sequence[Row], until: Until | None = None) -> dict[str, Any]:
+def _rated(rows: Sequence[SeedRecord], until: Until | None = None) -> dict[str, Any]:
     """Return counts of seeds, and the grok rate where they are of one configuration.
 
     The rates of several configurations, chosen by earlier results, are not pooled.
     """
-    configurations = len({r["configuration"] for r in rows})
+    configurations = len({r.configuration for r in rows})
     single = configurations == 1
     rate, states = GrokRate.of(rows, until if single else None, bounded=single), Counter(map(state_of, rows))
     over = f"{rate.grokked} of {rate.n} grokked over {configurations} configurations"
@@ -485,7 +468,7 @@ def _rated(rows: Sequence[Row], until: Until | None = None) -> dict[str, Any]:
     }
 
 
-def step_metrics(step: int, rows: Sequence[Row]) -> dict[str, float]:
+def step_metrics(step: int, rows: Sequence[Counts]) -> dict[str, float]:
     """Return a configuration's metrics at a training step, as MLflow has them.
 
     rows: exact, token, loss, grok_step and probes of its first seeds. A probe's metric is its mean over seeds.

@@ -12,9 +12,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from search.stats.counting import Row, pareto
+from search.stats.counting import pareto
 from search.store.database import SETS, STARTS, retry_while_unavailable
-from search.store.study_records import StudyRecords
+from search.store.study_records import StudyRecords, Values
 from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
 
@@ -139,7 +139,7 @@ class DatabaseCandidates(CandidateStore):
             self.records.insert_starts(db, [candidate.start] if candidate.start else [])
             db.execute(sa.update(SETS).where(place).values(**{name: row[name] for name in JUDGED}))
 
-    def _row(self, candidate: TieCandidate) -> Row:
+    def _row(self, candidate: TieCandidate) -> Values:
         return {name: getattr(candidate, name) for name in FACTS} | {
             "study": self.study,
             "ties": {"entries": list(candidate.ties)},
@@ -147,7 +147,7 @@ class DatabaseCandidates(CandidateStore):
         }
 
 
-def _candidate(row: Row, starts: dict[str, Row]) -> TieCandidate:
+def _candidate(row: Values, starts: dict[str, Values]) -> TieCandidate:
     facts = {name: row[name] for name in FACTS}
     candidate = TieCandidate(**facts, ties=tuple(map(int, row["ties"]["entries"])))
     return replace(candidate, start=InitialTheta.of(starts[row["kept"]])) if row["kept"] else candidate

@@ -6,7 +6,7 @@ Transactions that say in one line what is wrong, and wait for a server that is a
 import functools
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError, TimeoutError
 
 from search.errors import Failure, reraise_as
+from search.record import COLUMNS, Column
 from search.store.home import FOREIGN, IDENTIFIER, Home, earlier_version, other_version
 from search.store.retry import retry
 from trainer import Outcome
@@ -27,14 +28,13 @@ CLOCKS = {
 }
 """SQL for the seconds since 1970, by dialect."""
 
-MIGRATIONS: Mapping[int, Sequence[str]] = {}
-"""Statements that make a schema's tables those of the next, by the older one's number.
-
-In SQL that SQLite and PostgreSQL share, such as `ALTER TABLE ledger ADD COLUMN name FLOAT`.
-"""
-
 # The ledger's tables
 
+KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
+SQL_TYPES: Mapping[type, type[sa.types.TypeEngine[Any]]] = {
+    bool: sa.Boolean, int: sa.BigInteger, float: sa.Float, str: sa.Text, dict: sa.JSON,
+}  # fmt: skip
+"""Types of the declared columns' values, as SQL has them."""
 metadata = sa.MetaData()
 VERSION = sa.Table("ledger_version", metadata, sa.Column("schema", sa.Integer, primary_key=True))
 
@@ -53,27 +53,16 @@ def _of_a_seed(name: str, *parts: sa.schema.SchemaItem) -> sa.Table:
     )
 
 
-ROWS = _of_a_seed(
-    "ledger",
-    sa.Column("confirmation", sa.Boolean, nullable=False, default=False),
-    sa.Column("outcome", sa.String(16), nullable=False),
-    sa.Column("reason", sa.Text),
-    sa.Column("steps", sa.BigInteger, nullable=False, default=0),
-    sa.Column("grok_step", sa.BigInteger),
-    sa.Column("held", sa.Boolean),
-    sa.Column("hopeless_step", sa.BigInteger),
-    sa.Column("screen", sa.Text),  # the rung that would have ended it, as it is spelt
-    sa.Column("best_step", sa.BigInteger),
-    sa.Column("best_exact", sa.Float),
-    sa.Column("best_token", sa.Float),
-    sa.Column("seed_steps_per_s", sa.Float),
-    sa.Column("core_s", sa.Float),  # share of its bank's time, times cores; NULL unless by the C++ engine
-    sa.Column("environment", sa.JSON),
-    sa.Column("owner", sa.String(128)),
-    sa.Column("lease_until", sa.Float),
-    sa.Column("verify_calls", sa.Integer, nullable=False, default=0),
-    sa.Column("verified", sa.Integer),  # right of AdderBoard's 10,010 at the last call
-)
+def sql_column(column: Column) -> sa.Column[Any]:
+    """Return a declared column of a seed's record as SQL has it, with its default in the database too."""
+    kind = SQL_TYPES[column.kind]
+    if column.is_optional:
+        return sa.Column(column.name, kind)
+    default = sa.literal(column.default, kind)
+    return sa.Column(column.name, kind, nullable=False, default=column.default, server_default=default)
+
+
+ROWS = _of_a_seed("ledger", *(sql_column(c) for c in COLUMNS.values() if c.stored and c.name not in KEY_COLUMNS))
 STUDIES = _of_a_study(
     "ledger_studies",
     sa.Column("definition", sa.JSON),  # the study as it was last run
@@ -194,33 +183,15 @@ class Database:
                 raise Failure(f"{self.name}: has {name!r:.80}, which is no table: no ledger of adder-search")
             has_any = sa.inspect(db).has_table(VERSION.name)
             schema = db.scalar(sa.select(VERSION.c.schema)) if has_any else None
-            if schema in MIGRATIONS:
-                self._migrate(db)
-            elif schema == SCHEMA - 1:
+            if schema == SCHEMA - 1:
                 raise earlier_version(self.home)
-            elif schema not in (None, SCHEMA):
+            if schema not in (None, SCHEMA):
                 is_newer = isinstance(schema, int) and schema > SCHEMA
                 raise other_version(self.name, "a newer" if is_newer else "an earlier")
             metadata.create_all(db)
+            add_columns(db)
             if schema is None:
                 db.execute(sa.insert(VERSION).values(schema=SCHEMA))
-
-    def _migrate(self, db: sa.Connection) -> None:
-        """Make an earlier version's tables ours, all in this transaction: whole or not at all.
-
-        Raises Failure while a driver of that version runs a study.
-        """
-        if db.dialect.name == "sqlite":  # else each change of a table is committed by itself
-            db.exec_driver_sql("BEGIN IMMEDIATE")
-        locked = sa.select(VERSION.c.schema).with_for_update()  # of two that migrate at once one waits here
-        live = sa.and_(STUDIES.c.owner.is_not(None), STUDIES.c.lease_until > self.now(db))
-        first: int = db.scalar(locked) or SCHEMA
-        for schema in range(first, SCHEMA):
-            if study := db.scalar(sa.select(STUDIES.c.study).where(live)):
-                raise Failure(f"{self.name}: an earlier version of adder-search runs study {study}; stop it first")
-            for statement in MIGRATIONS[schema]:
-                db.exec_driver_sql(statement)
-            db.execute(sa.update(VERSION).values(schema=schema + 1))
 
     @contextmanager
     def begin(self) -> Iterator[sa.Connection]:
@@ -269,6 +240,24 @@ class Database:
     def now(self, db: sa.Connection) -> float:
         """Return the database's time in seconds since 1970: the machines that share it need not agree on theirs."""
         return float(db.scalar(sa.text(CLOCKS[self.engine.dialect.name])))
+
+
+def _lacking(db: sa.Connection) -> list[sa.Column[Any]]:
+    """Return the declared columns that the ledger lacks, as one of an earlier version."""
+    present = {column["name"] for column in sa.inspect(db).get_columns(ROWS.name)}
+    return [column for column in ROWS.columns if column.name not in present]
+
+
+def add_columns(db: sa.Connection) -> None:
+    """Add what the ledger lacks, with its defaults: all in this transaction. Drivers that know fewer columns go on."""
+    if not _lacking(db):
+        return
+    if db.dialect.name == "sqlite":  # else each change of a table is committed by itself
+        db.exec_driver_sql("BEGIN IMMEDIATE")
+    db.execute(sa.select(VERSION).with_for_update())  # of two that add at once one waits here, and then lacks nothing
+    for column in _lacking(db):
+        declared = sa.schema.CreateColumn(column).compile(dialect=db.dialect)
+        db.exec_driver_sql(f"ALTER TABLE {ROWS.name} ADD COLUMN {declared}")
 
 
 def retry_while_unavailable(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from model import preset_name
 from model.fields import did_you_mean
 from search.errors import NotFound, UserError
-from search.stats.counting import rank, seed_of
+from search.record import SeedRecord
+from search.stats.counting import rank
 from search.store.ledger import Ledger
-from search.store.record import SeedRecord, is_final
 from search.store.study_records import StudyRecords
 from search.study.kind import names_of
 from search.study.trial import Configuration
@@ -36,15 +36,15 @@ def pull(
     keys = match_configurations(records.study, configurations, model, configuration)
     rows = finished_seeds(records, keys, seed)
     if not rows:
-        begun = sorted(seed_of(r) for r in records.list_seeds() if r["configuration"] in keys)
+        begun = sorted(r.seed for r in records.list_seeds() if r.configuration in keys)
         what = f"has no finished seed{f' {seed}' if seed else ''} yet"
         if seed and begun and seed not in begun:
             what = f"has begun no seed {seed}; it has {begun[0]} to {begun[-1]}"
         raise NotFound(f"study {records.study!r} {what}")
-    if seed and len(rows) > 1 and len({configurations[r["configuration"]].start for r in rows}) == 1:
+    if seed and len(rows) > 1 and len({configurations[r.configuration].start for r in rows}) == 1:
         raise _several(records, seed, sorted(rows, key=rank), configurations)
-    best = min(rows, key=lambda r: (rank(r), configurations[r["configuration"]].spec.params))
-    return records.seed(best).checkpoint(), best["proof"]
+    best = min(rows, key=lambda r: (rank(r), configurations[r.configuration].spec.params))
+    return records.seed(best).checkpoint(), best.proof
 
 
 def _several(
@@ -52,15 +52,15 @@ def _several(
 ) -> UserError:
     """Return the error for a seed of several configurations: it lists them, the best first."""
     names = names_of(records.get_recorded_study(), configurations.values())
-    lines = [f"  --configuration {r['configuration'][:6]}  {names[r['configuration']]}: {r['outcome']}" for r in rows]
+    lines = [f"  --configuration {r.configuration[:6]}  {names[r.configuration]}: {r.outcome}" for r in rows]
     more = [f"  and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
     return UserError("\n".join([f"seed {seed} is in {len(lines)} configurations; add one of", *lines[:LISTED], *more]))
 
 
 def finished_seeds(records: StudyRecords, keys: Collection[str], seed: Seed | None) -> list[SeedRecord]:
     """List the rows of configurations that have ended, or those of one seed."""
-    ended = filter(is_final, records.list_seeds())
-    return [r for r in ended if r["configuration"] in keys and seed in (None, seed_of(r))]
+    ended = (row for row in records.list_seeds() if row.is_final)
+    return [r for r in ended if r.configuration in keys and seed in (None, r.seed)]
 
 
 def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) -> None:
@@ -74,11 +74,11 @@ def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) ->
         return
     records = StudyRecords(ledger, study)
     for row in records.list_seeds(configuration):
-        if (row["init_seed"], row["data_seed"]) == numbers:
+        if (row.init_seed, row.data_seed) == numbers:
             recorded_P = records.seed(row).result.theta_P
             if checkpoint.theta_P.tolist() != recorded_P.tolist():
-                raise UserError(f"its θ is not the one that study {study} has of seed {seed_of(row)}")
-            records.record_verification((configuration, row["init_seed"], row["data_seed"]), correct)
+                raise UserError(f"its θ is not the one that study {study} has of seed {row.seed}")
+            records.record_verification((configuration, row.init_seed, row.data_seed), correct)
 
 
 def match_configurations(

@@ -1,4 +1,4 @@
-"""One recorded seed: what the ledger's row says, with θ and curve; and these two as bytes of the ledger.
+"""One recorded seed: what the ledger's row says, with θ and curve, read from its bytes.
 
 Axes: P parameters of the configuration's spec, E evaluation, M measure, R probe.
 """
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from search.stats.counting import seed_of
-from search.store.record import MEASURED
+from search.record import MEASURED, SeedRecord
+from search.store.ended_seed import FLOAT, crc_of
 from search.study.start import ANY
 from search.study.trial import Configuration
 from trainer import MEASURES, Outcome
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
     from trainer import Result
     from trainer.checkpoints.checkpoint import Checkpoint
 
-FLOAT = "<f4"
-"""Numbers of θ and curves in the ledger: float32, little-endian."""
 NUMBER_BYTES = 4
-LEVEL = 1
-"""Of zlib: higher levels make curves hardly smaller."""
 Values = Mapping[str, Any]
 
 
@@ -74,22 +70,8 @@ class RecordedSeed:
         return {"trained": "from a parent", "start": origin, "lineage": [*before, {**parent, **seed}]}
 
 
-def as_blobs(result: Result) -> dict[str, Any]:
-    """Return the ledger's columns of θ and curve.
-
-    A curve is written column by column, compressed: numbers of one measure resemble each other.
-    """
-    import torch
-
-    theta = result.theta_P.numpy().astype(FLOAT).tobytes()
-    has_probes = len(result.probes_ER) == len(result.curve_EM)
-    readings = torch.cat([result.curve_EM, result.probes_ER], dim=1) if has_probes else result.curve_EM
-    curve = zlib.compress(readings.numpy().astype(FLOAT).tobytes("F"), LEVEL)
-    return {"theta": theta, "curve": curve, "evaluations": len(readings), "crc": _crc(theta, curve)}
-
-
-def from_blobs(study: str, configuration: Configuration, row: Values, blobs: Values) -> RecordedSeed:
-    """Return a recorded seed. row: the ledger's. blobs: the columns that `as_blobs` returns, and environment.
+def from_blobs(configuration: Configuration, record: SeedRecord, blobs: Values) -> RecordedSeed:
+    """Return a recorded seed. blobs: the columns of `EndedSeed.blobs`, and environment.
 
     Raises ValueError for θ or a curve that is not what was written.
     """
@@ -99,7 +81,7 @@ def from_blobs(study: str, configuration: Configuration, row: Values, blobs: Val
     from trainer import Result
 
     theta, count = blobs["theta"], blobs["evaluations"]
-    if _crc(theta, blobs["curve"]) != blobs["crc"]:
+    if crc_of(theta, blobs["curve"]) != blobs["crc"]:
         raise ValueError("its bytes are not those that were written")
     spec, recipe = configuration.spec, configuration.recipe
     if len(theta) != NUMBER_BYTES * spec.params or not 0 <= count <= recipe.steps // recipe.eval_every:
@@ -117,15 +99,11 @@ def from_blobs(study: str, configuration: Configuration, row: Values, blobs: Val
     readings = torch.from_numpy(columns.T.astype(np.float32, order="C"))
     curve_EM, probes_ER = readings.split([len(MEASURES), width - len(MEASURES)], dim=1)
     result = Result(
-        pair=configuration.pair(seed_of(row)),
-        outcome=Outcome(row["outcome"]),
+        pair=configuration.pair(record.seed),
+        outcome=Outcome(record.outcome),
         theta_P=torch.from_numpy(np.frombuffer(theta, FLOAT).astype(np.float32)),
         curve_EM=curve_EM,
         probes_ER=probes_ER,
-        **{name: row[name] for name in MEASURED},
+        **{name: record[name] for name in MEASURED},
     )
-    return RecordedSeed(study, configuration, result, blobs["environment"] or {})
-
-
-def _crc(theta: bytes, curve: bytes) -> int:
-    return zlib.crc32(curve, zlib.crc32(theta))
+    return RecordedSeed(record.study, configuration, result, blobs["environment"] or {})

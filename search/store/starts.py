@@ -11,8 +11,8 @@ from pathlib import Path
 from model import Spec
 from model.transfer import transfer
 from search.errors import UserError, reraise_as
-from search.stats.counting import rank, seed_of
-from search.store.record import SeedRecord
+from search.record import SeedRecord
+from search.stats.counting import rank
 from search.store.recorded import finished_seeds, match_configurations
 from search.store.study_records import StudyRecords
 from search.study.ancestors import ancestors_of
@@ -105,23 +105,23 @@ def _recorded(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> lis
 
 def _best(start: StartSpec, rows: list[SeedRecord], configurations: dict[str, Configuration]) -> list[SeedRecord]:
     """Return the best rows, as many as are asked for."""
-    fit = [r for r in rows if r["outcome"] == Outcome.GROKKED or not start.grokked]
+    fit = [r for r in rows if r.has_grokked or not start.grokked]
     if len(fit) < start.count:
         wanted = f"seed {start.seed}" if start.seed is not None else f"{start.count} seeds"
         reason = f"are asked for, {len(fit)} {'grokked' if start.grokked else 'ended'}"
         if rows and start.seed is not None:
             reason = "has not grokked (start.grokked: false takes it)"
         raise UserError(f"start: of study {start.study} {wanted} {reason}")
-    fit.sort(key=lambda r: (rank(r), configurations[r["configuration"]].spec.params))
+    fit.sort(key=lambda r: (rank(r), configurations[r.configuration].spec.params))
     return fit[: start.count]
 
 
 def _each(start: StartSpec, seeds: list[Seed], rows: list[SeedRecord]) -> list[SeedRecord]:
     """Return the row of each of the study's own seeds; of one configuration."""
     place = f"study {start.study}"
-    if len({r["configuration"] for r in rows}) > 1:
+    if len({r.configuration for r in rows}) > 1:
         raise UserError(f"start.each: {place} has several configurations; name one (start.configuration)")
-    by_seed = {seed_of(r): r for r in rows}
+    by_seed = {r.seed: r for r in rows}
     if missing := [s for s in seeds if s not in by_seed]:
         raise UserError(f"start.each: {place} has no θ of seed {missing[0]}")
     failed = [s for s in seeds if by_seed[s]["outcome"] != Outcome.GROKKED]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -16,9 +16,10 @@ from model import make_spec
 from model.fields import did_you_mean
 from model.verdict import read_verdict
 from search.errors import AlreadyExists, NotFound, reraise_as
-from search.stats.counting import ENOUGH, Row, seed_of
+from search.record import COLUMNS, ENOUGH, EQUAL, MAX, MEAN, SeedKey, SeedRecord
 from search.store.database import (
     CONFIGURATIONS,
+    KEY_COLUMNS,
     OF_A_STUDY,
     PARENTS,
     PROOFS,
@@ -31,11 +32,11 @@ from search.store.database import (
     STUDIES,
     retry_while_unavailable,
 )
+from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.home import Home
 from search.store.lease import LEASE_S, StudyLease, is_live
 from search.store.ledger import Ledger, open_ledger
-from search.store.record import SeedKey, SeedRecord, TrainedBy, is_final
-from search.store.recorded_seed import RecordedSeed, as_blobs, from_blobs
+from search.store.recorded_seed import RecordedSeed, from_blobs
 from search.store.verdicts import Verdict, own, sealed
 from search.study.file import recorded_study
 from search.study.start import InitialTheta
@@ -45,20 +46,16 @@ from trainer.retired import Retired
 
 if TYPE_CHECKING:
     from search.study.schema import Study
-    from trainer import Result
 
 DIED = "its driver died"
 AT_ONCE = 500
 """Seeds whose θ and curves are read together."""
-KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
 FREE = {"owner": None, "lease_until": None}
 DONE = {"reason": None, **FREE}
 BOUND: dict[str, Any] = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
 """A seed's row in a statement that is executed for many."""
-GROUPED_BY = (
-    "configuration", "confirmation", "outcome", "steps", "grok_step", "held", "hopeless_step", "screen",
-)  # fmt: skip
-"""Columns of `list_grouped_seeds`: what counts of a seed."""
+GROUPED_BY = tuple(name for name, column in COLUMNS.items() if column.grouped == EQUAL)
+"""Columns in which grouped seeds are equal."""
 T = TypeVar("T")
 Values = dict[str, Any]
 """Columns and their values, of a table other than that of seeds, or to be written."""
@@ -270,26 +267,19 @@ class StudyRecords:
         rows = self.database.read(query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)))
         for row in rows:
             row["proof"] = self._verdict(row)
-        return [cast(SeedRecord, row) for row in rows]
+        return [SeedRecord(**row) for row in rows]
 
     @retry_while_unavailable
-    def list_grouped_seeds(self, configuration: str) -> list[Values]:
-        """List a configuration's seeds with what counts of them: one shared row for those equal in GROUPED_BY.
+    def list_grouped_seeds(self, configuration: str) -> list[SeedRecord]:
+        """List a configuration's seeds with what counts of them: one shared record for those equal in GROUPED_BY.
 
-        A hundred thousand seeds take the memory of some hundred. `core_s` is the mean of a group, `best_exact`
-        its highest.
+        A hundred thousand seeds take the memory of some hundred.
         """
         columns = [ROWS.c[name] for name in GROUPED_BY]
-        mean = sa.case((sa.func.count(ROWS.c.core_s) == sa.func.count(), sa.func.avg(ROWS.c.core_s)))
-        query = sa.select(
-            *columns,
-            sa.type_coerce(mean, sa.Float).label("core_s"),
-            sa.func.max(ROWS.c.best_exact).label("best_exact"),
-            sa.func.count().label("count"),
-        )
+        query = sa.select(*columns, *_aggregates(), sa.func.count().label("count"))
         query = query.filter_by(study=self.study, configuration=configuration).group_by(*columns)
-        groups = self.database.read(query)
-        return [row for row in groups for _ in range(row["count"])]
+        groups = [(row.pop("count"), SeedRecord(study=self.study, **row)) for row in self.database.read(query)]
+        return [record for count, record in groups for _ in range(count)]
 
     @retry_while_unavailable
     def claim(self, work: Sequence[tuple[Configuration, Seed, bool]]) -> dict[SeedKey, bytes]:
@@ -310,7 +300,7 @@ class StudyRecords:
             for key, confirmation in keys.items():
                 values = claimed | {"confirmation": confirmation}
                 if key in rows:
-                    self._reclaim(db, rows[key], values, now)
+                    self._reclaim(db, SeedRecord.of(rows[key]), values, now)
                 else:
                     new.append(self._named(key) | values)
             try:
@@ -328,22 +318,22 @@ class StudyRecords:
         of_seeds = table.c.init_seed.in_({init for _, init, _ in keys})  # a configuration may have many more
         query = sa.select(table).where(table.c.study == self.study, of_configurations, of_seeds)
         rows = map(dict, db.execute(query).mappings())
-        return {key: row for row in rows if (key := key_of(row)) in keys}
+        return {key: row for row in rows if (key := _key_of(row)) in keys}
 
-    def _reclaim(self, db: sa.Connection, row: Values, claimed: Values, now: float) -> None:
-        if is_final(row):
-            raise AlreadyExists(f"study {self.study}: seed {seed_of(row)} has run already ({row['outcome']})")
-        if row["owner"] != self.owner and is_live(row, now):
-            raise AlreadyExists(f"study {self.study}: seed {seed_of(row)} is held by {row['owner']}")
+    def _reclaim(self, db: sa.Connection, row: SeedRecord, claimed: Values, now: float) -> None:
+        if row.is_final:
+            raise AlreadyExists(f"study {self.study}: seed {row.seed} has run already ({row.outcome})")
+        if row.owner != self.owner and is_live(row, now):
+            raise AlreadyExists(f"study {self.study}: seed {row.seed} is held by {row.owner}")
         as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
-        change = sa.update(ROWS).filter_by(**self._named(key_of(row))).where(*as_read)
+        change = sa.update(ROWS).filter_by(**self._named(row.key)).where(*as_read)
         if db.execute(change.values(**claimed)).rowcount != 1:
-            raise self._taken(f"seed {seed_of(row)}")
+            raise self._taken(f"seed {row.seed}")
 
     @retry_while_unavailable
     def record(
         self,
-        results: Mapping[SeedKey, Result],
+        results: Mapping[SeedKey, EndedSeed],
         bank: TrainedBy,
         cut: Mapping[SeedKey, int] | None = None,
         states: Mapping[SeedKey, bytes] | None = None,
@@ -355,10 +345,10 @@ class StudyRecords:
         """
         with self.writing() as db:
             rows = self._rows_of(db, ROWS, {*results, *(cut or ()), *(states or ())})
-            open_ = {key for key, row in rows.items() if not is_final(row)}
+            open_ = {key for key, row in rows.items() if not SeedRecord.of(row).is_final}
             ended, cut, states = among(open_, results), among(open_, cut), among(open_, states)
-            self._update(db, {key: bank.columns(result) | DONE for key, result in ended.items()})
-            self._insert(db, RESULTS, {key: as_blobs(result) for key, result in ended.items()})
+            self._update(db, {key: bank.columns(seed) | DONE for key, seed in ended.items()})
+            self._insert(db, RESULTS, {key: seed.blobs() for key, seed in ended.items()})
             self._delete(db, STATES, [*ended, *states])
             self._insert(db, STATES, {key: {"state": state} for key, state in states.items()})
             self._censor(db, cut, ENOUGH)
@@ -415,28 +405,28 @@ class StudyRecords:
 
     # θ and curves
 
-    def seed(self, row: Row) -> RecordedSeed:
+    def seed(self, row: SeedRecord) -> RecordedSeed:
         """Return a seed that has ended with its θ and curve. Raises Failure as `seeds` does."""
         (seed,) = self.seeds([row])
         return seed
 
-    def seeds(self, rows: Iterable[Row]) -> Iterator[RecordedSeed]:
+    def seeds(self, rows: Iterable[SeedRecord]) -> Iterator[RecordedSeed]:
         """Yield seeds that have ended with their θ and curves, in the order of their rows.
 
         Raises Failure for one whose θ or curve is lost or damaged.
         """
         rest = iter(rows)
         while some := list(islice(rest, AT_ONCE)):
-            blobs = {key_of(blob): blob for blob in self._blobs(some)}
+            blobs = {_key_of(blob): blob for blob in self._blobs(some)}
             for row in some:
-                if row["configuration"] not in self._configurations:
-                    self._configurations |= self.list_configurations(row["configuration"])
-                configuration = self._configurations[row["configuration"]]
-                with self.database.undamaged(f"θ of seed {seed_of(row)} of study {self.study}"):
-                    yield from_blobs(self.study, configuration, row, blobs[key_of(row)])
+                if row.configuration not in self._configurations:
+                    self._configurations |= self.list_configurations(row.configuration)
+                configuration = self._configurations[row.configuration]
+                with self.database.undamaged(f"θ of seed {row.seed} of study {self.study}"):
+                    yield from_blobs(configuration, row, blobs[row.key])
 
     @retry_while_unavailable
-    def _blobs(self, rows: Sequence[Row]) -> list[Values]:
+    def _blobs(self, rows: Sequence[SeedRecord]) -> list[Values]:
         """Read what is recorded of seeds as bytes, and what they were trained in; of others too."""
         same = sa.and_(*(RESULTS.c[name] == ROWS.c[name] for name in KEY_COLUMNS))
         query = sa.select(RESULTS, ROWS.c.environment).select_from(RESULTS.join(ROWS, same))
@@ -462,7 +452,7 @@ class StudyRecords:
     def _verdict(self, row: Values) -> Verdict | None:
         """Return the verdict in a seed's row: a file may be a stranger's ledger, a server is one that was named."""
         if row["proof"] is not None and self.home.has_own_database:
-            return own(row["proof"], self.study, *key_of(row))
+            return own(row["proof"], self.study, *_key_of(row))
         return read_verdict(row["proof"])
 
     def _bound(self, key: SeedKey) -> Values:
@@ -501,10 +491,22 @@ def open_several(home: Home, studies: Iterable[str] = ()) -> list[StudyRecords]:
     return opened or [StudyRecords(ledger, name) for name in ledger.list_studies()]
 
 
+def _aggregates() -> Iterator[sa.ColumnElement[Any]]:
+    """Yield what grouped seeds have of the columns in which they differ. A mean is that of all, or none."""
+    for name, column in COLUMNS.items():
+        value = ROWS.c[name] if column.stored else None
+        if column.grouped == MAX:
+            yield sa.func.max(value).label(name)
+        elif column.grouped == MEAN:
+            mean = sa.case((sa.func.count(value) == sa.func.count(), sa.func.avg(value)))
+            yield sa.type_coerce(mean, sa.Float).label(name)
+
+
 def among(keys: Collection[SeedKey], values: Mapping[SeedKey, T] | None) -> dict[SeedKey, T]:
     """Return the values of some seeds."""
     return {key: value for key, value in (values or {}).items() if key in keys}
 
 
-def key_of(row: Mapping[Any, Any]) -> SeedKey:
+def _key_of(row: Values) -> SeedKey:
+    """Return the key in a row of any table of seeds."""
     return row["configuration"], row["init_seed"], row["data_seed"]

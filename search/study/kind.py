@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from model import Spec, preset_name
 from search.plugins import KINDS, loaded
-from search.stats.counting import Row, describe_screen
+from search.record import SeedRecord
+from search.stats.counting import describe_screen
 from search.study.described import MOST_SIZES, describe_sizes, describe_values, differing
 from search.study.sampler import GROK_RATE
 from search.study.seeds import seed_list
@@ -48,7 +49,7 @@ class ProposalSource(Protocol):
     def ask(self) -> Configuration | None:
         """Return the next proposal; None while it depends on what is in training, and at the end."""
 
-    def tell(self, configuration: Configuration, rows: Sequence[Row], /) -> None:
+    def tell(self, configuration: Configuration, rows: Sequence[SeedRecord], /) -> None:
         """Take the outcomes of a proposal whose seeds have ended."""
 
 

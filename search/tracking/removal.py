@@ -18,9 +18,8 @@ from mlflow.entities import Experiment, ViewType
 from mlflow.tracking._tracking_service.utils import _get_store
 from rich.filesize import decimal
 
-from search.stats.counting import seed_of
+from search.record import SeedRecord
 from search.store.home import Home
-from search.store.record import SeedRecord
 from search.store.study_records import StudyRecords
 from search.study.schema import is_name
 from search.tracking.tracking import STUDY_TAG, answered, connect, file_of, find_experiment
@@ -88,13 +87,13 @@ def _runs(client: MlflowClient, experiment: Experiment) -> list[str]:
 
 def shown(found: Contents) -> str:
     """Describe what a deletion would remove, for its owner to decide by."""
-    counts = Counter(r["outcome"] for r in found.rows)
+    counts = Counter(r.outcome for r in found.rows)
     outcomes = ", ".join(f"{counts[o]} {o}" for o in Outcome if counts[o])
     lines = [
         f"{found.records.study} in {found.records.home.path}",
         f"  seeds      {len(found.rows)} ({outcomes or 'none'})",
     ]
-    if grokked := sorted({seed_of(r) for r in found.rows if r["outcome"] == Outcome.GROKKED}):
+    if grokked := sorted({r.seed for r in found.rows if r.has_grokked}):
         more = f" and {len(grokked) - NAMED} more" if len(grokked) > NAMED else ""
         lines.append(f"  grokked    {', '.join(map(str, grokked[:NAMED]))}{more}")
     where = "" if found.is_in_home else f" in {found.file}" if found.file else ", its artifacts on the server"

@@ -20,7 +20,8 @@ from mlflow.exceptions import MlflowException
 from model import Spec, verify
 from model.verdict import VERDICT_FILE, is_right
 from search.markup import escape
-from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, Row, final_metrics
+from search.record import SeedRecord
+from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, final_metrics
 from search.store.home import IDENTIFIER, Home, pull_command
 from search.store.lease import Superseded
 from search.store.recorded_seed import RecordedSeed
@@ -337,7 +338,7 @@ class Tracker:
         self.steps[run] = start, written.union(new)
 
     def log_counts(
-        self, configuration: Configuration, rows: Sequence[Row], more: Mapping[str, float] | None = None
+        self, configuration: Configuration, rows: Sequence[SeedRecord], more: Mapping[str, float] | None = None
     ) -> None:
         """Write what a configuration's rows come to so far, as `final.*` metrics."""
         run, now = self.run_of(configuration), int(time.time() * 1000)

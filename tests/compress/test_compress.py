@@ -22,7 +22,6 @@ from model.tied import Tied, constrained, free
 from search.run import driver, worker
 from search.store.candidates import DatabaseCandidates, digest, lineage_of, smallest
 from search.store.home import Home
-from search.store.record import is_final
 from search.study.file import parse_study
 from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
@@ -213,7 +212,7 @@ def test_rounds_go_on_from_what_was_accepted_and_nothing_is_tried_twice(here):
     assert done.exit_code == 0, done.output
     sets, rows = sets_of(), rows_of(here / "home", "small")
     assert len({t.ties for t in sets}) == len(sets), "one subspace, one set"
-    assert len(rows) == 2 * 12 == len(recorded(here / "home", "small")) and all(map(is_final, rows))
+    assert len(rows) == 2 * 12 == len(recorded(here / "home", "small")) and all(row.is_final for row in rows)
     child = next(t for t in sets if t.round == 2)
     parent, configuration = (sets[child.parent], records_of("home", "small").list_configurations()[child.configuration])
     assert configuration.start.digest == parent.start.digest
@@ -295,7 +294,7 @@ def test_whatever_ends_the_driver_the_same_sets_are_accepted(where, here, monkey
     assert facts(sets_of()) == uninterrupted["sets"]
     rows = rows_of(here / "home", "small")
     keys = {(r["configuration"], r["init_seed"], r["data_seed"]) for r in rows}
-    assert len(keys) == len(rows) == 24 and all(map(is_final, rows))
+    assert len(keys) == len(rows) == 24 and all(row.is_final for row in rows)
     assert recorded(here / "home", "small") == uninterrupted["seeds"]
     again = run(here)
     assert "nothing left to train" in again.stdout and facts(sets_of()) == uninterrupted["sets"]

@@ -14,14 +14,15 @@ import torch
 
 from model import PRESETS
 from search.errors import AlreadyExists, Failure
-from search.stats.counting import ENOUGH, final_metrics
+from search.record import ENOUGH
+from search.stats.counting import final_metrics
 from search.store import database as database_module
 from search.store import lease as lease_module
 from search.store.candidates import DatabaseCandidates, TieCandidate
 from search.store.database import RESULTS, ROWS, STUDIES, Database, DatabaseUnavailable
+from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.lease import FRESH_S, LEASE_S, Clocks, Superseded
 from search.store.ledger import Ledger
-from search.store.record import TrainedBy, is_final
 from search.store.study_records import DIED, KEY_COLUMNS, StudyRecords
 from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
@@ -94,7 +95,7 @@ def result_of(seed, outcome=Outcome.FAILED, **facts):
 
 def record(records, *results, speed=1.0, environment=None, **more):
     """Record results as a driver does with what a worker reports."""
-    by_key = {key_of(result.pair.seed): result for result in results}
+    by_key = {key_of(result.pair.seed): EndedSeed.of(result) for result in results}
     records.record(by_key, TrainedBy(speed, environment or {}), **more)
 
 
@@ -109,31 +110,30 @@ def later(monkeypatch, seconds):
     monkeypatch.setattr(Database, "now", lambda self, db: now(self, db) + seconds)
 
 
-# ---- the next version of the tables
+# ---- a database of an earlier version
 
 
-@pytest.fixture
-def migrated(open_records, monkeypatch):
-    """A database of this version, before the one that follows it; as it was, afterwards."""
-    records = open_records()
-    claimed(records, *SEEDS)
-    statements = "ALTER TABLE ledger ADD COLUMN mood FLOAT", "UPDATE ledger SET mood = 0.5"
-    with monkeypatch.context() as patch:
-        patch.setattr(database_module, "MIGRATIONS", {database_module.SCHEMA: statements})
-        patch.setattr(database_module, "SCHEMA", database_module.SCHEMA + 1)
-        yield records
-    with records.database.begin() as db:
-        db.exec_driver_sql("ALTER TABLE ledger DROP COLUMN mood")
-        db.execute(sa.update(database_module.VERSION).values(schema=database_module.SCHEMA))
-
-
-def test_of_many_that_migrate_at_once_one_does_it(open_records, migrated):
+def test_columns_that_a_ledger_lacks_are_added_once_with_their_defaults(open_records):
+    claimed(open_records(), *SEEDS)
+    with open_records().database.begin() as db:
+        for name in ("verify_calls", "best_token", "confirmation"):
+            db.exec_driver_sql(f"ALTER TABLE ledger DROP COLUMN {name}")
     with ThreadPoolExecutor(4) as threads:
-        seeds = list(threads.map(lambda _: len(open_records().list_seeds()), range(4)))
-    assert seeds == [len(SEEDS)] * 4
-    with migrated.database.begin() as db:
-        assert db.exec_driver_sql("SELECT mood FROM ledger").scalars().all() == [0.5] * len(SEEDS)
-        assert db.scalars(sa.select(database_module.VERSION.c.schema)).all() == [database_module.SCHEMA]
+        seeds = list(threads.map(lambda _: open_records().list_seeds(), range(4)))
+    added = [(row.verify_calls, row.best_token, row.confirmation) for rows in seeds for row in rows]
+    assert added == [(0, None, False)] * len(SEEDS) * 4
+
+
+def test_a_driver_that_knows_fewer_columns_goes_on(open_records):
+    records = open_records()
+    with records.database.begin() as db:
+        db.exec_driver_sql("ALTER TABLE ledger ADD COLUMN mood FLOAT DEFAULT 0.5 NOT NULL")
+    claimed(records, SEEDS[0])
+    record(records, result_of(SEEDS[0]))
+    with records.database.begin() as db:
+        assert db.exec_driver_sql("SELECT mood FROM ledger").scalars().all() == [0.5]
+        db.exec_driver_sql("ALTER TABLE ledger DROP COLUMN mood")
+    assert records.list_seeds()[0].outcome == Outcome.FAILED
 
 
 # ---- seeds are claimed
@@ -145,7 +145,7 @@ def test_a_claim_is_a_lease(records, another):
     assert [Seed(r["init_seed"], r["data_seed"]) for r in rows] == list(SEEDS)
     assert {(r["outcome"], r["owner"]) for r in rows} == {("running", records.owner)}
     assert all(0 < r["lease_until"] - time.time() <= LEASE_S for r in rows)
-    assert not any(map(is_final, rows))
+    assert not any(row.is_final for row in rows)
     assert another.list_seeds() == []
     assert records.ledger.list_studies() == ["study"], "it is begun"
 
@@ -195,9 +195,9 @@ def test_results_are_recorded(records, other):
         "outcome": "grokked", "steps": 60_000, "grok_step": 2_000, "held": False, "best_step": 2_000,
         "best_exact": 1.0, "best_token": 0.5, "seed_steps_per_s": 123.0, "owner": None, "lease_until": None,
     }  # fmt: skip
-    assert {name: row[name] for name in facts} == facts and "environment" not in row
-    assert records.list_seeds(environment=True) == [row | {"environment": {"threads": 1}}]
-    assert is_final(row)
+    assert {name: row[name] for name in facts} == facts and row.environment is None
+    assert records.list_seeds(environment=True) == [replace(row, environment={"threads": 1})]
+    assert row.is_final
 
 
 @pytest.mark.parametrize("outcome", FINAL)
@@ -224,7 +224,7 @@ def test_censored_seeds_go_on(records):
     assert columns(records, "outcome", "reason", "steps") == {
         1: ("failed", None, 60_000), 2: ("censored", "its process died", 700), 3: ("running", None, 0),
     }  # fmt: skip
-    assert [is_final(r) for r in records.list_seeds()] == [True, False, False]
+    assert [r.is_final for r in records.list_seeds()] == [True, False, False]
     record(records, cut={key_of(SEEDS[1]): 800, key_of(SEEDS[2]): 0})
     assert columns(records, "reason", "steps") == {1: (None, 60_000), 2: (ENOUGH, 800)}
     record(records, result_of(SEEDS[1]))  # of a driver that was late

@@ -12,7 +12,6 @@ from search.analysis.projection import summary_of
 from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
-from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.tracking.tracking import KEY_TAG, SEED_TAG, SHOWN_TAG, STUDY_TAG, connect
 from tests.homes import drive, empty_home, forget_places, records_of, study_of, thetas
@@ -65,7 +64,7 @@ class Copying:
 def is_ahead(home):
     """Whether the ledger has what became of a seed, and MLflow does not show it."""
     rows = records_of(home).list_seeds() if home.ledger_db.exists() else []
-    if not any(map(is_final, rows)):
+    if not any(row.is_final for row in rows):
         return False
     runs = connect(home).search_runs(["1"], f"tags.`{KEY_TAG}` LIKE '%'")
     return {run.data.tags.get(SHOWN_TAG) for run in runs} != {summary_of(rows)}

@@ -7,10 +7,9 @@ from unittest.mock import Mock
 
 import pytest
 
+from search.record import ENOUGH
 from search.run import worker
 from search.run.packing import Capacity
-from search.stats.counting import ENOUGH
-from search.store.record import is_final
 from tests import in_process
 from tests.commands import fails_with_one
 from tests.reference import check_whole, environment, expected, recorded, rows_of, write_study
@@ -99,7 +98,7 @@ def test_seeds_that_fail_for_good_are_censored_and_the_others_done(unlucky, here
     file = said.stdout.partition("no luck (")[2].partition(")")[0]
     assert "in train" in (here / file).read_text(), "the traceback"
     rows = rows_of(here / "home", "quick")
-    failed = [r for r in rows if not is_final(r)]
+    failed = [r for r in rows if not r.is_final]
     assert len(rows) == 12 and 0 < len(failed) <= 2
     assert {(r["outcome"], r["reason"]) for r in failed} == {(Outcome.CENSORED, "RuntimeError: no luck")}
     run_whole(study, here)
@@ -133,7 +132,7 @@ def test_what_was_cut_is_trained_when_more_is_asked_for(here):
     assert run(UNTIL, here).exit_code == 0
     assert run(UNTIL | {"until": {"grokked": 2, "max_seeds": 12}}, here).exit_code == 0
     after = rows_of(here / "home", "until")
-    assert [r["init_seed"] for r in after] == list(range(1, 13)) and all(map(is_final, after))
+    assert [r["init_seed"] for r in after] == list(range(1, 13)) and all(row.is_final for row in after)
     assert recorded(here / "home", "until") == expected(SWEEP)
 
 

@@ -9,7 +9,6 @@ import threading
 import pytest
 
 from search.store import database
-from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.tracking import outbox
 from tests.homes import drive, empty_home, forget_places, records_of, study_of, thetas
@@ -59,7 +58,7 @@ def test_a_home_without_room_for_a_while(moment, tmp_path, monkeypatch, caplog):
 
         def recorded(records, *given, **more):
             record(records, *given, **more)
-            ended = [is_final(row) for row in records.list_seeds()]
+            ended = [row.is_final for row in records.list_seeds()]
             if moment == "recorded" and ended == [True] * 4:  # the second report: counts are due
                 drivers[0].outbox.drain(60, 60)  # or what it frees meanwhile is room
                 fill(filler)
@@ -87,7 +86,7 @@ def test_a_home_without_room_for_a_while(moment, tmp_path, monkeypatch, caplog):
             re.findall(r"\w+", caplog.text)
         )
         rows = records_of(home).list_seeds()
-        assert len(rows) == 4 and all(map(is_final, rows)), "what is trained is recorded when there is room"
+        assert len(rows) == 4 and all(row.is_final for row in rows), "what is trained is recorded when there is room"
         forget_places()
         drive(home, STUDY, GROKKED)
         assert facts(home) == facts(whole) and thetas(home.path) == thetas(whole.path)

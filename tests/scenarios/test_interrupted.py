@@ -11,7 +11,6 @@ import pytest
 
 from search.run.driver import Driver
 from search.run.executor import ExecutorDied, LocalExecutor
-from search.store.record import is_final
 from search.tracking.tracking import KEY_TAG
 from tests.commands import call
 from tests.reference import check_whole, client_of, expected, rows_of, runs_of
@@ -59,7 +58,7 @@ def test_a_study_ends_the_same_wherever_its_driver_did(study, error, at, here, m
     interrupt(monkeypatch, at, error)
     with suppress(Died):
         assert run(study, here).exit_code == 130
-    reached = {r["init_seed"]: r["steps"] for r in rows_of(here / "home", study["name"]) if not is_final(r)}
+    reached = {r["init_seed"]: r["steps"] for r in rows_of(here / "home", study["name"]) if not r.is_final}
     assert reached, "there was something to interrupt"
     run_whole(study, here)
 
@@ -73,14 +72,14 @@ def test_a_driver_that_dies_with_enough_ends_the_same(at, here, monkeypatch):
     assert run(UNTIL, here).exit_code == 0
     rows = {r["init_seed"]: r for r in rows_of(here / "home", "until")}
     assert rows[7]["outcome"] == Outcome.GROKKED
-    assert all(is_final(r) or 0 < r["steps"] < 16 for r in rows.values())
+    assert all(r.is_final or 0 < r["steps"] < 16 for r in rows.values())
 
 
 def test_seeds_go_on_from_their_own_states(reports, here, monkeypatch):
     """Of those in one bank each begins where it was saved."""
     interrupt(monkeypatch, 4, KeyboardInterrupt, is_taken=True)
     assert run(MIXED, here).exit_code == 130
-    rows = [r for r in rows_of(here / "home", "quick") if not is_final(r) and r["steps"]]
+    rows = [r for r in rows_of(here / "home", "quick") if not r.is_final and r["steps"]]
     reached = {(r["configuration"], r["init_seed"]): r["steps"] for r in rows}
     before = len(reports)
     assert run(MIXED, here).exit_code == 0

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from benchmarks import cluster, load
 from search.run import driver, worker
 from search.store.home import Home
-from search.store.record import is_final
 from search.tracking.tracker import Tracker
 from tests import homes
 from tests.reference import environment
@@ -36,7 +35,7 @@ def test_a_few_seeds(tmp_path):
     assert found["trials"] > 2 and found["jobs_at_the_end"] < 100
     recorded = load.record_seeds(Home(tmp_path / "seeds"), 40)
     rows = homes.records_of(tmp_path / "seeds", "many").list_seeds()
-    assert recorded["seeds"] == len(rows) == 40 and all(map(is_final, rows))
+    assert recorded["seeds"] == len(rows) == 40 and all(row.is_final for row in rows)
 
 
 def test_what_a_seed_costs_does_not_grow_with_what_is_there(tmp_path, monkeypatch):

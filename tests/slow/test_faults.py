@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from search.store.record import is_final
 from tests import ROOT
 from tests.commands import COMMAND
 from tests.reference import (
@@ -166,9 +165,9 @@ def test_a_worker_that_goes_on_going_wrong_is_recorded_with_its_reason(how, reas
     assert said.code == 1 and reason in said.out and "To go on:" in said.out, said
     rows = rows_of(tmp_path / "home", how)
     assert len(rows) == 4
-    failed = [r for r in rows if not is_final(r)]
+    failed = [r for r in rows if not r.is_final]
     assert failed and all(r["outcome"] == Outcome.CENSORED and reason in r["reason"] for r in failed)
-    assert all(r["outcome"] == Outcome.FAILED for r in rows if is_final(r)), "the others went on"
+    assert all(r["outcome"] == Outcome.FAILED for r in rows if r.is_final), "the others went on"
     ends_whole(study, tmp_path, tmp_path / "home")
 
 

@@ -1,5 +1,7 @@
 """The objective; seeds go to what is open, the best are confirmed on fresh ones; simulated studies gain."""
 
+from dataclasses import replace
+
 import pytest
 
 from search.run.allocation import ConfigurationScore, objective, select_for_confirmation
@@ -113,7 +115,7 @@ def test_a_budget_bounds_the_search_and_not_the_confirmation(home):
 def test_what_was_chosen_for_confirmation_stays_chosen(home):
     """However bad its fresh seeds are: the choice is the search's alone."""
     _, rows = run(planner_of(STUDY, home, ahead=1), RATES)
-    fresh = [r | {"outcome": Outcome.FAILED} if r["confirmation"] else r for r in rows]
+    fresh = [replace(r, outcome=Outcome.FAILED) if r.confirmation else r for r in rows]
     assert planner_of(STUDY, home, fresh).is_done
     half = [r for r in fresh if not r["confirmation"] or r["init_seed"] < 104]
     rest = taken(planner_of(STUDY, home, half, ahead=1))

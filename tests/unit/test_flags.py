@@ -1,6 +1,7 @@
 """Searched flags against each other: the rate in each cell, and what two do beyond the sum of both."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def test_each_cell_has_its_rate_and_a_pair_is_compared_with_the_sum():
     rate = grid.cells[False, False]
     assert off[1].startswith(f"{rate.grokked} of 80 ({rate.rate:.0%}, ")
     configurations, seeds = seeds_of(ADDITIVE)
-    fresh = [row | {"init_seed": 1_000 + row["init_seed"], "confirmation": True} for row in seeds]
+    fresh = [replace(row, init_seed=1_000 + row.init_seed, confirmation=True) for row in seeds]
     assert flag_grids(configurations, [*seeds, *fresh])[0].cells[False, False] == rate
 
 

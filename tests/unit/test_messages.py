@@ -4,13 +4,13 @@ import random
 
 import pytest
 
+from search.record import ENOUGH
 from search.run.executor import DIED, Finished, Restarted
-from search.run.messages import EndedSeed, Report, Speed
+from search.run.messages import Report, Speed
 from search.run.packing import Capacity
-from search.stats.counting import ENOUGH
 from search.store.database import STATES
+from search.store.ended_seed import EndedSeed
 from search.store.lease import Superseded
-from search.store.record import is_final
 from tests.homes import TRAINED_BY, empty_home, records_of, result_of, study_of
 from tests.leases import dead_owner
 from tests.runs import MadeUp, driver_of
@@ -59,7 +59,7 @@ def check(home, executor, study=STUDY):
     """All is recorded as if nothing had happened, and no state is left."""
     records = records_of(home)
     rows = {row["init_seed"]: row for row in records.list_seeds()}
-    assert sorted(rows) == SEEDS and all(map(is_final, rows.values()))
+    assert sorted(rows) == SEEDS and all(row.is_final for row in rows.values())
     configuration = next(iter(records.list_configurations().values()))
     for number, row in rows.items():
         whole = result_of(configuration, number, number in executor.grokked)
@@ -112,7 +112,7 @@ def test_a_driver_that_dies_anywhere_is_followed_by_another(number, home, monkey
             return whole(timeout_s)
 
         executor.poll = poll
-        before = {r["init_seed"] for r in records_of(home).list_seeds() if is_final(r)}
+        before = {r["init_seed"] for r in records_of(home).list_seeds() if r.is_final}
         try:
             with driver_of(home, STUDY) as driver:
                 ended = driver.run(executor)
@@ -220,7 +220,7 @@ def test_what_nobody_needs_ends_and_what_had_not_begun_is_forgotten(home):
     more = study_of(seeds=[1, 2, 3, 4], resources={"slots": 2}, until={"grokked": 2, "max_seeds": 12})
     with driver_of(home, more) as driver:
         driver.run(MadeUp(Capacity(2)))
-    assert [row["init_seed"] for row in rows(home)] == SEEDS and all(map(is_final, rows(home)))
+    assert [row["init_seed"] for row in rows(home)] == SEEDS and all(row.is_final for row in rows(home))
 
 
 # ---- workers that fail
@@ -242,7 +242,7 @@ def test_seeds_that_fail_with_their_workers_too_often_are_given_up_and_the_other
     with driver_of(home, study) as driver:
         ended = driver.run(executor := Poisoned(Capacity(2)))
     assert not ended.interrupted
-    lost = {row["init_seed"]: row["reason"] for row in rows(home) if not is_final(row)}
+    lost = {row["init_seed"]: row["reason"] for row in rows(home) if not row.is_final}
     assert 5 in lost and len(lost) <= 2 and set(lost.values()) == {"out of memory: Ray ended its process"}
     assert len(executor.trained.begun[5]) == 3 and list(ended.failed.values()) == [lost[5]]
     with driver_of(home, study) as driver:

@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 
 from search.run.metrics import COUNTER, MEASURES, PREFIX, STUDY
-from search.store.record import is_final
 from tests import ROOT, homes
 from tests.commands import running
 from tests.homes import records_of
@@ -41,7 +40,7 @@ def test_what_a_driver_says_is_what_its_ledger_has(tmp_path):
 
     def look(driver):
         values = driver.measures()
-        ended = Counter(r["outcome"] for r in records_of(home, study.name).list_seeds() if is_final(r))
+        ended = Counter(r["outcome"] for r in records_of(home, study.name).list_seeds() if r.is_final)
         assert values.keys() == MEASURES.keys() and values["seeds_ended"] == ended
         assert all(isinstance(values[name], dict) == bool(its.label) for name, its in MEASURES.items())
         said.append(sum(values["seeds_ended"].values()) + sum(values["seeds_open"].values()))

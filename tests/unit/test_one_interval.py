@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from search.analysis.arms import read_arms
-from search.analysis.frames import configuration_rows, records, seed_rows
+from search.analysis.frames import configuration_rows, records, seeds_of
 from search.cli import render
 from search.stats.counting import GrokRate
 from search.stats.intervals import LEVEL, exact_high, mid_p
@@ -78,7 +78,7 @@ def test_data(home, tmp_path):
         assert status[name] == recorded[name] == mlflow[name], name
     assert status["interval"] == pytest.approx(SEARCH) and status["confirmation_interval"] == pytest.approx(FRESH)
     rows = records_of(home)
-    for seeds in ([], list(seed_rows(rows))):
+    for seeds in ([], rows.list_seeds()):
         (arm,) = read_arms(configuration_rows(rows), seeds)
         assert (arm.grokked, arm.n) == (1, 8) and arm.interval == pytest.approx(SEARCH)
 
@@ -86,9 +86,9 @@ def test_data(home, tmp_path):
 def test_rows_without_the_columns_of_a_rule_have_the_widest_interval(home):
     frame = records("sweep", home=home)
     frame = frame[~frame["confirmation"]]
-    assert GrokRate.of(frame.to_dict("records")).interval == SEARCH
-    without = frame.drop(columns=["screen"]).to_dict("records")
-    assert GrokRate.of(without).interval == (SEARCH[0], mid_p(1 + 4, 8)[1])
+    assert GrokRate.of(seeds_of(frame)).interval == SEARCH
+    without = frame.drop(columns=["screen"])
+    assert GrokRate.of(seeds_of(without)).interval == (SEARCH[0], mid_p(1 + 4, 8)[1])
 
 
 def test_nothing_is_known_where_no_seed_has_ended(home, tmp_path):

@@ -1,10 +1,12 @@
 """What to train next: no slot is idle, nothing needless is trained, workers end together, nothing is lost."""
 
+from dataclasses import replace
+
 import pytest
 
 from model import preset
+from search.record import ENOUGH
 from search.run.forecast import forecast
-from search.stats.counting import ENOUGH
 from search.study.file import parse_study
 from tests.planners import ONLY, SWEEP, end, finish, hear, numbers, planner_of, row_of, taken
 from trainer import Outcome
@@ -77,7 +79,7 @@ def test_a_study_that_has_enough_trains_nothing_more(home):
     """Neither what was cut nor what is left of its first round; with a higher `until` both."""
     planner = planner_of(UNTIL, home)
     first, second = taken(planner, "a"), taken(planner, "b")
-    rows = [row_of(first[0], Outcome.GROKKED), *(row_of(p, Outcome.CENSORED) | {"reason": ENOUGH} for p in second)]
+    rows = [row_of(first[0], Outcome.GROKKED), *(replace(row_of(p, Outcome.CENSORED), reason=ENOUGH) for p in second)]
     again = planner_of(UNTIL, home, rows)
     assert again.is_done and taken(again) == []
     study = parse_study(UNTIL, "until.yaml")

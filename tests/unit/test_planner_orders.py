@@ -6,14 +6,14 @@ seeds that nobody needed.
 
 import hashlib
 import random
+from dataclasses import replace
 
 import pytest
 
 from search.kinds.proposals import Proposals
+from search.record import ENOUGH
 from search.run.packing import Capacity
 from search.run.planner import Planner
-from search.stats.counting import ENOUGH, seed_of
-from search.store.record import is_final
 from search.study.file import parse_study
 from tests.planners import Given, row_of
 from tests.searches import reported
@@ -66,14 +66,17 @@ class Run:
 
     def start(self):
         """A driver, the first or one after another died."""
-        for row in self.rows.values():
-            if row["outcome"] == Outcome.RUNNING:
-                row |= {"outcome": Outcome.CENSORED, "reason": "its driver died"}
+        for key, row in self.rows.items():
+            if row.outcome == Outcome.RUNNING:
+                self.censor(key, "its driver died")
         self.records.given = list(self.rows.values())
         proposals = Proposals(self.study, self.records) if self.study.space else None
         self.planner = Planner(self.study, self.records.given, proposals)
         self.planner.capacity = Capacity(self.draw.randint(1, 3))
         self.failed = set()
+
+    def censor(self, key, reason):
+        self.rows[key] = replace(self.rows[key], outcome=Outcome.CENSORED, reason=reason)
 
     @property
     def held(self):
@@ -92,8 +95,8 @@ class Run:
         for pair in pairs:
             assert pair.key not in self.failed, "a seed that failed is not tried again in one run"
             assert pair.key not in before, "two workers have it"
-            assert pair.key not in self.rows or not is_final(self.rows[pair.key]), "trained twice"
-            self.rows[pair.key] = row_of(pair, Outcome.RUNNING) | {"steps": 0}
+            assert pair.key not in self.rows or not self.rows[pair.key].is_final, "trained twice"
+            self.rows[pair.key] = replace(row_of(pair, Outcome.RUNNING), steps=0)
         bank = self.planner.banks.get(worker)
         assert len({pair.configuration.program for pair in bank.pairs.values()} if bank else ()) <= 1
         return bool(pairs)
@@ -116,7 +119,7 @@ class Run:
             rows.append(row)
         for n in cut:
             if self.draw.random() < 0.5:  # it had begun
-                self.rows[pairs[n].key] |= {"outcome": Outcome.CENSORED, "reason": ENOUGH}
+                self.censor(pairs[n].key, ENOUGH)
                 rows.append(self.rows[pairs[n].key])
             else:
                 del self.rows[pairs[n].key]
@@ -128,7 +131,7 @@ class Run:
         lost = self.planner.give_back(worker, self.draw.random() < 0.7)
         for pair in lost:
             self.failed.add(pair.key)
-            self.rows[pair.key] |= {"outcome": Outcome.CENSORED, "reason": "no luck"}
+            self.censor(pair.key, "no luck")
         if lost:
             self.complete(lost, [self.rows[pair.key] for pair in lost])
 
@@ -146,8 +149,8 @@ class Run:
         for trial, state in zip(self.planner.search.proposals.trials() if before else (), before, strict=False):
             if trial.state.name == "COMPLETE" and state == "RUNNING":
                 key = trial.user_attrs["configuration"]
-                rows = {seed_of(r): r for r in self.rows.values() if r["configuration"] == key}
-                assert all(s in rows and is_final(rows[s]) for s in self.study.first_seeds)
+                rows = {r.seed: r for r in self.rows.values() if r["configuration"] == key}
+                assert all(s in rows and rows[s].is_final for s in self.study.first_seeds)
                 assert not any(pair.configuration.key == key for held in self.held.values() for pair in held.values())
 
     def step(self):
@@ -178,7 +181,7 @@ class Run:
 
         The sampler was told of all proposals that were trained whole.
         """
-        recorded = {place for place, row in self.rows.items() if is_final(row)} | self.failed
+        recorded = {place for place, row in self.rows.items() if row.is_final} | self.failed
         for c in [s.configuration for s in self.planner.study_run.states.values()]:
             if self.planner.study_run.has_enough(c):
                 continue
@@ -189,7 +192,7 @@ class Run:
             final = {(key, init) for key, init, _ in recorded - self.failed}
             told = {c.key for c in reported(self.planner.search.proposals)}
             first = [s.init_seed for s in self.study.first_seeds]
-            cut = {key for (key, *_), row in self.rows.items() if not is_final(row)}  # they stay open
+            cut = {key for (key, *_), row in self.rows.items() if not row.is_final}  # they stay open
             assert told - cut == {key for key, _ in final if all((key, s) in final for s in first)} - cut
 
     def confirmed(self):
@@ -221,6 +224,6 @@ def test_a_driver_that_dies_anywhere_changes_nothing_of_what_is_chosen(number, h
     run.check_end()
     if run.study.confirm:
         seeds = {(key, s.init_seed, s.data_seed) for key in begun for s in run.study.confirm_seeds}
-        assert seeds <= {place for place, row in run.rows.items() if is_final(row)}, "begun, and not ended"
+        assert seeds <= {place for place, row in run.rows.items() if row.is_final}, "begun, and not ended"
         grokked = {r["configuration"] for r in run.rows.values() if r["outcome"] == Outcome.GROKKED}
         assert bool(run.confirmed()) == bool(grokked), "the best is confirmed, whoever was there when it won"

@@ -45,7 +45,7 @@ def ended(run, number, place, outcome):
     """A worker's seed has ended."""
     worker = list(run.workers)[number].name
     pair = list(run.planner.banks[worker].pairs.values())[place]
-    end(run.planner, worker, [pair], [row_of(pair, outcome) | {"steps": pair.step}])
+    end(run.planner, worker, [pair], [replace(row_of(pair, outcome), steps=pair.step)])
 
 
 def test_a_snapshot_counts_seeds_and_time(run):

@@ -88,7 +88,7 @@ def test_metadata_of_many_groups_are_not_gone_through():
 
 @pytest.mark.full
 def test_the_largest_table_of_seeds_is_read():
-    row = dict.fromkeys(frames.SEED_NUMBERS, 1.5) | dict.fromkeys(frames.SEED_TEXTS, "a name")
+    row = dict.fromkeys(frames.NEEDED, 1.5) | dict.fromkeys(("study", "configuration", "outcome"), "a name")
     frame = pd.DataFrame([row]).loc[[0] * frames.MOST_ROWS]
     frame.assign(**{f"c{n}": 1.5 for n in range(13)}).to_parquet("x.parquet")
     assert len(RecordSet(["x.parquet"]).seeds()) == frames.MOST_ROWS

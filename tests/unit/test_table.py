@@ -1,5 +1,6 @@
 """The constraint table: its rule, cells, rows and columns, from rows of configurations made by hand."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -9,6 +10,7 @@ from search.analysis import verdicts
 from search.analysis.table import constraint_table
 from search.analysis.verdicts import Answer, Effect
 from search.errors import UserError
+from search.record import SeedRecord
 from search.stats.counting import GrokRate
 from search.stats.intervals import Paired, ratio_interval
 from search.study.trial import Configuration
@@ -43,10 +45,15 @@ def without(name, constraint):
 def seeds_of(rows, finished=()):
     """Rows of the seeds behind `arm`s: 1, 2, ... of each, the first of them grokked; curvature took `finished`."""
     return [
-        {"study": row["study"], "configuration": row["configuration"], "init_seed": n, "data_seed": n,
-         "outcome": "grokked" if n <= row["grokked"] else "failed", "held": False, "steps": 1, "budget": 1,
-         "grok_step": row["recipe.steps"] if n in finished else 46_000, "hopeless_step": None, "best_token": 0.0,
-         "verified": 10_010 if n <= row["verified"] else 10_009}
+        SeedRecord(
+            study=row["study"],
+            configuration=row["configuration"],
+            init_seed=n,
+            data_seed=n,
+            outcome="grokked" if n <= row["grokked"] else "failed",
+            grok_step=row["recipe.steps"] if n in finished else 46_000,
+            verified=10_010 if n <= row["verified"] else 10_009,
+        )
         for row in rows
         for n in range(1, row["seeds"] + 1)
     ]  # fmt: skip
@@ -119,7 +126,7 @@ def test_a_preset_without_the_constraint_is_the_arm_without():
 def test_without_common_seeds_a_cost_is_open():
     rows = [arm("57p", 9, 48), arm(without("57p", "tie_vo"), 0, 48)]
     assert constraint_table(rows).cells["tie_vo", "57p"].cost == "open"
-    shifted = [{**r, "data_seed": 99 + r["data_seed"]} for r in seeds_of(rows[:1])] + seeds_of(rows[1:])
+    shifted = [replace(r, data_seed=99 + r.data_seed) for r in seeds_of(rows[:1])] + seeds_of(rows[1:])
     cell = constraint_table(rows, seeds=shifted).cells["tie_vo", "57p"]
     assert (cell.paired, cell.trains, cell.cost) == (None, "yes", "open")
     stopped = [{**row, "stopped": True} for row in rows]

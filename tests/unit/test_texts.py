@@ -1,15 +1,17 @@
 """What `run` prints at its end and `status` prints of seeds, beyond their rates."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from search.cli import render
-from search.cli.home import mark_cut_off
+from search.cli.home import cut_off
+from search.record import ENOUGH, SeedRecord
 from search.run.driver import Ended
 from search.run.estimate import estimate
-from search.stats.counting import ENOUGH, overview
+from search.stats.counting import overview
 from search.store.home import Home
 from search.study.file import load_study, parse_study, shipped_studies
 from search.study.space import points
@@ -33,7 +35,7 @@ def summary(study, home, ended, made=(), drawn=()):
 
 def outputs(home, recorded, study="57p"):
     """The summary of a run, and the status, of some rows."""
-    named = [{**row, "study": study} for row in recorded]
+    named = [replace(row, study=study) for row in recorded]
     return summary(load_study(study), home, Ended(rows=named)), render.status(overview(named), [])
 
 
@@ -70,7 +72,6 @@ def test_seeds_of_several_configurations_are_counted_unless_each_is_asked_for():
     assert [line for line in text.splitlines() if "lr " in line] == [
         "  lr 1: 1 grokked, 2 not grokked", "  lr 2: 1 grokked, 2 not grokked",
     ]  # fmt: skip
-    seeds = [r | {"verified": None} for r in seeds]
     assert "  seed " not in text and render.status(overview(seeds), seeds, each=True).count("  seed ") == 6
 
 
@@ -80,7 +81,7 @@ FRESH = rows(GROKKED, GROKKED, FAILED, first=90001, confirmation=True)
 
 
 def of(key, seeds):
-    return [row | {"configuration": key} for row in seeds]
+    return [replace(row, configuration=key) for row in seeds]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def of(key, seeds):
 )  # fmt: skip
 def test_status_says_what_goes_on_and_keeps_a_confirmation_apart(seeds, said, unsaid):
     first = {row["configuration"] for row in seeds}
-    seeds = [row | {"verified": None, "verify_calls": 0} for row in seeds]
+    seeds = [replace(row, verify_calls=0) for row in seeds]
     text = render.status(overview(seeds), seeds, {key: key for key in first})
     assert all(line in text for line in said) and unsaid not in text, text
 
@@ -278,6 +279,5 @@ def test_the_summary_lists_ten_grokked_seeds_and_says_how_many_more(hold, stabil
 
 
 def test_seeds_of_a_run_that_was_killed_are_cut_off():
-    seeds = [{"outcome": outcome, "reason": None} for outcome in ("running", "grokked")]
-    mark_cut_off(seeds)
+    seeds = [cut_off(SeedRecord(outcome=outcome)) for outcome in ("running", "grokked")]
     assert [(r["outcome"], r["reason"]) for r in seeds] == [("censored", "its run was killed"), ("grokked", None)]

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED, VALUES, claim_beside, is_right, read_verdict, write_verdict
+from search.record import SeedRecord
 from search.stats.counting import proof_counts, rank
 from search.store import verdicts
 from search.store.verdicts import beside, own, sealed, settle
@@ -135,8 +136,10 @@ def test_a_verdict_on_another_checkpoint_says_nothing_of_this_one(undecided):
 
 
 def test_a_claim_ranks_and_counts_as_no_verdict():
-    row = {"outcome": "grokked", "best_exact": 1.0, "best_token": 1.0, "held": True, "grok_step": 5}
-    rows = [row | {"proof": proof} for proof in (own(GOOD), None, own(sealed(GOOD)), own(verdict_on(RIGHT, UNDECIDED)))]
+    row = SeedRecord(outcome="grokked", best_exact=1.0, best_token=1.0, held=True, grok_step=5)
+    rows = [
+        replace(row, proof=proof) for proof in (own(GOOD), None, own(sealed(GOOD)), own(verdict_on(RIGHT, UNDECIDED)))
+    ]
     claimed, none, proved, tried = map(rank, rows)
     assert claimed == none == tried > proved
     assert proof_counts(rows) == {"proved": 1, "prove_tried": 2, "proofs_claimed": 1}

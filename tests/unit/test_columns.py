@@ -1,0 +1,37 @@
+"""A column of a seed's record is declared in one place, and what shows or keeps records follows."""
+
+import json
+import subprocess
+import sys
+
+from benchmarks import rows
+from search.record import COLUMNS
+from tests.commands import done
+
+
+def test_a_column_is_declared_once_and_measured(tmp_path):
+    """A home that lacks it gets it with its default; then it is written, read, shown and summarised."""
+    home = rows.write_home(tmp_path / "home", 1, 3).parent
+    said = subprocess.run(
+        [sys.executable, "-m", "tests.with_column", home], capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
+    after = [0.5, 0.5, 0.5, 0.125]
+    assert json.loads(said.stdout.splitlines()[-1]) == {
+        "before": [0.5] * 3,
+        "parquet": after,
+        "json": after,
+        "status": after,
+        "result": 0.125,
+        "metric": 0.5,
+        "configurations": [0.5],
+        "help": True,
+    }
+
+
+def test_every_column_says_what_it_is():
+    said = done("records", "--help")
+    for name, column in COLUMNS.items():
+        assert column.help and column.help == column.help.strip(" ."), name
+        assert not column.shown or f"  {name} " in said, name
+        assert column.unit or column.kind is not float, f"{name} is a number of what?"
