@@ -35,7 +35,7 @@ def carries(checkpoint: Checkpoint) -> dict[str, Any]:
         raise ValueError("its seed was trained in several stages, or into ties")
     bank = bank_of(
         request.configuration.trained, [request.configuration.pair(request.seed)], request.slots, request.resources,
-        "cpu", futility=None,
+        "cpu",
     )  # fmt: skip
     thetas, steps = [], []
     while bank.result(0).steps < request.step and bank.advance():

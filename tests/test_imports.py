@@ -24,8 +24,8 @@ ROOMS = {
         "errors", "terminal", "markup", "plugins", "stats", "study", "store", "tracking", "analysis", "run", "cli",
     ],
     "trainer": [
-        "fields", "retired", "data", "files", "optimisers", "recipe", "step", "engine", "checkpoints", "curvature",
-        "bank",
+        "fields", "retired", "outcomes", "stopping", "data", "files", "optimisers", "recipe", "step", "engine",
+        "checkpoints", "curvature", "bank",
     ],
     "adders": ["proof", "foreign", "finishing", "acceptance", "explain", "commands"],
 }  # fmt: skip

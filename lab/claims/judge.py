@@ -11,7 +11,7 @@ from typing import Any
 from lab.claims.claim import OF_SEEDS, Claim, claims, seeds_of
 from lab.claims.trained import Trained
 from lab.paired import PairedArms
-from search.stats.counting import COUNTED, RULE_COLUMNS, GrokRate, missed_by
+from search.stats.counting import COUNTED, GrokRate, missed
 from search.stats.intervals import LEVEL, Interval, discoveries, exact_low, power
 from search.study.trial import Configuration
 from trainer import Outcome
@@ -257,8 +257,7 @@ def _succeeds(claim: Claim, row: Row) -> bool:
 
 
 def _count(claim: Claim, seeds: Mapping[Run, Row]) -> Count:
-    rules = () if claim.held or claim.within else RULE_COLUMNS
-    wrongly = sum(missed_by(rule, seeds.values()) for rule in rules)
+    wrongly = 0.0 if claim.held or claim.within else missed(list(seeds.values()))
     steps = sorted(int(row["steps"]) for row in seeds.values())
     half = steps[(len(steps) - 1) // 2] if steps else None
     return Count(sum(_succeeds(claim, row) for row in seeds.values()), len(seeds), wrongly, half)

@@ -13,6 +13,7 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
+from search import plugins
 from search.analysis import STYLE
 from search.analysis.fields import columns, fields_of, meaning, shown
 from search.analysis.flags import MOST_GRIDS, Grid, flag_grids, notes_on
@@ -45,7 +46,6 @@ from search.stats.counting import (
     COUNTED,
     FEWEST_SEEDS,
     INTERRUPTED,
-    RULE_COLUMNS,
     TOO_FEW,
     WORDS,
     Cost,
@@ -61,6 +61,7 @@ from search.store.home import pull_command
 from search.study.described import rules
 from search.study.schema import Study
 from trainer import Outcome
+from trainer.stopping import COLUMNS
 
 TEMPLATE = Path(__file__).with_name("templates") / "report.html.j2"
 FEW = 6  # configurations that are shown one by one
@@ -68,7 +69,6 @@ BEST = 5  # configurations in the first table, beside those that were confirmed
 FEWEST_FOR_IMPORTANCE = 8  # configurations
 FEWEST_GROKKED = 10  # runs, for a share that counts as evidence
 REDRAWS = 10
-RULES = {Outcome.GIVEN_UP: "The hopeless rule gave up", Outcome.SCREENED: "The screen ended"}
 BOUNDS = (
     "The interval of each configuration allows for as many as its own spared seeds, and what was measured of it "
     "before, do not exclude."
@@ -265,12 +265,12 @@ class _Page:
 
     def stopping(self) -> str:
         """Describe what the rules that stop seeds did in the search; empty if they never fired."""
-        columns = ["configuration", "confirmation", "outcome", *RULE_COLUMNS.values()]
+        columns = ["configuration", "confirmation", "outcome", *COLUMNS]
         rows, sentences = _plain(self.own[columns]), []
-        for rule, subject in RULES.items():
-            if done := _rule_sentences(subject, StoppingCounts.of(rows, rule)):
-                missed = missed_by(rule, rows, pooled=True)
-                sentences.append(f"{done}At most {missed:,.1f} of the ended ones would have grokked (one-sided 95 %).")
+        for rule in plugins.rules().values():
+            if done := _rule_sentences(rule.subject, StoppingCounts.of(rows, rule)):
+                wrongly = missed_by(rule, rows, pooled=True)
+                sentences.append(f"{done}At most {wrongly:,.1f} of the ended ones would have grokked (one-sided 95 %).")
         return " ".join([*sentences, *([BOUNDS] if sentences else [])])
 
     def clustered(self, name: str) -> str:

@@ -192,7 +192,7 @@ def train_again(loaded: Checkpoint, request: Request, watch: Callable[[int], Non
             theta, before = request.stages.train(request, device, watch)
             configuration = replace(configuration, start=InitialTheta(configuration.trained, {ANY: theta}))
         pair, slots, resources = configuration.pair(request.seed), request.slots, request.resources
-        bank = bank_of(configuration.trained, [pair], slots, resources, device, futility=None)
+        bank = bank_of(configuration.trained, [pair], slots, resources, device)
         watch(before)
         # what is finished at the end is finished again
         at_end = request.step == request.configuration.recipe.steps

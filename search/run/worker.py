@@ -20,8 +20,7 @@ from model.spec import Spec
 from model.tied import project
 from search.run.messages import EndedSeed, NewBank, Order, Reply, Report, Speed
 from search.study.resources import Resources
-from trainer import FUTILITY_RULE, Bank, Outcome, Pair, Result
-from trainer.bank.futility import FutilityRule
+from trainer import Bank, Outcome, Pair, Result
 from trainer.checkpoints.checkpoint import code_version
 from trainer.curvature.pool import has_kernel
 from trainer.engine.build import denormals
@@ -106,8 +105,7 @@ class Worker:
         self.earlier = self._speed()
         self.numbers, self.resources, self.evaluations = [], made.resources, 0
         device = "cuda" if self.on_gpu and is_declared() else "cpu"
-        rule = FUTILITY_RULE if made.hopeless else None
-        self.bank = bank_of(made.spec, pairs, made.slots, made.resources, device, rule)
+        self.bank = bank_of(made.spec, pairs, made.slots, made.resources, device)
 
     def _restore(self, orders: Sequence[Order]) -> None:
         assert self.bank
@@ -188,12 +186,10 @@ class Worker:
         )
 
 
-def bank_of(
-    spec: Spec, pairs: Sequence[Pair], slots: int, resources: Resources, device: str, futility: FutilityRule | None
-) -> Bank:
+def bank_of(spec: Spec, pairs: Sequence[Pair], slots: int, resources: Resources, device: str) -> Bank:
     """Return a bank of pairs before their first step. It computes in as many threads as its resources have."""
     torch.set_num_threads(resources.threads)
-    return Bank(spec, pairs, slots=slots, device=device, compiled=resources.compiled, futility=futility)
+    return Bank(spec, pairs, slots=slots, device=device, compiled=resources.compiled)
 
 
 def environment_of(bank: Bank, resources: Resources) -> dict[str, Any]:

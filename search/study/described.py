@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from search.stats.counting import describe_screen
+from search import plugins
+from search.stats.counting import describe_rules
 from search.study.schema import Study
 from search.study.space import Distribution
 from search.study.stopping import BY_PAIR, BY_SEED
@@ -17,10 +18,14 @@ def rules(study: Study, configurations: Iterable[str]) -> list[tuple[str, str]]:
     """Return what ends seeds early, and what asks for more: names and words. configurations: keys."""
     drawn = {BY_PAIR: "drawn for each configuration", BY_SEED: "the same seeds in each configuration"}
     spared = f" ({drawn.get(study.spares, 'by the numbers of the seed')})" if study.planned > 1 else ""
-    on = f"on: seeds that it calls hopeless are given up, but for a random tenth of them{spared}"
-    listed = [("Hopeless rule", on if study.stop.hopeless else "off: all seeds run on")]
-    if study.stop.rungs:
-        listed.append(("Screen", describe_screen(study.stop.rungs, configurations)))
+    listed, keys = [], list(configurations)
+    for kind in plugins.rules().values():
+        asked = [rule for rule in study.stop.rules if type(rule) is kind]
+        if kind.is_default:
+            on = f"on: {kind.describe(asked)}, but for a random tenth of them{spared}"
+            listed.append((kind.title, on if asked else "off: all seeds run on"))
+        elif asked:
+            listed.append((kind.title, describe_rules(kind, asked, keys)))
     if study.until.grokked:
         ordered = "; its interval counts seeds in the order of the file, up to that one"
         biased = f"once {study.until.grokked} grokked, so the rate is biased upwards"
