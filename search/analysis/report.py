@@ -60,7 +60,7 @@ from search.stats.counting import (
 from search.store.home import pull_command
 from search.study.described import rules
 from search.study.schema import Study
-from trainer import Outcome
+from trainer import Outcome, Rule
 from trainer.stopping import COLUMNS
 
 TEMPLATE = Path(__file__).with_name("templates") / "report.html.j2"
@@ -268,7 +268,7 @@ class _Page:
         columns = ["configuration", "confirmation", "outcome", *COLUMNS]
         rows, sentences = _plain(self.own[columns]), []
         for rule in plugins.rules().values():
-            if done := _rule_sentences(rule.subject, StoppingCounts.of(rows, rule)):
+            if done := _rule_sentences(rule, StoppingCounts.of(rows, rule)):
                 wrongly = missed_by(rule, rows, pooled=True)
                 sentences.append(f"{done}At most {wrongly:,.1f} of the ended ones would have grokked (one-sided 95 %).")
         return " ".join([*sentences, *([BOUNDS] if sentences else [])])
@@ -473,11 +473,12 @@ def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return plain.where(plain.notna(), None).to_dict("records")
 
 
-def _rule_sentences(subject: str, counts: StoppingCounts) -> str:
-    """Return what a stopping rule did in sentences that begin with `subject`; empty if it never fired."""
+def _rule_sentences(rule: type[Rule], counts: StoppingCounts) -> str:
+    """Return what a stopping rule did in sentences; empty if it never called a seed."""
     if not counts.ended and not counts.spared:
         return ""
-    text = f"{subject} {counts.ended:,} of {counts.seeds:,} seeds. "
+    did = "gave up" if rule.outcome == Outcome.GIVEN_UP else "ended"
+    text = f"The {rule.title.lower()} {did} {counts.ended:,} of {counts.seeds:,} seeds. "
     if counts.spared:
         share = f"{counts.spared_share:.0%} of those that it was to end"
         grokked = f"{counts.spared_grokked:,} grokked" if counts.spared_grokked else "none grokked"

@@ -28,25 +28,8 @@ from tests.unit.test_counting import FAILED, RUNG, SCREENED, rows
 from tests.unit.test_outcomes import facts, ruled, scripted
 from trainer import Outcome
 
-RISING = """
-from dataclasses import dataclass
-from typing import ClassVar
-
-from model.fields import option
-from trainer import Rule
-
-
-@dataclass(frozen=True)
-class Rising(Rule):
-    key: ClassVar[str] = "rising"
-    help: ClassVar[str] = "ends seeds whose loss rises"
-
-    times: int = option(3, "how often, at one evaluation after the other", unit="evaluations", ge=1)
-
-    def calls(self, seen):
-        loss_LE = seen.newest("loss", self.times + 1)
-        return (loss_LE.diff(dim=1) > 0).all(dim=1)
-"""
+RISING = (ROOT / "docs/extending.md").read_text("utf-8").partition("# adder_rising.py\n")[2].partition("```")[0]
+"""The rule of the documentation: it ends a seed whose loss rises `times` times in a row."""
 SCRIPT = """
 import json, sys
 sys.path.insert(0, "site")
@@ -169,7 +152,7 @@ def test_a_strangers_rule_does_all_that_ours_do(here):
         "status falls --json --home home",
         "report falls -o falls.html --home home",
     )
-    assert "stop.rising.times  how often, at one evaluation after the other; unit: evaluations [3]" in keys[1]
+    assert "stop.rising.times  how often in a row; unit: evaluations [3]" in keys[1]
     assert wrong == [2, "error: wrong.yaml: stop.rising.times: must be greater than or equal to 1, got 0\n"]
     unknown = "What it kills, its spared ones say alone: it was not measured for this spec and recipe"
     assert (
@@ -203,5 +186,5 @@ def test_a_strangers_rule_does_all_that_ours_do(here):
     line = f"rising: {len(ended)} of 40; {spared} more spared, to check the rule: none grokked"
     assert line in run[1] and line in shown[1]
     page = re.sub("<[^>]*>", "", Path("falls.html").read_text())
-    assert f"The rule rising ended {len(ended)} of 40 seeds." in page
+    assert f"The rising rule ended {len(ended)} of 40 seeds." in page
     assert f"At most {wrongly:,.1f} of the ended ones would have grokked" in page

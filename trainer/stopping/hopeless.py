@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from trainer.outcomes import Outcome
 from trainer.stopping.rule import MEASURED, Rule, Seen
@@ -37,15 +37,13 @@ class Hopeless(Rule):
     token accuracy so far below `token` (fractions of the 5,000 selection problems and their digits).
     """
 
-    key: ClassVar[str] = "hopeless"
-    help: ClassVar[str] = "give up seeds that the rule calls hopeless, a random tenth of them spared"
-    is_default: ClassVar[bool] = True
-    outcome: ClassVar[Outcome] = Outcome.GIVEN_UP
-    column: ClassVar[str] = "hopeless_step"
-    ended: ClassVar[str] = "given_up"
-    prefix: ClassVar[str] = ""
-    title: ClassVar[str] = "Hopeless rule"
-    subject: ClassVar[str] = "The hopeless rule gave up"
+    key = "hopeless"
+    help = "give up seeds that the rule calls hopeless, a random tenth of them spared"
+    is_default = True
+    outcome = Outcome.GIVEN_UP
+    column = "hopeless_step"
+    ended = "given_up"
+    prefix = ""
 
     checkpoints: tuple[tuple[float, float, float], ...] = tuple(map(tuple, _MEASURED["checkpoints"]))
 

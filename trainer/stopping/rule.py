@@ -94,13 +94,10 @@ class Rule:
     prefix: ClassVar[str]
     """What the names of its other numbers begin with; the key."""
     title: ClassVar[str]
-    """What it is called in a plan; the key."""
-    subject: ClassVar[str]
-    """The beginning of a sentence on how many seeds it ended."""
+    """What plans and reports call it: `Rising rule`."""
 
     def __init_subclass__(cls) -> None:
-        key = cls.key
-        names = {"ended": key, "prefix": f"{key}_", "title": key.capitalize(), "subject": f"The rule {key} ended"}
+        names = {"ended": cls.key, "prefix": f"{cls.key}_", "title": f"{cls.key.capitalize()} rule"}
         for name, text in names.items():
             if name not in vars(cls):
                 setattr(cls, name, text)

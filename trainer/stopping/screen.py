@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from model import preset_name
 from model.fields import did_you_mean
@@ -35,11 +35,11 @@ MEASURED_RUNGS: dict[tuple[str, str], tuple[int, int]] = {
 class Rung(Rule):
     """A stage at step `at`. A seed goes on if any of `keep` holds: the best so far of BEST, the newest of a probe."""
 
-    key: ClassVar[str] = "screen"
-    help: ClassVar[str] = "rungs, one or a list: seeds that show too little end there, a random tenth spared"
-    most: ClassVar[int] = 20
-    ended: ClassVar[str] = "screened"
-    subject: ClassVar[str] = "The screen ended"
+    key = "screen"
+    help = "rungs, one or a list: seeds that show too little end there, a random tenth spared"
+    most = 20
+    ended = "screened"
+    title = "Screen"
 
     at: int
     keep: Keep = ()
@@ -69,14 +69,13 @@ class Rung(Rule):
         return kept
 
     def check(self, spec: Any, recipe: Any) -> None:
-        last, names = recipe.steps - recipe.eval_every, [name for name, _, _ in self.keep]
+        last, readable = recipe.steps - recipe.eval_every, [*BEST, *spec.probes()]
         if self.at > last:
             raise ValueError(f"at: must be at most the evaluation before the last ({last}), got {self.at}")
-        if self.at < recipe.counts_from and not set(names).isdisjoint(BEST):
-            early = f"must be at the ramp's end ({recipe.counts_from}) or later for {' and '.join(BEST)}"
-            raise ValueError(f"at: {early}, got {self.at}")
-        readable = [*BEST, *spec.probes()]
-        for name in names:
+        for name, _, _ in self.keep:
+            if name in BEST and self.at < recipe.counts_from:
+                early = f"must be at the ramp's end ({recipe.counts_from}) or later for {' and '.join(BEST)}"
+                raise ValueError(f"at: {early}, got {self.at}")
             if name not in readable:
                 model = preset_name(spec)
                 of = f" of {model}" if spec.probes() else f" ({model} has no probes)"
