@@ -169,8 +169,8 @@ def test_a_strangers_rule_does_all_that_ours_do(here):
     called = {n: rises_first(loss.to_numpy(), 2) for n, loss in curves}
     before_end = {n: e for n, e in called.items() if e is not None and e < 5}  # not at the end of the budget
     assert len(tenth) == 4 and 4 < len(before_end) < 40 and set(before_end) & set(tenth)
-    noted = {n: "rising: times 2" if n in before_end else None for n in range(1, 41)}
-    assert seeds["screen"].where(seeds["screen"].notna(), None).to_dict() == noted
+    noted = {n: "rising: times 2" if n in before_end else "" for n in range(1, 41)}
+    assert seeds["screen"].fillna("").to_dict() == noted
     ended = set(before_end) - set(tenth)
     assert set(seeds.index[seeds["outcome"] == "screened"]) == ended
     assert all(seeds.loc[n, "steps"] == 4 * (before_end[n] + 1) for n in ended)
