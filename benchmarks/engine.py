@@ -85,7 +85,7 @@ def trained(specs: Sequence[Spec], seeds: int) -> float:
     """Seconds to train `seeds` of each spec, a bank a spec, programs included."""
     start = time.perf_counter()
     for spec in specs:
-        bank = Bank(spec, [Pair(Recipe(**SMOKE), Seed.of(n)) for n in range(seeds)], futility=None)
+        bank = Bank(spec, [Pair(Recipe(**SMOKE), Seed.of(n)) for n in range(seeds)])
         while bank.advance():
             pass
     return time.perf_counter() - start

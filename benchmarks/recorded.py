@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from trainer.bank.futility import full_length_from
+from trainer.outcomes import MEASURES
 from trainer.recipe import Seed
-from trainer.recipe.outcomes import MEASURES
+from trainer.stopping.hopeless import full_length_from
 
 COMPLETE = ("grokked", "failed", "diverged")
 TRIAL, RESULTS, CURVES = "trial.json", "results.json", "curves.parquet"

@@ -1,4 +1,4 @@
-"""What screens (trainer/recipe/screen.py) would have done to recorded complete runs, beside the hopeless rule.
+"""What screens (trainer/stopping/screen.py) would have done to recorded complete runs, beside the hopeless rule.
 
     python -m benchmarks.screening CURVES... [--screen "token 0.35 at 5000"]... [--tune]
 
@@ -22,12 +22,13 @@ from math import inf
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from benchmarks.recorded import Run, read
 from benchmarks.stopping import called_at, wrong_use
 from search.stats.intervals import LEVEL, exact_high, exact_low
-from trainer.bank.futility import FUTILITY_RULE, is_spared
-from trainer.recipe.screen import Rung
+from trainer.recipe.seed import is_spared
+from trainer.stopping import HOPELESS, Rung
 
 FORM = re.compile(r"(\w+) ([0-9.]+)(?: to ([0-9.]+))? at ([0-9]+)")
 STEPS = (2_000, 3_000, 4_000, 5_000, 6_000, 8_000, 10_000, 12_000, 16_000, 20_000)
@@ -73,7 +74,8 @@ def screened_at(rung: Rung, run: Run) -> int | None:
         return None
     read_then = {name: float(read_E[e]) for name, read_E in run.probes.items()}
     values = {"exact": float(run.exact_E[e]), "token": float(run.token_E[e]), **read_then}
-    return None if rung.keeps(values) else int(run.step_E[e])
+    kept = rung.keeps({name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()})
+    return None if kept else int(run.step_E[e])
 
 
 def replay(rungs: Sequence[Rung], runs: Sequence[Run], hopeless: bool = True) -> Count:
@@ -81,7 +83,7 @@ def replay(rungs: Sequence[Rung], runs: Sequence[Run], hopeless: bool = True) ->
     called = killed = steps = unspared = left = left_unspared = winners = 0
     for run in runs:
         looks = [s for rung in rungs if (s := screened_at(rung, run)) is not None]
-        given_up = called_at(FUTILITY_RULE, run) if hopeless else None
+        given_up = called_at(HOPELESS, run) if hopeless else None
         ends = [*looks, *([given_up] if given_up is not None else [])]
         keeps = is_spared(run.seed)
         winners += run.grokked

@@ -1,4 +1,4 @@
-"""What the rule for hopeless seeds (trainer/bank/futility.py) would have done to recorded complete runs.
+"""What the rule for hopeless seeds (trainer/stopping/hopeless.py) would have done to recorded complete runs.
 
     python -m benchmarks.stopping CURVES... [--json FILE] [--propose]
 
@@ -29,14 +29,14 @@ import torch
 from benchmarks.recorded import Run, read
 from benchmarks.tuning import CLOSER, ENOUGH, LATER, tune
 from search.stats.intervals import LEVEL, exact_high
-from trainer.bank.futility import (
+from trainer.checkpoints.checkpoint import code_version
+from trainer.recipe.seed import is_spared
+from trainer.stopping.hopeless import (
     FALSE_KILLS_UPPER,
-    FUTILITY_RULE,
-    FutilityRule,
-    is_spared,
+    HOPELESS,
+    Hopeless,
     progress_of,
 )
-from trainer.checkpoints.checkpoint import code_version
 
 MARGINS = tuple(n / 100 for n in range(0, 55, 5))
 HEAD = ("study", "seeds", "winners", "killed", "at most", "given up", "spared", "saved", "margin")
@@ -66,7 +66,7 @@ class Count:
         return Count(*(a + b for a, b in zip(asdict(self).values(), asdict(other).values(), strict=True)))
 
 
-def called_at(rule: FutilityRule, run: Run, later: float = 0.0) -> int | None:
+def called_at(rule: Hopeless, run: Run, later: float = 0.0) -> int | None:
     """The step at which the rule calls a run hopeless, as trainer/bank/tracker.py does, or None.
 
     `later`: as if the run had come so much later, as a share of the budget.
@@ -78,7 +78,7 @@ def called_at(rule: FutilityRule, run: Run, later: float = 0.0) -> int | None:
     return int(step_E[called_E][0]) if bool(called_E.any()) else None
 
 
-def replay(rule: FutilityRule, runs: Sequence[Run]) -> Count:
+def replay(rule: Hopeless, runs: Sequence[Run]) -> Count:
     """Apply the rule to some runs."""
     total = Count(0, 0, 0, 0, 0, 0, 0)
     for run in runs:
@@ -89,7 +89,7 @@ def replay(rule: FutilityRule, runs: Sequence[Run]) -> Count:
     return total
 
 
-def margin(rule: FutilityRule, runs: Sequence[Run]) -> float | None:
+def margin(rule: Hopeless, runs: Sequence[Run]) -> float | None:
     """The largest delay, of MARGINS, that kills no winner. None without winners, -1 if one dies now."""
     winners = [run for run in runs if run.grokked]
     if not winners:
@@ -107,7 +107,7 @@ def study_groups(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return {name: [run for run in runs if run.study == name] for name in sorted({run.study for run in runs})}
 
 
-def row(rule: FutilityRule, runs: Sequence[Run]) -> dict[str, Any]:
+def row(rule: Hopeless, runs: Sequence[Run]) -> dict[str, Any]:
     """A line of the table as figures."""
     count = replay(rule, runs)
     killed = [str(run.seed) for run in runs if run.grokked and called_at(rule, run) is not None]
@@ -157,8 +157,8 @@ def table(rows: dict[str, dict[str, Any]], total: dict[str, Any]) -> str:
     return "\n".join([head, *(line(name, r) for name, r in rows.items()), line("all", total)])
 
 
-def proposal(rule: FutilityRule, false_kills: float, runs: Sequence[Run]) -> str:
-    """Return the rule and its figure, rounded up to four digits, as trainer/bank/measured.json has them."""
+def proposal(rule: Hopeless, false_kills: float, runs: Sequence[Run]) -> str:
+    """Return the rule and its figure, rounded up to four digits, as trainer/stopping/measured.json has them."""
     winners = sum(run.grokked for run in runs)
     return json.dumps(
         {
@@ -173,8 +173,8 @@ def proposal(rule: FutilityRule, false_kills: float, runs: Sequence[Run]) -> str
 def report(runs: Sequence[Run], propose: bool) -> dict[str, Any]:
     """Print everything; returns it for the JSON file."""
     groups = study_groups(runs)
-    rows, total = {name: row(FUTILITY_RULE, g) for name, g in groups.items()}, row(FUTILITY_RULE, runs)
-    print(f"The rule in trainer/bank/futility.py: {FUTILITY_RULE.checkpoints}\n{table(rows, total)}")
+    rows, total = {name: row(HOPELESS, g) for name, g in groups.items()}, row(HOPELESS, runs)
+    print(f"The rule in trainer/stopping/hopeless.py: {HOPELESS.checkpoints}\n{table(rows, total)}")
     left = leave_one_out(groups)
     left_total = pooled(list(left.values()))
     print(f"\nEach study under the rule tuned on the others:\n{table(left, left_total)}")
@@ -190,7 +190,7 @@ def report(runs: Sequence[Run], propose: bool) -> dict[str, Any]:
         print(f"\n{proposal(rule, false_kills, runs)}")
     return {
         "code": code_version(),
-        "rule": {"checkpoints": FUTILITY_RULE.checkpoints, "studies": rows, "all": total},
+        "rule": {"checkpoints": HOPELESS.checkpoints, "studies": rows, "all": total},
         "tuning": {"later": LATER, "closer": CLOSER, "enough": ENOUGH},
         "left_out": {"studies": left, "all": left_total},
         "tuned": {"all": tuned, "studies": {name: row(rule, g) for name, g in groups.items()}},

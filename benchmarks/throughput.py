@@ -102,7 +102,7 @@ def make_bank(setup: Setup, seeds: int) -> Bank:
     recipe = Recipe(batch=setup.batch)
     pairs = [Pair(recipe, Seed.of(FIRST_SEED + n)) for n in range(seeds + max(seeds, SPARE))]
     device, compiled = setup.device, setup.compiled
-    return Bank(preset(setup.rung), pairs, slots=seeds, device=device, compiled=compiled, futility=None)
+    return Bank(preset(setup.rung), pairs, slots=seeds, device=device, compiled=compiled)
 
 
 def intervals_rate(bank: Bank, seconds: float) -> float:

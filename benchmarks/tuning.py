@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 
 from benchmarks.recorded import Run
-from trainer.bank.futility import FutilityRule
+from trainer.stopping import Hopeless
 
 LATER, CLOSER, GUESSING = (0.2, 0.15, 0.1), 0.5, 0.1
 """The margins (share of the budget, fraction) and the token accuracy of a model that guesses digits. Chosen
@@ -32,10 +32,10 @@ MOST, WORTH, NEARLY = 5, 0.01, 0.005
 Checkpoint = tuple[float, float, float]
 
 
-def tune(runs: Sequence[Run]) -> FutilityRule:
+def tune(runs: Sequence[Run]) -> Hopeless:
     """The rule for these runs. Without a winner nothing is known, and the rule gives nobody up."""
     if not any(run.grokked for run in runs):
-        return FutilityRule(())
+        return Hopeless(())
     for later in LATER:
         rule, share = tune_with(runs, later)
         if share >= ENOUGH:
@@ -43,7 +43,7 @@ def tune(runs: Sequence[Run]) -> FutilityRule:
     return rule
 
 
-def tune_with(runs: Sequence[Run], later: float) -> tuple[FutilityRule, float]:
+def tune_with(runs: Sequence[Run], later: float) -> tuple[Hopeless, float]:
     """The rule for one margin, and the share of seed-steps that it saves with a tenth of the seeds spared."""
     winners = [run for run in runs if run.grokked]
     checkpoints: list[Checkpoint] = []
@@ -58,7 +58,7 @@ def tune_with(runs: Sequence[Run], later: float) -> tuple[FutilityRule, float]:
                 rest_CR.append(np.where((exact_R < exact) & (token_R < token), rest_R, 0.0))
     chosen, saved_R = _choose(checkpoints, np.array(rest_CR).reshape(-1, len(runs)))
     budget_R, steps_R = (np.array([getattr(run, name) for run in runs]) for name in ("budget", "steps"))
-    return FutilityRule(tuple(sorted(chosen))), 0.9 * float((saved_R * budget_R).sum() / steps_R.sum())
+    return Hopeless(tuple(sorted(chosen))), 0.9 * float((saved_R * budget_R).sum() / steps_R.sum())
 
 
 def at(runs: Sequence[Run], progress: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -232,7 +232,7 @@ class LocalDescent:
             for seed in seeds
             for theta in self.descent.parent_of(candidate).thetas
         ]
-        return Bank(self.base, pairs, slots=SLOTS, futility=None)
+        return Bank(self.base, pairs, slots=SLOTS)
 
     def _results(self, bank: Bank, proposals: list[TieCandidate], seeds: int) -> list[list[list[Result]]]:
         """Return a bank's results by candidate, data seed and start, in the order of `_bank`."""

@@ -37,7 +37,7 @@ def carries(checkpoint: Checkpoint) -> dict[str, Any]:
         raise ValueError("its seed was trained in several stages, or into ties")
     bank = bank_of(
         request.configuration.trained, [request.configuration.pair(request.seed)], request.slots, request.resources,
-        "cpu", futility=None,
+        "cpu",
     )  # fmt: skip
     assert isinstance(bank, Bank)
     thetas, steps = [], []

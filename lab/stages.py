@@ -79,7 +79,7 @@ class Stages:
         steps, start = 0, None
         for stage, spec_after in zip(self.stages, specs[1:], strict=True):
             compiled, pair = resources.compiled, stage.pair(seed, start)
-            bank = Bank(stage.base, [pair], slots=request.slots, device=device, compiled=compiled, futility=None)
+            bank = Bank(stage.base, [pair], slots=request.slots, device=device, compiled=compiled)
             while bank.advance():
                 watch(steps + bank.result(0).steps)
             steps += bank.result(0).steps

@@ -12,9 +12,10 @@ import pandas as pd
 from lab.paired import paired_interval
 from lab.plans import LAB, load_plan
 from search.analysis.frames import seeds_of
-from search.stats.counting import COUNTED, RULE_COLUMNS, GrokRate, PooledRate
+from search.stats.counting import COUNTED, GrokRate, PooledRate
 from search.stats.intervals import mcnemar
 from search.study.trial import Configuration
+from trainer.stopping import RULES
 
 GREY, BLUE = "#b9bec5", "#1f5aa6"
 GROKKED = "outcome == 'grokked'"
@@ -63,7 +64,7 @@ def rate_of(rows: pd.DataFrame, counting: str = GROKKED) -> GrokRate:
     k = len(rows.query(counting))
     if "outcome" not in rows:
         return GrokRate(k, len(rows))
-    for outcome, column in RULE_COLUMNS.items():
+    for outcome, column in {rule.outcome: rule.column for rule in RULES}.items():
         ended = rows[rows["outcome"] == outcome]
         if len(ended) and (column not in rows or ended[column].isna().any()):
             raise ValueError(f"a rule ended {len(ended)} seeds, and their table has no column {column}")

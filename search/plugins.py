@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from model import Spec
     from trainer.checkpoints.checkpoint import Checkpoint
+    from trainer.stopping import Rule
 
 COMMANDS = "adder_search.commands"
 """Commands: NAME = module:click_command (search/cli/listed.py)."""
@@ -31,6 +32,8 @@ READERS = "adder_search.checkpoint_readers"
 """Readers of other programs' checkpoints: NAME = module:function (`Reader`)."""
 PROVERS = "adder_search.provers"
 """What decides all pairs of numbers: NAME = module:function (`Prover`)."""
+STOPPING = "adder_search.stopping"
+"""Rules that end seeds early: NAME = module:class (`Rule` in trainer/stopping/rule.py)."""
 PAGES = "adder_search.pages"
 """Pages with scripts that `ui` shows: NAME = module:function (`Page`)."""
 
@@ -102,6 +105,16 @@ def provers() -> list[Prover]:
 
 def pages() -> list[Page]:
     return list(loaded(PAGES).values())
+
+
+@cache
+def rules() -> dict[str, type[Rule]]:
+    """Return the stopping rules by their key in a study file: ours, then those of packages."""
+    from trainer.stopping import RULES  # not at the head: `--help` needs no rules
+
+    ours = {rule.key: rule for rule in RULES}
+    others = {rule.key: rule for rule in loaded(STOPPING).values()}
+    return ours | {key: rule for key, rule in others.items() if key not in ours}
 
 
 def part(name: str, option: str) -> Any:

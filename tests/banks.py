@@ -24,8 +24,8 @@ def pair(seed, **recipe):
     return Pair(Recipe(**{**SMALL, **recipe}), Seed.of(seed))
 
 
-def make(pairs, slots=None, futility=None, compiled=True):
-    return Bank(SPEC, pairs, slots=slots, compiled=compiled, futility=futility)
+def make(pairs, slots=None, compiled=True):
+    return Bank(SPEC, pairs, slots=slots, compiled=compiled)
 
 
 def finish(bank):

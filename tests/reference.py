@@ -26,7 +26,7 @@ from search.study.trial import Configuration
 from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, connect
 from tests.commands import Running, Said, running
 from tests.homes import records_of
-from trainer import FUTILITY_RULE, MEASURES, Bank, Outcome
+from trainer import MEASURES, Bank, Outcome
 from trainer.road import RoadBank
 
 QUICK = {
@@ -90,13 +90,9 @@ def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
     draw, stop = Draw(asked), asked.stop
     for number, (spec, recipe) in enumerate(grid or asked.listed):
         configuration, seeds = Configuration(spec, recipe), asked.first_seeds
-        pairs = [replace(configuration.pair(s), rungs=stop.rungs, spared=draw.is_spared(number, s)) for s in seeds]
-        rule, compiled = FUTILITY_RULE if stop.hopeless else None, asked.resources.compiled
-        slots = asked.resources.slots or 1
-        if recipe.stages:
-            bank: Bank | RoadBank = RoadBank(spec, pairs, slots=slots, compiled=compiled)
-        else:
-            bank = Bank(spec, pairs, slots=slots, compiled=compiled, futility=rule)
+        pairs = [replace(configuration.pair(s), rules=stop.rules, spared=draw.is_spared(number, s)) for s in seeds]
+        kind = RoadBank if recipe.stages else Bank
+        bank = kind(spec, pairs, slots=asked.resources.slots or 1, compiled=asked.resources.compiled)
         while bank.advance():
             pass
         for n, seed in enumerate(seeds):

@@ -26,8 +26,8 @@ ROOMS = {
         "cli",
     ],
     "trainer": [
-        "fields", "retired", "data", "files", "optimisers", "recipe", "step", "engine", "checkpoints", "curvature",
-        "bank", "road",
+        "fields", "retired", "outcomes", "stopping", "data", "files", "optimisers", "recipe", "step", "engine",
+        "checkpoints", "curvature", "bank", "road",
     ],
     "adders": ["proof", "foreign", "finishing", "acceptance", "explain", "commands"],
 }  # fmt: skip

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainer.bank.bank import Bank as Bank
-    from trainer.bank.futility import FALSE_KILLS_UPPER as FALSE_KILLS_UPPER
-    from trainer.bank.futility import FUTILITY_RULE as FUTILITY_RULE
-    from trainer.bank.futility import FutilityRule as FutilityRule
     from trainer.bank.tracker import Result as Result
+    from trainer.outcomes import MEASURES as MEASURES
+    from trainer.outcomes import Outcome as Outcome
     from trainer.recipe import Pair as Pair
     from trainer.recipe import Recipe as Recipe
     from trainer.recipe import Seed as Seed
-    from trainer.recipe.outcomes import MEASURES as MEASURES
-    from trainer.recipe.outcomes import Outcome as Outcome
+    from trainer.stopping import HOPELESS as HOPELESS
+    from trainer.stopping import Rule as Rule
 
 _PLACES = {
     "bank.bank": ("Bank",),
-    "bank.futility": ("FALSE_KILLS_UPPER", "FUTILITY_RULE", "FutilityRule"),
     "bank.tracker": ("Result",),
-    "recipe.outcomes": ("MEASURES", "Outcome"),
+    "outcomes": ("MEASURES", "Outcome"),
     "recipe": ("Pair", "Recipe", "Seed"),
+    "stopping": ("HOPELESS", "Rule"),
 }
 
 

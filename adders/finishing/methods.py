@@ -35,7 +35,7 @@ def train(task: Task, theta_P: Tensor) -> Tensor:
     )
     start = tuple(theta_P.float().tolist())
     pair = Pair(recipe, Seed(0, 2_000_000_000 + 1_000 * (task.seed % 1_000) + task.turn), start)
-    bank = Bank(task.spec, [pair], futility=None)
+    bank = Bank(task.spec, [pair])
     while bank.advance():
         pass
     task.cost.problems += 3 * steps * recipe.batch

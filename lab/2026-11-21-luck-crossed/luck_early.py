@@ -45,7 +45,7 @@ def main() -> None:
     left = [s for s in dict.fromkeys(s.data_seed for s in seeds) if (args.rounding, s) not in known]
     for stream in left[: args.most]:
         start, mine = time.monotonic(), [s for s in seeds if s.data_seed == stream]
-        bank, rows = Bank(spec, [Pair(recipe, s) for s in mine], futility=None), []
+        bank, rows = Bank(spec, [Pair(recipe, s) for s in mine]), []
         while bank.result(0).steps < args.until:
             bank.advance()
             theta_SP = bank.state["theta"][bank.pair_S.argsort()].double()

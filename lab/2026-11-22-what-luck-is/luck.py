@@ -28,11 +28,11 @@ from benchmarks.recorded import Run
 from benchmarks.screening import report
 from model import Spec, preset
 from trainer import Seed
-from trainer.bank.futility import full_length_from
 from trainer.data.problems import selection
 from trainer.recipe import Recipe
-from trainer.recipe.screen import Rung
 from trainer.step import step
+from trainer.stopping import Rung
+from trainer.stopping.hopeless import full_length_from
 
 ODD, EVEN, LEFT = 0.9, 0.5, 0.35
 """An odd code reads at least so much, an even one at most; this token accuracy is off the plateau."""

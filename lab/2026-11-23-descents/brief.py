@@ -30,7 +30,7 @@ def losses(base: Spec, theta: tuple[float, ...], sets: list[TieCandidate], steps
     """The loss of each set at the end of so many steps, half of them ramp."""
     recipe = Recipe(**tie_ramp_defaults(steps) | {"eval_every": steps // 2})
     pairs = [Pair(recipe, Seed(0, DATA), theta, candidate.ties) for candidate in sets]
-    bank = Bank(base, pairs, slots=16, futility=None)
+    bank = Bank(base, pairs, slots=16)
     while bank.advance():
         pass
     return torch.stack([bank.result(n).curve_EM[-1, 2] for n in range(len(pairs))])

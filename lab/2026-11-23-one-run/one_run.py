@@ -61,7 +61,7 @@ from model.tied import Tied, Ties, constrained, free, project, tie
 from search.study.file import load_study
 from trainer import Bank, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.recipe.screen import Rung
+from trainer.stopping import HOPELESS, Rung
 
 LAB = Path(__file__).parents[1]
 FIRST, LATER = (36_000, 0.005), (12_000, 0.005)  # steps and learning rate into the sets of the arm `long`
@@ -90,7 +90,7 @@ class Plan:
 
     @cached_property
     def rungs(self) -> tuple[Rung, ...]:
-        rungs: tuple[Rung, ...] = tuple(load_study(str(self.study)).stop.rungs)
+        rungs: tuple[Rung, ...] = tuple(r for r in load_study(str(self.study)).stop.rules if isinstance(r, Rung))
         return rungs
 
 
@@ -159,7 +159,7 @@ def trained(bank: Bank) -> Bank:
 
 def without(numbers: str, seeds: list[int]) -> Iterator[dict[str, object]]:
     spec = tie(BASE, line(numbers)[-1])
-    bank = trained(Bank(spec, [Pair(FADED.recipe, Seed.of(s)) for s in seeds], slots=FADED.chunk))
+    bank = trained(Bank(spec, [Pair(FADED.recipe, Seed.of(s), rules=(HOPELESS,)) for s in seeds], slots=FADED.chunk))
     for n, seed in enumerate(seeds):
         its = bank.result(n)
         right = verify(spec, its.theta_P).correct if its.grok_step is not None else ""
@@ -172,8 +172,8 @@ def held(numbers: str, seeds: list[int]) -> Iterator[dict[str, object]]:
     from the first step on.
     """
     ties, plan = line(numbers)[-1], BETTER
-    pairs = [Pair(plan.recipe, Seed.of(s), ties=ties, rungs=plan.rungs) for s in seeds]
-    bank, spec = trained(Bank(BASE, pairs, slots=32, futility=None)), tie(BASE, ties)
+    pairs = [Pair(plan.recipe, Seed.of(s), ties=ties, rules=plan.rungs) for s in seeds]
+    bank, spec = trained(Bank(BASE, pairs, slots=32)), tie(BASE, ties)
     for n, seed in enumerate(seeds):
         its = bank.result(n)
         won = its.grok_step is not None
@@ -185,9 +185,8 @@ def held(numbers: str, seeds: list[int]) -> Iterator[dict[str, object]]:
 def wide(plan: Plan, seeds: list[int], kept: Path) -> dict[int, torch.Tensor]:
     """θ of 54p for each of the seeds that grokked; trained once, kept beside the table."""
     if not kept.exists():
-        pairs = [Pair(plan.recipe, Seed.of(s), rungs=plan.rungs) for s in seeds]
-        rule = {"futility": None} if plan.rungs else {}
-        bank = trained(Bank(WIDE, pairs, slots=min(32, plan.chunk), **rule))
+        pairs = [Pair(plan.recipe, Seed.of(s), rules=plan.rungs or (HOPELESS,)) for s in seeds]
+        bank = trained(Bank(WIDE, pairs, slots=min(32, plan.chunk)))
         found = {s: bank.result(n) for n, s in enumerate(seeds)}
         rows = {f"{s}.{r.outcome.value}.{r.grok_step or ''}": r.theta_P for s, r in found.items()}
         save_file(rows, kept)
@@ -210,7 +209,7 @@ def with_ramp(arm: str, numbers: str, seeds: list[int], kept: Path) -> Iterator[
     for stage, (ties, recipe) in enumerate(into_sets):
         going = list(theta_P)
         pairs = [Pair(recipe, Seed.of(s), tuple(theta_P[s].tolist()), ties) for s in going]
-        bank = trained(Bank(BASE, pairs, slots=min(32, plan.chunk), futility=None)) if pairs else None
+        bank = trained(Bank(BASE, pairs, slots=min(32, plan.chunk))) if pairs else None
         results = {s: bank.result(n) for n, s in enumerate(going)} if bank else {}
         theta_P = {s: its.theta_P for s, its in results.items()}
         if stage == len(into_sets) - 1:
@@ -249,7 +248,7 @@ def from_trained(numbers: str, seeds: list[int]) -> Iterator[dict[str, object]]:
     parent = Checkpoint.load(LAB / "certificates" / "46p")
     ties, start = line(numbers)[-1], tuple(parent.theta_P.tolist())
     pairs = [Pair(into(BETTER.recipe), Seed(800, s), start, ties) for s in seeds]
-    bank, spec = trained(Bank(BASE, pairs, slots=32, futility=None)), tie(BASE, ties)
+    bank, spec = trained(Bank(BASE, pairs, slots=32)), tie(BASE, ties)
     for n, seed in enumerate(seeds):
         its = bank.result(n)
         won = its.best_exact == 1.0

@@ -85,7 +85,7 @@ def main(out: str, folder: str, how: str = "finished") -> None:
         pairs = [Pair(recipe, Seed.of(s), tuple(t.tolist()), spec.ties) for s, t in theta.items()]
         if not pairs:
             break
-        bank = Bank(FORM, pairs, slots=min(32, len(pairs)), futility=None)
+        bank = Bank(FORM, pairs, slots=min(32, len(pairs)))
         while bank.advance():
             pass
         found = {s: bank.result(n) for n, s in enumerate(theta)}

@@ -27,8 +27,8 @@ def main() -> None:
     recorded = pd.read_parquet(HERE / "atlas-seeds.parquet").query("configuration == @COMBINATION")
     recorded = recorded.sort_values("init_seed")
     seeds = [Seed(int(row.init_seed), int(row.data_seed)) for row in recorded.itertuples()]
-    pairs = [Pair(configuration.recipe, seed, rungs=study.stop.rungs) for seed in seeds]
-    bank = Bank(configuration.trained, pairs, futility=None)
+    pairs = [Pair(configuration.recipe, seed, rules=study.stop.rules) for seed in seeds]
+    bank = Bank(configuration.trained, pairs)
     while bank.advance():
         pass
     results = [bank.result(n) for n in range(len(pairs))]

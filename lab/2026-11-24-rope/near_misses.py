@@ -55,7 +55,7 @@ def main(way: str, size: str, *files: str) -> None:
         for name, changes in WAYS.items():
             recipe = Recipe(**BASE | changes)
             pairs = [Pair(recipe, Seed(0, FIRST_DATA_SEED + n), tuple(t.tolist())) for n, _, t in starts]
-            bank = Bank(spec, pairs, futility=None)
+            bank = Bank(spec, pairs)
             while bank.advance():
                 pass
             ends = [bank.result(n).best_exact for n in range(len(starts))]

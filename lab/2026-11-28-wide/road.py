@@ -167,7 +167,7 @@ class Road:
         )
         if tries and not table.exists():
             recipe = self.its.recipe(stage)
-            bank = Bank(spec, [t.pair(recipe) for t in tries], futility=None)
+            bank = Bank(spec, [t.pair(recipe) for t in tries])
             spent = json.loads(clock.read_text())["core_s"] if go_on(bank, state) else 0.0
             spent += advance(bank, f"{self.arm}: {stage}", state, clock, spent)
             results = [bank.result(n) for n in range(len(tries))]

@@ -12,7 +12,7 @@ from lab.claims.claim import OF_SEEDS, Claim, claims, seeds_of
 from lab.claims.trained import Trained
 from lab.paired import PairedArms
 from search.record import SeedRecord
-from search.stats.counting import COUNTED, RULE_COLUMNS, GrokRate, missed_by
+from search.stats.counting import COUNTED, GrokRate, missed
 from search.stats.intervals import LEVEL, Interval, discoveries, exact_low, power
 from search.study.trial import Configuration
 from trainer import Outcome
@@ -258,8 +258,8 @@ def _succeeds(claim: Claim, row: Row) -> bool:
 
 
 def _count(claim: Claim, seeds: Mapping[Run, Row]) -> Count:
-    rules = () if claim.held or claim.within else RULE_COLUMNS
-    wrongly = sum(missed_by(rule, map(SeedRecord.of, seeds.values())) for rule in rules)
+    is_bounded = not (claim.held or claim.within)
+    wrongly = missed([SeedRecord.of(row) for row in seeds.values()]) if is_bounded else 0.0
     steps = sorted(int(row["steps"]) for row in seeds.values())
     half = steps[(len(steps) - 1) // 2] if steps else None
     return Count(sum(_succeeds(claim, row) for row in seeds.values()), len(seeds), wrongly, half)

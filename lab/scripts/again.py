@@ -45,8 +45,8 @@ def main() -> None:
 
 def train(configuration: Configuration, study: Study, seeds: list[Seed], folder: Path) -> None:
     recipe = replace(configuration.recipe, finish_above=1.0)
-    pairs = [Pair(recipe, seed, rungs=study.stop.rungs) for seed in seeds]
-    bank = Bank(configuration.spec, pairs, futility=None)
+    pairs = [Pair(recipe, seed, rules=study.stop.rules[study.stop.hopeless :]) for seed in seeds]
+    bank = Bank(configuration.spec, pairs)
     while bank.advance():
         pass
     for n, seed in enumerate(seeds):

@@ -29,11 +29,11 @@ from lab.scripts.table_file import append, read
 from model import preset_name, verify
 from model.adderboard import ADDITIONS
 from search.record import SeedRecord
-from search.stats.counting import COUNTED, RULE_COLUMNS, missed_by
+from search.stats.counting import COUNTED, missed
 from search.study.file import load_study
 from search.study.schema import Study
 from search.study.trial import Configuration
-from trainer import FUTILITY_RULE, MEASURES, Bank, Result
+from trainer import MEASURES, Bank, Result
 
 FIELDS = (*COLUMNS, "rise", "correct", "screen")
 DECODED, SAVED = 3, 60  # grokked seeds of a bank that are decoded; seconds from one saved state to the next
@@ -82,10 +82,9 @@ def train(study: Study, out: Path, only: list[int], slots: int, count: int) -> N
         seeds = [s for s in planned if (key, str(s.init_seed), str(s.data_seed)) not in recorded]
         if not seeds or (only and n not in only):
             continue
-        pairs = [replace(configuration.pair(seed), rungs=study.stop.rungs) for seed in seeds]
+        pairs = [replace(configuration.pair(seed), rules=study.stop.rules) for seed in seeds]
         state = out.with_name(f"{out.stem}-{key}-{seeds[0].init_seed}.state")
-        rule = FUTILITY_RULE if study.stop.hopeless else None
-        bank = trained(Bank(configuration.trained, pairs, slots=slots, futility=rule), state)
+        bank = trained(Bank(configuration.trained, pairs, slots=slots), state)
         results = [bank.result(i) for i in range(len(pairs))]
         grokked = [r for r in results if r.grok_step is not None]
         right = {id(r): verify(spec, r.theta_P).correct for r in grokked[:DECODED]}
@@ -113,7 +112,7 @@ def configuration_row(study: str, configuration: Configuration, rows: list[dict[
         "best_exact": max(r["best_exact"] for r in rows),
         "median_grok_step": float(pd.Series(steps, dtype=float).median()),
         "seed_steps": sum(r["steps"] for r in rows),
-        "wrongly": sum(missed_by(rule, map(SeedRecord.of, rows)) for rule in RULE_COLUMNS),
+        "wrongly": missed([SeedRecord.of(row) for row in rows]),
         "verified": sum(right == ADDITIONS for right in decoded), "verify_tried": len(decoded), **fields,
     }  # fmt: skip
 

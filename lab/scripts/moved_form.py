@@ -64,7 +64,7 @@ def trained(base: Spec, new: Tied, start_P: Tensor, steps: int) -> dict[str, Any
     """Train eight data seeds and return the best, as fields of its checkpoint."""
     recipe = Recipe(**tie_ramp_defaults(steps) | {"ramp": 0})
     start = tuple(start_P.tolist())
-    bank = Bank(base, [Pair(recipe, Seed(0, s), start, new.ties) for s in SEEDS], futility=None)
+    bank = Bank(base, [Pair(recipe, Seed(0, s), start, new.ties) for s in SEEDS])
     while bank.advance():
         pass
     exam, results = AcceptanceSet(base), [bank.result(n) for n in range(len(SEEDS))]

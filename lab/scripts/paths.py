@@ -43,7 +43,7 @@ class Watched(Bank):
 def train(configuration: Configuration, seeds: list[int], until: int) -> dict[str, np.ndarray]:
     """Train seeds in one bank that has a slot for each; return θ, curves and ends."""
     pairs = [Pair(configuration.recipe, Seed.of(n)) for n in seeds]
-    bank = Watched(configuration.spec, pairs, futility=None).watch()
+    bank = Watched(configuration.spec, pairs).watch()
     for _ in range(until // configuration.recipe.eval_every):
         if not bank.advance():
             break

@@ -22,7 +22,8 @@ from search.study.schema import Study
 from search.study.stopping import BY_HASH
 from search.study.trial import Configuration
 from trainer import Seed
-from trainer.bank.futility import is_spared
+from trainer.recipe.seed import is_spared
+from trainer.stopping import Rung
 
 
 def screened(study: Study, rows: pd.DataFrame, by: str | None = None) -> pd.Series:
@@ -31,7 +32,7 @@ def screened(study: Study, rows: pd.DataFrame, by: str | None = None) -> pd.Seri
     by: BY_HASH if the spared seeds were drawn so, else the study file says how. Raises ValueError where that cannot be,
     as a rule ended a spared seed, or the screen has several rungs.
     """
-    (rung,) = study.stop.rungs
+    (rung,) = (rule for rule in study.stop.rules if isinstance(rule, Rung))
     ((_, least, _),) = rung.keep
     known = {c.key: c for c in (Configuration(*listed) for listed in study.listed)}
     seeds = [Seed(*numbers) for numbers in zip(rows["init_seed"], rows["data_seed"], strict=True)]

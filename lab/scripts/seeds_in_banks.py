@@ -31,7 +31,6 @@ from model.tied import Tied
 from search.study.file import load_study
 from search.study.trial import Configuration
 from trainer import Pair, Seed
-from trainer.bank.futility import FUTILITY_RULE
 from trainer.bank.tracker import Result
 
 STEPS = (4_000, 10_000, 14_000, 20_000, 26_000)
@@ -87,8 +86,8 @@ def arms(study: Any) -> Iterator[tuple[str, Configuration]]:
 
 
 def train(configuration: Configuration, seeds: list[Seed], study: Any) -> Counted:
-    pairs = [Pair(configuration.recipe, seed, rungs=study.stop.rungs) for seed in seeds]
-    bank = Counted(configuration.spec, pairs, futility=FUTILITY_RULE if study.stop.hopeless else None)
+    pairs = [Pair(configuration.recipe, seed, rules=study.stop.rules) for seed in seeds]
+    bank = Counted(configuration.spec, pairs)
     bank.watch()
     while bank.advance():
         pass

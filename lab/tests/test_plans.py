@@ -6,7 +6,7 @@ from lab.cascade import trainable
 from lab.plans import LAB, load_plan
 from search.study.file import shipped_studies
 from search.study.trial import Configuration
-from trainer.bank.futility import MEASURED
+from trainer.stopping.hopeless import CONFIGURATIONS
 
 PLANS = sorted(path.stem for path in LAB.glob("2*/*.yaml"))
 
@@ -22,7 +22,7 @@ def test_the_rule_for_hopeless_seeds_was_measured_where_none_was_given_up():
     plans = [load_plan(name) for name in PLANS if name.endswith("-rate")]
     assert not any(plan.stop.hopeless for plan in plans)
     known = {Configuration(*listed).key for plan in plans for listed in plan.listed}
-    assert known <= MEASURED and len(MEASURED) == 13
+    assert known <= CONFIGURATIONS and len(CONFIGURATIONS) == 13
 
 
 def test_no_shipped_study_begins_with_seeds_that_confirmed_a_recipe():

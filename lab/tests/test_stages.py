@@ -31,7 +31,7 @@ def in_stages():
 
     def train(spec, recipe, ties=None):
         start = None if theta_P is None else tuple(theta_P.tolist())
-        bank = Bank(spec, [Pair(recipe, seed, start, ties)], futility=None)
+        bank = Bank(spec, [Pair(recipe, seed, start, ties)])
         return finish(bank).result(0)
 
     theta_P = transfer(wide, train(wide, RECIPE).theta_P, base).theta_Q

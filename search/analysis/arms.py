@@ -11,7 +11,7 @@ from model.adderboard import ADDITIONS
 from model.spec import FAMILIES, MAKERS
 from search.errors import UserError
 from search.record import SeedRecord
-from search.stats.counting import COUNTED, RULE_COLUMNS, GrokRate, missed_by
+from search.stats.counting import COUNTED, ENDED_BY_RULES, GrokRate, missed
 from search.stats.intervals import Interval
 from search.store.home import IDENTIFIER
 from trainer import Recipe, Seed
@@ -116,10 +116,9 @@ def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
     finished = {seed for seed, r in seeds.items() if end and r.grok_step == end}
     by_training = {seed: success and seed not in finished for seed, success in grokked.items()}
     if end or seeds:
-        n, count = len(seeds), sum(by_training.values())
-        missed = sum(missed_by(rule, seeds.values()) for rule in RULE_COLUMNS)
+        n, count, wrongly = len(seeds), sum(by_training.values()), missed(list(seeds.values()))
     else:
-        n, count, missed = int(row["seeds"]), int(row["grokked"]), float(row.get("wrongly") or 0.0)
+        n, count, wrongly = int(row["seeds"]), int(row["grokked"]), float(row.get("wrongly") or 0.0)
     verified = sum(r.verified == ADDITIONS for seed, r in seeds.items() if by_training[seed])
     names = {name: str(row[name] or "") for name in ("configuration", "study", "experiment_id", "run_id")}
     for name in filter(None, names.values()):  # they are shown, in links too, and a file may have any text there
@@ -133,8 +132,8 @@ def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
         n=n,
         best_exact=float(row["best_exact"]),
         verified=verified if end else int(row["verified"]),
-        missed=missed,
-        ended=sum(int(row.get(name) or 0) for name in ("given_up", "screened")),
+        missed=wrongly,
+        ended=sum(int(row.get(name) or 0) for name in ENDED_BY_RULES),
         stopped=row.get("stopped") in (True, 1),
         seeds=by_training,
         with_finished=grokked,

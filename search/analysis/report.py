@@ -13,6 +13,7 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
+from search import plugins
 from search.analysis import STYLE
 from search.analysis.fields import columns, fields_of, meaning, shown
 from search.analysis.flags import MOST_GRIDS, Grid, flag_grids, notes_on
@@ -60,7 +61,7 @@ from search.stats.counting import (
 )
 from search.store.home import pull_command
 from search.study.schema import Study
-from trainer import Outcome
+from trainer import Outcome, Rule
 
 TEMPLATE = Path(__file__).with_name("templates") / "report.html.j2"
 FEW = 6  # configurations that are shown one by one
@@ -68,7 +69,6 @@ BEST = 5  # configurations in the first table, beside those that were confirmed
 FEWEST_FOR_IMPORTANCE = 8  # configurations
 FEWEST_GROKKED = 10  # runs, for a share that counts as evidence
 REDRAWS = 10
-RULES = {Outcome.GIVEN_UP: "The hopeless rule gave up", Outcome.SCREENED: "The screen ended"}
 BOUNDS = (
     "The interval of each configuration allows for as many as its own spared seeds, and what was measured of it "
     "before, do not exclude."
@@ -266,10 +266,10 @@ class _Page:
     def stopping(self) -> str:
         """Describe what the rules that stop seeds did in the search; empty if they never fired."""
         sentences: list[str] = []
-        for rule, subject in RULES.items():
-            if done := _rule_sentences(subject, StoppingCounts.of(self.searched, rule)):
-                missed = missed_by(rule, self.searched, pooled=True)
-                sentences.append(f"{done}At most {missed:,.1f} of the ended ones would have grokked (one-sided 95 %).")
+        for rule in plugins.rules().values():
+            if done := _rule_sentences(rule, StoppingCounts.of(self.searched, rule)):
+                wrongly = missed_by(rule, self.searched, pooled=True)
+                sentences.append(f"{done}At most {wrongly:,.1f} of the ended ones would have grokked (one-sided 95 %).")
         return " ".join([*sentences, *([BOUNDS] if sentences else [])])
 
     def clustered(self, name: str) -> str:
@@ -472,11 +472,12 @@ def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return plain.where(plain.notna(), None).to_dict("records")
 
 
-def _rule_sentences(subject: str, counts: StoppingCounts) -> str:
-    """Return what a stopping rule did in sentences that begin with `subject`; empty if it never fired."""
+def _rule_sentences(rule: type[Rule], counts: StoppingCounts) -> str:
+    """Return what a stopping rule did in sentences; empty if it never called a seed."""
     if not counts.ended and not counts.spared:
         return ""
-    text = f"{subject} {counts.ended:,} of {counts.seeds:,} seeds. "
+    did = "gave up" if rule.outcome == Outcome.GIVEN_UP else "ended"
+    text = f"The {rule.title.lower()} {did} {counts.ended:,} of {counts.seeds:,} seeds. "
     if counts.spared:
         share = f"{counts.spared_share:.0%} of those that it was to end"
         grokked = f"{counts.spared_grokked:,} grokked" if counts.spared_grokked else "none grokked"

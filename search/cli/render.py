@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search.errors import printable
+from search.plugins import rules
 from search.record import ENOUGH, SeedRecord
 from search.run.snapshot import Snapshot, describe
 from search.stats.counting import (
     INTERRUPTED,
-    RULE_COLUMNS,
     WORDS,
     Cost,
     Counts,
@@ -24,6 +24,7 @@ from search.stats.counting import (
     PooledRate,
     StoppingCounts,
     by_phase,
+    counts_of_rules,
     grokking,
     group_by,
     state_of,
@@ -55,7 +56,7 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     is_compared = study.kind.is_compared
     lines = ["", *(_rates(study, rows, names) if is_compared else []), *study.kind.summary(records)]
     lines += [f"  {cost}"] if is_compared and (cost := Cost.of(searched)).seed_steps else []
-    lines += _stopping({outcome: StoppingCounts.of(searched, outcome) for outcome in RULE_COLUMNS})
+    lines += _stopping({"counted": GrokRate.of(searched, bounded=False).n} | counts_of_rules(searched))
     if remark := unended_warning(rows):
         lines.append(f"  ({remark})")
     if study.until.grokked:
@@ -153,9 +154,10 @@ def _cut(study: Study, rows: Sequence[SeedRecord]) -> list[str]:
     return [f"  not counted: {' and '.join(parts)}"] if parts else []
 
 
-def _stopping(rules: dict[Outcome, StoppingCounts]) -> list[str]:
-    """Return a line on the seeds that each rule would end, if there are any."""
-    return [f"  {text}" for outcome, stopping in rules.items() if (text := stopping.summary(outcome))]
+def _stopping(summary: Counts) -> list[str]:
+    """Return a line on the seeds that each rule would end, if there are any. summary: with `counts_of_rules`."""
+    lines = (StoppingCounts.read(summary, rule).summary(rule) for rule in rules().values())
+    return [f"  {line}" for line in lines if line]
 
 
 def status(
@@ -220,9 +222,7 @@ def _study(s: Counts, is_running: bool) -> list[str]:
     if s["grokked"]:
         each = f", {s['core_s_per_grokked']:,.0f} core-seconds each" if s["core_s_per_grokked"] else ""
         lines.append(f"  {s['grokked_per_million']:.3g} grokked per million seed-steps{each}")
-    given_up = StoppingCounts(s["counted"], s["given_up"], s["spared"], s["spared_grokked"])
-    screened = StoppingCounts(s["counted"], s["screened"], s["screen_spared"], s["screen_spared_grokked"])
-    lines += _stopping({Outcome.GIVEN_UP: given_up, Outcome.SCREENED: screened})
+    lines += _stopping(s)
     return [*lines, *(f"  {s[remark]}" for remark in ("unended", "refused") if s.get(remark))]
 
 

@@ -245,7 +245,7 @@ class Driver:
             return self.workers.idle_reply(worker)
         is_new, worker.bank = bank is not worker.bank, bank
         worker.phase = COMPILING if is_new else TRAINING
-        made = NewBank(bank.kind.program[0], bank.slots, self.study.resources, self.study.stop.hopeless)
+        made = NewBank(bank.kind.program[0], bank.slots, self.study.resources)
         apart_s, save_s = self.workers.pace()
         orders, enough = self._orders(pairs), self.planner.needless(worker.name)
         return Reply(orders, made if is_new else None, enough, apart_s, save_s)

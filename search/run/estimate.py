@@ -18,8 +18,7 @@ from search.store.home import Home
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import Configuration
-from trainer import FALSE_KILLS_UPPER, Recipe
-from trainer.bank.futility import MEASURED
+from trainer import Recipe
 
 USELESS = 0.05  # what rules may add to the upper end of an interval before the plan advises against them
 MOST_SIZES = 24  # numbers of parameters that are listed each
@@ -155,17 +154,20 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     grokked, ended = each // 2, each - each // 2
     low, high = GrokRate(grokked, each).interval
     text = f"if {grokked} of {each} seeds grok: {low:.0%} to {high:.0%}"
-    if not (study.stop.hopeless or study.stop.rungs):
+    rules = study.stop.rules
+    if not rules:
         return [text]
     spared = ended // BLOCK
     missed = (ended - spared) * exact_high(0, spared, LEVEL)
-    if not study.kind.space and all(c.key in MEASURED for c in listed) and not study.stop.rungs:
-        missed = ended * FALSE_KILLS_UPPER
+    shares = [rule.measured(c.key, str(rule)) for rule in rules for c in listed]
+    measured = [share for share in shares if isinstance(share, float)]
+    if measured and len(measured) == len(shares) and not study.kind.space:
+        missed = ended * max(measured)
     wider = GrokRate(grokked, each, missed=missed).interval[1]
     if wider > high + 0.005:
         text += f"; to {wider:.0%} if rules end the other {ended}, of which some might have grokked"
-    is_advised = study.stop.hopeless and wider > high + USELESS
-    return [text, "for a rate set stop: {hopeless: off}"] if is_advised else [text]
+    off = ", ".join(f"{rule.key}: off" for rule in rules if rule.is_default)
+    return [text, f"for a rate set stop: {{{off}}}"] if off and wider > high + USELESS else [text]
 
 
 def _later(study: Study, several: bool, has_search: bool) -> list[str]:
@@ -181,7 +183,8 @@ def _later(study: Study, several: bool, has_search: bool) -> list[str]:
         lines.append(f"more seeds for configurations {which}: up to {rule.most} of one{budget}")
     if study.confirm and has_search:
         fresh = len(study.confirm_seeds)
-        ended = "some given up" if study.confirm.hopeless and study.stop.hopeless else "each trained to its end"
+        has_default = any(rule.is_default for rule in study.stop.rules)
+        ended = "some given up" if study.confirm.hopeless and has_default else "each trained to its end"
         lines.append(f"up to {study.confirm.configurations} of the best confirmed on {fresh} fresh seeds, {ended}")
     return [f"  then            {line}" for line in lines]
 

@@ -32,8 +32,6 @@ class NewBank:
     spec: Spec
     slots: int
     resources: Resources
-    hopeless: bool
-    """True if a rule gives up seeds without hope."""
 
 
 @dataclass(frozen=True)

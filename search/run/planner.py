@@ -163,11 +163,11 @@ class Planner:
         return pair
 
     def pair_of(self, planned: PlannedPair) -> Pair:
-        """Return a pair as a bank trains it, with the rungs that screen it (none for a confirmation)."""
+        """Return a pair as a bank trains it, with the study's rules: of a confirmation, with those of all studies."""
         state = self.study_run.states[planned.configuration.key]
         return replace(
             planned.configuration.pair(planned.seed),
-            rungs=() if planned.confirmation else self.study.stop.rungs,
+            rules=tuple(rule for rule in self.study.stop.rules if rule.is_default or not planned.confirmation),
             spared=self.draw.is_spared(state.number, planned.seed, planned.confirmation),
         )
 

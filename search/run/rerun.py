@@ -193,7 +193,7 @@ def train_again(loaded: Checkpoint, request: Request, watch: Callable[[int], Non
             theta, before = request.stages.train(request, device, watch)
             configuration = replace(configuration, start=InitialTheta(configuration.trained, {ANY: theta}))
         pair, slots, resources = configuration.pair(request.seed), request.slots, request.resources
-        bank = bank_of(configuration.trained, [pair], slots, resources, device, futility=None)
+        bank = bank_of(configuration.trained, [pair], slots, resources, device)
         watch(before)
         # what is finished at the end is finished again; a seed's other tries decide which of its nets is handed on
         recipe = request.configuration.recipe

@@ -29,7 +29,7 @@ class Draw:
         }
 
     def is_spared(self, number: int, seed: Seed, confirmation: bool = False) -> bool | None:
-        """Return whether no rule ends a seed; None where its own numbers say so (`trainer.bank.futility`).
+        """Return whether no rule ends a seed; None where its own numbers say so (`trainer.recipe.seed`).
 
         number: the place of its configuration among all, in the order in which they were planned. No rule ends a
         confirmation, unless its study asks for that: what a rule calls is noted, and runs on.

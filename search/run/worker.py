@@ -20,8 +20,7 @@ from model.spec import Spec
 from model.tied import project
 from search.run.messages import EndedSeed, NewBank, Order, Reply, Report, Speed
 from search.study.resources import Resources
-from trainer import FUTILITY_RULE, Bank, Outcome, Pair, Result
-from trainer.bank.futility import FutilityRule
+from trainer import Bank, Outcome, Pair, Result
 from trainer.checkpoints.checkpoint import code_version
 from trainer.curvature.pool import has_kernel
 from trainer.engine.build import denormals
@@ -107,8 +106,7 @@ class Worker:
         self.earlier = self._speed()
         self.numbers, self.resources, self.evaluations = [], made.resources, 0
         device = "cuda" if self.on_gpu and is_declared() else "cpu"
-        rule = FUTILITY_RULE if made.hopeless else None
-        self.bank = bank_of(made.spec, pairs, made.slots, made.resources, device, rule)
+        self.bank = bank_of(made.spec, pairs, made.slots, made.resources, device)
 
     def _restore(self, orders: Sequence[Order]) -> None:
         assert self.bank
@@ -189,14 +187,11 @@ class Worker:
         )
 
 
-def bank_of(
-    spec: Spec, pairs: Sequence[Pair], slots: int, resources: Resources, device: str, futility: FutilityRule | None
-) -> Bank | RoadBank:
+def bank_of(spec: Spec, pairs: Sequence[Pair], slots: int, resources: Resources, device: str) -> Bank | RoadBank:
     """Return a bank of pairs before their first step. It computes in as many threads as its resources have."""
     torch.set_num_threads(resources.threads)
-    if pairs[0].recipe.stages:
-        return RoadBank(spec, pairs, slots=slots, device=device, compiled=resources.compiled)
-    return Bank(spec, pairs, slots=slots, device=device, compiled=resources.compiled, futility=futility)
+    kind = RoadBank if pairs[0].recipe.stages else Bank
+    return kind(spec, pairs, slots=slots, device=device, compiled=resources.compiled)
 
 
 def environment_of(bank: Bank | RoadBank, resources: Resources) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from math import isfinite, nan
 from statistics import fmean, median
 from typing import Any, Self, TypeVar
 
+from search.plugins import rules
 from search.record import COLUMNS, ENOUGH, SeedRecord
 from search.stats.intervals import LEVEL, Interval, clustered, exact_high, mid_p, stopped
-from trainer import FALSE_KILLS_UPPER, Outcome, Seed
-from trainer.bank.futility import MEASURED, MEASURED_SCREENS
-from trainer.recipe.screen import PROBE, Rung
+from trainer import Outcome, Rule, Seed
+from trainer.outcomes import PROBE
 
 Counts = Mapping[str, Any]
 """What is counted of several seeds, by name."""
@@ -33,8 +33,7 @@ WORDS: dict[str, str] = {o.value: o.value.replace("_", " ") for o in Outcome} | 
     INTERRUPTED: INTERRUPTED,
 }
 """Outcomes, and what else a seed can be, as users read them: what spent its budget has not failed."""
-RULE_COLUMNS = {Outcome.GIVEN_UP: "hopeless_step", Outcome.SCREENED: "screen"}
-"""Outcome of a stopping rule -> column that is not None where the rule fired, on spared seeds too."""
+ENDED_BY_RULES = (Outcome.GIVEN_UP, Outcome.SCREENED)
 Until = tuple[int, Sequence[Seed]]
 """Number of grokked seeds at which a configuration stops, and its seeds in order (search/study/schema.py)."""
 NONE_ENDED = "no seed has ended"
@@ -100,7 +99,7 @@ class GrokRate:
         return cls(
             grokked=counts[Outcome.GROKKED],
             n=sum(counts[o] for o in COUNTED),
-            missed=sum(missed_by(rule, rows) for rule in RULE_COLUMNS) if bounded else nan,
+            missed=missed(rows) if bounded else nan,
             tries=tries_until(rows, *until) if until else None,
         )
 
@@ -148,26 +147,30 @@ class GrokRate:
         return "the first seed" if latest == 1 else f"{k} of the first {first} seeds"
 
 
-def called_by(rule: Outcome, row: SeedRecord) -> str | None:
-    """Return the name by which a rule called a seed, that of its rung if it is a screen; None if it did not.
+def called_by(rule: type[Rule], row: SeedRecord) -> str | None:
+    """Return the name by which a kind of rule called a seed; None if it did not.
 
     A spared seed that it called runs on. A seed that it ended was called, also where the row lacks the rule's column.
-    rule: its outcome, a key of RULE_COLUMNS.
     """
-    fired = row[RULE_COLUMNS[rule]]
-    if fired is None:
-        return rule.value if row.outcome == rule else None
-    return str(fired) if rule == Outcome.SCREENED else rule.value
+    noted = row[rule.column]
+    if noted is None:
+        return rule.called(None) if row.outcome == rule.outcome else None
+    return rule.called(noted)
 
 
-def missed_by(rule: Outcome, rows: Iterable[SeedRecord], pooled: bool = False) -> float:
-    """Return an upper bound on the seeds that a stopping rule ended and that would have grokked.
+def missed(rows: Sequence[SeedRecord], pooled: bool = False) -> float:
+    """Return an upper bound on the seeds that rules ended and that would have grokked: the sum of `missed_by`."""
+    return sum(missed_by(rule, rows, pooled) for rule in rules().values())
 
-    For each configuration, in its search and in its confirmation, and for each rung of a screen: the seeds that the
-    rule ended, times the one-sided 95 % bound (Clopper-Pearson) of the share that grokked of those that it called and
-    that ran on. These are the spared seeds, and those measured before (trainer/recipe/screen.py). What it calls of
-    other configurations says nothing: a recipe that learns late may lose winners that others keep. The hopeless rule
-    loses at most FALSE_KILLS_UPPER of a configuration by which it was measured.
+
+def missed_by(rule: type[Rule], rows: Iterable[SeedRecord], pooled: bool = False) -> float:
+    """Return an upper bound on the seeds that a kind of rule ended and that would have grokked.
+
+    For each configuration, in its search and in its confirmation, and for each name by which it called: the seeds that
+    the rule ended, times the one-sided 95 % bound (Clopper-Pearson) of the share that grokked of those that it called
+    and that ran on. These are the spared seeds, and those measured before. What it calls of other configurations says
+    nothing: a recipe that learns late may lose winners that others keep. Where the share itself was measured
+    (`Rule.measured`), it is taken instead.
 
     pooled: bound configurations together of which nothing was measured before, for a rate of all of them.
     """
@@ -176,16 +179,16 @@ def missed_by(rule: Outcome, rows: Iterable[SeedRecord], pooled: bool = False) -
         name = called_by(rule, row)
         if name is not None and row.outcome in COUNTED:
             key = row.configuration
-            is_measured = key in MEASURED if rule == Outcome.GIVEN_UP else (key, name) in MEASURED_SCREENS
-            group = "" if pooled and not is_measured else key
+            group = "" if pooled and rule.measured(key, name) is None else key
             called.setdefault((group, row.confirmation, name), []).append(row.outcome)
     total = 0.0
     for (key, _, name), outcomes in called.items():
-        ended = outcomes.count(rule)
-        if rule == Outcome.GIVEN_UP and key in MEASURED:
-            total += ended * FALSE_KILLS_UPPER
+        ended = outcomes.count(rule.outcome)
+        measured = rule.measured(key, name)
+        if isinstance(measured, float):
+            total += ended * measured
         elif ended:
-            grokked, n = MEASURED_SCREENS.get((key, name), (0, 0))
+            grokked, n = measured or (0, 0)
             wrong, ran_on = grokked + outcomes.count(Outcome.GROKKED), n + len(outcomes) - ended
             total += ended * exact_high(wrong, ran_on, LEVEL)
     return total
@@ -238,11 +241,10 @@ class PooledRate:
     def of(cls, rows: Iterable[SeedRecord]) -> Self:
         """Count rows of seeds."""
         rows = [r for r in rows if r.outcome in COUNTED]
-        missed = sum(missed_by(rule, rows, pooled=True) for rule in RULE_COLUMNS)
         n = Counter(r.seed for r in rows)
-        ended = Counter(r.seed for r in rows if r.outcome in RULE_COLUMNS)
+        ended = Counter(r.seed for r in rows if r.outcome in ENDED_BY_RULES)
         grokked = Counter(r.seed for r in rows if r.has_grokked)
-        interval, share = None, min(missed / max(ended.total(), 1), 1.0)
+        interval, share = None, min(missed(rows, pooled=True) / max(ended.total(), 1), 1.0)
         if len(n) >= FEWEST_SEEDS:
             tries = list(n.values())
             low, _ = clustered([grokked[s] for s in n], tries)
@@ -280,18 +282,24 @@ class StoppingCounts:
     spared_grokked: int = 0
 
     @classmethod
-    def of(cls, rows: Iterable[SeedRecord], rule: Outcome = Outcome.GIVEN_UP) -> Self:
-        """Count ledger rows. rule: the outcome of the seeds that the rule ends."""
+    def of(cls, rows: Iterable[SeedRecord], rule: type[Rule]) -> Self:
+        """Count ledger rows."""
         rows = [r for r in rows if r.outcome in COUNTED]
-        fired = [r.outcome for r in rows if called_by(rule, r) is not None]
-        spared = [o for o in fired if o != rule]
-        return cls(len(rows), len(fired) - len(spared), len(spared), spared.count(Outcome.GROKKED))
+        called = [r.outcome for r in rows if called_by(rule, r) is not None]
+        spared = [o for o in called if o != rule.outcome]
+        return cls(len(rows), len(called) - len(spared), len(spared), spared.count(Outcome.GROKKED))
 
-    def summary(self, rule: Outcome = Outcome.GIVEN_UP) -> str:
-        """Return the counts in a line; empty if the rule never fired."""
+    @classmethod
+    def read(cls, summary: Counts, rule: type[Rule]) -> Self:
+        """Return the counts of a rule in a study's summary."""
+        return cls(summary["counted"], *(summary.get(name, 0) for name in names_of_counts(rule)))
+
+    def summary(self, rule: type[Rule]) -> str:
+        """Return the counts in a line; empty if the rule never called a seed."""
         grokked = f"{self.spared_grokked or 'none'} grokked"
         spared = f"; {self.spared} more spared, to check the rule: {grokked}" if self.spared else ""
-        return f"{WORDS[rule]}: {self.ended} of {self.seeds}{spared}" if self.ended or self.spared else ""
+        name = rule.ended.replace("_", " ")
+        return f"{name}: {self.ended} of {self.seeds}{spared}" if self.ended or self.spared else ""
 
     @property
     def spared_share(self) -> float:
@@ -299,17 +307,31 @@ class StoppingCounts:
         return self.spared / (self.ended + self.spared) if self.spared else 0.0
 
 
-def describe_screen(rungs: Sequence[Rung], configurations: Iterable[str]) -> str:
-    """Describe a study's screen, and what was measured of it before with these configurations (keys)."""
-    rule = f"ends seeds without {', then '.join(map(str, rungs))}; a random tenth spared. "
-    lookups = [MEASURED_SCREENS.get((key, str(rung))) for key in configurations for rung in rungs]
-    measured = [counts for counts in lookups if counts is not None]
+def names_of_counts(rule: type[Rule]) -> tuple[str, str, str]:
+    """Return what summaries and MLflow call a rule's ended seeds, its spared ones, and those of them that grokked."""
+    return rule.ended, f"{rule.prefix}spared", f"{rule.prefix}spared_grokked"
+
+
+def counts_of_rules(rows: Sequence[SeedRecord]) -> dict[str, int]:
+    """Return the counts of all rules by name (`names_of_counts`)."""
+    counts: dict[str, int] = {}
+    for rule in rules().values():
+        count = StoppingCounts.of(rows, rule)
+        counts |= zip(names_of_counts(rule), (count.ended, count.spared, count.spared_grokked), strict=True)
+    return counts
+
+
+def describe_rules(kind: type[Rule], asked: Sequence[Rule], configurations: Iterable[str]) -> str:
+    """Describe the rules of a kind that a study has, and what was measured of them before with these configurations."""
+    text = f"{kind.describe(asked)}; a random tenth spared. "
+    lookups = [kind.measured(key, str(rule)) for key in configurations for rule in asked]
+    measured = [counts for counts in lookups if isinstance(counts, tuple)]
     if len(measured) < len(lookups) or not lookups:
         alone = len(lookups) == 1
         missing = "it was not measured for this spec and recipe" if alone else "not all was measured"
-        return f"{rule}What it kills, its spared ones say alone: {missing}"
+        return f"{text}What it kills, its spared ones say alone: {missing}"
     grokked, n = map(sum, zip(*measured, strict=True))
-    return f"{rule}Measured before: of {n:,} seeds that it called and that ran on {grokked:,} grokked"
+    return f"{text}Measured before: of {n:,} seeds that it called and that ran on {grokked:,} grokked"
 
 
 @dataclass(frozen=True)
@@ -398,7 +420,7 @@ def final_metrics(rows: Sequence[SeedRecord], until: Until | None = None) -> dic
         **confirmation.named("confirmation_rate", "confirmation_low", "confirmation_high"),
         "ranked_by": ranked_by,
         "seeds": rate.n, "stopped": float(bool(rate.tries)), "wrongly": rate.missed,
-        "screened_wrongly": missed_by(Outcome.SCREENED, searched),
+        **{f"{rule.ended}_wrongly": missed_by(rule, searched) for rule in rules().values() if not rule.is_default},
         "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
         "confirmation_given_up": sum(r.outcome == Outcome.GIVEN_UP for r in fresh),
         "confirmation_wrongly": confirmation.missed,
@@ -410,13 +432,10 @@ def final_metrics(rows: Sequence[SeedRecord], until: Until | None = None) -> dic
 
 def _common(rows: Sequence[SeedRecord]) -> dict[str, Any]:
     """Return what the metrics of a configuration and the summary of a study both have; None for what is unknown."""
-    cost, (given_up, screened) = Cost.of(rows), (StoppingCounts.of(rows, rule) for rule in RULE_COLUMNS)
+    cost = Cost.of(rows)
     return {
         **{name: COLUMNS[name].summarise(rows) for name in ("held", "best_exact")},
-        "spared": given_up.spared,
-        "spared_grokked": given_up.spared_grokked,
-        "screen_spared": screened.spared,
-        "screen_spared_grokked": screened.spared_grokked,
+        **counts_of_rules(rows),
         "seed_steps": cost.seed_steps,
         "grokked_per_million": cost.per_million,
         "core_s_per_grokked": cost.each,
@@ -433,14 +452,11 @@ def overview(rows: Iterable[SeedRecord], until: Mapping[str, Until | None] | Non
 def summarise(rows: Sequence[SeedRecord], until: Until | None = None) -> Counts:
     """Return counts of some rows: of the search, and below `confirmation_*` of what confirms it, if anything does."""
     searched, fresh = by_phase(rows)
-    counts = Counter(r.outcome for r in searched)
     confirmed = {f"confirmation_{name}": value for name, value in _rated(fresh).items()} if fresh else {}
     return {
         "configurations": len({r.configuration for r in rows}),
         **_rated(searched, until),
         **confirmed,
-        "given_up": counts[Outcome.GIVEN_UP],
-        "screened": counts[Outcome.SCREENED],
         **_common(searched),
         "verify_calls": sum(r.verify_calls for r in rows),
         "unended": unended_warning(rows),

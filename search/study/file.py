@@ -18,7 +18,7 @@ from search.study.reading import QUOTED, odd_character, read_data
 from search.study.schema import Study
 from search.study.space import LARGEST_SEED, Strict
 from search.study.spelling import LARGEST_FILE, inline_files
-from search.study.stopping import recorded_screen
+from search.study.stopping import recorded_stop
 from trainer import Recipe
 
 MOST_ERRORS = 20
@@ -188,8 +188,8 @@ def without_gone(definition: Mapping[str, Any]) -> dict[str, Any]:
 
     fields = without(dict(definition), stages=[], tracking_uri=None)
     fields |= {name: without(fields[name], **off) for name, off in GONE.items() if name in fields}
-    if screens := (fields.get("stop") or {}).get("screen"):
-        fields["stop"] = fields["stop"] | {"screen": recorded_screen(screens)}
+    if isinstance(stop := fields.get("stop"), dict):
+        fields["stop"] = recorded_stop(stop)
     if isinstance(space := fields.get("space"), dict):
         fields["space"] = {path: without(distribution, when={}) for path, distribution in space.items()}
     return fields

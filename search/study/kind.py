@@ -14,9 +14,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from model import Spec, preset_name
+from search import plugins
 from search.plugins import KINDS, loaded
 from search.record import SeedRecord
-from search.stats.counting import describe_screen
+from search.stats.counting import describe_rules
 from search.study.described import MOST_SIZES, describe_sizes, describe_values, differing
 from search.study.sampler import GROK_RATE
 from search.study.seeds import seed_list
@@ -227,10 +228,14 @@ class Kind:
         study, until = self.study, self.study.until.grokked
         drawn = {BY_PAIR: "drawn for each configuration", BY_SEED: "the same seeds in each configuration"}
         spared = f" ({drawn.get(self.spares, 'by the numbers of the seed')})" if self.planned > 1 else ""
-        on = f"on: seeds that it calls hopeless are given up, but for a random tenth of them{spared}"
-        listed = [("Hopeless rule", on if study.stop.hopeless else "off: all seeds run on")]
-        if study.stop.rungs:
-            listed.append(("Screen", describe_screen(study.stop.rungs, configurations)))
+        listed, keys = [], list(configurations)
+        for kind in plugins.rules().values():
+            asked = [rule for rule in study.stop.rules if type(rule) is kind]
+            if kind.is_default:
+                on = f"on: {kind.describe(asked)}, but for a random tenth of them{spared}"
+                listed.append((kind.title, on if asked else "off: all seeds run on"))
+            elif asked:
+                listed.append((kind.title, describe_rules(kind, asked, keys)))
         if until:
             ordered = "; its interval counts seeds in the order of the file, up to that one"
             biased = f"once {until} grokked, so the rate is biased upwards"

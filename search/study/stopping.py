@@ -1,26 +1,42 @@
-"""Rules that end a seed before its budget: the rule for hopeless seeds, and a study's own screens."""
+"""The section `stop` of a study file: a key for each rule that ends seeds before their budget (trainer/stopping)."""
 
-from collections.abc import Iterable
-from itertools import pairwise
+from dataclasses import fields
 from math import inf
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_type_hints
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, create_model, field_validator, model_validator
 
-from model import Spec, preset_name
-from model.fields import did_you_mean
-from search.study.space import Strict, error_at, refuse
-from trainer import Recipe
-from trainer.recipe.screen import BEST, Rung
+from model import Spec
+from search.plugins import rules
+from search.study.space import Strict
+from trainer import Recipe, Rule
+from trainer.stopping import Rung
 
 BY_PAIR, BY_SEED, BY_HASH = "pairs", "seeds", "hash"
-"""Draws of the spared tenth (search/run/spared.py). By hash: of each seed alone, as in records of before."""
+"""Draws of the spared tenth (search/run/spared.py). By hash: of each seed alone, as in older records."""
 Bounds = float | tuple[float, float]
 """The least value, or the least and the greatest."""
 
 
-class Screen(Strict):
+class Section(Strict):
+    """A rule in a study file: its options."""
+
+    kind: ClassVar[type[Rule]]
+
+    @model_validator(mode="after")
+    def _meaningful(self) -> Self:
+        self.rule()  # raises ValueError
+        return self
+
+    def rule(self) -> Rule:
+        """Return the rule in the trainer's form."""
+        return self.kind(**{name: getattr(self, name) for name in type(self).model_fields})
+
+
+class Screen(Section):
     """A rung: at step `at` a seed ends that reaches none of the values in `keep`."""
+
+    kind: ClassVar[type[Rule]] = Rung
 
     at: int = Field(ge=1, description="when a seed is looked at, at the next evaluation; unit: steps")
     keep: dict[str, Bounds] = Field(
@@ -36,79 +52,99 @@ class Screen(Strict):
             return value
         return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
 
-    @model_validator(mode="after")
-    def _meaningful(self) -> Self:
-        for name, low, high in self.rung.keep:
-            refuse(
-                (low > high, f"keep.{name} must rise, got {low:g} to {high:g}"),
-                (name in BEST and not 0 <= low <= 1, f"keep.{name} must be from 0 to 1, got {low:g}"),
-            )
-        return self
-
-    @property
-    def rung(self) -> Rung:
-        """The rung in the trainer's form: names with lowest and highest values."""
-        return Rung(self.at, tuple((k, *(v if isinstance(v, tuple) else (v, inf))) for k, v in self.keep.items()))
+    def rule(self) -> Rung:
+        bounds = {name: value if isinstance(value, tuple) else (value, inf) for name, value in self.keep.items()}
+        return Rung(self.at, tuple((name, *ends) for name, ends in bounds.items()))
 
 
-class Stop(Strict):
+def _key_of(kind: type[Rule]) -> tuple[Any, Any]:
+    """Return the type and the field of a rule's key: on or off, its section, or a list of sections."""
+    if kind is not Rung and not _options(kind):
+        return bool, Field(kind.is_default, description=kind.help)
+    section = section_of(kind)
+    if kind.most == 1:
+        return section | None, Field(None, description=kind.help)
+    return list[section], Field(default_factory=list, max_length=kind.most, description=kind.help)  # type: ignore[valid-type]
+
+
+def section_of(kind: type[Rule]) -> type[Section]:
+    """Return the section of a rule: its fields that are made by `model.fields.option`."""
+    if kind is Rung:
+        return Screen
+    types, keys = get_type_hints(kind), dict[str, Any]()
+    for option in _options(kind):
+        meta = option.metadata
+        unit = f"; unit: {meta['unit']}" if meta["unit"] else ""
+        bounds = {name: meta[name] for name in ("ge", "le")}
+        keys[option.name] = types[option.name], Field(option.default, description=meta["help"] + unit, **bounds)
+    section = create_model(kind.__name__, __base__=Section, __doc__=kind.help, **keys)
+    section.kind = kind
+    return section
+
+
+def _options(kind: type[Rule]) -> list[Any]:
+    return [field for field in fields(kind) if "help" in field.metadata]
+
+
+if TYPE_CHECKING:
+    Keys = Strict
+else:
+    Keys = create_model("Keys", __base__=Strict, **{key: _key_of(kind) for key, kind in rules().items()})
+
+
+class Stop(Keys):
     """Rules that end a seed before its budget. Each spares a random tenth."""
 
-    hopeless: bool = Field(
-        True, description="give up seeds that the rule calls hopeless, a random tenth of them spared"
-    )
-    screen: list[Screen] = Field(
-        default_factory=list,
-        max_length=20,
-        description="rungs, one or a list: seeds that show too little end there, a random tenth spared",
-    )
     spare: Literal["pairs", "seeds", "hash"] | None = Field(
         None,
         description="how the spared tenth is drawn. pairs: of ten pairs of configuration and seed one, as in a search "
         "if unset. seeds: of ten one for all configurations, as in a list if unset. hash: the draw of old records",
     )
 
-    @field_validator("screen", mode="before")
+    @field_validator(*(key for key, kind in rules().items() if kind.most > 1), mode="before")
     @classmethod
     def _one_or_more(cls, value: Any) -> Any:
         return [value] if isinstance(value, dict) else value
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        for i, (rung, following) in enumerate(pairwise(self.screen), start=1):
-            if following.at <= rung.at:
-                late = f"must be later than the rung before, got {following.at} after {rung.at}"
-                raise ValueError(f"screen.{i}.at {late}")
+    def _go_together(self) -> Self:
+        for key, kind in rules().items():
+            try:
+                kind.check_together(self._asked(key))
+            except ValueError as error:
+                raise ValueError(f"{key}.{error}") from None
         return self
 
+    def _asked(self, key: str) -> list[Rule]:
+        """Return the rules under a key."""
+        value = getattr(self, key)
+        if isinstance(value, bool):
+            return [rules()[key]()] if value else []
+        sections = value if isinstance(value, list) else [value] if value else []
+        return [section.rule() for section in sections]
+
     @property
-    def rungs(self) -> tuple[Rung, ...]:
-        return tuple(screen.rung for screen in self.screen)
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules that the study has."""
+        return tuple(rule for key in rules() for rule in self._asked(key))
 
-    def check(self, spec: Spec, recipe: Recipe, path: str = "stop.screen") -> None:
-        """Raise ValueError at the key path of a rung that reads what a configuration lacks."""
-        for i, screen in enumerate(self.screen):
-            here, last = path if len(self.screen) == 1 else f"{path}.{i}", recipe.steps - recipe.eval_every
-            late = f"must be at most the evaluation before the last ({last}), got {screen.at}"
-            early = f"must be at the ramp's end ({recipe.counts_from}) or later for {' and '.join(BEST)}"
-            unread = screen.at < recipe.counts_from and not screen.keep.keys().isdisjoint(BEST)
-            refuse(
-                (screen.at > last, f"{here}.at: {late}"),
-                (unread, f"{here}.at: {early}, got {screen.at}"),
-            )
-            check_names(spec, screen.keep, f"{here}.keep")
-
-
-def recorded_screen(rungs: Iterable[Any]) -> list[Any]:
-    """Return recorded rungs without fields of earlier versions that were unset; what is none as it is."""
-    return [{k: v for k, v in rung.items() if v is not None} if isinstance(rung, dict) else rung for rung in rungs]
+    def check(self, spec: Spec, recipe: Recipe) -> None:
+        """Raise ValueError at the key path of a rule that reads what a configuration lacks."""
+        for key in rules():
+            asked = self._asked(key)
+            for i, rule in enumerate(asked):
+                path = f"stop.{key}" if len(asked) == 1 else f"stop.{key}.{i}"
+                try:
+                    rule.check(spec, recipe)
+                except ValueError as error:
+                    raise ValueError(f"{path}.{error}") from None
 
 
-def check_names(spec: Spec, names: Iterable[str], path: str) -> None:
-    """Raise ValueError for a name that is neither a measure nor a probe of a spec."""
-    readable = [*BEST, *spec.probes()]
-    for name in names:
-        if name not in readable:
-            model = preset_name(spec)
-            of = f" of {model}" if spec.probes() else f" ({model} has no probes)"
-            raise error_at(f"{path}.{name}", f"unknown probe{of}; {did_you_mean(name, readable)}")
+def recorded_stop(section: dict[str, Any]) -> dict[str, Any]:
+    """Return a recorded section without rules that it has not and that no package brings now.
+
+    Rungs of earlier versions lose the fields that were unset.
+    """
+    known = {key: value for key, value in section.items() if key in Stop.model_fields or value not in (None, False, [])}
+    rungs = known.get("screen") or []
+    return known | {"screen": [{k: v for k, v in rung.items() if v is not None} for rung in rungs]}

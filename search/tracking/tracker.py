@@ -20,8 +20,9 @@ from mlflow.exceptions import MlflowException
 from model import Spec, verify
 from model.verdict import VERDICT_FILE, is_right
 from search.markup import escape
+from search.plugins import rules
 from search.record import SeedRecord
-from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, final_metrics
+from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, final_metrics, names_of_counts
 from search.store.home import IDENTIFIER, Home, pull_command
 from search.store.lease import Superseded
 from search.store.recorded_seed import RecordedSeed
@@ -59,13 +60,13 @@ from search.tracking.tracking import (
     open_experiment,
 )
 from trainer import MEASURES, Result, Seed
-from trainer.recipe.screen import PROBE
+from trainer.outcomes import PROBE
 
 RUNNING = "RUNNING"
 MAY_BE_ZERO = {
-    *(o.value for o in COUNTED if o.value != "grokked"), "censored", "spared", "spared_grokked", "screen_spared",
-    "screen_spared_grokked", "stopped", "wrongly", "screened_wrongly", "confirmation_grokked", "confirmation_seeds",
-    "confirmation_given_up", "confirmation_wrongly", "proofs_claimed",
+    *(o.value for o in COUNTED if o.value != "grokked"), "censored", "stopped", "wrongly", "confirmation_grokked",
+    "confirmation_seeds", "confirmation_given_up", "confirmation_wrongly", "proofs_claimed",
+    *(name for rule in rules().values() for name in (*names_of_counts(rule), f"{rule.ended}_wrongly")),
 }  # fmt: skip
 """Counts that are left out where they are 0 from the start."""
 NOTE = "mlflow.note.content"

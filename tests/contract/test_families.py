@@ -265,7 +265,7 @@ def test_the_engine_measures_what_evaluate_does(spec):
 def test_a_bank_of_the_engine_is_the_eager_one(spec):
     recipe = Recipe(steps=6, batch=BATCH, eval_every=3, hold=0, warmup=2, lr=0.001)
     pairs = [Pair(recipe, Seed.of(n)) for n in range(3)]
-    by_engine, by_torch = (finish(Bank(spec, pairs, compiled=compiled, futility=None)) for compiled in (True, False))
+    by_engine, by_torch = (finish(Bank(spec, pairs, compiled=compiled)) for compiled in (True, False))
     for n in range(3):
         engine, eager = by_engine.result(n), by_torch.result(n)
         assert not torch.equal(engine.theta_P, spec.initial(n))

@@ -370,7 +370,7 @@ def curve(name: str) -> dict[str, dict[str, Any]]:
     if name == "tied":
         ties = make_spec("tied", base=spec.as_dict(), ties=TIES).ties
     pairs = [Pair(Recipe(**fields), Seed.of(number), ties=ties) for number in SEEDS]
-    bank = Bank(spec, pairs, futility=None)  # the whole curve
+    bank = Bank(spec, pairs)  # the whole curve
     while bank.advance():
         pass
     train_loss, token = (MEASURES.index(measure) for measure in ("train_loss", "token"))

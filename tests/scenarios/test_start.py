@@ -70,7 +70,7 @@ def pulled(study, seed, target="pulled"):
 
 def trained(spec, recipe, seed, start, ties=None):
     pair = Pair(Recipe(**recipe), Seed.of(seed), start, ties)
-    return finish(Bank(spec, [pair], futility=None)).result(0)
+    return finish(Bank(spec, [pair])).result(0)
 
 
 def parents_theta(seed):

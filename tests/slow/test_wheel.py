@@ -107,7 +107,7 @@ import hashlib
 from model import preset
 from trainer import Bank, Pair, Recipe, Seed
 recipe = Recipe(steps=1_200, eval_every=150)
-bank = Bank(preset("57p"), [Pair(recipe, Seed.of(n)) for n in (777, 1)], futility=None)
+bank = Bank(preset("57p"), [Pair(recipe, Seed.of(n)) for n in (777, 1)])
 made = [bank.programs.name]
 for _ in range(2):
     bank.advance()

@@ -153,7 +153,7 @@ def test_a_saved_pair_that_waits_for_a_slot_goes_on_where_it_was(expected):
 
 
 def one_advanced(pair_, slots=2, **options):
-    bank = Bank(SPEC, [pair_], slots=slots, compiled=False, futility=None)
+    bank = Bank(SPEC, [pair_], slots=slots, compiled=False)
     bank.advance()
     return bank.save(0)
 
@@ -179,7 +179,7 @@ OTHERS = {
     pytest.param(lambda: finish(Bank(preset("67p"), [pair(1)], compiled=False)).save(0), id="another spec"),
 ])  # fmt: skip
 def test_a_state_that_is_damaged_or_another_pairs_changes_nothing(data):
-    bank = Bank(SPEC, [pair(1)], slots=2, compiled=False, futility=None)
+    bank = Bank(SPEC, [pair(1)], slots=2, compiled=False)
     before = {name: t.clone() for name, t in bank.state.items()}
     assert not bank.restore(0, data())
     assert all(torch.equal(t, before[name]) for name, t in bank.state.items()) and outcomes(bank) == ["running"]

@@ -1,6 +1,7 @@
 """Counts of outcomes, grok rates and their intervals, stopping rules, costs, summaries, the Pareto front."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,9 @@ from search.record import SeedRecord
 from search.stats import counting
 from search.stats.counting import Cost, GrokRate, StoppingCounts, pareto, summarise, tries_until
 from search.stats.intervals import mid_p, stopped
-from trainer import FALSE_KILLS_UPPER, Outcome, Seed
+from trainer import Outcome, Seed
+from trainer.stopping import Hopeless, Rung, screen
+from trainer.stopping.hopeless import FALSE_KILLS_UPPER
 
 PUBLISHED = "79ee5e16e73c"
 """Key of 57p's published recipe, by which the hopeless rule was measured."""
@@ -75,41 +78,42 @@ def test_a_screens_own_spared_seeds_bound_what_it_killed():
     rate = GrokRate.of(seeds)
     assert (rate.grokked, rate.n) == (5, 50) and rate.missed == pytest.approx(30 * 0.3942, abs=0.01)
     assert str(rate).endswith(": up to 12 that rules ended might have grokked)")
-    assert StoppingCounts.of(seeds, SCREENED) == StoppingCounts(50, 30, 10, 1)
+    assert StoppingCounts.of(seeds, Rung) == StoppingCounts(50, 30, 10, 1)
     assert GrokRate.of(rows(*[SCREENED] * 7)).missed == 7, "nobody was spared"
 
 
 @pytest.mark.parametrize("nothing", [None, float("nan")])
 def test_a_seed_that_a_rule_ended_was_called_whatever_its_row_says(nothing):
     """Frames have NaN, tables may lack a rule's column: then none is known to have been spared."""
-    for outcome, column in counting.RULE_COLUMNS.items():
-        seeds = rows(*[outcome] * 4, GROKKED, *[FAILED] * 20, configuration="a", **{column: nothing})
-        assert GrokRate.of(seeds).missed == 4 and StoppingCounts.of(seeds, outcome) == StoppingCounts(25, 4)
+    for rule in (Hopeless, Rung):
+        seeds = rows(*[rule.outcome] * 4, GROKKED, *[FAILED] * 20, configuration="a", **{rule.column: nothing})
+        assert GrokRate.of(seeds).missed == 4 and StoppingCounts.of(seeds, rule) == StoppingCounts(25, 4)
         assert counting.PooledRate.of(seeds).grokked == 1
 
 
-@pytest.mark.parametrize(("outcome", "column"), [(SCREENED, "screen"), (GIVEN_UP, "hopeless_step")])
-def test_what_a_rule_calls_of_others_does_not_bound_a_configuration(outcome, column):
+@pytest.mark.parametrize("rule", [Rung, Hopeless])
+def test_what_a_rule_calls_of_others_does_not_bound_a_configuration(rule):
     """Ninety spared seeds of an early recipe did not grok: a late one's, of which none was spared, may all have."""
-    called = {column: RUNG if outcome == SCREENED else 20_000}
+    called = {rule.column: RUNG if rule is Rung else 20_000}
     early = rows(*[FAILED] * 90, configuration="early", **called)
-    late = rows(*[outcome] * 8, first=200, configuration="late", **called)
+    late = rows(*[rule.outcome] * 8, first=200, configuration="late", **called)
     assert GrokRate.of(late).missed == GrokRate.of(early + late).missed == 8
     fresh = rows(*[FAILED] * 90, configuration="late", confirmation=True, **called)
     assert GrokRate.of(late + fresh).missed == 8, "nor do those that confirm it bound what was before"
-    pooled = counting.missed_by(outcome, early + late, pooled=True)
+    pooled = counting.missed_by(rule, early + late, pooled=True)
     assert pooled == pytest.approx(8 * (1 - 0.05 ** (1 / 90))), "of all together the spared ones are a sample"
 
 
 def test_earlier_measurements_of_a_rung_count_with_their_configuration_alone(monkeypatch):
-    monkeypatch.setattr(counting, "MEASURED_SCREENS", {("a", RUNG): (0, 190)})
+    monkeypatch.setattr(screen, "MEASURED_RUNGS", {("a", RUNG): (0, 190)})
     seeds = rows(*[SCREENED] * 100, *[FAILED] * 10, configuration="a", screen=RUNG)
-    assert counting.missed_by(Outcome.SCREENED, seeds) == pytest.approx(100 * (1 - 0.05 ** (1 / 200)))
+    assert counting.missed_by(Rung, seeds) == pytest.approx(100 * (1 - 0.05 ** (1 / 200)))
+    rungs = [Rung(5_000, (("token", 0.35, inf),))]
     elsewhere = [replace(row, configuration="b") for row in seeds]
-    assert counting.missed_by(Outcome.SCREENED, elsewhere) == pytest.approx(100 * (1 - 0.05 ** (1 / 10)))
-    assert "of 190 seeds that it called and that ran on 0 grokked" in counting.describe_screen([RUNG], ["a"])
-    assert "was not measured for this spec and recipe" in counting.describe_screen([RUNG], ["b"])
-    assert "not all was measured" in counting.describe_screen([RUNG], ["a", "b"])
+    assert counting.missed_by(Rung, elsewhere) == pytest.approx(100 * (1 - 0.05 ** (1 / 10)))
+    assert "of 190 seeds that it called and that ran on 0 grokked" in counting.describe_rules(Rung, rungs, ["a"])
+    assert "was not measured for this spec and recipe" in counting.describe_rules(Rung, rungs, ["b"])
+    assert "not all was measured" in counting.describe_rules(Rung, rungs, ["a", "b"])
 
 
 def test_a_study_that_stops_at_a_success_has_the_interval_for_that():
@@ -139,11 +143,11 @@ def test_earlier_seeds_without_an_outcome_may_have_grokked():
 def test_spared_seeds_of_a_rule_are_counted_by_what_became_of_them():
     seeds = rows(GROKKED, FAILED, GIVEN_UP, GIVEN_UP, CENSORED, Outcome.RUNNING)
     spared = rows(FAILED, first=10, hopeless_step=24_000)
-    counts = StoppingCounts.of(seeds + spared)
+    counts = StoppingCounts.of(seeds + spared, Hopeless)
     assert counts == StoppingCounts(seeds=5, ended=2, spared=1, spared_grokked=0)
-    assert counts.summary() == "given up: 2 of 5; 1 more spared, to check the rule: none grokked"
-    assert StoppingCounts.of(rows(GIVEN_UP)).summary() == "given up: 1 of 1"
-    assert StoppingCounts.of(rows(FAILED)).summary(SCREENED) == ""
+    assert counts.summary(Hopeless) == "given up: 2 of 5; 1 more spared, to check the rule: none grokked"
+    assert StoppingCounts.of(rows(GIVEN_UP), Hopeless).summary(Hopeless) == "given up: 1 of 1"
+    assert StoppingCounts.of(rows(FAILED), Rung).summary(Rung) == ""
     assert str(counting.PooledRate.of([])) == str(GrokRate.of([])) == "no seed has ended"
 
 

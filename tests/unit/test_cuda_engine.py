@@ -50,7 +50,7 @@ def full_unless(*names):
 
 def bank_of(spec, seeds=(777, 1), ties=None, **fields):
     recipe = Recipe(**{"batch": PARTLY_EMPTY, "mixed_lengths": 0.2, **fields})
-    return Bank(spec, [Pair(recipe, Seed.of(s), ties=ties) for s in seeds], futility=None)
+    return Bank(spec, [Pair(recipe, Seed.of(s), ties=ties) for s in seeds])
 
 
 def emulated(bank):

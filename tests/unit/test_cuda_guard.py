@@ -44,7 +44,7 @@ def gpu(libraries, monkeypatch, caplog):
 
 
 def bank_of(device="cuda"):
-    return Bank(SPEC, [pair(3, steps=40, batch=16)], device=device, futility=None)
+    return Bank(SPEC, [pair(3, steps=40, batch=16)], device=device)
 
 
 def trained(caplog):

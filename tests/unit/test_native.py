@@ -28,7 +28,7 @@ pytestmark = needs_compiler
 
 def small(spec, seeds):
     recipe = Recipe(steps=40, batch=24, eval_every=20, warmup=20, curriculum=((3, 15),), hold=0)
-    return Bank(spec, [Pair(recipe, Seed.of(s)) for s in seeds], futility=None)
+    return Bank(spec, [Pair(recipe, Seed.of(s)) for s in seeds])
 
 
 def trained(bank):
@@ -56,7 +56,7 @@ def digest_of(name, steps, batch):
     """Of what this process makes of a bank."""
     how = {"warmup": 20, "curriculum": ((3, 20),), "fade_start": 20, "fade_end": steps}
     recipe = Recipe(steps=steps, batch=batch, eval_every=steps // 2, **how)
-    found = trained(Bank(preset(name), [Pair(recipe, Seed.of(s)) for s in (777, 1)], futility=None))
+    found = trained(Bank(preset(name), [Pair(recipe, Seed.of(s)) for s in (777, 1)]))
     made = [t for s in (777, 1) for t in (found[s].theta_P, found[s].curve_EM)]
     made += [*finished(preset(name), found[777].theta_P), *computed()]
     return hashlib.sha256(b"".join(t.numpy().tobytes() for t in made)).hexdigest()

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from tests.banks import SPEC, make, pair
-from trainer import FutilityRule, Outcome, Seed
-from trainer.bank.futility import is_spared
-from trainer.recipe.screen import Rung, is_within_any
+from trainer import Outcome, Seed
+from trainer.recipe.seed import is_spared
+from trainer.stopping import Hopeless, Rung
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
 
-def scripted(exact, token=0.9, loss=1.0, pairs=None, slots=1, rule=None, **recipe):
+def scripted(exact, token=0.9, loss=1.0, pairs=None, slots=1, **recipe):
     """A bank whose evaluations say what the script says, advanced to its end or the script's. Instead of
     training, θ grows by a thousandth with every step.
 
@@ -22,7 +22,7 @@ def scripted(exact, token=0.9, loss=1.0, pairs=None, slots=1, rule=None, **recip
     evaluation, [E][S, P].
     """
     pairs = pairs or [pair(1, **{"steps": 60, "eval_every": 5, "batch": 2, "hold": 15, **recipe})]
-    bank, thetas = make(pairs, slots, rule, compiled=False), []
+    bank, thetas = make(pairs, slots, compiled=False), []
 
     def train(state, hyper, steps):
         moved = {"theta": state["theta"] + 0.001 * steps, "step": state["step"] + steps}
@@ -90,21 +90,21 @@ def test_a_tenth_of_the_seeds_is_spared_and_which_was_fixed_once():
 
 # Seeds that it ends, or a screen does
 
-HALFWAY = FutilityRule(checkpoints=((0.5, 0.1, 0.6),))
-TWICE = FutilityRule(checkpoints=(*HALFWAY.checkpoints, (0.6, 0.2, 0.9)))
+HALFWAY = Hopeless(checkpoints=((0.5, 0.1, 0.6),))
+TWICE = Hopeless(checkpoints=(*HALFWAY.checkpoints, (0.6, 0.2, 0.9)))
 TOKEN, EXACT = Rung(at=15, keep=(("token", 0.35, inf),)), Rung(at=15, keep=(("exact", 0.01, inf),))
 SIX = {"steps": 30, "eval_every": 5, "batch": 2, "curriculum": (), "hold": 30}
 ZERO = [0.0] * 6
 AT_15 = "token 0.35 at 15"
-ENDS = [  # a rule or rungs, exact match, token accuracy, if the seed is spared; outcome, steps, what called it
-    (TWICE, ZERO, 0.5, False, (Outcome.GIVEN_UP, 15, 15)),
-    (TWICE, ZERO, 0.6, False, (Outcome.GIVEN_UP, 20, 20)),
-    (TWICE, ZERO, [0.6, 0.6, 0.6, 0.9, 0.5, 0.5], False, (Outcome.FAILED, 30, None)),
-    (HALFWAY, ZERO, [0.5, 0.5, 0.6, 0.5, 0.5, 0.5], False, (Outcome.FAILED, 30, None)),  # once is enough
-    (HALFWAY, [0.1, 0.0, 0.0, 0.0, 0.0, 0.0], 0.5, False, (Outcome.FAILED, 30, None)),
-    (HALFWAY, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0], 0.7, False, (Outcome.GROKKED, 30, None)),
-    (HALFWAY, ZERO, 0.5, True, (Outcome.FAILED, 30, 15)),
-    (HALFWAY, [0.0, 0.0, 0.0, 0.0, 1.0, 1.0], 0.5, True, (Outcome.GROKKED, 30, 15)),  # it would have been lost
+ENDS = [  # rules, exact match, token accuracy, if the seed is spared; outcome, steps, what called it
+    ([TWICE], ZERO, 0.5, False, (Outcome.GIVEN_UP, 15, 15)),
+    ([TWICE], ZERO, 0.6, False, (Outcome.GIVEN_UP, 20, 20)),
+    ([TWICE], ZERO, [0.6, 0.6, 0.6, 0.9, 0.5, 0.5], False, (Outcome.FAILED, 30, None)),
+    ([HALFWAY], ZERO, [0.5, 0.5, 0.6, 0.5, 0.5, 0.5], False, (Outcome.FAILED, 30, None)),  # once is enough
+    ([HALFWAY], [0.1, 0.0, 0.0, 0.0, 0.0, 0.0], 0.5, False, (Outcome.FAILED, 30, None)),
+    ([HALFWAY], [0.0, 0.0, 0.0, 0.0, 0.0, 1.0], 0.7, False, (Outcome.GROKKED, 30, None)),
+    ([HALFWAY], ZERO, 0.5, True, (Outcome.FAILED, 30, 15)),
+    ([HALFWAY], [0.0, 0.0, 0.0, 0.0, 1.0, 1.0], 0.5, True, (Outcome.GROKKED, 30, 15)),  # it would have been lost
     ([TOKEN], ZERO, 0.34, False, (Outcome.SCREENED, 15, AT_15)),
     ([TOKEN], ZERO, [0.1, 0.36, 0.1, 0.1, 0.1, 0.1], False, (Outcome.FAILED, 30, None)),  # the best so far
     ([TOKEN], ZERO, [0.1, 0.1, 0.1, 0.9, 0.9, 0.9], False, (Outcome.SCREENED, 15, AT_15)),
@@ -114,8 +114,8 @@ ENDS = [  # a rule or rungs, exact match, token accuracy, if the seed is spared;
 ]
 
 
-def screened(*rungs):
-    return [replace(pair(1, **SIX), rungs=rungs)]
+def ruled(*rules):
+    return [replace(pair(1, **SIX), rules=rules)]
 
 
 def facts(bank, n=0):
@@ -127,16 +127,16 @@ def facts(bank, n=0):
 def test_a_seed_is_ended_by_what_it_has_shown(stop, exact, token, is_spared, expected, monkeypatch):
     """A spared one runs on, and what called it first is kept."""
     monkeypatch.setattr("trainer.bank.tracker.is_spared", lambda seed: is_spared)
-    rule, rungs = (stop, ()) if isinstance(stop, FutilityRule) else (None, stop)
-    bank, _ = scripted(exact, token, pairs=screened(*rungs), rule=rule)
+    bank, _ = scripted(exact, token, pairs=ruled(*stop))
     assert facts(bank) == expected
 
 
 def test_a_rung_keeps_whoever_has_any_of_what_it_asks_for():
     keep = (("token", 0.35, inf), ("stride", 0.1, 0.2))
-    for token, stride, is_kept in ((0.35, 0.5, True), (0.1, 0.2, True), (0.34, 0.21, False), (nan, nan, False)):
-        assert is_within_any(keep, {"token": token, "stride": stride}) == is_kept
-    assert not is_within_any((), {"token": 1.0})
+    for token, stride, is_kept in ((0.36, 0.5, True), (0.1, 0.2, True), (0.34, 0.21, False), (nan, nan, False)):
+        values = {"token": torch.tensor(token), "stride": torch.tensor(stride, dtype=torch.float64)}
+        assert Rung(5_000, keep).keeps(values) == is_kept
+    assert not Rung(5_000).keeps({})
     assert str(Rung(5_000, keep)) == "token 0.35 or stride 0.1 to 0.2 at 5000"
     assert str(Rung(12_000)) == "nothing at 12000"
 
@@ -145,7 +145,7 @@ def test_a_probe_keeps_a_seed_as_it_reads_at_that_evaluation(monkeypatch):
     """θ grows with the step: at step 15 the stride is 0.29 + 0.015."""
     monkeypatch.setattr("trainer.bank.tracker.is_spared", lambda seed: False)
     for low, high, outcome in ((0.304, 0.306, Outcome.FAILED), (0.0, 0.304, Outcome.SCREENED)):
-        bank, _ = scripted([0.0] * 6, 0.1, pairs=screened(Rung(15, (("stride", low, high),))))
+        bank, _ = scripted([0.0] * 6, 0.1, pairs=ruled(Rung(15, (("stride", low, high),))))
         assert facts(bank)[0] == outcome
     column = list(SPEC.probes()).index("stride")
     assert bank.result(0).probes_ER[:, column].tolist() == pytest.approx([0.295, 0.3, 0.305], abs=1e-6)

@@ -25,7 +25,7 @@ def pairs(**changes):
 
 
 def trained(pairs, **how):
-    bank = finish(Bank(SPEC, pairs, futility=None, **how))
+    bank = finish(Bank(SPEC, pairs, **how))
     return [bank.result(n) for n in range(len(pairs))]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from model import preset
 from trainer import Pair, Recipe, Seed
-from trainer.recipe.outcomes import Outcome
+from trainer.outcomes import Outcome
 from trainer.road import RoadBank
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")

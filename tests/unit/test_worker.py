@@ -12,18 +12,19 @@ from search.run.worker import work
 from search.study.resources import Resources
 from search.study.trial import Configuration
 from tests.banks import assert_same
-from trainer import Bank, FutilityRule, Outcome, Pair, Recipe, Seed
+from trainer import Bank, Outcome, Pair, Recipe, Seed
+from trainer.stopping import Hopeless
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
 RECIPE = Recipe(steps=6, batch=8, eval_every=2, hold=0, curriculum=(), fade_start=2, fade_end=6)
 CONFIGURATION = Configuration(PRESETS["57p"], RECIPE)
-ALWAYS = FutilityRule(checkpoints=((0.3, 1.1, 1.1),))  # calls every seed hopeless at the first evaluation
+ALWAYS = Hopeless(checkpoints=((0.3, 1.1, 1.1),))  # calls every seed hopeless at the first evaluation
 RESOURCES = Resources(gpu=0, compiled=False, save_every=1)
 
 
-def bank(slots=2, hopeless=False, resources=RESOURCES):
-    return NewBank(CONFIGURATION.spec, slots, resources, hopeless)
+def bank(slots=2, resources=RESOURCES):
+    return NewBank(CONFIGURATION.spec, slots, resources)
 
 
 def orders(*seeds, first=1, states=None):
@@ -57,7 +58,7 @@ class Running:
 
 def alone(seed, slots=2):
     """What a bank of its own makes of a seed, undisturbed."""
-    found = Bank(CONFIGURATION.spec, [Pair(RECIPE, Seed.of(seed))], slots=slots, compiled=False, futility=None)
+    found = Bank(CONFIGURATION.spec, [Pair(RECIPE, Seed.of(seed))], slots=slots, compiled=False)
     while found.advance():
         pass
     return found.result(0)
@@ -155,18 +156,17 @@ def test_what_nobody_needs_ends_unless_it_has_grokked(monkeypatch):
     assert cut == {2: (Outcome.CENSORED, 2), 3: (Outcome.CENSORED, 0)}
 
 
-def test_hopeless_seeds_are_given_up_but_for_those_spared(monkeypatch):
-    monkeypatch.setattr(worker, "FUTILITY_RULE", ALWAYS)
+def test_hopeless_seeds_are_given_up_but_for_those_spared():
     running = Running()
-    pairs = [Pair(RECIPE, Seed.of(n), spared=n == 2) for n in (1, 2, 3)]
-    running.send(orders=[Order(n, pair) for n, pair in enumerate(pairs, 1)], bank=bank(hopeless=True))
+    pairs = [Pair(RECIPE, Seed.of(n), rules=(ALWAYS,), spared=n == 2) for n in (1, 2, 3)]
+    running.send(orders=[Order(n, pair) for n, pair in enumerate(pairs, 1)], bank=bank())
     ended = running.to_the_end()
     names = ("steps", "hopeless_step")
     facts = {n: (s.outcome, *(s.measured[name] for name in names), len(s.curve_EM)) for n, s in ended.items()}
     given_up = (Outcome.GIVEN_UP, 2, 2, 1)
     assert facts == {1: given_up, 2: (Outcome.FAILED, 6, 2, 3), 3: given_up}
     running = Running()
-    running.send(orders=[Order(1, pairs[0])], bank=bank(hopeless=False))
+    running.send(orders=orders(1), bank=bank())
     assert running.to_the_end()[1].outcome == Outcome.FAILED, "the study has no such rule"
 
 
@@ -175,7 +175,7 @@ def test_a_bank_of_another_spec_follows_in_the_same_process():
     running.send(orders=orders(5), bank=bank())
     before = running.to_the_end()[1]
     other = PRESETS["67p"]
-    running.send(orders=orders(5, first=2), bank=NewBank(other, 2, RESOURCES, False))
+    running.send(orders=orders(5, first=2), bank=NewBank(other, 2, RESOURCES))
     after = running.to_the_end()[2]
     assert (before.theta_P.shape, after.theta_P.shape) == ((57,), (other.params,))
     assert running.reports[-1].speed.seed_steps == 12, "of both"

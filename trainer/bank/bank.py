@@ -21,7 +21,6 @@ from torch import Tensor
 from model.presets import preset_name
 from model.spec import Spec, choices
 from trainer.bank import saved
-from trainer.bank.futility import FUTILITY_RULE, FutilityRule
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.curvature.minimise import finish_by_curvature
 from trainer.data import hard_examples
@@ -31,11 +30,11 @@ from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import SHIPPED
 from trainer.optimisers import optimiser_of
 from trainer.optimisers.base import Optimiser
+from trainer.outcomes import MEASURES
 from trainer.recipe import SHAPING, SWITCHES, Pair, Recipe
-from trainer.recipe.outcomes import MEASURES
 from trainer.recipe.restarts import is_recycling_due, is_restart_due, restart_seed
-from trainer.recipe.screen import reaches_any
 from trainer.recipe.starts import hashed_seed, initial_theta
+from trainer.recipe.thresholds import reaches_any
 from trainer.step import step
 from trainer.step.schedule import Hyper
 from trainer.step.step import State
@@ -59,9 +58,8 @@ class Bank:
         slots: int | None = None,
         device: str = "cpu",
         compiled: bool = True,
-        futility: FutilityRule | None = FUTILITY_RULE,
     ):
-        """slots: by default one a pair. futility: the rule that gives seeds up, if any.
+        """slots: by default one per pair.
 
         Raise ValueError if there is no pair or slot, or the recipes' programs differ.
         """
@@ -78,7 +76,7 @@ class Bank:
             raise ValueError(f"a bank needs at least one slot, got {slots}")
         self.programs = programs_of(spec, recipe, device, compiled)
         self.device = self.programs.device
-        self.tracker = SeedTracker(pairs, spec, futility, tuple(spec.probes()))
+        self.tracker = SeedTracker(pairs, spec, tuple(spec.probes()))
         self.state = _empty(spec, self.optimiser, self.slots, self.device)
         if recipe.targeted:
             self.state |= hard_examples.empty_buffer(self.slots, self.device)
@@ -128,7 +126,7 @@ class Bank:
         first = len(self.pairs)
         self.pairs += pairs
         self.keys += [b""] * len(pairs)
-        self.tracker.add(SeedTracker(pairs, self.spec, self.tracker.rule, self.tracker.probes))
+        self.tracker.add(SeedTracker(pairs, self.spec, self.tracker.probes))
         self._fill()
         return range(first, len(self.pairs))
 

@@ -14,19 +14,20 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer.bank.futility import FutilityRule, full_length_from, is_spared, progress_of
+from trainer.outcomes import BEST, MEASURES, Outcome
 from trainer.recipe import Pair, weight_decay
-from trainer.recipe.outcomes import MEASURES, Outcome
-from trainer.recipe.screen import BEST
+from trainer.recipe.seed import is_spared
 from trainer.step.schedule import hyper_of
+from trainer.stopping import COLUMNS, Rule, Seen
 
 OUTCOMES = list(Outcome)
 QUEUED, RUNNING = OUTCOMES.index(Outcome.QUEUED), OUTCOMES.index(Outcome.RUNNING)
 GROKKED, FAILED = OUTCOMES.index(Outcome.GROKKED), OUTCOMES.index(Outcome.FAILED)
-DIVERGED, GIVEN_UP = OUTCOMES.index(Outcome.DIVERGED), OUTCOMES.index(Outcome.GIVEN_UP)
-CENSORED, SCREENED = OUTCOMES.index(Outcome.CENSORED), OUTCOMES.index(Outcome.SCREENED)
+DIVERGED, CENSORED = OUTCOMES.index(Outcome.DIVERGED), OUTCOMES.index(Outcome.CENSORED)
 BY_EVALUATION = ("curve", "probes")
 """The records that have a row an evaluation."""
+RULE_SETS: list[tuple[Rule, ...]] = []
+"""Sets of rules that pairs of this process have had. Pairs are grouped by the place of theirs."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Result:
     grok_step: int | None
     held: bool
     hopeless_step: int | None
-    """The first evaluation at which the futility rule would end the seed. A spared seed ran on."""
+    """The first evaluation at which the rule for hopeless seeds would end the seed. A spared seed ran on."""
     best_step: int
     best_exact: float
     best_token: float
@@ -49,7 +50,7 @@ class Result:
     curve_EM: Tensor
     """One row an evaluation, columns MEASURES; evaluation i was made after (i + 1) · eval_every steps."""
     screen: str | None = None
-    """The first rung that would end the seed, as `Rung` prints it. A spared seed ran on."""
+    """The first rule of the study's own that would end the seed, as it prints itself. A spared seed ran on."""
     probes_ER: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     """The spec's probes at each evaluation, a column a probe."""
 
@@ -60,13 +61,15 @@ class SeedTracker:
     `hyper`: the recipes' hyperparameters; `facts`: what else no step changes. probes: the spec's, by name.
     """
 
-    def __init__(self, pairs: Sequence[Pair], spec: Spec, rule: FutilityRule | None, probes: Sequence[str] = ()):
-        self.pairs, self.rule, self.probes = list(pairs), rule, tuple(probes)
+    def __init__(self, pairs: Sequence[Pair], spec: Spec, probes: Sequence[str] = ()):
+        self.pairs, self.probes = list(pairs), tuple(probes)
         self.eval_every = pairs[0].recipe.eval_every
         self.hyper = hyper_of([p.recipe for p in pairs], spec.layout)
         if pairs[0].ties is not None:
             self.hyper["ties"] = torch.tensor([p.ties for p in pairs])
         self.facts = _facts(pairs)
+        self.places = {name: ("curve", column) for column, name in enumerate(MEASURES)}
+        self.places |= {name: ("probes", column) for column, name in enumerate(self.probes)}
         count = len(pairs)
         evaluations = max(p.recipe.steps // p.recipe.eval_every for p in pairs)
         self.records = {
@@ -77,10 +80,13 @@ class SeedTracker:
             "curve": torch.full((count, evaluations, len(MEASURES)), torch.nan),
             "probes": torch.full((count, evaluations, len(self.probes)), torch.nan),
         }
-        for name in ("steps", "best_step", "rungs_passed"):
+        for name in ("steps", "best_step"):
             self.records[name] = torch.zeros(count, dtype=torch.int64)
-        for name in ("grok_step", "perfect_since", "hopeless_step", "screened_by"):
+        for name in ("grok_step", "perfect_since"):
             self.records[name] = torch.full((count,), -1)
+        # for each of COLUMNS the rule that called a pair first, by its place among the pair's, and the step
+        for name in ("called_by", "called_at"):
+            self.records[name] = torch.full((count, len(COLUMNS)), -1)
 
     def queued(self) -> list[int]:
         """Return the pairs that have not begun."""
@@ -137,14 +143,13 @@ class SeedTracker:
         self._record_best(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L], theta_LP[fit_L])
         self._record_perfect(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] == 1.0)
         grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.hyper["steps"][pair_L]
-        given_up_L = self._find_futile(pair_L, step_L, finite_L & ~grokked_L & ~spent_L)
-        outcome_L = torch.where(spent_L, FAILED, GIVEN_UP)
+        outcome_L = self._apply_rules(pair_L, finite_L & ~grokked_L & ~spent_L)
+        ended_L = ~finite_L | r["held"][pair_L] | spent_L | (outcome_L != RUNNING)
+        outcome_L = torch.where(spent_L, FAILED, outcome_L)
         outcome_L = torch.where(finite_L, outcome_L, DIVERGED)
         outcome_L = torch.where(grokked_L, GROKKED, outcome_L)  # perfect once counts, whatever followed
-        ended_L = ~finite_L | r["held"][pair_L] | spent_L | given_up_L
         r["outcome"][pair_L] = torch.where(ended_L, outcome_L, RUNNING).to(torch.int8)
-        self._screen(pair_L[~ended_L & ~grokked_L])
-        return r["outcome"][pair_L] != RUNNING
+        return ended_L
 
     def _record_best(self, pair_L: Tensor, step_L: Tensor, measures_LM: Tensor, theta_LP: Tensor) -> None:
         best_L3 = self.records["best"][pair_L]
@@ -190,42 +195,43 @@ class SeedTracker:
         if grokked:
             r["grok_step"][n] = r["steps"][n]
 
-    def _find_futile(self, pair_L: Tensor, step_L: Tensor, open_L: Tensor) -> Tensor:
-        """Return the pairs to give up now [L]. Record the first step at which the rule called each pair."""
-        if self.rule is None:
-            return torch.zeros_like(open_L)
-        r = self.records
-        progress_L = progress_of(step_L, self.facts["full_length_from"][pair_L], self.hyper["steps"][pair_L])
-        called_L = open_L & self.rule.is_futile(progress_L, r["best"][pair_L, 0], r["best"][pair_L, 1])
-        called_L &= self.facts["is_ruled"][pair_L]
-        earlier_L = r["hopeless_step"][pair_L]
-        r["hopeless_step"][pair_L] = torch.where(called_L & (earlier_L < 0), step_L, earlier_L)
-        return called_L & ~self.facts["is_spared"][pair_L]
+    def _apply_rules(self, pair_L: Tensor, open_L: Tensor) -> Tensor:
+        """Return the outcomes of the pairs that a rule ends now [L], RUNNING for others. Record what called each first.
 
-    def _screen(self, pair_L: Tensor) -> None:
-        """Let running pairs, which have not grokked, pass the rungs that they have reached, or end them."""
-        r = self.records
-        columns = (pair_L.tolist(), r["steps"][pair_L].tolist(), r["rungs_passed"][pair_L].tolist())
-        for n, step, passed in zip(*columns, strict=True):
-            for rung in self.pairs[n].rungs[passed:]:
-                if rung.at > step or r["outcome"][n] != RUNNING:
+        open_L: those that train on otherwise, and have not grokked.
+        """
+        outcome_L = torch.full_like(pair_L, RUNNING)
+        set_L = self.facts["rules"][pair_L]
+        for number in set_L[open_L].unique().tolist():
+            for place, rule in enumerate(RULE_SETS[number]):
+                left = (open_L & (set_L == number) & (outcome_L == RUNNING)).nonzero().flatten()
+                if not len(left):
                     break
-                self._pass(n, passes=rung.keeps(self.values(n)))
+                seen = Seen(self.pairs, pair_L[left], self.records, self.places, self.eval_every)
+                called = left[rule.calls(seen)]
+                self._note_call(pair_L[called], place, COLUMNS.index(rule.column))
+                ended = called[~self.facts["is_spared"][pair_L[called]]]
+                outcome_L[ended] = OUTCOMES.index(rule.outcome)
+        return outcome_L
+
+    def _note_call(self, pair_L: Tensor, place: int, column: int) -> None:
+        """Record which of its rules called a pair, and when, unless one with the same column did before."""
+        r = self.records
+        first_L = pair_L[r["called_by"][pair_L, column] < 0]
+        r["called_by"][first_L, column] = place
+        r["called_at"][first_L, column] = r["steps"][first_L]
+
+    def _notes(self, n: int) -> dict[str, Any]:
+        """Return what the columns of rules have of a pair; None where none of theirs called it."""
+        rules = RULE_SETS[int(self.facts["rules"][n])]
+        calls = zip(COLUMNS, *(self.records[name][n].tolist() for name in ("called_by", "called_at")), strict=True)
+        return {column: rules[by].note(at) if by >= 0 else None for column, by, at in calls}
 
     def values(self, n: int) -> dict[str, float]:
-        """Return a pair's best measures so far and its newest probes, by name, for rungs and restarts."""
+        """Return a pair's best measures so far and its newest probes, by name, for thresholds of a recipe."""
         read = self.records["probes"][n, int(self.records["steps"][n]) // self.eval_every - 1]
         best = self.records["best"][n, : len(BEST)].tolist()
         return dict(zip(BEST, best, strict=True)) | dict(zip(self.probes, read.tolist(), strict=True))
-
-    def _pass(self, n: int, passes: bool) -> None:
-        """Move a pair beyond its rung, or end it. Record the first rung that would end it."""
-        r = self.records
-        if not passes and r["screened_by"][n] < 0:
-            r["screened_by"][n] = r["rungs_passed"][n]
-        r["rungs_passed"][n] += 1
-        if not passes and not self.facts["is_spared"][n]:
-            r["outcome"][n] = SCREENED
 
     def scales(self, pair_L: Tensor, measures_LM: Tensor, wd_L: Tensor, mix_L: Tensor) -> tuple[Tensor, Tensor]:
         """Return the factors [L] of weight decay and of the carry problems' share after an evaluation.
@@ -250,36 +256,37 @@ class SeedTracker:
     def result(self, n: int) -> Result:
         """Return the n-th pair as far as it got."""
         r = {name: t[n] for name, t in self.records.items()}
-
-        def step(name: str) -> int | None:
-            return int(r[name]) if r[name] >= 0 else None
-
         return Result(
             pair=self.pairs[n],
             outcome=OUTCOMES[int(r["outcome"])],
             steps=int(r["steps"]),
-            grok_step=step("grok_step"),
+            grok_step=int(r["grok_step"]) if r["grok_step"] >= 0 else None,
             held=bool(r["held"]),
-            hopeless_step=step("hopeless_step"),
             best_step=int(r["best_step"]),
             best_exact=max(float(r["best"][0]), 0.0),
             best_token=float(r["best"][1]),
             theta_P=r["best_theta"],
             curve_EM=r["curve"][: int(r["steps"]) // self.eval_every],
-            screen=str(self.pairs[n].rungs[by]) if (by := int(r["screened_by"])) >= 0 else None,
             probes_ER=r["probes"][: int(r["steps"]) // self.eval_every],
+            **self._notes(n),
         )
 
 
 def _facts(pairs: Sequence[Pair]) -> dict[str, Tensor]:
     rows = {
         "is_spared": [is_spared(p.seed) if p.spared is None else p.spared for p in pairs],
-        "full_length_from": [full_length_from(p.recipe.curriculum) for p in pairs],
         "counts_from": [p.recipe.counts_from for p in pairs],
-        # the rule was measured on seeds that begin at random, once, and have their form from the start
-        "is_ruled": [p.start is None and p.recipe.counts_from == 0 and not p.recipe.again_at for p in pairs],
+        "rules": [_rule_set(p) for p in pairs],
     }
     return {name: torch.tensor(row) for name, row in rows.items()}
+
+
+def _rule_set(pair: Pair) -> int:
+    """Return the place among RULE_SETS of the rules that look at a pair."""
+    rules = tuple(rule for rule in pair.rules if rule.applies(pair))
+    if rules not in RULE_SETS:
+        RULE_SETS.append(rules)
+    return RULE_SETS.index(rules)
 
 
 def _evaluations(curve_NEM: Tensor, count: int) -> Tensor:

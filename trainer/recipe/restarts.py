@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from model.fields import option
 from trainer.fields import Group, dependent_option
-from trainer.recipe.screen import THRESHOLDS, check_thresholds, parse_thresholds
 from trainer.recipe.starts import hashed_seed
+from trainer.recipe.thresholds import THRESHOLDS, check_thresholds, parse_thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 from trainer.recipe.recipe import Recipe
 from trainer.recipe.restarts import check_recycle, check_restarts
-from trainer.recipe.screen import Rung
 from trainer.recipe.stages import end_of, road_of
 from trainer.recipe.starts import check_start
 from trainer.recipe.teacher import check_teacher
+from trainer.stopping import Rule
 
 if TYPE_CHECKING:
     from model.spec import Spec
@@ -48,14 +49,24 @@ class Seed:
         return str(self.init_seed) if same else f"{self.init_seed}.{self.data_seed}"
 
 
+def is_spared(seed: Seed) -> bool:
+    """True for a random tenth of all seeds, which no rule ends, by their numbers alone.
+
+    A bank goes by it where a pair does not say itself if it is spared.
+    """
+    text = f"spared {seed.init_seed} {seed.data_seed}"
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[:8], "big") % 10 == 0
+
+
 @dataclasses.dataclass(frozen=True)
 class Pair:
     """A seed and the recipe it is trained with.
 
     start: θ [P] at the first step, instead of the spec's initial values. ties: for each entry of θ 0, or
     plus or minus the number that it reads (model/tied.py): θ is moved into them over the recipe's `ramp`.
-    rungs: where it is screened, in order. spared: whether no stopping rule ends it; None: as its seed's numbers say
-    (trainer/bank/futility.py).
+    rules: what may end it early, in the order in which they are asked; by default nothing. spared: whether no rule
+    ends it; None: as its seed's numbers say (`is_spared`).
 
         >>> Pair(Recipe(), Seed.of(777)).seed
         Seed(init_seed=777, data_seed=777)
@@ -65,7 +76,7 @@ class Pair:
     seed: Seed
     start: tuple[float, ...] | None = None
     ties: tuple[int, ...] | None = None
-    rungs: tuple[Rung, ...] = ()
+    rules: tuple[Rule, ...] = ()
     spared: bool | None = None
 
     def program(self) -> tuple[Any, ...]:

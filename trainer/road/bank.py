@@ -14,8 +14,8 @@ from torch import Tensor
 from model.spec import Spec
 from trainer.bank.bank import DISAGREE, Bank, programs_of
 from trainer.bank.tracker import Result
+from trainer.outcomes import Outcome
 from trainer.recipe import Pair
-from trainer.recipe.outcomes import Outcome
 from trainer.recipe.stages import road_of
 from trainer.road.traveller import Traveller
 
@@ -119,7 +119,7 @@ class RoadBank:
 
     def _bank(self, stage: int, pairs: Sequence[Pair]) -> Bank:
         spec = self.stages[stage].spec
-        return Bank(spec, pairs, slots=self.slots, device=self.device, compiled=self.compiled, futility=None)
+        return Bank(spec, pairs, slots=self.slots, device=self.device, compiled=self.compiled)
 
     def _losses(self, stage: int) -> Losses:
         """Return the function that ranks θ of a stage's spec."""

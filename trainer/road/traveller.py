@@ -21,8 +21,8 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from trainer.bank.tracker import Result
+from trainer.outcomes import MEASURES, Outcome
 from trainer.recipe import Pair, Recipe
-from trainer.recipe.outcomes import MEASURES, Outcome
 from trainer.recipe.stages import Stage, Try, Whole, end_of, road_of
 
 if TYPE_CHECKING:
