@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from search.stats.counting import Row
 from search.store.study_records import StudyRecords
+from search.study.ancestors import Step
 from search.study.proposer import ProposerKey, proposer_keys
 from search.study.schema import Study
 from search.study.start import InitialTheta
 from search.study.trial import Configuration
+from trainer import Seed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,6 +58,12 @@ class Proposer(ProposerKey, Protocol):
     def log(self, records: StudyRecords, tracker: Tracker, /) -> None:
         """Write the end of a study to MLflow."""
 
+    def lineages(self, records: StudyRecords, /) -> list[list[Step]] | None:
+        """Return the ancestors of the best of each size; None of a study of another kind."""
+
+    def best(self, records: StudyRecords, /) -> tuple[str, Seed] | None:
+        """Return the best configuration's key and its seed; None of a study of another kind, or before there is one."""
+
     def pictures(self, records: StudyRecords, /) -> dict[str, Figure]:
         """Return pictures for a study's page, by name; none of a study of another kind."""
 
@@ -68,3 +76,15 @@ def proposers() -> dict[str, Proposer]:
 def proposer_of(study: Study) -> Proposer | None:
     """Return what proposes a study's configurations; None if its file lists them, or a sampler of Optuna's does."""
     return proposers()[study.proposer_key] if study.proposer_key else None
+
+
+def proposed_lineages(records: StudyRecords) -> list[list[Step]] | None:
+    """Return the ancestors of the best proposals of a study; None of a study whose proposer tells of none."""
+    found = (proposer.lineages(records) for proposer in proposers().values())
+    return next((lines for lines in found if lines is not None), None)
+
+
+def best_proposal(records: StudyRecords) -> tuple[str, Seed] | None:
+    """Return the best proposal of a study, a configuration's key and a seed; None where no proposer tells of one."""
+    found = (proposer.best(records) for proposer in proposers().values())
+    return next((best for best in found if best is not None), None)
