@@ -107,7 +107,7 @@ def _prepare(source: str, home: Home, fresh: bool = False) -> Study:
 def _plan(study: Study, home: Home, fresh: bool) -> str:
     """Return what a run would do and cost. Raises UserError for all that a run would refuse."""
     from search.run.estimate import estimate
-    from search.run.extension import as_begun, check_extension
+    from search.run.extension import check_extension
 
     rows: list[SeedRecord] = []
     records: StudyRecords | None = None
@@ -116,7 +116,6 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
     elif home.exists():
         records = records_of(home, study.name)
         rows, definition = records.list_seeds(), records.get_definition()
-        study = as_begun(study, definition)
         check_extension(study, definition, rows)
     return estimate(study, home, rows, records)
 
@@ -180,14 +179,13 @@ def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient,
     from rich.markup import escape
 
     from search.cli import render
-    from search.run.extension import as_begun, check_extension
+    from search.run.extension import check_extension
     from search.run.progress import Display
     from search.study.described import too_long
 
     console = Console(highlight=False)
     with reraise_as(source, UserError):
         definition = records.get_definition()
-        study = as_begun(study, definition)
         check_extension(study, definition, records.list_seeds())
         if is_cell():  # the run that was interrupted may still save what it trained
             _wait_until(lambda: not records.get_driver(), SAVING_S)

@@ -43,7 +43,6 @@ def read_study(source: str, home: Home) -> Study:
 
     What else has that name is said. Raises UserError.
     """
-    from search.run.extension import as_begun
     from search.study.file import load_study, recorded_study, shipped_studies, shipped_study
 
     path = Path(source)
@@ -58,10 +57,8 @@ def read_study(source: str, home: Home) -> Study:
     if not (recorded or is_shipped):
         return load_study(source)
     others = []
-    if records and recorded and is_shipped:
-        shipped = as_begun(shipped_study(source), records.get_definition())
-        if shipped.model_dump() != recorded.model_dump():
-            others.append("the study that comes with the package is another: give it a home of its own with --home")
+    if records and recorded and is_shipped and shipped_study(source).model_dump() != recorded.model_dump():
+        others.append("the study that comes with the package is another: give it a home of its own with --home")
     if path.exists():
         others.append(f"the {'folder' if path.is_dir() else 'file'} of that name is {typed(f'./{source}')}")
     if others:

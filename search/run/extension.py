@@ -12,34 +12,13 @@ from typing import Any
 
 from search.errors import UserError
 from search.stats.counting import Row, seed_of
-from search.study.file import with_earlier_defaults
 from search.study.proposer import proposer_keys
-from search.study.sampler import Sampler
 from search.study.schema import Study
 from search.study.space import Distribution, Numbers, fixed, order, stored
 from search.study.trial import Configuration
 from trainer import Seed
 
 WAY_OUT = "give the study a new name, or run it with --fresh"
-
-
-def as_begun(study: Study, definition: Mapping[str, Any] | None) -> Study:
-    """Return a study with the draw of spared seeds and the objectives as they were when it began.
-
-    What the file says goes first.
-
-    definition: as it was recorded when it last ran; None if it never did.
-    """
-    if definition is None:
-        return study
-    recorded = with_earlier_defaults(definition)
-    changes: dict[str, Any] = {}
-    if study.stop.spare is None:
-        changes["stop"] = study.stop.model_copy(update={"spare": recorded["stop"]["spare"]})
-    if study.space and study.sampler.objectives is None:
-        sampler = Sampler.model_validate(recorded.get("sampler") or {})
-        changes["sampler"] = study.sampler.model_copy(update={"objectives": sampler.objectives})
-    return study.model_copy(update=changes)
 
 
 def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> None:
@@ -52,7 +31,7 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
             how = "with" if before.get(key) else "without"
             raise UserError(f"study {study.name}: {key}: was begun {how} it; {WAY_OUT}")
     start = study.start and study.start.model_dump(mode="json")
-    if before is not None and (begun := with_earlier_defaults(before).get("start")) != start:
+    if before is not None and (begun := before.get("start")) != start:
         raise _changed(study, "start", _short(begun), _short(start))
     used: dict[bool, set[Seed]] = {False: set(), True: set()}
     for row in rows:

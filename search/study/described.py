@@ -16,7 +16,7 @@ from trainer.recipe.lengths import ends_after
 def rules(study: Study, configurations: Iterable[str]) -> list[tuple[str, str]]:
     """Return what ends seeds early, and what asks for more: names and words. configurations: keys."""
     drawn = {BY_PAIR: "drawn for each configuration", BY_SEED: "the same seeds in each configuration"}
-    spared = f" ({drawn.get(study.spares, 'by the numbers of the seed')})" if study.planned > 1 else ""
+    spared = f" ({drawn[study.spares]})" if study.planned > 1 else ""
     on = f"on: seeds that it calls hopeless are given up, but for a random tenth of them{spared}"
     listed = [("Hopeless rule", on if study.stop.hopeless else "off: all seeds run on")]
     if study.stop.rungs:

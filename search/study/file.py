@@ -15,23 +15,15 @@ from model.fields import did_you_mean
 from search.errors import UserError, printable, reraise_as
 from search.plugins import STUDIES, loaded
 from search.study.reading import QUOTED, odd_character, read_data
-from search.study.sampler import GROK_RATE, PARAMS
 from search.study.schema import Study
 from search.study.space import LARGEST_SEED, Strict
 from search.study.spelling import LARGEST_FILE, inline_files
-from search.study.stopping import BY_HASH, recorded_screen
 from trainer import Recipe
 
 MOST_ERRORS = 20
 STAND_INS: dict[str, Any] = {"name": "x", "seeds": [LARGEST_SEED]}
 """What a file is read with where these keys are wrong, to find what else is."""
 ESCAPED = re.compile(r"\\[xu]([0-9a-f]{4}|[0-9a-f]{2})")
-GONE: dict[str, dict[str, Any]] = {
-    "stop": {"group": 16},
-    "start": {"model": None},
-    "seeds": {"best_of": None, "by": None},
-}
-"""Keys of sections that went away, with their off values."""
 
 
 def shipped_studies() -> dict[str, str]:
@@ -176,42 +168,9 @@ def recorded_study(definition: str, source: str) -> Study:
     Raise UserError, naming source and first problem, where this version refuses what an earlier one took.
     """
     try:
-        return Study.model_validate_json(json.dumps(with_earlier_defaults(json.loads(definition))))
+        return Study.model_validate_json(definition)
     except ValidationError as error:
         raise UserError(printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
-
-
-def with_earlier_defaults(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recorded definition in which the defaults are spelt out that were others when it was recorded.
-
-    `stop.spare` came later than they changed, so a definition that has it has today's. Keys that went away since are
-    left out where they are off.
-    """
-    definition = _without_gone(definition)
-    stop, sampler = definition.get("stop") or {}, definition.get("sampler") or {}
-    if "spare" in stop:
-        return definition
-    spelt: dict[str, Any] = {"stop": {**stop, "spare": BY_HASH}}
-    if any(path.startswith("model.") for path in definition.get("space") or ()):
-        spelt["sampler"] = {**sampler, "objectives": sampler.get("objectives") or [GROK_RATE, PARAMS]}
-    return {**definition, **spelt}
-
-
-def _without_gone(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recorded definition without the keys of earlier versions that are at their off values."""
-
-    def without(values: Any, **off: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        return {k: v for k, v in values.items() if k not in off or v not in (None, off[k])}
-
-    fields = without(dict(definition), stages=[], tracking_uri=None)
-    fields |= {name: without(fields[name], **off) for name, off in GONE.items() if name in fields}
-    if screens := (fields.get("stop") or {}).get("screen"):
-        fields["stop"] = fields["stop"] | {"screen": recorded_screen(screens)}
-    if isinstance(space := fields.get("space"), dict):
-        fields["space"] = {path: without(distribution, when={}) for path, distribution in space.items()}
-    return fields
 
 
 KINDS = {

@@ -13,8 +13,8 @@ from search.study.space import Strict, error_at, refuse
 from trainer import Recipe
 from trainer.recipe.screen import BEST, Rung
 
-BY_PAIR, BY_SEED, BY_HASH = "pairs", "seeds", "hash"
-"""Draws of the spared tenth (search/run/spared.py). By hash: of each seed alone, as in records of before."""
+BY_PAIR, BY_SEED = "pairs", "seeds"
+"""Draws of the spared tenth (search/run/spared.py)."""
 Bounds = float | tuple[float, float]
 """The least value, or the least and the greatest."""
 
@@ -62,17 +62,11 @@ class Stop(Strict):
         max_length=20,
         description="rungs, one or a list: seeds that show too little end there, a random tenth spared",
     )
-    spare: Literal["pairs", "seeds", "hash"] | None = Field(
+    spare: Literal["pairs", "seeds"] | None = Field(
         None,
         description="how the spared tenth is drawn. pairs: of ten pairs of configuration and seed one, as in a search "
-        "if unset. seeds: of ten one for all configurations, as in a list if unset. hash: the draw of old records",
+        "if unset. seeds: of ten one for all configurations, as in a list if unset",
     )
-
-    @classmethod
-    def recorded(cls, fields: dict[str, Any]) -> Self:
-        """Return recorded rules. Those of before drew the spared seeds by hash, and could rank groups of them."""
-        kept = {name: value for name, value in fields.items() if name != "group"}
-        return cls(**{"spare": BY_HASH} | kept | {"screen": recorded_screen(fields.get("screen", []))})
 
     @field_validator("screen", mode="before")
     @classmethod
@@ -103,11 +97,6 @@ class Stop(Strict):
                 (unread, f"{here}.at: {early}, got {screen.at}"),
             )
             check_names(spec, screen.keep, f"{here}.keep")
-
-
-def recorded_screen(rungs: Iterable[Any]) -> list[Any]:
-    """Return recorded rungs without fields of earlier versions that were unset; what is none as it is."""
-    return [{k: v for k, v in rung.items() if v is not None} if isinstance(rung, dict) else rung for rung in rungs]
 
 
 def check_names(spec: Spec, names: Iterable[str], path: str) -> None:

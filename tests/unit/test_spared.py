@@ -1,12 +1,9 @@
 """Which seeds no stopping rule ends: one of each ten pairs, in the order in which they are planned."""
 
-import json
-
 import pytest
 
-from search.run.extension import as_begun
 from search.run.spared import Draw
-from search.study.file import parse_study, recorded_study
+from search.study.file import parse_study
 from tests.planners import SEARCH, SWEEP, finish, planner_of, row_of, taken
 from trainer import Outcome, Seed
 
@@ -39,15 +36,12 @@ def test_arms_of_a_list_spare_the_same_seeds(home):
 CONFIRMED = "\nconfirm: {configurations: 2, seeds: {first: 90001, count: 20}%s}\n"
 
 
-@pytest.mark.parametrize("text", [LARGE, ARMS, LARGE + "stop: {spare: hash}"])
+@pytest.mark.parametrize("text", [LARGE, ARMS])
 @pytest.mark.parametrize(("asked", "count"), [("", 20), (", hopeless: off", 20), (", hopeless: on", 2)])
 def test_no_rule_ends_a_confirmation_unless_the_file_says_so(text, asked, count, home):
     study = parse_study(text + CONFIRMED % asked, "test")
     found = [Draw(study).is_spared(0, seed, confirmation=True) for seed in study.confirm_seeds]
-    if found[0] is None:  # each seed's number says it
-        assert asked == ", hopeless: on" and study.spares == "hash"
-    else:
-        assert sum(found) == count
+    assert sum(found) == count
 
 
 def test_neither_workers_nor_interruptions_change_the_draw(home):
@@ -58,18 +52,3 @@ def test_neither_workers_nor_interruptions_change_the_draw(home):
     begun = [row_of(pair, Outcome.CENSORED) for pair in pairs[5:9]]
     later = planner_of(LARGE, home, begun)
     assert {(p.configuration.key, p.seed) for p in taken(later) if later.pair_of(p).spared} <= found
-
-
-@pytest.mark.parametrize("by_name", [False, True])
-def test_what_was_begun_before_keeps_its_draw_and_objectives(by_name, home):
-    study = parse_study(SEARCH, "test")
-    assert (study.spares, list(study.sampler.directions)) == ("pairs", ["grok_rate"])
-    definition = study.model_dump(mode="json", by_alias=True)
-    again = recorded_study(json.dumps(definition), "x") if by_name else as_begun(study, definition)
-    assert (again.spares, list(again.sampler.directions)) == ("pairs", ["grok_rate"])
-    del definition["stop"]["spare"]
-    before = recorded_study(json.dumps(definition), "x") if by_name else as_begun(study, definition)
-    assert (before.spares, list(before.sampler.directions)) == ("hash", ["grok_rate", "params"])
-    following = as_begun(study, before.model_dump(mode="json", by_alias=True))
-    assert (following.spares, list(following.sampler.directions)) == ("hash", ["grok_rate", "params"])
-    assert Draw(before).is_spared(0, Seed.of(1)) is None
