@@ -71,7 +71,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyR
             *_not_asked(study, listed, rows),
             banks,
         ]
-        core_hours = total_s * share["cpu"] / 3_600
+        core_hours = total_s * share["CPU"] / 3_600
         time = f"about {duration(total_s / max(1, at_once))} once it trains"
         time += f", {core_hours:,.1f} core-hours" if core_hours >= 0.05 and not fits.on_gpu else ""
         fresh = study.confirm.configurations * len(study.confirm_seeds) if study.confirm else 0
@@ -79,7 +79,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyR
         if fresh and has_search:
             bank_s = fresh * study.base_recipe.steps / rate
             time += f", up to {duration(bank_s / fits.concurrent)} to confirm"
-            fresh_hours = bank_s * share["cpu"] / 3_600
+            fresh_hours = bank_s * share["CPU"] / 3_600
             time += f" ({fresh_hours:,.1f} core-hours)" if fresh_hours >= 0.05 and not fits.on_gpu else ""
         time += ","
     lines = [
@@ -88,7 +88,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyR
         *([f"  too long        {late}"] if (late := too_long(study)) else []),
         *_search(study),
         *(f"  {name.lower():15} {words}" for name, words in rules(study, [c.key for c in listed])),
-        f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each bank, at nice {NICE}",
+        f"  resources       cpu {share['CPU']:g}, gpu {share['GPU']:g} for each bank, at nice {NICE}",
         *([f"  where           {_where(study, fits, here['CPU'], by_mps)}"] if here["GPU"] else []),
         *_cards(study),
         *_busy(here["CPU"]),
@@ -99,7 +99,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = (), records: StudyR
         worth = zip(("intervals", ""), _worth(study, listed), strict=False)
         lines += [f"  {head:15} {text}" for head, text in worth]
     if study.scales:
-        by_arm = {c: share["cpu"] * s / 3_600 for c, s in seconds.items()}
+        by_arm = {c: share["CPU"] * s / 3_600 for c, s in seconds.items()}
         lines += ["", *describe_design(study.design, to_train, by_arm)]
     return "\n".join([*lines, *_later(study, len(listed) > 1, has_search), *([remark] if remark else [])])
 

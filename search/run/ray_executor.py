@@ -32,7 +32,7 @@ from search.run.desk import Desk, Ticket
 from search.run.executor import DIED, Event, ExecutorDied, Finished, Restarted
 from search.run.messages import Reply, Report
 from search.run.metrics import Metrics, Values
-from search.run.packing import RAY_NAMES, Capacity, local_resources, placement_of, share_of
+from search.run.packing import Capacity, local_resources, placement_of, share_of
 from search.run.ray_private import (
     OUT_OF_MEMORY,
     check_cluster,
@@ -129,7 +129,7 @@ class RayExecutor:
                 shield(token)
                 share, _ = placement_of(self.study, local_resources(), by_mps=mps.is_available())
                 is_auto = self.study.resources.gpu == "auto"
-                variables = undo.enter_context(mps.own_mps(folder.parent, share["gpu"], is_auto))
+                variables = undo.enter_context(mps.own_mps(folder.parent, share["GPU"], is_auto))
                 self.by_mps = bool(variables) or mps.is_running()
             undo.callback(ray.shutdown)
             start_ray(folder, variables)
@@ -173,7 +173,7 @@ class RayExecutor:
 
     def _request(self, share: Mapping[str, float], workers: int) -> None:
         """Ask a cluster's autoscaler for room for so many workers."""
-        bundle = {RAY_NAMES.get(name, name): amount for name, amount in share.items() if amount}
+        bundle = {name: amount for name, amount in share.items() if amount}
         if cluster_address():
             with suppress(Exception):  # a hint: where it cannot be heard the run says what it waits for
                 request_resources(bundles=[bundle] * workers)
