@@ -1,4 +1,4 @@
-"""One recorded seed: what the ledger's row says, with θ and curve; and these two as bytes of the ledger.
+"""One recorded seed: its row of the ledger with θ and curve; and these two as the ledger's bytes.
 
 Axes: P parameters of the configuration's spec, E evaluation, M measure, R probe.
 """
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 FLOAT = "<f4"
 """Numbers of θ and curves in the ledger: float32, little-endian."""
 NUMBER_BYTES = 4
-LEVEL = 1
-"""Of zlib: higher levels make curves hardly smaller."""
+COMPRESSION_LEVEL = 1
+"""Level of zlib: higher ones make curves hardly smaller."""
 Values = Mapping[str, Any]
 
 
@@ -84,7 +84,7 @@ def as_blobs(result: Result) -> dict[str, Any]:
     theta = result.theta_P.numpy().astype(FLOAT).tobytes()
     has_probes = len(result.probes_ER) == len(result.curve_EM)
     readings = torch.cat([result.curve_EM, result.probes_ER], dim=1) if has_probes else result.curve_EM
-    curve = zlib.compress(readings.numpy().astype(FLOAT).tobytes("F"), LEVEL)
+    curve = zlib.compress(readings.numpy().astype(FLOAT).tobytes("F"), COMPRESSION_LEVEL)
     return {"theta": theta, "curve": curve, "evaluations": len(readings), "crc": _crc(theta, curve)}
 
 
