@@ -1,6 +1,6 @@
-"""Records of the schema before this one, whose θ and curves are among MLflow's artifacts, made into this version's.
+"""Conversion of records of the schema before this one, which has θ and curves among MLflow's artifacts.
 
-Nothing else imports this but its command; both can be deleted together once no such records are left.
+Only its command imports this; both can be deleted together once no such records are left.
 """
 
 import hashlib
@@ -59,8 +59,8 @@ log = logging.getLogger(__name__)
 def convert(home: Home) -> tuple[int, int]:
     """Make records of this version: in a file beside the earlier one, which stays as it is, or on the server.
 
-    One that was cut off is gone on with. Returns how many seeds have their θ, and how many have to be trained again.
-    Raises UserError where there is nothing to convert, Failure while a study is run.
+    A conversion that was cut off goes on. Returns the number of seeds that have their θ, and of those that have to be
+    trained again. Raises UserError where there is nothing to convert, Failure while a study is run.
     """
     if not home.has_own_database:
         return _convert(home, sa.create_engine(home.ledger_url))

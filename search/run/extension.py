@@ -1,8 +1,8 @@
-"""Going on with a study whose file has changed.
+"""Checks of a changed file by which a study is to go on.
 
-More seeds, more rounds, other resources and a wider space are just an edited file. A file is refused
-that would make old and new records incomparable: a search's earlier proposals must be points of the new space,
-and a seed belongs to the search or to the confirmation, not to both.
+More seeds, more rounds, other resources and a wider space are just an edited file. A file that would make old and new
+records incomparable is refused: a search's earlier proposals must be points of the new space, and a seed belongs to
+the search or to the confirmation, not to both.
 """
 
 import json
@@ -23,16 +23,8 @@ WAY_OUT = "give the study a new name, or run it with --fresh"
 
 def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> None:
     """Raise UserError if a study cannot go on by this file. `before`: its definition when it last ran."""
-    if before is not None and bool(before.get("space")) != bool(study.space):
-        kinds = ("a search, the file now has no space", "a list, the file now has a space")
-        raise UserError(f"study {study.name}: was begun as {kinds[not before.get('space')]}; {WAY_OUT}")
-    for key in proposer_keys():
-        if before is not None and bool(before.get(key)) != (study.proposer_key == key):
-            how = "with" if before.get(key) else "without"
-            raise UserError(f"study {study.name}: {key}: was begun {how} it; {WAY_OUT}")
-    start = study.start and study.start.model_dump(mode="json")
-    if before is not None and (begun := before.get("start")) != start:
-        raise _changed(study, "start", _short(begun), _short(start))
+    if before is not None:
+        _check_definition(study, before)
     used: dict[bool, set[Seed]] = {False: set(), True: set()}
     for row in rows:
         used[row["confirmation"]].add(seed_of(row))
@@ -46,6 +38,20 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
         raise UserError(f"study {study.name}: seeds: {min(both)} was used to confirm; {WAY_OUT}")
 
 
+def _check_definition(study: Study, before: Mapping[str, Any]) -> None:
+    """Raise UserError for a study of another kind than the recorded one, or with another start."""
+    if bool(before.get("space")) != bool(study.space):
+        kinds = ("a search, the file now has no space", "a list, the file now has a space")
+        raise UserError(f"study {study.name}: was begun as {kinds[not before.get('space')]}; {WAY_OUT}")
+    for key in proposer_keys():
+        if bool(before.get(key)) != (study.proposer_key == key):
+            how = "with" if before.get(key) else "without"
+            raise UserError(f"study {study.name}: {key}: was begun {how} it; {WAY_OUT}")
+    begun, start = before.get("start"), study.start and study.start.model_dump(mode="json")
+    if begun != start:
+        raise _changed(study, "start", _short(begun), _short(start))
+
+
 def _short(values: Any) -> str:
     """Return a section's values that are not empty, in few words."""
     plain = {key: value for key, value in (values or {}).items() if value not in (None, [], {}, False)}
@@ -55,9 +61,9 @@ def _short(values: Any) -> str:
 def numbers_of(study: Study, configuration: Configuration, drawn: Mapping[str, Any]) -> Numbers:
     """Return an earlier proposal's configuration as numbers of the study's space.
 
-    Numbers that were drawn come before those of the values, which may be rounded. If a field's `after` has changed,
-    what was drawn means another value: then all numbers are taken from the values. Raises UserError if it is no point
-    of the space, or differs from the base in what is not searched.
+    Drawn numbers come before those of the values, which may be rounded. If a field's `after` has changed, a drawn
+    number means another value: then all numbers are taken from the values. Raises UserError for a configuration that
+    is no point of the space, or differs from the base in a field that is not searched.
     """
     if configuration.spec.family != study.base_spec.family:
         raise _changed(study, "model.family", configuration.spec.family, study.base_spec.family)
