@@ -29,9 +29,9 @@ from search.errors import UserError, reraise_as
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from compress.candidates import TieCandidate
     from compress.local import LocalDescent
     from model import Verification
-    from search.store.candidates import TieCandidate
     from trainer.checkpoints.checkpoint import Checkpoint
 
 SHOWN = 4

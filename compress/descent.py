@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from adders.acceptance import AcceptanceSet, base_theta, own_theta, worst_loss
+from compress.candidates import CandidateStore, TieCandidate, smallest
 from compress.proposers import Parent, Rules, propose
 from model import preset_name
 from model.spec import Spec
 from model.tied import Ties, tie, ties_of
-from search.store.candidates import CandidateStore, TieCandidate, smallest
 from search.study.start import ANY, InitialTheta
 
 LARGEST_BATCH = 16  # constraints at once, or an eighth of the numbers; up to twice as many are tried

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from compress.candidates import CandidateStore, Progress, TieCandidate
 from model.spec import Spec
 from search.errors import UserError
-from search.store.candidates import CandidateStore, Progress, TieCandidate
 from search.study.start import ANY, InitialTheta
 from trainer.files import durable
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from adders.acceptance import own_theta
+from compress.candidates import TieCandidate, lineage_of
 from compress.descent import Descent, Training
 from compress.finishing import finish_candidate, project_by_curvature
 from compress.journal import Journal
@@ -29,7 +30,6 @@ from compress.proposers import Rules
 from model import Verification
 from model.spec import Spec
 from model.tied import Tied, count, describe_change, tie, ties_of
-from search.store.candidates import TieCandidate, lineage_of
 from trainer import Bank, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files.installed import code_version

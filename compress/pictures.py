@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from search.analysis.lineage import lineages, tree
+from compress.candidates import DatabaseCandidates, TieCandidate, front, lineages, smallest
+from search.analysis.lineage import tree
 from search.analysis.plots import COLOURS, GREY, INK, WIDEST, new_figure, png, quiet
 from search.analysis.projection import write_seed
-from search.store.candidates import DatabaseCandidates, TieCandidate, front, smallest
 from search.store.study_records import StudyRecords
 from search.tracking.tracker import Tracker
 
@@ -31,7 +31,7 @@ def log_descents(records: StudyRecords, tracker: Tracker) -> None:
         for name, figure in pictures(candidates).items():
             (Path(folder) / f"{name}.png").write_bytes(png(figure))
         tracker.log_folder(run, Path(folder), "pictures")
-        lines = tree(lineages(records, candidates, ()))
+        lines = tree(lineages(candidates))
         (Path(folder) / TREE).write_text(lines + "\n", encoding="utf-8")
         tracker.client.log_artifact(run, str(Path(folder) / TREE))
     best = smallest(candidates)

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     from compress.study import StudyDescent
     from search.store.study_records import StudyRecords
+    from search.study.ancestors import Step
     from search.study.start import InitialTheta
     from search.tracking.tracker import Tracker
+    from trainer import Seed
 
 OTHERS = ("model", "configurations", "toggle", "combine", "space", "allocation", "confirm")
 
@@ -82,7 +84,7 @@ class Compression(Kind):
 
     def summary(self, records: StudyRecords) -> list[str]:
         """Return the progress of a study of descents: its sets, and the smallest that was kept."""
-        from search.store.candidates import DatabaseCandidates, lineage_of, smallest
+        from compress.candidates import DatabaseCandidates, lineage_of, smallest
 
         name = records.study
         sets = DatabaseCandidates(records).read()
@@ -108,8 +110,25 @@ class Compression(Kind):
         log_descents(records, tracker)
 
     @classmethod
+    def lineages(cls, records: StudyRecords) -> list[list[Step]] | None:
+        from compress.candidates import DatabaseCandidates, lineages
+
+        sets = DatabaseCandidates(records).read()
+        return lineages(sets) if sets else None
+
+    @classmethod
+    def best(cls, records: StudyRecords) -> tuple[str, Seed] | None:
+        from compress.candidates import DatabaseCandidates, smallest
+        from trainer import Seed
+
+        least = smallest(DatabaseCandidates(records).read())
+        if least is None or least.start is None or least.configuration is None:
+            return None
+        return least.configuration, Seed.named(least.start.lineage[-1]["seed"])
+
+    @classmethod
     def pictures(cls, records: StudyRecords) -> dict[str, Figure]:
-        from search.store.candidates import DatabaseCandidates
+        from compress.candidates import DatabaseCandidates
 
         sets = DatabaseCandidates(records).read()
         if not sets:

@@ -19,6 +19,7 @@ from itertools import chain, zip_longest
 from torch import Tensor
 
 from adders.acceptance import own_theta
+from compress.candidates import digest
 from compress.hessian import (
     Constraint,
     LossExpansion,
@@ -41,7 +42,6 @@ from model.tied import (
     zeroed,
 )
 from search.plugins import part
-from search.store.candidates import digest
 
 SINGLE = ("zero", "equal", "opposite")
 POOL = 60  # cheapest constraints from which sets of several are made; of large sets four for each

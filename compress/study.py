@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 
 from adders.acceptance import base_theta
+from compress.candidates import DatabaseCandidates, TieCandidate
 from compress.descent import Descent, Origin, Training
 from compress.proposers import Rules
 from compress.section import Compress, section_of
@@ -19,7 +20,6 @@ from model.tied import Tied, tie, ties_of
 from search.errors import reraise_as
 from search.plugins import part
 from search.record import SeedRecord
-from search.store.candidates import DatabaseCandidates, TieCandidate
 from search.store.recorded_seed import RecordedSeed
 from search.store.study_records import StudyRecords
 from search.study.ancestors import ancestors_of

@@ -17,11 +17,11 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.trial import TrialState, create_trial
 
 from adders.acceptance import own_theta
+from compress.candidates import digest
 from compress.hessian import constraints, expand_loss, possible
 from compress.proposers import SINGLE, Parent, Rules, joined
 from model.tied import Ties, tie
 from search.kinds.samplers import NSGAII
-from search.store.candidates import digest
 
 POOL = 100  # cheapest constraints that a genetic search and chance choose among
 DRAWS = 50  # for each set that is to be proposed, how many are drawn at most

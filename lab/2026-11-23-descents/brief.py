@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from compress.candidates import TieCandidate
 from compress.local import LocalDescent, Settings
 from model.spec import Spec
-from search.store.candidates import TieCandidate
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.recipe.ramp import tie_ramp_defaults

@@ -19,11 +19,13 @@ import pandas as pd
 from lab.plans import load_plan
 from search.run.spared import Draw
 from search.study.schema import Study
-from search.study.stopping import BY_HASH
 from search.study.trial import Configuration
 from trainer import Seed
 from trainer.recipe.seed import is_spared
 from trainer.stopping import Rung
+
+BY_HASH = "hash"
+"""The draw of earlier versions: the numbers of a seed say if it is spared."""
 
 
 def screened(study: Study, rows: pd.DataFrame, by: str | None = None) -> pd.Series:

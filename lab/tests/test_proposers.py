@@ -2,9 +2,9 @@
 
 import pytest
 
+from compress.candidates import digest
 from compress.proposers import Parent, Rules, propose
 from model.tied import constrained, free
-from search.store.candidates import digest
 from tests.compress.test_proposals_of_descents import BASE, CERTIFICATES, crosses_tensors
 from trainer.checkpoints.checkpoint import Checkpoint
 

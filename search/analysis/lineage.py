@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from model import preset_name
-from search.store.candidates import TieCandidate, lineage_of
 from search.store.study_records import StudyRecords
 from search.study.ancestors import Step
 from search.study.start import ties_beyond_parent
@@ -13,32 +12,10 @@ from search.study.trial import Configuration
 MOST_TIES = 4  # of a step that are written out
 
 
-def lineages(
-    records: StudyRecords, candidates: Sequence[TieCandidate], configurations: Iterable[str]
-) -> list[list[Step]]:
-    """Return lineages, each from the oldest ancestor on.
-
-    With candidates (of a study that looks for constraints): of the best accepted one of each size. Else: of the
-    study's configurations with these keys.
-    """
-    if not candidates:
-        recorded = records.list_configurations()
-        return [_of_configuration(records.study, recorded[key]) for key in configurations]
-    best: dict[int, TieCandidate] = {}
-    for candidate in sorted((c for c in candidates if c.start), key=lambda c: c.loss or 0.0):
-        best.setdefault(candidate.numbers, candidate)
-    return [_of_candidate(candidates, c) for _, c in sorted(best.items(), reverse=True)]
-
-
-def _of_candidate(candidates: Sequence[TieCandidate], candidate: TieCandidate) -> list[Step]:
-    """Return the recorded steps of an accepted candidate, each with the number of candidates tried from it."""
-    assert candidate.start
-    steps = [dict(step) for step in candidate.start.lineage]
-    line = lineage_of(candidates, candidate.number)
-    last = steps[len(steps) - len(line) :] if len(line) <= len(steps) else []
-    for step, ancestor in zip(last, line, strict=False):
-        step["tried"] = sum(c.parent == ancestor.number and c.reached is not None for c in candidates)
-    return steps
+def lineages(records: StudyRecords, keys: Iterable[str]) -> list[list[Step]]:
+    """Return the ancestors of configurations of a study, by their keys, each from the oldest on."""
+    recorded = records.list_configurations()
+    return [_of_configuration(records.study, recorded[key]) for key in keys]
 
 
 def _of_configuration(study: str, configuration: Configuration) -> list[Step]:

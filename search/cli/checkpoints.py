@@ -63,20 +63,17 @@ def pull(
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
     from search.stats.counting import WORDS, grokking
-    from search.store.candidates import DatabaseCandidates, smallest
     from search.store.recorded import pull as fetch
     from search.store.study_records import open_records
     from search.store.verdicts import settle
+    from search.study.kind import best_proposal
     from trainer import Outcome, Seed
 
     with reraise_as("--seed"):
         wanted = None if seed is None else Seed.named(seed)
     records = open_records(home, study)
     if wanted is None and model is None and configuration is None:
-        candidate = smallest(DatabaseCandidates(records).read())  # of a study of descents
-        if candidate and candidate.start and candidate.configuration:
-            configuration = candidate.configuration
-            wanted = Seed.named(candidate.start.lineage[-1]["seed"])
+        configuration, wanted = best_proposal(records) or (None, None)
     of = remark = ""
     if wanted is None and configuration is None:
         configuration, of, remark = _best_configuration(records, model)

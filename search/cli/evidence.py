@@ -74,13 +74,14 @@ def _show_lineage(study: str, home: Home, max_params: int | None, as_json: bool)
     from search.analysis.frames import configuration_rows
     from search.analysis.lineage import lineages, tree
     from search.analysis.pareto import front
-    from search.store.candidates import DatabaseCandidates
     from search.store.study_records import open_records
+    from search.study.kind import proposed_lineages
 
     recorded = open_records(home, study)
-    sets = DatabaseCandidates(recorded).read()
-    keys = [] if sets else [r["configuration"] for r in front(configuration_rows(recorded), max_params)]
-    ancestries = lineages(recorded, sets, keys)
+    ancestries = proposed_lineages(recorded)
+    if ancestries is None:
+        rows = front(configuration_rows(recorded), max_params)
+        ancestries = lineages(recorded, [row["configuration"] for row in rows])
     ancestries = [steps for steps in ancestries if not max_params or steps[-1]["params"] <= max_params]
     text = tree(ancestries) if ancestries else _nothing(study, max_params)
     show(as_json, {"home": str(home.path), "lineages": ancestries}, text)
@@ -178,11 +179,10 @@ def _deliver(target: Path | None, text: Callable[[], str], picture: Callable[[],
 def report(study: str, target: Path | None, home: Home) -> None:
     """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
     from search.analysis.frames import configurations_frame, curves_frame, seeds_frame
-    from search.analysis.lineage import lineages, tree
+    from search.analysis.lineage import tree
     from search.analysis.report import report as page
-    from search.store.candidates import DatabaseCandidates
     from search.store.study_records import open_records
-    from search.study.kind import kinds
+    from search.study.kind import kinds, proposed_lineages
 
     target = target or Path(f"{study}.html")
     check_file(target)
@@ -192,9 +192,8 @@ def report(study: str, target: Path | None, home: Home) -> None:
         raise UserError(f"study {study!r} has no finished seed yet")
     with progress_bar(f"reading the curves of {len(seeds):,} seeds") as say:
         curves = curves_frame(recorded)
-        sets = DatabaseCandidates(recorded).read()
         pictures = {name: figure for kind in kinds() for name, figure in kind.pictures(recorded).items()}
-        lineage = tree(lineages(recorded, sets, ())) if sets else ""
+        lineage = tree(proposed_lineages(recorded) or [])
         text = page(recorded.get_recorded_study(), configurations, seeds, curves, pictures, lineage, say)
     write_text(target, text)
     plural = "s" * (len(configurations) != 1)

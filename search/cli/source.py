@@ -57,7 +57,7 @@ def read_study(source: str, home: Home) -> Study:
     if not (recorded or is_shipped):
         return load_study(source)
     others = []
-    if recorded and is_shipped and shipped_study(source).model_dump() != recorded.model_dump():
+    if records and recorded and is_shipped and shipped_study(source).model_dump() != recorded.model_dump():
         others.append("the study that comes with the package is another: give it a home of its own with --home")
     if path.exists():
         others.append(f"the {'folder' if path.is_dir() else 'file'} of that name is {typed(f'./{source}')}")

@@ -1,6 +1,6 @@
-"""Records of the schema before this one, whose θ and curves are among MLflow's artifacts, made into this version's.
+"""Conversion of records of the schema before this one, which has θ and curves among MLflow's artifacts.
 
-Nothing else imports this but its command; both can be deleted together once no such records are left.
+Only its command imports this; both can be deleted together once no such records are left.
 """
 
 import hashlib
@@ -44,6 +44,12 @@ TRIAL: sa.ColumnElement[str] = sa.literal_column("ledger.trial")
 PARTS, THETA, CURVES, FACTS = "results", "theta.safetensors", "curves.parquet", "results.json"
 """Names in a trial's folder, and in that of a part."""
 WHO = ["configuration", "init_seed", "data_seed"]
+GONE: dict[str, dict[str, Any]] = {
+    "stop": {"group": 16},
+    "start": {"model": None},
+    "seeds": {"best_of": None, "by": None},
+}
+"""Keys that study files had in their sections, with their off values."""
 OPEN = (Outcome.QUEUED, Outcome.RUNNING, Outcome.CENSORED)
 
 log = logging.getLogger(__name__)
@@ -52,8 +58,8 @@ log = logging.getLogger(__name__)
 def convert(home: Home) -> tuple[int, int]:
     """Make records of this version: in a file beside the earlier one, which stays as it is, or on the server.
 
-    One that was cut off is gone on with. Returns how many seeds have their θ, and how many have to be trained again.
-    Raises UserError where there is nothing to convert, Failure while a study is run.
+    A conversion that was cut off goes on. Returns the number of seeds that have their θ, and of those that have to be
+    trained again. Raises UserError where there is nothing to convert, Failure while a study is run.
     """
     if not home.has_own_database:
         return _convert(home, sa.create_engine(home.ledger_url))
@@ -192,6 +198,31 @@ def _insert(engine: sa.Engine, study: str, configuration: str, results: dict[See
             db.execute(sa.insert(RESULTS), rows)
 
 
+def as_now(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return a study's recorded file without the keys that are gone, where they are at their off values."""
+    fields = _without(definition, stages=[], tracking_uri=None)
+    fields |= {name: _without(fields[name], **off) for name, off in GONE.items() if name in fields}
+    stop, space = fields.get("stop") or {}, fields.get("space") or {}
+    if screen := stop.get("screen"):
+        fields["stop"] = stop | {"screen": [{k: v for k, v in rung.items() if v is not None} for rung in screen]}
+    if space:
+        fields["space"] = {path: _without(distribution, when={}) for path, distribution in space.items()}
+    return fields
+
+
+def _without(values: Any, **off: Any) -> Any:
+    if not isinstance(values, dict):  # a section in short
+        return values
+    return {name: value for name, value in values.items() if name not in off or value not in (None, off[name])}
+
+
+def convert_definitions(db: sa.Connection) -> None:
+    """Write the recorded files of all studies as this version has them."""
+    for study, definition in db.execute(sa.select(STUDIES.c.study, STUDIES.c.definition)).all():
+        if definition is not None:
+            db.execute(sa.update(STUDIES).filter_by(study=study).values(definition=as_now(definition)))
+
+
 def _finish(engine: sa.Engine) -> tuple[int, int]:
     """Open the seeds whose results are lost, and give the tables their new form, at once."""
     opened = UNMEASURED | {"outcome": Outcome.CENSORED, "reason": LOST}
@@ -202,5 +233,6 @@ def _finish(engine: sa.Engine) -> tuple[int, int]:
         lost = db.execute(sa.update(ROWS).where(is_lost).values(**opened)).rowcount
         for statement in STATEMENTS:
             db.exec_driver_sql(statement)
+        convert_definitions(db)
         db.execute(sa.update(VERSION).values(schema=SCHEMA))
         return db.scalar(sa.select(sa.func.count()).select_from(RESULTS)) or 0, lost

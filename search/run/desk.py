@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 Ticket = tuple[str, int, int]
-"""A report's name: worker, start of its process, number."""
+"""A report's name: its worker, the start of the worker's process, its number."""
 
 
 class Desk:
-    """Passes bytes, and looks at none of them."""
+    """Passes bytes between workers and driver without looking at them."""
 
     def __init__(self) -> None:
         self.attempts: defaultdict[str, int] = defaultdict(lambda: -1)
@@ -28,7 +28,7 @@ class Desk:
         """Calls of workers that wait for a reply."""
 
     async def enter(self, worker: str) -> int:
-        """Begin to work. Returns how often this worker has begun before; calls of those before are over."""
+        """Begin to work. Returns how often this worker has begun before; calls of earlier starts end."""
         self.attempts[worker] += 1
         for ticket in [t for t in self.calls if t[0] == worker]:
             self.calls.pop(ticket).cancel()
@@ -49,7 +49,7 @@ class Desk:
             return None
 
     async def collect(self, timeout_s: float) -> list[bytes]:
-        """Return the reports that have come since the last call, after at most so many seconds."""
+        """Return the reports since the last call, after at most `timeout_s` seconds."""
         if not self.has_reports.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.has_reports.wait(), timeout_s)

@@ -68,9 +68,9 @@ class Ended:
     rows: list[SeedRecord] = field(default_factory=list)
     """The study's seeds as they are recorded at the end."""
     unwritten: int = 0
-    """Changes in MLflow that are not made yet, of seeds or of the study."""
+    """Pending MLflow writes."""
     seed_steps_per_s: float = 0.0
-    """Of the whole run, compilation left out."""
+    """Speed of the whole run, compilation left out."""
     compile_s: float = 0.0
 
 
@@ -98,7 +98,7 @@ class Driver:
         self.lost_starts = 0
         """Workers in a row that were given up before they had reported at all."""
         self.remarks: set[str] = set()
-        """Lines that workers had to say."""
+        """Workers' warnings that were printed."""
         self.shown: set[str] = set()
         """Keys of configurations that MLflow shows as running."""
 
@@ -179,7 +179,7 @@ class Driver:
             executor.start(self.workers.add(), capacity.on_gpu)
 
     def _reply(self, executor: Executor) -> None:
-        """Reply to the workers that wait, if there is something to say to them."""
+        """Reply to the workers that wait, as far as there is a reply for them."""
         for worker in self.workers:
             if worker.waits and (reply := self._reply_to(worker)):
                 assert worker.report
@@ -209,7 +209,7 @@ class Driver:
     # ---- reports and replies
 
     def _on_report(self, report: Report, executor: Executor) -> None:
-        """Record what a worker says. It waits for its reply meanwhile."""
+        """Record a worker's report. The worker waits for its reply meanwhile."""
         if self.workers.is_late(report):
             executor.reply(report, Reply(is_end=True))
             return
@@ -235,7 +235,7 @@ class Driver:
         self.ended.compile_s = max(self.ended.compile_s, report.speed.compile_s)
 
     def _reply_to(self, worker: WorkerState) -> Reply | None:
-        """Return what a worker is to do next; None if it is to wait."""
+        """Return the reply to a worker; None if it is to wait."""
         assert worker.report
         if worker.report.failure:
             return Reply(is_end=True)
@@ -263,7 +263,7 @@ class Driver:
         return [Order(n, self.planner.pair_of(p), states.get(p.key)) for n, p in pairs.items()]
 
     def _record(self, worker: WorkerState, report: Report) -> None:
-        """Record what a worker reports of the pairs that it has."""
+        """Record the ended pairs and saved states of a report, as far as its worker has those pairs."""
         bank = self.planner.banks.get(worker.name)
         held = bank.pairs if bank else {}
         ended = {number: seed for number, seed in report.ended.items() if number in held}
@@ -291,7 +291,7 @@ class Driver:
             self.projection.note(configuration, FINISHED)
 
     def _free_pairs(self, worker: str, failure: str) -> None:
-        """Take a worker's pairs back. Those that have failed too often are given up. failure: nothing if it has not."""
+        """Take a worker's pairs back, and give up those that failed too often. failure: empty if it did not fail."""
         if given_up := self.planner.give_back(worker, bool(failure)):
             seeds = f"seed {given_up[0].seed}" if len(given_up) == 1 else f"{len(given_up)} seeds"
             self.ended.failed[f"{worker} ({seeds})"] = failure
@@ -301,7 +301,7 @@ class Driver:
             self._complete(given_up, rows)
 
     def _on_finished(self, name: str, failure: str | None) -> None:
-        """Take back what an ended worker had. Of a row of workers that never began, the run is stopped."""
+        """Take back the pairs of an ended worker. Stop the run after several workers in a row that never began."""
         worker = self.workers.states.pop(name)
         self._free_pairs(name, failure or "")
         if failure and worker.report is None and worker.attempt == 0:
@@ -327,7 +327,7 @@ class Driver:
     # ---- the end
 
     def close(self) -> None:
-        """Write the run's end: whatever still counts as running was interrupted."""
+        """Write the run's end: seeds that still count as running were interrupted."""
         is_done = self.is_done
         self.ended.interrupted = not is_done
         why = self.ended.why = "" if is_done else self.ended.why or INTERRUPTED
@@ -372,7 +372,7 @@ class Driver:
 
 
 def _row_of(pair: PlannedPair, seed: EndedSeed) -> SeedRecord:
-    """Return what became of a pair as the ledger has it, as far as a plan looks at it."""
+    """Return the record of an ended pair, as far as a plan reads it."""
     key, init_seed, data_seed = pair.key
     return SeedRecord(
         configuration=key,

@@ -56,7 +56,7 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
             *_not_asked(study, listed, rows),
             banks,
         ]
-        core_hours = total_s * share["cpu"] / 3_600
+        core_hours = total_s * share["CPU"] / 3_600
         time = f"about {duration(total_s / max(1, at_once))} once it trains"
         time += f", {core_hours:,.1f} core-hours" if core_hours >= 0.05 and not fits.on_gpu else ""
         fresh = study.confirm.configurations * len(study.confirm_seeds) if study.confirm else 0
@@ -64,7 +64,7 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
         if fresh and has_search:
             bank_s = fresh * study.base_recipe.steps / rate
             time += f", up to {duration(bank_s / fits.concurrent)} to confirm"
-            fresh_hours = bank_s * share["cpu"] / 3_600
+            fresh_hours = bank_s * share["CPU"] / 3_600
             time += f" ({fresh_hours:,.1f} core-hours)" if fresh_hours >= 0.05 and not fits.on_gpu else ""
         time += ","
     lines = [
@@ -73,7 +73,7 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
         *([f"  too long        {late}"] if (late := kind.too_long()) else []),
         *kind.plan_search(),
         *(f"  {name.lower():15} {words}" for name, words in kind.rules([c.key for c in listed])),
-        f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each bank, at nice {NICE}",
+        f"  resources       cpu {share['CPU']:g}, gpu {share['GPU']:g} for each bank, at nice {NICE}",
         *([f"  where           {_where(study, fits, here['CPU'], by_mps)}"] if here["GPU"] else []),
         *_cards(study),
         *_busy(here["CPU"]),
@@ -84,7 +84,7 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
         worth = zip(("intervals", ""), _worth(study, listed), strict=False)
         lines += [f"  {head:15} {text}" for head, text in worth]
     if not kind.round_size:
-        lines += kind.plan_design(to_train, {c: share["cpu"] * s / 3_600 for c, s in seconds.items()})
+        lines += kind.plan_design(to_train, {c: share["CPU"] * s / 3_600 for c, s in seconds.items()})
     return "\n".join([*lines, *_later(study, len(listed) > 1, has_search), *([remark] if remark else [])])
 
 

@@ -1,8 +1,8 @@
-"""Going on with a study whose file has changed.
+"""Checks of a changed file by which a study is to go on.
 
-More seeds, more rounds, other resources and a wider space are just an edited file. A file is refused
-that would make old and new records incomparable: a search's earlier proposals must be points of the new space,
-and a seed belongs to the search or to the confirmation, not to both.
+More seeds, more rounds, other resources and a wider space are just an edited file. A file that would make old and new
+records incomparable is refused: a search's earlier proposals must be points of the new space, and a seed belongs to
+the search or to the confirmation, not to both.
 """
 
 import json
@@ -11,7 +11,6 @@ from typing import Any
 
 from search.errors import UserError
 from search.record import SeedRecord
-from search.study.file import without_gone
 from search.study.kind import kinds
 from search.study.schema import Study
 from trainer import Seed
@@ -21,13 +20,8 @@ WAY_OUT = "give the study a new name, or run it with --fresh"
 
 def check_extension(study: Study, before: Mapping[str, Any] | None, rows: Iterable[SeedRecord]) -> None:
     """Raise UserError if a study cannot go on by this file. `before`: its definition when it last ran."""
-    for kind in kinds():
-        was = any((before or {}).get(key) for key in kind.asked_by)
-        if before is not None and kind.proposes and was != isinstance(study.kind, kind):
-            raise UserError(f"study {study.name}: {kind.changed(was)}; {WAY_OUT}")
-    start = study.start and study.start.model_dump(mode="json")
-    if before is not None and (begun := without_gone(before).get("start")) != start:
-        raise begun_otherwise(study, "start", _short(begun), _short(start))
+    if before is not None:
+        _check_definition(study, before)
     used: dict[bool, set[Seed]] = {False: set(), True: set()}
     for row in rows:
         used[row.confirmation].add(row.seed)
@@ -39,6 +33,17 @@ def check_extension(study: Study, before: Mapping[str, Any] | None, rows: Iterab
         )
     if used[True] and (both := used[True].intersection(s for seeds in study.rounds for s in seeds)):
         raise UserError(f"study {study.name}: seeds: {min(both)} was used to confirm; {WAY_OUT}")
+
+
+def _check_definition(study: Study, before: Mapping[str, Any]) -> None:
+    """Raise UserError for a study of another kind than the recorded one, or with another start."""
+    for kind in kinds():
+        was = any(before.get(key) for key in kind.asked_by)
+        if kind.proposes and was != isinstance(study.kind, kind):
+            raise UserError(f"study {study.name}: {kind.changed(was)}; {WAY_OUT}")
+    begun, start = before.get("start"), study.start and study.start.model_dump(mode="json")
+    if begun != start:
+        raise begun_otherwise(study, "start", _short(begun), _short(start))
 
 
 def _short(values: Any) -> str:

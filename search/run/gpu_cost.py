@@ -1,7 +1,7 @@
-"""A model of what GPUs and cores are good for, by what was measured of presets (lab/2026-11-26-gpu).
+"""Expected speeds of GPUs and cores, from measured speeds of presets (lab/2026-11-26-gpu).
 
-A GPU trains a wave of seeds at once, in the time that one alone takes. So few seeds train faster on a CPU. A wave is
-as large as the GPU's multiprocessors and their shared memory make it, and a step as long as its clock makes it.
+A GPU trains a wave of seeds at once, in the time that one seed alone takes. So a few seeds train faster on a CPU.
+Multiprocessors and their shared memory decide the size of a wave, the clock decides the time of a step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from trainer.engine.cuda.driver import Gpu, gpus
 
 BATCH = 256
 H100 = Gpu("H100", "sm_90", 132, 227 << 10, 1_980, "")
-"""What a plan goes by on a machine without a GPU."""
+"""The GPU assumed by a plan where none is present."""
 CARDS = (
     Gpu("T4", "sm_75", 40, 64 << 10, 1_590, ""),
     Gpu("L4", "sm_89", 58, 99 << 10, 2_040, ""),
@@ -27,25 +27,25 @@ CARDS = (
 )
 """GPUs that a plan compares, as their makers describe them."""
 MEASURED = ("H100", "H200")
-"""Names of those whose speed was measured, within the names that drivers give them."""
+"""Measured GPUs, by words within the names that drivers give them."""
 BY_MPS = 0.58
-"""Speed of four banks with a quarter of a wave each by MPS, as a share of one bank's with the wave."""
+"""Speed of four banks side by side by MPS, a quarter of a wave each, as a share of the speed of one bank."""
 MOST_BANKS = 32
 """Banks on a GPU at once; MPS serves 48 processes."""
 
 
 class Speed(NamedTuple):
-    """What was measured of a preset, at batch 256."""
+    """Measured speeds of a preset, at batch 256."""
 
     preset: str
     block: int
-    """Bytes of shared memory of a block of two seeds, with the kilobyte that each block costs."""
+    """Bytes of shared memory per block of two seeds, with the kilobyte that each block costs."""
     h100_us: float
-    """Microseconds of a step on an H100, for any number of seeds up to a wave."""
+    """Microseconds per step on an H100, for any number of seeds up to a wave."""
     h200_us: float
-    """The same on an H200."""
+    """Microseconds per step on an H200."""
     core: float
-    """Seed-steps/s of one core of a Xeon with AVX-512 whose other cores are busy."""
+    """Seed-steps/s per core of a Xeon with AVX-512 whose other cores are busy."""
 
     @property
     def wave(self) -> int:
@@ -53,9 +53,10 @@ class Speed(NamedTuple):
         return gpu_here().wave(self.block)
 
     def step_us(self, gpu: Gpu) -> float:
-        """Return the microseconds of a step on a GPU: measured, or expected by its clock."""
+        """Return the microseconds per step on a GPU: measured, or expected by its clock."""
         measured = {"H100": self.h100_us, "H200": self.h200_us}
-        return measured.get(measured_name(gpu)) or self.h100_us * H100.clock_mhz / (gpu.clock_mhz or H100.clock_mhz)
+        clock_mhz = gpu.clock_mhz or H100.clock_mhz
+        return measured.get(measured_name(gpu)) or self.h100_us * H100.clock_mhz / clock_mhz
 
     def wave_rate(self, gpu: Gpu) -> float:
         """Return the seed-steps/s of a wave on a GPU."""
@@ -66,15 +67,17 @@ class Speed(NamedTuple):
         return max(1, round(self.wave * min(share, 1)))
 
     def step_s(self, seeds: int) -> float:
-        """Return the seconds of a step of so many seeds on a GPU."""
-        return -(-seeds // self.wave) * self.step_us(gpu_here()) / 1e6
+        """Return the seconds per step of `seeds` on the GPU here, which trains them wave by wave."""
+        waves = -(-seeds // self.wave)
+        return waves * self.step_us(gpu_here()) / 1e6
 
     def gpu_rate(self, seeds: int, share: float = 1, by_mps: bool = False) -> float:
-        """Return expected seed-steps/s of a bank of so many seeds beside others with such a share of a GPU."""
-        return seeds / self.step_s(seeds) * (1 if share >= 1 else BY_MPS if by_mps else share)
+        """Return expected seed-steps/s of a bank of `seeds` with a `share` of a GPU, beside other banks."""
+        slower = 1 if share >= 1 else BY_MPS if by_mps else share
+        return seeds / self.step_s(seeds) * slower
 
     def fewest_for_gpu(self, cores: float) -> int:
-        """Return the number of seeds from which on a GPU is faster than so many cores."""
+        """Return the least number of seeds that train faster on a GPU than on so many cores."""
         return int(cores * self.core * self.step_s(1)) + 1
 
 
@@ -90,8 +93,9 @@ SPEEDS = (
 
 
 def gpu_here() -> Gpu:
-    """Return the first GPU of this machine, or else the one that a plan goes by."""
-    return (*gpus()[0], H100)[0]
+    """Return the first GPU of this machine, or the assumed one."""
+    visible, _ = gpus()
+    return visible[0] if visible else H100
 
 
 def measured_name(gpu: Gpu) -> str:
@@ -142,14 +146,19 @@ def fastest_share(
     speeds = [(speed_of(spec), seeds) for spec, seeds in programs if seeds]
     if not speeds or not cards:
         return float(cards > 0)
-    steps = [speed.step_s(seeds) for speed, seeds in speeds]
-    room = min(speed.wave // min(seeds, speed.wave) for speed, seeds in speeds)
-    side = int(min(-(-len(speeds) // cards), cores // (cpu * cards), room, MOST_BANKS)) if by_mps else 1
-    seconds = {  # for a step of every seed
-        0.0: sum(seeds / speed.core for speed, seeds in speeds) / max(cores, 1),
-        1.0: max(sum(steps) / cards, *steps),
-    }
+    steps_s = [speed.step_s(seeds) for speed, seeds in speeds]
+    cores_s = sum(seeds / speed.core for speed, seeds in speeds) / max(cores, 1)
+    seconds = {0.0: cores_s, 1.0: max(sum(steps_s) / cards, *steps_s)}
+    """Seconds for a step of every seed, by each bank's share of a GPU."""
+    side = _side_by_side(speeds, cores, cards, cpu) if by_mps else 1
     if side > 1:
-        share = int(1e4 / side) / 1e4  # as finely as Ray counts, and so many fit
-        seconds[share] = max(sum(steps) / cards / side, *steps) / BY_MPS
+        share = int(1e4 / side) / 1e4  # Ray counts in ten-thousandths; rounded down, so many fit
+        seconds[share] = max(sum(steps_s) / cards / side, *steps_s) / BY_MPS
     return min(seconds, key=lambda share: seconds[share])
+
+
+def _side_by_side(speeds: Sequence[tuple[Speed, int]], cores: float, cards: float, cpu: float) -> int:
+    """Return how many banks, one per program, can share a GPU: as banks, cores and a wave allow."""
+    banks = -(-len(speeds) // cards)
+    room = min(speed.wave // min(seeds, speed.wave) for speed, seeds in speeds)
+    return int(min(banks, cores // (cpu * cards), room, MOST_BANKS))

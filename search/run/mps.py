@@ -18,7 +18,7 @@ PROGRAM, LOGS, FOLDER = "nvidia-cuda-mps-control", "CUDA_MPS_LOG_DIRECTORY", "mp
 SYSTEM = "/tmp/nvidia-mps"
 """Where CUDA looks for a daemon by itself."""
 START_S, CLIENTS_S, END_S = 30.0, 5, 15.0
-"""Seconds in which a daemon starts, in which clients end before it ends them, and in which all that is done."""
+"""Seconds that a daemon has to start, that its clients have to end by themselves, and that it has to end."""
 
 log = logging.getLogger(__name__)
 
@@ -34,24 +34,23 @@ def is_available() -> bool:
 
 
 def without(share: float, why: str = "", is_auto: bool = False) -> str:
-    """Return what becomes of banks with shares of a GPU without MPS."""
+    """Return a line on banks with shares of a GPU without MPS. why: the reason why there is none."""
     if is_auto:
         return f"gpu: auto without MPS ({why}): no banks side by side on a GPU"
-    count = int(1 / share)
-    return (
-        f"gpu: {share:g} without MPS{why and f' ({why})'}: {count} banks take turns on the GPU, at 1/{count} of its "
-        f"speed together ({PROGRAM} on the PATH would start it; or set gpu: 1)"
-    )
+    banks, reason = int(1 / share), f" ({why})" if why else ""
+    turns = f"{banks} banks take turns on the GPU, at 1/{banks} of its speed together"
+    return f"gpu: {share:g} without MPS{reason}: {turns} ({PROGRAM} on the PATH would start it; or set gpu: 1)"
 
 
 @contextmanager
 def own_mps(session: Path, share: float, is_auto: bool = False) -> Iterator[dict[str, str]]:
-    """Run a daemon for workers with such a share of a GPU, in a session's folder, where one is wanted and can be had.
+    """Run a daemon for workers with a `share` of a GPU in a session's folder, if they need one and it can be had.
 
-    Yield the variables by which workers reach it; none where there is none. One line says which.
+    Yield the variables by which workers reach it; none where there is none. A line is logged that says which.
     is_auto: the share was not asked for, and without a daemon it is another.
     """
-    if not 0 < share < 1 or is_running() or not shutil.which(PROGRAM) or not gpus()[0]:
+    is_needed = 0 < share < 1 and not is_running()
+    if not (is_needed and shutil.which(PROGRAM) and gpus()[0]):
         yield {}
         return
     folder = session / FOLDER
@@ -69,9 +68,10 @@ def own_mps(session: Path, share: float, is_auto: bool = False) -> Iterator[dict
 
 
 def _start(variables: dict[str, str]) -> str:
-    """Start a daemon. Return why it is of no use, if it is none."""
+    """Start a daemon. Return why it is of no use, or nothing."""
+    output = Path(variables[LOGS], "said")  # a pipe would stay open in the daemon
     try:
-        with Path(variables[LOGS], "said").open("w+", encoding="utf-8") as said:  # a pipe would stay open in the daemon
+        with output.open("w+", encoding="utf-8") as said:
             subprocess.run(
                 [PROGRAM, "-d"], env=os.environ | variables, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
                 timeout=START_S, check=True, start_new_session=True,
@@ -79,14 +79,15 @@ def _start(variables: dict[str, str]) -> str:
     except subprocess.TimeoutExpired:
         return f"it did not start in {START_S:.0f} s"
     except (OSError, subprocess.CalledProcessError) as error:
-        first = Path(variables[LOGS], "said").read_text(errors="replace", encoding="utf-8").strip().partition("\n")[0]
+        first = output.read_text(errors="replace", encoding="utf-8").strip().partition("\n")[0]
         return first or str(error)
     visible, why = visible_with(variables)
-    return why or ("" if len(visible) == len(gpus()[0]) else f"{len(visible)} of {len(gpus()[0])} GPUs by it")
+    found, here = len(visible), len(gpus()[0])
+    return why or ("" if found == here else f"{found} of {here} GPUs by it")
 
 
 def end(folder: Path) -> None:
-    """End the daemon of a folder, if one runs there. It ends too if this process is killed meanwhile."""
+    """End the daemon of a folder, if one runs there; it ends even if this process is killed meanwhile."""
     with suppress(OSError, subprocess.TimeoutExpired):
         if not folder.is_dir():
             return

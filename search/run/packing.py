@@ -1,4 +1,7 @@
-"""How many seeds share a bank, and the room of a machine or cluster."""
+"""How many seeds share a bank, and how many workers a machine or cluster has room for.
+
+Resources have the names that Ray gives them: CPU, GPU, accelerator_type:NAME.
+"""
 
 import os
 from collections import Counter
@@ -16,10 +19,17 @@ from trainer.engine.cuda.driver import gpus
 from trainer.files.cores import usable_cores
 from trainer.files.installed import SHIPPED, check_cache, missing_for_compilation
 
+ACCELERATOR = "accelerator_type:"
+"""Prefix of an accelerator's kind."""
+UNTIL_SLOTS = 4
+"""Slots of a CPU's bank in a study that ends once enough have grokked. With fewer slots the first seeds end
+sooner, and less trains for nothing then. One slot alone is a fifth slower per step.
+"""
+
 
 @dataclass(frozen=True)
 class Capacity:
-    """Number of trials that a machine or cluster has room for at once, and each one's share of a GPU."""
+    """Number of workers that a machine or cluster has room for at once, and the share of a GPU that each has."""
 
     concurrent: int = 1
     gpu: float = 0.0
@@ -29,38 +39,33 @@ class Capacity:
         return self.gpu > 0
 
 
-RAY_NAMES, ACCELERATOR = {"cpu": "CPU", "gpu": "GPU"}, "accelerator_type:"
-"""Ray's names of resources, and the prefix of an accelerator's kind."""
-
-UNTIL_SLOTS = 4
-"""Slots of a CPU's bank in a study that ends once enough have grokked. With fewer slots the first seeds end
-sooner, and less trains for nothing then. One slot alone is a fifth slower a step.
-"""
-
-
 class BankShapes:
-    """Numbers of slots of a study's banks, which spread a program's seeds over its share of the banks that fit at once.
+    """Numbers of slots of a study's banks: each program's seeds are spread over the banks that fit at once.
 
     They depend on the file and the machine alone: a seed has the same slots in every round and after every
     interruption.
     """
 
     def __init__(self, study: Study):
-        self.study, start = study, study.start
+        self.study = study
+        starts = study.start.count if study.start else 1
         self.programs = {c: Configuration(*c).program for c in study.listed}
         self._seeds: Counter[Program] = Counter()
         """First seeds of each program, for each θ that the study starts from."""
         for configuration, program in self.programs.items():
-            self._seeds[program] += len(study.kind.seeds_of(configuration)) * (start.count if start else 1)
-        self._slots: dict[tuple[Program, Capacity], int] = {}
+            self._seeds[program] += len(study.kind.seeds_of(configuration)) * starts
         self.base = study.listed[0][0] if study.listed else study.base_spec if study.model else None
         """The first spec; None if a checkpoint that is not read yet has it."""
 
     def seeds_of_programs(self) -> list[tuple[Spec | None, int]]:
         """Return the spec and the first seeds of each program; of a search, its base and all seeds that it plans."""
         if self.study.kind.proposes:
-            return [(self.base, self.study.planned * len(self.study.first_seeds))]
+            return [(self.base, self._planned_seeds)]
         return [(program[0], seeds) for program, seeds in self._seeds.items()]
+
+    @property
+    def _planned_seeds(self) -> int:
+        return self.study.planned * len(self.study.first_seeds)
 
     def most_slots(self, fits: Capacity) -> int:
         return max((self._most(spec, fits) for spec, _ in self.seeds_of_programs()), default=1)
@@ -71,25 +76,20 @@ class BankShapes:
 
     def slots_of(self, program: Program, fits: Capacity) -> int:
         """Return the number of slots of a program's banks."""
-        if (program, fits) not in self._slots:
-            self._slots[program, fits] = self._slots_of(program, fits)
-        return self._slots[program, fits]
-
-    def _slots_of(self, program: Program, fits: Capacity) -> int:
-        study, slots = self.study, self._most(program[0], fits)
-        if study.until.grokked and not (study.resources.slots or fits.on_gpu):
-            slots = min(slots, UNTIL_SLOTS)
-        programs, seeds = len(self._seeds), self._seeds[program]
-        if study.kind.proposes:
-            programs, seeds = 1, study.planned * len(study.first_seeds)
-        share = -(-seeds // max(1, fits.concurrent // programs))
-        return max(1, min(slots, study.resources.seeds_per_trial or slots, share))
+        resources, most = self.study.resources, self._most(program[0], fits)
+        if self.study.until.grokked and not (resources.slots or fits.on_gpu):
+            most = min(most, UNTIL_SLOTS)
+        is_search = self.study.kind.proposes
+        programs = 1 if is_search else len(self._seeds)
+        seeds = self._planned_seeds if is_search else self._seeds[program]
+        banks = max(1, fits.concurrent // programs)
+        return max(1, min(most, resources.seeds_per_trial or most, -(-seeds // banks)))
 
 
 def placement_of(study: Study, *nodes: Mapping[str, float], by_mps: bool = False) -> tuple[dict[str, float], Capacity]:
-    """Return `placement` of a study's trials, with `gpu: auto` as is expected to be fastest.
+    """Return `placement` of a study's workers, with `gpu: auto` as is expected to be fastest.
 
-    by_mps: trials with shares of a GPU train side by side there.
+    by_mps: workers with shares of a GPU train side by side there.
     """
     resources = study.resources
     if resources.gpu == "auto":
@@ -99,49 +99,56 @@ def placement_of(study: Study, *nodes: Mapping[str, float], by_mps: bool = False
 
 
 def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[str, float], Capacity]:
-    """Return what Ray reserves for a trial, and how many fit on these nodes. Raises UserError if none does.
+    """Return what Ray reserves for a worker, and how many fit on these nodes. Raises UserError if none does.
 
-    A trial is on one node. nodes: the resources of each, by Ray's names.
+    A worker is on one node. nodes: the resources of each.
+
+    >>> placement(Resources(cpu=2, gpu=0), {"CPU": 5.0})
+    ({'CPU': 2, 'GPU': 0.0}, Capacity(concurrent=2, gpu=0.0))
     """
     share = share_of(resources, *nodes)
     fits = sum(_fitting(share, node) for node in nodes)
     if not fits:
         raise UserError(_missing(share, nodes))
-    return share, Capacity(fits, share["gpu"])
+    return share, Capacity(fits, share["GPU"])
 
 
 def share_of(resources: Resources, *nodes: Mapping[str, float]) -> dict[str, float]:
-    """Return what Ray reserves for a trial, as far as that is known before there is room."""
-    gpu = float(any(n.get("GPU", 0) for n in nodes)) if resources.gpu == "auto" else float(resources.gpu)
-    # a little of a node's accelerator stands for its kind, as Ray has it
+    """Return what Ray reserves for a worker, as far as that is known before there is room."""
+    has_gpu = any(node.get("GPU", 0) for node in nodes)
+    gpu = float(has_gpu if resources.gpu == "auto" else resources.gpu)
+    # Ray gives a node a little of a resource that is named after its accelerator.
     kind = {f"{ACCELERATOR}{resources.accelerator_type}": 0.001} if resources.accelerator_type else {}
-    return {"cpu": resources.cpu, "gpu": gpu, **kind}
+    return {"CPU": resources.cpu, "GPU": gpu, **kind}
 
 
 def _fitting(share: Mapping[str, float], node: Mapping[str, float]) -> int:
-    return int(min(node.get(RAY_NAMES.get(k, k), 0) / v for k, v in share.items() if v) + 1e-6)  # ten tenths
+    """Return how many shares a node has room for."""
+    times = min(node.get(name, 0) / amount for name, amount in share.items() if amount)
+    return int(times + 1e-6)  # ten tenths are one
 
 
 def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
+    """Return the line for a share that no node has room for."""
     if not nodes:
         return "there is no node"
     for name, wanted in share.items():
-        available = max(node.get(RAY_NAMES.get(name, name), 0) for node in nodes)
+        available = max(node.get(name, 0) for node in nodes)
         if name.startswith(ACCELERATOR) and not available:
             return f"resources.accelerator_type: no node has {name.removeprefix(ACCELERATOR)}"
         if wanted > available:
             where = " on one node" if len(nodes) > 1 else ""
-            return f"resources.{name}: a bank asks for {wanted:g}, there are {available:g}{where}"
+            return f"resources.{name.lower()}: a bank asks for {wanted:g}, there are {available:g}{where}"
     return "resources: no node has all that a bank asks for"
 
 
 def local_resources() -> dict[str, float]:
-    """Return what this process may use of its machine, by Ray's names. A GPU that does not answer is none."""
+    """Return what this process may use of its machine. A GPU that does not answer is none."""
     return {"CPU": usable_cores(), "GPU": len(gpus()[0])}
 
 
 def check_resources(resources: Resources) -> str | None:
-    """Raise UserError at once if this machine cannot place a trial; a cluster is asked later.
+    """Raise UserError at once if this machine cannot place a worker; a cluster is asked later.
 
     Return what is to be said first, if anything: there is no C++ compiler, or GPUs are silent or shared in turns.
     """
@@ -152,9 +159,11 @@ def check_resources(resources: Resources) -> str | None:
         return None
     with reraise_as("resources.compiled"):
         check_cache()
-    if (missing := missing_for_compilation()) and not SHIPPED.exists():  # a wheel's trials say what they lack
+    missing = missing_for_compilation()
+    if missing and not SHIPPED.exists():  # with a wheel's engine, workers say what they lack
         return f"without {missing} training is a hundred times slower (apt-get install g++)"
     visible, why = gpus() if resources.gpu else ((), "")
-    if visible and resources.gpu != "auto" and resources.gpu < 1 and not mps.is_available():
-        return mps.without(resources.gpu)
+    is_part = resources.gpu != "auto" and resources.gpu < 1
+    if visible and is_part and not mps.is_available():
+        return mps.without(float(resources.gpu))
     return f"{why}; training by the CPU engine" if why else None

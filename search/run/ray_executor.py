@@ -1,7 +1,7 @@
 """Workers in Ray Tune, on this machine or on the cluster at RAY_ADDRESS.
 
-Tune places workers, watches their processes and starts them again. It runs in a thread of its own, and asks a searcher
-for trials: each is a worker. Reports and replies go past it, by the desk (search/run/desk.py). Tune's own saved state
+Tune places workers, watches their processes and starts them again. It runs in a thread of its own and asks a searcher
+for trials; each trial is a worker. Reports and replies go past it, by the desk (search/run/desk.py). Tune's saved state
 is never read: after any kind of death the ledger says what is left.
 """
 
@@ -32,7 +32,7 @@ from search.run.desk import Desk, Ticket
 from search.run.executor import DIED, Event, ExecutorDied, Finished, Restarted
 from search.run.messages import Reply, Report
 from search.run.metrics import Metrics, Values
-from search.run.packing import RAY_NAMES, Capacity, local_resources, placement_of, share_of
+from search.run.packing import Capacity, local_resources, placement_of, share_of
 from search.run.ray_private import (
     OUT_OF_MEMORY,
     check_cluster,
@@ -55,7 +55,8 @@ DESK_STARTS = 10
 """How often the desk's process is started again."""
 MOST_WORKERS = 100_000
 """More than any cluster has: the driver counts them, by `RayExecutor.capacity`."""
-BLIND_S = 10.0  # a driver that did not look for so long cannot say that a worker was silent
+BLIND_S = 10.0
+"""A driver that has not looked for so long cannot say that a worker was silent."""
 WORKING_DIR = "local:///usr"
 """Where workers start, and look for modules first: on every machine, root's alone, and without any. By default Ray
 puts the folder there that the command was called from, and copies others to where any user may write."""
@@ -77,16 +78,25 @@ log = logging.getLogger(__name__)
 
 
 def train(config: Mapping[str, Any], desk: Any) -> None:
-    """Work as Ray Tune's trainable. config: the worker's name, and if its place is on a GPU; desk: the actor."""
+    """Work as Ray Tune's trainable.
+
+    config: the worker's name, and whether its place is on a GPU. desk: the actor.
+    """
     from search.run import worker  # the worker's process: with it comes torch
 
     name = config["worker"]
     generator = worker.work(name, ray.get(desk.enter.remote(name)), config["on_gpu"])
     report = next(generator)
+    # It ends when the driver says so, does not answer in time, or has gone with the desk.
     with suppress(StopIteration, ray.exceptions.GetTimeoutError, ray.exceptions.ActorDiedError):
-        while answer := ray.get(desk.exchange.remote(_ticket(report), pickle.dumps(report)), timeout=ANSWER_S):
+        while True:
+            call = desk.exchange.remote(_ticket(report), pickle.dumps(report))
+            answer = ray.get(call, timeout=ANSWER_S)
+            if answer is None:  # a newer start of this worker is at the desk
+                break
             report = generator.send(pickle.loads(answer))
-    tune.report({"reports": report.number + 1})  # of a trial without a result Tune would print that it is complete
+    # Tune prints a line about a trial that completes without any result.
+    tune.report({"reports": report.number + 1})
 
 
 def _ticket(report: Report) -> Ticket:
@@ -94,21 +104,22 @@ def _ticket(report: Report) -> Ticket:
 
 
 class RayExecutor:
-    """Workers as Ray Tune's trials. say: shows a line while the cluster has no room.
+    """Workers as Ray Tune's trials.
 
-    Entering starts Ray or reaches its cluster; raises Failure.
+    storage: folder for Tune's files. say: shows a line while the cluster has no room. Entering starts Ray or reaches
+    its cluster; raises Failure.
     """
 
     def __init__(self, study: Study, storage: Path, say: Callable[[str], None]):
         self.study, self.storage, self.say = study, storage, say
         self.metrics = Metrics(study.name)
         self.share: dict[str, float] = {}
-        """What Ray reserves for a worker: decided when there is room for the first time."""
+        """What Ray reserves for a worker, decided when there is room for the first time."""
         self.by_mps = False
         """True if workers with shares of a GPU train side by side there."""
         self._capacity, self._refreshed, self._working = Capacity(0), float("-inf"), 0
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        """What Tune's thread has to say."""
+        """Events that Tune's thread leaves for the driver's."""
         self._closing = threading.Event()
         self._starting: deque[Mapping[str, Any]] = deque()
         self._watchdog = StallWatchdog(study.faults.stall_s, self._events)
@@ -129,7 +140,7 @@ class RayExecutor:
                 shield(token)
                 share, _ = placement_of(self.study, local_resources(), by_mps=mps.is_available())
                 is_auto = self.study.resources.gpu == "auto"
-                variables = undo.enter_context(mps.own_mps(folder.parent, share["gpu"], is_auto))
+                variables = undo.enter_context(mps.own_mps(folder.parent, share["GPU"], is_auto))
                 self.by_mps = bool(variables) or mps.is_running()
             undo.callback(ray.shutdown)
             start_ray(folder, variables)
@@ -143,14 +154,15 @@ class RayExecutor:
     def __exit__(self, *_: object) -> None:
         self._closing.set()
         try:
-            if self._thread is not None and not self._has_died:  # else it may wait for what is no more
+            # A thread whose Ray has died may wait for ever.
+            if self._thread is not None and not self._has_died:
                 self._thread.join()
         finally:
             self._undo.close()
 
     def capacity(self) -> Capacity:
-        since = time.monotonic() - self._refreshed
-        if since > (REFRESH_S if self._capacity.concurrent else REFRESH_EMPTY_S):
+        refresh_s = REFRESH_S if self._capacity.concurrent else REFRESH_EMPTY_S
+        if time.monotonic() - self._refreshed > refresh_s:
             self._refresh()
             self._refreshed = time.monotonic()
         return self._capacity
@@ -169,14 +181,16 @@ class RayExecutor:
             self._request(self.share or share_of(self.study.resources), 1)
             return
         self.share = self.share or share
-        self._request(self.share, self._working + 1)  # with room for one more the next trial need not wait
+        self._request(self.share, self._working + 1)  # room for one more: the next worker need not wait
 
     def _request(self, share: Mapping[str, float], workers: int) -> None:
         """Ask a cluster's autoscaler for room for so many workers."""
-        bundle = {RAY_NAMES.get(name, name): amount for name, amount in share.items() if amount}
-        if cluster_address():
-            with suppress(Exception):  # a hint: where it cannot be heard the run says what it waits for
-                request_resources(bundles=[bundle] * workers)
+        if not cluster_address():
+            return
+        bundle = {name: amount for name, amount in share.items() if amount}
+        # Only a hint: where nobody hears it the run says what it waits for.
+        with suppress(Exception):
+            request_resources(bundles=[bundle] * workers)
 
     def start(self, worker: str, on_gpu: bool) -> None:
         self._starting.append({"worker": worker, "on_gpu": on_gpu})
@@ -191,8 +205,9 @@ class RayExecutor:
         reports = self._collect(timeout_s)
         self._watchdog.look()
         events: list[Event] = []
+        # Before the reports: the driver hears of a death before it hears from the next start.
         with suppress(queue.Empty):
-            while True:  # before the reports: a new start's come after it is said that the one before has died
+            while True:
                 events.append(self._events.get_nowait())
         self._working -= sum(isinstance(event, Finished) for event in events)
         if self._error is not None:
@@ -204,10 +219,11 @@ class RayExecutor:
         if self._desk is None:
             return []
         self._collecting = self._collecting or self._desk.collect.remote(timeout_s)
-        if not ray.wait([self._collecting], timeout=timeout_s + 1.0)[0]:
+        returned, _ = ray.wait([self._collecting], timeout=timeout_s + 1.0)
+        if not returned:
             return []
-        taken, self._collecting = ray.get(self._collecting), None
-        reports = [pickle.loads(data) for data in taken]
+        reports = [pickle.loads(data) for data in ray.get(self._collecting)]
+        self._collecting = None
         for report in reports:
             self._watchdog.hear(report.worker)
         return reports
@@ -273,9 +289,6 @@ class QueueSearcher(Searcher):
         self.workers[trial_id] = config["worker"]
         return dict(config)
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Workers report to the desk."""
-
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         worker = self.workers.pop(trial_id)
         self.events.put(Finished(worker, self.watchdog.reason(worker) if error else None))
@@ -286,9 +299,6 @@ class QueueSearcher(Searcher):
 
     def save(self, checkpoint_path: str) -> None:
         """Save nothing: the ledger is the state."""
-
-    def restore(self, checkpoint_path: str) -> None:
-        """Restore nothing: the ledger is the state."""
 
 
 class StopWhen(tune.Stopper):
@@ -308,15 +318,15 @@ class StopWhen(tune.Stopper):
 
 
 class StallWatchdog(tune.Callback):
-    """Kills workers that are silent for `stall_s` seconds after a reply, and says what has become of a process.
+    """Kills workers that are silent for `stall_s` seconds after a reply, and notes why a process died.
 
-    Tune's thread calls what begins with `on_`, the driver's the rest.
+    Tune's thread calls the methods that begin with `on_`, the driver's thread the others.
     """
 
     def __init__(self, stall_s: float, events: queue.SimpleQueue[Event]):
         self.stall_s, self.events = stall_s, events
         self.expected: dict[str, float] = {}
-        """Since when a worker is to be heard of."""
+        """Workers that are to report, with the time since when."""
         self.running: dict[str, TuneTrial] = {}
         self.stalled: set[str] = set()
         self.looked = time.monotonic()
@@ -326,13 +336,13 @@ class StallWatchdog(tune.Callback):
         self.expected[worker] = time.monotonic()
 
     def hear(self, worker: str) -> None:
-        """Note that a worker has reported: from now on it waits."""
+        """Note that a worker has reported, and waits now."""
         self.expected.pop(worker, None)
 
     def look(self) -> None:
         """Kill the workers that are silent."""
         now = time.monotonic()
-        if now - self.looked > BLIND_S:
+        if now - self.looked > BLIND_S:  # this driver was paused, and heard nobody
             self.expected = dict.fromkeys(self.expected, now)
         self.looked = now
         for worker, since in list(self.expected.items()):
@@ -361,16 +371,15 @@ class StallWatchdog(tune.Callback):
         if worker in self.stalled:
             return f"stalled: nothing was heard of it for {self.stall_s} s"
         trial = self.running.get(worker)
-        if OUT_OF_MEMORY in str(trial.get_pickled_error() if trial else None):
-            return "out of memory: Ray ended its process"
-        return DIED
+        error = str(trial.get_pickled_error()) if trial else ""
+        return "out of memory: Ray ended its process" if OUT_OF_MEMORY in error else DIED
 
     def _kill(self, worker: str) -> None:
         """Kill a process: Tune starts its worker again or gives it up, as after any death."""
         actor = self.running[worker].temporary_state.ray_actor
         if actor is not None:
             self.stalled.add(worker)
-            self.expect(worker)  # so long it has to die
+            self.expect(worker)  # it has as long to die
             ray.kill(actor)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -384,9 +393,9 @@ def cluster_address() -> str | None:
 
 
 def start_ray(folder: Path | None, variables: Mapping[str, str]) -> None:
-    """Start Ray with its session in a folder, or without one reach the cluster. Raises Failure.
+    """Start Ray with its session in `folder`, or reach the cluster where that is None. Raises Failure.
 
-    variables: what workers have in their environment.
+    variables: environment of the workers.
     """
     cluster = cluster_address()
     own = {} if cluster else local_resources()
@@ -409,8 +418,9 @@ def start_ray(folder: Path | None, variables: Mapping[str, str]) -> None:
                 _temp_dir=folder and str(folder),
             )
     except (Exception, SystemExit) as error:  # whatever is wrong with a cluster, or with this machine
+        where = f"Ray at {cluster}" if cluster else "Ray"
         first = str(error).strip().partition("\n")[0]
-        raise Failure(f"Ray{f' at {cluster}' if cluster else ''}: {first or type(error).__name__}") from None
+        raise Failure(f"{where}: {first or type(error).__name__}") from None
     finally:
         slow.cancel()
 

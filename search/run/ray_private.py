@@ -1,4 +1,4 @@
-"""Uses of Ray 2.60 beyond its public interface, in one place, with the reasons."""
+"""All uses of Ray 2.60 beyond its public interface, each with its reason."""
 
 import functools
 import os
@@ -21,7 +21,7 @@ VITAL = {ray_constants.PROCESS_TYPE_GCS_SERVER, ray_constants.PROCESS_TYPE_RAYLE
 
 
 def nodes() -> list[dict[str, float]]:
-    """Return the resources of each node that is there to stay.
+    """Return the resources of each node that stays.
 
     `ray.nodes()` lists nodes that are being drained as alive, and `ray.util.state` needs a dashboard.
     """
@@ -30,17 +30,17 @@ def nodes() -> list[dict[str, float]]:
 
 
 def dead_process() -> str | None:
-    """Return the name of a vital process that has died of a Ray that this process started; None if there is none."""
+    """Return the name of a vital process that has died, if this process started Ray; None if all live."""
     node = ray._private.worker._global_node
     dead = (kind for kind, _ in node.dead_processes()) if node else ()
     return next((kind for kind in dead if kind in VITAL), None)
 
 
 def shield(token: Path) -> None:
-    """Have a Ray that this process starts listen on loopback alone, to those who have a token of its own.
+    """Let a Ray that this process starts listen on loopback alone, and answer only holders of its own token.
 
-    Ray does so by itself on macOS and Windows, by a variable that it reads when it is imported. A token that
-    is found elsewhere, or was read before, would go first; and none that others may have read counts here.
+    token: the file with it. Ray listens so by itself on macOS and Windows, by a variable that it reads when it is
+    imported. A token of the environment, or one that was read before, would take precedence; others may know it.
     """
     ray_constants.ENABLE_RAY_CLUSTER = False
     os.environ[ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR] = "0"  # for the processes that Ray starts
@@ -57,11 +57,11 @@ def withhold_secrets() -> None:
 
 @contextmanager
 def leaving_signals() -> Iterator[None]:
-    """Keep a Ray that this process starts in the block from signals that are the driver's to answer.
+    """Leave signals to the driver, not to a Ray that this process starts in the block.
 
-    It would take SIGTERM, exit and clean up nothing of ours; a SIGHUP to all of a terminal's processes would end
-    its own first, and with them this one. Tune's thread starts no second Ray, in the system's folder, where ours
-    was ended by a signal.
+    Ray would take SIGTERM, exit and clean up nothing of ours; a SIGHUP to all processes of a terminal would end
+    Ray's first, and with them this one. And where a signal ended our Ray, Tune's thread must not start a second one
+    in the system's folder.
     """
     ray._private.utils.set_sigterm_handler = lambda handler: None
     auto_init_hook.enable_auto_connect = False
@@ -73,7 +73,7 @@ def leaving_signals() -> Iterator[None]:
 
 
 def check_cluster(address: str) -> None:
-    """Raise at once what is wrong with a cluster's address or token.
+    """Raise at once for a wrong address or token of a cluster.
 
     `ray.init` tries for most of a minute, writes to stderr meanwhile, and may exit.
     """
@@ -94,9 +94,9 @@ def check_cluster(address: str) -> None:
 
 
 def retry_after_out_of_memory() -> None:
-    """Make Tune start a trial again that Ray's memory monitor ended.
+    """Let Tune start a trial again that Ray's memory monitor ended.
 
-    Its error is of a kind that Tune does not know and raises out of the original run.
+    Tune does not know that kind of error, and raises it out of the whole run.
     """
     original = RayActorManager._actor_task_failed
     if hasattr(original, "__wrapped__"):

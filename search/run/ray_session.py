@@ -23,12 +23,12 @@ from search.run import mps
 SYSTEM = "/tmp"
 UID_MAP, OVERFLOW = Path("/proc/self/uid_map"), Path("/proc/sys/kernel/overflowuid")
 ALL_USERS = ["0", "0", "4294967295"]
-"""What a map of users says where there is no user namespace."""
+"""The map of users where there is no user namespace."""
 LONGEST_SOCKET = 103 if sys.platform == "darwin" else 107
 LONGEST = LONGEST_SOCKET - len("/r/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
-"""Bytes of a session folder's path: the system takes so many of a socket's, and Ray's lie deep."""
+"""Most bytes of a session folder's path: the system limits a socket's path, and Ray's sockets lie deep."""
 STARTING_S = 60.0
-"""Seconds in which a run locks the folder that it has made, and writes a token."""
+"""Seconds that a run takes to lock its new folder and to write a token."""
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def _make_folder() -> Path:
 
 
 def _why_open(folder: Path) -> str | None:
-    """Return why a folder that was just made is no place for a session, if it is none."""
+    """Return the reason against a new folder as the place of a session; None if there is none."""
     if len(os.fsencode(folder)) > LONGEST:
         return f"has more than {LONGEST - len(folder.name) - 1} bytes"
     status = folder.lstat()
@@ -89,7 +89,8 @@ def _why_open(folder: Path) -> str | None:
 
 
 def _unmapped_user() -> int:
-    """Return the user who stands for all whom this user namespace has no number for, the machine's root among them;
+    """Return the user who stands for all without a number in this user namespace, such as the machine's root.
+
     0 where each user has a number.
     """
     with suppress(OSError):

@@ -31,12 +31,14 @@ from trainer.step import step
 
 MADE_BY = {"finished_from": "finish", "compressed_from": "compress", "folded_from": "fold", "imported_from": "import"}
 """Key of a provenance -> the command that made the checkpoint."""
-THREADS_A_CORE = 16
+THREADS_PER_CORE = 16
 """More would take the machine and show nothing."""
 ENGINES = {"native", "cuda", "cuda, then native"}
 """Engines whose bits are the same, by their names in records."""
 NOT_OF_THE_ENGINE = {"cpu", "device", "driver", "nvrtc", "engine", "threads", "slots"}
-"""What θ's bits depend on by torch's programs, and not by the engine: it compares across machines."""
+"""Facts of an environment on which θ's bits depend by torch's programs, and do not by the engine."""
+OLDER = {"denormals": "kept", "finish": "torch"}
+"""Facts of environments that were recorded before there was a choice."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,13 @@ class Request:
 
     configuration: Configuration
     seed: Seed
-    slots: int
     resources: Resources
     step: int
     stages: Any = None
+
+    @property
+    def slots(self) -> int:
+        return self.resources.slots or CPU_SLOTS
 
     @property
     def earlier_recipes(self) -> list[Recipe]:
@@ -65,7 +70,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Rerun:
-    """Two θ of one configuration and seed, and what their environments differ in.
+    """Two θ of one configuration and seed, and the differences of their environments.
 
     Pairs are (recorded, trained again). `exact` is exact match on the selection problems.
     """
@@ -75,18 +80,18 @@ class Rerun:
     numbers_different: int
     largest_difference: float
     largest_in: str | None
-    """The slice of the layout that the largest absolute difference is in."""
+    """Name of the tensor with the largest absolute difference."""
     step: tuple[int, int]
-    """Of the last stage."""
+    """Steps of the last stage."""
     stages: int
     exact: tuple[float, float]
     environment: dict[str, Any]
-    """This machine and bank, as they are recorded of a seed."""
+    """This machine and bank, as a seed's record has them."""
     differs: dict[str, tuple[Any, Any]]
-    """What may explain another θ: nothing of CPU, threads and slots where the engine trained both."""
+    """Facts that may explain another θ: none of CPU, threads and slots where the engine trained both."""
     not_recorded: tuple[str, ...]
     by_curvature: bool
-    """True if its recipe may finish it by curvature, which torch did then or here: it rounds as the machine does."""
+    """True if torch may have finished one of them by curvature: it rounds as the machine does."""
 
     @property
     def same(self) -> bool:
@@ -95,10 +100,11 @@ class Rerun:
 
 
 def read_request(loaded: Checkpoint) -> Request:
-    """Return what to train, from a checkpoint's provenance. Raises ValueError saying what is missing or wrong."""
+    """Return the training that a checkpoint's provenance asks for. Raises ValueError for what it lacks."""
     start = _start(loaded)
-    earlier = loaded.provenance.get("stages")
-    stages = part("stages", "rerun of a run in several stages")(earlier) if earlier else None
+    stages = loaded.provenance.get("stages")
+    if stages:
+        stages = part("stages", "rerun of a run in several stages")(stages)
     if not loaded.recipe:
         raise ValueError("it has no recipe")
     if not {"init_seed", "data_seed"} <= loaded.seed.keys():
@@ -112,63 +118,65 @@ def read_request(loaded: Checkpoint) -> Request:
     if not 0 < loaded.step <= recipe.steps or loaded.step % recipe.eval_every:
         raise ValueError(f"step {loaded.step} is none at which its recipe evaluates")
     seed = Seed(loaded.seed["init_seed"], loaded.seed["data_seed"])
-    if not all(0 <= n <= LARGEST_SEED for n in (seed.init_seed, seed.data_seed)):
+    if not all(0 <= number <= LARGEST_SEED for number in (seed.init_seed, seed.data_seed)):
         raise ValueError(f"seeds are 0 to {LARGEST_SEED}, got {seed}")
     configuration = Configuration(loaded.spec, recipe, start)
     if start:
         configuration.pair(seed).check(configuration.trained)
-    like = _resources(loaded, recipe)
-    return Request(configuration, seed, like.slots or CPU_SLOTS, like, loaded.step, stages)
+    return Request(configuration, seed, _resources(loaded, recipe), loaded.step, stages or None)
 
 
 def _start(loaded: Checkpoint) -> InitialTheta | None:
-    """Return where its θ began, if not at its own initial values. Raises ValueError if its provenance lacks it."""
+    """Return the θ that it began at, None for initial values of its own. Raises ValueError where that is missing."""
     origin, began = loaded.provenance.get("trained"), loaded.provenance.get("start")
-    lacks_parent = origin == "from a parent" and not isinstance(began, dict)
-    if made := [command for key, command in MADE_BY.items() if key in loaded.provenance]:
-        raise ValueError(f"made by {made[0]}; only what a run trained can be trained again")
-    if origin not in ("from scratch", "from a parent") or lacks_parent:
+    for key, command in MADE_BY.items():
+        if key in loaded.provenance:
+            raise ValueError(f"made by {command}; only what a run trained can be trained again")
+    if origin != "from scratch" and not (origin == "from a parent" and isinstance(began, dict)):
         raise ValueError("its provenance does not say that it was trained from scratch, or from which θ")
     if not isinstance(began, dict):
         return None
     try:
         theta = began["theta"]
-        return InitialTheta.of({"spec": began["spec"], "thetas": {ANY: theta} if theta else {}, "lineage": []})
+        thetas = {ANY: theta} if theta else {}
+        return InitialTheta.of({"spec": began["spec"], "thetas": thetas, "lineage": []})
     except (TypeError, ValueError, LookupError) as error:
         raise ValueError(f"its provenance has no start: {error}") from None
 
 
 def _resources(loaded: Checkpoint, recipe: Recipe) -> Resources:
-    """Return the resources of its trial. Raises ValueError if they are wrong or not available here."""
+    """Return the resources of its worker. Raises ValueError if they are wrong or not available here."""
     recorded = _recorded(loaded)
-    if by_engine := recorded.get("engine") in ENGINES:  # whatever its threads and slots were
+    by_engine = recorded.get("engine") in ENGINES
+    if by_engine:  # its bits are the same with any threads and slots
         recorded = {}
-    limit = THREADS_A_CORE * usable_cores()
-    if isinstance(threads := recorded.get("threads"), int) and threads > limit:
+    limit, threads = THREADS_PER_CORE * usable_cores(), recorded.get("threads")
+    if isinstance(threads, int) and threads > limit:
         raise ValueError(f"its bank had {threads} threads, and this machine runs {limit} at most")
-    names = {"cpu": "threads", "slots": "slots", "compiled": "compiled"}
+    facts = {"cpu": "threads", "slots": "slots", "compiled": "compiled"}
+    known = {name: recorded[fact] for name, fact in facts.items() if fact in recorded}
     try:
-        like = Resources(**{name: recorded[column] for name, column in names.items() if column in recorded})
+        resources = Resources(**known)
     except ValueError:
         raise ValueError("its environment's threads, slots or compiled are impossible") from None
-    kernel = loaded.spec.kernel()
-    if like.compiled and kernel and (missing := missing_to_train(kernel, recipe)):
-        who = "the engine trained it, which" if by_engine else "its program was compiled, and compiling"
-        raise ValueError(f"{who} needs {missing}")
-    if like.compiled:
+    if resources.compiled:
+        kernel = loaded.spec.kernel()
+        if kernel and (missing := missing_to_train(kernel, recipe)):
+            who = "the engine trained it, which" if by_engine else "its program was compiled, and compiling"
+            raise ValueError(f"{who} needs {missing}")
         check_cache()
-    return like
+    return resources
 
 
 def _recorded(loaded: Checkpoint) -> dict[str, Any]:
     """Return the environment that it was trained in, as far as its provenance says."""
     environment = loaded.provenance.get("environment")
-    return {"denormals": "kept", "finish": "torch"} | (environment if isinstance(environment, dict) else {})
+    return OLDER | environment if isinstance(environment, dict) else OLDER
 
 
 @contextmanager
 def _denormals_as(recorded: dict[str, Any]) -> Iterator[None]:
-    """Have the engine do with denormal numbers what it did when it trained a checkpoint."""
+    """Let the engine treat denormal numbers as when it trained a checkpoint."""
     before = os.environ.get(DENORMALS)
     os.environ[DENORMALS] = str(recorded.get("denormals"))
     try:
@@ -183,17 +191,18 @@ def _denormals_as(recorded: dict[str, Any]) -> Iterator[None]:
 def train_again(loaded: Checkpoint, request: Request, watch: Callable[[int], None] = lambda step: None) -> Rerun:
     """Train to the step of the checkpoint's θ and compare. `watch` gets the steps so far at each evaluation.
 
-    θ of a checkpoint is the best of all its evaluations, so at its own step it is the best so far. No seed is
-    given up: that rule ends a seed, and changes nothing in one that goes on.
+    A checkpoint's θ is the best of all evaluations, so at its own step it is the best so far. No seed is given up:
+    that rule ends a seed, and changes nothing in one that goes on.
     """
-    device = _device(recorded := _recorded(loaded))
+    recorded, resources = _recorded(loaded), request.resources
+    device = _device(recorded)
     with _denormals_as(recorded):
         configuration, before = request.configuration, 0
         if request.stages:
             theta, before = request.stages.train(request, device, watch)
             configuration = replace(configuration, start=InitialTheta(configuration.trained, {ANY: theta}))
-        pair, slots, resources = configuration.pair(request.seed), request.slots, request.resources
-        bank = bank_of(configuration.trained, [pair], slots, resources, device)
+        pair = configuration.pair(request.seed)
+        bank = bank_of(configuration.trained, [pair], request.slots, resources, device)
         watch(before)
         # what is finished at the end is finished again; a seed's other tries decide which of its nets is handed on
         recipe = request.configuration.recipe
@@ -205,8 +214,8 @@ def train_again(loaded: Checkpoint, request: Request, watch: Callable[[int], Non
 
 def _device(recorded: dict[str, Any]) -> str:
     """Return "cuda" if a GPU is here, unless the engine or a CPU of this machine's kind trained the θ."""
-    like_here = recorded.get("device", platform.machine()) == platform.machine()
-    on_cpu = like_here or recorded.get("engine") in ENGINES
+    here = platform.machine()
+    on_cpu = recorded.get("device", here) == here or recorded.get("engine") in ENGINES
     return "cpu" if on_cpu or not torch.cuda.is_available() else "cuda"
 
 
@@ -223,9 +232,11 @@ def _compare(loaded: Checkpoint, request: Request, bank: Bank | RoadBank) -> Rer
     recipes = [request.configuration.recipe, *request.earlier_recipes]
     is_finished = any(recipe.finish_above < 1 for recipe in recipes)
     by_curvature = is_finished and not recorded["finish"] == here["finish"] == "engine"
-    both = {recorded.get("engine"), here["engine"]} <= ENGINES and not by_curvature
-    matters = [k for k in here if k in recorded and not (both and k in NOT_OF_THE_ENGINE)]
-    matters = [k for k in matters if k != "finish" or is_finished]
+    by_engine = {recorded.get("engine"), here["engine"]} <= ENGINES and not by_curvature
+    ignored = NOT_OF_THE_ENGINE if by_engine else set[str]()
+    if not is_finished:
+        ignored = ignored | {"finish"}
+    matters = [fact for fact in here if fact in recorded and fact not in ignored]
     return Rerun(
         seed=str(result.pair.seed),
         params=spec.params,
@@ -236,7 +247,7 @@ def _compare(loaded: Checkpoint, request: Request, bank: Bank | RoadBank) -> Rer
         stages=len(request.earlier_recipes) + 1,
         exact=(float(exact_S[0]), float(exact_S[1])),
         environment=here,
-        differs={k: (recorded[k], here[k]) for k in matters if recorded[k] != here[k]},
-        not_recorded=tuple(k for k in here if k not in recorded),
+        differs={fact: (recorded[fact], here[fact]) for fact in matters if recorded[fact] != here[fact]},
+        not_recorded=tuple(fact for fact in here if fact not in recorded),
         by_curvature=by_curvature,
     )

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 
 from search.study.schema import Study
-from search.study.stopping import BY_HASH, BY_SEED
+from search.study.stopping import BY_SEED
 from trainer import Seed
 
 BLOCK = 10
@@ -28,8 +28,8 @@ class Draw:
             for confirmation, rounds in self.rounds.items()
         }
 
-    def is_spared(self, number: int, seed: Seed, confirmation: bool = False) -> bool | None:
-        """Return whether no rule ends a seed; None where its own numbers say so (`trainer.recipe.seed`).
+    def is_spared(self, number: int, seed: Seed, confirmation: bool = False) -> bool:
+        """Return whether no rule ends a seed.
 
         number: the place of its configuration among all, in the order in which they were planned. No rule ends a
         confirmation, unless its study asks for that: what a rule calls is noted, and runs on.
@@ -37,8 +37,6 @@ class Draw:
         study = self.study
         if confirmation and not (study.confirm and study.confirm.hopeless):
             return True
-        if study.kind.spares == BY_HASH:
-            return None
         layer, place = self.places[confirmation][seed]
         seeds = self.rounds[confirmation][layer]
         if study.kind.spares == BY_SEED:

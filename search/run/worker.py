@@ -1,4 +1,4 @@
-"""A worker: it reports to the driver, trains what it is told to, and reports again.
+"""A worker: it reports to the driver, trains the pairs of the reply, and reports again.
 
 It begins with no pairs: its first report asks for some. It trains only between a reply and its next report, so that
 the workers of a driver that is paused or gone stand still.
@@ -52,7 +52,7 @@ def work(name: str, attempt: int = 0, on_gpu: bool = False) -> Generator[Report,
 
 
 class Remarks(logging.Handler):
-    """What the trainer warns of, to be reported."""
+    """Collects the trainer's warnings for the next report."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -68,7 +68,7 @@ class Remarks(logging.Handler):
 
 
 class Worker:
-    """A worker's bank, and which of the driver's pairs are in it."""
+    """A worker's bank, and the numbers of the driver's pairs in it."""
 
     def __init__(self, name: str, attempt: int, on_gpu: bool):
         self.name, self.attempt, self.on_gpu = name, attempt, on_gpu
@@ -86,12 +86,13 @@ class Worker:
         self.earlier = Speed()
         """Sums over the banks before this one."""
 
-    # ---- what the driver says
+    # ---- replies
 
     def obey(self, reply: Reply) -> None:
         """Take the pairs of a reply into the bank, or into a new one, and end those that are not needed."""
         self.save_after_s = reply.save_after_s
-        orders = [order for order in reply.orders if order.number not in self.numbers]  # a reply may come twice
+        # A reply may come twice.
+        orders = [order for order in reply.orders if order.number not in self.numbers]
         if orders and reply.bank:
             self._begin_bank(reply.bank, [order.pair for order in orders])
         elif orders:
@@ -120,7 +121,7 @@ class Worker:
     # ---- training
 
     def train(self, report_after_s: float) -> None:
-        """Train until there is something to say, or for so long."""
+        """Train until there are news, or for so many seconds."""
         due = time.monotonic() + report_after_s
         while self.numbers and self.bank and self.bank.advance():
             self.evaluations += 1
@@ -134,17 +135,17 @@ class Worker:
         open_ = sum(row["outcome"] in OPEN for row in rows)
         return is_due or perfect > len(self.perfect) or not open_ or len(rows) - open_ > bank.slots // 8
 
-    # ---- what it says
+    # ---- reports
 
     def report(self, remarks: Sequence[str] = ()) -> Report:
-        """Say what has ended, which goes out of the bank, and how far the others are."""
+        """Report the pairs that have ended, which leave the bank, and the steps of the others."""
         facts: dict[str, Any] = {"remarks": remarks, "speed": self._speed()}
         if self.bank and self.numbers:
             facts |= self._progress(self.bank)
         return self._numbered(**facts)
 
     def last_words(self, failure: str, trace: str) -> Report:
-        """Say which error the worker ends with."""
+        """Report the error with which the worker ends."""
         return self._numbered(failure=failure, traceback=trace)
 
     def _numbered(self, **facts: Any) -> Report:
@@ -195,7 +196,7 @@ def bank_of(spec: Spec, pairs: Sequence[Pair], slots: int, resources: Resources,
 
 
 def environment_of(bank: Bank | RoadBank, resources: Resources) -> dict[str, Any]:
-    """Return what a θ depends on beside configuration and seed."""
+    """Return the facts on which θ depends beside configuration and seed."""
     return {
         "code": code_version(),
         "torch": torch.__version__,

@@ -1,7 +1,7 @@
-"""The running workers as their driver knows them: which of their reports count, and when they are to report next.
+"""The running workers as their driver knows them: which of their reports count, and when they report next.
 
-Of a worker's process only the newest start counts. A report that comes late, from a start before, is told to end; one
-that comes twice changes nothing, and has the same reply again.
+Only the newest start of a worker's process counts. The sender of a late report, from an earlier start, is told to end.
+A report that comes twice changes nothing and has the same reply again.
 """
 
 import time
@@ -29,18 +29,18 @@ class WorkerState:
 
     name: str
     attempt: int = 0
-    """Start of its process that counts now."""
+    """The start of its process that counts."""
     closed: int = -1
     """Starts up to this one are known to be over."""
     report: Report | None = None
     """The newest report; it waits for a reply while `reply` is None."""
     asked: float = 0.0
-    """When it came."""
+    """Time when the report came."""
     reply: Reply | None = None
     bank: WorkerBank | None = None
     """The bank that its process has."""
     due: float = float("inf")
-    """When a worker that was started, or started again, should have begun."""
+    """Time when a worker that was started, or started again, should have begun."""
     phase: str = STARTING
     speed: Speed = field(default_factory=Speed)
 
@@ -85,7 +85,7 @@ class Workers:
     # ---- reports
 
     def is_late(self, report: Report) -> bool:
-        """True for a report of nobody who counts: an ended worker, or a start of its process that is over."""
+        """True for a report that does not count: of an ended worker, or of an earlier start of its process."""
         worker = self.states.get(report.worker)
         return worker is None or report.attempt < worker.attempt or report.attempt <= worker.closed
 
@@ -121,7 +121,7 @@ class Workers:
         return any(time.monotonic() > other.due for other in self if other is not worker)
 
     def idle_reply(self, worker: WorkerState) -> Reply | None:
-        """Return what a worker is told for which there are no pairs: to end, to report again, or nothing yet."""
+        """Return the reply to a worker for which there are no pairs: to end, or to report again; None: not yet."""
         if self.planner.is_done or self.planner.waiting or self._lacks_room(worker):
             return Reply(is_end=True)
         worker.phase = WAITING

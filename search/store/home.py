@@ -1,4 +1,4 @@
-"""The home: one folder with all that adder-search writes, by default `./adder-runs/`."""
+"""The home: one folder for everything that adder-search writes, by default `./adder-runs/`."""
 
 import os
 import re
@@ -32,7 +32,7 @@ class Home:
         self.earlier_ledger = self.path / "ledger.db"
         """The ledger of earlier versions."""
         self.artifacts, self.ray, self.logs = (self.path / name for name in ("artifacts", "ray", "logs"))
-        """Folders of MLflow, of Ray, and of what detached runs print."""
+        """Folders of MLflow, of Ray, and of the output of detached runs."""
 
     @property
     def tracking_uri(self) -> str:
@@ -45,8 +45,9 @@ class Home:
 
     @property
     def store_prefix(self) -> str:
-        """What a printed command begins with so that it asks the same MLflow store in another terminal too; nothing
-        for the home's own store, and for an address with a secret in it.
+        """Beginning of a printed command, by which it asks the same MLflow store in another terminal too.
+
+        Empty for the home's own store, and for an address with a secret in it.
         """
         named = os.environ.get(TRACKING, "")
         return f"{TRACKING}={shlex.quote(named)} " if named and named == masked(named) else ""
@@ -122,8 +123,11 @@ class Home:
 def sqlite_url(file: Path) -> str:
     """Return the address of an SQLite `file`, whatever characters are in its path.
 
-    MLflow makes the folder of an address that begins with `sqlite:///`, and takes %3F in it for its name: so it is
-    given another beginning where the address is not the path itself.
+    MLflow makes the folder of an address that begins with `sqlite:///`, and takes %3F in it as a part of the name. So
+    an address that has to escape something begins otherwise.
+
+    >>> sqlite_url(Path("/home/me/mlflow.db"))
+    'sqlite:////home/me/mlflow.db'
     """
     from sqlalchemy import URL
 
@@ -143,13 +147,17 @@ def expanded_address(uri: str) -> str:
 
 
 def typed(path: str | Path) -> str:
-    """Return the word of a shell command that names a path: quoted, and no option and no user's home folder."""
+    """Return a path as a word of a shell command: quoted, and neither an option nor a user's home folder.
+
+    >>> typed("-x y")
+    "'./-x y'"
+    """
     text = str(path)
     return shlex.quote(f"./{text}" if text.startswith(("~", "-")) else text)
 
 
 def missing(file: Path) -> str:
-    """Return a line on a database that is not where its home had it: reading commands make none in its place."""
+    """Return a line on a home's database that is missing: reading commands make none in its place."""
     return f"{file}: is missing; is its disk mounted, or are the records on a server (MLFLOW_TRACKING_URI, {DATABASE})?"
 
 
@@ -157,6 +165,9 @@ def below(folder: Path, *names: str) -> Path:
     """Return a path below a folder. All names from elsewhere (a ledger, a server, a file) go through here.
 
     Raises UserError for a name that may lead elsewhere.
+
+    >>> below(Path("runs"), "57p", "a.json").as_posix()
+    'runs/57p/a.json'
     """
     for name in names:
         if not (isinstance(name, str) and IDENTIFIER.fullmatch(name)):
@@ -168,7 +179,7 @@ FOREIGN = """
 SELECT name FROM sqlite_master
 WHERE (type IN ('view', 'trigger') OR sql LIKE 'CREATE VIRTUAL%') AND name <> 'prevent_secrets_aad_mutation'
 LIMIT 1"""
-"""SQL for the name of something in an SQLite file that neither we nor MLflow make: a view may be without end."""
+"""SQL for the name of a view, trigger or virtual table that neither we nor MLflow make: a view may have no end."""
 
 
 def other_version(name: str, which: str) -> UserError:

@@ -1,7 +1,7 @@
-"""Leases: one driver a study while it is run or deleted, one driver a seed while it is trained.
+"""Leases: one driver per study while it is run or deleted, one driver per seed while it is trained.
 
-A lease says who has a study or a seed, and until when by the database's clock. Its driver renews it. One that
-nobody renews ends by itself, and at once if its process was on this machine and is gone.
+A lease names the driver that has a study or a seed, and the time when it ends by the database's clock. The driver
+renews it. A lease that nobody renews ends by itself, and at once if its process was on this machine and is gone.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ from trainer import Outcome
 
 STOPPED, TAKEN = "stopped", "another driver took the study over"
 LEASE_S = 120.0
-"""A lease that has not been renewed for so long belongs to nobody."""
+"""Seconds after its renewal in which a lease is its driver's."""
 RENEW_S = 5.0
-"""How often it is renewed."""
+"""Seconds between two renewals."""
 FRESH_S = LEASE_S / 2
 """Seconds after a renewal in which nobody else can have the study, whatever their clocks say."""
 
@@ -65,7 +65,7 @@ class StudyLease:
         """The reason to let the study go, if there is one: asked to stop, or taken over."""
         self.is_entered = self.is_lost = False
         self.renewed = Clocks(float("-inf"), float("-inf"))
-        """When it was renewed last."""
+        """Time of the last renewal."""
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._keep_renewing, name="lease", daemon=True)
 
@@ -87,12 +87,13 @@ class StudyLease:
             raise self._superseded() from error
 
     def verify(self) -> None:
-        """Raise Superseded if another driver may have the study. Costs nothing while it is renewed in time.
+        """Raise Superseded if another driver may have the study. Costs nothing while the lease is renewed in time.
 
         After any gap in this process's own clocks the database is asked: a driver may have been paused, or its
         machine asleep, for longer than its lease.
         """
-        if self.is_entered and (self.is_lost or Clocks.now().since(self.renewed) > FRESH_S):
+        is_stale = Clocks.now().since(self.renewed) > FRESH_S
+        if self.is_entered and (self.is_lost or is_stale):
             self._confirm()
 
     @retry_while_unavailable
@@ -103,11 +104,13 @@ class StudyLease:
 
     def fence(self, db: sa.Connection) -> None:
         """Renew the lease as a part of a transaction, which is written only if the driver has it. Raises Superseded."""
-        if self.is_entered:
-            until = self.database.now(db) + LEASE_S
-            if db.execute(sa.update(STUDIES).where(self.is_owned).values(lease_until=until)).rowcount == 0:
-                self.is_lost = True
-                raise self._superseded()
+        if not self.is_entered:
+            return
+        renewal = sa.update(STUDIES).where(self.is_owned)
+        until = self.database.now(db) + LEASE_S
+        if db.execute(renewal.values(lease_until=until)).rowcount == 0:
+            self.is_lost = True
+            raise self._superseded()
 
     def _superseded(self) -> Superseded:
         return Superseded(f"study {self.study}: {TAKEN}, while this one was paused; it has written nothing since")
@@ -153,7 +156,7 @@ class StudyLease:
     def renew(self) -> str | None:
         """Extend the leases of the study and of the owner's running seeds.
 
-        Returns why the driver is to end, if it is: it was asked to stop, or another one took the study over.
+        Returns the reason for the driver to end, if there is one: it was asked to stop, or another one has the study.
         Does not wait for a database that is away.
         """
         running = sa.and_(ROWS.c.owner == self.owner, ROWS.c.outcome == Outcome.RUNNING)
@@ -188,7 +191,7 @@ def driver_name() -> str:
 
 
 def is_live(row: Any, now: float) -> bool:
-    """True if the lease in a row (`owner`, `lease_until`) is of a driver that can still be there."""
+    """True if the driver in a row (`owner`, `lease_until`) can still be there."""
     if row["owner"] is None or row["lease_until"] is None or row["lease_until"] < now:
         return False
     machine, pid, _ = row["owner"].split("/")
@@ -196,10 +199,10 @@ def is_live(row: Any, now: float) -> bool:
 
 
 def _machine() -> str:
-    """Name this start of this machine, as no other machine, copy or container is named.
+    """Name this start of this machine: no other machine, copy or container has this name.
 
-    Beside the host's name it digests the kernel's boot id (without one the network card's number), the
-    machine's id and the space of its process numbers, as containers have one of their own.
+    Beside the host's name it has a digest of the kernel's boot id (without one the network card's number), the
+    machine's id, and the space of its process numbers: each container has one of its own.
     """
     boot = _text("/proc/sys/kernel/random/boot_id") or f"{uuid.getnode():x}"
     try:

@@ -1,8 +1,7 @@
-"""The ledger: what was asked, what has run and what came of it, in SQL.
+"""The ledger: the records of all studies of a home, in SQL.
 
-One row a (study, configuration, seed). MLflow has no unique keys, so it cannot decide what is still to be
-trained; this table does. What the ledger has of one study is read and written by its records
-(search/store/study_records.py).
+One row per study, configuration and seed. MLflow has no unique keys, so it cannot decide what is still to be trained;
+this table does. The records of one study are read and written in search/store/study_records.py.
 """
 
 import sqlalchemy as sa
@@ -15,15 +14,14 @@ from search.study.schema import is_name
 
 
 class Ledger:
-    """The records of one home, as one driver, `owner`, has opened them.
+    """The records of one home, opened by one driver, `owner`.
 
-    Errors. What has to be there raises NotFound. What is there already, or is another driver's, raises
-    AlreadyExists. A database that is away raises DatabaseUnavailable after `database.patience_s` (at first 0),
-    one that is damaged raises Failure.
+    Errors. Something missing raises NotFound; something that exists, or that another driver has, AlreadyExists.
+    A database that is away raises DatabaseUnavailable after `database.patience_s` (at first 0), a damaged one Failure.
 
     Isolation. Each write is one transaction, whole or not at all; a read may be several.
 
-    Durability. What a method wrote is on disk when it returns.
+    Durability. When a method returns, its data are on disk.
 
     Threads. One ledger may be used by several at once: each call has a connection of its own.
     """

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
 
 LISTED = 20
-"""Configurations with the same seed that are listed."""
+"""Most configurations of the same seed that an error lists."""
 
 
 def pull(
     records: StudyRecords, seed: Seed | None, model: str | None = None, configuration: str | None = None
 ) -> tuple[Checkpoint, dict[str, Any] | None]:
-    """Return the checkpoint of the best seed, or of `seed`, in a study, a preset or a configuration, and the verdict on
-    all pairs that is recorded of it.
+    """Return the checkpoint of the best seed, or of `seed`, and the recorded verdict on all pairs of it.
 
-    Raises NotFound naming what there is, and UserError for a seed of several configurations that start alike; where
-    they start from different θ, as in a descent, the best is taken.
+    model, configuration: a preset, and a key or its beginning, to choose among the study's configurations. Raises
+    NotFound, with the nearest seeds, and UserError for a seed of several configurations that start alike; where they
+    start from different θ, as in a descent, the best is taken.
     """
     configurations = records.list_configurations()
     keys = match_configurations(records.study, configurations, model, configuration)
@@ -50,7 +50,7 @@ def pull(
 def _several(
     records: StudyRecords, seed: Seed, rows: Sequence[SeedRecord], configurations: Mapping[str, Configuration]
 ) -> UserError:
-    """Return the error for a seed of several configurations: it lists them, the best first."""
+    """Return the error for a seed of several configurations, which lists them, the best first."""
     names = names_of(records.get_recorded_study(), configurations.values())
     lines = [f"  --configuration {r.configuration[:6]}  {names[r.configuration]}: {r.outcome}" for r in rows]
     more = [f"  and {len(lines) - LISTED} more"] if len(lines) > LISTED else []

@@ -1,4 +1,4 @@
-"""One recorded seed: what the ledger's row says, with θ and curve, read from its bytes.
+"""One recorded seed: its row of the ledger with θ and curve; and these two as the ledger's bytes.
 
 Axes: P parameters of the configuration's spec, E evaluation, M measure, R probe.
 """

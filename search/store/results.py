@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataFrame:
-    """Return a row for each evaluation of a seed: configuration, init_seed, data_seed, step, MEASURES, probes."""
+    """Return one row per evaluation of a seed: configuration, init_seed, data_seed, step, MEASURES, probes."""
     import numpy as np
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Retries: the one way in which a database or an object store that is away is waited for."""
+"""Retries: waiting for a database or an MLflow store that is away."""
 
 import logging
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a driver leaves for `status` while it runs: a small file of the home."""
+"""Progress of a running driver, in a small file of the home that `status` reads."""
 
 import json
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from typing import Any
 from search.store.study_records import StudyRecords
 
 EVERY_S = 2.0
-"""Seconds between two of them."""
+"""Seconds between two writes."""
 
 
 def write_progress(records: StudyRecords, values: Mapping[str, Any]) -> None:
-    """Write a run's progress. One that cannot be written is left out: nothing is decided by it."""
+    """Write a run's progress. Where that fails it is left out: nothing depends on it."""
     place = records.home.progress(records.study)
     with suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)

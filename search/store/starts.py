@@ -1,7 +1,6 @@
 """The θ that a study starts from, out of records or a checkpoint, and its configurations with them.
 
-They are chosen once, when a study first runs, and kept in the ledger: what the parent study finds later
-changes nothing.
+They are chosen once, when a study first runs, and kept in the ledger. Later results of the parent study change nothing.
 """
 
 from collections.abc import Sequence
@@ -117,7 +116,7 @@ def _best(start: StartSpec, rows: list[SeedRecord], configurations: dict[str, Co
 
 
 def _each(start: StartSpec, seeds: list[Seed], rows: list[SeedRecord]) -> list[SeedRecord]:
-    """Return the row of each of the study's own seeds; of one configuration."""
+    """Return the row of each of the study's own seeds, all of one configuration."""
     place = f"study {start.study}"
     if len({r.configuration for r in rows}) > 1:
         raise UserError(f"start.each: {place} has several configurations; name one (start.configuration)")

@@ -1,4 +1,4 @@
-"""The records of one study in the ledger: its file, configurations, proposals, and a row for each seed."""
+"""The records of one study in the ledger: its file, configurations, proposals, and one row per seed."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ Values = dict[str, Any]
 
 
 class StudyRecords:
-    """What a ledger has of one study. Errors, durability and threads are as `Ledger` says.
+    """A ledger's records of one study. Errors, durability and threads are as `Ledger` says.
 
-    Names. `create_`, `get_` (one, or None), `list_` (several), `update_` and `delete_`. A seed's row has a life
-    of its own: `claim`, then `record` or `censor`.
+    Names. `create_`, `get_` (one, or None), `list_` (several), `update_` and `delete_`. A seed's row is claimed by
+    `claim`, then ended by `record` or `censor`.
 
     Isolation. Each write is one transaction, whole or not at all; a read may be several. Of two drivers that want
-    the same seed, study or proposal at once, one gets AlreadyExists: keys are unique, and a row that is there is
-    changed only if it still is as it was read.
+    the same seed, study or proposal at once, one gets AlreadyExists: keys are unique, and a row is changed only if it
+    still is as it was read.
 
     Ownership. A study that is run and a seed that is RUNNING belong to the ledger's `owner` until their leases
     end (search/store/lease.py); only rows of its own are censored. A final row is never overwritten.
@@ -79,7 +79,7 @@ class StudyRecords:
         self.ledger, self.study = ledger, study
         self.home, self.database = ledger.home, ledger.database
         self._configurations: dict[str, Configuration] = {}
-        """Those whose seeds were read, by key: a configuration never changes."""
+        """Configurations whose seeds were read, by key: a configuration never changes."""
 
     @cached_property
     def lease(self) -> StudyLease:
@@ -101,7 +101,7 @@ class StudyRecords:
 
     @retry_while_unavailable
     def get_study(self) -> Values | None:
-        """Return what is known of the study as a whole: definition, owner (None: nobody runs it)."""
+        """Return the study's own row: definition, owner (None: nobody runs it)."""
         rows = self.database.read(sa.select(STUDIES).filter_by(study=self.study))
         with self.database.begin() as db:
             now = self.database.now(db)
@@ -119,7 +119,7 @@ class StudyRecords:
         return None if definition is None else recorded_study(json.dumps(definition), source)
 
     def get_driver(self) -> str | None:
-        """Return the owner that runs the study: `host/process`, and what tells it from others of that number."""
+        """Return the name of the driver that runs the study: `host/process/number`."""
         return (self.get_study() or {}).get("owner")
 
     def require_study(self) -> None:
@@ -155,7 +155,7 @@ class StudyRecords:
             self.insert_configurations(db, configurations)
 
     def insert_configurations(self, db: sa.Connection, configurations: Iterable[Configuration]) -> None:
-        """Do the same as a part of a transaction."""
+        """Write configurations as a part of a transaction."""
         keys = set(db.scalars(sa.select(CONFIGURATIONS.c.configuration).filter_by(study=self.study)))
         new = [c for c in configurations if c.key not in keys]
         rows = [
@@ -189,15 +189,13 @@ class StudyRecords:
         with self.database.undamaged("a configuration"), reraise_as(f"study {self.study}", Retired):
             starts = self._select(STARTS, digest=digests.values()) if digests else []
             start_of = {r["digest"]: InitialTheta.of(r["start"]) for r in starts}
-            return {
-                key: Configuration(
-                    make_spec(**row["spec"]),
-                    Recipe.from_record(row["recipe"]),
-                    start_of[digests[key]] if key in digests else None,
-                )
-                for row in rows
-                for key in [row["configuration"]]
-            }
+            configurations = {}
+            for row in rows:
+                key = row["configuration"]
+                start = start_of[digests[key]] if key in digests else None
+                spec, recipe = make_spec(**row["spec"]), Recipe.from_record(row["recipe"])
+                configurations[key] = Configuration(spec, recipe, start)
+            return configurations
 
     @retry_while_unavailable
     def list_runs(self) -> dict[str, tuple[str, str]]:
@@ -214,7 +212,7 @@ class StudyRecords:
 
     @retry_while_unavailable
     def create_parents(self, parents: Iterable[InitialTheta]) -> None:
-        """Write the θ that a study starts from, in place of earlier ones: the same may be written again."""
+        """Write the θ that a study starts from, in place of earlier ones, so that a lost answer does no harm."""
         rows = [{"study": self.study, "number": p.number, "start": p.as_dict()} for p in parents]
         with self.writing() as db:
             db.execute(sa.delete(PARENTS).filter_by(study=self.study))
@@ -222,7 +220,7 @@ class StudyRecords:
 
     @retry_while_unavailable
     def list_parents(self) -> list[InitialTheta]:
-        """List the θ that a study starts from, as they were chosen when it first ran."""
+        """List the θ that a study starts from, chosen when it first ran."""
         rows = self._select(PARENTS)
         with self.database.undamaged("a start"):
             return [InitialTheta.of(r["start"]) for r in rows]
@@ -231,7 +229,7 @@ class StudyRecords:
 
     @retry_while_unavailable
     def create_proposal(self, number: int, configuration: Configuration | None, numbers: Values) -> None:
-        """Write what a search has drawn, before anything of it is trained. The same may be written again.
+        """Write a proposal of a search before anything of it is trained. The same may be written again.
 
         Raises AlreadyExists if another driver has drawn with that number.
         """
@@ -248,7 +246,7 @@ class StudyRecords:
 
     @retry_while_unavailable
     def list_proposals(self) -> list[Values]:
-        """List what a search has drawn, in order: number, configuration (None: none) and numbers."""
+        """List the proposals of a search in order: number, configuration (None: none) and numbers."""
         return self._select(PROPOSALS, "number", "configuration", "numbers")
 
     # Seeds
@@ -260,11 +258,12 @@ class StudyRecords:
         environment: with what each seed was trained in, which is most of the text.
         """
         columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
-        wanted = {"study": self.study, "configuration": configuration}
-        same = sa.and_(*(PROOFS.c[name] == ROWS.c[name] for name in KEY_COLUMNS))
-        query = sa.select(*columns, PROOFS.c.proof).select_from(ROWS.outerjoin(PROOFS, same))
-        query = query.where(*(ROWS.c[name] == v for name, v in wanted.items() if v is not None))
-        rows = self.database.read(query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)))
+        key = [ROWS.c[name] for name in KEY_COLUMNS]
+        with_proofs = ROWS.outerjoin(PROOFS, sa.and_(*(PROOFS.c[column.name] == column for column in key)))
+        query = sa.select(*columns, PROOFS.c.proof).select_from(with_proofs).where(ROWS.c.study == self.study)
+        if configuration is not None:
+            query = query.where(ROWS.c.configuration == configuration)
+        rows = self.database.read(query.order_by(*key))
         for row in rows:
             row["proof"] = self._verdict(row)
         return [SeedRecord(**row) for row in rows]
@@ -338,10 +337,10 @@ class StudyRecords:
         cut: Mapping[SeedKey, int] | None = None,
         states: Mapping[SeedKey, bytes] | None = None,
     ) -> None:
-        """Write what one report says, all at once. Final rows stay as they are, with their θ.
+        """Write one report of a worker, all at once. Final rows stay as they are, with their θ.
 
-        results: of seeds that have ended; bank: what trained them. cut: steps of seeds that were ended because there
-        is enough; of one that had not begun nothing is kept. states: saved states of seeds that train on.
+        results: of seeds that have ended; bank: the one that trained them. cut: steps of seeds that were ended because
+        there is enough; of a seed that had not begun nothing is kept. states: saved states of seeds that train on.
         """
         with self.writing() as db:
             rows = self._rows_of(db, ROWS, {*results, *(cut or ()), *(states or ())})
@@ -371,8 +370,12 @@ class StudyRecords:
             db.execute(sa.delete(table).filter_by(**BOUND), rows)
 
     def _censor(self, db: sa.Connection, steps: Mapping[SeedKey, int], reason: str) -> None:
-        ended = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
+        ended = censored(reason)
         self._update(db, {key: ended | {"steps": reached} for key, reached in steps.items()})
+
+    def _censor_running(self, db: sa.Connection, of: sa.ColumnElement[bool], reason: str) -> None:
+        running = sa.update(ROWS).filter_by(study=self.study, outcome=Outcome.RUNNING)
+        db.execute(running.where(of).values(**censored(reason)))
 
     @retry_while_unavailable
     def censor(self, steps: Mapping[SeedKey, int], reason: str) -> None:
@@ -385,16 +388,13 @@ class StudyRecords:
         """Write that all seeds that this owner still trains were ended from outside. steps: where they are known."""
         with self.writing() as db:
             self._censor(db, steps, reason)
-            running = sa.update(ROWS).filter_by(study=self.study, outcome=Outcome.RUNNING, owner=self.owner)
-            db.execute(running.values(outcome=Outcome.CENSORED, reason=reason, **FREE))
+            self._censor_running(db, ROWS.c.owner == self.owner, reason)
 
     @retry_while_unavailable
     def censor_orphaned(self) -> None:
         """Write that running seeds of other owners were ended. The caller has the study's lease."""
-        values = {"outcome": Outcome.CENSORED, "reason": DIED, **FREE}
-        running = sa.update(ROWS).filter_by(study=self.study, outcome=Outcome.RUNNING)
         with self.writing() as db:
-            db.execute(running.where(ROWS.c.owner != self.owner).values(**values))
+            self._censor_running(db, ROWS.c.owner != self.owner, DIED)
 
     @retry_while_unavailable
     def count_states(self) -> int:
@@ -427,7 +427,7 @@ class StudyRecords:
 
     @retry_while_unavailable
     def _blobs(self, rows: Sequence[SeedRecord]) -> list[Values]:
-        """Read what is recorded of seeds as bytes, and what they were trained in; of others too."""
+        """Read θ and curves of seeds as bytes, and their environments; of some other seeds too."""
         same = sa.and_(*(RESULTS.c[name] == ROWS.c[name] for name in KEY_COLUMNS))
         query = sa.select(RESULTS, ROWS.c.environment).select_from(RESULTS.join(ROWS, same))
         wanted = {name: {row[name] for row in rows} for name in ("configuration", "init_seed")}
@@ -450,7 +450,7 @@ class StudyRecords:
             db.execute(sa.insert(PROOFS).values(**named, proof=proof))
 
     def _verdict(self, row: Values) -> Verdict | None:
-        """Return the verdict in a seed's row: a file may be a stranger's ledger, a server is one that was named."""
+        """Return the verdict in a seed's row. A file may be a stranger's ledger; a server was named by the user."""
         if row["proof"] is not None and self.home.has_own_database:
             return own(row["proof"], self.study, *_key_of(row))
         return read_verdict(row["proof"])
@@ -500,6 +500,11 @@ def _aggregates() -> Iterator[sa.ColumnElement[Any]]:
         elif column.grouped == MEAN:
             mean = sa.case((sa.func.count(value) == sa.func.count(), sa.func.avg(value)))
             yield sa.type_coerce(mean, sa.Float).label(name)
+
+
+def censored(reason: str) -> Values:
+    """Return the columns of a seed that was ended from outside."""
+    return {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
 
 
 def among(keys: Collection[SeedKey], values: Mapping[SeedKey, T] | None) -> dict[SeedKey, T]:

@@ -1,4 +1,4 @@
-"""Verdicts on all pairs of numbers: one that this user has decided has his seal, and any other is a claim."""
+"""Verdicts on all pairs of numbers: one that this user has decided has the user's seal, any other is a claim."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 Verdict = dict[str, Any]
 KEY = "verdicts.key"
-"""Name of the file in the user's cache that seals are made with: without it every verdict is a claim."""
+"""Name of the file in the user's cache with the key of seals: without it every verdict is a claim."""
 KEY_BYTES = 32
 SETTLED_S, SOON_S = 60.0, 4.0
-"""Seconds in which a claim is decided, or stays one; in which a net that nothing is said of is decided."""
+"""Seconds to decide a claim, which else stays one; seconds to decide a net that no verdict is about."""
 
 
 def sealed(verdict: Verdict, *of: object) -> Verdict:
-    """Return a verdict that was decided here with the user's seal. of: names what it is kept for, beside its θ."""
+    """Return a verdict that was decided here, with the user's seal. of: names of its place, beside its θ."""
     key = _key(is_made=True)
     return verdict | ({"seal": _seal(key, verdict, of)} if key else {})
 
 
 def own(values: object, *of: object) -> Verdict | None:
-    """Return a verdict that is stored, without its seal: as a claim, unless this user has decided it for that.
+    """Return a stored verdict without its seal: as a claim, unless this user has decided it for that place.
 
-    A claim is undecided, and has under `claimed` what it says.
+    A claim is undecided, and has its word under `claimed`.
     """
     if (verdict := read_verdict(values)) is None:
         return None

@@ -18,19 +18,13 @@ from search.study.reading import QUOTED, odd_character, read_data
 from search.study.schema import Study
 from search.study.space import LARGEST_SEED, Strict
 from search.study.spelling import LARGEST_FILE, inline_files
-from search.study.stopping import recorded_stop
+from search.study.stopping import Stop
 from trainer import Recipe
 
 MOST_ERRORS = 20
 STAND_INS: dict[str, Any] = {"name": "x", "seeds": [LARGEST_SEED]}
 """What a file is read with where these keys are wrong, to find what else is."""
 ESCAPED = re.compile(r"\\[xu]([0-9a-f]{4}|[0-9a-f]{2})")
-GONE: dict[str, dict[str, Any]] = {
-    "stop": {"group": 16},
-    "start": {"model": None},
-    "seeds": {"best_of": None, "by": None},
-}
-"""Keys of sections that went away, with their off values."""
 
 
 def shipped_studies() -> dict[str, str]:
@@ -173,26 +167,18 @@ def recorded_study(definition: str, source: str) -> Study:
     Raise UserError, naming source and first problem, where this version refuses what an earlier one took.
     """
     try:
-        return Study.model_validate_json(json.dumps(without_gone(json.loads(definition))))
+        return Study.model_validate_json(json.dumps(without_unknown_rules(json.loads(definition))))
     except ValidationError as error:
         raise UserError(printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
 
 
-def without_gone(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recorded definition without the keys of earlier versions that are at their off values."""
-
-    def without(values: Any, **off: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        return {k: v for k, v in values.items() if k not in off or v not in (None, off[k])}
-
-    fields = without(dict(definition), stages=[], tracking_uri=None)
-    fields |= {name: without(fields[name], **off) for name, off in GONE.items() if name in fields}
-    if isinstance(stop := fields.get("stop"), dict):
-        fields["stop"] = recorded_stop(stop)
-    if isinstance(space := fields.get("space"), dict):
-        fields["space"] = {path: without(distribution, when={}) for path, distribution in space.items()}
-    return fields
+def without_unknown_rules(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return a recorded definition without stopping rules that it does not use and that no package brings now."""
+    stop = definition.get("stop")
+    if not isinstance(stop, dict):
+        return definition
+    kept = {key: value for key, value in stop.items() if key in Stop.model_fields or value not in (None, False, [])}
+    return definition | {"stop": kept}
 
 
 KINDS = {

@@ -32,6 +32,8 @@ from trainer.recipe.lengths import ends_after
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from search.study.ancestors import Step
+
 Pair = tuple[Spec, Recipe]
 OURS = ("listed:Listed", "scales:Scales", "combine:Combine", "search:Search")
 """The kinds in search/kinds, in the order of their keys in a file. Without any of their keys a study is Listed."""
@@ -227,7 +229,7 @@ class Kind:
         """Return what ends seeds early, and what asks for more: names and words. configurations: keys."""
         study, until = self.study, self.study.until.grokked
         drawn = {BY_PAIR: "drawn for each configuration", BY_SEED: "the same seeds in each configuration"}
-        spared = f" ({drawn.get(self.spares, 'by the numbers of the seed')})" if self.planned > 1 else ""
+        spared = f" ({drawn[self.spares]})" if self.planned > 1 else ""
         listed, keys = [], list(configurations)
         for kind in plugins.rules().values():
             asked = [rule for rule in study.stop.rules if type(rule) is kind]
@@ -304,6 +306,16 @@ class Kind:
         """Write the end of a study to MLflow, of a kind that is not compared."""
 
     @classmethod
+    def lineages(cls, records: Any) -> list[list[Step]] | None:
+        """Return the ancestors of the best of each size; None of a study of another kind."""
+        return None
+
+    @classmethod
+    def best(cls, records: Any) -> tuple[str, Seed] | None:
+        """Return the best configuration's key and its seed; None of a study of another kind, or before there is one."""
+        return None
+
+    @classmethod
     def pictures(cls, records: Any) -> dict[str, Figure]:
         """Return pictures for a study's page, by name; none of a study of another kind."""
         return {}
@@ -316,6 +328,18 @@ def kinds() -> list[type[Kind]]:
         module, _, cls = name.partition(":")
         ours.append(getattr(import_module(f"search.kinds.{module}"), cls))
     return [*loaded(KINDS).values(), *ours]
+
+
+def proposed_lineages(records: Any) -> list[list[Step]] | None:
+    """Return the ancestors of the best proposals of a study; None of a study whose kind tells of none."""
+    found = (kind.lineages(records) for kind in kinds())
+    return next((lines for lines in found if lines is not None), None)
+
+
+def best_proposal(records: Any) -> tuple[str, Seed] | None:
+    """Return the best proposal of a study, a configuration's key and a seed; None where its kind tells of none."""
+    found = (kind.best(records) for kind in kinds())
+    return next((best for best in found if best is not None), None)
 
 
 def kind_of(study: Any) -> Kind:

@@ -12,8 +12,8 @@ from search.study.space import Strict
 from trainer import Recipe, Rule
 from trainer.stopping import Rung
 
-BY_PAIR, BY_SEED, BY_HASH = "pairs", "seeds", "hash"
-"""Draws of the spared tenth (search/run/spared.py). By hash: of each seed alone, as in older records."""
+BY_PAIR, BY_SEED = "pairs", "seeds"
+"""Draws of the spared tenth (search/run/spared.py)."""
 Bounds = float | tuple[float, float]
 """The least value, or the least and the greatest."""
 
@@ -95,10 +95,10 @@ else:
 class Stop(Keys):
     """Rules that end a seed before its budget. Each spares a random tenth."""
 
-    spare: Literal["pairs", "seeds", "hash"] | None = Field(
+    spare: Literal["pairs", "seeds"] | None = Field(
         None,
         description="how the spared tenth is drawn. pairs: of ten pairs of configuration and seed one, as in a search "
-        "if unset. seeds: of ten one for all configurations, as in a list if unset. hash: the draw of old records",
+        "if unset. seeds: of ten one for all configurations, as in a list if unset",
     )
 
     @field_validator(*(key for key, kind in rules().items() if kind.most > 1), mode="before")
@@ -138,13 +138,3 @@ class Stop(Keys):
                     rule.check(spec, recipe)
                 except ValueError as error:
                     raise ValueError(f"{path}.{error}") from None
-
-
-def recorded_stop(section: dict[str, Any]) -> dict[str, Any]:
-    """Return a recorded section without rules that it has not and that no package brings now.
-
-    Rungs of earlier versions lose the fields that were unset.
-    """
-    known = {key: value for key, value in section.items() if key in Stop.model_fields or value not in (None, False, [])}
-    rungs = known.get("screen") or []
-    return known | {"screen": [{k: v for k, v in rung.items() if v is not None} for rung in rungs]}

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from adders import acceptance
 from compress import finishing, hessian, local
+from compress.candidates import DatabaseCandidates, digest
 from model.spec import Spec
 from model.tied import Ties, canonical, project, tie
 from search.run import worker
-from search.store.candidates import DatabaseCandidates, digest
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords

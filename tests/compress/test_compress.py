@@ -14,13 +14,13 @@ import torch
 
 from adders.acceptance import AcceptanceSet
 from compress import descent, local
+from compress.candidates import DatabaseCandidates, TieCandidate, digest, lineage_of, smallest
 from compress.journal import Journal
 from compress.pictures import TREE, log_descents
 from compress.proposers import joined
 from model import preset
 from model.tied import Tied, constrained, free
 from search.run import driver, worker
-from search.store.candidates import DatabaseCandidates, digest, lineage_of, smallest
 from search.store.home import Home
 from search.study.file import parse_study
 from search.tracking.outbox import Outbox
@@ -29,7 +29,7 @@ from search.tracking.tracking import connect
 from tests import CERTIFICATES, needs_compiler
 from tests.commands import call, done, fails_with_one
 from tests.compress.golden import BarelyTrainedBank
-from tests.homes import records_of
+from tests.homes import empty_home, records_of
 from tests.reference import recorded, rows_of, write_study
 from tests.scenarios.studies import BY_ENGINE
 from tests.scenarios.test_interrupted import Died
@@ -334,3 +334,10 @@ def test_a_start_that_is_not_right_enough_is_one_line(here, monkeypatch):
     line = "start: 46p has not grokked: it adds 12 of 59,400 of our own problems wrongly"
     assert done.exit_code == 2 and done.stderr.splitlines() == [f"error: {here / 'small.yaml'}: {line}"]
     assert run(here, compress=STUDY["compress"] | {"accept": {"exact": 0.99}, "rounds": 1}).exit_code == 0
+
+
+def test_a_round_that_is_written_again_as_the_answer_was_lost_is_there_once(here):
+    sets = DatabaseCandidates(records_of(empty_home(here / "home"), "small"))
+    for _ in range(2):
+        sets.propose([TieCandidate(0, 0, (1, 2)), TieCandidate(1, 0, (1, 1))])
+    assert [c.ties for c in sets.read()] == [(1, 2), (1, 1)]

@@ -13,6 +13,7 @@ from adders.acceptance import AcceptanceSet, base_theta
 from adders.proof.rounding import ANY
 from compress import descent as descents
 from compress import local
+from compress.candidates import DatabaseCandidates, digest, lineage_of
 from compress.descent import Descent, Training
 from compress.finishing import finish_candidate
 from compress.journal import Journal
@@ -21,7 +22,6 @@ from compress.proposers import Rules
 from compress.study import StudyDescent
 from model import preset
 from model.tied import constrained, project, tie, ties_of
-from search.store.candidates import DatabaseCandidates, digest, lineage_of
 from search.study.trial import Configuration
 from tests import CERTIFICATES, needs_compiler
 from tests.compress.golden import UntrainedBank

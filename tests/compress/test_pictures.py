@@ -1,7 +1,7 @@
 """Pictures of a study's descents."""
 
+from compress.candidates import TieCandidate
 from compress.pictures import sets_figure
-from search.store.candidates import TieCandidate
 
 
 def test_a_picture_of_sets_has_each_of_them_in_one_class():

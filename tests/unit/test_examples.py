@@ -17,3 +17,10 @@ def test_examples_are_right(path):
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     results = doctest.testmod(import_module(name))
     assert results.attempted and not results.failed
+
+
+def test_functions_that_readme_names_have_an_example():
+    from model import adderboard, decode, presets, spec
+
+    for function in (presets.preset, presets.preset_name, adderboard.verify, decode.add, spec.make_spec):
+        assert ">>> " in function.__doc__, function

@@ -106,6 +106,13 @@ def test_a_home_is_converted_beside_what_was_there(earlier, here):
     assert "nothing has run yet" in fails_with_one(2, "convert", "--home", "nowhere")
 
 
+def test_keys_that_are_gone_are_left_out_where_they_were_off():
+    now = {"stop": {"screen": [{"at": 5}]}, "seeds": [1], "space": {"recipe.lr": {"float": [0.1, 0.2]}}}
+    gone = {"stop": {"screen": [{"at": 5, "best": None}], "group": 16}, "stages": []}
+    assert conversion.as_now(now | gone | {"space": {"recipe.lr": now["space"]["recipe.lr"] | {"when": {}}}}) == now
+    assert conversion.as_now({"start": {"best": 1, "model": "57p"}}) == {"start": {"best": 1, "model": "57p"}}
+
+
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_conversion_that_is_cut_off_is_gone_on_with(at, earlier, monkeypatch):
     """Before its first part, after that, and before it is put in its place."""
@@ -170,6 +177,8 @@ def test_a_stored_search_is_planned_on(name, home):
     """A ledger of two interrupted searches: by the first version with schema 6, and of 2026-11-26."""
     with closing(sqlite3.connect(home.ledger_db)) as db, lzma.open(SEARCHES, "rt") as dump:
         db.executescript(";".join([dump.read(), *conversion.STATEMENTS, "UPDATE ledger_version SET schema = 7"]))
+    with Database(home).begin() as db:
+        conversion.convert_definitions(db)
     shown = call("run", name, "--dry-run", "--home", home.path)
     assert shown.exit_code == 0 and "; 4 recorded, 4 to train" in shown.output, shown.output
     records = records_of(home, name)

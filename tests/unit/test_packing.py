@@ -147,7 +147,7 @@ seeds: {first: 1, count: 32}
 def test_banks_of_few_seeds_share_a_gpu_where_they_train_side_by_side(text, node, by_mps, gpu, side):
     study, node = parse_study(text, "test"), {"CPU": float(node[0]), "GPU": float(node[1])}
     share, fits = placement_of(study, node, by_mps=by_mps)
-    assert (share["gpu"], fits) == (gpu, Capacity(side, gpu))
+    assert (share["GPU"], fits) == (gpu, Capacity(side, gpu))
     if 0 < gpu < 1:
         assert slots(study, side, gpu) == study.seeds.count, "a bank has all seeds of its program at once"
 
@@ -155,13 +155,13 @@ def test_banks_of_few_seeds_share_a_gpu_where_they_train_side_by_side(text, node
 @pytest.mark.parametrize(
     ("asked", "nodes", "share", "fits"),
     [
-        ({"cpu": 1, "gpu": 0.25}, [{"CPU": 8.0, "GPU": 1.0}], {"cpu": 1, "gpu": 0.25}, Capacity(4, 0.25)),
-        ({"cpu": 1, "gpu": 0.25}, [{"CPU": 3.0, "GPU": 1.0}], {"cpu": 1, "gpu": 0.25}, Capacity(3, 0.25)),
-        ({"cpu": 2, "gpu": 0}, [{"CPU": 5.0, "GPU": 1.0}], {"cpu": 2, "gpu": 0.0}, Capacity(2)),
-        ({"cpu": 1}, [{"CPU": 4.0, "GPU": 2.0}], {"cpu": 1, "gpu": 1.0}, Capacity(2, 1.0)),
-        ({"cpu": 1}, [{"CPU": 4.0}], {"cpu": 1, "gpu": 0.0}, Capacity(4)),
+        ({"cpu": 1, "gpu": 0.25}, [{"CPU": 8.0, "GPU": 1.0}], {"CPU": 1, "GPU": 0.25}, Capacity(4, 0.25)),
+        ({"cpu": 1, "gpu": 0.25}, [{"CPU": 3.0, "GPU": 1.0}], {"CPU": 1, "GPU": 0.25}, Capacity(3, 0.25)),
+        ({"cpu": 2, "gpu": 0}, [{"CPU": 5.0, "GPU": 1.0}], {"CPU": 2, "GPU": 0.0}, Capacity(2)),
+        ({"cpu": 1}, [{"CPU": 4.0, "GPU": 2.0}], {"CPU": 1, "GPU": 1.0}, Capacity(2, 1.0)),
+        ({"cpu": 1}, [{"CPU": 4.0}], {"CPU": 1, "GPU": 0.0}, Capacity(4)),
         ({"cpu": 2, "gpu": 0}, [{"CPU": 3.0}, {"CPU": 3.0}], {}, Capacity(2)),  # and not three
-        ({"cpu": 1}, [{"CPU": 0.0}, {"CPU": 4.0}, {"CPU": 8.0, "GPU": 2.0}], {"gpu": 1.0}, Capacity(2, 1.0)),
+        ({"cpu": 1}, [{"CPU": 0.0}, {"CPU": 4.0}, {"CPU": 8.0, "GPU": 2.0}], {"GPU": 1.0}, Capacity(2, 1.0)),
         (
             {"gpu": 0.5, "accelerator_type": "H200"},
             [{"CPU": 8.0, "GPU": 1.0, "accelerator_type:H200": 1.0}, {"CPU": 8.0, "GPU": 4.0}],

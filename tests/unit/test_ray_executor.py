@@ -234,7 +234,7 @@ def test_capacity_follows_the_nodes_of_a_cluster(cluster, clock, tmp_path):
 
     assert capacity([]) == Capacity(0)
     assert cluster.lines == ["waiting for a node that has room (there is no node)"]
-    assert capacity([2.0]) == Capacity(2) and executor.share == {"cpu": 1, "gpu": 0.0}
+    assert capacity([2.0]) == Capacity(2) and executor.share == {"CPU": 1, "GPU": 0.0}
     assert capacity([2.0, 1.0]) == Capacity(3) and capacity([]) == Capacity(0) and capacity([1.0]) == Capacity(1)
 
 

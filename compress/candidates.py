@@ -1,6 +1,6 @@
-"""Tie candidates: the sets of ties that a descent has tried, and a study's of them in SQL beside the ledger.
+"""Tie candidates: the sets of ties that a descent has tried, and those of a study in SQL beside the ledger.
 
-A descent reads and writes them through `CandidateStore`. A folder's are in a file (compress/journal.py).
+A descent reads and writes them through `CandidateStore`. Those of a folder are in a file (compress/journal.py).
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from search.analysis.lineage import Step
 from search.stats.counting import pareto
 from search.store.database import SETS, STARTS, retry_while_unavailable
 from search.store.study_records import StudyRecords, Values
@@ -164,6 +165,25 @@ def lineage_of(candidates: Sequence[TieCandidate], number: int) -> list[TieCandi
     while (parent := line[0].parent) is not None:
         line.insert(0, candidates[parent])
     return line
+
+
+def lineages(candidates: Sequence[TieCandidate]) -> list[list[Step]]:
+    """Return the recorded steps that led to the best accepted candidate of each size, the largest first."""
+    best: dict[int, TieCandidate] = {}
+    for candidate in sorted((c for c in candidates if c.start), key=lambda c: c.loss or 0.0):
+        best.setdefault(candidate.numbers, candidate)
+    return [_steps_of(candidates, candidate) for _, candidate in sorted(best.items(), reverse=True)]
+
+
+def _steps_of(candidates: Sequence[TieCandidate], candidate: TieCandidate) -> list[Step]:
+    """Return the steps to an accepted candidate, each with the number of candidates tried from it."""
+    assert candidate.start
+    steps = [dict(step) for step in candidate.start.lineage]
+    line = lineage_of(candidates, candidate.number)
+    last = steps[len(steps) - len(line) :] if len(line) <= len(steps) else []
+    for step, ancestor in zip(last, line, strict=False):
+        step["tried"] = sum(c.parent == ancestor.number and c.reached is not None for c in candidates)
+    return steps
 
 
 def smallest(candidates: Sequence[TieCandidate]) -> TieCandidate | None:
