@@ -47,11 +47,11 @@ class BankShapes:
 
     def __init__(self, study: Study):
         self.study, start = study, study.start
-        self.programs = {c: Configuration(*c).program for c in study.listed}
         self._seeds: Counter[Program] = Counter()
         """First seeds of each program, for each θ that the study starts from."""
-        for configuration, program in self.programs.items():
-            self._seeds[program] += len(study.kind.seeds_of(configuration)) * (start.count if start else 1)
+        for pair in study.listed:
+            seeds = study.kind.seeds_of(pair)
+            self._seeds[Configuration(*pair).program] += len(seeds) * (start.count if start else 1)
         self._slots: dict[tuple[Program, Capacity], int] = {}
         self.base = study.listed[0][0] if study.listed else study.base_spec if study.model else None
         """The first spec; None if a checkpoint that is not read yet has it."""
