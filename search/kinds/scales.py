@@ -267,20 +267,29 @@ def describe_design(
     to_train, core_hours: of each configuration. One that two scales have is an arm of the first.
     """
     rows: list[Sequence[object]] = [HEAD]
-    weak, counted = [], set[Configuration]()
+    weak = list[str]()
+    counted = set[Configuration]()
     for scale, column in groupby(design.cells, lambda cell: cell.scale):
         for cells, level in _by_base(list(column)):
             first, names = cells[0], ", ".join(cell.constraint for cell in cells)
-            arms = {Configuration(*pair) for cell in cells for pair in (cell.base, cell.toggled)} - counted
+            arms = {Configuration(*pair) for cell in cells for pair in (cell.base, cell.toggled)}
+            arms -= counted
             counted |= arms
-            fatal, halves = ([power(first.seeds, first.rate, other, a) for a in (level, LEVEL)]
-                             for other in (0.0, first.rate / 2))  # fmt: skip
+            fatal = _powers(first, 0.0, level)
+            halves = _powers(first, first.rate / 2, level)
             if halves[0] < POWER:
                 weak.append(f"{scale} {names}: {halves[0]:.0%}")
-            base = f"{first.base_name}: {names}" if first.base_name else ""
             rows.append((
-                scale, base, len(cells), len(arms), first.seeds, sum(to_train[c] for c in arms),
-                f"{sum(core_hours[c] for c in arms):.2f}", first.rate, _spelt(fatal), _spelt(halves),
+                scale,
+                f"{first.base_name}: {names}" if first.base_name else "",
+                len(cells),
+                len(arms),
+                first.seeds,
+                sum(to_train[arm] for arm in arms),
+                f"{sum(core_hours[arm] for arm in arms):.2f}",
+                first.rate,
+                _spelt(fatal),
+                _spelt(halves),
             ))  # fmt: skip
     total = f"{sum(core_hours.values()):.2f}"
     rows.append(("all", "", len(design.cells), len(counted), "", sum(to_train.values()), total, "", "", ""))
@@ -290,6 +299,11 @@ def describe_design(
     if weak:
         lines.append(f"power against halves below {POWER:.0%} by Holm: {'; '.join(weak)}")
     return [f"  {line}".rstrip() for line in lines]
+
+
+def _powers(cell: Cell, other: float, level: float) -> list[float]:
+    """Return the chances to tell a cell's base from an arm of another rate, by Holm's worst case and alone."""
+    return [power(cell.seeds, cell.rate, other, a) for a in (level, LEVEL)]
 
 
 def _by_base(column: list[Cell]) -> list[tuple[list[Cell], float]]:

@@ -128,9 +128,9 @@ class Search(Kind):
         if planner.search.has_more():
             self._bound(planner, proposals.remaining, known)
             return
-        numbers = [row["numbers"] for row in draft.list_proposals() if row["configuration"] is None]
-        numbers += [drawn for configuration, drawn in draft.proposed if configuration is None]
-        known.impossible = self.impossible(numbers)
+        earlier = ((row["configuration"], row["numbers"]) for row in draft.list_proposals())
+        nothing = [numbers for made, numbers in (*earlier, *draft.proposed) if made is None]
+        known.impossible = self.impossible(nothing)
 
     def _draw(self, planner: Planner, proposals: Proposals, known: Forecast) -> None:
         while planner.search.has_more() and (configuration := proposals.ask()):
@@ -180,10 +180,15 @@ class Search(Kind):
         return describe_sizes(specs or [self.study.base_spec], 1)
 
     def plan_search(self) -> list[str]:
-        texts = [f"{path}: {describe(d)}{self._remark(path)}" for path, d in self.space.items()]
-        heads = ["space", *[""] * (len(texts) - 1)]
-        lines = [f"  {head:15} {text}" for head, text in zip(heads, texts, strict=True)]
-        return [*lines, f"  sampler         {self.proposer}", f"  sought          {self.goal}"]
+        lines = list[str]()
+        for path, distribution in self.space.items():
+            head = "" if lines else "space"
+            lines.append(f"  {head:15} {path}: {describe(distribution)}{self._remark(path)}")
+        return [
+            *lines,
+            f"  sampler         {self.proposer}",
+            f"  sought          {self.goal}",
+        ]
 
     def _remark(self, path: str) -> str:
         """Return what is odd about a field: it changes nothing, or may lie beyond the longest budget; else nothing."""
@@ -200,11 +205,14 @@ class Search(Kind):
     def summary(self, records: StudyRecords) -> list[str]:
         """Return a line on proposals that are impossible, and one on those that repeat a configuration."""
         proposals = records.list_proposals()
-        keys = [p["configuration"] for p in proposals if p["configuration"]]
-        numbers = (p["numbers"] for p in proposals if not p["configuration"])
-        of_today = [n for n in numbers if n.keys() == self.space.keys()]
+        keys, impossible = list[str](), list[Mapping[str, Any]]()
+        for proposal in proposals:
+            if proposal["configuration"]:
+                keys.append(proposal["configuration"])
+            elif proposal["numbers"].keys() == self.space.keys():  # those of an earlier space say nothing of this one
+                impossible.append(proposal["numbers"])
         lines = []
-        if remark := impossible_remark(self.impossible(of_today), len(proposals), "proposals"):
+        if remark := impossible_remark(self.impossible(impossible), len(proposals), "proposals"):
             lines.append(f"  {remark}")
         if repeated := len(keys) - len(set(keys)):
             lines.append(f"  {repeated} of {len(proposals)} proposals came to an earlier one's configuration")

@@ -49,11 +49,10 @@ class BankShapes:
     def __init__(self, study: Study):
         self.study = study
         starts = study.start.count if study.start else 1
-        self.programs = {c: Configuration(*c).program for c in study.listed}
         self._seeds: Counter[Program] = Counter()
         """First seeds of each program, for each θ that the study starts from."""
-        for configuration, program in self.programs.items():
-            self._seeds[program] += len(study.kind.seeds_of(configuration)) * starts
+        for pair in study.listed:
+            self._seeds[Configuration(*pair).program] += len(study.kind.seeds_of(pair)) * starts
         self.base = study.listed[0][0] if study.listed else study.base_spec if study.model else None
         """The first spec; None if a checkpoint that is not read yet has it."""
 

@@ -4,7 +4,6 @@ import getpass
 import json
 import threading
 import time
-from collections import defaultdict
 from unittest.mock import Mock
 
 import pytest
@@ -64,8 +63,8 @@ def test_a_page_says_who_what_and_on_which_data(pages):
 
 
 def test_a_name_that_a_file_gives_is_text():
-    names = defaultdict(lambda: PICTURE)
-    about = Tracker._about(Mock(names=names, study=study_of()), Mock(key="0" * 12))
+    study = study_of(configurations=[{"name": PICTURE}])
+    about = Tracker._about(Mock(study=study), Configuration(*study.listed[0]))
     assert about["mlflow.note.content"].startswith(f"**{escape(PICTURE)}**, ")
 
 
