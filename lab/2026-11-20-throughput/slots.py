@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from model import preset
-from trainer import Bank, Pair, Recipe, Seed
+from trainer import HOPELESS, Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import code_version
 
 Row = dict[str, Any]
@@ -74,7 +74,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     recipe = Recipe(steps=args.steps)
-    rows = measure(args.rung, [Pair(recipe, Seed.of(777 + n)) for n in range(args.seeds)], args.slots)
+    rows = measure(
+        args.rung, [Pair(recipe, Seed.of(777 + n), rules=(HOPELESS,)) for n in range(args.seeds)], args.slots
+    )
     for row in rows:
         kind = "refilled" if row["refill"] else "not refilled"
         outcomes = ", ".join(f"{count} {name}" for name, count in row["outcomes"].items())
