@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError, TimeoutError
 
 from search.errors import Failure, reraise_as
-from search.store.home import FOREIGN, IDENTIFIER, Home, earlier_version, other_version
+from search.store.home import FOREIGN, IDENTIFIER, VERSION_TABLE, Home, earlier_version, other_version
 from search.store.retry import retry
 from trainer import Outcome
 
@@ -36,7 +36,7 @@ In SQL that SQLite and PostgreSQL share, such as `ALTER TABLE ledger ADD COLUMN 
 # The ledger's tables
 
 metadata = sa.MetaData()
-VERSION = sa.Table("ledger_version", metadata, sa.Column("schema", sa.Integer, primary_key=True))
+VERSION = sa.Table(VERSION_TABLE, metadata, sa.Column("schema", sa.Integer, primary_key=True))
 
 
 def _of_a_study(name: str, *parts: sa.schema.SchemaItem) -> sa.Table:
