@@ -203,9 +203,8 @@ def disturb(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) 
             said = driver.wait()
         entry.codes.append(said.code)
         assert said.code in (0, 1, -signal.SIGKILL) and "Traceback" not in said.err, said
-        is_done = (
-            said.code == 0 and "nothing left to train" in said.out and "has not got" not in said.out
-        )  # what MLflow lacked is written too
+        has_all = "in MLflow yet" not in said.out  # what MLflow lacked is written too
+        is_done = said.code == 0 and "nothing left to train" in said.out and has_all
     entry.seconds = round(time.monotonic() - begun, 1)
     return study
 
