@@ -178,6 +178,7 @@ class MlflowServer:
             "MLFLOW_TRACKING_URI": self.uri,
             "MLFLOW_TRACKING_USERNAME": self.USER,
             "MLFLOW_TRACKING_PASSWORD": self.password,
+            "MLFLOW_HTTP_REQUEST_TIMEOUT": "100",  # seconds; a busy machine's server may take more than our 10
         }
 
     def start(self) -> None:

@@ -73,10 +73,7 @@ class Stack:
 
     def environment(self) -> dict[str, str]:
         values = self.database.environment() | self.mlflow.environment() | self.ray.environment()
-        return values | {
-            "ADDER_SEARCH_DATABASE": self.database.url("optuna"), "TMPDIR": str(self.temporary),
-            "MLFLOW_HTTP_REQUEST_TIMEOUT": "100",  # seconds; a busy machine's server may take more than our 10
-        }  # fmt: skip
+        return values | {"ADDER_SEARCH_DATABASE": self.database.url("optuna"), "TMPDIR": str(self.temporary)}
 
     # ---- faults; each leaves the services as they were
 
