@@ -5,20 +5,21 @@
 
 import json
 import os
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import sqlalchemy as sa
 from mlflow import MlflowClient
 from mlflow.artifacts import load_dict
 
 from search.record import SeedRecord
 from search.run.spared import Draw
+from search.store.database import STATES
 from search.store.home import Home
 from search.study.file import parse_study
 from search.study.space import points
@@ -68,12 +69,14 @@ def run_study(study: Mapping[str, Any], folder: Path, home: Path | str = "home",
 
 
 def states(home: Path) -> set[bytes]:
-    """The newest saved states of all pairs that are in training."""
-    file = Home(home).ledger_db
-    if file.exists():
-        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as ledger, suppress(sqlite3.Error):
-            return {state for (state,) in ledger.execute("SELECT state FROM ledger_states")}
-    return set()
+    """The newest saved states of all pairs that are in training, in the home or on the server of this environment."""
+    found: set[bytes] = set()
+    if (place := Home(home)).exists():
+        engine = sa.create_engine(place.ledger_url)
+        with suppress(sa.exc.SQLAlchemyError), engine.connect() as ledger:
+            found = set(ledger.scalars(sa.select(STATES.c.state)))
+        engine.dispose()
+    return found
 
 
 def wait_for_progress(command: Running, home: Path) -> None:

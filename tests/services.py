@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from tests.machines import Machine
 from tests.processes import LOOPBACK, OURS, Process, free_port, is_healthy, short_folder
 
 REQUIRED = "ADDER_SEARCH_SERVICES"
@@ -177,6 +178,7 @@ class MlflowServer:
             "MLFLOW_TRACKING_URI": self.uri,
             "MLFLOW_TRACKING_USERNAME": self.USER,
             "MLFLOW_TRACKING_PASSWORD": self.password,
+            "MLFLOW_HTTP_REQUEST_TIMEOUT": "100",  # seconds; a busy machine's server may take more than our 10
         }
 
     def start(self) -> None:
@@ -220,9 +222,6 @@ print(json.dumps(found))
 """
 
 
-HIDE = 'mount -t tmpfs none "$1" && shift && exec "$@"'
-
-
 class RayNode(Process):
     """One node of a cluster: a raylet and the workers that it starts. To `end` it is SIGKILL to all of it."""
 
@@ -242,17 +241,19 @@ class RayNode(Process):
 class RayCluster:
     """A head without CPUs and workers with so many CPUs and declared GPUs each, on one machine, with tokens.
 
-    settings: of Ray, as its environment names them. grows_to: nodes that an autoscaler starts at most.
+    settings: of Ray, as its environment names them. grows_to: nodes that an autoscaler starts at most. machine: where
+    the head is.
     """
 
     def __init__(
         self, folder: Path, workers: int = 2, cpus: float = 1, gpus: float = 0,
-        settings: Mapping[str, str] | None = None, grows_to: int = 0,
+        settings: Mapping[str, str] | None = None, grows_to: int = 0, machine: Machine | None = None,
     ):  # fmt: skip
         self.workers, self.shares, self.settings = workers, (cpus, gpus), dict(settings or {})
         self.grows_to = grows_to
-        self.folder, self.port = folder, free_port()
-        self.address, self.token = f"{LOOPBACK}:{self.port}", folder / "token"
+        self.folder, self.port, self.machine = folder, free_port(), machine
+        self.address = f"{machine.address if machine else LOOPBACK}:{self.port}"
+        self.token = folder / "token"
         write_secret(self.token, secrets.token_hex(32))
         self.head: RayNode | None = None
         self.nodes: list[RayNode] = []
@@ -275,7 +276,7 @@ class RayCluster:
         options += ["--num-cpus", "0", "--num-gpus", "0", "--include-dashboard", "false"]
         if self.grows_to:
             options += ["--autoscaling-config", str(self._autoscaler())]
-        self.head = self._start("head", options)
+        self.head = self._start("head", options, self.machine)
         self.wait_for(self.head)
         for _ in range(self.workers):
             self.add(*self.shares)
@@ -305,18 +306,17 @@ class RayCluster:
         return path
 
     def add(
-        self, cpus: float = 1, gpus: float = 0, kind: str = "", hidden: Path | None = None,
-        environment: Mapping[str, str] | None = None,
+        self, cpus: float = 1, gpus: float = 0, kind: str = "", environment: Mapping[str, str] | None = None,
+        machine: Machine | None = None, hidden: Path | None = None,
     ) -> RayNode:  # fmt: skip
         """Start one more node, and do not wait for it. GPUs and a kind of accelerator are only declared.
 
-        hidden: a folder that it sees empty, and without what others write there (needs to be root).
+        machine: where it is, with only a network in common with the others. hidden: a folder that is empty there.
         """
         name = f"node-{len(self.nodes)}"
         options = ["--address", self.address, "--num-cpus", str(cpus), "--num-gpus", str(gpus)]
         options += ["--resources", json.dumps({f"accelerator_type:{kind}": 1})] if kind else []
-        before = ["unshare", "--mount", "sh", "-c", HIDE, "sh", str(hidden)] if hidden else []
-        self.nodes.append(self._start(name, options, before, environment))
+        self.nodes.append(self._start(name, options, machine, hidden, environment))
         return self.nodes[-1]
 
     def drain(self, node: RayNode, seconds: int) -> None:
@@ -328,16 +328,17 @@ class RayCluster:
         self._run("-m", "ray.scripts.scripts", *words).check_returncode()
 
     def _start(
-        self, name: str, options: list[str], before: list[str] | None = None,
+        self, name: str, options: list[str], machine: Machine | None = None, hidden: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> RayNode:  # fmt: skip
+        before = (machine.apart(self.folder, hidden) if hidden else machine.inside) if machine else []
         command = [sys.executable, "-I", "-m", "ray.scripts.scripts", "start", "--block", "--node-name", name]
         command += ["--temp-dir", str(self.folder / name)]  # else two that start at once take one socket
-        command += ["--node-ip-address", LOOPBACK, "--object-store-memory", "100000000"]
+        command += ["--node-ip-address", machine.address if machine else LOOPBACK, "--object-store-memory", "100000000"]
         command += ["--disable-usage-stats", "--include-log-monitor", "false", *options]
         log = self.folder / f"{name}.log"
         known = self._system() | dict(environment or {})
-        node = RayNode([*(before or []), *command], log, known, cwd=self.folder)
+        node = RayNode([*before, *command], log, known, cwd=self.folder)
         node.name = name
         return node
 
@@ -351,7 +352,8 @@ class RayCluster:
     def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run Python as someone who has the cluster's token."""
         own = {k: v for k, v in os.environ.items() if not k.startswith(OURS)} | self._authentication()
-        return subprocess.run([sys.executable, "-I", *words], env=own, capture_output=True, text=True, timeout=60)
+        command = [*(self.machine.inside if self.machine else []), sys.executable, "-I", *words]
+        return subprocess.run(command, env=own, capture_output=True, text=True, timeout=60)
 
     def alive(self) -> set[str]:
         """The names of the nodes that the head takes to be there."""

@@ -139,24 +139,50 @@ class RecordSet:
 def _read(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a file of records. Raises UserError for any that is larger than a table of records."""
     import pandas as pd
+
+    data = _content(path)
+    with _little_of(path):
+        if path.suffix == ".csv":
+            _check_text(path, data)
+            frame = pd.read_csv(BytesIO(data), dtype=KEYS)
+        else:
+            frame = _read_parquet(path, data, MOST_ROWS)
+        rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
+    if not rows:
+        raise UserError(f"{path}: has no rows")
+    return _typed_seeds(path, rows) if "init_seed" in rows[0] else rows
+
+
+def _content(path: Path) -> bytes:
+    with reraise_as(path, (ValueError, OSError)):
+        return read_limited(path, MOST_BYTES, "table of records")
+
+
+def read_parquet(path: Path) -> pd.DataFrame:
+    """Return a table of up to MOST_CELLS. Raises UserError for a file that is larger, damaged or not there."""
+    data = _content(path)
+    with _little_of(path):
+        return _read_parquet(path, data, MOST_CELLS)
+
+
+def _read_parquet(path: Path, data: bytes, most_rows: int) -> pd.DataFrame:
+    import pandas as pd
     import pyarrow.parquet as pq
 
-    with reraise_as(path, (ValueError, OSError)):
-        data = read_limited(path, MOST_BYTES, "table of records")
+    _check_metadata(path, pq.read_metadata(BytesIO(data)), most_rows)
+    return pd.read_parquet(BytesIO(data), use_threads=False)
+
+
+@contextmanager
+def _little_of(path: Path) -> Iterator[None]:
+    """Give a block that reads a file little memory. Raises UserError where it fails."""
     try:
         with little_memory():
-            if path.suffix == ".csv":
-                _check_text(path, data)
-                frame = pd.read_csv(BytesIO(data), dtype=KEYS)
-            else:
-                _check_metadata(path, pq.read_metadata(BytesIO(data)))
-                frame = pd.read_parquet(BytesIO(data), use_threads=False)
-            rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
+            yield
     except MemoryError:  # Arrow's too
         raise _too_large(path, f"it unfolds to more than {MOST_MEMORY:,} bytes") from None
     except (ValueError, OSError):  # Arrow's errors are one or the other
         raise UserError(f"{path}: cannot be read as {FILES[path.suffix]}") from None
-    return _typed_seeds(path, rows) if rows and "init_seed" in rows[0] else rows
 
 
 def _check_text(path: Path, data: bytes) -> None:
@@ -166,9 +192,9 @@ def _check_text(path: Path, data: bytes) -> None:
     _check_shape(path, rows, 1 + max((line.count(b",") for line in data.splitlines()), default=0), 0)
 
 
-def _check_metadata(path: Path, about: pq.FileMetaData) -> None:
+def _check_metadata(path: Path, about: pq.FileMetaData, most_rows: int = MOST_ROWS) -> None:
     """Raise UserError for a Parquet file that says itself that it has too much: some hundred bytes can stand for it."""
-    _check_shape(path, about.num_rows, about.num_columns, about.num_rows * about.num_columns)
+    _check_shape(path, about.num_rows, about.num_columns, about.num_rows * about.num_columns, most_rows)
     groups = [about.row_group(n) for n in range(min(about.num_row_groups, MOST_ROWS // max(about.num_columns, 1)))]
     chunks = [group.column(n) for group in groups for n in range(about.num_columns)]
     cells = sum(chunk.num_values for chunk in chunks)  # a row may have lists
@@ -177,9 +203,9 @@ def _check_metadata(path: Path, about: pq.FileMetaData) -> None:
         raise _too_large(path, f"it unfolds to {unfolded:,} bytes")
 
 
-def _check_shape(path: Path, rows: int, columns: int, cells: int) -> None:
+def _check_shape(path: Path, rows: int, columns: int, cells: int, most_rows: int = MOST_ROWS) -> None:
     for count, most, what in (
-        (rows, MOST_ROWS, "rows"),
+        (rows, most_rows, "rows"),
         (columns, MOST_COLUMNS, "columns"),
         (cells, MOST_CELLS, "cells"),
     ):

@@ -4,7 +4,6 @@ Only its command imports this; both can be deleted together once no such records
 """
 
 import hashlib
-import io
 import json
 import logging
 import sqlite3
@@ -18,6 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from filelock import FileLock
 
+from model.files import read_limited
 from search.errors import Failure, UserError, one_line
 from search.record import UNMEASURED
 from search.store.database import CONFIGURATIONS, RESULTS, ROWS, SCHEMA, STATES, STUDIES, VERSION, add_columns
@@ -142,16 +142,17 @@ def _part(home: Home, engine: sa.Engine, names: tuple[str, str, str], scratch: P
 
 def _read(folder: Path, configuration: str) -> dict[Seed, Any]:
     """Return θ [P], curve [E, M] and probes [E, R] of each seed of a part."""
-    import pandas as pd
     import torch
     from safetensors.torch import load
 
-    about = json.loads((folder / FACTS).read_bytes())
-    files = {name: (folder / name).read_bytes() for name in (THETA, CURVES)}
+    from search.analysis.frames import MOST_BYTES, read_parquet
+
+    files = {name: read_limited(folder / name, MOST_BYTES, "part") for name in (FACTS, THETA, CURVES)}
+    about = json.loads(files[FACTS])
     for name, digest in about["sha256"].items():
         if hashlib.sha256(files[name]).hexdigest() != digest:
             raise ValueError(f"{name} is not what was written")
-    theta, table = load(files[THETA])["theta"], pd.read_parquet(io.BytesIO(files[CURVES]))
+    theta, table = load(files[THETA])["theta"], read_parquet(folder / CURVES)
     probes = [name for name in table.columns if name not in (*WHO, "step", *MEASURES)]
     rows = torch.tensor(table[[*MEASURES, *probes]].to_numpy(), dtype=torch.float32)
     places = table.groupby(WHO, sort=False).indices

@@ -41,6 +41,7 @@ from search.run.ray_private import (
     nodes,
     retry_after_out_of_memory,
     shield,
+    shut_down,
     withhold_secrets,
 )
 from search.run.ray_session import private_session
@@ -142,7 +143,7 @@ class RayExecutor:
                 is_auto = self.study.resources.gpu == "auto"
                 variables = undo.enter_context(mps.own_mps(folder.parent, share["GPU"], is_auto))
                 self.by_mps = bool(variables) or mps.is_running()
-            undo.callback(ray.shutdown)
+            undo.callback(shut_down)
             start_ray(folder, variables)
             undo.callback(self._request, {}, 0)
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, Operat
 
 from search.errors import Failure, reraise_as
 from search.record import COLUMNS, Column
-from search.store.home import FOREIGN, IDENTIFIER, Home, earlier_version, other_version
+from search.store.home import FOREIGN, IDENTIFIER, VERSION_TABLE, Home, earlier_version, other_version
 from search.store.retry import retry
 from trainer import Outcome
 
@@ -36,7 +36,7 @@ SQL_TYPES: Mapping[type, type[sa.types.TypeEngine[Any]]] = {
 }  # fmt: skip
 """Types of the declared columns' values, as SQL has them."""
 metadata = sa.MetaData()
-VERSION = sa.Table("ledger_version", metadata, sa.Column("schema", sa.Integer, primary_key=True))
+VERSION = sa.Table(VERSION_TABLE, metadata, sa.Column("schema", sa.Integer, primary_key=True))
 
 
 def _of_a_study(name: str, *parts: sa.schema.SchemaItem) -> sa.Table:

@@ -12,6 +12,7 @@ from trainer.files.paths import expanded, named_by
 
 DEFAULT = "adder-runs"
 DATABASE, TRACKING = "ADDER_SEARCH_DATABASE", "MLFLOW_TRACKING_URI"
+VERSION_TABLE = "ledger_version"
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -91,6 +92,8 @@ class Home:
     @property
     def nothing_run(self) -> str:
         """A line for a home in which nothing has run, or whose ledger is gone."""
+        if not self.has_own_database:
+            return f"nothing has run yet with {self.database_name}"
         if self.mlflow_db.exists():
             return missing(self.ledger_db)
         return f"nothing has run yet in {self.path}{'' if self.path.exists() else ': no such folder'}"
@@ -98,7 +101,9 @@ class Home:
     def exists(self) -> bool:
         """True if something has run here. Raises UserError as `check_paths` does."""
         self.check_paths()
-        return not self.has_own_database or self.ledger_db.exists() or self.earlier_ledger.exists()
+        if not self.has_own_database:
+            return _has_ledger(self.ledger_url)
+        return self.ledger_db.exists() or self.earlier_ledger.exists()
 
     def check_paths(self) -> None:
         """Raise UserError if a pipe or a device has a database's name: to open one may take for ever."""
@@ -118,6 +123,19 @@ class Home:
             raise UserError(
                 f"{self.path}: cannot write there ({error.strerror or error}); choose another home with --home"
             ) from None
+
+
+def _has_ledger(url: str) -> bool:
+    """True if a server has a ledger, or does not say: who opens it then hears why."""
+    import sqlalchemy as sa
+
+    engine = sa.create_engine(url)
+    try:
+        return sa.inspect(engine).has_table(VERSION_TABLE)
+    except sa.exc.SQLAlchemyError:
+        return True
+    finally:
+        engine.dispose()
 
 
 def sqlite_url(file: Path) -> str:

@@ -224,8 +224,15 @@ def check_uri(client: MlflowClient, home: Home, location: str) -> None:
         raise Failure("has its artifacts " + masked(f"in {location:.200}, which is no place of {uri}"))
 
 
+WRITING_ARTIFACTS = ("log_artifact", "log_artifacts", "log_dict", "log_model_artifacts")
+
+
 class FencedClient:
-    """An MlflowClient that calls `verify` before each call that changes something: MLflow has no fence of its own."""
+    """An MlflowClient that calls `verify` before each call that changes something: MLflow has no fence of its own.
+
+    Artifacts are on disk when a call returns, if the store is a file: else a power cut could take them and leave the
+    tag by which the next driver takes them to be there.
+    """
 
     def __init__(self, client: MlflowClient, verify: Callable[[], object]):
         self._client, self._verify = client, verify
@@ -238,6 +245,17 @@ class FencedClient:
         @wraps(call)
         def fenced(*args: Any, **options: Any) -> Any:
             self._verify()
-            return call(*args, **options)
+            done = call(*args, **options)
+            if name in WRITING_ARTIFACTS and is_local(self._client.tracking_uri):
+                durable.sync(self._folder(name, args[0]), above=4)  # MLflow may have made four folders
+            return done
 
         return fenced
+
+    def _folder(self, call: str, written: str) -> Path:
+        """Return where the artifacts are that a call has written. written: the id of their run, or of their model."""
+        if call == "log_model_artifacts":
+            location = self._client.get_logged_model(written).artifact_location
+        else:
+            location = self._client.get_run(written).info.artifact_uri
+        return Path(unquote(urlparse(location).path))

@@ -6,10 +6,12 @@ records on PostgreSQL. MLflow's own server and Ray nodes: tests/slow/test_cluste
 from unittest.mock import Mock
 
 import pytest
+import sqlalchemy as sa
 
 from search.record import ENOUGH
 from search.run import worker
 from search.run.packing import Capacity
+from search.store.home import Home
 from tests import in_process
 from tests.commands import fails_with_one
 from tests.reference import check_whole, environment, expected, recorded, rows_of, write_study
@@ -175,6 +177,16 @@ def database():
 def known(database):
     """The environment that a driver needs."""
     return database.environment() | {"ADDER_SEARCH_DATABASE": database.url("optuna")}
+
+
+def test_a_dry_run_makes_nothing_on_a_server(database, here):
+    with environment(known(database) | {"ADDER_SEARCH_DATABASE": database.url("mlflow")}):
+        said = run(GRID, here, "--dry-run")
+        assert said.exit_code == 0, said.output
+        assert fails_with_one(2, "status", "quick").startswith("nothing has run yet with adder@")
+        engine = sa.create_engine(Home().ledger_url)
+        assert not sa.inspect(engine).get_table_names()
+        engine.dispose()
 
 
 def test_a_search_on_postgresql_has_its_records_there(database, here):

@@ -2,12 +2,16 @@
 `make test-full`.
 """
 
-import subprocess
+import os
+import signal
 import time
 from pathlib import Path
 
 import pytest
+from search.store.record import is_final
 
+from tests.commands import COMMAND
+from tests.machines import machines
 from tests.reference import (
     QUICK,
     check_whole,
@@ -79,25 +83,38 @@ def test_an_autoscaler_starts_the_nodes_that_a_run_needs(tmp_path):
 # ---- no folder in common
 
 
-def test_workers_that_see_nothing_of_the_home_train_as_any_others(tmp_path):
-    """Two nodes in name spaces where the home is an empty folder. One of them dies while it trains; its seeds go on on
-    the other from their saved states.
+def test_five_machines_without_a_common_folder_lose_two_and_the_driver(tmp_path):
+    """Each has a network, a home folder and temporary folders of its own. One dies while it trains, then the driver,
+    then the cable of a second one is pulled: its seeds go on on the three that are left.
     """
     need_services()
-    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
-        pytest.skip("folders can be hidden from a process by root alone")
     (home := tmp_path / "home").mkdir()
-    study = LONG | {"name": "apart", "faults": {"max_failures": 2}, "resources": QUICK["resources"]}
-    with ray_cluster(workers=0) as cluster:
-        nodes = [cluster.add(cpus=1, hidden=home) for _ in range(2)]
+    study = LONG | {"name": "apart", "seeds": {"first": 5, "count": 10}, "faults": {"max_failures": 2}}
+    study |= {"resources": QUICK["resources"]}
+    with machines(6) as (head, *others), ray_cluster(workers=0, machine=head) as cluster:
+        nodes = [cluster.add(cpus=1, machine=machine, hidden=home) for machine in others]
         cluster.wait_for(*nodes)
-        with running_study(study, tmp_path, environment=cluster.environment()) as command:
-            command.wait_for(lambda: len(states(home)) >= 2, "no states were saved")
-            seen = Path(f"/proc/{nodes[1].popen.pid}/root{home}")
-            assert list(home.iterdir()) and not list(seen.iterdir())
+        places = [Path(f"/proc/{node.popen.pid}") for node in nodes]
+        assert len({(place / "ns/net").readlink() for place in places}) == 5
+
+        def see_nothing(places):
+            assert list(home.iterdir()) and not any(list(Path(f"{place}/root{home}").iterdir()) for place in places)
+
+        known = {"environment": cluster.environment(), "program": (*head.inside, str(COMMAND))}
+        with running_study(study, tmp_path, **known) as command:
+            command.wait_for(lambda: len(states(home)) >= 5, "five workers were never at work at once")
+            see_nothing(places)
             nodes[0].end()
+            wait_for_progress(command, home)
+            os.kill(command.process.pid, signal.SIGKILL)
+            assert command.wait(20).code == -signal.SIGKILL
+        before = [row for row in rows_of(home, "apart") if is_final(row)]
+        assert len(before) < 10, "nothing was left to train"
+        with running_study(study, tmp_path, **known) as command:
+            wait_for_progress(command, home)
+            others[1].cut_off()
             ended = command.wait()
-            assert not list(seen.iterdir()), "a worker wrote into the driver's folder"
         assert ended.code == 0, ended
+        see_nothing(places[2:])  # who is cut off ends
         with environment({}):
             check_whole(home, study, expected(study))

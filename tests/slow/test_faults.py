@@ -228,15 +228,14 @@ def test_postgresql_is_restarted(tmp_path):
     home = tmp_path / "home"
     with postgres() as db, mlflow_server(db) as mlflow:
         values = db.environment() | mlflow.environment() | {"ADDER_SEARCH_DATABASE": db.url("optuna")}
-        with running_study(GRID, tmp_path, environment=values) as command:
+        with environment(values), running_study(GRID, tmp_path, environment=values) as command:
             for down_s in (0, 5, 10):
                 wait_for_progress(command, home)
                 db.stop()
                 time.sleep(down_s)
                 db.start()
             said = command.wait()
-        assert said.code == 0 and "Traceback" not in said.err, said
-        with environment(values):
+            assert said.code == 0 and "Traceback" not in said.err, said
             check_whole(home, GRID, expected(GRID))
 
 

@@ -17,6 +17,7 @@ from unittest.mock import Mock
 import pytest
 import sqlalchemy as sa
 
+from search.analysis import frames
 from search.errors import Failure, UserError
 from search.run import conversion
 from search.run.conversion import TRIALS, convert
@@ -134,11 +135,15 @@ def test_a_conversion_that_is_cut_off_is_gone_on_with(at, earlier, monkeypatch):
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("lost", [True, False])
-def test_a_part_that_is_lost_or_damaged_is_trained_again(lost, earlier, here):
+@pytest.mark.parametrize("how", ["lost", "damaged", "too large"])
+def test_a_part_that_is_lost_or_damaged_is_trained_again(how, earlier, here, monkeypatch):
     wanted = thetas_of_parts(earlier)
+    monkeypatch.setattr(frames, "MOST_MEMORY", 1_000 if how == "too large" else frames.MOST_MEMORY)
     for path in earlier.artifacts.rglob(f"{TRIALS}/*/{conversion.FACTS}"):
-        shutil.rmtree(path.parent) if lost else path.write_bytes(path.read_bytes()[:-9])
+        if how == "lost":
+            shutil.rmtree(path.parent)
+        if how == "damaged":
+            path.write_bytes(path.read_bytes()[:-9])
     said = done("convert", "--home", earlier.path)
     assert said.endswith("0 seeds with θ and curve; the results of 3 are lost, and `run` trains them again\n")
     drive(earlier, study_of(), grokked=(2,))

@@ -4,6 +4,8 @@ import ast
 import inspect
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,3 +117,33 @@ def test_no_other_module_uses_what_is_private():
 def test_a_new_use_is_seen():
     read, written = uses("import ray\nfrom ray._private import new as x\nray._private.old = 1\nray._private.a.b()\n")
     assert "ray._private.a.b" in read and written == {"ray._private.old"}
+
+
+GARBAGE = """
+import ray
+import threading
+from search.run.ray_private import shut_down
+
+class Cycle:
+    def __init__(self):
+        self.own, self.reference = self, ray.put(0)
+
+def work():
+    while cycles:
+        cycles.pop()
+        [[] for _ in range(900)]  # enough that the collector looks now and then
+        ended.wait(0.0002)
+
+ray.init(num_cpus=1, include_dashboard=False, logging_level=40)
+cycles, ended = [Cycle() for _ in range(60_000)], threading.Event()
+threading.Thread(target=work, daemon=True).start()
+shut_down()
+assert cycles, "too few to outlast the end of Ray"
+cycles.clear()
+"""
+
+
+@pytest.mark.full
+def test_another_threads_garbage_does_not_end_the_process_with_ray(tmp_path):
+    said = subprocess.run([sys.executable, "-c", GARBAGE], capture_output=True, text=True, cwd=tmp_path)
+    assert said.returncode == 0, said.stderr

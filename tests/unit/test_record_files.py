@@ -105,7 +105,15 @@ def test_what_is_no_file_of_records(name):
         try:
             assert len(RecordSet([name]).file_rows) < 200
         except UserError as error:
-            assert str(error) == f"{name}: cannot be read as {frames.FILES[Path(name).suffix]}"
+            kind = frames.FILES[Path(name).suffix]
+            assert str(error) in (f"{name}: cannot be read as {kind}", f"{name}: has no rows")
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_a_file_without_rows_says_so(name):
+    frame = pd.DataFrame(columns=["study", "configuration", "init_seed"])
+    frame.to_csv(name, index=False) if name == "x.csv" else frame.to_parquet(name)
+    assert refusal(name) == f"{name}: has no rows"
 
 
 @pytest.mark.parametrize("column", ["study", "configuration", "experiment_id", "run_id"])

@@ -63,14 +63,19 @@ def link(source: Path, target: Path) -> None:
     _sync(target)
 
 
-def sync(path: Path) -> None:
-    """Sync a file, or a folder with its contents. Its name belongs to its parent's sync."""
+def sync(path: Path, above: int = 0) -> None:
+    """Sync a file, or a folder with its contents. Its name belongs to its parent's sync.
+
+    above: so many folders that lead to it are synced too, with the names in them.
+    """
     for folder, _, files in os.walk(path):
         for name in files:
             _sync(Path(folder, name))
         _sync(Path(folder))
     if path.is_file():
         _sync(path)
+    for folder in path.parents[:above]:
+        _sync(folder)
 
 
 def make_folder(path: Path) -> None:
