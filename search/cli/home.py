@@ -52,7 +52,7 @@ def status(study: str | None, each: bool, home: Home, as_json: bool) -> None:
 
 
 def mark_cut_off(seeds: list[SeedRecord]) -> None:
-    """Show seeds whose run was killed, which had no time to write that, as interrupted."""
+    """Show seeds as interrupted whose run was killed before it could write that."""
     from trainer import Outcome
 
     for row in seeds:

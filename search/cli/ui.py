@@ -1,4 +1,4 @@
-"""`adder-search ui`: the MLflow UI, opened on the answer."""
+"""`adder-search ui`: the MLflow UI, opened on the newest study."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LISTED = 20
 """Studies whose addresses are printed."""
 LINK = "ui.html"
-"""Name of the file in the home that a browser is started with."""
+"""Name of the file in the home with which a browser is started."""
 
 
 @click.command()
@@ -102,7 +102,7 @@ def _own_pages() -> list[str]:
 
 
 def write_link(path: Path, page: str) -> None:
-    """Write a page that leads to another, for its owner alone: all users see what a browser is started with."""
+    """Write a page that leads to another and is its owner's alone: all users see a browser's command line."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600, exist_ok=False)
     path.write_text(
