@@ -65,7 +65,7 @@ class TieCandidate:
 
 
 @dataclass
-class Progress:
+class RoundCounters:
     """Counters of a descent's rounds.
 
     rounds: rounds that have ended. last_gain: the round in which the smallest accepted candidate last lost a
@@ -93,9 +93,9 @@ class CandidateStore:
         """Return the candidates in the order in which they were proposed."""
         raise NotImplementedError
 
-    def progress(self) -> Progress:
+    def progress(self) -> RoundCounters:
         """Return the counters of the rounds that cannot be counted again from what `read` returns."""
-        return Progress()
+        return RoundCounters()
 
     def propose(self, candidates: Sequence[TieCandidate], configurations: Sequence[Configuration] = ()) -> None:
         """Write a round before anything of it is trained, all of it or none."""
@@ -103,7 +103,7 @@ class CandidateStore:
     def judge(self, candidate: TieCandidate) -> None:
         """Write what a candidate reached, and its θ if it was accepted."""
 
-    def end_round(self, candidates: Sequence[TieCandidate], progress: Progress) -> None:
+    def end_round(self, candidates: Sequence[TieCandidate], progress: RoundCounters) -> None:
         """Write what only a whole round has."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compress.candidates import CandidateStore, Progress, TieCandidate
+from compress.candidates import CandidateStore, RoundCounters, TieCandidate
 from model.spec import Spec
 from search.errors import UserError
 from search.study.start import ANY, InitialTheta
@@ -41,7 +41,7 @@ class Journal(CandidateStore):
         self.core_seconds = 0.0
         self.seed_steps = 0
         self.candidates: list[TieCandidate] = []
-        self.counters = Progress()
+        self.counters = RoundCounters()
         path = folder / FILE
         if path.exists():
             try:
@@ -63,7 +63,7 @@ class Journal(CandidateStore):
             "expansions": Counter(dict(progress["expansions"])),
             "exhausted": set(progress["exhausted"]),
         }
-        self.counters = Progress(**progress | sets)
+        self.counters = RoundCounters(**progress | sets)
 
     def _candidate(self, number: int, ties: list[int], thetas: list[list[float]], **facts: Any) -> TieCandidate:
         first, *others = map(tuple, thetas)
@@ -74,10 +74,10 @@ class Journal(CandidateStore):
     def read(self) -> list[TieCandidate]:
         return list(self.candidates)
 
-    def progress(self) -> Progress:
+    def progress(self) -> RoundCounters:
         return self.counters
 
-    def end_round(self, candidates: Sequence[TieCandidate], progress: Progress) -> None:
+    def end_round(self, candidates: Sequence[TieCandidate], progress: RoundCounters) -> None:
         """Replace the file in one instant, so that it outlasts a power cut."""
         accepted = [c for c in candidates if c.start]
         # Candidates that were not accepted are left out, so the others get new numbers.

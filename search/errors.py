@@ -1,4 +1,4 @@
-"""What a user can get wrong, and what can fail: one clear line each, never a traceback."""
+"""Errors of users and failures outside: one clear line each, never a traceback."""
 
 import os
 import re
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import quote, unquote
 
-LONGEST_LINE = 1_000  # characters
+LONGEST_LINE = 1_000
+"""Unit: characters."""
 
 
 class UserError(Exception):
@@ -30,24 +31,26 @@ class Failure(Exception):
 
 
 def printable(line: str) -> str:
-    """One line whatever a text from elsewhere holds, and not a page long."""
+    """Return a text from elsewhere as one line that is not a page long.
+
+    >>> printable("a\\nb")
+    'a\\\\nb'
+    """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shortened(line))
 
 
 def shortened(text: str) -> str:
-    """Leave out the middle of a text that is longer than LONGEST_LINE: it begins with its place and ends with the
-    remedy.
-    """
+    """Leave out the middle of a text longer than LONGEST_LINE. It begins with its place and ends with the remedy."""
     half = LONGEST_LINE // 2
     return text if len(text) <= LONGEST_LINE else f"{text[:half]} ... {text[-half:]}"
 
 
 SQLALCHEMY = re.compile(r"(?:\(raised as .*?\) )?\(\w+\.\w*Error\) (.*?) (\[SQL: |\(Background on this error).*")
-"""What SQLAlchemy writes around a database's own words, in errors that MLflow passes on."""
+"""SQLAlchemy's words around a database's own, in errors that MLflow passes on."""
 
 
 def one_line(error: Exception) -> str:
-    """Return what another program's error says, in one line without secrets; its kind if it says nothing."""
+    """Return another program's error in one line without secrets; its kind if it has no text."""
     text = " ".join(str(getattr(error, "orig", None) or error).split())
     text = SQLALCHEMY.sub(r"\1", text)
     return shortened(masked(text)) or type(error).__name__
@@ -58,13 +61,13 @@ ADDRESS = re.compile(r"(MLFLOW_\w+_URI|ADDER_SEARCH_DATABASE|\w+_PROXY)", re.IGN
 SECRET = re.compile(r"(?!.*_(PATH|FILE)$).*(PASSWORD|PASSPHRASE|SECRET|TOKEN|ACCESS_KEY|API_KEY|CONNECTION_STRING).*")
 """Names of environment variables that are an address, or a secret."""
 SHORTEST = 6
-"""Characters of a secret that is looked for by itself: a shorter one is a part of other words."""
+"""Least characters of a secret that is hidden by itself: a shorter one may be a part of other words."""
 
 
 def masked(text: str) -> str:
     """Return a text without the secrets of the environment, and without those of the addresses in it.
 
-    Whatever is printed of an address, of an error or of another program goes through here.
+    Every address, every error and all output of other programs is printed by way of this.
     """
     for name, value in os.environ.items():
         if SECRET.fullmatch(name) and len(value) >= SHORTEST:
@@ -77,11 +80,14 @@ def masked(text: str) -> str:
 
 
 def bare(address: str) -> str:
-    """Hide what may be secret in an address: http://me:pw@host/x?key=1 becomes http://host/x?***.
+    """Hide the parts of an address that may be secret.
 
-    What is before the last @ goes where there is a scheme, or a colon (me:pw@host). Without a scheme only ?name=value
+    All before the last @ goes where there is a scheme, or a colon (me:pw@host). Without a scheme only ?name=value
     and &name=value are hidden, so that a plain word stays as it is. Of databricks://PROFILE, and where ? or # stand
-    before the @ (a password may have them), nothing but the scheme is shown.
+    before the @ (a password may have them), only the scheme is shown.
+
+    >>> bare("http://me:pw@host/x?key=1")
+    'http://host/x?***'
     """
     scheme, mark, rest = address.partition("://")
     who, at_sign, where = (rest if mark else address).rpartition("@")
@@ -95,7 +101,7 @@ def bare(address: str) -> str:
 
 
 def _secret_parts(address: str) -> set[str]:
-    """Return what an address hides, by itself: another program may take it apart."""
+    """Return each secret part of an address by itself: another program may take the address apart."""
     scheme, mark, rest = address.partition("://")
     who, _, where = (rest if mark else address).rpartition("@")
     values = (part.rpartition("=")[2] for part in re.split(r"[?&#;]", where)[1:])
@@ -109,7 +115,13 @@ def reraise_as(
     of: type[Exception] | tuple[type[Exception], ...] = ValueError,
     kind: type[UserError] | type[Failure] = UserError,
 ) -> Iterator[None]:
-    """What a block refuses is the user's to hear: a UserError, or a Failure, that says where first."""
+    """Re-raise errors of a block as a UserError, or another `kind`, that begins with its place.
+
+    >>> with reraise_as("seeds"):
+    ...     int("x")
+    Traceback (most recent call last):
+    search.errors.UserError: seeds: invalid literal for int() with base 10: 'x'
+    """
     try:
         yield
     except of as error:

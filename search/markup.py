@@ -1,4 +1,4 @@
-"""What a stranger wrote, shown as text; and the policy of every page that is written or served."""
+"""Strangers' words as plain text, and the policy of every page that is written or served."""
 
 import re
 from base64 import b64encode
@@ -12,7 +12,7 @@ SIGNS = re.compile(
     r"""|\.(?=[^\W\d])|:(?! |$)"""  # 0.01 is a number and "so: that" prose, www.x and http:// are addresses
     r"""|[!"#$&'*<>@\[\\\]^_`{|}~]"""
 )
-"""What Markdown, HTML, or a dialect of either may read in a text."""
+"""Characters with a meaning in Markdown, HTML, or a dialect of either."""
 SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
 HEAD = '<meta charset="utf-8">\n'
 
@@ -20,19 +20,22 @@ HEAD = '<meta charset="utf-8">\n'
 def escape(text: object) -> str:
     """Return a text as one line that is nothing but text, in Markdown and in HTML alike.
 
-    References of characters mean the same to every Markdown, and to HTML in it; backslashes do not.
+    Character references mean the same to every Markdown, and to HTML in it; backslashes do not.
+
+    >>> escape("<b>")
+    '&#60;b&#62;'
     """
     line = printable(" ".join(str(text).split()))
     return SIGNS.sub(lambda sign: f"&#{ord(sign[0])};", line)
 
 
 def policy(*rules: str) -> str:
-    """Return a Content-Security-Policy: nothing but what the rules allow."""
+    """Return a Content-Security-Policy that allows these rules alone."""
     return "; ".join(["default-src 'none'", *rules, "base-uri 'none'", "form-action 'none'"])
 
 
 def sources(pages: Iterable[str]) -> str:
-    """Return the scripts of pages as a policy names them: whatever else is in a page is not run."""
+    """Return the scripts of pages as a policy names them: no other script in a page is run."""
     scripts = [script for page in pages for script in SCRIPT.findall(page)]
     digests = (b64encode(sha256(script.encode()).digest()).decode() for script in scripts)
     return " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"

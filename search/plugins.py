@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COMMANDS = "adder_search.commands"
 """Commands: NAME = module:click_command (search/cli/listed.py)."""
 PARTS = "adder_search.parts"
-"""What options of our commands need: NAME = module:function."""
+"""Parts that options of our commands need: NAME = module:function."""
 KINDS = "adder_search.proposers"
 """Kinds of study: NAME = module:class (search/study/kind.py)."""
 STUDIES = "adder_search.studies"
@@ -31,7 +31,7 @@ STUDIES = "adder_search.studies"
 READERS = "adder_search.checkpoint_readers"
 """Readers of other programs' checkpoints: NAME = module:function (`Reader`)."""
 PROVERS = "adder_search.provers"
-"""What decides all pairs of numbers: NAME = module:function (`Prover`)."""
+"""Deciders of all pairs of numbers: NAME = module:function (`Prover`)."""
 STOPPING = "adder_search.stopping"
 """Rules that end seeds early: NAME = module:class (`Rule` in trainer/stopping/rule.py)."""
 PAGES = "adder_search.pages"
@@ -42,29 +42,29 @@ NOTEBOOK = ("forge", "cascade", "claims", "thresholds")
 
 
 class Reader(Protocol):
-    """Read another program's checkpoint. Of a package with `def read(path)` in adder_npz.py, in its pyproject.toml:
+    """Read another program's checkpoint. A package with `def read(path)` in adder_npz.py has in its pyproject.toml:
 
     [project.entry-points."adder_search.checkpoint_readers"]
     npz = "adder_npz:read"
     """
 
     def __call__(self, path: Path, /) -> Checkpoint:
-        """Return the checkpoint in a file, of which nothing is run. Raise ValueError with what is wrong with it."""
+        """Return the checkpoint in a file, and run nothing of it. Raise ValueError with the file's fault."""
 
 
 class Prover(Protocol):
-    """Decide all pairs of numbers. Of a package with `def decide(spec, theta_P, limit_s)` in adder_window.py:
+    """Decide all pairs of numbers. A package with `def decide(spec, theta_P, limit_s)` in adder_window.py has:
 
     [project.entry-points."adder_search.provers"]
     window = "adder_window:decide"
     """
 
     def __call__(self, spec: Spec, theta_P: Tensor, limit_s: float, /) -> dict[str, Any] | None:
-        """Return the verdict (model/verdict.py) that so many seconds are enough for; None of a spec not known here."""
+        """Return the verdict (model/verdict.py) within `limit_s` seconds; None for a spec that is not known here."""
 
 
 class Page(Protocol):
-    """Return a page whose scripts `ui` lets run, as it is before its data are in it. Of a package adder_maps:
+    """Return a page whose scripts `ui` lets run, before its data are in it. A package adder_maps has:
 
     [project.entry-points."adder_search.pages"]
     map = "adder_maps:template"
@@ -80,7 +80,7 @@ def added(group: str) -> dict[str, EntryPoint]:
 
 
 def loaded(group: str) -> dict[str, Any]:
-    """Return what packages add to a group, by name. What cannot be loaded is left out; a line says so once."""
+    """Return the loaded entry points of a group, by name. One that fails to load is left out; a line says so once."""
     parts: dict[str, Any] = {}
     for name, point in added(group).items():
         try:
@@ -130,7 +130,7 @@ def needs_notebook(name: str) -> UserError:
 
 
 def load(point: EntryPoint, name: str) -> Any:
-    """Load what an entry point names. Raise Failure, whatever is wrong with the other package."""
+    """Load an entry point. Raise Failure, whatever is wrong with the other package."""
     try:
         return point.load()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Where a command's output goes: a terminal, a cell of a notebook, or a file."""
+"""The place of a command's output: a terminal, a cell of a notebook, or a file."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ STOPPING = "stopping: what trains is being saved, and the same cell goes on with
 def is_cell() -> bool:
     """True if this process is a command in a notebook's cell: `!adder-search run 57p`.
 
-    A cell has a terminal, but keeps each line that is drawn over. A kernel names its backend of matplotlib to all
-    that it starts; commands that are called within the kernel itself are none of a cell.
+    A cell has a terminal, but keeps each line that is drawn over. A kernel names its backend of matplotlib to every
+    process that it starts; a command that is called within the kernel itself has no cell.
     """
     is_started_by_kernel = "inline" in os.environ.get("MPLBACKEND", "") and "ipykernel" not in sys.modules
     return is_started_by_kernel and sys.stdout.isatty()
 
 
 def is_live(console: Console) -> bool:
-    """True if what a console shows can be drawn over. FORCE_COLOR makes rich believe so of any file."""
+    """True if a console can draw over its lines. FORCE_COLOR makes rich believe so of any file."""
     return console.file.isatty() and console.is_terminal and not console.is_dumb_terminal and not is_cell()
 
 
 def leave_cell() -> None:
-    """Go on in another process with a session of its own, where this is a command in a notebook's cell.
+    """In a notebook's cell, go on in a child process; this one waits in a session of its own.
 
-    A kernel that is interrupted kills its command after half a second. A run needs longer to save what it trains, so
-    this process only waits, and passes on the first signal that ends it.
+    An interrupted kernel kills its command after half a second. A run needs longer to save its seeds, so this process
+    only waits, and passes on the first signal that ends it.
     """
     if not is_cell():
         return

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from search.store.home import Home
 
 FORMATS, PICTURES = ("md", "csv", "json"), (".svg", ".png")
-KINDS = ("configurations", "seeds", "curves")
+ROW_KINDS = ("configurations", "seeds", "curves")
 
 
 @click.command()
@@ -213,7 +213,7 @@ def _columns() -> str:
 @click.command(epilog=_columns())
 @click.argument("study", type=STUDY)
 @target_option("File to write.", required=True)
-@click.option("--of", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="The kind of row.")
+@click.option("--of", type=click.Choice(ROW_KINDS), default=ROW_KINDS[0], show_default=True, help="The kind of row.")
 @home_option
 def records(study: str, target: Path, of: Literal["seeds", "configurations", "curves"], home: Home) -> None:
     """Write a STUDY's records to a .parquet, .csv or .json file; a search to a .db file, for optuna-dashboard.

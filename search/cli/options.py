@@ -1,4 +1,4 @@
-"""Options that commands share, printing results, and writing files."""
+"""Shared options of commands, printing of results, and writing of files."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
 
 SAID_EVERY_S = 60
+"""Seconds between two lines on progress where there is no terminal."""
 
 
 class ExpandedPath(click.Path):
@@ -40,7 +41,7 @@ class ExpandedPath(click.Path):
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range: nan, which every comparison takes for one, and infinity are none."""
+    """A finite number in a range: click's comparisons let nan pass."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -89,9 +90,9 @@ def show(as_json: bool, values: object, text: str | Sequence[str]) -> None:
 
 @contextmanager
 def progress_bar(first: str, quiet: bool = False) -> Iterator[Callable[..., None]]:
-    """Show on a terminal what goes on, with a bar and the time since it began; elsewhere say it once a minute.
+    """Show progress: on a terminal a bar with the time since the beginning, elsewhere one line a minute.
 
-    Yields what takes the next text, and how much of it is done of how much, as far as that is known.
+    first: the first text. Yields a function of the next text and, where they are known, the amounts done and in all.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -148,7 +149,7 @@ def writing(target: Path) -> Iterator[None]:
 
 
 def write_file(target: Path, write: Callable[[Path], object], flag: str = "-o") -> None:
-    """Write a file whole or not at all: into a new folder beside it, from which it takes the place of an earlier one.
+    """Write a file whole or not at all: in a new folder beside it, then in place of an earlier file.
 
     flag: the option that named it, for the error's advice. Raises UserError as `check_file` does.
     """
@@ -167,7 +168,7 @@ def write_text(target: Path, text: str, flag: str = "-o") -> None:
 
 
 def check_file(target: Path, flag: str = "-o") -> None:
-    """Raise UserError if no file can be there, or something else than a file is: a folder, a device, a pipe."""
+    """Raise UserError if no file can be at `target`, or a folder, a device or a pipe is there."""
     if target.is_dir():
         raise UserError(f"{target}: is a folder; give the file's name with {flag}")
     if target.exists() and not target.is_file():
@@ -187,7 +188,7 @@ def name_of(spec: Spec) -> str:
 
 
 def right_on(digits: int, level: str) -> str:
-    """Return in words what a proof says."""
+    """Return a proof's statement in words."""
     machines = {"any": "every machine that keeps docs/proof.md's rules", "here": "this machine, this torch"}
     return f"right on all 10^{2 * digits} pairs, at level {level} ({machines[level]})"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from search.errors import UserError, reraise_as
 if TYPE_CHECKING:
     from model import Spec
     from model.tied import Tied
+    from search.study.file import Key
 
 
 @click.command()
@@ -40,26 +41,39 @@ def keys(section: str | None, as_json: bool) -> None:
 
     The beginning of a key is enough, and so is its last word; fields of a model are found by these too.
     """
-    from model.fields import did_you_mean
-    from model.spec import FAMILIES
     from search.study.described import aligned
-    from search.study.file import Key, every_key
+    from search.study.file import every_key
 
     listed = every_key()
     if section is not None:
-        chosen = [k for k in listed if f"{k.path}.".startswith(f"{section}.")]
-        if not chosen:
-            options = {f.name: f for cls in FAMILIES.values() for f in fields(cls) if "help" in f.metadata}
-            within = [Key(f"model.{name}", f.metadata["help"], f.default) for name, f in options.items()]
-            chosen = [k for k in [*listed, *within] if k.path.startswith(section) or k.path.endswith(f".{section}")]
-        if not chosen:
-            below = [k.path for k in listed if k.path.startswith(f"{section.partition('.')[0]}.")]
-            near = below or [k.path for k in listed if "." not in k.path]
-            raise UserError(f"no key {section!r}; {did_you_mean(section, near)}")
-        listed = chosen
-    defaults = ["" if k.default in (None, []) else f" [{json.dumps(k.default)}]" for k in listed]
-    rows = [(k.path, k.says + default) for k, default in zip(listed, defaults, strict=True)]
-    show(as_json, [asdict(k) for k in listed], aligned(rows))
+        listed = _matching(section, listed)
+    rows = []
+    for key in listed:
+        default = "" if key.default in (None, []) else f" [{json.dumps(key.default)}]"
+        rows.append((key.path, key.says + default))
+    show(as_json, [asdict(key) for key in listed], aligned(rows))
+
+
+def _matching(section: str, listed: Sequence[Key]) -> list[Key]:
+    """Return the keys of a section, or else those that begin with it or end in it, a model's fields among them.
+
+    Raise UserError, with the nearest keys, if there are none.
+    """
+    from model.fields import did_you_mean
+    from model.spec import FAMILIES
+    from search.study.file import Key
+
+    if within := [key for key in listed if f"{key.path}.".startswith(f"{section}.")]:
+        return within
+    options = {f.name: f for cls in FAMILIES.values() for f in fields(cls) if "help" in f.metadata}
+    of_models = [Key(f"model.{name}", f.metadata["help"], f.default) for name, f in options.items()]
+    last = f".{section}"
+    near = [key for key in (*listed, *of_models) if key.path.startswith(section) or key.path.endswith(last)]
+    if near:
+        return near
+    below = [key.path for key in listed if key.path.startswith(f"{section.partition('.')[0]}.")]
+    others = below or [key.path for key in listed if "." not in key.path]
+    raise UserError(f"no key {section!r}; {did_you_mean(section, others)}")
 
 
 @click.command()
@@ -153,10 +167,7 @@ def _tied_lines(name: str, spec: Tied) -> Iterator[str]:
         yield f"  {part:10} {size:9} {new:6} {shared:7} {zero:5}  {spec.roles[part]}"
     yield from (f"  {'total':10} {'':9} {spec.params:6}", "")
     totals = count(spec)
-    inside, across = (
-        f"{totals.inside} numbers with ties inside tensors",
-        f"{totals.across} with ties across tensors",
-    )
+    ties = f"{totals.inside} numbers with ties inside tensors, {totals.across} with ties across tensors"
     hidden = f"{totals.hidden} with hard-wired constants of trained tensors, {totals.constants} with all"
-    yield from (f"{inside}, {across}, {hidden}", "")
+    yield from (f"{ties}, {hidden}", "")
     yield from (f"  {tie}" for tie in spec.spelt())

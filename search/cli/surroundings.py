@@ -1,4 +1,4 @@
-"""What a command finds around it, made safe before anything else runs: its output, and variables that name paths."""
+"""A command's surroundings, made safe before anything else runs: its output, and variables that name paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATHS = (
 
 
 class Unread(io.FileIO):
-    """A stream that outlives its reader: once a pipe or a terminal is closed, what is written goes nowhere."""
+    """A stream that outlives its reader: once a pipe or a terminal is closed, output goes nowhere."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -38,9 +38,9 @@ class Unread(io.FileIO):
 
 
 def settle_output() -> None:
-    """Let no character and no reader that has gone end a command.
+    """Let neither a character nor a closed reader end a command.
 
-    What the locale cannot write is escaped, and a training goes on when `| head` has seen enough.
+    Characters that the locale cannot write are escaped, and a training goes on when `| head` has seen enough.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -58,8 +58,10 @@ def settle_output() -> None:
 
 
 def settle_encoding() -> None:
-    """Begin this process again with paths and files in UTF-8, where the locale has them in another encoding: Arrow has
-    them in UTF-8 always, and would make a second folder beside one that is called é. Output stays in the locale's.
+    """Begin this process again with paths and files in UTF-8, where the locale has another encoding.
+
+    Arrow always has paths in UTF-8, and would make a second folder beside one that is called é. Output stays in the
+    locale's encoding.
     """
     if sys.getfilesystemencoding() == "utf-8" or os.environ.get("PYTHONUTF8") == "1":
         return
@@ -86,9 +88,9 @@ def settle_environment() -> None:
 
 @cache
 def check_libraries() -> None:
-    """Refuse what is installed in versions that setup.cfg excludes: pip, which put them there later, only warned.
+    """Raise Failure, with what to install, for libraries in versions that setup.cfg excludes.
 
-    Raises Failure, with what to install.
+    pip installs such a version later with no more than a warning.
     """
     from packaging.requirements import Requirement
 
@@ -106,7 +108,7 @@ def check_libraries() -> None:
 
 
 def changed_library(error: ImportError) -> str:
-    """Return a line on a library that has not what is imported of it: a version that nobody has tried yet."""
+    """Return a line on a library that lacks something we import: a version that nobody has tried yet."""
     name = (error.name or "").partition(".")[0]
     version = _version(name) if name else None
     return f"{one_line(error)}: {name} {version or 'is not installed'}; constraints.txt has versions that work"

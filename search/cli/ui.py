@@ -1,4 +1,4 @@
-"""`adder-search ui`: the MLflow UI, opened on the answer."""
+"""`adder-search ui`: the MLflow UI, opened on the newest study."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LISTED = 20
 """Studies whose addresses are printed."""
 LINK = "ui.html"
-"""Name of the file in the home that a browser is started with."""
+"""Name of the file in the home with which a browser is started."""
 
 
 @click.command()
@@ -37,37 +37,62 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
 
     The first address has a token in it that is made at each start. MLflow's clients find it in MLFLOW_TRACKING_TOKEN.
     """
-    from search.store.home import TRACKING, home_flag
-    from search.tracking.server import ADDRESS, listening, serve
+    from search.store.home import TRACKING
+    from search.tracking.server import listening
 
     if not os.environ.get(TRACKING):
-        if not home.exists():
-            raise UserError(home.nothing_run)
-        if not home.mlflow_db.exists():
-            raise UserError(
-                f"{home.mlflow_db}: is missing; adder-search sync{home_flag(home)} writes it from the ledger"
-            )
-        listening(port).close()  # a port that is taken is said before MLflow is imported, which takes seconds
-    from search.tracking.tracking import connect, is_local
+        _check_store(home)
+        listening(port).close()  # MLflow takes seconds to import: a port that is taken is said before
+    from search.tracking.tracking import is_local
+
+    has_browser = not no_browser and _has_display()
+    if is_local(home.tracking_uri):
+        _serve(home, port, None if no_auth else secrets.token_urlsafe(24), has_browser)
+    else:
+        _show_server(home, has_browser)
+
+
+def _check_store(home: Home) -> None:
+    """Raise UserError where nothing has run, or the home's MLflow store is missing."""
+    from search.store.home import home_flag
+
+    if not home.exists():
+        raise UserError(home.nothing_run)
+    if not home.mlflow_db.exists():
+        remedy = f"adder-search sync{home_flag(home)} writes it from the ledger"
+        raise UserError(f"{home.mlflow_db}: is missing; {remedy}")
+
+
+def _show_server(home: Home, has_browser: bool) -> None:
+    """Print where an MLflow server shows the studies, and open the first."""
+    from search.tracking.tracking import connect
 
     uri = home.tracking_uri
-    if not is_local(uri):
-        shown = "" if uri.startswith("http") else "; mlflow ui --backend-store-uri shows them"
-        click.echo(f"the records are on the MLflow server {masked(uri)}{shown}")
-        if not shown:
-            page = show_studies(connect(home, uri), f"{masked(uri).rstrip('/')}/")
-            if page and not no_browser and _has_display():
-                open_page(page)
+    address = masked(uri)
+    if not uri.startswith("http"):
+        click.echo(f"the records are on the MLflow server {address}; mlflow ui --backend-store-uri shows them")
         return
+    click.echo(f"the records are on the MLflow server {address}")
+    page = show_studies(connect(home, uri), f"{address.rstrip('/')}/")
+    if page and has_browser:
+        open_page(page)
+
+
+def _serve(home: Home, port: int, token: str | None, has_browser: bool) -> None:
+    """Serve the MLflow UI until Ctrl-C. token: what a browser has to know; None: nothing."""
+    from search.tracking.server import ADDRESS, listening, serve
+    from search.tracking.tracking import connect
+
+    uri, link = home.tracking_uri, home.path / LINK
     with listening(port) as listener:
-        start, token = f"http://{ADDRESS}:{port}/", None if no_auth else secrets.token_urlsafe(24)
-        entrance = start + (f"?token={token}" if token else "")
+        start = f"http://{ADDRESS}:{port}/"
+        entrance = f"{start}?token={token}" if token else start
         click.echo(f"{entrance}#/experiments shows {home.path} (Ctrl-C ends)")
         if token:
             click.echo("These work in a browser that has opened it:")
-        page, link = show_studies(connect(home, uri), start), home.path / LINK
+        page = show_studies(connect(home, uri), start)
         click.echo("Studies that begin from now on are at the first address.")
-        if page and not no_browser and _has_display():
+        if page and has_browser:
             write_link(link, entrance + page.removeprefix(start))
             open_page(link.as_uri())
         try:
@@ -102,7 +127,7 @@ def _own_pages() -> list[str]:
 
 
 def write_link(path: Path, page: str) -> None:
-    """Write a page that leads to another, for its owner alone: all users see what a browser is started with."""
+    """Write a page that leads to another and is its owner's alone: all users see a browser's command line."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600, exist_ok=False)
     path.write_text(

@@ -118,8 +118,8 @@ def _lacking(engine: sa.Engine) -> list[tuple[str, str, str, list[Seed]]]:
     query = sa.select(*columns).where(ROWS.c.outcome.not_in(OPEN), ~_has_result()).order_by(*columns)
     with engine.connect() as db:
         rows = db.execute(query).all()
-    groups = groupby(rows, lambda row: (row.study, row.configuration, row.trial))
-    return [(*names, [Seed(row.init_seed, row.data_seed) for row in of]) for names, of in groups]
+    by_trial = groupby(rows, lambda row: (row.study, row.configuration, row.trial))
+    return [(*names, [Seed(row.init_seed, row.data_seed) for row in group]) for names, group in by_trial]
 
 
 def _has_result() -> Any:
@@ -152,19 +152,20 @@ def _read(folder: Path, configuration: str) -> dict[Seed, Any]:
     for name, digest in about["sha256"].items():
         if hashlib.sha256(files[name]).hexdigest() != digest:
             raise ValueError(f"{name} is not what was written")
-    theta, table = load(files[THETA])["theta"], read_parquet(folder / CURVES)
+    theta_SP, table = load(files[THETA])["theta"], read_parquet(folder / CURVES)
     probes = [name for name in table.columns if name not in (*WHO, "step", *MEASURES)]
-    rows = torch.tensor(table[[*MEASURES, *probes]].to_numpy(), dtype=torch.float32)
+    readings = torch.tensor(table[[*MEASURES, *probes]].to_numpy(), dtype=torch.float32)
+    widths = [len(MEASURES), len(probes)]
     places = table.groupby(WHO, sort=False).indices
-    found = {}
-    for theta_P, seed in zip(theta, about["seeds"], strict=True):
+    results = {}
+    for theta_P, seed in zip(theta_SP, about["seeds"], strict=True):
         if seed["configuration"] != configuration:
             raise ValueError(f"it is of configuration {seed['configuration']}")
-        curve_EM, probes_ER = rows[places[tuple(seed[n] for n in WHO)]].split([len(MEASURES), len(probes)], dim=1)
-        found[Seed(seed["init_seed"], seed["data_seed"])] = tuple(
-            tensor.numpy() for tensor in (theta_P, curve_EM, probes_ER)
-        )
-    return found
+        place = places[tuple(seed[name] for name in WHO)]
+        curve_EM, probes_ER = readings[place].split(widths, dim=1)
+        number = Seed(seed["init_seed"], seed["data_seed"])
+        results[number] = tuple(tensor.numpy() for tensor in (theta_P, curve_EM, probes_ER))
+    return results
 
 
 def _folder(home: Home, engine: sa.Engine, names: tuple[str, str, str], scratch: Path) -> Path | None:
@@ -190,10 +191,10 @@ def _folder(home: Home, engine: sa.Engine, names: tuple[str, str, str], scratch:
 
 
 def _insert(engine: sa.Engine, study: str, configuration: str, results: dict[Seed, Any]) -> None:
-    rows = [
-        dict(zip(KEY_COLUMNS, (study, configuration, seed.init_seed, seed.data_seed), strict=True)) | as_blobs(*result)
-        for seed, result in results.items()
-    ]
+    rows = []
+    for seed, result in results.items():
+        key = (study, configuration, seed.init_seed, seed.data_seed)
+        rows.append(dict(zip(KEY_COLUMNS, key, strict=True)) | as_blobs(*result))
     if rows:
         with engine.begin() as db:
             db.execute(sa.insert(RESULTS), rows)
@@ -228,7 +229,7 @@ def _finish(engine: sa.Engine) -> tuple[int, int]:
     """Open the seeds whose results are lost, and give the tables their new form, at once."""
     opened = UNMEASURED | {"outcome": Outcome.CENSORED, "reason": LOST}
     with engine.begin() as db:
-        if db.dialect.name == "sqlite":  # else each change of a table is committed by itself
+        if db.dialect.name == "sqlite":  # which would commit each change of a table by itself
             db.exec_driver_sql("BEGIN IMMEDIATE")
         is_lost = sa.and_(ROWS.c.outcome.not_in(OPEN), ~_has_result())
         lost = db.execute(sa.update(ROWS).where(is_lost).values(**opened)).rowcount

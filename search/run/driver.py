@@ -99,7 +99,7 @@ class Driver:
         """Workers in a row that were given up before they had reported at all."""
         self.remarks: set[str] = set()
         """Workers' warnings that were printed."""
-        self.shown: set[str] = set()
+        self.announced: set[str] = set()
         """Keys of configurations that MLflow shows as running."""
 
     @classmethod
@@ -257,8 +257,8 @@ class Driver:
         states = self.records.claim([(p.configuration, p.seed, p.confirmation) for p in pairs.values()])
         self.ended.begun += len(pairs)
         for configuration in {p.configuration.key: p.configuration for p in pairs.values()}.values():
-            if configuration.key not in self.shown:
-                self.shown.add(configuration.key)
+            if configuration.key not in self.announced:
+                self.announced.add(configuration.key)
                 self.projection.note_training(configuration)
         return [Order(n, self.planner.pair_of(p), states.get(p.key)) for n, p in pairs.items()]
 
@@ -287,7 +287,7 @@ class Driver:
         for configuration, new in counts.items():
             self.projection.note_ended(configuration, new)
         for configuration in self.planner.complete(pairs, rows, cut):
-            self.shown.discard(configuration.key)
+            self.announced.discard(configuration.key)
             self.projection.note(configuration, FINISHED)
 
     def _free_pairs(self, worker: str, failure: str) -> None:

@@ -30,12 +30,12 @@ block is that of the architecture: 227 KB was seen on an H100 and an H200, the r
 MEASURED = ("H100", "H200")
 """Measured GPUs, by words within the names that drivers give them."""
 BY_MPS = 0.58
-"""Speed of four banks side by side by MPS, a quarter of a wave each, as a share of the speed of one bank."""
+"""PresetSpeed of four banks side by side by MPS, a quarter of a wave each, as a share of the speed of one bank."""
 MOST_BANKS = 32
 """Banks on a GPU at once; MPS serves 48 processes."""
 
 
-class Speed(NamedTuple):
+class PresetSpeed(NamedTuple):
     """Measured speeds of a preset, at batch 256."""
 
     preset: str
@@ -83,13 +83,13 @@ class Speed(NamedTuple):
 
 
 SPEEDS = (
-    Speed("57p", 52_608, 277.0, 276.7, 17_334),
-    Speed("54p", 49_280, 265.9, 259.3, 18_433),
-    Speed("100p", 50_816, 1_745.8, 1_563.4, 8_320),
-    Speed("170p", 94_336, 2_991.5, 2_694.2, 5_681),
-    Speed("242p", 126_592, 2_351.1, 2_341.9, 4_203),
-    Speed("262p", 111_744, 1_682.2, 1_683.8, 6_875),
-    Speed("62p", 120_448, 1_604.7, 1_603.6, 7_933),
+    PresetSpeed("57p", 52_608, 277.0, 276.7, 17_334),
+    PresetSpeed("54p", 49_280, 265.9, 259.3, 18_433),
+    PresetSpeed("100p", 50_816, 1_745.8, 1_563.4, 8_320),
+    PresetSpeed("170p", 94_336, 2_991.5, 2_694.2, 5_681),
+    PresetSpeed("242p", 126_592, 2_351.1, 2_341.9, 4_203),
+    PresetSpeed("262p", 111_744, 1_682.2, 1_683.8, 6_875),
+    PresetSpeed("62p", 120_448, 1_604.7, 1_603.6, 7_933),
 )
 
 
@@ -105,7 +105,7 @@ def measured_name(gpu: Gpu) -> str:
     return next((name for name in MEASURED if name in gpu.name and is_as_large), "")
 
 
-def describe_cards(speed: Speed) -> list[str]:
+def describe_cards(speed: PresetSpeed) -> list[str]:
     """Return lines of a plan on what each GPU is expected to do: its seed-steps/s, and seeds at once."""
     measured, expected = list[str](), list[str]()
     for gpu in CARDS:
@@ -119,13 +119,13 @@ def describe_cards(speed: Speed) -> list[str]:
 
 
 @cache
-def speed_of(spec: Spec | None) -> Speed:
+def speed_of(spec: Spec | None) -> PresetSpeed:
     """Return the speed of the measured preset that is most like a spec; of 57p where none is known."""
     if spec is None:
         return SPEEDS[0]
     base = spec.base if isinstance(spec, Tied) else spec
 
-    def distance(speed: Speed) -> tuple[bool, bool, int]:  # family and circle decide which loops a kernel has
+    def distance(speed: PresetSpeed) -> tuple[bool, bool, int]:  # family and circle decide which loops a kernel has
         other = preset(speed.preset)
         is_circle = getattr(other, "circular", None) == getattr(base, "circular", None)
         return other.family != base.family, not is_circle, abs(other.params - base.params)
@@ -158,7 +158,7 @@ def fastest_share(
     return min(seconds, key=lambda share: seconds[share])
 
 
-def _side_by_side(speeds: Sequence[tuple[Speed, int]], cores: float, cards: float, cpu: float) -> int:
+def _side_by_side(speeds: Sequence[tuple[PresetSpeed, int]], cores: float, cards: float, cpu: float) -> int:
     """Return how many banks, one per program, can share a GPU: as banks, cores and a wave allow."""
     banks = -(-len(speeds) // cards)
     room = min(speed.wave // min(seeds, speed.wave) for speed, seeds in speeds)

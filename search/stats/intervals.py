@@ -50,11 +50,11 @@ def mid_p(k: float, n: float) -> Interval:
 def clustered(k_S: Sequence[float], n_S: Sequence[int]) -> Interval:
     """Return the interval of a share of tries that come in two clusters or more: `k_S` successes of `n_S` tries.
 
-    Korn and Graubard's (Survey Methodology 24, 193-201, 1998): that of as many independent tries as have the
-    variance between clusters, fewer by what few clusters tell of it. Where successes, or failures, are in under
-    half of the clusters, the variance is too uncertain to allow for more of them than WORTH of
-    those clusters; where they are in one or two, for more tries than there are clusters. WORTH is the greatest
-    with which simulated intervals hold the truth in 92 % or more (docs/statistics.md).
+    Korn and Graubard's (Survey Methodology 24, 193-201, 1998): the interval of as many independent tries as have the
+    observed variance between clusters, and fewer where few clusters make that variance uncertain. Where fewer than
+    half of the clusters have a success (or a failure), it counts as at most WORTH independent ones per such cluster;
+    where one or two have, there are at most as many independent tries as clusters. WORTH is the greatest value with
+    which simulated intervals hold the truth in 92 % or more (docs/statistics.md).
     """
     from scipy.stats import t
 
@@ -66,6 +66,7 @@ def clustered(k_S: Sequence[float], n_S: Sequence[int]) -> Interval:
     effective = share * (1 - share) / variance * few if variance else float(n)
     with_success = sum(k > 0 for k in k_S)
     with_failure = sum(k < m for k, m in zip(k_S, n_S, strict=True))
+    # Successes and failures alike: an interval of the one is the other's, turned over.
     for part, places in ((share, with_success), (1 - share, with_failure)):
         if places < FEWEST_PLACES:
             effective = min(effective, clusters)
@@ -113,7 +114,7 @@ class Paired:
     @classmethod
     def of(cls, pairs: Sequence[tuple[bool, bool]]) -> Self:
         """Count the successes of each seed in the first and in the second arm."""
-        return cls(*(sum(pair == kind for pair in pairs) for kind in _KINDS))
+        return cls(*(sum(pair == kind for pair in pairs) for kind in _BOTH_TO_NEITHER))
 
     @property
     def n(self) -> int:
@@ -127,14 +128,15 @@ class Paired:
     @property
     def ratio(self) -> float | None:
         """Share of the first arm over that of the second; None where the second has no success."""
-        return (self.both + self.first) / (self.both + self.second) if self.both + self.second else None
+        firsts, seconds = self.both + self.first, self.both + self.second
+        return firsts / seconds if seconds else None
 
     @property
     def ratio_interval(self) -> Interval:
         return ratio_interval(self.both, self.first, self.second)
 
 
-_KINDS = ((True, True), (True, False), (False, True), (False, False))
+_BOTH_TO_NEITHER = ((True, True), (True, False), (False, True), (False, False))
 
 
 def mcnemar(first: int, second: int) -> float:
@@ -158,7 +160,8 @@ def power(n: int, share: float, other: float = 0.0, level: float = LEVEL) -> flo
     pairs_D = np.arange(n + 1)
     fewer_D = binom.ppf(level / 2, pairs_D, 0.5)  # the most pairs one way, so that p <= level
     fewer_D -= 2 * binom.cdf(fewer_D, pairs_D, 0.5) > level
-    rejected_D = binom.cdf(fewer_D, pairs_D, first / differ) + binom.sf(pairs_D - fewer_D - 1, pairs_D, first / differ)
+    one_way = first / differ
+    rejected_D = binom.cdf(fewer_D, pairs_D, one_way) + binom.sf(pairs_D - fewer_D - 1, pairs_D, one_way)
     return float(binom.pmf(pairs_D, n, differ) @ rejected_D)
 
 
@@ -185,8 +188,8 @@ def ratio_interval(both: int, first: int, second: int) -> Interval:
     EXACT_PAIRS the score is taken as normal. Without a success in the first arm the interval begins at 0,
     without one in the second it ends at infinity; without any it is both.
     """
-    low = 1 / end if (end := _largest_ratio(both, second, first)) else inf
-    return low, _largest_ratio(both, first, second)
+    inverse = _largest_ratio(both, second, first)
+    return 1 / inverse if inverse else inf, _largest_ratio(both, first, second)
 
 
 def _largest_ratio(both: int, first: int, second: int) -> float:
@@ -263,9 +266,11 @@ def chance_beyond_limit(
 def _ratio_score(first: Any, second: Any, n: int, ratio: float) -> Any:
     """Return the score of counts (numbers or arrays) of `n` pairs with a success under a ratio of shares."""
     ones, others = n - second, n - first  # successes of the two arms
+    # The likeliest share of `second` solves a * share ** 2 + b * share + c = 0.
+    a = n * (1 + ratio)
     b = others * ratio * ratio - ones - 2 * second
     c = second * (1 - ratio)
-    share = (abs(b * b - 4 * n * (1 + ratio) * c) ** 0.5 - b) / (2 * n * (1 + ratio))  # likeliest, of second
+    share = (abs(b * b - 4 * a * c) ** 0.5 - b) / (2 * a)
     variance = n * (share * (1 + ratio) + ratio - 1)
     return (ones - ratio * others) / (abs(variance) + 1e-12) ** 0.5
 
