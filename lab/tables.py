@@ -68,7 +68,8 @@ def rate_of(rows: pd.DataFrame, counting: str = GROKKED) -> GrokRate:
         ended = rows[rows["outcome"] == outcome]
         if len(ended) and (column not in rows or ended[column].isna().any()):
             raise ValueError(f"a rule ended {len(ended)} seeds, and their table has no column {column}")
-    seeds = seeds_of(rows)
+    # a rate does not look at steps, and some tables have words there
+    seeds = seeds_of(rows.drop(columns="grok_step", errors="ignore"))
     several = "configuration" in rows and rows["configuration"].nunique() > 1
     interval = PooledRate.of(seeds).interval if several and counting == GROKKED else None
     return replace(GrokRate.of(seeds), grokked=k, recorded_interval=interval)

@@ -155,9 +155,6 @@ class SeedRecord:
         """True if it is right on all pairs, False if not; None where that is not decided."""
         return is_right(self.proof)
 
-    def as_dict(self) -> dict[str, Any]:
-        return {name: self[name] for name in COLUMNS}
-
 
 def _columns() -> Iterator[Column]:
     hints = get_type_hints(SeedRecord)

@@ -188,7 +188,7 @@ def files(here):
     tuples = [name for name, value in rows[0].items() if isinstance(value, list | tuple)]
     frame = pd.DataFrame(rows).assign(**{n: json.dumps(rows[0][n]) for n in tuples})
     frame.to_parquet("some.parquet", index=False)
-    pd.DataFrame(seeds).to_csv("seeds.csv", index=False)
+    pd.DataFrame(seeds).assign(budget=1).to_csv("seeds.csv", index=False)
     return "some.parquet", "seeds.csv"
 
 

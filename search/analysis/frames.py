@@ -44,16 +44,9 @@ AFTER_BEST = (
     *(column.metric for column in columns.values() if column.metric and column.metric not in BEFORE_BEST),
 )  # fmt: skip
 """Columns of a configuration that are metrics of its seeds (`final_metrics`), around its best seed."""
-
-
-def _seed_columns() -> Iterator[str]:
-    """Yield the columns of the seeds' frame: those declared, and what is known of the configuration."""
-    more = {"configuration": DESCRIBED, "outcome": ("budget",), "verified": ("proved",)}
-    for name, column in columns.items():
-        yield from (name, *more.get(name, ())) if column.shown else ()
-
-
-SEED_COLUMNS = dict.fromkeys(_seed_columns())
+BESIDE = {"configuration": DESCRIBED, "outcome": ("budget",), "verified": ("proved",)}
+"""Columns of a seed that are not in its record, by the one before them."""
+SEED_COLUMNS = [each for name, column in columns.items() if column.shown for each in (name, *BESIDE.get(name, ()))]
 COLUMNS = {
     "seeds": tuple(SEED_COLUMNS),
     "configurations": ("study", "configuration", *DESCRIBED, *BEFORE_BEST, "best_seed", *AFTER_BEST),
@@ -330,9 +323,14 @@ def seed_rows(records: StudyRecords, seeds: Sequence[SeedRecord] | None = None) 
     for seed in records.list_seeds() if seeds is None else seeds:
         if has_ended(seed):
             title, preset, params, budget = about[seed.configuration]
-            more = {"title": title, "rung": preset, "params": params, "budget": budget}
-            more["proved"] = _number(seed.proved)
-            yield {name: more[name] if name in more else _shown(seed, name) for name in SEED_COLUMNS}
+            beside = {
+                "title": title,
+                "rung": preset,
+                "params": params,
+                "budget": budget,
+                "proved": _number(seed.proved),
+            }
+            yield {name: beside[name] if name in beside else _shown(seed, name) for name in SEED_COLUMNS}
 
 
 def seeds_of(frame: pd.DataFrame) -> list[SeedRecord]:

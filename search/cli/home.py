@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,7 +52,7 @@ def status(study: str | None, each: bool, home: Home, as_json: bool) -> None:
     seeds = rows if study else []
     flag = home_flag(home)
     text = render.status(studies, seeds, names, running, flag, each) if opened else home.nothing_run
-    about = {"home": str(home.path), "studies": studies, "seeds": [seed.as_dict() for seed in seeds] or None}
+    about = {"home": str(home.path), "studies": studies, "seeds": [asdict(seed) for seed in seeds] or None}
     show(as_json, about | ({"running": running} if study else {}), text)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
@@ -275,7 +275,9 @@ class StudyRecords:
         A hundred thousand seeds take the memory of some hundred.
         """
         columns = [ROWS.c[name] for name in GROUPED_BY]
-        query = sa.select(*columns, *_aggregates(), sa.func.count().label("count"))
+        differing = [(name, AGGREGATES[c.grouped]) for name, c in COLUMNS.items() if c.grouped in AGGREGATES]
+        more = [aggregate(ROWS.c[name]).label(name) for name, aggregate in differing]
+        query = sa.select(*columns, *more, sa.func.count().label("count"))
         query = query.filter_by(study=self.study, configuration=configuration).group_by(*columns)
         groups = [(row.pop("count"), SeedRecord(study=self.study, **row)) for row in self.database.read(query)]
         return [record for count, record in groups for _ in range(count)]
@@ -491,15 +493,14 @@ def open_several(home: Home, studies: Iterable[str] = ()) -> list[StudyRecords]:
     return opened or [StudyRecords(ledger, name) for name in ledger.list_studies()]
 
 
-def _aggregates() -> Iterator[sa.ColumnElement[Any]]:
-    """Yield what grouped seeds have of the columns in which they differ. A mean is that of all, or none."""
-    for name, column in COLUMNS.items():
-        value = ROWS.c[name] if column.stored else None
-        if column.grouped == MAX:
-            yield sa.func.max(value).label(name)
-        elif column.grouped == MEAN:
-            mean = sa.case((sa.func.count(value) == sa.func.count(), sa.func.avg(value)))
-            yield sa.type_coerce(mean, sa.Float).label(name)
+def _mean(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """Return the mean of a group; NULL unless all of it have a value."""
+    is_whole = sa.func.count(column) == sa.func.count()
+    return sa.type_coerce(sa.case((is_whole, sa.func.avg(column))), sa.Float)
+
+
+AGGREGATES: Mapping[str, Callable[[sa.Column[Any]], sa.ColumnElement[Any]]] = {MAX: sa.func.max, MEAN: _mean}
+"""What grouped seeds have of columns in which they differ."""
 
 
 def censored(reason: str) -> Values:
