@@ -25,6 +25,7 @@ _PLACES = {
     "recipe.outcomes": ("MEASURES", "Outcome"),
     "recipe": ("Pair", "Recipe", "Seed"),
 }
+__all__ = [name for names in _PLACES.values() for name in names]
 
 
 def __getattr__(name: str) -> Any:
@@ -33,3 +34,7 @@ def __getattr__(name: str) -> Any:
             globals()[name] = value = getattr(import_module(f"{__name__}.{place}"), name)
             return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -113,9 +113,8 @@ class Driver:
         max_hours: float | None = None,
     ) -> Iterator[Self]:
         """Plan what is not recorded yet and yield the run's driver. Raises UserError."""
-        # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
-        os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
         with ExitStack() as undo:
+            undo.enter_context(_without_retries())
             verify = records.lease.verify
             tracker = Tracker(client, records.home, study, verify)
             undo.enter_context(tracker.watching())  # before the outbox: one thread at a time uses the tracker
@@ -374,6 +373,18 @@ def _row_of(pair: PlannedPair, seed: EndedSeed) -> Row:
     key, init_seed, data_seed = pair.key
     names = {"configuration": key, "init_seed": init_seed, "data_seed": data_seed, "confirmation": pair.confirmation}
     return {**names, **seed.measured, "outcome": seed.outcome}
+
+
+@contextmanager
+def _without_retries() -> Iterator[None]:
+    """Keep MLflow from retrying: it would create a run twice whose answer came late. The outbox looks first."""
+    name = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+    before, os.environ[name] = os.environ.get(name), "0"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        os.environ.update({} if before is None else {name: before})
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.text import Text
 
 from search.run.messages import Report
@@ -18,7 +19,9 @@ from search.run.study_run import PlannedPair
 from search.run.workers import COMPILING, TRAINING, Workers
 from search.stats.intervals import mid_p
 from search.store.record import SeedKey
+from search.study.described import too_long
 from search.study.naming import Names
+from search.study.schema import Study
 from search.terminal import is_cell, is_live
 from trainer import Outcome
 
@@ -193,6 +196,17 @@ class Display:
     def __exit__(self, *_: object) -> None:
         if self.live:
             self.live.stop()
+
+    def begin(self, study: Study) -> None:
+        """Say what is going to be trained."""
+        self.console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
+        if study.space:
+            self.console.print(f"sought: {study.sampler.described}")
+        if late := too_long(study):
+            self.console.print(f"too long: {late}", soft_wrap=True)
+
+    def end(self, snapshot: Snapshot) -> None:
+        """Leave the end of a run to its summary."""
 
     def due(self) -> bool:
         """True if enough time has passed for another snapshot."""
