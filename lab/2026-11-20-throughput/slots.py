@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from model import preset
-from trainer import Bank, Pair, Recipe, Seed
+from trainer import FUTILITY_RULE, Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import code_version
 
 Row = dict[str, Any]
@@ -32,7 +32,7 @@ def resolve(rung_name: str, pairs: list[Pair], slots: int, refill: bool, compile
     outcomes: Counter[str] = Counter()
     seconds, taken, offered = 0.0, 0, 0
     for chunk in chunks:
-        bank = Bank(preset(rung_name), chunk, slots=slots, compiled=compiled)
+        bank = Bank(preset(rung_name), chunk, slots=slots, compiled=compiled, futility=FUTILITY_RULE)
         start = time.perf_counter()
         while bank.advance():
             offered += bank.slots * bank.eval_every

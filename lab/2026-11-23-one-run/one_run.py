@@ -59,7 +59,7 @@ from model.fold import fold
 from model.spec import Spec
 from model.tied import Tied, Ties, constrained, free, project, tie
 from search.study.file import load_study
-from trainer import Bank, Pair, Recipe, Result, Seed
+from trainer import FUTILITY_RULE, Bank, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.recipe.screen import Rung
 
@@ -159,7 +159,8 @@ def trained(bank: Bank) -> Bank:
 
 def without(numbers: str, seeds: list[int]) -> Iterator[dict[str, object]]:
     spec = tie(BASE, line(numbers)[-1])
-    bank = trained(Bank(spec, [Pair(FADED.recipe, Seed.of(s)) for s in seeds], slots=FADED.chunk))
+    pairs = [Pair(FADED.recipe, Seed.of(s)) for s in seeds]
+    bank = trained(Bank(spec, pairs, slots=FADED.chunk, futility=FUTILITY_RULE))
     for n, seed in enumerate(seeds):
         its = bank.result(n)
         right = verify(spec, its.theta_P).correct if its.grok_step is not None else ""
@@ -186,8 +187,8 @@ def wide(plan: Plan, seeds: list[int], kept: Path) -> dict[int, torch.Tensor]:
     """θ of 54p for each of the seeds that grokked; trained once, kept beside the table."""
     if not kept.exists():
         pairs = [Pair(plan.recipe, Seed.of(s), rungs=plan.rungs) for s in seeds]
-        rule = {"futility": None} if plan.rungs else {}
-        bank = trained(Bank(WIDE, pairs, slots=min(32, plan.chunk), **rule))
+        rule = None if plan.rungs else FUTILITY_RULE
+        bank = trained(Bank(WIDE, pairs, slots=min(32, plan.chunk), futility=rule))
         found = {s: bank.result(n) for n, s in enumerate(seeds)}
         rows = {f"{s}.{r.outcome.value}.{r.grok_step or ''}": r.theta_P for s, r in found.items()}
         save_file(rows, kept)

@@ -21,7 +21,7 @@ import torch
 from search.study.file import load_study
 from search.study.schema import Study
 from search.study.trial import Configuration
-from trainer import Bank, Pair, Seed
+from trainer import FUTILITY_RULE, Bank, Pair, Seed
 
 ENDED = ("grokked", "failed", "screened")
 COMPARED = ("outcome", "steps", "grok_step", "best_step", "best_exact", "best_token")
@@ -44,7 +44,7 @@ def again(study: Study, row: Mapping[str, Any], finish: bool) -> tuple[Any, ...]
     configuration = next(c for c in configurations if c.key == row["configuration"])
     recipe = configuration.recipe if finish else replace(configuration.recipe, finish_above=1.0)
     seed = Seed(int(row["init_seed"]), int(row["data_seed"]))
-    bank = Bank(configuration.trained, [Pair(recipe, seed, rungs=study.stop.rungs)])
+    bank = Bank(configuration.trained, [Pair(recipe, seed, rungs=study.stop.rungs)], futility=FUTILITY_RULE)
     while bank.advance():
         pass
     result = bank.result(0)

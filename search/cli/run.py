@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ STARTING_S, STOPPING_S = 120.0, 150.0
 SAVING_S = 60.0
 """Longest wait of a cell for the run before it to end."""
 POLL_S = 0.5
+_say = partial(click.echo, err=True)
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,14 +85,10 @@ def _prepare(source: str, home: Home, fresh: bool = False) -> Study:
     return study
 
 
-def _say(line: str) -> None:
-    click.echo(line, err=True)
-
-
 def _plan(study: Study, home: Home, fresh: bool) -> str:
     """Return what a run would do and cost. Raises UserError for all that a run would refuse."""
     from search.run.estimate import estimate
-    from search.run.extension import as_begun, check_extension
+    from search.run.extension import extended
 
     rows: list[SeedRecord] = []
     records: StudyRecords | None = None
@@ -98,9 +96,8 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
         study = renamed(study, records_of(home, study.name).ledger.list_studies() if home.exists() else [])
     elif home.exists():
         records = records_of(home, study.name)
-        rows, definition = records.list_seeds(), records.get_definition()
-        study = as_begun(study, definition)
-        check_extension(study, definition, rows)
+        rows = records.list_seeds()
+        study = extended(study, records, rows)
     return estimate(study, home, rows, records)
 
 

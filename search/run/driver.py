@@ -48,6 +48,7 @@ STOPPING_S = 10.0
 POLL_S = 0.2
 """Seconds without events after which the driver looks at lease, deadline and display."""
 INTERRUPTED = "interrupted"
+RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a run: Ctrl-C, a service's or a machine's end, a closed terminal."""
 
@@ -114,7 +115,9 @@ class Driver:
     ) -> Iterator[Self]:
         """Plan what is not recorded yet and yield the run's driver. Raises UserError."""
         with ExitStack() as undo:
-            undo.enter_context(_without_retries())
+            # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
+            undo.callback(os.environ.__setitem__, RETRIES, os.environ.get(RETRIES, "2"))
+            os.environ[RETRIES] = "0"
             verify = records.lease.verify
             tracker = Tracker(client, records.home, study, verify)
             undo.enter_context(tracker.watching())  # before the outbox: one thread at a time uses the tracker
@@ -373,18 +376,6 @@ def _row_of(pair: PlannedPair, seed: EndedSeed) -> Row:
     key, init_seed, data_seed = pair.key
     names = {"configuration": key, "init_seed": init_seed, "data_seed": data_seed, "confirmation": pair.confirmation}
     return {**names, **seed.measured, "outcome": seed.outcome}
-
-
-@contextmanager
-def _without_retries() -> Iterator[None]:
-    """Keep MLflow from retrying: it would create a run twice whose answer came late. The outbox looks first."""
-    name = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
-    before, os.environ[name] = os.environ.get(name), "0"
-    try:
-        yield
-    finally:
-        del os.environ[name]
-        os.environ.update({} if before is None else {name: before})
 
 
 @contextmanager

@@ -82,10 +82,12 @@ class Trained:
 
     def __repr__(self) -> str:
         """Return one line: the study, its seeds, and why it was stopped, if it was."""
-        outcomes = [row["outcome"] for row in records_of(self.home, self.study.name).list_seeds()]
+        from search.store.record import is_final
+
+        rows = records_of(self.home, self.study.name).list_seeds()
+        ended, grokked = sum(map(is_final, rows)), sum(row["outcome"] == "grokked" for row in rows)
         stopped = "" if self.is_done else f"; stopped ({self.why}), {GO_ON}"
-        ended = sum(outcome not in ("queued", "running", "censored") for outcome in outcomes)
-        return f"{self.study.name}: {ended:,} seeds have ended, {outcomes.count('grokked'):,} grokked{stopped}"
+        return f"{self.study.name}: {ended:,} of {len(rows):,} seeds ended, {grokked:,} grokked{stopped}"
 
 
 def run(
@@ -110,10 +112,10 @@ def run(
     An interrupt of the main thread ends it cleanly, then raises KeyboardInterrupt; the same call goes on. Raises
     UserError for what cannot be trained, and Failure if a seed failed for good or something outside did.
 
-    >>> study = {"name": "two", "model": "57p", "recipe": {"steps": 40, "eval_every": 20}, "seeds": [1, 2]}
-    >>> trained = search.run(study)
-    >>> list(trained.curves["step"])
-    [20, 40, 20, 40]
+        >>> import search
+        >>> study = {"name": "two", "model": "57p", "recipe": {"steps": 40, "eval_every": 20}, "seeds": [1, 2]}
+        >>> list(search.run(study).curves["step"])
+        [20, 40, 20, 40]
     """
     _check_options(executor, max_hours)
     place = Home(home)
@@ -222,7 +224,7 @@ def prepare(study: Study, source: str, home: Home, say: Say, fresh: bool = False
 
 def open_study(study: Study, source: str, home: Home, say: Say, fresh: bool = False) -> Opened:
     """Check machine, stores and earlier records, and open them. Raises UserError, Failure."""
-    from search.run.extension import as_begun, check_extension
+    from search.run.extension import extended
     from search.run.packing import check_resources
     from search.store.ledger import Ledger
     from search.store.study_records import StudyRecords
@@ -246,9 +248,7 @@ def open_study(study: Study, source: str, home: Home, say: Say, fresh: bool = Fa
     is_theirs = is_file(source) and Path(source).parent != home.logs  # where --detach leaves one
     source = source if is_theirs and not fresh else study.name
     with reraise_as(source, UserError):
-        definition = records.get_definition()
-        study = as_begun(study, definition)
-        check_extension(study, definition, records.list_seeds())
+        study = extended(study, records, records.list_seeds())
     return Opened(study, source, records, client)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from search.errors import UserError
 from search.stats.counting import Row, seed_of
+from search.store.study_records import StudyRecords
 from search.study.file import with_earlier_defaults
 from search.study.proposer import proposer_keys
 from search.study.sampler import Sampler
@@ -40,6 +41,14 @@ def as_begun(study: Study, definition: Mapping[str, Any] | None) -> Study:
         sampler = Sampler.model_validate(recorded.get("sampler") or {})
         changes["sampler"] = study.sampler.model_copy(update={"objectives": sampler.objectives})
     return study.model_copy(update=changes)
+
+
+def extended(study: Study, records: StudyRecords, rows: Iterable[Row]) -> Study:
+    """Return a study as it goes on from its records. Raise UserError if it cannot. rows: its seeds."""
+    definition = records.get_definition()
+    study = as_begun(study, definition)
+    check_extension(study, definition, rows)
+    return study
 
 
 def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,10 +20,12 @@ from search.run import worker
 from search.run.source import given_study
 from search.store.home import Home
 from search.study.file import parse_study
+from tests import ROOT
 from tests.homes import records_of
 from tests.reference import QUICK, check_whole, expected, write_study
 from tests.runs import Trained, made_up
 from trainer import Recipe
+from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "quick", "here")
 LIGHT = """
@@ -84,7 +87,7 @@ def test_it_trains_in_the_thread_that_calls_to_the_bits_that_the_command_records
 def test_records_come_as_data_frames_and_progress_as_it_goes(trained):
     seen = []
     whole = search.run(QUICK, "home", progress=seen.append)
-    assert whole.is_done and str(whole) == "quick: 4 seeds have ended, 0 grokked"
+    assert whole.is_done and str(whole) == "quick: 4 of 4 seeds ended, 0 grokked"
     assert list(whole.seeds["init_seed"]) == [5, 6, 7, 8] and set(whole.seeds["outcome"]) == {"failed"}
     assert len(whole.configurations) == 1 and whole.configurations["seeds"][0] == 4
     assert list(whole.curves["step"]) == [20, 40, 60] * 4
@@ -109,6 +112,18 @@ def test_values_may_be_those_of_python():
     changes = {"model": preset("57p"), "recipe": recipe, "seeds": {"first": np.int64(5), "count": 4}}
     plain, given = (given_study(study, Home("x"), pytest.fail)[0] for study in (QUICK, QUICK | changes))
     assert given.listed == plain.listed and given.first_seeds == plain.first_seeds
+
+
+@pytest.mark.full
+def test_the_page_does_what_it_says(monkeypatch, capsys):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text("utf-8"), re.DOTALL):
+        exec(block, names)
+    said = capsys.readouterr().out
+    assert "seeds 4 of 4" in said and "of 10,010 right" in said and Path("curves.png").stat().st_size > 5_000
+    assert len(names["seeds"]) == 4 and list(names["curves"].index) == list(range(500, 3_001, 500))
+    assert Checkpoint.load("rates-best").theta_P.equal(names["best"].theta_P)
 
 
 # ---- what is refused

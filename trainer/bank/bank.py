@@ -21,7 +21,7 @@ from torch import Tensor
 from model.presets import preset_name
 from model.spec import Spec, choices
 from trainer.bank import saved
-from trainer.bank.futility import FUTILITY_RULE, FutilityRule
+from trainer.bank.futility import FutilityRule
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.curvature.minimise import finish_by_curvature
 from trainer.data import hard_examples
@@ -49,7 +49,21 @@ DISAGREE = (
 
 
 class Bank:
-    """Train pairs of one spec, `slots` at a time. Call `advance` until it returns False."""
+    """Train pairs of one spec, `slots` at a time. Call `advance` until it returns False.
+
+    spec: what is trained. pairs: seeds, each with its recipe. slots: how many train at once; by default all.
+    device: `cpu` or `cuda`. compiled: False for torch's eager programs, which need no compiler, a hundred times slower.
+    futility: a rule that gives up seeds without hope, such as `trainer.FUTILITY_RULE`. By default, and unlike in a
+    study, no rule ends a seed: each trains as long as its recipe says.
+
+    Raises ValueError if there is no pair or slot, or the recipes' programs differ.
+
+        >>> from model import preset
+        >>> from trainer import Bank, Pair, Recipe, Seed
+        >>> bank = Bank(preset("57p"), [Pair(Recipe(steps=20, eval_every=20), Seed.of(1))])
+        >>> while bank.advance(): print(bank.result(0).steps)
+        20
+    """
 
     def __init__(
         self,
@@ -59,12 +73,8 @@ class Bank:
         slots: int | None = None,
         device: str = "cpu",
         compiled: bool = True,
-        futility: FutilityRule | None = FUTILITY_RULE,
+        futility: FutilityRule | None = None,
     ):
-        """slots: by default one a pair. futility: the rule that gives seeds up, if any.
-
-        Raise ValueError if there is no pair or slot, or the recipes' programs differ.
-        """
         if len({p.program() for p in pairs}) != 1:
             raise ValueError(DISAGREE)
         for pair in pairs:
@@ -152,7 +162,7 @@ class Bank:
         self.tracker.keep(kept)
 
     def result(self, n: int) -> Result:
-        """Return the n-th pair as far as it got."""
+        """Return the n-th pair as far as it got: its best θ [P], its curve [E, M], its outcome."""
         return self.tracker.result(n)
 
     def newest(self) -> list[dict[str, Any]]:
