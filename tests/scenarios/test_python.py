@@ -123,7 +123,7 @@ def test_the_page_does_what_it_says(monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "seeds 4 of 4" in said and "of 10,010 right" in said and Path("curves.png").stat().st_size > 5_000
     assert len(names["seeds"]) == 4 and list(names["curves"].index) == list(range(500, 3_001, 500))
-    assert Checkpoint.load("rates-best").theta_P.equal(names["best"].theta_P)
+    assert Checkpoint.load("rate-best").theta_P.equal(names["best"].theta_P)
 
 
 # ---- what is refused

@@ -123,7 +123,7 @@ print(whole, max(whole.curves["step"]))
 @pytest.mark.end_to_end
 @pytest.mark.full
 def test_a_study_that_a_cell_calls_is_interrupted_and_the_same_cell_goes_on(kernel, tmp_path):
-    study, home = QUICK | {"recipe": QUICK["recipe"] | {"steps": 300}}, tmp_path / "adder-runs"
+    study, home = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100}}, tmp_path / "adder-runs"
     with kernel(CALL.format(study=study)) as client, ThreadPoolExecutor(1) as pool:
         client.allow_errors = True
         pool.submit(interrupt, client, lambda: states(home))
@@ -134,5 +134,5 @@ def test_a_study_that_a_cell_calls_is_interrupted_and_the_same_cell_goes_on(kern
         "KeyboardInterrupt", "quick: stopped; the same call goes on, with what was saved"
     )  # fmt: skip
     assert {output["output_type"] for output in client.nb.cells[0]["outputs"]} == {"stream"}, "no picture, no error"
-    assert "seeds 4 of 4" in again and "quick: 4 of 4 seeds ended, 0 grokked 300" in again, again
+    assert "seeds 4 of 4" in again and "quick: 4 of 4 seeds ended, 0 grokked 100" in again, again
     check_whole(home, study, expected(study))
