@@ -1,10 +1,23 @@
-"""How many are tried: study files, plans, Ray trials, Optuna, the ledger, MLflow, the command line."""
+"""How many are tried: study files, plans, Ray trials, Optuna, the ledger, MLflow, the command line.
+
+From Python `run` trains a study and `records` reads what came of it (docs/python.md). Names are imported when they are
+first read (PEP 562): none of them needs torch, Ray, MLflow or pandas before it is called.
+"""
 
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from search.analysis.frames import records as records
+    from search.errors import Failure as Failure
+    from search.errors import UserError as UserError
+    from search.run.entry import run as run
+    from search.study.schema import Study as Study
 
 # Before MLflow and Ray are imported: nobody is told of this machine unless its user says so.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -41,3 +54,19 @@ def _settle_path() -> None:
 
 sys.meta_path.insert(0, _Beside)
 _settle_path()
+
+_PLACES = {"Failure": "errors", "Study": "study.schema", "UserError": "errors", "records": "analysis.frames"}
+"""Module of each name. `run` is a package that can be called (search/run/__init__.py)."""
+__all__ = [*_PLACES, "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "run":
+        return import_module("search.run")
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -24,6 +24,7 @@ _PLACES = {
     "recipe": ("Pair", "Recipe", "Seed"),
     "stopping": ("HOPELESS", "Rule"),
 }
+__all__ = [name for names in _PLACES.values() for name in names]
 
 
 def __getattr__(name: str) -> Any:
@@ -32,3 +33,7 @@ def __getattr__(name: str) -> Any:
             globals()[name] = value = getattr(import_module(f"{__name__}.{place}"), name)
             return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from model import preset
-from trainer import Bank, Pair, Recipe, Seed
+from trainer import FUTILITY_RULE, Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import code_version
 
 SMALL = Recipe(steps=60, batch=16, eval_every=3, warmup=10, curriculum=((3, 20),))
@@ -33,7 +33,9 @@ LONGEST_S = 2.0  # that a process lives after its first save
 
 def save_s(slots: int, repeat: int = 20) -> tuple[float, float, int]:
     """Median and largest seconds to save a bank of so many slots, and the file's size in bytes."""
-    bank = Bank(preset("57p"), [Pair(Recipe(), Seed.of(n)) for n in range(slots)], compiled=False)
+    bank = Bank(
+        preset("57p"), [Pair(Recipe(), Seed.of(n)) for n in range(slots)], compiled=False, futility=FUTILITY_RULE
+    )
     bank.tracker.records["curve"].normal_()  # numbers that do not compress
     with tempfile.TemporaryDirectory() as folder:
         path, times = Path(folder) / "bank.state", []
@@ -45,7 +47,8 @@ def save_s(slots: int, repeat: int = 20) -> tuple[float, float, int]:
 
 
 def small_bank() -> Bank:
-    return Bank(preset("57p"), [Pair(SMALL, Seed.of(n)) for n in range(SEEDS)], slots=SLOTS, compiled=False)
+    pairs = [Pair(SMALL, Seed.of(n)) for n in range(SEEDS)]
+    return Bank(preset("57p"), pairs, slots=SLOTS, compiled=False, futility=FUTILITY_RULE)
 
 
 def train(path: Path) -> None:

@@ -78,7 +78,15 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
     recipe (`model.tie_vo`, `recipe.lr`). What no seed has told yet is NaN. curves: configuration, init_seed,
     data_seed, step, the measures at that step, and the spec's probes (docs/glossary.md).
 
+    home: the folder; by default ADDER_SEARCH_HOME, or `./adder-runs`.
+
     Raises UserError for an unknown study, ValueError for another `of`.
+
+        >>> import search
+        >>> search.run({"name": "one", "model": "57p", "recipe": {"steps": 20, "eval_every": 20}, "seeds": [1]})
+        one: 1 of 1 seeds ended, 0 grokked
+        >>> list(search.records("one", "curves")["step"])
+        [20]
     """
     import pandas as pd
 

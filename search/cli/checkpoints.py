@@ -31,7 +31,6 @@ from search.errors import Failure, UserError, reraise_as
 if TYPE_CHECKING:
     from search.run.rerun import Request, Rerun
     from search.store.home import Home
-    from search.store.study_records import StudyRecords
     from trainer.checkpoints.checkpoint import Checkpoint
 
 SHOWN = 20
@@ -62,53 +61,33 @@ def pull(
     """
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
+    from search.analysis.best import Choice, choose_best
     from search.stats.counting import WORDS, grokking
     from search.store.recorded import pull as fetch
     from search.store.study_records import open_records
     from search.store.verdicts import settle
-    from search.study.kind import best_proposal
     from trainer import Outcome, Seed
 
     with reraise_as("--seed"):
         wanted = None if seed is None else Seed.named(seed)
     records = open_records(home, study)
-    if wanted is None and model is None and configuration is None:
-        configuration, wanted = best_proposal(records) or (None, None)
-    of = remark = ""
+    choice = Choice(configuration, wanted)
     if wanted is None and configuration is None:
-        configuration, of, remark = _best_configuration(records, model)
-    checkpoint, claim = fetch(records, wanted, model, configuration)
+        choice = choose_best(records, model)
+    checkpoint, claim = fetch(records, choice.seed, model, choice.configuration)
     proof = settle(claim, checkpoint.spec, checkpoint.theta_P) if claim else None
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target, proof)
+    of = f" of {choice.title}" if choice.title else ""
     click.echo(f"{target}: seed {number}{of}, {checkpoint.spec.params} parameters, step {checkpoint.step:,}")
     if metrics["outcome"] == Outcome.GROKKED:
         recipe = checkpoint.recipe
         click.echo(f"  {grokking(metrics['grok_step'], metrics['held'], recipe['hold'], recipe['steps'])}")
     else:
         click.echo(f"  {WORDS[metrics['outcome']]}; best exact match {metrics['best_exact']:.4f}")
-    for line in filter(None, (proof and said_of(proof), remark)):
+    for line in filter(None, (proof and said_of(proof), choice.remark)):
         click.echo(f"  {line}")
-
-
-def _best_configuration(records: StudyRecords, model: str | None) -> tuple[str | None, str, str]:
-    """Return the key of the best configuration, its name if there are several, and a remark.
-
-    The remark names the best with a verified seed where none of the best one's is.
-    """
-    from search.analysis.frames import configuration_rows
-    from search.analysis.pareto import best_of
-
-    rows = [row for row in configuration_rows(records) if model in (None, row["rung"])]
-    best = best_of(rows)
-    if best is None:
-        return None, "", ""
-    verified, remark = best_of([row for row in rows if row["verified"]]), ""
-    if best["verify_tried"] and not best["verified"] and verified:
-        which = f"--configuration {verified['configuration'][:6]}"
-        remark = f"none of its decoded seeds is verified; of {verified['title']} one is ({which})"
-    return best["configuration"], f" of {best['title']}" if len(rows) > 1 else "", remark
 
 
 @click.command()

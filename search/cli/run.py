@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
-import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from search.cli.options import HOURS, STUDY, home_option
-from search.cli.source import is_file, read_study, records_of, remark_on_others, study_name
 from search.errors import Failure, UserError, reraise_as
+from search.run.entry import Opened, by_ray, open_study, prepare, renamed, train
+from search.run.source import read_study, records_of, study_name
 from search.store.home import Home, home_flag, run_command
 from search.terminal import is_cell, leave_cell
 from trainer.files.installed import own_module
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
     from search.record import SeedRecord
     from search.store.study_records import StudyRecords
     from search.study.schema import Study
@@ -36,7 +33,7 @@ STARTING_S, STOPPING_S = 120.0, 150.0
 SAVING_S = 60.0
 """Longest wait of a cell for the run before it to end."""
 POLL_S = 0.5
-ADDRESS_SPACE = 12 << 30  # bytes
+_say = partial(click.echo, err=True)
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,25 +79,9 @@ def resume(study: str, detach: bool, max_hours: float | None, home: Home) -> Non
 
 
 def _prepare(source: str, home: Home, fresh: bool = False) -> Study:
-    """Return a study that can be begun, before anything is opened or written. Raises UserError, Failure.
-
-    Refused are a bad checkpoint to start from (once a study has begun, the ledger has it), and fewer addresses
-    (`ulimit -v`) than Ray reserves: it would wait for itself, or abort.
-    """
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE:
-        least = f"Ray reserves more than {ADDRESS_SPACE >> 30} GB, most of which it does not use"
-        raise Failure(f"ulimit -v leaves {limit / 2**30:.1f} GB of addresses; {least}")
-    from search.study.start import read_start
-
-    study = read_study(source, home)
-    if study.start and study.start.checkpoint:
-        begun = not fresh and home.exists() and records_of(home, study.name).list_parents()
-        if not begun:
-            with reraise_as(source, UserError):
-                read_start(study.start, Path(study.start.checkpoint))
-    if remark := "" if fresh else remark_on_others(study, home):
-        click.echo(remark, err=True)
+    """Return a study that can be begun, before anything is opened or written. Raises UserError, Failure."""
+    study = read_study(source, home, _say)
+    prepare(study, source, home, _say, fresh)
     return study
 
 
@@ -112,11 +93,11 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
     rows: list[SeedRecord] = []
     records: StudyRecords | None = None
     if fresh:
-        study = _renamed(study, records_of(home, study.name).ledger.list_studies() if home.exists() else [])
+        study = renamed(study, records_of(home, study.name).ledger.list_studies() if home.exists() else [])
     elif home.exists():
         records = records_of(home, study.name)
-        rows, definition = records.list_seeds(), records.get_definition()
-        check_extension(study, definition, rows)
+        rows = records.list_seeds()
+        check_extension(study, records.get_definition(), rows)
     return estimate(study, home, rows, records)
 
 
@@ -128,34 +109,13 @@ def open_and_run(
     detach: bool = False,
     max_hours: float | None = None,
 ) -> None:
-    """Check resources and stores, then run the study here or in the background."""
-    from search.run.packing import check_resources
-    from search.store.home import missing
-    from search.store.ledger import Ledger
-    from search.store.study_records import StudyRecords
-    from search.tracking.tracking import connect, is_local
-
-    with reraise_as(source, UserError):
-        if remark := check_resources(study.resources):
-            click.echo(f"{source}: {remark}", err=True)
-    if home.has_own_database and not (fresh or home.ledger_db.exists()) and (home.artifacts / study.name).exists():
-        raise Failure(missing(home.ledger_db))  # MLflow shows what a ledger that is gone had
-    uri = home.tracking_uri
-    if not is_local(uri):
-        connect(home, uri)  # a server that is away is noticed before anything is written
-    home.create()
-    ledger = Ledger(home)
-    client = connect(home, uri, creates=True)
-    if fresh:
-        study = _renamed(study, ledger.list_studies(), client)
-        click.echo(f"{study.name}: a fresh start of {source}")
-    records = StudyRecords(ledger, study.name)
+    """Open the study's stores, then run it here or in the background."""
+    opened = open_study(study, source, home, _say, fresh)
     if detach:
-        _detach(study, records, max_hours)
+        _detach(opened.study, opened.records, max_hours)
     else:
-        is_theirs = is_file(source) and Path(source).parent != home.logs  # where --detach leaves one
         with _interruptible():
-            _run(study, source if is_theirs and not fresh else study.name, records, client, max_hours)
+            _run(opened, max_hours)
 
 
 @contextmanager
@@ -174,56 +134,23 @@ def _interruptible() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _run(study: Study, source: str, records: StudyRecords, client: MlflowClient, max_hours: float | None) -> None:
+def _run(opened: Opened, max_hours: float | None) -> None:
     from rich.console import Console
-    from rich.markup import escape
 
     from search.cli import render
-    from search.run.extension import check_extension
+    from search.run.executor import ExecutorDied
     from search.run.progress import Display
 
-    console = Console(highlight=False)
-    with reraise_as(source, UserError):
-        definition = records.get_definition()
-        check_extension(study, definition, records.list_seeds())
-        if is_cell():  # the run that was interrupted may still save what it trained
-            _wait_until(lambda: not records.get_driver(), SAVING_S)
-        with records.lease:
-            from search.run import ray_executor
-            from search.run.driver import Driver
-            from search.run.executor import ExecutorDied
-
-            console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
-            if study.kind.goal:
-                console.print(f"sought: {study.kind.goal}")
-            if late := study.kind.too_long():
-                console.print(f"too long: {late}", soft_wrap=True)
-            with (
-                Display(console) as display,
-                Driver.open(study, records, client, display, max_hours) as driver,
-            ):
-                driver.progress.source = str(Path(source).absolute()) if is_file(source) else source
-                records.update_study(study.model_dump(mode="json", by_alias=True))
-                try:
-                    ended = driver.run(ray_executor.RayExecutor(study, records.home.ray, display.say_if_due))
-                except ExecutorDied as died:
-                    raise Failure(f"{died}. {render.GO_ON} {run_command(records.home, source)}") from None
-    click.echo(render.summary(study, source, records, ended))
+    source, records = opened.source, opened.records
+    if is_cell():  # the run that was interrupted may still save what it trained
+        _wait_until(lambda: not records.get_driver(), SAVING_S)
+    try:
+        ended = train(opened, Display(Console(highlight=False)), by_ray, max_hours)
+    except ExecutorDied as died:
+        raise Failure(f"{died}. {render.GO_ON} {run_command(records.home, source)}") from None
+    click.echo(render.summary(opened.study, source, records, ended))
     if ended.interrupted or ended.failed:
         sys.exit(130 if ended.interrupted else Failure.code)
-
-
-def _renamed(study: Study, begun: Sequence[str], client: MlflowClient | None = None) -> Study:
-    """Return the study under the first of NAME-2, NAME-3 ... without records."""
-    from search.study.schema import LONGEST_NAME
-
-    for n in count(2):
-        suffix = f"-{n}"
-        name = study.name[: LONGEST_NAME - len(suffix)] + suffix
-        if name not in begun and not (client and client.get_experiment_by_name(name)):
-            renamed = study.model_dump(mode="json", by_alias=True) | {"name": name}
-            return type(study).model_validate_json(json.dumps(renamed))
-    raise AssertionError
 
 
 def _detach(study: Study, records: StudyRecords, max_hours: float | None) -> None:

@@ -48,6 +48,7 @@ STOPPING_S = 10.0
 POLL_S = 0.2
 """Seconds without events after which the driver looks at lease, deadline and display."""
 INTERRUPTED = "interrupted"
+RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a run: Ctrl-C, a service's or a machine's end, a closed terminal."""
 
@@ -113,9 +114,10 @@ class Driver:
         max_hours: float | None = None,
     ) -> Iterator[Self]:
         """Plan what is not recorded yet and yield the run's driver. Raises UserError."""
-        # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
-        os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
         with ExitStack() as undo:
+            # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
+            undo.callback(os.environ.__setitem__, RETRIES, os.environ.get(RETRIES, "2"))
+            os.environ[RETRIES] = "0"
             verify = records.lease.verify
             tracker = Tracker(client, records.home, study, verify)
             undo.enter_context(tracker.watching())  # before the outbox: one thread at a time uses the tracker

@@ -79,19 +79,27 @@ class LocalExecutor:
         self.workers: dict[str, Generator[Report, Reply, None]] = {}
         self.turns: deque[tuple[str, Reply | None]] = deque()
         """Workers that may go on, with the reply that they were sent; None: they begin."""
+        self._threads = 0
+        """Torch's threads in this process, of which each worker sets its own number."""
 
     def __enter__(self) -> Self:
+        import torch
+
+        self._threads = torch.get_num_threads()
         return self
 
     def __exit__(self, *_: object) -> None:
+        import torch
+
         for worker in self.workers.values():
             worker.close()
+        torch.set_num_threads(self._threads)
 
     def capacity(self) -> Capacity:
         return self._capacity
 
     def start(self, worker: str, on_gpu: bool, attempt: int = 0) -> None:
-        from search.run.worker import work  # with it comes torch
+        from search.run.worker import work
 
         self.workers[worker] = work(worker, attempt, on_gpu)
         self.turns.append((worker, None))

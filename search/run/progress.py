@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.text import Text
 
 from search.record import SeedKey
@@ -18,6 +19,7 @@ from search.run.snapshot import Snapshot, bar, describe
 from search.run.study_run import PlannedPair
 from search.run.workers import COMPILING, TRAINING, Workers
 from search.stats.intervals import mid_p
+from search.study.schema import Study
 from search.terminal import is_cell, is_live
 from trainer import Outcome
 
@@ -192,6 +194,17 @@ class Display:
     def __exit__(self, *_: object) -> None:
         if self.live:
             self.live.stop()
+
+    def begin(self, study: Study) -> None:
+        """Say what is going to be trained."""
+        self.console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
+        if study.kind.goal:
+            self.console.print(f"sought: {study.kind.goal}")
+        if late := study.kind.too_long():
+            self.console.print(f"too long: {late}", soft_wrap=True)
+
+    def end(self, snapshot: Snapshot) -> None:
+        """Leave the end of a run to its summary."""
 
     def due(self) -> bool:
         """True if enough time has passed for another snapshot."""

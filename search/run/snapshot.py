@@ -34,6 +34,10 @@ class Snapshot:
     holding: dict[str, int] = field(default_factory=dict)
     """Steps that grokked seeds are to hold, if there is enough and nothing else trains."""
 
+    def __str__(self) -> str:
+        """Return it as one line."""
+        return ". ".join(describe(self))
+
 
 def describe(s: Snapshot) -> list[str]:
     """Return lines: how far the study is, the best configuration, and time."""

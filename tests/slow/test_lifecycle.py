@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from search.cli.run import _renamed
+from search.run.entry import renamed
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
@@ -76,5 +76,5 @@ def test_a_fresh_start_takes_the_next_name_that_is_free_in_ledger_and_mlflow(hom
     StudyRecords(ledger, "sweep-2").lease.acquire()
     client.create_experiment("sweep-3")
     searched = {"space": {"recipe.lr": {"float": [0.01, 0.02]}}}
-    fresh = _renamed(study_of(**searched), ledger.list_studies(), client)
+    fresh = renamed(study_of(**searched), ledger.list_studies(), client)
     assert fresh == study_of(**searched, name="sweep-4")

@@ -39,7 +39,7 @@ def test_the_notebook_is_kept_without_what_it_printed():
 
 @needs_plugins
 def test_its_commands_have_the_options_that_it_gives():
-    assert {words[1] for words in commands()} == {"run", "best", "records", "pull", "verify", "export"}
+    assert {words[1] for words in commands()} == {"run", "best", "pull", "verify", "export"}
     for _, name, *words in commands():
         command = adder_search.get_command(click.Context(adder_search), name).load()
         command.make_parser(click.Context(command)).parse_args(words)
@@ -109,4 +109,30 @@ def test_a_kernel_that_is_interrupted_stops_a_run_and_the_same_cell_goes_on(kern
         again = run(client, 0)
     assert "stopping: what trains is being saved" in first and "4 not grokked" not in first, first
     assert "0 of 4 grokked" in again and "already being run" not in again, again
+    check_whole(home, study, expected(study))
+
+
+CALL = """
+import asyncio, search
+asyncio.get_running_loop()
+whole = search.run({study}, progress=print)
+print(whole, max(whole.curves["step"]))
+"""
+
+
+@pytest.mark.end_to_end
+@pytest.mark.full
+def test_a_study_that_a_cell_calls_is_interrupted_and_the_same_cell_goes_on(kernel, tmp_path):
+    study, home = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100}}, tmp_path / "adder-runs"
+    with kernel(CALL.format(study=study)) as client, ThreadPoolExecutor(1) as pool:
+        client.allow_errors = True
+        pool.submit(interrupt, client, lambda: states(home))
+        run(client, 0)
+        (error,) = [output for output in client.nb.cells[0]["outputs"] if output["output_type"] == "error"]
+        again = run(client, 0)
+    assert (error["ename"], error["evalue"]) == (
+        "KeyboardInterrupt", "quick: stopped; the same call goes on, with what was saved"
+    )  # fmt: skip
+    assert {output["output_type"] for output in client.nb.cells[0]["outputs"]} == {"stream"}, "no picture, no error"
+    assert "seeds 4 of 4" in again and "quick: 4 of 4 seeds ended, 0 grokked 100" in again, again
     check_whole(home, study, expected(study))

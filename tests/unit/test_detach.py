@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from search.cli import run as command
-from search.cli.source import read_study
+from search.run.source import read_study
 from search.store.home import Home
 from search.study import reading, spelling
 from search.study.file import load_study
@@ -45,7 +45,7 @@ def detached(words, count):
     plan = done("run", "many.yaml", "--dry-run", "--home", two_studies())
     assert "after the last step" in plan
     assert call("run", "many.yaml", "--detach", "--home", "runs").exit_code == 0
-    assert load_study("many.yaml") == read_study(words[1], Home("runs"))
+    assert load_study("many.yaml") == read_study(words[1], Home("runs"), pytest.fail)
     return plan, done(*words, "--dry-run")
 
 

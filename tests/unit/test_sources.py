@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from search.cli import main, run
-from search.cli.source import read_study
+from search.run.source import read_study
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.running import write_progress
@@ -61,14 +61,14 @@ def test_the_recorded_study_is_the_shipped_one_in_silence():
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
 @pytest.mark.parametrize("recorded", [True, False])
-def test_no_file_or_folder_takes_the_place_of_a_name(kind, recorded, capsys):
+def test_no_file_or_folder_takes_the_place_of_a_name(kind, recorded):
     study, home = study_of(name="57p" if recorded else "74p"), Home("adder-runs")
     record(study)
     Path("57p").write_text("a: [1") if kind == "file" else Path("57p").mkdir()
     taken = "your recorded study of that name" if recorded else "the study that comes with the package"
-    assert read_study("57p", home).name == "57p"
-    said = capsys.readouterr().err
-    assert said.startswith(f"57p: {taken}; ") and said.endswith(f"the {kind} of that name is ./57p\n")
+    said = []
+    assert read_study("57p", home, said.append).name == "57p"
+    assert said[0].startswith(f"57p: {taken}; ") and said[0].endswith(f"the {kind} of that name is ./57p")
     refused = fails_with_one(2, "run", "./57p", "--dry-run")
     assert refused.startswith(
         "./57p: line 1" if kind == "file" else "./57p: is a folder; give the path of a study file"
@@ -137,7 +137,7 @@ def test_a_study_may_come_on_the_standard_input(monkeypatch):
     assert said.exit_code == 0 and said.output.startswith("x\n")
     sources = []
     monkeypatch.setattr("search.tracking.tracking.connect", lambda *given, **options: None)
-    monkeypatch.setattr(run, "_run", lambda study, source, *others: sources.append(source))
+    monkeypatch.setattr(run, "_run", lambda opened, max_hours: sources.append(opened.source))
     assert CliRunner().invoke(main, ["run", "-"], input=GOOD).exit_code == 0
     assert sources == ["x"], "the next run takes it from the records"
 

@@ -48,7 +48,21 @@ DISAGREE = (
 
 
 class Bank:
-    """Train pairs of one spec, `slots` at a time. Call `advance` until it returns False."""
+    """Train pairs of one spec, `slots` at a time. Call `advance` until it returns False.
+
+    spec: what is trained. pairs: seeds, each with its recipe. slots: how many train at once; by default all.
+    device: `cpu` or `cuda`. compiled: False for torch's eager programs, which need no compiler, a hundred times slower.
+    Unlike in a study no rule ends a seed, unless its pair has rules, such as `trainer.HOPELESS`: each trains as long as
+    its recipe says.
+
+    Raises ValueError if there is no pair or slot, or the recipes' programs differ.
+
+        >>> from model import preset
+        >>> from trainer import Bank, Pair, Recipe, Seed
+        >>> bank = Bank(preset("57p"), [Pair(Recipe(steps=20, eval_every=20), Seed.of(1))])
+        >>> while bank.advance(): print(bank.result(0).steps)
+        20
+    """
 
     def __init__(
         self,
@@ -59,10 +73,6 @@ class Bank:
         device: str = "cpu",
         compiled: bool = True,
     ):
-        """slots: by default one per pair.
-
-        Raise ValueError if there is no pair or slot, or the recipes' programs differ.
-        """
         if len({p.program() for p in pairs}) != 1:
             raise ValueError(DISAGREE)
         for pair in pairs:
@@ -150,7 +160,7 @@ class Bank:
         self.tracker.keep(kept)
 
     def result(self, n: int) -> Result:
-        """Return the n-th pair as far as it got."""
+        """Return the n-th pair as far as it got: its best θ [P], its curve [E, M], its outcome."""
         return self.tracker.result(n)
 
     def newest(self) -> list[dict[str, Any]]:

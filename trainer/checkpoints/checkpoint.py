@@ -80,8 +80,9 @@ class Checkpoint:
         """Return the content of THETA_FILE."""
         return save({"theta": self.theta_P.contiguous()})
 
-    def save(self, folder: Path) -> None:
-        """Write each file atomically and durably, θ first (trainer/files/durable.py)."""
+    def save(self, path: str | Path) -> None:
+        """Write a folder, each file atomically and durably, θ first (trainer/files/durable.py)."""
+        folder = Path(path)
         durable.make_folder(folder)
         text = json.dumps(self.as_dict(), indent=2) + "\n"
         # The JSON file last: with it the folder is a checkpoint.
@@ -89,8 +90,9 @@ class Checkpoint:
         durable.write(folder / JSON_FILE, text.encode())
 
     @classmethod
-    def load(cls, path: Path) -> Checkpoint:
+    def load(cls, path: str | Path) -> Checkpoint:
         """Read a checkpoint folder, or either of its files. Raises ValueError saying what is wrong."""
+        path = Path(path)
         if not path.is_dir() and path.name not in (JSON_FILE, THETA_FILE):
             raise ValueError(f"{path}: not a checkpoint, which is a folder with {JSON_FILE} and {THETA_FILE}")
         folder = path if path.is_dir() else path.parent

@@ -1,13 +1,13 @@
-"""The study that a command was given: a name or a file, neither of which takes the other's place without a word."""
+"""The study that a user named: a dict, a name or a file. None of them takes another's place without a word."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from search.errors import reraise_as
+from search.errors import UserError, reraise_as
 from search.store.home import typed
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ def records_of(home: Home, study: str) -> StudyRecords:
     return StudyRecords(Ledger(home), study)
 
 
-def read_study(source: str, home: Home) -> Study:
+def read_study(source: str, home: Home, say: Callable[[str], object]) -> Study:
     """Return the study of a file; of a name the one that is recorded in this home, else the shipped one, else a file.
 
-    What else has that name is said. Raises UserError.
+    say: is told what else has that name. Raises UserError.
     """
     from search.study.file import load_study, recorded_study, shipped_studies, shipped_study
 
@@ -63,8 +63,40 @@ def read_study(source: str, home: Home) -> Study:
         others.append(f"the {'folder' if path.is_dir() else 'file'} of that name is {typed(f'./{source}')}")
     if others:
         taken = "your recorded study of that name" if recorded else "the study that comes with the package"
-        click.echo(f"{source}: {taken}; {'; '.join(others)}", err=True)
+        say(f"{source}: {taken}; {'; '.join(others)}")
     return recorded or shipped_study(source)
+
+
+def given_study(given: Any, home: Home, say: Callable[[str], object]) -> tuple[Study, str]:
+    """Return the study that a caller gave in any form, and what to call it in messages. Raises UserError.
+
+    given: a dict as a study file has it, a Study, or the name or path of a file, which `read_study` reads.
+    """
+    from search.study.file import parse_study
+    from search.study.schema import Study
+    from trainer.files.paths import expanded
+
+    if isinstance(given, Study):
+        return given, given.name
+    if isinstance(given, Mapping):
+        source = str(given.get("name", "the study"))
+        with reraise_as(source, (TypeError, ValueError)):
+            text = json.dumps(given, default=_plain)
+        return parse_study(text, source), source
+    if not isinstance(given, str | Path):
+        forms = "a dict, a Study, or the name or path of a study file"
+        raise UserError(f"a study is {forms}, got {type(given).__name__}")
+    with reraise_as():
+        source = expanded(str(given))
+    return read_study(source, home, say), source
+
+
+def _plain(value: Any) -> Any:
+    """Return what stands in a study file for a value of Python's: of a spec, a recipe, a path, a number of numpy's."""
+    for method in ("as_dict", "tolist", "__fspath__"):
+        if hasattr(value, method):
+            return getattr(value, method)()
+    raise TypeError(f"{value!r:.80} is no plain value")
 
 
 def study_name(source: str, home: Home) -> str:

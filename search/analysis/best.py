@@ -1,0 +1,50 @@
+"""The seed of a study that `adder-search pull --best` fetches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from search.analysis.frames import configuration_rows
+from search.analysis.pareto import best_of
+from search.store.recorded import pull
+from search.store.study_records import StudyRecords
+from search.study.kind import best_proposal
+from trainer import Seed
+
+if TYPE_CHECKING:
+    from trainer.checkpoints.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A configuration's key and a seed of it; None: the best of all."""
+
+    configuration: str | None = None
+    seed: Seed | None = None
+    title: str = ""
+    """The configuration's name, if there are several."""
+    remark: str = ""
+    """A line on the best configuration with a verified seed, where none of this one's is."""
+
+
+def choose_best(records: StudyRecords, model: str | None = None) -> Choice:
+    """Choose the best configuration, of a preset or of all; of a study of descents, the seed of the smallest set."""
+    if model is None and (proposed := best_proposal(records)):
+        return Choice(*proposed)
+    rows = [row for row in configuration_rows(records) if model in (None, row["rung"])]
+    best = best_of(rows)
+    if best is None:
+        return Choice()
+    verified, remark = best_of([row for row in rows if row["verified"]]), ""
+    if best["verify_tried"] and not best["verified"] and verified:
+        which = f"--configuration {verified['configuration'][:6]}"
+        remark = f"none of its decoded seeds is verified; of {verified['title']} one is ({which})"
+    return Choice(best["configuration"], None, best["title"] if len(rows) > 1 else "", remark)
+
+
+def best_checkpoint(records: StudyRecords) -> Checkpoint:
+    """Return the checkpoint of a study's best seed. Raises NotFound before a seed has ended."""
+    choice = choose_best(records)
+    checkpoint, _ = pull(records, choice.seed, configuration=choice.configuration)
+    return checkpoint
