@@ -59,6 +59,7 @@ from search.stats.counting import (
     state_of,
     unended_warning,
 )
+from search.stats.stages import describe_stages
 from search.store.home import pull_command
 from search.study.schema import Study
 from trainer import Outcome, Rule
@@ -271,6 +272,15 @@ class _Page:
                 wrongly = missed_by(rule, self.searched, pooled=True)
                 sentences.append(f"{done}At most {wrongly:,.1f} of the ended ones would have grokked (one-sided 95 %).")
         return " ".join([*sentences, *([BOUNDS] if sentences else [])])
+
+    def stages(self) -> list[str]:
+        """Return a sentence for each configuration whose seeds go through stages: how many are left after each."""
+        titles = dict(zip(self.configurations["configuration"], self.configurations["title"], strict=True))
+        sentences = []
+        for key, rows in group_by(self.searched, "configuration").items():
+            if described := describe_stages(rows):
+                sentences.append(f"{titles.get(key, key)}: {described}.")
+        return sentences
 
     def clustered(self, name: str) -> str:
         """Return in words if what pools configurations, by `name`, is clustered by seed or has too few of them."""

@@ -30,6 +30,7 @@ from search.stats.counting import (
     state_of,
     unended_warning,
 )
+from search.stats.stages import describe_stages
 from search.store.home import home_flag, run_command
 from search.store.study_records import StudyRecords
 from search.study.kind import names_of
@@ -55,6 +56,9 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         names = {key: f"{name}, {sizes[key]} parameters" for key, name in names.items()}
     is_compared = study.kind.is_compared
     lines = ["", *(_rates(study, rows, names) if is_compared else []), *study.kind.summary(records)]
+    for key, its in group_by(searched, "configuration").items():
+        if stages := describe_stages(its):
+            lines.append(f"  {names[key]}: {stages}" if len(names) > 1 else f"  {stages}")
     lines += [f"  {cost}"] if is_compared and (cost := Cost.of(searched)).seed_steps else []
     lines += _stopping({"counted": GrokRate.of(searched, bounded=False).n} | counts_of_rules(searched))
     if remark := unended_warning(rows):

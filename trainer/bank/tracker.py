@@ -51,6 +51,8 @@ class Result:
     """One row an evaluation, columns MEASURES; evaluation i was made after (i + 1) · eval_every steps."""
     screen: str | None = None
     """The first rule of the study's own that would end the seed, as it prints itself. A spared seed ran on."""
+    stages: str | None = None
+    """The stages in which it was trained, as `trainer.road.passed` reads them; None without stages."""
     probes_ER: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     """The spec's probes at each evaluation, a column a probe."""
 

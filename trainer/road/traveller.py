@@ -24,6 +24,7 @@ from trainer.bank.tracker import Result
 from trainer.outcomes import MEASURES, Outcome
 from trainer.recipe import Pair, Recipe
 from trainer.recipe.stages import Stage, Try, Whole, end_of, road_of
+from trainer.road.passed import Passed, told
 
 if TYPE_CHECKING:
     from trainer.recipe.stages import Losses
@@ -81,6 +82,8 @@ class Traveller:
         """Seed-steps of the trainings that have ended, by stage."""
         self.counts = [1]
         """Trainings that have begun, by stage."""
+        self.grokked = [0]
+        """Those of them that grokked, by stage."""
 
     @property
     def stage(self) -> Stage:
@@ -130,6 +133,7 @@ class Traveller:
             torch.cat([before_EM, result.curve_EM]),
         )
         self.spent[-1] += result.steps
+        self.grokked[-1] += result.outcome == Outcome.GROKKED
         return len(leg.ended) == len(leg.tries)
 
     def go_on(self, losses: Callable[[int], Losses]) -> bool:
@@ -159,6 +163,7 @@ class Traveller:
         self.incoming, self.nets = [best, *others], []
         self.spent.append(0)
         self.counts.append(0)
+        self.grokked.append(0)
         self._begin(Leg(self.leg.stage + 1), [best], losses)
 
     def _begin(self, leg: Leg, nets: Sequence[Net], losses: Callable[[int], Losses]) -> None:
@@ -181,17 +186,27 @@ class Traveller:
 
         A seed that was lost before the last stage has none of the end's problems right.
         """
-        pair, best = self.pair, self.best
-        outcome = self.outcome or Outcome.RUNNING
+        best, outcome = self.best, self.outcome or Outcome.RUNNING
+        names = [stage.name for stage in self.stages]
+        stages = told(map(Passed, names, self.counts, self.grokked, self.spent))
         steps = sum(self.spent) + open_steps
         if best is None or not self.is_last_stage:
-            curve_EM, nothing_P = self._longest_curve(), torch.zeros(end_of(self.stages).params)
-            return Result(pair, outcome, steps, None, False, None, 0, 0.0, 0.0, nothing_P, curve_EM)
-        grok_step = len(best.curve_EM) * self.eval_every if outcome == Outcome.GROKKED else None
+            nothing_P = torch.zeros(end_of(self.stages).params)
+            best = Net(0.0, 0.0, False, False, 0, nothing_P, self._longest_curve())
         return Result(
-            pair, outcome, steps, grok_step, best.held, None, best.best_step, best.exact, best.token,
-            best.theta_P, best.curve_EM,
-        )  # fmt: skip
+            pair=self.pair,
+            outcome=outcome,
+            steps=steps,
+            grok_step=len(best.curve_EM) * self.eval_every if outcome == Outcome.GROKKED else None,
+            held=best.held,
+            hopeless_step=None,
+            best_step=best.best_step,
+            best_exact=best.exact,
+            best_token=best.token,
+            theta_P=best.theta_P,
+            curve_EM=best.curve_EM,
+            stages=stages,
+        )
 
     def _longest_curve(self) -> Tensor:
         known = [net.curve_EM for net in (*self.nets, *self.incoming)]
@@ -209,6 +224,7 @@ class Traveller:
             "is_longer": leg.is_longer,
             "spent": self.spent,
             "counts": self.counts,
+            "grokked": self.grokked,
             "tries": [[t.words, t.ties] for t in leg.tries],
             "incoming": _store("incoming", dict(enumerate(self.incoming)), tensors),
             "nets": _store("nets", dict(enumerate(self.nets)), tensors),
@@ -236,7 +252,7 @@ class Traveller:
         if facts["key"] != self._key():
             return None
         self.outcome = Outcome(facts["outcome"]) if facts["outcome"] else None
-        self.spent, self.counts = facts["spent"], facts["counts"]
+        self.spent, self.counts, self.grokked = facts["spent"], facts["counts"], facts["grokked"]
         self.incoming = list(_load("incoming", facts, tensors).values())
         self.nets = list(_load("nets", facts, tensors).values())
         tries, before = [], []
