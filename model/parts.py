@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
-from itertools import permutations
+from itertools import permutations, product
 from typing import TYPE_CHECKING
 
 from model.tied import Tied, Ties, canonical, free
@@ -44,17 +44,23 @@ def keep(spec: Spec, name: str, chosen: Sequence[int]) -> tuple[Spec, list[int]]
     >>> smaller.params, len(index)
     (67, 67)
     """
-    import torch
-
-    kind, index_N = parts_of(spec, name), torch.tensor(list(chosen))
-    tensors_1 = spec.layout.split(torch.arange(spec.params)[None])
-    tensors = {}
-    for tensor, t_1 in tensors_1.items():
-        axis = kind.axes.get(tensor)
-        tensors[tensor] = t_1[0] if axis is None else t_1[0].index_select(axis, index_N)
+    kind = parts_of(spec, name)
     smaller = dataclasses.replace(spec, **{kind.size: len(chosen)})
-    index: list[int] = smaller.layout.join(tensors).tolist()
-    return smaller, index
+    index = []
+    for tensor, place in _places(smaller):
+        axis = kind.axes.get(tensor)
+        if axis is not None:
+            place = (*place[:axis], chosen[place[axis]], *place[axis + 1 :])
+        index.append((tensor, place))
+    number = {entry: n for n, entry in enumerate(_places(spec))}
+    return smaller, [number[entry] for entry in index]
+
+
+def _places(spec: Spec) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield tensor and place of each entry of θ, in order."""
+    for tensor, shape in spec.shapes().items():
+        for place in product(*map(range, shape)):
+            yield tensor, place
 
 
 def only(spec: Spec, name: str, chosen: Collection[int]) -> Ties:
@@ -73,11 +79,8 @@ def _entries(spec: Spec, name: str, chosen: Sequence[int]) -> list[int]:
 
 def _shared(spec: Spec, name: str) -> set[int]:
     """Return the indices in θ of the tensors in which no part has entries of its own."""
-    import torch
-
-    tensors_1 = spec.layout.split(torch.arange(spec.params)[None])
     axes = parts_of(spec, name).axes
-    return {p for tensor, t_1 in tensors_1.items() if tensor not in axes for p in t_1.flatten().tolist()}
+    return {n for n, (tensor, _) in enumerate(_places(spec)) if tensor not in axes}
 
 
 def orders(spec: Spec) -> Iterator[list[int]]:

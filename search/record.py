@@ -96,7 +96,7 @@ class SeedRecord:
         "when the hopeless rule would end it, or did", unit="steps", measured=True, grouped=EQUAL
     )
     screen: str | None = column("rung of the screen that would end it, or did", measured=True, grouped=EQUAL)
-    stages: str | None = column("stages that it was trained in (`trainer.road.passed`), as JSON", measured=True)
+    stages: str | None = column("stages that it was trained in (`trainer.recipe.passed`), as JSON", measured=True)
     best_step: int | None = column("when its exact match was highest", unit="steps", measured=True)
     best_exact: float | None = column("highest exact match", unit="fraction", measured=True, summary=MAX)
     best_token: float | None = column("highest token accuracy", unit="fraction", measured=True)

@@ -54,6 +54,7 @@ from search.stats.counting import (
     PooledRate,
     StoppingCounts,
     by_phase,
+    group_by,
     missed_by,
     pareto,
     state_of,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from search.record import SeedRecord
 from search.stats.counting import COUNTED
-from trainer.road.passed import passed
+from trainer.recipe.passed import passed
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -27,7 +28,7 @@ BEGIN = {
 
 def dry_run(study, ledger):
     """The numbers that a plan has: recorded, to train, whether at most so many, to be confirmed; and its text."""
-    rows = [row | {"seed_steps_per_s": None} for row in ledger.recorded]
+    rows = [replace(row, seed_steps_per_s=None) for row in ledger.recorded]
     text = estimate(study, Home("home"), rows, cast(StudyRecords, ledger))
     recorded, is_bound, search, confirmation = SAID.search(text).groups()  # type: ignore[union-attr]
     return int(recorded), int(search), bool(is_bound), confirmation and int(confirmation), text

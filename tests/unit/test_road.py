@@ -123,7 +123,6 @@ def test_ended_from_outside_it_keeps_its_steps():
         ([WIDE, {**TWO, "keep": {"heads": 2}}], "split_subspace has units, and no 'heads'"),
         ([WIDE, {**TWO, "keep": {"units": 4}}], "of 4 units a stage keeps fewer"),
         ([WIDE, {**TWO, "keep": 2}], "keep must say what and how many"),
-        ([WIDE, TIED], "with ties|must have shape"),
         ([WIDE, {**TIED, "into": "59p"}], r"stages\[1\].into: unknown preset '59p'; did you mean"),
         ([WIDE, {**TWO, "into": "57p"}], "keep and into are two stages"),
         ([TWO], "the first stage says its model"),
@@ -156,3 +155,8 @@ def test_plain_values_say_all_of_the_stages():
     assert hash(Recipe.from_record(values)) == hash(TO_57)
     spelt = {**WIDE, "recipe": {"steps": 200}, "model": dataclasses.replace(preset("67p"), hidden=4).as_dict()}
     assert of_stages(spelt, TWO, TIED) == TO_57
+
+
+def test_a_net_that_is_none_of_the_target_with_ties_is_refused_before_it_trains():
+    with pytest.raises(ValueError, match=r"stage tied: .*(with ties|must have shape)"):
+        RoadBank(END, [Pair(of_stages(WIDE, TIED), Seed.of(3))])

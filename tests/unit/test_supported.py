@@ -151,4 +151,3 @@ def test_the_pythons_that_are_tried_are_named_the_same_everywhere():
     *earlier, newest = pythons
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"Python {', '.join(earlier)} or {newest}" in readme
-    assert f"Python {pythons[0]} to {newest}" in (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")

@@ -52,7 +52,7 @@ class Result:
     screen: str | None = None
     """The first rule of the study's own that would end the seed, as it prints itself. A spared seed ran on."""
     stages: str | None = None
-    """The stages in which it was trained, as `trainer.road.passed` reads them; None without stages."""
+    """The stages in which it was trained, as `trainer.recipe.passed` reads them; None without stages."""
     probes_ER: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     """The spec's probes at each evaluation, a column a probe."""
 

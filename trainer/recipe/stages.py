@@ -20,7 +20,7 @@ from model.fields import did_you_mean, option
 from model.parts import count_of, inside, keep, only, orders
 from model.presets import preset
 from model.spec import Spec, make_spec
-from model.tied import Ties, project, selection_matrix
+from model.tied import Tied, Ties, project, selection_matrix
 from trainer.fields import Group
 
 if TYPE_CHECKING:
@@ -121,6 +121,9 @@ class Whole:
         """Return the spec that the stage leaves. Raises ValueError if a spec cannot be narrowed so."""
         return spec
 
+    def check(self, spec: Spec) -> None:
+        """Raise ValueError if a net of a spec cannot be narrowed so. May need torch."""
+
     def tries(self, spec: Spec, theta_P: Tensor, losses: Losses, most: int) -> list[Try]:
         """Return the ways to train on from θ, the best first. most: their number at most."""
         return [Try(theta_P)]
@@ -170,8 +173,12 @@ class Into(Whole):
     target: Spec
 
     def hands_on(self, spec: Spec) -> Spec:
-        inside(spec, self.target)
+        if self.target.family not in (spec.family, Tied.family):
+            raise ValueError(f"a {spec.family} does not become a {self.target.family}")
         return self.target
+
+    def check(self, spec: Spec) -> None:
+        inside(spec, self.target)
 
     def tries(self, spec: Spec, theta_P: Tensor, losses: Losses, most: int) -> list[Try]:
         import torch
@@ -227,7 +234,7 @@ class Stage:
 
 
 def road_of(recipe: Recipe) -> list[Stage]:
-    """Return the stages of a recipe, each with the spec that the one before leaves.
+    """Return the stages of a recipe, each with the spec that the one before leaves. Needs no torch.
 
     Raises ValueError where they do not follow one another.
     """
@@ -275,6 +282,15 @@ def _narrowing(row: Values) -> Whole:
         raise ValueError(f"keep must say what and how many, as in {{units: 2}}, got {kept!r:.80}")
     ((kind, count),) = kept.items()
     return Keep(kind, count)
+
+
+def check_stages(recipe: Recipe) -> None:
+    """Raise ValueError if the net of a stage is not what it is to become with ties. Needs torch, if any."""
+    for stage in road_of(recipe):
+        try:
+            stage.narrows.check(stage.spec)
+        except ValueError as error:
+            raise ValueError(f"stage {stage.name}: {error}") from None
 
 
 def end_of(stages: Sequence[Stage]) -> Spec:

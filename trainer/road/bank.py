@@ -16,7 +16,7 @@ from trainer.bank.bank import DISAGREE, Bank, programs_of
 from trainer.bank.tracker import Result
 from trainer.outcomes import Outcome
 from trainer.recipe import Pair
-from trainer.recipe.stages import road_of
+from trainer.recipe.stages import check_stages, road_of
 from trainer.road.traveller import Traveller
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class RoadBank:
         if len({pair.recipe for pair in pairs}) != 1:
             raise ValueError(DISAGREE)
         pairs[0].check(spec)
+        check_stages(pairs[0].recipe)
         self.spec, self.pairs = spec, list(pairs)
         self.stages = road_of(pairs[0].recipe)
         self.slots = len(pairs) if slots is None else slots

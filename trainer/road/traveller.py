@@ -23,8 +23,8 @@ from torch import Tensor
 from trainer.bank.tracker import Result
 from trainer.outcomes import MEASURES, Outcome
 from trainer.recipe import Pair, Recipe
+from trainer.recipe.passed import Passed, told
 from trainer.recipe.stages import Stage, Try, Whole, end_of, road_of
-from trainer.road.passed import Passed, told
 
 if TYPE_CHECKING:
     from trainer.recipe.stages import Losses
