@@ -123,7 +123,7 @@ def _fitting(share: Mapping[str, float], node: Mapping[str, float]) -> int:
 
 
 def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
-    if not nodes:
+    if not any(node.get("CPU") for node in nodes):  # a head without CPUs is none that trains
         return "there is no node"
     for name, wanted in share.items():
         available = max(node.get(RAY_NAMES.get(name, name), 0) for node in nodes)
