@@ -129,7 +129,7 @@ def _fitting(share: Mapping[str, float], node: Mapping[str, float]) -> int:
 
 def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
     """Return the line for a share that no node has room for."""
-    if not nodes:
+    if not any(node.get("CPU") for node in nodes):  # a head without CPUs is none that trains
         return "there is no node"
     for name, wanted in share.items():
         available = max(node.get(name, 0) for node in nodes)

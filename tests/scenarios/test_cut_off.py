@@ -13,6 +13,7 @@ from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.study_records import StudyRecords
+from search.tracking.tracker import MAY_BE_ZERO
 from search.tracking.tracking import KEY_TAG, SEED_TAG, SHOWN_TAG, STUDY_TAG, connect
 from tests.homes import drive, empty_home, forget_places, records_of, study_of, thetas
 from tests.leases import dead_owner
@@ -71,7 +72,10 @@ def is_ahead(home):
 
 
 def facts(home):
-    """All that MLflow has of the study, without its ids and times; and the ledger's rows."""
+    """All that MLflow has of the study, without its ids and times; and the ledger's rows.
+
+    A count of 0 is none: it is there if MLflow was told of seeds that a dead driver had left open.
+    """
     client = connect(home)
     experiment = client.get_experiment_by_name("sweep")
     found = {}
@@ -82,7 +86,8 @@ def facts(home):
                  for m in run.data.metrics if not m.startswith("final.")}  # fmt: skip
         assert name not in found, f"{name} is there twice"
         artifacts = sorted(a.path for a in client.list_artifacts(ident))
-        found[name] = (run.info.status, tags, run.data.params, run.data.metrics, steps, artifacts)
+        metrics = {m: v for m, v in run.data.metrics.items() if v or m.removeprefix("final.") not in MAY_BE_ZERO}
+        found[name] = (run.info.status, tags, run.data.params, metrics, steps, artifacts)
     return found, records_of(home).list_seeds(), sorted(experiment.tags)
 
 

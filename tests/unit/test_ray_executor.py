@@ -232,8 +232,9 @@ def test_capacity_follows_the_nodes_of_a_cluster(cluster, clock, tmp_path):
         clock.s += 10
         return executor.capacity()
 
-    assert capacity([]) == Capacity(0)
-    assert cluster.lines == ["waiting for a node that has room (there is no node)"]
+    for alone in ([], [0.0]):  # the head has no CPUs
+        assert capacity(alone) == Capacity(0)
+        assert cluster.lines.pop() == "waiting for a node that has room (there is no node)"
     assert capacity([2.0]) == Capacity(2) and executor.share == {"CPU": 1, "GPU": 0.0}
     assert capacity([2.0, 1.0]) == Capacity(3) and capacity([]) == Capacity(0) and capacity([1.0]) == Capacity(1)
 
