@@ -13,16 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from model import preset_name
-from model.adderboard import ADDITIONS
 from model.files import read_limited
 from model.verdict import is_right
 from search.errors import UserError, reraise_as
 from search.stats.counting import (
     Row,
     Until,
-    final_metrics,
     group_by,
-    proof_counts,
     rank,
     seed_of,
 )
@@ -31,6 +28,7 @@ from search.store.record import SeedRecord, is_final
 from search.store.study_records import StudyRecords, open_several
 from search.study.naming import names_of
 from search.study.trial import Configuration
+from search.tracking.shown import OF_CONFIRMATION, OF_SEARCH, ONLY_IN_MLFLOW, final_metrics
 from trainer import MEASURES, Outcome
 
 if TYPE_CHECKING:
@@ -39,16 +37,8 @@ if TYPE_CHECKING:
 
 Of = Literal["seeds", "configurations", "curves"]
 NAN = float("nan")
-BEFORE_BEST = (
-    "seeds", "grokked", "failed", "diverged", "given_up", "screened", "censored", "grok_rate", "grok_rate_low",
-    "grok_rate_high", "best_exact", "stopped", "screened_wrongly", "seed_steps", "grokked_per_million",
-    "core_s_per_grokked", "median_grok_step", "held",
-)  # fmt: skip
-AFTER_BEST = (
-    "confirmation_grokked", "confirmation_seeds", "confirmation_given_up", "wrongly", "confirmation_wrongly",
-    "confirmation_rate", "confirmation_low", "confirmation_high",
-)  # fmt: skip
-"""Columns of a configuration that are metrics of its seeds (`final_metrics`), around its best seed."""
+BEFORE_BEST, AFTER_BEST = tuple(name for name in OF_SEARCH if name not in ONLY_IN_MLFLOW), tuple(OF_CONFIRMATION)
+"""Columns of a configuration that are metrics of its seeds, around its best seed."""
 COLUMNS = {
     "seeds": (
         "study", "configuration", "title", "rung", "params", "init_seed", "data_seed", "confirmation", "outcome",
@@ -247,7 +237,6 @@ def _configuration(
 ) -> dict[str, Any]:
     metrics = dict.fromkeys((*BEFORE_BEST, *AFTER_BEST), NAN) | final_metrics(rows, until)
     best = min(filter(is_final, rows), key=rank, default=None)
-    decoded = [r["verified"] for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] is not None]
     fields = configuration.as_params()
     return {
         "study": study,
@@ -259,9 +248,6 @@ def _configuration(
         "params": fields.pop("params"),
         **{name: metrics[name] for name in BEFORE_BEST},
         "stopped": bool(metrics["stopped"]),
-        "verified": sum(correct == ADDITIONS for correct in decoded),
-        "verify_tried": len(decoded),
-        **proof_counts(rows),
         "best_seed": str(seed_of(best)) if best else "",
         **{name: metrics[name] for name in AFTER_BEST},
         **{name: _hashable(value) for name, value in fields.items()},

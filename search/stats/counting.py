@@ -10,15 +10,14 @@ confirm what it chose have a rate each. docs/statistics.md.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
-from statistics import fmean, median
+from math import nan
 from typing import Any, Self, TypeVar
 
 from model.verdict import is_right
 from search.stats.intervals import LEVEL, Interval, clustered, exact_high, mid_p, stopped
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 from trainer.bank.futility import MEASURED, MEASURED_SCREENS
-from trainer.recipe.screen import PROBE, Rung
+from trainer.recipe.screen import Rung
 
 Row = Mapping[str, Any]
 """A record of a seed, or what is counted of several; a function takes any that has its columns."""
@@ -38,8 +37,6 @@ RULE_COLUMNS = {Outcome.GIVEN_UP: "hopeless_step", Outcome.SCREENED: "screen"}
 Until = tuple[int, Sequence[Seed]]
 """Number of grokked seeds at which a configuration stops, and its seeds in order (search/study/schema.py)."""
 NONE_ENDED = "no seed has ended"
-FIRST_SEEDS = "first_seeds"
-"""Prefix of metrics over steps: they are of a configuration's first seeds alone."""
 ENOUGH = "enough had grokked"
 """Reason of seeds that were censored because `until` needed no more."""
 
@@ -396,35 +393,7 @@ def proof_counts(rows: Iterable[Row]) -> dict[str, int]:
     return {"proved": proved, "prove_tried": len(verdicts), "proofs_claimed": len(recorded) - len(verdicts)}
 
 
-def final_metrics(rows: Sequence[Row], until: Until | None = None) -> dict[str, float]:
-    """Return the counts and rates of a configuration's rows, by the names that follow `final.` in MLflow.
-
-    All are of the search's seeds but those that begin with `confirmation`. What is unknown has no metric.
-    """
-    searched, fresh = by_phase(rows)
-    rate, confirmation = GrokRate.of(searched, until), GrokRate.of(fresh)
-    counts = Counter(r["outcome"] for r in searched)
-    ranked_by = rate.interval[0] if rate.n else None
-    if confirmation.n:
-        ranked_by = 1 + confirmation.interval[0]  # the confirmed ones go first
-    grok_steps = [r["grok_step"] for r in searched if r["outcome"] == Outcome.GROKKED]
-    metrics = {
-        **_common(searched),
-        **rate.named("grok_rate", "grok_rate_low", "grok_rate_high"),
-        **confirmation.named("confirmation_rate", "confirmation_low", "confirmation_high"),
-        "ranked_by": ranked_by,
-        "seeds": rate.n, "stopped": float(bool(rate.tries)), "wrongly": rate.missed,
-        "screened_wrongly": missed_by(Outcome.SCREENED, searched),
-        "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
-        "confirmation_given_up": sum(r["outcome"] == Outcome.GIVEN_UP for r in fresh),
-        "confirmation_wrongly": confirmation.missed,
-        **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
-        "median_grok_step": float(median(grok_steps)) if grok_steps else None,
-    }  # fmt: skip
-    return {name: value for name, value in metrics.items() if value is not None}
-
-
-def _common(rows: Sequence[Row]) -> dict[str, Any]:
+def common_counts(rows: Sequence[Row]) -> dict[str, Any]:
     """Return what the metrics of a configuration and the summary of a study both have; None for what is unknown."""
     cost, (given_up, screened) = Cost.of(rows), (StoppingCounts.of(rows, rule) for rule in RULE_COLUMNS)
     return {
@@ -458,7 +427,7 @@ def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
         **confirmed,
         "given_up": counts[Outcome.GIVEN_UP],
         "screened": counts[Outcome.SCREENED],
-        **_common(searched),
+        **common_counts(searched),
         "verify_calls": sum(r["verify_calls"] for r in rows),
         "unended": unended_warning(rows),
     }
@@ -483,26 +452,6 @@ def _rated(rows: Sequence[Row], until: Until | None = None) -> dict[str, Any]:
         "stopped": bool(rate.tries),
         "said": over if rate.n and not single else str(rate),
     }
-
-
-def step_metrics(step: int, rows: Sequence[Row]) -> dict[str, float]:
-    """Return a configuration's metrics at a training step, as MLflow has them.
-
-    rows: exact, token, loss, grok_step and probes of its first seeds. A probe's metric is its mean over seeds.
-    """
-    finite = [r for r in rows if isfinite(r["loss"])] or rows  # a diverged seed has no median
-    grokked = [r["grok_step"] is not None and r["grok_step"] <= step for r in rows]
-    probes = [name for name in rows[0] if name.startswith(PROBE)]
-    readings = {name: [r[name] for r in rows if isfinite(r.get(name, nan))] for name in probes}
-    values = {
-        "grok_rate": sum(grokked) / len(rows),
-        "best_exact": max(r["exact"] for r in finite),
-        "median_exact": median(r["exact"] for r in finite),
-        "median_token": median(r["token"] for r in finite),
-        "loss": median(r["loss"] for r in finite),
-        **{name: fmean(values) for name, values in readings.items() if values},
-    }
-    return {f"{FIRST_SEEDS}.{name}": value for name, value in values.items()}
 
 
 def pareto(sizes: Sequence[int], scores: Sequence[float]) -> list[bool]:

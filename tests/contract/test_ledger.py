@@ -14,7 +14,7 @@ import torch
 
 from model import PRESETS
 from search.errors import AlreadyExists, Failure
-from search.stats.counting import ENOUGH, final_metrics
+from search.stats.counting import ENOUGH
 from search.store import database as database_module
 from search.store import lease as lease_module
 from search.store.candidates import DatabaseCandidates, TieCandidate
@@ -25,6 +25,7 @@ from search.store.record import TrainedBy, is_final
 from search.store.study_records import DIED, KEY_COLUMNS, StudyRecords
 from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
+from search.tracking.shown import final_metrics
 from tests import homes
 from tests.leases import at_once, dead_owner
 from tests.processes import wait_until
@@ -373,6 +374,8 @@ def test_rows_that_count_for_the_same_are_counted_as_they_are(records):
     whole = records.list_seeds("a")
     assert len(few) == len(whole) == 30 and len({id(row) for row in few}) == 12
     wanted, found = final_metrics(whole), final_metrics(few)
+    unread = ("verified", "verify_tried", "proved", "prove_tried", "proofs_claimed")
+    assert [wanted.pop(name) for name in unread] == [0] * 5
     assert found == pytest.approx(wanted) and found["core_s_per_grokked"] > 0
     with records.database.begin() as db:
         db.execute(sa.update(ROWS).where(ROWS.c.init_seed == 2).values(core_s=None))
