@@ -30,10 +30,10 @@ def log_descents(records: StudyRecords, tracker: Tracker) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, figure in pictures(candidates).items():
             (Path(folder) / f"{name}.png").write_bytes(png(figure))
-        tracker.log_folder(run, Path(folder), "pictures")
+        tracker.write_folder(run, Path(folder), "pictures")
         lines = tree(lineages(candidates))
         (Path(folder) / TREE).write_text(lines + "\n", encoding="utf-8")
-        tracker.client.log_artifact(run, str(Path(folder) / TREE))
+        tracker.client.log_artifact(run.id, str(Path(folder) / TREE))
     best = smallest(candidates)
     if best is None or best.start is None or best.configuration is None:
         return

@@ -25,7 +25,6 @@ from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.trial import Configuration
-from search.tracking import tracker as tracking
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import FINISHED, KILLED, connect
 from trainer import Outcome, Pair, Result, Seed
@@ -45,8 +44,7 @@ RIGHT = 10_010  # of AdderBoard's additions, as `quickly` has every seed decode 
 def quickly() -> Iterator[None]:
     """Without what takes seconds: pictures and decoded additions."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (tracking, projection):
-            patch.setattr(module, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT, margin=None))
+        patch.setattr(projection, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT, margin=None))
         patch.setattr(projection, "_write_picture", lambda *given: None)
         patch.setattr(projection, "_draw", lambda *given: None)
         yield
@@ -98,7 +96,7 @@ class Recorder:
         definition = study.model_dump(mode="json", by_alias=True)
         self.records.lease.acquire()
         self.records.update_study(definition)
-        self.tracker.log_study()
+        projection.describe_study(self.tracker)
 
     @property
     def configuration(self):

@@ -39,10 +39,10 @@ def use_column(home):
 
     from benchmarks import rows
     from search.analysis.frames import configurations_frame
-    from search.stats.counting import final_metrics
     from search.store.ended_seed import EndedSeed, TrainedBy
     from search.store.home import Home
     from search.store.study_records import open_records
+    from search.tracking.shown import final_metrics
     from tests.commands import done
     from trainer import Outcome, Result, Seed
 

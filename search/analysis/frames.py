@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from model import preset_name
-from model.adderboard import ADDITIONS
 from model.files import read_limited
 from search.errors import UserError, reraise_as
 from search.record import COLUMNS as columns
 from search.record import SeedRecord
-from search.stats.counting import Until, final_metrics, group_by, proof_counts, rank
+from search.stats.counting import Until, group_by, rank
 from search.store.home import Home
 from search.store.study_records import StudyRecords, open_several
 from search.study.kind import names_of
 from search.study.trial import Configuration
+from search.tracking.shown import OF_COLUMNS, OF_CONFIRMATION, OF_SEARCH, count_checks, final_metrics
 from trainer import MEASURES, Outcome
 
 if TYPE_CHECKING:
@@ -33,17 +33,8 @@ Of = Literal["seeds", "configurations", "curves"]
 NAN = float("nan")
 DESCRIBED = ("title", "rung", "params")
 """Columns of a configuration that its seeds have too, behind its key."""
-BEFORE_BEST = (
-    "seeds", "grokked", "failed", "diverged", "given_up", "screened", "censored", "grok_rate", "grok_rate_low",
-    "grok_rate_high", "best_exact", "stopped", "screened_wrongly", "seed_steps", "grokked_per_million",
-    "core_s_per_grokked", "median_grok_step", "held",
-)  # fmt: skip
-AFTER_BEST = (
-    "confirmation_grokked", "confirmation_seeds", "confirmation_given_up", "wrongly", "confirmation_wrongly",
-    "confirmation_rate", "confirmation_low", "confirmation_high",
-    *(column.metric for column in columns.values() if column.metric and column.metric not in BEFORE_BEST),
-)  # fmt: skip
-"""Columns of a configuration that are metrics of its seeds (`final_metrics`), around its best seed."""
+BEFORE_BEST, AFTER_BEST = tuple(OF_SEARCH), (*OF_CONFIRMATION, *OF_COLUMNS)
+"""Columns of a configuration that are metrics of its seeds, around its best seed."""
 BESIDE = {"configuration": DESCRIBED, "outcome": ("budget",), "verified": ("proved",)}
 """Columns of a seed that are not in its record, by the one before them."""
 SEED_COLUMNS = [each for name, column in columns.items() if column.shown for each in (name, *BESIDE.get(name, ()))]
@@ -283,9 +274,9 @@ def _configuration(
     rows: list[SeedRecord],
     until: Until | None,
 ) -> dict[str, Any]:
-    metrics = dict.fromkeys((*BEFORE_BEST, *AFTER_BEST), NAN) | final_metrics(rows, until)
+    unknown = dict.fromkeys((*BEFORE_BEST, *AFTER_BEST), NAN)
+    metrics = unknown | final_metrics(rows, until) | count_checks(rows)
     best = min((r for r in rows if r.is_final), key=rank, default=None)
-    decoded = [r.verified for r in rows if r.has_grokked and r.verified is not None]
     fields = configuration.as_params()
     return {
         "study": study,
@@ -297,9 +288,6 @@ def _configuration(
         "params": fields.pop("params"),
         **{name: metrics[name] for name in BEFORE_BEST},
         "stopped": bool(metrics["stopped"]),
-        "verified": sum(correct == ADDITIONS for correct in decoded),
-        "verify_tried": len(decoded),
-        **proof_counts(rows),
         "best_seed": str(best.seed) if best else "",
         **{name: metrics[name] for name in AFTER_BEST},
         **{name: _hashable(value) for name, value in fields.items()},

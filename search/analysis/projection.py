@@ -1,5 +1,9 @@
-"""What MLflow shows: a function of the ledger. Nothing is read back from it, and writing twice changes nothing."""
+"""What MLflow shows, and when: a function of the ledger. Nothing in it decides, and writing twice changes nothing.
 
+Metrics, parameters and tags are declared in search/tracking/shown.py; here are pictures, checkpoints and pages.
+"""
+
+import json
 import tempfile
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
@@ -7,27 +11,66 @@ from typing import Any, Protocol
 
 from model import verify
 from model.adderboard import ADDITIONS
+from model.verdict import VERDICT_FILE
 from search.errors import UserError
+from search.markup import escape
 from search.record import ENOUGH, SeedRecord
-from search.stats.counting import PooledRate, group_by, proof_counts, rank, step_metrics
+from search.stats.counting import Counts, PooledRate, group_by, rank
+from search.store.recorded_seed import RecordedSeed
 from search.store.results import curve_table
 from search.store.study_records import StudyRecords
 from search.study.trial import Configuration
-from search.tracking.models import BEST as BEST_ALIAS
-from search.tracking.tracker import RUNNING, Tracker, readings
-from search.tracking.tracking import BEST, BEST_TAG, CURVES_PNG, FINISHED, KILLED, SHOWN_TAG, answered
-from search.tracking.views import RATIO, ROLE_TAGS, write_views
+from search.tracking.models import (
+    BEST as BEST_ALIAS,
+)
+from search.tracking.models import (
+    PROVED_TAG,
+    Facts,
+    adderboard_dataset,
+    log_dataset,
+    log_model,
+    register,
+    word,
+)
+from search.tracking.shown import (
+    FINAL,
+    FIRST_SEEDS,
+    MAY_BE_ZERO,
+    NOTE,
+    ROLE_METRICS,
+    ROLE_TAGS,
+    TABLE,
+    count_checks,
+    final_metrics,
+    readings,
+    step_metrics,
+)
+from search.tracking.tracker import ShownRun, Tracker
+from search.tracking.tracking import (
+    ADDERBOARD,
+    BEST,
+    BEST_TAG,
+    CHECKPOINT,
+    CURVES_PNG,
+    FINISHED,
+    KEY_TAG,
+    KILLED,
+    RUNNING,
+    SEED_TAG,
+    SHOWN_TAG,
+    STUDY_JSON,
+    answered,
+)
+from search.tracking.views import write_views
+from trainer import MEASURES, Seed
 
 BEST_CHILDREN = 3
 """Grokked seeds of a configuration that have a run of their own."""
 ALL_DRAWN = 32
-"""Configurations of a study up to which each has its picture; beyond, those that grokked have."""
+"""Up to this many configurations of a study, each has its picture; beyond, those that grokked have."""
 MOST_DRAWN = 256
 """Seeds of a configuration whose curves are drawn."""
 TABLES = {"md": "table.md", "csv": "table.csv", "json": "table.json"}
-ROLE_METRICS = (
-    *RATIO, "rate_with", "rate_without", "ratio_finished", "ratio_finished_low", "ratio_finished_high",
-)  # fmt: skip
 
 StudyWriter = Callable[[StudyRecords, Tracker], None]
 
@@ -52,13 +95,16 @@ class Projection:
 
     def note_training(self, configuration: Configuration) -> None:
         """Show a configuration's run as running."""
-        self.outbox.put(self.tracker.reopen, configuration, key=configuration.key)
+        self.outbox.put(self._show_training, configuration, key=configuration.key)
+
+    def _show_training(self, configuration: Configuration) -> None:
+        self.tracker.set_status(self.tracker.run_of(configuration), RUNNING)
 
     def note_ended(self, configuration: Configuration, new: int) -> None:
         """Have the counts of a configuration written if it has an eighth more rows than when it was counted.
 
-        To count all of them after each trial would take a time that grows as their square. The first trial after
-        a count waits for the second, or for the configuration's conclusion.
+        To count all of them after each report would take a time that grows as their square. The first report after
+        a count waits for the second, or for the configuration's conclusion. new: rows since the last call.
         """
         rows, more = self.counted.get(configuration.key, (0, 0))
         self.counted[configuration.key] = rows, more + new
@@ -69,7 +115,7 @@ class Projection:
     def _write_counts(self, configuration: Configuration) -> None:
         # the interval of a study that stops asks for single seeds
         read = self.records.list_seeds if self.tracker.study.until_rule else self.records.list_grouped_seeds
-        self.tracker.log_counts(configuration, read(configuration.key))
+        write_counts(self.tracker, self.tracker.run_of(configuration), read(configuration.key))
 
     def note(self, configuration: Configuration, status: str) -> None:
         """Have all written that is known of a configuration. status: of its run from now on."""
@@ -81,13 +127,13 @@ class Projection:
         rows: the study's.
         """
         with answered(self.tracker.unfenced.tracking_uri):
-            shown = self.tracker.list_shown()
+            runs = {run.tags[KEY_TAG]: run for run in self.tracker.runs.values() if KEY_TAG in run.tags}
         of_key = group_by(rows, "configuration")
-        written = {key for key, some in of_key.items() if shown.get(key) == (status_of(some), summary_of(some))}
+        written = {key for key, some in of_key.items() if key in runs and is_shown(runs[key], some)}
         self._note_all(of_key, written)
-        for key, (status, _) in shown.items():  # of which nothing was begun
-            if key not in of_key and status == RUNNING:
-                self.outbox.put(self.tracker.client.set_terminated, self.tracker.earlier_run(key), KILLED)
+        for key, run in runs.items():
+            if key not in of_key and run.status == RUNNING:  # nothing of it was begun
+                self.outbox.put(self.tracker.set_status, run, KILLED)
 
     def note_everything(self, rows: Sequence[SeedRecord]) -> None:
         """Have all written, whatever MLflow has. rows: the study's."""
@@ -99,9 +145,8 @@ class Projection:
         """Have the study written and its configurations, but for those that are. rows: by configuration."""
         tracker, configurations = self.tracker, self.records.list_configurations()
         self.outbox.put(tracker.delete_orphans)
-        self.outbox.put(tracker.log_study)
-        if tracker.study.kind.space:  # to which a field may have been added
-            self.outbox.put(tracker.rename, configurations)
+        self.outbox.put(describe_study, tracker)
+        self.outbox.put(describe_again, tracker, configurations)
         self.outbox.put(write_views, tracker.client, tracker.study, tracker.experiment)
         for key in rows.keys() - written:
             self.note(configurations[key], status_of(rows[key]))
@@ -111,13 +156,18 @@ class Projection:
         self.outbox.put(self._write_study, True)
 
     def _write_study(self, only_stale: bool = False) -> None:
-        rows, run = self.records.list_seeds(), self.tracker.study_run()
-        is_written = self.tracker.client.get_run(run).data.tags.get(SHOWN_TAG) == summary_of(rows)
+        tracker, rows = self.tracker, self.records.list_seeds()
+        run, shown = tracker.study_run(), summary_of(rows)
+        is_written = run.tags.get(SHOWN_TAG) == shown
         if not any(row.is_final for row in rows) or (only_stale and is_written):
             return
-        self.pages(self.records, self.tracker)
-        self.tracker.end_study(PooledRate.of(rows))
-        self.tracker.client.set_tag(run, SHOWN_TAG, summary_of(rows))
+        self.pages(self.records, tracker)
+        rate = PooledRate.of(rows)
+        counts = {"configurations": rate.configurations, "seeds": rate.seeds, "runs": rate.n, "grokked": rate.grokked}
+        tracker.write(run, metrics=counts)
+        if not tracker.is_watching:
+            tracker.client.set_terminated(run.id)  # which is when it ended
+        tracker.write(run, tags={SHOWN_TAG: shown})
 
 
 def status_of(rows: Sequence[SeedRecord]) -> str:
@@ -132,20 +182,64 @@ def summary_of(rows: Sequence[SeedRecord]) -> str:
     return f"{ended} of {len(rows)} seeds, {proofs} proofs"
 
 
+def is_shown(run: ShownRun, rows: Sequence[SeedRecord]) -> bool:
+    """True if a configuration's run shows all that the ledger has of it. rows: the configuration's."""
+    return run.status == status_of(rows) and run.tags.get(SHOWN_TAG) == summary_of(rows)
+
+
+# The study, and its configurations
+
+
+def describe_study(tracker: Tracker) -> None:
+    """Write the study, as it is now, to its own run, to which the experiment's description leads."""
+    study, run = tracker.study, tracker.study_run()
+    name, about = study.name, escape(study.about)
+    tracker.client.log_dict(run.id, json.loads(study.model_dump_json(by_alias=True)), STUDY_JSON)
+    title = about or name
+    tracker.write(run, tags={NOTE: f"{title}\n\n    adder-search report {name} -o {name}.html"})
+    note = tracker.client.get_experiment(tracker.experiment).tags.get(NOTE, about)
+    if note in (about, study.about):  # or a user edited it
+        link = f"[pictures and files](#/experiments/{tracker.experiment}/runs/{run.id})"
+        tracker.client.set_experiment_tag(tracker.experiment, NOTE, f"{title}: {link}")
+
+
+def describe_again(tracker: Tracker, configurations: Mapping[str, Configuration]) -> None:
+    """Describe runs that a driver left half-made, or that were named before the study was extended by a field.
+
+    configurations: the study's, by key.
+    """
+    for key, configuration in configurations.items():
+        run = tracker.find(KEY_TAG, key)
+        if run and not (run.params and run.name == tracker.study.kind.name_of(configuration)):
+            tracker.describe(run, configuration)
+
+
+def write_counts(
+    tracker: Tracker, run: ShownRun, rows: Sequence[SeedRecord], checks: Mapping[str, float] | None = None
+) -> None:
+    """Write what a configuration's rows come to so far. A count of 0 is left out, unless it was something else.
+
+    checks: what was checked of them (`count_checks`), once they have ended.
+    """
+    metrics = final_metrics(rows, tracker.study.until_rule) | dict(checks or {})
+    for_mlflow = {f"{FINAL}{name}": value for name, value in metrics.items()}
+    absent = {f"{FINAL}{name}" for name in MAY_BE_ZERO} - run.metrics.keys()
+    tracker.write(run, {name: value for name, value in for_mlflow.items() if value or name not in absent})
+
+
 def write_configuration(records: StudyRecords, tracker: Tracker, configuration: Configuration, status: str) -> None:
     """Write a configuration's counts, picture, best checkpoint and child runs. status: of its run from now on."""
-    rows = records.list_seeds(configuration.key)
+    run, rows = tracker.run_of(configuration), records.list_seeds(configuration.key)
     if final := sorted((row for row in rows if row.is_final), key=rank):
         _write_best(records, tracker, configuration, final)
         rows = records.list_seeds(configuration.key)  # of which some are decoded now
-    decoded = [row.verified for row in rows if row.verified is not None]
-    counts = {"verified": decoded.count(ADDITIONS), "verify_tried": len(decoded), **proof_counts(rows)}
-    tracker.log_counts(configuration, rows, counts)
+    write_counts(tracker, run, rows, count_checks(rows))
     for row in rows:
         if row.proof:
-            tracker.log_proof(configuration, row.seed, row.proof)
-    records.update_run(configuration.key, tracker.experiment, tracker.run_of(configuration))
-    tracker.end(configuration, status, summary_of(rows))
+            _write_proof(tracker, run, row)
+    records.update_run(configuration.key, tracker.experiment, run.id)
+    tracker.set_status(run, status)
+    tracker.write(run, tags={SHOWN_TAG: summary_of(rows)})
 
 
 def _write_best(
@@ -156,25 +250,71 @@ def _write_best(
     grokked = [r for r in final if r.has_grokked]
     if not study.kind.is_compared:  # of thousands of proposals those that matter are written at the end
         if grokked:
-            tracker.log_checkpoint(run, BEST, records.seed(final[0]))
+            _write_checkpoint(tracker, run, BEST, records.seed(final[0]))
         return
     if grokked or study.planned <= ALL_DRAWN:
         _write_picture(records, tracker, configuration, final)
     best = records.seed(final[0])
-    tracker.log_checkpoint(run, BEST, best)
-    tracker.client.set_tag(run, BEST_TAG, str(best.result.pair.seed))
+    _write_checkpoint(tracker, run, BEST, best)
+    tracker.write(run, tags={BEST_TAG: str(best.result.pair.seed)})
     _write_curves(records, tracker, configuration, final)
     for row in grokked[:BEST_CHILDREN]:
         write_seed(records, tracker, row)
 
 
+def _write_checkpoint(tracker: Tracker, run: ShownRun, name: str, seed: RecordedSeed) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        seed.checkpoint().save(Path(folder) / name)
+        tracker.write_folder(run, Path(folder) / name, name)
+
+
+# A grokked seed
+
+
+def _seed_run(tracker: Tracker, parent: ShownRun, seed: Seed) -> ShownRun:
+    return tracker.open_run(f"seed {seed}", SEED_TAG, str(seed), parent)
+
+
 def write_seed(records: StudyRecords, tracker: Tracker, row: SeedRecord) -> None:
-    """Write the run of one grokked seed, and what its decoded additions come to into the ledger."""
+    """Write the run of one grokked seed: curve, checkpoint, and its decoded additions, which the ledger gets too."""
     seed = records.seed(row)
-    correct = tracker.log_seed(seed)
+    result, configuration = seed.result, seed.configuration
+    run = _seed_run(tracker, tracker.run_of(configuration), result.pair.seed)
+    if run.status == FINISHED and row.verified is not None:
+        return
+    decoded = verify(configuration.spec, result.theta_P)
     if row.verified is None:
-        right = correct if correct is not None else verify(seed.configuration.spec, seed.result.theta_P).correct
-        records.record_verification(row.key, right)
+        records.record_verification(row.key, decoded.correct)
+    if run.status == FINISHED:
+        return
+    eval_every, curve = configuration.recipe.eval_every, readings(result, configuration.spec)
+    steps = {i * eval_every: values for i, values in enumerate(curve, start=1)}
+    tracker.write_steps(run, MEASURES[0], steps)
+    params = {
+        "seed": str(result.pair.seed),
+        "grok_step": str(result.grok_step),
+        "held": str(result.held),
+        "params": str(configuration.spec.params),
+    }
+    tracker.write(run, {ADDERBOARD: decoded.correct}, params=params)
+    _write_checkpoint(tracker, run, CHECKPOINT, seed)
+    log_dataset(tracker.client, run.id, adderboard_dataset())
+    _log_model(tracker, run, seed, Facts(decoded.correct, decoded.margin))
+    tracker.set_status(run, FINISHED)
+
+
+def _log_model(tracker: Tracker, run: ShownRun, seed: RecordedSeed, facts: Facts) -> str:
+    """Write a seed's checkpoint as a logged model of its run, once, and return the model's id."""
+    return log_model(tracker.client, tracker.experiment, run.id, seed.checkpoint(), facts, tracker.check_place)
+
+
+def _write_proof(tracker: Tracker, parent: ShownRun, row: SeedRecord) -> None:
+    """Write a verdict on all pairs to a seed's run, if it has one: beside its checkpoint, as metric and as tag."""
+    run, proved = tracker.find(SEED_TAG, str(row.seed), parent), row.proved
+    if run is None or proved is None or run.tags.get(PROVED_TAG) == word(proved):
+        return
+    tracker.client.log_dict(run.id, dict(row.proof or {}), f"{CHECKPOINT}/{VERDICT_FILE}")
+    tracker.write(run, {"proved": float(proved)}, {PROVED_TAG: word(proved)})
 
 
 def _write_picture(
@@ -191,7 +331,7 @@ def _write_picture(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, CURVES_PNG)
         path.write_bytes(png(curves_figure(curves, grokked, title)))
-        tracker.client.log_artifact(tracker.run_of(configuration), str(path))
+        tracker.client.log_artifact(tracker.run_of(configuration).id, str(path))
 
 
 def select_drawn(final: Sequence[SeedRecord]) -> list[SeedRecord]:
@@ -219,58 +359,79 @@ def _write_curves(
     for i in range(max(len(curve) for curve, _ in curves)):
         step = (i + 1) * configuration.recipe.eval_every
         steps[step] = step_metrics(step, [curve[min(i, len(curve) - 1)] | grok for curve, grok in curves])
-    tracker.log_steps(configuration, steps)
+    tracker.write_steps(tracker.run_of(configuration), f"{FIRST_SEEDS}grok_rate", steps)
 
 
 def write_study(records: StudyRecords, tracker: Tracker) -> None:
     """Write the study's main pictures and, if it trained a constraint with and without, its table, to its own run."""
-    register_best(records, tracker, records.list_seeds())
+    from search.analysis.frames import configuration_rows
+
+    rows = records.list_seeds()
+    configurations = configuration_rows(records, rows)
+    _register_best(records, tracker, rows, configurations)
     with tempfile.TemporaryDirectory() as folder:
         (pictures := Path(folder, "pictures")).mkdir()
-        _draw(records, tracker, pictures)
-        _tabulate(records, tracker, Path(folder))
-        tracker.log_folder(tracker.study_run(), Path(folder))
+        _draw(records, tracker, configurations, rows, pictures)
+        _tabulate(tracker, configurations, rows, Path(folder))
+        tracker.write_folder(tracker.study_run(), Path(folder))
 
 
-def register_best(records: StudyRecords, tracker: Tracker, rows: Sequence[SeedRecord]) -> None:
-    """Register the best verified seed of the study's best configuration, and of its smallest."""
-    from search.analysis.frames import configuration_rows
+def _register_best(
+    records: StudyRecords, tracker: Tracker, rows: Sequence[SeedRecord], configurations: Sequence[Counts]
+) -> None:
+    """Register the best verified seed of the study's best configuration, and of its smallest.
+
+    rows: the study's seeds. configurations: rows of the frame.
+    """
     from search.analysis.pareto import best_of
 
     verified = [r for r in rows if r.has_grokked and r.verified == ADDITIONS]
     by_key = group_by(sorted(verified, key=rank), "configuration")
-    configurations = [row for row in configuration_rows(records, rows) if row["configuration"] in by_key]
-    if not configurations:
+    candidates = [row for row in configurations if row["configuration"] in by_key]
+    if not candidates:
         return
-    ranked_first = (best_of(configurations) or configurations[0])["configuration"]
-    smallest = min(configurations, key=lambda row: (row["params"], row["configuration"] != ranked_first))
+    ranked_first = (best_of(candidates) or candidates[0])["configuration"]
+    smallest = min(candidates, key=lambda row: (row["params"], row["configuration"] != ranked_first))
     for key, aliases in {smallest["configuration"]: (), ranked_first: (BEST_ALIAS,)}.items():
         best = by_key[key][0]
-        tracker.register(records.seed(best), ADDITIONS, best.proved, aliases)
+        _register(tracker, records.seed(best), Facts(ADDITIONS, proved=best.proved), aliases)
 
 
-def _draw(records: StudyRecords, tracker: Tracker, folder: Path) -> None:
-    from search.analysis.frames import configurations_frame, curves_frame, seeds_frame
+def _register(tracker: Tracker, seed: RecordedSeed, facts: Facts, aliases: Sequence[str]) -> None:
+    """Make a seed's checkpoint a version of the registered model that has the study's name."""
+    study, number = tracker.study.name, seed.result.pair.seed
+    run = _seed_run(tracker, tracker.run_of(seed.configuration), number)
+    model_id = _log_model(tracker, run, seed, facts)
+    about = escape(f"seed {number} of {tracker.study.kind.name_of(seed.configuration)}, study {study}")
+    register(tracker.client, study, model_id, run.id, seed.checkpoint(), facts, aliases, about)
+
+
+def _draw(
+    records: StudyRecords, tracker: Tracker, configurations: Sequence[Counts], seeds: Sequence[SeedRecord], folder: Path
+) -> None:
+    import pandas as pd
+
+    from search.analysis.frames import curves_frame, seed_rows
     from search.analysis.report import pictures
 
-    frames = configurations_frame(records), seeds_frame(records)
+    frames = pd.DataFrame(configurations), pd.DataFrame(seed_rows(records, seeds))
     pictures(tracker.study, *frames, curves_frame(records, select_drawn), folder)
 
 
-def _tabulate(records: StudyRecords, tracker: Tracker, folder: Path) -> None:
+def _tabulate(tracker: Tracker, configurations: Sequence[Counts], seeds: Sequence[SeedRecord], folder: Path) -> None:
     """Write the table, and its numbers to the runs of its arms."""
-    from search.analysis.frames import configuration_rows
     from search.analysis.table import constraint_table
     from search.analysis.table_text import write_table
 
     try:
-        table = constraint_table(configuration_rows(records), seeds=records.list_seeds())
+        table = constraint_table(configurations, seeds=seeds)
     except UserError:
         return
     for style, name in TABLES.items():
         (folder / name).write_text(write_table(table, style), encoding="utf-8")
-    for run, (words, cell) in table.roles().items():
-        values = cell.as_dict() if cell else {}
-        metrics = {f"table.{n}": float(values[n]) for n in ROLE_METRICS if values.get(n) is not None}
-        tags = {f"table.{n}": values[n] for n in ROLE_TAGS if values.get(n)}
-        tracker.log_role(run, words, metrics, tags)
+    for key, (params, cell) in table.roles().items():
+        if run := tracker.find(KEY_TAG, key):  # unless MLflow lacks the arm
+            values = cell.as_dict() if cell else {}
+            metrics = {f"{TABLE}{n}": float(values[n]) for n in ROLE_METRICS if values.get(n) is not None}
+            tags = {f"{TABLE}{n}": values[n] for n in ROLE_TAGS if values.get(n)}
+            tracker.write(run, metrics, tags, params)

@@ -188,7 +188,7 @@ class Table:
             yield constraint, tuple(self.cells.get((constraint, scale)) for scale in self.scales)
 
     def roles(self) -> dict[str, tuple[dict[str, str], Cell | None]]:
-        """Return what the runs of the arms are in the table, by MLflow's id, and the cell of a toggled one.
+        """Return what the arms are in the table, by their configurations' keys, and the cell of a toggled one.
 
         Names and words: scale, constraint, and toggled: on, off, or base. An arm that is a base and a toggled one,
         as 67p is 57p without tie_fc2_head, is a base.
@@ -198,10 +198,9 @@ class Table:
         for cell, pair in pairs:
             toggled = "on" if pair.toggled is pair.with_it else "off"
             words = {"scale": cell.scale, "constraint": cell.constraint, "toggled": toggled}
-            roles[pair.toggled.run_id] = words, cell
+            roles[pair.toggled.configuration] = words, cell
         for cell, pair in pairs:
-            roles[pair.base.run_id] = {"scale": cell.scale, "constraint": "none", "toggled": "base"}, None
-        roles.pop("", None)  # arms that MLflow lacks
+            roles[pair.base.configuration] = {"scale": cell.scale, "constraint": "none", "toggled": "base"}, None
         return roles
 
     def tidy(self) -> list[dict[str, Any]]:

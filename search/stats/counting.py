@@ -10,15 +10,13 @@ confirm what it chose have a rate each. docs/statistics.md.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
-from statistics import fmean, median
+from math import nan
 from typing import Any, Self, TypeVar
 
 from search.plugins import rules
 from search.record import COLUMNS, ENOUGH, SeedRecord
 from search.stats.intervals import LEVEL, Interval, clustered, exact_high, mid_p, stopped
 from trainer import Outcome, Rule, Seed
-from trainer.outcomes import PROBE
 
 Counts = Mapping[str, Any]
 """What is counted of several seeds, by name."""
@@ -37,8 +35,6 @@ ENDED_BY_RULES = (Outcome.GIVEN_UP, Outcome.SCREENED)
 Until = tuple[int, Sequence[Seed]]
 """Number of grokked seeds at which a configuration stops, and its seeds in order (search/study/schema.py)."""
 NONE_ENDED = "no seed has ended"
-FIRST_SEEDS = "first_seeds"
-"""Prefix of metrics over steps: they are of a configuration's first seeds alone."""
 
 
 def state_of(row: SeedRecord) -> str:
@@ -403,34 +399,7 @@ def proof_counts(rows: Iterable[SeedRecord]) -> dict[str, int]:
     return {"proved": sum(decided), "prove_tried": len(decided), "proofs_claimed": len(recorded) - len(decided)}
 
 
-def final_metrics(rows: Sequence[SeedRecord], until: Until | None = None) -> dict[str, float]:
-    """Return the counts and rates of a configuration's rows, by the names that follow `final.` in MLflow.
-
-    All are of the search's seeds but those that begin with `confirmation`. What is unknown has no metric.
-    """
-    searched, fresh = by_phase(rows)
-    rate, confirmation = GrokRate.of(searched, until), GrokRate.of(fresh)
-    counts = Counter(r.outcome for r in searched)
-    ranked_by = rate.interval[0] if rate.n else None
-    if confirmation.n:
-        ranked_by = 1 + confirmation.interval[0]  # the confirmed ones go first
-    metrics = {
-        **_common(searched),
-        **rate.named("grok_rate", "grok_rate_low", "grok_rate_high"),
-        **confirmation.named("confirmation_rate", "confirmation_low", "confirmation_high"),
-        "ranked_by": ranked_by,
-        "seeds": rate.n, "stopped": float(bool(rate.tries)), "wrongly": rate.missed,
-        **{f"{rule.ended}_wrongly": missed_by(rule, searched) for rule in rules().values() if not rule.is_default},
-        "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
-        "confirmation_given_up": sum(r.outcome == Outcome.GIVEN_UP for r in fresh),
-        "confirmation_wrongly": confirmation.missed,
-        **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
-        **{c.metric: c.summarise(searched) for c in COLUMNS.values() if c.summary},
-    }  # fmt: skip
-    return {name: value for name, value in metrics.items() if value is not None}
-
-
-def _common(rows: Sequence[SeedRecord]) -> dict[str, Any]:
+def common_counts(rows: Sequence[SeedRecord]) -> dict[str, Any]:
     """Return what the metrics of a configuration and the summary of a study both have; None for what is unknown."""
     cost = Cost.of(rows)
     return {
@@ -457,7 +426,7 @@ def summarise(rows: Sequence[SeedRecord], until: Until | None = None) -> Counts:
         "configurations": len({r.configuration for r in rows}),
         **_rated(searched, until),
         **confirmed,
-        **_common(searched),
+        **common_counts(searched),
         "verify_calls": sum(r.verify_calls for r in rows),
         "unended": unended_warning(rows),
     }
@@ -482,26 +451,6 @@ def _rated(rows: Sequence[SeedRecord], until: Until | None = None) -> dict[str, 
         "stopped": bool(rate.tries),
         "said": over if rate.n and not single else str(rate),
     }
-
-
-def step_metrics(step: int, rows: Sequence[Counts]) -> dict[str, float]:
-    """Return a configuration's metrics at a training step, as MLflow has them.
-
-    rows: exact, token, loss, grok_step and probes of its first seeds. A probe's metric is its mean over seeds.
-    """
-    finite = [r for r in rows if isfinite(r["loss"])] or rows  # a diverged seed has no median
-    grokked = [r["grok_step"] is not None and r["grok_step"] <= step for r in rows]
-    probes = [name for name in rows[0] if name.startswith(PROBE)]
-    readings = {name: [r[name] for r in rows if isfinite(r.get(name, nan))] for name in probes}
-    values = {
-        "grok_rate": sum(grokked) / len(rows),
-        "best_exact": max(r["exact"] for r in finite),
-        "median_exact": median(r["exact"] for r in finite),
-        "median_token": median(r["token"] for r in finite),
-        "loss": median(r["loss"] for r in finite),
-        **{name: fmean(values) for name, values in readings.items() if values},
-    }
-    return {f"{FIRST_SEEDS}.{name}": value for name, value in values.items()}
 
 
 def pareto(sizes: Sequence[int], scores: Sequence[float]) -> list[bool]:

@@ -1,6 +1,5 @@
 """Configurations with their keys, and the programs that train them."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,11 +12,6 @@ from trainer import Pair, Recipe, Seed
 from trainer.recipe.teacher import shown
 
 LONGEST_PARAM = 5_000  # characters; MLflow takes 6,000
-MAIN = (
-    "rung", "params", "model.family", "model.ties", "recipe.steps", "recipe.batch", "recipe.lr",
-    "recipe.weight_decay", "recipe.curriculum", "recipe.start",
-)  # fmt: skip
-"""Fields of a configuration that MLflow's page of it always shows."""
 CARRY_MIX = ("recipe.carry_mix", "recipe.fade_start", "recipe.fade_end")
 
 
@@ -64,13 +58,6 @@ class Configuration:
     def title(self) -> str:
         """The spec's name and the beginning of the key."""
         return f"{preset_name(self.spec)} {self.key[:6]}"
-
-    def main_params(self, varied: Iterable[str]) -> dict[str, Any]:
-        """Return of `as_params` what a study varies, and what of the recipe is not its default."""
-        carries = () if self.recipe.carry_shares else CARRY_MIX
-        names = {*MAIN, *carries, *varied, *(f"recipe.{name}" for name in choices(self.recipe))}
-        values = {name: value for name, value in self.as_params().items() if name in names}
-        return {"preset": values.pop("rung"), **values}
 
     def as_params(self) -> dict[str, Any]:
         """Return every constraint, size and recipe field, flat."""

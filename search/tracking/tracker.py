@@ -1,57 +1,44 @@
-"""Writing MLflow: one experiment per study, one run per configuration, a child run for each of its best seeds.
+"""Writing MLflow by difference: one experiment per study, one run per configuration, a child run for each best seed.
 
-A run is looked up by its tag before it is created, so writing twice changes nothing. Only who has the study's lease
-writes; search/analysis/projection.py says what is written when.
+What MLflow has is listed once; only what differs from the ledger is written, so writing twice changes nothing. A run is
+found by a tag, never by its name. Only who has the study's lease writes. What is written is declared in shown.py,
+and when in search/analysis/projection.py.
 """
 
-import getpass
 import json
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.entities import Metric, Param, Run, RunInfo, RunTag
 from mlflow.environment_variables import MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
 from mlflow.exceptions import MlflowException
 
-from model import Spec, verify
-from model.verdict import VERDICT_FILE, is_right
 from search.markup import escape
-from search.plugins import rules
-from search.record import SeedRecord
-from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, final_metrics, names_of_counts
-from search.store.home import IDENTIFIER, Home, pull_command
+from search.store.home import IDENTIFIER, Home
 from search.store.lease import Superseded
-from search.store.recorded_seed import RecordedSeed
 from search.study.schema import Study, is_name
-from search.study.start import describe_step, ties_beyond_parent
 from search.study.trial import Configuration
-from search.tracking.models import (
-    PROVED_TAG,
-    Facts,
-    adderboard_dataset,
-    log_dataset,
-    log_model,
-    register,
-    training_dataset,
-    word,
+from search.tracking.models import log_dataset, training_dataset
+from search.tracking.shown import (
+    CONFIGURATION_JSON,
+    NOTE,
+    ancestor_tags,
+    describe_configuration,
+    describes,
+    main_params,
 )
 from search.tracking.tracking import (
-    ADDERBOARD,
-    ANCESTOR_TAGS,
-    CHECKPOINT,
-    CONFIGURATION_JSON,
     FINISHED,
     KEY_TAG,
     PARENT_TAG,
+    RUNNING,
     SEED_TAG,
-    SHOWN_TAG,
-    STUDY_JSON,
     STUDY_TAG,
-    TIED_TAG,
     FencedClient,
     answered,
     check_place,
@@ -59,32 +46,39 @@ from search.tracking.tracking import (
     find_experiment,
     open_experiment,
 )
-from trainer import MEASURES, Result, Seed
-from trainer.outcomes import PROBE
 
-RUNNING = "RUNNING"
-MAY_BE_ZERO = {
-    *(o.value for o in COUNTED if o.value != "grokked"), "censored", "stopped", "wrongly", "confirmation_grokked",
-    "confirmation_seeds", "confirmation_given_up", "confirmation_wrongly", "proofs_claimed",
-    *(name for rule in rules().values() for name in (*names_of_counts(rule), f"{rule.ended}_wrongly")),
-}  # fmt: skip
-"""Counts that are left out where they are 0 from the start."""
-NOTE = "mlflow.note.content"
-LONGEST_TAG = 4_000  # characters
-MEANING = (
-    "`first_seeds.*`: over steps, of its first seeds alone. `final.*`: of all its seeds, `final.confirmation_*` of "
-    "those that confirm it; up to `wrongly` of those that rules ended might have grokked."
-)
 MOST_RUNS = 50_000  # of an experiment: MLflow's limit for one search
 STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit for one call is 1,000
+Identity = tuple[str, str, str | None]
+"""The tag by which a run is found, the tag's value, and of a seed's run its configuration's run."""
 
 
-def readings(result: Result, spec: Spec) -> list[dict[str, float]]:
-    """Return a seed's measures and probes by name, a row an evaluation."""
-    names = [*MEASURES, *(f"{PROBE}{name}" for name in spec.probes())]
-    probes = result.probes_ER.tolist() or [[]] * len(result.curve_EM)
-    rows = zip(result.curve_EM.tolist(), probes, strict=True)
-    return [dict(zip(names, [*row, *more], strict=False)) for row, more in rows]
+@dataclass
+class ShownRun:
+    """A run as MLflow has it."""
+
+    info: RunInfo
+    name: str
+    status: str
+    params: dict[str, str]
+    tags: dict[str, str]
+    metrics: dict[str, float]
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        info, data = run.info, run.data
+        return cls(info, info.run_name, info.status, data.params, data.tags, data.metrics)
+
+    @property
+    def id(self) -> str:
+        return str(self.info.run_id)
+
+    @property
+    def identity(self) -> Identity | None:
+        """None for a run that is not ours."""
+        tag = next((tag for tag in (KEY_TAG, SEED_TAG, STUDY_TAG) if tag in self.tags), None)
+        parent = self.tags.get(PARENT_TAG) if tag == SEED_TAG else None
+        return (tag, self.tags[tag], parent) if tag else None
 
 
 class Tracker:
@@ -104,16 +98,7 @@ class Tracker:
         self.unfenced, self.verify, self.home, self.study = client, verify, home, study
         self.client = FencedClient(client, verify)
         self.is_watching = False
-        self.runs: dict[str, str] = {}
-        """Runs of configurations that this driver has opened, by key."""
-        self.earlier: dict[str, str] | None = None
-        """Runs of configurations that an earlier driver left, once the store was asked."""
-        self.open: dict[str, bool] = {}
-        """By run: True if it counts as running, as far as is known."""
-        self.steps: dict[str, tuple[int, set[int] | None]] = {}
-        """By run: when it began, in ms since 1970, and the steps whose metrics it has."""
-        self.counts: dict[str, dict[str, float]] = {}
-        """By run: the counts that it has, by name."""
+        self._runs: dict[Identity, ShownRun] | None = None
         with answered(client.tracking_uri):
             existing = find_experiment(client, study.name)
             about = {NOTE: escape(study.about)} if study.about else {}
@@ -121,147 +106,111 @@ class Tracker:
 
     # Runs
 
-    def run_of(self, configuration: Configuration) -> str:
-        """Return the configuration's run, created with all its parameters if there is none."""
-        if configuration.key not in self.runs:
-            run_id = self.earlier_run(configuration.key)
-            run = self.client.get_run(run_id) if run_id else self._create_run(configuration)
-            check_place(self.client, self.home, run)
-            self._describe(run, configuration)
-            self.runs[configuration.key] = run.info.run_id
-            self.counts[run.info.run_id] = {
-                name.removeprefix("final."): value
-                for name, value in run.data.metrics.items()
-                if name.startswith("final.")
-            }
-            self.open[run.info.run_id] = run.info.status == RUNNING
-        return self.runs[configuration.key]
+    @property
+    def runs(self) -> dict[Identity, ShownRun]:
+        """The experiment's runs, listed when they are first asked for: nobody else makes any."""
+        if self._runs is None:
+            listed = map(ShownRun.of, self.client.search_runs([self.experiment], max_results=MOST_RUNS))
+            self._runs = {run.identity: run for run in listed if run.identity}
+        return self._runs
 
-    def _describe(self, run: Run, configuration: Configuration) -> None:
-        """Write what matters of a configuration as parameters, all of it as an artifact, and its data, once."""
-        params = configuration.main_params(self.study.kind.varied).items()
-        missing = {k: v for k, v in params if k not in run.data.params}  # MLflow lets nothing be changed
-        if missing:
-            texts = {k: json.dumps(v) if isinstance(v, list) else str(v) for k, v in missing.items()}
-            with tempfile.TemporaryDirectory() as folder:
-                Path(folder, CONFIGURATION_JSON).write_text(
-                    json.dumps(configuration.as_params(), indent=2), encoding="utf-8"
-                )
-                self.log_folder(run.info.run_id, Path(folder))
-            log_dataset(self.client, run.info.run_id, training_dataset(configuration.recipe), "training")
-            self.client.log_batch(run.info.run_id, params=[Param(k, text) for k, text in texts.items()])
+    def find(self, tag: str, value: str, parent: ShownRun | None = None) -> ShownRun | None:
+        """Return the run that has a tag with this value below a parent; None if there is none."""
+        return self.runs.get((tag, value, parent.id if parent else None))
 
-    def earlier_run(self, key: str) -> str | None:
-        """Return the run of a configuration that was there when the store was asked: nobody else makes any."""
-        if self.earlier is None:
-            self.earlier = {r.data.tags[KEY_TAG]: r.info.run_id for r in self._configuration_runs()}
-        return self.earlier.get(key)
-
-    def _configuration_runs(self) -> list[Run]:
-        runs = self.client.search_runs([self.experiment], max_results=MOST_RUNS)
-        return [r for r in runs if KEY_TAG in r.data.tags]
-
-    def rename(self, configurations: Mapping[str, Configuration]) -> None:
-        """Rename runs that have the name of a study that has since been extended by a field, unless a user named them.
-
-        configurations: of the study, by key.
-        """
-        for run in self._configuration_runs():
-            configuration, old = configurations.get(run.data.tags[KEY_TAG]), run.info.run_name
-            if configuration is None or old == self.study.kind.name_of(configuration):
-                continue
-            if run.data.tags.get(NOTE, "").startswith((f"**{escape(old)}**", f"**{old}**")):
-                self.client.update_run(run.info.run_id, name=self.study.kind.name_of(configuration))
-                self.client.set_tag(run.info.run_id, NOTE, self._about(configuration)[NOTE])
-                self._describe(run, configuration)
-
-    def _create_run(self, configuration: Configuration) -> Run:
-        """Create a configuration's run. If the answer is lost, the store is asked again next time."""
-        tags = {
-            KEY_TAG: configuration.key,
-            **self._about(configuration),
-            **self._ancestor_tags(configuration),
-        }
-        earlier, self.earlier = self.earlier, None
-        name = self.study.kind.name_of(configuration)
-        run = self._create_once(name, tags, f"tags.`{KEY_TAG}` = '{configuration.key}'")
-        self.earlier = earlier
+    def open_run(self, name: str, tag: str, value: str, parent: ShownRun | None = None) -> ShownRun:
+        """Return the run that has a tag with this value below a parent, created if there is none."""
+        run = self.find(tag, value, parent)
+        if run is None:
+            runs, self._runs = self.runs, None  # if the answer is lost, the store is asked again
+            tags = {tag: value} | ({PARENT_TAG: parent.id} if parent else {})
+            run = self._create_once(name, tags)
+            assert run.identity
+            runs[run.identity] = run
+            self._runs = runs
+        check_place(self.unfenced, self.home, run)
         return run
 
-    def _about(self, configuration: Configuration) -> dict[str, str]:
-        """Return MLflow's own tags of a run: its source, its user, and a description with the commands for it."""
-        study = self.study.name
-        params, whole = configuration.spec.params, f"whole model and recipe in `{CONFIGURATION_JSON}`"
-        lines = [f"**{escape(self.study.kind.name_of(configuration))}**, {params} parameters; {whole}", ""]
-        lines += [
-            f"    {pull_command(study, configuration.key)}",
-            f"    adder-search report {study} -o {study}.html",
-            "",
-            MEANING,
-        ]
-        tags = {NOTE: "\n".join(lines), "mlflow.source.type": "LOCAL"}
-        tags["mlflow.source.name"] = f"adder-search run {study}"
-        with suppress(OSError, KeyError):  # a container's user may have no name
-            tags["mlflow.user"] = getpass.getuser()
-        return tags
-
-    def _create_once(self, name: str, tags: Mapping[str, str], condition: str, parent: str | None = None) -> Run:
-        """Create a run, and look again for those of the condition: a driver may have been paused in this call.
+    def _create_once(self, name: str, tags: dict[str, str]) -> ShownRun:
+        """Create a run, and look again for those with its tags: a driver may have been paused in this call.
 
         Of two drivers that create a run at once, one sees both, and leaves that of the driver that has the study.
         """
-        run = self.client.create_run(self.experiment, tags=dict(tags), run_name=name)
-        found = self.client.search_runs([self.experiment], condition)
-        twins = [r for r in found if r.data.tags.get(PARENT_TAG) == parent and r.info.run_id != run.info.run_id]
+        run = ShownRun.of(self.client.create_run(self.experiment, tags=tags, run_name=name))
+        condition = " and ".join(f"tags.`{tag}` = '{value}'" for tag, value in tags.items())
+        alike = map(ShownRun.of, self.client.search_runs([self.experiment], condition))
+        twins = [other for other in alike if other.identity == run.identity and other.id != run.id]
         try:
             if twins:
                 self.verify()
         except Superseded:
             with suppress(MlflowException):  # the other one may have done it
-                self.unfenced.delete_run(run.info.run_id)
+                self.unfenced.delete_run(run.id)
             raise
         for twin in twins:
-            self.client.delete_run(twin.info.run_id)
+            self.client.delete_run(twin.id)
         return run
 
-    def _ancestor_tags(self, configuration: Configuration) -> dict[str, str]:
-        """Return tags of what led to the θ that a configuration starts from, and of its parent's run."""
-        steps = configuration.start.lineage if configuration.start else ()
-        if not steps:
-            return {}
-        tags = dict(zip(ANCESTOR_TAGS, map(describe_step, reversed(steps)), strict=False))
-        run = self._parent_run(steps[-1].get("study"), steps[-1].get("configuration"))
-        ties = ", ".join(ties_beyond_parent(steps[-1].get("spec"), configuration.spec))
-        return tags | ({PARENT_TAG: run} if run else {}) | ({TIED_TAG: ties[:LONGEST_TAG]} if ties else {})
+    def study_run(self) -> ShownRun:
+        """Return the run of the study as a whole: what was asked, and what came of it."""
+        run = self.open_run(f"study {self.study.name}", STUDY_TAG, "yes")
+        if not self.is_watching:
+            self.set_status(run, FINISHED)
+        return run
 
-    def _parent_run(self, study: str | None, key: str | None) -> str | None:
-        """Return the run of a configuration of this study or of another one, if this store has it."""
+    def run_of(self, configuration: Configuration) -> ShownRun:
+        """Return a configuration's run, created with all that never changes if there is none."""
+        run = self.find(KEY_TAG, configuration.key)
+        if run is None:
+            run = self.open_run(self.study.kind.name_of(configuration), KEY_TAG, configuration.key)
+            self.describe(run, configuration)
+        check_place(self.unfenced, self.home, run)
+        return run
+
+    def describe(self, run: ShownRun, configuration: Configuration) -> None:
+        """Write what a configuration is: name and description, ancestors, parameters, its fields as a file, its data.
+
+        The name that a user has given stays, and so does the description.
+        """
+        name = self.study.kind.name_of(configuration)
+        tags = ancestor_tags(configuration)
+        parent = self._parent_of(configuration)
+        tags |= {PARENT_TAG: parent} if parent else {}
+        note = run.tags.get(NOTE)
+        is_ours = note is None or describes(note, run.name) or describes(note, name)
+        if is_ours:
+            tags |= describe_configuration(self.study.name, name, configuration)
+        params = main_params(configuration, self.study.kind.varied)
+        if params.keys() - run.params.keys():
+            self.client.log_dict(run.id, configuration.as_params(), CONFIGURATION_JSON)
+            log_dataset(self.client, run.id, training_dataset(configuration.recipe), "training")
+        texts = {key: json.dumps(v) if isinstance(v, list) else str(v) for key, v in params.items()}
+        self.write(run, tags=tags, params=texts)
+        if is_ours and run.name != name:
+            self.client.update_run(run.id, name=name)
+            run.name = name
+
+    def _parent_of(self, configuration: Configuration) -> str | None:
+        """Return the run of the configuration that this one's θ is of, in this study or another one of this store."""
+        step = configuration.start.lineage[-1] if configuration.start and configuration.start.lineage else {}
+        study, key = step.get("study"), step.get("configuration")
         if not (study and key and is_name(study) and IDENTIFIER.fullmatch(key)):
             return None
         if study == self.study.name:
-            return self.runs.get(key) or self.earlier_run(key)
+            run = self.find(KEY_TAG, key)
+            return run.id if run else None
         experiment = find_experiment(self.unfenced, study)
         condition = f"tags.`{KEY_TAG}` = '{key}'"
         runs = self.client.search_runs([experiment.experiment_id], condition) if experiment else []
         return runs[0].info.run_id if runs else None
 
-    def _upsert_run(self, name: str, tag: str, value: str, parent: str | None = None) -> Run:
-        """Return the run that has a tag with this value below a parent, created if there is none."""
-        condition = f"tags.`{tag}` = '{value}'" + (f" and tags.`{PARENT_TAG}` = '{parent}'" if parent else "")
-        runs = self.client.search_runs([self.experiment], condition)
-        run = next((r for r in runs if r.data.tags.get(PARENT_TAG) == parent), None)
-        if run is None:
-            tags = {tag: value} | ({PARENT_TAG: parent} if parent else {})
-            run = self._create_once(name, tags, condition, parent)
-        check_place(self.client, self.home, run)
-        return run
-
-    def study_run(self) -> str:
-        """Return the run of the study as a whole: what was asked, and what came of it."""
-        run = self._upsert_run(f"study {self.study.name}", STUDY_TAG, "yes")
-        if run.info.status != FINISHED and not self.is_watching:
-            self.client.set_terminated(run.info.run_id)
-        return str(run.info.run_id)
+    def delete_orphans(self) -> None:
+        """Delete runs of seeds whose configuration's run was deleted: it is written anew with runs of its own."""
+        there = {run.id for run in self.runs.values()}
+        for identity, run in list(self.runs.items()):
+            if SEED_TAG in run.tags and run.tags.get(PARENT_TAG) not in there:
+                self.client.delete_run(run.id)
+                del self.runs[identity]
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -274,8 +223,8 @@ class Tracker:
 
         with answered(self.unfenced.tracking_uri):
             run = self.study_run()
-            self.client.update_run(run, status=RUNNING)  # of another one MLflow measures nothing
-            monitor = SystemMetricsMonitor(run, resume_logging=True, tracking_uri=self.unfenced.tracking_uri)
+            self.set_status(run, RUNNING)  # of another one MLflow measures nothing
+            monitor = SystemMetricsMonitor(run.id, resume_logging=True, tracking_uri=self.unfenced.tracking_uri)
         self.is_watching = True
         monitor.start()
         try:
@@ -284,163 +233,61 @@ class Tracker:
             self.is_watching = False
             monitor.finish()
             with suppress(Superseded, MlflowException):  # the next driver's `study_run` ends it
-                self.client.set_terminated(run)
+                self.set_status(run, FINISHED)
 
-    def list_shown(self) -> dict[str, tuple[str, str]]:
-        """Return status of configurations' runs and what they show of the ledger (SHOWN_TAG), by key."""
-        runs = self._configuration_runs()
-        self.earlier = {r.data.tags[KEY_TAG]: r.info.run_id for r in runs}
-        return {r.data.tags[KEY_TAG]: (r.info.status, r.data.tags.get(SHOWN_TAG, "")) for r in runs}
+    # What a run has
 
-    def delete_orphans(self) -> None:
-        """Delete runs of seeds whose configuration's run was deleted: it is written anew with runs of its own."""
-        runs = self.client.search_runs([self.experiment], max_results=MOST_RUNS)
-        there = {r.info.run_id for r in runs}
-        for run in runs:
-            if SEED_TAG in run.data.tags and run.data.tags.get(PARENT_TAG) not in there:
-                self.client.delete_run(run.info.run_id)
+    def write(
+        self,
+        run: ShownRun,
+        metrics: Mapping[str, float] | None = None,
+        tags: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write what a run does not have yet. A parameter that it has stays: MLflow lets none be changed."""
+        now = int(time.time() * 1000)
+        metrics = {name: v for name, v in (metrics or {}).items() if run.metrics.get(name) != v}
+        tags = {name: text for name, text in (tags or {}).items() if run.tags.get(name) != text}
+        params = {name: text for name, text in (params or {}).items() if name not in run.params}
+        if metrics or tags or params:
+            self.client.log_batch(
+                run.id,
+                metrics=[Metric(name, value, now, 0) for name, value in metrics.items()],
+                params=[Param(name, text) for name, text in params.items()],
+                tags=[RunTag(name, text) for name, text in tags.items()],
+            )
+        run.metrics |= metrics
+        run.tags |= tags
+        run.params |= params
 
-    def reopen(self, configuration: Configuration) -> None:
-        """Show a configuration's run as running."""
-        run = self.run_of(configuration)
-        if not self.open[run]:
-            self.client.update_run(run, status=RUNNING)
-            self.open[run] = True
+    def set_status(self, run: ShownRun, status: str) -> None:
+        """Show a run as running, or as ended."""
+        if run.status == status:
+            return
+        if status == RUNNING:
+            self.client.update_run(run.id, status=status)
+        else:
+            self.client.set_terminated(run.id, status=status)
+        run.status = status
 
-    def end(self, configuration: Configuration, status: str, shown: str) -> None:
-        """Show a configuration's run as ended. shown: what it shows of the ledger from now on."""
-        run = self.run_of(configuration)
-        self.open[run] = False
-        self.client.set_terminated(run, status=status)
-        self.client.set_tag(run, SHOWN_TAG, shown)
+    def write_steps(self, run: ShownRun, mark: str, steps: Mapping[int, Mapping[str, float]]) -> None:
+        """Write metrics by training step, those of a step together and once: MLflow keeps every value of a step.
 
-    # Metrics
-
-    def log_steps(self, configuration: Configuration, steps: Mapping[int, dict[str, float]]) -> None:
-        """Write metrics of a configuration by training step. Steps that are there stay as they are."""
-        self._log_once(self.run_of(configuration), f"{FIRST_SEEDS}.grok_rate", steps)
-
-    def _log_once(self, run: str, mark: str, steps: Mapping[int, dict[str, float]]) -> None:
-        """Write metrics by step, those of a step together and once: MLflow keeps every value of a step.
-
-        `mark`: the metric whose values say which steps are there. All have the time at which the run began: what
+        mark: the metric whose values say which steps are there. All have the time at which the run began: what
         a driver that was paused in this call writes again is the same to MLflow, which drops it.
         """
-        # put back when all is written: else the server is asked
-        start, written = self.steps.pop(run, (0, None))
-        if written is None:
-            start = self.client.get_run(run).info.start_time
-            written = {m.step for m in self.client.get_metric_history(run, mark)}
+        start = run.info.start_time
+        written = {metric.step for metric in self.client.get_metric_history(run.id, mark)}
         new = [step for step in steps if step not in written]
         for i in range(0, len(new), STEPS_AT_ONCE):
             batch = new[i : i + STEPS_AT_ONCE]
-            metrics = [Metric(k, v, start, step) for step in batch for k, v in steps[step].items()]
-            self.client.log_batch(run, metrics=metrics)
-        self.steps[run] = start, written.union(new)
+            metrics = [Metric(name, v, start, step) for step in batch for name, v in steps[step].items()]
+            self.client.log_batch(run.id, metrics=metrics)
 
-    def log_counts(
-        self, configuration: Configuration, rows: Sequence[SeedRecord], more: Mapping[str, float] | None = None
-    ) -> None:
-        """Write what a configuration's rows come to so far, as `final.*` metrics."""
-        run, now = self.run_of(configuration), int(time.time() * 1000)
-        values = final_metrics(rows, self.study.until_rule) | dict(more or {})
-        written = self.counts[run]
-        kept = {name: v for name, v in values.items() if v or name not in MAY_BE_ZERO or name in written}
-        new = {name: value for name, value in kept.items() if written.get(name) != value}
-        self.client.log_batch(run, metrics=[Metric(f"final.{name}", value, now, 0) for name, value in new.items()])
-        written |= new
+    def write_folder(self, run: ShownRun, source: Path, name: str | None = None) -> None:
+        """Write the files of a folder as artifacts of a run, below `name` if there is one."""
+        self.client.log_artifacts(run.id, str(source), name)
 
-    def log_role(
-        self, run: str, params: Mapping[str, str], metrics: Mapping[str, float], tags: Mapping[str, str]
-    ) -> None:
-        """Write what a run is in the study's table. Parameters that it has stay: MLflow lets nothing be changed."""
-        recorded, now = self.client.get_run(run).data.params, int(time.time() * 1000)
-        self.client.log_batch(
-            run,
-            metrics=[Metric(name, value, now, 0) for name, value in metrics.items()],
-            params=[Param(name, text) for name, text in params.items() if name not in recorded],
-            tags=[RunTag(name, text) for name, text in tags.items()],
-        )
-
-    # Artifacts, and the runs of seeds
-
-    def log_folder(self, run: str, source: Path, name: str = "") -> None:
-        """Write the files of a folder as artifacts of a run below `name`."""
-        self.client.log_artifacts(run, str(source), name or None)
-
-    def log_checkpoint(self, run: str, name: str, seed: RecordedSeed) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            seed.checkpoint().save(Path(folder) / name)
-            self.log_folder(run, Path(folder) / name, name)
-
-    def log_study(self) -> None:
-        """Write the study, as it is now, to its own run, to which the experiment's description leads."""
-        run, name, about = self.study_run(), self.study.name, escape(self.study.about)
-        self.client.log_dict(run, json.loads(self.study.model_dump_json(by_alias=True)), STUDY_JSON)
-        note = f"{about or name}\n\n    adder-search report {name} -o {name}.html"
-        self.client.set_tag(run, NOTE, note)
-        is_ours = self.client.get_experiment(self.experiment).tags.get(NOTE, about) in (about, self.study.about)
-        if is_ours:  # or a user edited it
-            link = f"[pictures and files](#/experiments/{self.experiment}/runs/{run})"
-            self.client.set_experiment_tag(self.experiment, NOTE, f"{about or name}: {link}")
-
-    def end_study(self, rate: PooledRate) -> None:
-        """Write what a study came to, to its own run, which ends now."""
-        run, now = self.study_run(), int(time.time() * 1000)
-        counts = {"configurations": rate.configurations, "seeds": rate.seeds, "runs": rate.n}
-        counts["grokked"] = rate.grokked
-        written = self.client.get_run(run).data.metrics  # by a driver that died before the end
-        new = [Metric(name, n, now, 0) for name, n in counts.items() if written.get(name) != n]
-        self.client.log_batch(run, metrics=new)
-        if not self.is_watching:
-            self.client.set_terminated(run, end_time=now)
-
-    def log_seed(self, seed: RecordedSeed) -> int | None:
-        """Write the run of one grokked seed: curve as metrics, checkpoint as artifacts, additions decoded.
-
-        Returns how many of AdderBoard's 10,010 are right; None if the run was there.
-        """
-        result, spec, eval_every = seed.result, seed.configuration.spec, seed.configuration.recipe.eval_every
-        name = str(result.pair.seed)
-        seed_run = self._upsert_run(f"seed {name}", SEED_TAG, name, self.run_of(seed.configuration))
-        if seed_run.info.status == FINISHED:
-            return None
-        run = seed_run.info.run_id
-        curve = enumerate(readings(result, spec), start=1)
-        self._log_once(run, MEASURES[0], {i * eval_every: row for i, row in curve})
-        params = {"seed": name, "grok_step": result.grok_step, "held": result.held, "params": spec.params}
-        self.client.log_batch(run, params=[Param(k, str(v)) for k, v in params.items()])
-        self.log_checkpoint(run, CHECKPOINT, seed)
-        checkpoint = seed.checkpoint()
-        decoded = verify(spec, result.theta_P)
-        if ADDERBOARD not in seed_run.data.metrics:  # of a driver that died before the end
-            log_dataset(self.client, run, adderboard_dataset())
-            self.client.log_metric(run, ADDERBOARD, decoded.correct, seed_run.info.start_time)
-        facts = Facts(decoded.correct, decoded.margin)
-        log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)
-        self.client.set_terminated(run)
-        return int(decoded.correct)
-
-    def log_proof(self, configuration: Configuration, seed: Seed, proof: Mapping[str, object]) -> None:
-        """Write a verdict on all pairs to a seed's run, if it has one: beside its checkpoint, as metric and as tag."""
-        parent = self.run_of(configuration)
-        condition = f"tags.`{SEED_TAG}` = '{seed}' and tags.`{PARENT_TAG}` = '{parent}'"
-        for run in self.client.search_runs([self.experiment], condition):
-            proved = is_right(proof)
-            if proved is None or run.data.tags.get(PROVED_TAG) == word(proved):
-                continue
-            self.client.log_dict(run.info.run_id, dict(proof), f"{CHECKPOINT}/{VERDICT_FILE}")
-            self.client.log_metric(run.info.run_id, "proved", float(proved), run.info.start_time)
-            self.client.set_tag(run.info.run_id, PROVED_TAG, word(proved))
-
-    def register(self, seed: RecordedSeed, correct: int, proved: bool | None, aliases: Sequence[str]) -> None:
-        """Make a seed's checkpoint a version of the registered model that has the study's name."""
-        name, checkpoint = str(seed.result.pair.seed), seed.checkpoint()
-        run = self._upsert_run(f"seed {name}", SEED_TAG, name, self.run_of(seed.configuration)).info.run_id
-        facts = Facts(correct, proved=proved)
-        place = log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)
-        about = escape(f"seed {name} of {self.study.kind.name_of(seed.configuration)}, study {self.study.name}")
-        register(self.client, self.study.name, place, run, checkpoint, facts, aliases, about)
-
-    def _check_place(self, location: str) -> None:
+    def check_place(self, location: str) -> None:
+        """Raise Failure for a place of artifacts that is none of the store's."""
         check_uri(self.unfenced, self.home, location)

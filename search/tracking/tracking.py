@@ -29,12 +29,10 @@ KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.par
 STUDY_TAG, BEST_TAG, SHOWN_TAG = "adder.study", "adder.best_seed", "adder.shown"
 """The first is a tag of the study's run, and of its experiment, which has the study's name there. The last says how
 much of the ledger a run shows (search/analysis/projection.py)."""
-ANCESTOR_TAGS, TIED_TAG = ("adder.parent", "adder.grandparent"), "adder.tied"
-"""Tags of a configuration whose seeds start from another's θ: whose, and the ties beyond its parent's."""
 ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
 BEST, CHECKPOINT = "best", "checkpoint"
-CURVES_PNG, STUDY_JSON, CONFIGURATION_JSON = "curves.png", "study.json", "configuration.json"
-FINISHED, KILLED, ACTIVE = "FINISHED", "KILLED", "active"
+CURVES_PNG, STUDY_JSON = "curves.png", "study.json"
+RUNNING, FINISHED, KILLED, ACTIVE = "RUNNING", "FINISHED", "KILLED", "active"
 LOCK_WAIT_S = 20.0
 PORTS, ANSWER_S = {"http": 80, "https": 443}, 4.0
 PLACES = (

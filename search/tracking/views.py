@@ -25,9 +25,17 @@ from typing import Any
 
 from mlflow import MlflowClient
 
-from search.stats.counting import FIRST_SEEDS
 from search.study.schema import Study
 from search.study.trial import Configuration
+from search.tracking.shown import (
+    CHARTS,
+    FINAL,
+    RATIO,
+    ROLE_PARAMS,
+    ROLE_TAGS,
+    TABLE,
+    in_view,
+)
 
 TAG = "mlflow.sharedViewState."
 VIEWS = {
@@ -38,14 +46,7 @@ VIEWS = {
 }
 """Key and mode of the views, the first to be opened first."""
 CONFIGURATIONS = "tags.`adder.configuration` LIKE '%'"  # neither their seeds' runs nor the study's own
-RATE = "final.grok_rate"
-ANSWER = (RATE, "final.grok_rate_low", "final.grok_rate_high", "final.seeds")
-RANKED = "final.ranked_by"
-CONFIRMED = tuple(f"final.confirmation_{name}" for name in ("rate", "low", "high", "seeds"))
-MORE = ("final.grokked_per_million", "final.best_exact", "final.held", "final.verified", "final.proved")
-CURVES = tuple(f"{FIRST_SEEDS}.{name}" for name in ("grok_rate", "best_exact", "median_exact", "loss"))
-ROLE, RATIO = ("scale", "constraint", "toggled"), ("ratio", "ratio_low", "ratio_high", "pairs")
-ROLE_TAGS = ("trains", "cost", "keeps_half", "paper", "agrees")  # of a toggled arm's run, below `table.`
+RATE, RANKED = f"{FINAL}grok_rate", f"{FINAL}ranked_by"
 SIDES = {"xaxis": "without", "yaxis": "with"}
 MOST_AXES = 10
 """Parallel coordinates beside the rate: more cannot be told apart."""
@@ -73,9 +74,9 @@ def table_view(study: Study) -> View:
 
     A search that confirms has two rates, of its own seeds and of the fresh ones, which are not pooled.
     """
-    columns = [f"metrics.`{name}`" for name in (CONFIRMED if study.confirm else ()) + ANSWER]
+    columns = [f"metrics.`{name}`" for name in (in_view("confirmed") if study.confirm else []) + in_view("answer")]
     columns += [f"params.`{name}`" for name in study.kind.varied]
-    columns += [f"metrics.`{name}`" for name in MORE]
+    columns += [f"metrics.`{name}`" for name in in_view("more")]
     columns.append("params.`params`")
     longest = max((len(study.kind.name_of(Configuration(*c))) for c in study.listed), default=40)
     state = _sorted_by() | _columns(columns, min(60 + 6 * longest, 320))
@@ -92,7 +93,7 @@ def charts_view(study: Study) -> View:
     charts = [_chart("searched", "searched", "PARALLEL", **axes)] if fields else []
     charts.append(_chart("rate", "curves", "BAR", metricKey=RATE))
     plain = {"lineSmoothness": 0, "useGlobalLineSmoothing": False}
-    charts += [_chart(c, "curves", "LINE", metricKey=c, selectedMetricKeys=[c], **plain) for c in CURVES]
+    charts += [_chart(c, "curves", "LINE", metricKey=c, selectedMetricKeys=[c], **plain) for c in CHARTS]
     sections = [
         _section("searched", "What was searched, and the grok rate", columns=1, cardHeight=320),
         _section("curves", "Grok rates, and the first seeds over steps", columns=3, cardHeight=300),
@@ -104,10 +105,10 @@ def charts_view(study: Study) -> View:
 
 def constraints_view() -> View:
     """Return a table of a study of constraints: grouped by constraint, its scales with the ratio of grok rates."""
-    columns = [f"params.`{name}`" for name in ROLE]
-    columns += [f"metrics.`table.{name}`" for name in RATIO]
-    columns += [f"tags.`table.{name}`" for name in ROLE_TAGS]
-    columns += [f"metrics.`{name}`" for name in ANSWER]
+    columns = [f"params.`{name}`" for name in ROLE_PARAMS]
+    columns += [f"metrics.`{TABLE}{name}`" for name in RATIO]
+    columns += [f"tags.`{TABLE}{name}`" for name in ROLE_TAGS]
+    columns += [f"metrics.`{name}`" for name in in_view("answer")]
     groups = {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": "constraint"}]}
     state = _sorted_by("table.ratio") | _columns(columns, 240) | {"groupBy": groups}
     return View(TAG + VIEWS["constraints"][0], "Constraints", state)

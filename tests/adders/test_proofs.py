@@ -102,5 +102,5 @@ def test_mlflow_can_be_asked_for_what_is_proved(proved):
 
 def test_the_run_of_an_interrupted_study_stays_killed(proved):
     _, study, *_ = proved
-    run = study.tracker.run_of(study.configuration)
+    run = study.tracker.run_of(study.configuration).id
     assert study.tracker.client.get_run(run).info.status == "KILLED"

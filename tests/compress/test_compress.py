@@ -236,9 +236,9 @@ def test_what_is_shown_of_a_descent(here):
     client = connect(home)
     tracker, records, best = Tracker(client, home, study), records_of(home, "small"), smallest(sets_of())
     log_descents(records, tracker)
-    paths = {i.path for i in client.list_artifacts(tracker.study_run(), "pictures")}
+    paths = {i.path for i in client.list_artifacts(tracker.study_run().id, "pictures")}
     assert paths == {"pictures/sets-tried.png"}
-    assert TREE in {i.path for i in client.list_artifacts(tracker.study_run())}
+    assert TREE in {i.path for i in client.list_artifacts(tracker.study_run().id)}
     (row,) = (r for r in rows_of(here / "home", "small") if r["verified"] is not None)
     assert row["configuration"] == best.configuration and row["verify_calls"] == 1, "the smallest alone"
     shown = call("best", "small", "--lineage", "--home", "home").stdout

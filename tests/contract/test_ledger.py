@@ -15,7 +15,6 @@ import torch
 from model import PRESETS
 from search.errors import AlreadyExists, Failure
 from search.record import ENOUGH
-from search.stats.counting import final_metrics
 from search.store import database as database_module
 from search.store import lease as lease_module
 from search.store.database import RESULTS, ROWS, STUDIES, Database, DatabaseUnavailable
@@ -25,6 +24,7 @@ from search.store.ledger import Ledger
 from search.store.study_records import DIED, KEY_COLUMNS, StudyRecords
 from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
+from search.tracking.shown import final_metrics
 from tests import homes
 from tests.leases import at_once, dead_owner
 from tests.processes import wait_until

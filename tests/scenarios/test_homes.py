@@ -17,8 +17,8 @@ from search.analysis.table import constraint_table
 from search.errors import Failure
 from search.stats.intervals import ratio_interval
 from search.store.home import Home
-from search.tracking.tracker import MAY_BE_ZERO
-from search.tracking.tracking import CONFIGURATION_JSON, KEY_TAG, connect
+from search.tracking.shown import CONFIGURATION_JSON, MAY_BE_ZERO
+from search.tracking.tracking import KEY_TAG, connect
 from tests.commands import call, done, fails_with_one
 from tests.homes import STUDY, Recorder, empty_home, forget_places, quickly, recorded, records_of, snapshot, study_of
 from tests.reference import runs_of
@@ -100,7 +100,7 @@ def test_an_arm_that_mlflow_lacks_leaves_the_table_to_the_others():
         study.seeds(work=work, grokked=(1, 2), shown=configuration != others[1])
     study.write_pages()
     study.done()
-    runs = [study.tracker.client.get_run(study.tracker.run_of(c)) for c in (base, others[0])]
+    runs = [study.tracker.client.get_run(study.tracker.run_of(c).id) for c in (base, others[0])]
     assert [run.data.params["constraint"] for run in runs] == ["none", "tie_vo"]
 
 
@@ -113,10 +113,10 @@ def test_the_table_of_a_study_is_in_mlflow():
     for number in (5, 6):  # what is there is not written again
         study.write_pages()
         study.seeds((number,))
-    study.tracker.log_role(study.tracker.run_of(base), {"scale": "67p"}, {}, {})  # MLflow would refuse
+    study.tracker.write(study.tracker.run_of(base), params={"scale": "67p"})  # MLflow would refuse
     study.done()
-    client, runs = study.tracker.client, study.tracker.runs
-    names = {file.path for file in client.list_artifacts(study.tracker.study_run())}
+    client, runs = study.tracker.client, {c.key: study.tracker.run_of(c).id for c in study.configurations}
+    names = {file.path for file in client.list_artifacts(study.tracker.study_run().id)}
     assert {"table.md", "table.csv", "table.json"} <= names
     data = {key: client.get_run(run).data for key, run in runs.items()}
     roles = {k: [d.params.get(n) for n in ("scale", "constraint", "toggled")] for k, d in data.items()}

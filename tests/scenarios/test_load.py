@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 
 from benchmarks import cluster, load
+from search.analysis import projection
 from search.run import driver, worker
 from search.store.home import Home
-from search.tracking.tracker import Tracker
 from tests import homes
 from tests.reference import environment
 
@@ -40,8 +40,8 @@ def test_a_few_seeds(tmp_path):
 
 def test_what_a_seed_costs_does_not_grow_with_what_is_there(tmp_path, monkeypatch):
     """All of a configuration are counted again when an eighth is new, and a report looks at no row but its own."""
-    counted, whole = [], Tracker.log_counts
-    monkeypatch.setattr(Tracker, "log_counts", lambda *given: counted.append(len(given[2])) or whole(*given))
+    counted, whole = [], projection.write_counts
+    monkeypatch.setattr(projection, "write_counts", lambda *given: counted.append(len(given[2])) or whole(*given))
     load.record_seeds(Home(tmp_path), 60, bank=1, count=1)
     assert 10 < len(counted) < 30 and sum(counted) < 10 * 60 and counted[-1] > 50
     records = homes.records_of(tmp_path, "many")

@@ -14,7 +14,8 @@ from model.transfer import transfer
 from search.errors import UserError
 from search.study.ancestors import ancestors_of
 from search.study.file import parse_study
-from search.tracking.tracking import ANCESTOR_TAGS, KEY_TAG, PARENT_TAG, TIED_TAG
+from search.tracking.shown import ANCESTOR_TAGS, TIED_TAG
+from search.tracking.tracking import KEY_TAG, PARENT_TAG
 from tests import CERTIFICATES
 from tests.banks import finish
 from tests.commands import call, done

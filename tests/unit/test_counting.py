@@ -11,6 +11,7 @@ from search.record import SeedRecord
 from search.stats import counting
 from search.stats.counting import Cost, GrokRate, StoppingCounts, pareto, summarise, tries_until
 from search.stats.intervals import mid_p, stopped
+from search.tracking.shown import final_metrics
 from trainer import Outcome, Seed
 from trainer.stopping import Hopeless, Rung, screen
 from trainer.stopping.hopeless import FALSE_KILLS_UPPER
@@ -154,7 +155,7 @@ def test_spared_seeds_of_a_rule_are_counted_by_what_became_of_them():
 def test_mlflow_has_the_rate_of_the_fresh_seeds_apart_and_what_best_sorts_by():
     chosen = rows(*[GROKKED] * 6, *[FAILED] * 2)
     fresh = rows(GROKKED, *[FAILED] * 15, first=101, confirmation=True)
-    alone, both = counting.final_metrics(chosen), counting.final_metrics(chosen + fresh)
+    alone, both = final_metrics(chosen), final_metrics(chosen + fresh)
     assert "confirmation_rate" not in alone and alone["ranked_by"] == mid_p(6, 8)[0]
     assert both["grok_rate"] == alone["grok_rate"] == 6 / 8 and both["confirmation_rate"] == 1 / 16
     assert (both["confirmation_low"], both["confirmation_high"]) == mid_p(1, 16)

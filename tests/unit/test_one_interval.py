@@ -67,7 +67,7 @@ def test_data(home, tmp_path):
     done("records", "sweep", "-o", file := tmp_path / "rows.json", "--home", home)
     (recorded,) = json.loads(file.read_text())
     study = Recorder(records_of(home).home, STUDY)
-    run = study.tracker.client.get_run(study.tracker.run_of(study.configuration))
+    run = study.tracker.client.get_run(study.tracker.run_of(study.configuration).id)
     mlflow = {name.removeprefix("final."): value for name, value in run.data.metrics.items()}
     study.done()
     for row in (best, recorded, mlflow):
@@ -101,7 +101,7 @@ def test_nothing_is_known_where_no_seed_has_ended(home, tmp_path):
     for name in (*rates, "best_exact", "grokked_per_million", "core_s_per_grokked", "median_grok_step"):
         assert row[name] != row[name], name
     study = Recorder(records_of(home).home, study_of(name="unended"))
-    metrics = study.tracker.client.get_run(study.tracker.run_of(study.configuration)).data.metrics
+    metrics = study.tracker.client.get_run(study.tracker.run_of(study.configuration).id).data.metrics
     study.done()
     named = {name for name in metrics if any(word in name for word in ("rate", "best", "per", "rank", "median"))}
     assert not named and metrics["final.censored"] == 4

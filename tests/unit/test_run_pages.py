@@ -4,13 +4,14 @@ import getpass
 import json
 import threading
 import time
-from unittest.mock import Mock
 
 import pytest
 from mlflow.artifacts import load_dict
 
+from search.analysis.projection import describe_study
 from search.markup import escape
 from search.study.trial import Configuration
+from search.tracking.shown import describe_configuration, main_params
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import STUDY_TAG
 from tests.homes import Recorder, drive, empty_home, quickly, study_of
@@ -33,7 +34,7 @@ def pages(tmp_path_factory):
         searched = study_of(name="searched", **SEARCH)
         study.tracker = Tracker(study.tracker.unfenced, study.home, searched)
         for _ in range(2):
-            run = study.tracker.run_of(study.configuration)
+            run = study.tracker.run_of(study.configuration).id
             study.tracker = Tracker(study.tracker.unfenced, study.home, searched)
         yield study.tracker.client.get_run(run), study.configuration
         study.done()
@@ -63,33 +64,13 @@ def test_a_page_says_who_what_and_on_which_data(pages):
 
 
 def test_a_name_that_a_file_gives_is_text():
-    study = study_of(configurations=[{"name": PICTURE}])
-    about = Tracker._about(Mock(study=study), Configuration(*study.listed[0]))
+    about = describe_configuration("sweep", PICTURE, Configuration(*study_of().listed[0]))
     assert about["mlflow.note.content"].startswith(f"**{escape(PICTURE)}**, ")
-
-
-def test_runs_get_the_name_and_parameters_of_an_extended_search_unless_a_user_named_them(tmp_path):
-    with quickly():
-        study = Recorder(empty_home(tmp_path), study_of(name="searched", **SEARCH))
-        client, run = study.tracker.unfenced, study.tracker.run_of(study.configuration)
-        space = SEARCH["space"] | {"recipe.clip": {"float": [0.5, 1.5]}}
-        extended = study_of(name="searched", **SEARCH | {"space": space})
-        before, known = client.get_run(run), {study.configuration.key: study.configuration}
-        assert "clip" not in before.info.run_name
-        for _ in range(2):
-            Tracker(client, study.home, extended).rename(known)
-            after = client.get_run(run)
-            assert after.info.run_name == f"{before.info.run_name}, clip 1" and "recipe.clip" in after.data.params
-            assert after.data.tags["mlflow.note.content"].startswith(f"**{escape(after.info.run_name)}**")
-        client.update_run(run, name="the good one")
-        Tracker(client, study.home, study.study).rename(known)
-        assert client.get_run(run).info.run_name == "the good one"
-        study.done()
 
 
 def test_where_carry_shares_say_it_the_share_and_its_fade_are_no_parameters():
     (listed,) = study_of(recipe={"carry_shares": [[0, 0.5]]}).listed
-    params = Configuration(*listed).main_params(())
+    params = main_params(Configuration(*listed), ())
     assert "recipe.carry_shares" in params and not {"recipe.carry_mix", "recipe.fade_end"} & params.keys()
 
 
@@ -97,13 +78,13 @@ def test_a_study_that_stops_has_curves_and_a_page_of_its_own_that_its_experiment
     with quickly():
         study = Recorder(empty_home(tmp_path), study_of(until={"grokked": 1, "max_seeds": 8}, about=PICTURE))
         study.seeds([1])
-        client, run = study.tracker.client, study.tracker.run_of(study.configuration)
+        client, run = study.tracker.client, study.tracker.run_of(study.configuration).id
         assert not client.get_metric_history(run, "first_seeds.best_exact"), "the first seeds have not ended"
         study.seeds([2, 3], grokked=[3])
         assert len(client.get_metric_history(run, "first_seeds.best_exact")) == 3, "others of the first never will"
         study.write_pages()
-        page, experiment = study.tracker.study_run(), study.tracker.experiment
-        study.tracker.log_study()
+        page, experiment = study.tracker.study_run().id, study.tracker.experiment
+        describe_study(study.tracker)
         study.done()
     whole, about = client.get_run(page), client.get_experiment(experiment).tags["mlflow.note.content"]
     assert whole.data.metrics == {"configurations": 1, "seeds": 3, "runs": 3, "grokked": 1}
@@ -111,7 +92,7 @@ def test_a_study_that_stops_has_curves_and_a_page_of_its_own_that_its_experiment
     assert whole.info.end_time >= client.get_run(run).info.end_time > whole.info.start_time
     assert about.startswith(f"{escape(PICTURE)}: [") and about.endswith(f"(#/experiments/{experiment}/runs/{page})")
     client.set_experiment_tag(experiment, "mlflow.note.content", "mine")
-    study.tracker.log_study()
+    describe_study(study.tracker)
     assert client.get_experiment(experiment).tags["mlflow.note.content"] == "mine"
 
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from model import PRESETS
+from search.analysis.projection import describe_study
 from search.cli import render
 from search.errors import Failure, UserError
 from search.run.driver import Ended
@@ -144,7 +145,7 @@ def test_a_home_from_elsewhere_has_nothing_written_beside_it(tmp_path):
         db.execute("UPDATE runs SET artifact_uri = ?", ((tmp_path / "outside").as_uri(),))
     tracker = Tracker(connect(home, creates=True), home, study)
     configuration = Configuration(*study.listed[0])
-    for write in (tracker.log_study, lambda: tracker.run_of(configuration)):
+    for write in (lambda: describe_study(tracker), lambda: tracker.run_of(configuration)):
         with pytest.raises(Failure, match="no place of"):
             write()
     assert not (tmp_path / "outside").exists()

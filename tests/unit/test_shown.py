@@ -1,0 +1,151 @@
+"""What MLflow shows is declared once, and written by difference: what it has is not written again."""
+
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import pytest
+from mlflow.entities import RunInfo
+
+from search.analysis import frames, projection
+from search.study.trial import Configuration
+from search.tracking import views
+from search.tracking.shown import FINAL, MAY_BE_ZERO, METRICS, count_checks, final_metrics
+from search.tracking.tracker import ShownRun, Tracker
+from search.tracking.tracking import FINISHED, KEY_TAG, PARENT_TAG, RUNNING, SEED_TAG
+from tests.homes import study_of
+from tests.unit.test_counting import FAILED, GIVEN_UP, GROKKED, rows
+
+PLACE = "mlflow-artifacts:/0"
+
+
+def info(number: int) -> RunInfo:
+    about = {"user_id": "me", "status": "RUNNING", "lifecycle_stage": "active", "artifact_uri": PLACE}
+    return RunInfo(f"{number:04x}", "0", start_time=5, end_time=None, run_name=f"run {number}", **about)
+
+
+def run_of(number=0, **more) -> ShownRun:
+    return ShownRun(info(number), f"run {number}", RUNNING, **{"params": {}, "tags": {}, "metrics": {}} | more)
+
+
+class Server:
+    """A store in memory: `calls` are the names of its methods that change something, in order."""
+
+    tracking_uri = "http://mlflow"
+
+    def __init__(self):
+        self.runs, self.calls, self.batches, self.fails = [], [], [], False
+
+    def search_experiments(self, *args, **options):
+        return [
+            SimpleNamespace(name="sweep", experiment_id="1", lifecycle_stage="active", tags={"adder.study": "sweep"})
+        ]
+
+    def search_runs(self, *args, **options):
+        return list(self.runs)
+
+    def create_run(self, experiment, tags, run_name):
+        self.calls.append("create_run")
+        data = SimpleNamespace(params={}, tags=tags, metrics={})
+        self.runs.append(SimpleNamespace(info=info(len(self.runs)), data=data))
+        if self.fails:
+            raise ConnectionError("the answer is lost")
+        return self.runs[-1]
+
+    def log_batch(self, run, metrics=(), params=(), tags=()):
+        self.calls.append("log_batch")
+        self.batches.append({e.key: e.value for e in (*metrics, *params, *tags)})
+
+    def __getattr__(self, name):
+        return lambda *args, **options: self.calls.append(name)
+
+
+@pytest.fixture
+def server():
+    return Server()
+
+
+@pytest.fixture
+def tracker(server, home):
+    return Tracker(server, home, study_of())
+
+
+# ---- one table
+
+
+def test_each_metric_is_declared_once_and_a_view_or_a_frame_has_what_is_declared():
+    seeds = rows(GROKKED, FAILED, GIVEN_UP)
+    recorded = [*seeds, *rows(GROKKED, first=9, confirmation=True)]
+    assert final_metrics(recorded).keys() | count_checks(recorded).keys() == METRICS.keys() > MAY_BE_ZERO
+    spared = {"spared", "spared_grokked", "screen_spared", "screen_spared_grokked"}
+    assert {*frames.BEFORE_BEST, *frames.AFTER_BEST} == METRICS.keys() - spared - {"ranked_by"}
+
+
+def test_a_metric_that_is_declared_with_a_place_is_a_column_of_the_view(monkeypatch):
+    columns = views.table_view(study_of()).state["selectedColumns"]
+    rate = [f"metrics.`final.{name}`" for name in ("grok_rate", "grok_rate_low", "grok_rate_high", "seeds")]
+    assert columns[:4] == rate and "metrics.`final.diverged`" not in columns
+    monkeypatch.setitem(METRICS, "diverged", "answer 2a")
+    columns = views.table_view(study_of()).state["selectedColumns"]
+    assert columns[:5] == [*rate[:2], "metrics.`final.diverged`", *rate[2:]]
+
+
+# ---- by difference
+
+
+def test_what_a_run_has_is_not_written_again(server, tracker):
+    run = run_of(metrics={"a": 1.0}, tags={"t": "old"}, params={"p": "first"})
+    for _ in range(2):
+        tracker.write(run, {"a": 1.0, "b": 2.0}, {"t": "new"}, {"p": "second", "q": "third"})
+        tracker.set_status(run, FINISHED)
+    assert server.batches == [{"b": 2.0, "t": "new", "q": "third"}], "a parameter stays as it was"
+    assert server.calls == ["log_batch", "set_terminated"]
+
+
+def test_a_count_of_nothing_is_left_out_unless_it_was_something_else(server, tracker):
+    run = run_of(metrics={f"{FINAL}censored": 3.0})
+    for _ in range(2):
+        projection.write_counts(tracker, run, rows(FAILED))
+    (batch,) = server.batches
+    assert batch[f"{FINAL}censored"] == 0 and batch[f"{FINAL}grokked"] == 0 and batch[f"{FINAL}failed"] == 1
+    assert f"{FINAL}given_up" not in batch
+
+
+def test_a_run_whose_creation_was_not_answered_is_not_created_again(server, tracker):
+    server.fails = True
+    with pytest.raises(ConnectionError):
+        tracker.open_run("study sweep", "adder.study", "yes")
+    server.fails = False
+    for _ in range(2):
+        assert tracker.open_run("study sweep", "adder.study", "yes").id == "0000"
+    assert server.calls == ["create_run"]
+
+
+def test_a_seeds_run_is_that_of_its_configuration(server, tracker):
+    first, second = (tracker.open_run(key, KEY_TAG, key) for key in ("a", "b"))
+    runs = [tracker.open_run("seed 1", SEED_TAG, "1", parent) for parent in (first, second, first)]
+    assert [run.id for run in runs] == ["0002", "0003", "0002"]
+    assert runs[0].tags == {SEED_TAG: "1", PARENT_TAG: first.id}
+    del tracker.runs[KEY_TAG, "b", None]
+    tracker.delete_orphans()
+    assert server.calls[-1] == "delete_run" and tracker.find(SEED_TAG, "1", second) is None
+
+
+def test_runs_get_the_name_and_parameters_of_an_extended_search_unless_a_user_named_them(server, tracker):
+    configuration = Configuration(*study_of().listed[0])
+    run, known = tracker.run_of(configuration), {configuration.key: configuration}
+
+    def extend(name):
+        server.calls.clear()
+        tracker.study = Mock(kind=Mock(varied=["recipe.clip"], name_of=lambda configuration: name))
+        tracker.study.name = "sweep"
+        projection.describe_again(tracker, known)
+
+    assert (run.name, run.tags["mlflow.note.content"][:7]) == ("57p", "**57p**") and "recipe.clip" not in run.params
+    extend("57p, clip 1")
+    assert run.name == "57p, clip 1" and run.tags["mlflow.note.content"].startswith("**57p, clip 1**")
+    assert run.params["recipe.clip"] == "1.0" and "update_run" in server.calls
+    extend("57p, clip 1")
+    assert server.calls == []
+    run.name = "the good one"
+    extend("again")
+    assert run.name == "the good one" and server.calls == []
