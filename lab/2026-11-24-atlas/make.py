@@ -6,6 +6,7 @@ import pandas as pd
 
 from lab.interactions.model import Interactions, interactions, lattices
 from lab.tables import markdown
+from search.record import SeedRecord
 from search.stats.intervals import discoveries
 
 HERE = Path(__file__).parent
@@ -13,7 +14,8 @@ HERE = Path(__file__).parent
 
 def model(study: str) -> Interactions:
     parts = (pd.read_parquet(HERE / f"{study}-{part}.parquet") for part in ("configurations", "seeds"))
-    (lattice,) = lattices(*(frame.astype(object).to_dict("records") for frame in parts))
+    configurations, seeds = (frame.astype(object).to_dict("records") for frame in parts)
+    (lattice,) = lattices(configurations, map(SeedRecord.of, seeds))
     return interactions(lattice)
 
 
