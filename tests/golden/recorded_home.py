@@ -148,10 +148,15 @@ def without(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
 
 
+LATER = ("recipe.stages",)
+"""Fields that there were not when the home was recorded."""
+
+
 def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration's row. All fields of its spec and recipe are one digest."""
     fields = {name: row[name] for name in row if name.startswith(("model.", "recipe."))}
-    text = json.dumps(lasting(fields, "recipe."), sort_keys=True)
+    then = {name: value for name, value in fields.items() if name not in LATER}
+    text = json.dumps(lasting(then, "recipe."), sort_keys=True)
     return without(row, *fields, *BY_MLFLOW) | {"fields": digest(text.encode())}
 
 

@@ -48,11 +48,22 @@ def plain(answers):
     return json.loads(json.dumps(answers))
 
 
+def as_then(answer, then):
+    """An answer without fields and columns that there were not then."""
+    if isinstance(answer, dict) and isinstance(then, dict):
+        return {name: as_then(value, then[name]) for name, value in answer.items() if name in then}
+    if isinstance(answer, list) and isinstance(then, list):
+        if all(isinstance(name, str) for name in then):
+            return [name for name in answer if name in then]
+        return [as_then(*pair) for pair in zip(answer, then, strict=True)]
+    return answer
+
+
 def test_commands_say_the_same_of_the_whole_home(asked):
     answers = plain(about_home(asked))
     assert answers.keys() == ANSWERS["home"].keys()
     for name, answer in answers.items():
-        assert answer == ANSWERS["home"][name], name
+        assert as_then(answer, ANSWERS["home"][name]) == ANSWERS["home"][name], name
 
 
 @pytest.mark.parametrize("of", [the_first, pytest.param(list, marks=pytest.mark.full)])
@@ -61,7 +72,7 @@ def test_a_study_has_the_same_rows_curves_and_thetas(study, of, asked):
     """Of a killed run, whose folders have more than was recorded, others may find more curves."""
     answers, wanted = plain(about_study(asked, study, of)), ANSWERS[study]
     for name in ("status", "configurations", "seeds"):
-        assert answers[name] == wanted[name], name
+        assert as_then(answers[name], wanted[name]) == wanted[name], name
     assert answers["curves"] | wanted["curves"] == answers["curves"]
     thetas = {seed: theta for seed, theta in wanted["thetas"].items() if seed in answers["thetas"] or of is list}
     assert answers["thetas"] | thetas == answers["thetas"] and bool(thetas) == bool(wanted["thetas"])
@@ -73,4 +84,5 @@ def test_a_study_has_the_same_rows_curves_and_thetas(study, of, asked):
 )
 @pytest.mark.usefixtures("no_ray", "quick")
 def test_an_unfinished_study_ends_as_it_did_then(study, asked_on):
-    assert plain(gone_on(asked_on, study)) == ANSWERS[f"{study}, gone on with"]
+    then = ANSWERS[f"{study}, gone on with"]
+    assert as_then(plain(gone_on(asked_on, study)), then) == then
