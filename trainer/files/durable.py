@@ -74,8 +74,8 @@ def sync(path: Path, above: int = 0) -> None:
         _sync(Path(folder))
     if path.is_file():
         _sync(path)
-    for folder in path.parents[:above]:
-        _sync(folder)
+    for parent in path.parents[:above]:
+        _sync(parent)
 
 
 def make_folder(path: Path) -> None:
