@@ -27,7 +27,7 @@ from lab.banks import go_on, save
 from lab.scripts.seed_table import COLUMNS, rise
 from lab.scripts.table_file import append, read
 from model import preset_name, verify
-from model.adderboard import ADDITIONS
+from model.tasks import ADDITION
 from search.stats.counting import COUNTED, RULE_COLUMNS, missed_by
 from search.study.file import load_study
 from search.study.schema import Study
@@ -113,7 +113,7 @@ def configuration_row(study: str, configuration: Configuration, rows: list[dict[
         "median_grok_step": float(pd.Series(steps, dtype=float).median()),
         "seed_steps": sum(r["steps"] for r in rows),
         "wrongly": sum(missed_by(rule, rows) for rule in RULE_COLUMNS),
-        "verified": sum(right == ADDITIONS for right in decoded), "verify_tried": len(decoded), **fields,
+        "verified": sum(right == ADDITION.problems for right in decoded), "verify_tried": len(decoded), **fields,
     }  # fmt: skip
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from model import preset_name
-from model.adderboard import ADDITIONS
 from model.files import read_limited
 from model.verdict import is_right
 from search.errors import UserError, reraise_as
@@ -259,7 +258,7 @@ def _configuration(
         "params": fields.pop("params"),
         **{name: metrics[name] for name in BEFORE_BEST},
         "stopped": bool(metrics["stopped"]),
-        "verified": sum(correct == ADDITIONS for correct in decoded),
+        "verified": sum(correct == configuration.spec.task.problems for correct in decoded),
         "verify_tried": len(decoded),
         **proof_counts(rows),
         "best_seed": str(seed_of(best)) if best else "",

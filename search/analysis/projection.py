@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from model import verify
-from model.adderboard import ADDITIONS
+from model.tasks import ADDITION
 from model.verdict import is_right
 from search.errors import UserError
 from search.stats.counting import (
@@ -150,7 +150,11 @@ def write_configuration(records: StudyRecords, tracker: Tracker, configuration: 
         _write_best(records, tracker, configuration, final)
         rows = records.list_seeds(configuration.key)  # of which some are decoded now
     decoded = [row["verified"] for row in rows if row["verified"] is not None]
-    counts = {"verified": decoded.count(ADDITIONS), "verify_tried": len(decoded), **proof_counts(rows)}
+    counts = {
+        "verified": decoded.count(configuration.spec.task.problems),
+        "verify_tried": len(decoded),
+        **proof_counts(rows),
+    }
     tracker.log_counts(configuration, rows, counts)
     for row in rows:
         if row["proof"]:
@@ -240,11 +244,13 @@ def write_study(records: StudyRecords, tracker: Tracker) -> None:
 
 
 def register_best(records: StudyRecords, tracker: Tracker, rows: Sequence[SeedRecord]) -> None:
-    """Register the best verified seed of the study's best configuration, and of its smallest."""
+    """Register the best verified seed of the study's best configuration, and of its smallest: of those that add."""
     from search.analysis.frames import configuration_rows
     from search.analysis.pareto import best_of
 
-    verified = [r for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] == ADDITIONS]
+    adders = {key for key, c in records.list_configurations().items() if c.spec.task == ADDITION}
+    grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED and r["configuration"] in adders]
+    verified = [r for r in grokked if r["verified"] == ADDITION.problems]
     by_key = group_by(sorted(verified, key=rank), "configuration")
     configurations = [row for row in configuration_rows(records, rows) if row["configuration"] in by_key]
     if not configurations:
@@ -253,7 +259,7 @@ def register_best(records: StudyRecords, tracker: Tracker, rows: Sequence[SeedRe
     smallest = min(configurations, key=lambda row: (row["params"], row["configuration"] != ranked_first))
     for key, aliases in {smallest["configuration"]: (), ranked_first: (BEST_ALIAS,)}.items():
         best = by_key[key][0]
-        tracker.register(records.seed(best), ADDITIONS, is_right(best["proof"]), aliases)
+        tracker.register(records.seed(best), ADDITION.problems, is_right(best["proof"]), aliases)
 
 
 def _draw(records: StudyRecords, tracker: Tracker, folder: Path) -> None:

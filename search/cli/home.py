@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -40,6 +40,9 @@ def status(study: str | None, each: bool, home: Home, as_json: bool) -> None:
     names, running = _of_one(opened[0], rows, recorded.get(study), refused) if study else ({}, None)
     until = {name: as_run.until_rule for name, as_run in recorded.items()}
     studies = [{**s, **refused.get(s["study"], {})} for s in overview(rows, until)]
+    for s in studies:
+        if s["study"] in recorded and recorded[s["study"]].names_task:
+            s["verified_by"] = "the problems of its tasks"
     for records in (r for r, its_seeds in seeds_of.items() if not its_seeds):
         owner = records.get_driver()
         said = "no seed begun yet" + (f"; run by {owner}" if owner else "")
@@ -80,6 +83,7 @@ def _of_one(
 
     refused: gets the reason if this version refuses the configurations, which then have no names.
     """
+    from model.tasks import ADDITION
     from search.store.running import read_progress
     from search.study.naming import names_of
     from trainer import Outcome
@@ -93,7 +97,11 @@ def _of_one(
                 row["outcome"] = Outcome.QUEUED
             row["steps"] = step or row["steps"]
     try:
-        return names_of(study, records.list_configurations().values()), running
+        configurations = records.list_configurations()
+        for row in seeds:
+            if (task := configurations[row["configuration"]].spec.task) != ADDITION:
+                cast("dict[str, Any]", row)["verify_total"] = task.problems
+        return names_of(study, configurations.values()), running
     except UserError as error:
         refused.setdefault(records.study, {"refused": str(error)})
         return {}, running

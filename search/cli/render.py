@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from model.tasks import ADDITION
 from search.errors import printable
 from search.run.proposer import proposer_of
 from search.run.snapshot import Snapshot, describe
@@ -89,7 +90,9 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         if any(r["outcome"] == Outcome.GROKKED for r in rows):
             folder = _unused(f"{study.name}-best")
             best = [f"adder-search pull {study.name} --best -o {folder}{flag}"]
-            best += [f"adder-search verify {folder}{flag}", f"adder-search export {folder} -o {study.name}.py"]
+            best.append(f"adder-search verify {folder}{flag}")
+            if all(c.spec.task == ADDITION for c in configurations.values()):
+                best.append(f"adder-search export {folder} -o {study.name}.py")
             following = [*best, *following]
         lines += ["", "Next:", *(f"  {command}" for command in following)]
     return "\n".join(lines)
@@ -237,7 +240,8 @@ def _study(s: Row, is_running: bool) -> list[str]:
         lines.append(f"  confirmation, on fresh seeds ({_states(states)}): {s['confirmation_said']}")
     if calls := s["verify_calls"]:
         times = "once" if calls == 1 else f"{calls} times"
-        lines.append(f"  AdderBoard's 10,010 were decoded {times}, to verify; nothing is chosen by them")
+        problems = s.get("verified_by", "AdderBoard's 10,010")
+        lines.append(f"  {problems} were decoded {times}, to verify; nothing is chosen by them")
     if s["grokked"]:
         each = f", {s['core_s_per_grokked']:,.0f} core-seconds each" if s["core_s_per_grokked"] else ""
         lines.append(f"  {s['grokked_per_million']:.3g} grokked per million seed-steps{each}")
@@ -251,7 +255,9 @@ def _seed(r: Row, names: Mapping[str, str] | None) -> str:
     """Return a line on a seed, with its configuration where there are several."""
     of = "" if names is None else f", {names.get(r['configuration'], r['configuration'][:6])}"
     best = f"grokked at {r['grok_step']:,}" if r["grok_step"] else _best(r["best_exact"])
-    certified = "" if r["verified"] is None else f", {r['verified']} of 10010 right"
+    certified = (
+        "" if r["verified"] is None else f", {r['verified']} of {r.get('verify_total', ADDITION.problems)} right"
+    )
     reason = f" ({printable(r['reason'])})" if r["reason"] else ""
     head = f"  seed {seed_of(r)!s:8} {WORDS[state_of(r)]:11} step {r['steps']:<8,} "
     return f"{f'{head}{best}'.rstrip()}{certified}{reason}{of}"

@@ -207,6 +207,9 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     grokked, ended = each // 2, each - each // 2
     low, high = GrokRate(grokked, each).interval
     text = f"if {grokked} of {each} seeds grok: {low:.0%} to {high:.0%}"
+    if study.stop.hopeless and any(not c.spec.task.is_measured for c in listed):
+        text += "; the rule for hopeless seeds was not measured for this task: it is off"
+        return [text]
     if not (study.stop.hopeless or study.stop.rungs):
         return [text]
     spared = ended // BLOCK

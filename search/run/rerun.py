@@ -215,7 +215,7 @@ def _compare(loaded: Checkpoint, request: Request, bank: Bank) -> Rerun:
     bits_SP = theta_SP.view(torch.int32)
     apart_P = (theta_SP[0] - theta_SP[1]).abs()
     largest = {name: float(t.max()) for name, t in spec.layout.split(apart_P[None]).items()}
-    exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection()))["exact"]
+    exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection(spec.task)))["exact"]
     different = int((bits_SP[0] != bits_SP[1]).sum())
     here = environment_of(bank, request.resources)
     recipes = [request.configuration.recipe, *request.earlier_recipes]

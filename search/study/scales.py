@@ -9,12 +9,12 @@ from typing import Any
 
 from pydantic import Field
 
-from model import Spec, preset
+from model import Spec, make_spec, preset
 from model.fields import spelt
 from search.study.proposer import proposer_keys
 from search.study.seeds import MOST_SEEDS, SeedRange
 from search.study.space import Strict, error_at, errors_at, refuse
-from search.study.spelling import constraint_of, recipe_of, toggled, validated_pair
+from search.study.spelling import constraint_of, recipe_of, toggled, validated_pair, with_task
 from trainer import Recipe
 
 Pair = tuple[Spec, Recipe]
@@ -97,10 +97,12 @@ def check_scales(study: Any) -> None:
     )
 
 
-def design_of(scales: dict[str, Scale], constraints: list[str], recipe: dict[str, Any], count: int) -> Design:
+def design_of(
+    scales: dict[str, Scale], constraints: list[str], recipe: dict[str, Any], count: int, task: Any = None
+) -> Design:
     """Return the design of these scales and constraints. Raise ValueError at a key path.
 
-    recipe: fields of every recipe; count: seeds of an arm of scales that name none.
+    recipe: fields of every recipe; count: seeds of an arm of scales that name none; task: of every preset.
     """
     for i, constraint in enumerate(constraints):
         constraint_of(constraint, f"constraints.{i}")
@@ -109,7 +111,7 @@ def design_of(scales: dict[str, Scale], constraints: list[str], recipe: dict[str
     design = Design()
     for name, scale in scales.items():
         with errors_at(f"scales.{name}"):
-            spec = preset(name)
+            spec = make_spec(**with_task(preset(name).as_dict(), task, {}))
         partners = _partners(design, name, spec, constraints)
         bases, labels = _bases(name, spec, scale, recipe), _labels(design, name, scale, constraints)
         for constraint, partner in partners.items():

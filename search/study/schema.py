@@ -34,7 +34,7 @@ from search.study.space import (
     refuse,
     resolve,
 )
-from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair
+from search.study.spelling import model_options, names_task, recipe_of, spec_of, toggled, validated_pair, with_task
 from search.study.start import StartSpec
 from search.study.stopping import BY_PAIR, BY_SEED, Stop
 from trainer import Recipe, Seed
@@ -68,6 +68,10 @@ class Opening(Strict):
     about: str = Field("", description="one line: what the study asks")
     model: str | dict[str, Any] | None = Field(
         None, description="a preset, or a mapping: preset or family, and fields (adder-search models)"
+    )
+    task: str | dict[str, Any] | None = Field(
+        None,
+        description="what every model is asked, unless it says so itself; by default addition, ten digits, base ten",
     )
     recipe: dict[str, Any] = Field(default_factory=dict, description="how it is trained; see Recipe")
     start: StartSpec | None = Field(None, description="θ of other seeds to start from; without, at random")
@@ -121,7 +125,7 @@ class Study(Keys):
     stop: Stop = Field(default=Stop())
     faults: Faults = Field(default=Faults())
     space: dict[str, Distribution] = Field(
-        default_factory=dict, description="searched fields: recipe.NAME or model.NAME"
+        default_factory=dict, description="searched fields: recipe.NAME, model.NAME or task.NAME"
     )
     sampler: Sampler = Field(default=Sampler())
     resources: Resources = Field(default=Resources())
@@ -165,6 +169,7 @@ class Study(Keys):
         keys = [key for key in proposer_keys() if getattr(self, key)]
         if self.proposer:
             refuse((len(keys) > 1, f"{keys[-1]}: {keys[0]} proposes the configurations of this study"))
+            refuse((self.names_task, f"{keys[0]}: proposes for ten-digit addition alone, and the study names a task"))
             self.proposer.check(self)
         for configuration in self.listed if self.scales else self.spelled_out:
             self.stop.check(*configuration)
@@ -175,7 +180,7 @@ class Study(Keys):
     def design(self) -> Design:
         """The cells of the study's scales; empty without any."""
         count = len(seed_list(self.seeds))
-        return design_of(self.scales, self.constraints, self.recipe, count)
+        return design_of(self.scales, self.constraints, self.recipe, count, self.task)
 
     def _check_start(self) -> None:
         start, goes_on = self.start, self.until.grokked or self.allocation or self.confirm
@@ -221,10 +226,11 @@ class Study(Keys):
         """The spec that `model` names. Raises ValueError at its key path."""
         return self._changed_spec({})
 
-    def _changed_spec(self, changes: dict[str, Any]) -> Spec:
+    def _changed_spec(self, changes: dict[str, Any], task: dict[str, Any] | None = None) -> Spec:
         if self.model is None:
             raise error_at("model", "missing")
-        return spec_of(model_options(self.model, "model") | changes, "model")
+        options = model_options(self.model, "model") | changes
+        return spec_of(with_task(options, self.task, task or {}), "model")
 
     @cached_property
     def base_recipe(self) -> Recipe:
@@ -275,17 +281,27 @@ class Study(Keys):
         else:
             options = model_options(model, f"{path}.model")
         recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=self.recipe)
-        return validated_pair(spec_of(options, f"{path}.model"), recipe, f"{path}.recipe")
+        spec = spec_of(with_task(options, self.task, {}), f"{path}.model")
+        return validated_pair(spec, recipe, f"{path}.recipe")
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
         """Return spec and recipe with a proposal's `values`, by key path."""
-        split: dict[str, dict[str, Any]] = {"model": {}, "recipe": {}}
+        split: dict[str, dict[str, Any]] = {"model": {}, "recipe": {}, "task": {}}
         for path, value in values.items():
             part, name = path.split(".")
             split[part][name] = value
-        pair = validated_pair(self._changed_spec(split["model"]), self._changed_recipe(split["recipe"]), "recipe")
+        pair = validated_pair(
+            self._changed_spec(split["model"], split["task"]), self._changed_recipe(split["recipe"]), "recipe"
+        )
         self.stop.check(*pair)
         return pair
+
+    @property
+    def names_task(self) -> bool:
+        """True if a task stands in the file: then its nets may do anything but ten-digit addition."""
+        models = [self.model, *(entry.model for entry in self.configurations), *self.scales]
+        in_space = any("task" in path for path in self.space)
+        return bool(self.task) or in_space or any(map(names_task, models))
 
     @property
     def proposer_key(self) -> str | None:

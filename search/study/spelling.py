@@ -8,6 +8,7 @@ from typing import Any
 from model import Spec, make_spec, preset
 from model.fields import did_you_mean
 from model.files import read_limited
+from model.tasks import ADDITION, changed, make_task
 from model.tied import Tied
 from search.study.reading import read_data
 from search.study.space import error_at, errors_at
@@ -65,6 +66,25 @@ def spec_of(options: dict[str, Any], path: str) -> Spec:
     """Return the spec of these options. Raise ValueError at the key path."""
     with errors_at(path):
         return make_spec(**options)
+
+
+def names_task(model: Any) -> bool:
+    """True if a model of a file has a task: as a key of its own or its base's, or behind a preset's name."""
+    if not isinstance(model, dict):
+        return isinstance(model, str) and " " in model.strip()
+    return "task" in model or any(names_task(model.get(key)) for key in ("preset", "base"))
+
+
+def with_task(options: dict[str, Any], task: Any, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return a model's options with the study's task, unless they name one, and with changes of it."""
+    if task is None and not changes:
+        return options
+    tied = options["family"] == Tied.family
+    inner = options["base"] if tied else options
+    with errors_at("task"):
+        asked = make_task(inner.get("task", task or ADDITION))
+        inner = {**inner, "task": changed(asked, changes)}
+    return {**options, "base": {**inner, "task": str(inner["task"])}} if tied else inner
 
 
 def validated_pair(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:

@@ -14,7 +14,7 @@ from trainer.recipe.teacher import shown
 
 LONGEST_PARAM = 5_000  # characters; MLflow takes 6,000
 MAIN = (
-    "rung", "params", "model.family", "model.ties", "recipe.steps", "recipe.batch", "recipe.lr",
+    "rung", "params", "model.family", "model.task", "model.ties", "recipe.steps", "recipe.batch", "recipe.lr",
     "recipe.weight_decay", "recipe.curriculum", "recipe.start",
 )  # fmt: skip
 """Fields of a configuration that MLflow's page of it always shows."""

@@ -18,6 +18,7 @@ from mlflow.environment_variables import MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
 from mlflow.exceptions import MlflowException
 
 from model import Spec, verify
+from model.tasks import ADDITION
 from model.verdict import VERDICT_FILE, is_right
 from search.markup import escape
 from search.stats.counting import COUNTED, FIRST_SEEDS, PooledRate, Row, final_metrics
@@ -31,11 +32,11 @@ from search.study.trial import Configuration
 from search.tracking.models import (
     PROVED_TAG,
     Facts,
-    adderboard_dataset,
     log_dataset,
     log_model,
     register,
     training_dataset,
+    verification_dataset,
     word,
 )
 from search.tracking.tracking import (
@@ -46,6 +47,7 @@ from search.tracking.tracking import (
     FINISHED,
     KEY_TAG,
     PARENT_TAG,
+    RIGHT,
     SEED_TAG,
     SHOWN_TAG,
     STUDY_JSON,
@@ -147,7 +149,12 @@ class Tracker:
                     json.dumps(configuration.as_params(), indent=2), encoding="utf-8"
                 )
                 self.log_folder(run.info.run_id, Path(folder))
-            log_dataset(self.client, run.info.run_id, training_dataset(configuration.recipe), "training")
+            log_dataset(
+                self.client,
+                run.info.run_id,
+                training_dataset(configuration.spec.task, configuration.recipe),
+                "training",
+            )
             self.client.log_batch(run.info.run_id, params=[Param(k, text) for k, text in texts.items()])
 
     def earlier_run(self, key: str) -> str | None:
@@ -394,9 +401,9 @@ class Tracker:
             self.client.set_terminated(run, end_time=now)
 
     def log_seed(self, seed: RecordedSeed) -> int | None:
-        """Write the run of one grokked seed: curve as metrics, checkpoint as artifacts, additions decoded.
+        """Write the run of one grokked seed: curve as metrics, checkpoint as artifacts, answers decoded.
 
-        Returns how many of AdderBoard's 10,010 are right; None if the run was there.
+        Returns how many problems of the task's verification are right; None if the run was there.
         """
         result, spec, eval_every = seed.result, seed.configuration.spec, seed.configuration.recipe.eval_every
         name = str(result.pair.seed)
@@ -411,11 +418,13 @@ class Tracker:
         self.log_checkpoint(run, CHECKPOINT, seed)
         checkpoint = seed.checkpoint()
         decoded = verify(spec, result.theta_P)
-        if ADDERBOARD not in seed_run.data.metrics:  # of a driver that died before the end
-            log_dataset(self.client, run, adderboard_dataset())
-            self.client.log_metric(run, ADDERBOARD, decoded.correct, seed_run.info.start_time)
-        facts = Facts(decoded.correct, decoded.margin)
-        log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)
+        metric = ADDERBOARD if spec.task == ADDITION else RIGHT
+        if metric not in seed_run.data.metrics:  # of a driver that died before the end
+            log_dataset(self.client, run, verification_dataset(spec.task))
+            self.client.log_metric(run, metric, decoded.correct, seed_run.info.start_time)
+        if spec.task == ADDITION:  # logged models are adders
+            facts = Facts(decoded.correct, decoded.margin)
+            log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)
         self.client.set_terminated(run)
         return int(decoded.correct)
 

@@ -32,6 +32,7 @@ much of the ledger a run shows (search/analysis/projection.py)."""
 ANCESTOR_TAGS, TIED_TAG = ("adder.parent", "adder.grandparent"), "adder.tied"
 """Tags of a configuration whose seeds start from another's θ: whose, and the ties beyond its parent's."""
 ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
+RIGHT = "right"  # the same of another task: of the problems that verify it
 BEST, CHECKPOINT = "best", "checkpoint"
 CURVES_PNG, STUDY_JSON, CONFIGURATION_JSON = "curves.png", "study.json", "configuration.json"
 FINISHED, KILLED, ACTIVE = "FINISHED", "KILLED", "active"

@@ -61,7 +61,8 @@ class SeedTracker:
     """
 
     def __init__(self, pairs: Sequence[Pair], spec: Spec, rule: FutilityRule | None, probes: Sequence[str] = ()):
-        self.pairs, self.rule, self.probes = list(pairs), rule, tuple(probes)
+        self.pairs, self.probes = list(pairs), tuple(probes)
+        self.rule = rule if spec.task.is_measured else None
         self.eval_every = pairs[0].recipe.eval_every
         self.hyper = hyper_of([p.recipe for p in pairs], spec.layout)
         if pairs[0].ties is not None:
@@ -135,7 +136,9 @@ class SeedTracker:
         r["probes"][pair_L, step_L // self.eval_every - 1] = probes_LR.float()
         fit_L = finite_L & (step_L >= self.facts["counts_from"][pair_L])  # before, θ is not in its form yet
         self._record_best(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L], theta_LP[fit_L])
-        self._record_perfect(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] == 1.0)
+        self._record_perfect(
+            pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] >= self.hyper["grok_at"][pair_L[fit_L]]
+        )
         grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.hyper["steps"][pair_L]
         given_up_L = self._find_futile(pair_L, step_L, finite_L & ~grokked_L & ~spent_L)
         outcome_L = torch.where(spent_L, FAILED, GIVEN_UP)
@@ -184,7 +187,7 @@ class SeedTracker:
 
         The curve stays that of the training.
         """
-        r, pair_L, grokked = self.records, torch.tensor([n]), bool(measures_M[0] == 1.0)
+        r, pair_L, grokked = self.records, torch.tensor([n]), bool(measures_M[0] >= self.hyper["grok_at"][n])
         self._record_best(pair_L, r["steps"][pair_L], measures_M[None], theta_P[None])
         r["outcome"][n] = GROKKED if grokked else FAILED
         if grokked:
