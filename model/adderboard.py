@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from model.decode import answers
-from model.tasks import ADDITION, Columns
-from model.tasks.columns import Pairs
+from model.tasks import ADDITION, Pairs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -107,7 +106,7 @@ def _judge(spec: Spec, theta_P: Tensor, pairs: Pairs) -> tuple[list[tuple[int, i
 
     first, second = [a for a, _ in pairs], [b for _, b in pairs]
     decoded_B, margin_B = answers(spec, theta_P, first, second)
-    right_B = cast("Columns", spec.task).value(*torch.tensor(pairs).T).tolist()
+    right_B = spec.task.value(*torch.tensor(pairs).T).tolist()
     wrong, least = [], math.inf
     for a, b, decoded, right, margin in zip(first, second, decoded_B, right_B, margin_B.tolist(), strict=True):
         if decoded == right:
@@ -127,7 +126,7 @@ def verify(spec: Spec, theta_P: Tensor, *, extended: bool = False) -> Verificati
     >>> verify(spec, spec.initial(0)).verified  # before training
     False
     """
-    task = cast("Columns", spec.task)
+    task = spec.task
     pairs = task.pairs()
     wrong, margin = _judge(spec, theta_P, pairs)
     further: dict[str, Pairs] = {}

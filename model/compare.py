@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor
 
 from model import decode
 from model.spec import Spec
-from model.tasks import Columns
 
 FIRST_CHUNK, CHUNK = 250, 20_000  # pairs at once: at first, and at most
 MOST_UNSURE = 250
@@ -45,7 +43,7 @@ def compare(
     A model that is right at every answer when fed the true digits decodes exactly those. Pairs on which either
     model is not are decoded token by token; after MOST_UNSURE of them the rest is left out.
     """
-    task = cast("Columns", first[0].task)
+    task = first[0].task
     different, correct, difference, largest = 0, 0, 0.0, 0.0
     compared, decoded, size = 0, 0, FIRST_CHUNK
     while compared < len(pairs) and decoded < MOST_UNSURE:
@@ -73,7 +71,7 @@ def compare(
 
 def _teacher_forced(spec: Spec, theta_P: Tensor, a: list[int], b: list[int]) -> tuple[Tensor, Tensor]:
     """Return the digit logits [A, V, B] after the true answer's digits, and where all answers are right [B]."""
-    task = cast("Columns", spec.task)
+    task = spec.task
     x, y = (task.columns(torch.tensor(n, dtype=torch.int64)) for n in (a, b))
     z = task.answer(x, y)
     length = spec.prompt + spec.decoded - 1
@@ -83,7 +81,7 @@ def _teacher_forced(spec: Spec, theta_P: Tensor, a: list[int], b: list[int]) -> 
 
     # right at every digit, and no digit after them
     choice_AB = stacked_VAB.argmax(0)
-    ends_B = (choice_AB[task.answers :] >= task.vocabulary).all(0)
+    ends_B = (choice_AB[task.answers :] >= task.base).all(0)
     is_right_B = (choice_AB[: task.answers] == torch.stack(z)).all(0) & ends_B
-    digits_VAB = stacked_VAB[: task.vocabulary, : task.answers]
+    digits_VAB = stacked_VAB[: task.base, : task.answers]
     return digits_VAB.transpose(0, 1), is_right_B

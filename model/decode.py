@@ -8,9 +8,9 @@ Axes: B problem, T position, V vocabulary, P parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from model.tasks import Columns, only_addition
+from model.tasks import only_addition
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,7 +57,7 @@ def answers(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> 
     """
     import torch
 
-    task = cast("Columns", spec.task)
+    task = spec.task
     for n in (*a, *b):
         if type(n) is not int or not 0 <= n < task.limit:
             raise ValueError(f"operands must be integers from 0 to {task.limit - 1}, got {n!r}")
@@ -78,7 +78,7 @@ def answers(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> 
 
     with torch.no_grad():
         answer_AB = greedy(next_logits, prompt_TB, spec.decoded)
-    is_answer_AB = (answer_AB < task.vocabulary).cumprod(0)  # it ends at the first token that is no digit
+    is_answer_AB = (answer_AB < task.base).cumprod(0)  # it ends at the first token that is no digit
     powers_A1 = task.base ** torch.arange(spec.decoded)[:, None]
     numbers_B = (answer_AB * is_answer_AB * powers_A1).sum(0)
     least_B = torch.stack(margins_AB[: task.answers]).amin(0)

@@ -93,7 +93,7 @@ def preset(name: str) -> Spec:
 
     >>> preset("57p").params
     57
-    >>> preset("57p subtraction base=3").task.vocabulary
+    >>> preset("57p subtraction base=3").task.base
     3
     """
     published, _, task = name.partition(" ")

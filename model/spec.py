@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from model.fields import check, check_combination, did_you_mean
 from model.layout import Layout, Shapes
 from model.structures import Words, of_matrices
-from model.tasks import ADDITION, Columns, Task, make_task
+from model.tasks import ADDITION, Task, make_task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,8 +84,6 @@ class Spec(ABC):
 
     def check_task(self) -> None:
         """Raise ValueError for a task that the family cannot be asked."""
-        if not isinstance(self.task, Columns):
-            raise ValueError(f"{self.family} has two numbers and an answer one digit longer, which {self.task} has not")
         if self.tokens > MOST_TOKENS:
             raise ValueError(
                 f"base={self.task.base} needs {self.tokens} tokens in {self.family}, of {MOST_TOKENS} at most"
@@ -104,8 +102,7 @@ class Spec(ABC):
     @property
     def prompt(self) -> int:
         """Tokens before the first of the answer."""
-        operands = self.task.operands
-        return sum(operands) + self.delimiters * len(operands)
+        return 2 * (self.task.digits + self.delimiters)
 
     @property
     @abstractmethod
@@ -148,9 +145,7 @@ class Spec(ABC):
 
     def kernel(self) -> Kernel | None:
         """Return the C++ kernel of `apply` and its gradient, or None if there is none, or none for the task."""
-        macros = self.task.macros
-        kernel = None if macros is None else cast("Kernel | None", self._forward.kernel(self))
-        return dataclasses.replace(kernel, task=macros) if kernel and macros else kernel
+        return None if self.task.macros is None else cast("Kernel | None", self._forward.kernel(self))
 
     def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
         """Return the logits for the token after each position from `first` on; see `apply`."""
@@ -285,8 +280,6 @@ class Kernel:
 
     source: Path
     shape: dict[str, int]
-    task: dict[str, int] = dataclasses.field(default_factory=dict)
-    """What the engine around it is compiled for (`Task.macros`)."""
 
 
 def sizes(spec: Spec, vocabulary: int, prompt: int = 22) -> dict[str, int]:

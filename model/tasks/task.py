@@ -1,86 +1,160 @@
-"""A task: problems as columns of tokens, those of the prompt and those of the answer.
+"""A task: two numbers in a base, and an answer made column by column: z = p·x + q·y and what is carried.
 
 A task is a frozen dataclass of options, like a family, and a field of every spec. A family puts its columns in
-order, between delimiters of its own (`Spec.sequence`). Nothing here imports torch.
-
-Axes: R row (a seed at a step), B problem of a step, M problem.
+order, between delimiters of its own (`Spec.sequence`). The engine is compiled for p, q, the base and the number of
+columns (`macros`), so each task is drawn at addition's speed. An answer has one column more than an operand; beyond
+it nothing is carried, so an answer below 0 has the largest digit there: its complement in the base.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from abc import ABC, abstractmethod
+import random
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from model.fields import check, did_you_mean
+from model.fields import check, did_you_mean, option
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+Pairs = list[tuple[int, int]]
 TASKS: dict[str, type[Task]] = {}
 """Tasks by name."""
+LARGEST = 2**50
+"""Of operands: they are float64, in which sums must leave half a unit to spare."""
+UNIFORM = 10_000
+"""Pairs of a verification beside its edge cases; a task that has no more of them asks all."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Task(ABC):
-    """Interface of every task. Instances are values: equal tasks ask the same problems."""
+class Task:
+    """Two numbers of `digits` digits in a base, and an answer of one digit more, all with units first.
+
+    Instances are values: equal tasks ask the same problems.
+    """
 
     name: ClassVar[str]
     about: ClassVar[str]
     """What is asked, in one sentence."""
-    recipe_fields: ClassVar[frozenset[str]] = frozenset()
-    """Fields of the recipe that are about the problems of this task."""
+    sign: ClassVar[int] = 1
+    """What the second number is multiplied by."""
 
-    @property
-    def is_measured(self) -> bool:
-        """True if the rules that end seeds were measured on it. On other tasks they are off."""
-        return False
+    base: int = option(10, "base of the numbers", unit="digits", ge=2, le=16)
+    digits: int = option(10, "columns of an operand", unit="columns", ge=2, le=20)
+    times: int = option(1, "what the first number is multiplied by; below the base", unit="factor", ge=1, le=15)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "name" in cls.__dict__:
-            TASKS[cls.name] = cls
+        TASKS[cls.name] = cls
 
     def __post_init__(self) -> None:
         check(self)
+        if self.limit > LARGEST:
+            raise ValueError(f"digits must leave numbers below 2^50, got {self.digits} in base {self.base}")
+        if self.times >= self.base:
+            raise ValueError(f"times must be below the base, or answers need more columns, got {self.times}")
 
     @property
-    @abstractmethod
-    def vocabulary(self) -> int:
-        """Tokens of a column: 0 to vocabulary - 1."""
+    def is_measured(self) -> bool:
+        """True for ten-digit addition, on which the rules that end seeds were measured. On other tasks they are off."""
+        return self == TASKS["addition"]()
 
     @property
-    @abstractmethod
-    def operands(self) -> tuple[int, ...]:
-        """Columns of each part of the prompt."""
-
-    @property
-    @abstractmethod
     def answers(self) -> int:
         """Columns of the answer. All of them count."""
+        return self.digits + 1
 
     @property
-    @abstractmethod
-    def problems(self) -> int:
-        """Problems that verify a net; 0 where nothing does."""
+    def limit(self) -> int:
+        """The least number that has too many digits for an operand."""
+        return int(self.base**self.digits)
 
-    @abstractmethod
-    def verification(self) -> list[Tensor]:
-        """Return those problems: columns [M] of the prompt, then of the answer. Nothing is selected by them."""
+    @property
+    def ordered(self) -> bool:
+        """True if the first number is never the smaller one."""
+        return False
 
     @property
     def macros(self) -> dict[str, int] | None:
-        """Return what the engine is compiled for; None where torch alone can train the task."""
-        return None
+        """Return what the engine's C++ is compiled for: nothing for addition; None for a task that it does not know.
 
-    def strata(self) -> dict[str, list[Tensor]]:
-        """Return further problems by what is hard about them, each as `verification`."""
-        return {}
+        A subclass with an `answer` of its own must return None.
+        """
+        values = {
+            "BASE": (self.base, 10),
+            "DIGITS": (self.digits, 10),
+            "TIMES": (self.times, 1),
+            "SIGN": (self.sign, 1),
+            "ORDERED": (int(self.ordered), 0),
+        }
+        return {name: value for name, (value, usual) in values.items() if value != usual}
 
-    def words(self, parts: Sequence[int]) -> str:
-        """Return a problem in words. parts: the prompt's as numbers in base `vocabulary`, units first."""
-        return " ".join(map(str, parts))
+    def asked(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the numbers that are asked, of two that were drawn. Both are tensors of the same shape."""
+        return a, b
+
+    def answer(self, x: Sequence[Any], y: Sequence[Any]) -> list[Any]:
+        """Return the answer's columns, from those of both numbers: tensors or integers."""
+        carried = x[0] * 0
+        columns = []
+        for a, b in zip(x, y, strict=True):
+            total = self.times * a + self.sign * b + carried
+            carried = total // self.base
+            columns.append(total - self.base * carried)
+        return [*columns, carried % self.base]
+
+    def value(self, a: Any, b: Any) -> Any:
+        """Return the answer as a number: that of its columns. a, b: integers, or int64 tensors."""
+        return self.number(self.answer(self.columns(a), self.columns(b)))
+
+    def columns(self, number: Any) -> list[Any]:
+        """Return the digits of an operand, units first."""
+        return [number // self.base**n % self.base for n in range(self.digits)]
+
+    def number(self, columns: Sequence[Any]) -> Any:
+        """Return the number that columns spell, units first."""
+        return sum(digit * self.base**n for n, digit in enumerate(columns))
+
+    def pairs(self) -> Pairs:
+        """Return the pairs that verify a net: all of them, or edge cases and uniform ones (AdderBoard's protocol)."""
+        if self.limit**2 > UNIFORM:
+            return self.ask(self.edge_cases() + self.uniform(2025, UNIFORM))
+        every = [(a, b) for a in range(self.limit) for b in range(self.limit)]
+        return list(dict.fromkeys(self.ask(every)))
+
+    def uniform(self, seed: int, count: int) -> Pairs:
+        """Draw pairs of integers, a then b, from Python's generator."""
+        rng, last = random.Random(seed), self.limit - 1
+        return [(rng.randint(0, last), rng.randint(0, last)) for _ in range(count)]
+
+    def ask(self, pairs: Pairs) -> Pairs:
+        """Return the pairs that are asked of drawn ones."""
+        import torch
+
+        a, b = self.asked(*torch.tensor(pairs).T)
+        return list(zip(a.tolist(), b.tolist(), strict=True))
+
+    def edge_cases(self) -> Pairs:
+        """Return ten hard pairs: in base ten, of ten digits, AdderBoard's."""
+        last, middle = self.limit - 1, self.limit // 2
+        rises = [n % self.base for n in range(self.digits)]
+        falls = [(self.digits - n) % self.base for n in range(self.digits)]
+        ones, turned = self.number([1] * self.digits), (self.number(falls), self.number(rises))
+        carried = [(middle, middle), (ones, self.limit - ones), turned]
+        return [(0, 0), (0, 1), (last, 0), (last, 1), (last, last), *carried, (last, last), (1, last)]
+
+    @property
+    def problems(self) -> int:
+        """Pairs that verify a net: how many `pairs` has."""
+        if self.limit**2 > UNIFORM:
+            return len(self.edge_cases()) + UNIFORM
+        return self.limit * (self.limit + 1) // 2 if self.ordered else self.limit**2
+
+    def words(self, a: int, b: int) -> str:
+        """Return a problem in words."""
+        times = f"{self.times} · " if self.times > 1 else ""
+        return f"{times}{a} {'+' if self.sign > 0 else '-'} {b}"
 
     def __str__(self) -> str:
         """Return the task as one writes it, and as `make_task` reads it: `subtraction base=3 digits=4`."""
@@ -126,10 +200,10 @@ def changed(task: Task, changes: Mapping[str, Any]) -> Task:
 
 def _parsed(text: str) -> dict[str, Any]:
     """Return name and options of a task as `Task.__str__` writes it."""
-    name, *options = text.split() or [""]
+    name, *chosen = text.split() or [""]
     values: dict[str, Any] = {"name": name}
-    for option in options:
-        key, _, value = option.partition("=")
+    for word in chosen:
+        key, _, value = word.partition("=")
         words = {"true": True, "false": False}
         values[key] = int(value) if value.isdecimal() else words.get(value, value)
     return values
@@ -137,5 +211,5 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def only_addition(task: Task, what: str) -> None:
     """Raise ValueError unless a task is that which `what` is about: ten-digit addition in base ten."""
-    if task != TASKS["addition"]():
+    if not task.is_measured:
         raise ValueError(f"{what} is about addition in base 10 with 10 digits alone, and this model's task is {task}")

@@ -134,7 +134,7 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: Home, as_jso
         lines.append(f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32")
     wrong = list(dict.fromkeys(result.failures))  # AdderBoard asks some pairs twice
     task: Any = loaded.spec.task
-    lines += [f"  {task.words((a, b))} = {task.value(a, b)}, decoded {answer}" for a, b, answer in wrong[:SHOWN]]
+    lines += [f"  {task.words(a, b)} = {task.value(a, b)}, decoded {answer}" for a, b, answer in wrong[:SHOWN]]
     if len(wrong) > SHOWN:
         lines.append(f"  and {len(wrong) - SHOWN} more (--json lists all)")
     lines += [f"  {name}: {correct}/{total}" for name, (correct, total) in result.extended.items()]

@@ -40,9 +40,6 @@ def status(study: str | None, each: bool, home: Home, as_json: bool) -> None:
     names, running = _of_one(opened[0], rows, recorded.get(study), refused) if study else ({}, None)
     until = {name: as_run.until_rule for name, as_run in recorded.items()}
     studies = [{**s, **refused.get(s["study"], {})} for s in overview(rows, until)]
-    for s in studies:
-        if s["study"] in recorded and recorded[s["study"]].names_task:
-            s["verified_by"] = "the problems of its tasks"
     for records in (r for r, its_seeds in seeds_of.items() if not its_seeds):
         owner = records.get_driver()
         said = "no seed begun yet" + (f"; run by {owner}" if owner else "")

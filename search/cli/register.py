@@ -33,7 +33,7 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
     from model import preset_name, verify
     from model.verdict import is_right
     from search.store.verdicts import beside, settle
-    from search.tracking.models import THETA_TAG, Facts, digest_of, log_dataset, log_model, verification_dataset
+    from search.tracking.models import THETA_TAG, Facts, adderboard_dataset, digest_of, log_dataset, log_model
     from search.tracking.models import register as make_version
     from search.tracking.tracking import answered, check_uri, connect, find_experiment, is_local, open_experiment
 
@@ -55,7 +55,7 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
             run = runs[0] if runs else client.create_run(
                 number, tags={THETA_TAG: tag}, run_name=preset_name(checkpoint.spec)
             )  # fmt: skip
-            log_dataset(client, run.info.run_id, verification_dataset(checkpoint.spec.task))
+            log_dataset(client, run.info.run_id, adderboard_dataset())
             place = log_model(
                 client, number, run.info.run_id, checkpoint, facts, lambda uri_: check_uri(client, home, uri_)
             )

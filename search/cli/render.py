@@ -240,8 +240,7 @@ def _study(s: Row, is_running: bool) -> list[str]:
         lines.append(f"  confirmation, on fresh seeds ({_states(states)}): {s['confirmation_said']}")
     if calls := s["verify_calls"]:
         times = "once" if calls == 1 else f"{calls} times"
-        problems = s.get("verified_by", "AdderBoard's 10,010")
-        lines.append(f"  {problems} were decoded {times}, to verify; nothing is chosen by them")
+        lines.append(f"  what verifies (adders: AdderBoard's 10,010) was decoded {times}; nothing is chosen by it")
     if s["grokked"]:
         each = f", {s['core_s_per_grokked']:,.0f} core-seconds each" if s["core_s_per_grokked"] else ""
         lines.append(f"  {s['grokked_per_million']:.3g} grokked per million seed-steps{each}")

@@ -151,7 +151,7 @@ def _resources(loaded: Checkpoint, recipe: Recipe) -> Resources:
     except ValueError:
         raise ValueError("its environment's threads, slots or compiled are impossible") from None
     kernel = loaded.spec.kernel()
-    if like.compiled and kernel and (missing := missing_to_train(kernel, recipe)):
+    if like.compiled and kernel and (missing := missing_to_train(kernel, recipe, loaded.spec.task)):
         who = "the engine trained it, which" if by_engine else "its program was compiled, and compiling"
         raise ValueError(f"{who} needs {missing}")
     if like.compiled:

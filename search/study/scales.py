@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from model import Spec, make_spec, preset
+from model import Spec, preset
 from model.fields import spelt
 from search.study.proposer import proposer_keys
 from search.study.seeds import MOST_SEEDS, SeedRange
@@ -111,7 +111,7 @@ def design_of(
     design = Design()
     for name, scale in scales.items():
         with errors_at(f"scales.{name}"):
-            spec = make_spec(**with_task(preset(name).as_dict(), task, {}))
+            spec = with_task(preset(name), task, {})
         partners = _partners(design, name, spec, constraints)
         bases, labels = _bases(name, spec, scale, recipe), _labels(design, name, scale, constraints)
         for constraint, partner in partners.items():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import Field, create_model, field_validator, model_validator
 
 from model import Spec
+from model.tasks import only_addition
 from model.tied import Tied
 from search.study.combinations import MOST_COMBINED, combinations
 from search.study.proposer import Proposing, proposer_keys
@@ -34,7 +35,7 @@ from search.study.space import (
     refuse,
     resolve,
 )
-from search.study.spelling import model_options, names_task, recipe_of, spec_of, toggled, validated_pair, with_task
+from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair, with_task
 from search.study.start import StartSpec
 from search.study.stopping import BY_PAIR, BY_SEED, Stop
 from trainer import Recipe, Seed
@@ -169,7 +170,8 @@ class Study(Keys):
         keys = [key for key in proposer_keys() if getattr(self, key)]
         if self.proposer:
             refuse((len(keys) > 1, f"{keys[-1]}: {keys[0]} proposes the configurations of this study"))
-            refuse((self.names_task, f"{keys[0]}: proposes for ten-digit addition alone, and the study names a task"))
+            if self.model is not None:
+                only_addition(self.base_spec.task, keys[0])
             self.proposer.check(self)
         for configuration in self.listed if self.scales else self.spelled_out:
             self.stop.check(*configuration)
@@ -229,8 +231,8 @@ class Study(Keys):
     def _changed_spec(self, changes: dict[str, Any], task: dict[str, Any] | None = None) -> Spec:
         if self.model is None:
             raise error_at("model", "missing")
-        options = model_options(self.model, "model") | changes
-        return spec_of(with_task(options, self.task, task or {}), "model")
+        spec = spec_of(model_options(self.model, "model") | changes, "model")
+        return with_task(spec, self.task, task or {})
 
     @cached_property
     def base_recipe(self) -> Recipe:
@@ -281,7 +283,7 @@ class Study(Keys):
         else:
             options = model_options(model, f"{path}.model")
         recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=self.recipe)
-        spec = spec_of(with_task(options, self.task, {}), f"{path}.model")
+        spec = with_task(spec_of(options, f"{path}.model"), self.task, {})
         return validated_pair(spec, recipe, f"{path}.recipe")
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
@@ -295,13 +297,6 @@ class Study(Keys):
         )
         self.stop.check(*pair)
         return pair
-
-    @property
-    def names_task(self) -> bool:
-        """True if a task stands in the file: then its nets may do anything but ten-digit addition."""
-        models = [self.model, *(entry.model for entry in self.configurations), *self.scales]
-        in_space = any("task" in path for path in self.space)
-        return bool(self.task) or in_space or any(map(names_task, models))
 
     @property
     def proposer_key(self) -> str | None:

@@ -68,23 +68,15 @@ def spec_of(options: dict[str, Any], path: str) -> Spec:
         return make_spec(**options)
 
 
-def names_task(model: Any) -> bool:
-    """True if a model of a file has a task: as a key of its own or its base's, or behind a preset's name."""
-    if not isinstance(model, dict):
-        return isinstance(model, str) and " " in model.strip()
-    return "task" in model or any(names_task(model.get(key)) for key in ("preset", "base"))
-
-
-def with_task(options: dict[str, Any], task: Any, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return a model's options with the study's task, unless they name one, and with changes of it."""
+def with_task(spec: Spec, task: Any, changes: dict[str, Any]) -> Spec:
+    """Return a spec with the study's task, unless its model names one, and with changes of it."""
     if task is None and not changes:
-        return options
-    tied = options["family"] == Tied.family
-    inner = options["base"] if tied else options
+        return spec
+    if isinstance(spec, Tied):
+        return dataclasses.replace(spec, base=with_task(spec.base, task, changes))
     with errors_at("task"):
-        asked = make_task(inner.get("task", task or ADDITION))
-        inner = {**inner, "task": changed(asked, changes)}
-    return {**options, "base": {**inner, "task": str(inner["task"])}} if tied else inner
+        asked = make_task(task or ADDITION) if spec.task == ADDITION else spec.task
+        return dataclasses.replace(spec, task=changed(asked, changes))
 
 
 def validated_pair(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:

@@ -32,11 +32,11 @@ from search.study.trial import Configuration
 from search.tracking.models import (
     PROVED_TAG,
     Facts,
+    adderboard_dataset,
     log_dataset,
     log_model,
     register,
     training_dataset,
-    verification_dataset,
     word,
 )
 from search.tracking.tracking import (
@@ -418,11 +418,13 @@ class Tracker:
         self.log_checkpoint(run, CHECKPOINT, seed)
         checkpoint = seed.checkpoint()
         decoded = verify(spec, result.theta_P)
-        metric = ADDERBOARD if spec.task == ADDITION else RIGHT
+        is_adder = spec.task == ADDITION  # datasets and logged models are theirs
+        metric = ADDERBOARD if is_adder else RIGHT
         if metric not in seed_run.data.metrics:  # of a driver that died before the end
-            log_dataset(self.client, run, verification_dataset(spec.task))
+            if is_adder:
+                log_dataset(self.client, run, adderboard_dataset())
             self.client.log_metric(run, metric, decoded.correct, seed_run.info.start_time)
-        if spec.task == ADDITION:  # logged models are adders
+        if is_adder:
             facts = Facts(decoded.correct, decoded.margin)
             log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)
         self.client.set_terminated(run)

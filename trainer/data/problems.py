@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from model.tasks import ADDITION, Columns, Task
+from model.tasks import ADDITION, Task
 
 if TYPE_CHECKING:
     from model.spec import Spec
@@ -79,7 +79,7 @@ def _power(base: int, exponent: Tensor) -> Tensor:
     return out
 
 
-def _low_digits(fraction: Tensor, halves: Tensor, task: Columns) -> Tensor:
+def _low_digits(fraction: Tensor, halves: Tensor, task: Task) -> Tensor:
     """Return a number whose n digits are uniform below half the base; `halves` is (base // 2)^n.
 
     In base ten the base-5 digits of t, read in base 10: t + sum of floor(t / 5^i) · 5 · 10^(i-1).
@@ -114,13 +114,13 @@ def sample(
     batch: int,
     mixed_lengths_R: Tensor | None = None,
     kinds_R: Kinds | None = None,
-    task: Columns = ADDITION,
+    task: Task = ADDITION,
 ) -> tuple[Tensor, Tensor]:
     """Return the operands of training problems: two tensors [R, B] of float64 integers.
 
     data_seed_R, step_R: name each row's problems (int64). digits_R: largest operand length (int64). carry_mix_R:
     probability of a carry problem. batch: problems per row. mixed_lengths_R: see below; None is 0. task: in whose base
-    they are drawn, and by which they are asked (`Columns.asked`).
+    they are drawn, and by which they are asked (`Task.asked`).
 
     An ordinary problem has both numbers uniform below 10^digits; with probability mixed_lengths, below 10^n,
     n uniform in 1..digits (456p report, training code). A carry problem uses n columns, and is one of four
@@ -180,7 +180,7 @@ def sample(
     return a, b
 
 
-def columns(number: Tensor, task: Columns) -> list[Tensor]:
+def columns(number: Tensor, task: Task) -> list[Tensor]:
     """Return the digits of float64 integers, units first: tensors of the same shape."""
     cut = [number]
     for n in range(1, task.digits + 1):
@@ -189,7 +189,7 @@ def columns(number: Tensor, task: Columns) -> list[Tensor]:
     return [here - task.base * above for here, above in pairwise(cut)]
 
 
-def sequence_columns(a: Tensor, b: Tensor, task: Columns = ADDITION) -> Sequence[list[Tensor]]:
+def sequence_columns(a: Tensor, b: Tensor, task: Task = ADDITION) -> Sequence[list[Tensor]]:
     """Return the digit columns of both numbers and of the answer, units first, for two numbers that were drawn."""
     x, y = (columns(number, task) for number in task.asked(a, b))
     return x, y, task.answer(x, y)
@@ -203,7 +203,7 @@ def marked(spec: Spec) -> list[int]:
 
     A mark is MARK plus the place of its column among those of both operands and their answer, units first.
     """
-    digits = cast("Columns", spec.task).digits
+    digits = spec.task.digits
     marks = [torch.tensor(MARK + n) for n in range(3 * digits + 1)]
     x = marks[:digits]
     y = marks[digits : 2 * digits]
@@ -217,6 +217,5 @@ def selection(task: Task = ADDITION, count: int = 5_000) -> tuple[Tensor, Tensor
     They decide which θ is kept and what has grokked; what verifies it (AdderBoard's official additions) never does.
     """
     # One row: problems of step 0, of all digits, without carry problems.
-    columns = cast("Columns", task)
     zero = torch.zeros(1, dtype=torch.int64)
-    return sample(zero + SELECTION_SEED, zero, zero + columns.digits, zero.double(), count, task=columns)
+    return sample(zero + SELECTION_SEED, zero, zero + task.digits, zero.double(), count, task=task)

@@ -352,10 +352,10 @@ def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
     return library(kernel.source, _macros(kernel, recipe))
 
 
-def missing_to_train(kernel: Kernel, recipe: Recipe) -> str | None:
+def missing_to_train(kernel: Kernel, recipe: Recipe, task: Task = ADDITION) -> str | None:
     """Name the tool without which a kernel cannot be had here for a recipe's loss, or return None."""
     missing = missing_to_build(kernel.source, _macros(kernel, recipe))
-    return missing or missing_to_build(ENGINE, kernel.task)
+    return missing or missing_to_build(ENGINE, task.macros or {})
 
 
 def _macros(kernel: Kernel, recipe: Recipe) -> dict[str, int]:

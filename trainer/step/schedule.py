@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from model.layout import Layout
-from model.tasks import Columns, Task
+from model.tasks import Task
 from trainer.data.problems import Kinds
 from trainer.optimisers.factors import entries
 from trainer.optimisers.freeze import frozen_from
@@ -183,7 +183,7 @@ def ramp(step_S: Tensor, hyper: Hyper) -> Tensor:
 
 def digits(step_R: Tensor, hyper: Hyper, task: Task) -> Tensor:
     """Return the largest operand length at a step, at most the task's (57p paper, section 3.5)."""
-    most = cast("Columns", task).digits
+    most = task.digits
     over = step_R[..., None] >= hyper["stage_ends"]
     stage = hyper["stage_digits"]
     out = torch.full_like(step_R, most)  # after the last stage

@@ -6,13 +6,12 @@ Axes: S slot, K step of a block, T position, B problem, A answer position, P par
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 import torch
 from torch import Tensor
 
 from model.spec import Spec
-from model.tasks import ADDITION, Columns, Task
+from model.tasks import ADDITION, Task
 from trainer.data.hard_examples import (
     COUNT,
     OPERANDS,
@@ -35,7 +34,7 @@ the optimiser's tensors [S, ...], by names of its own."""
 
 def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
     """Return whole sequences [..., T + 1, B], int32, from operands [..., B] (float64 integers)."""
-    columns = spec.sequence(*sequence_columns(a, b, cast("Columns", spec.task)))
+    columns = spec.sequence(*sequence_columns(a, b, spec.task))
     return torch.stack([c.to(torch.int32) for c in columns], dim=-2)
 
 
@@ -71,7 +70,7 @@ def draw(
         batch,
         rows(hyper["mixed_lengths"]),
         Kinds(*map(rows, kinds)),
-        cast("Columns", task),
+        task,
     )
     if mixed:
         operands = state[OPERANDS].repeat(block, 1, 1)

@@ -144,7 +144,7 @@ class LowRank(Spec):
 
     @property
     def vocabulary(self) -> int:
-        return self.task.vocabulary + 4
+        return self.task.base + 4
 
     @property
     def decoded(self) -> int:

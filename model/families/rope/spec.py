@@ -290,7 +290,7 @@ class Rope(Spec):
 
     @property
     def vocabulary(self) -> int:
-        return self.task.vocabulary
+        return self.task.base
 
     @property
     def decoded(self) -> int:

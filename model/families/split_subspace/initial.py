@@ -33,7 +33,7 @@ def initial(spec: SplitSubspace, seed: int) -> Tensor:
     shapes, spiral = spec.shapes(), spec.spiral_start
     fixed = {
         "arc": torch.tensor(ARC if spec.circular else (ARC[0], *ARC)),
-        "tokens": _first_table(spec.task.vocabulary, spec.tokens, spec.tok_dim),
+        "tokens": _first_table(spec.task.base, spec.tokens, spec.tok_dim),
         "spiral": torch.tensor(spiral[:2] + spiral[2 + spec.flat_spiral :]),
         "correction": torch.zeros(shapes.get("correction", (0,))),
         "phase": torch.zeros(spec.heads),

@@ -387,12 +387,12 @@ class SplitSubspace(Spec):
     @property
     def tokens(self) -> int:
         """V: as many more or fewer than the vocabulary as the base has digits more or fewer than ten."""
-        return self.vocabulary - 10 + self.task.vocabulary
+        return self.vocabulary - 10 + self.task.base
 
     @property
     def columns(self) -> int:
         """Digits of a number."""
-        return self.task.operands[0]
+        return self.task.digits
 
     @property
     def spiral_start(self) -> list[float]:

@@ -1,6 +1,6 @@
 // The problems of trainer/data/problems.py, token for token: whole numbers, exact everywhere.
 //
-// Compiled for a task (model/tasks/columns.py): two numbers of DIGITS in a BASE, whose answer is TIMES x + SIGN y.
+// Compiled for a task (model/tasks): two numbers of DIGITS in a BASE, whose answer is TIMES x + SIGN y.
 //
 // A block's problems are lanes, and no lane branches: a kind of problem is a row of a table, and what single problems
 // are about is their base. Stages are loops over lanes, which the compiler makes vectors of.
