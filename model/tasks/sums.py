@@ -17,7 +17,6 @@ class Addition(Task):
     """k·a + b."""
 
     name: ClassVar[str] = "addition"
-    about: ClassVar[str] = "k·a + b, of two numbers in a base"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +24,6 @@ class Subtraction(Task):
     """k·a - b. Drawn numbers are asked as sums backwards, so that borrows are the carries that were drawn."""
 
     name: ClassVar[str] = "subtraction"
-    about: ClassVar[str] = "k·a - b, of two numbers in a base; a ≥ b, or of either sign"
     sign: ClassVar[int] = -1
 
     signed: bool = option(False, "b may be above a; answers below 0 are complements in the base")

@@ -35,8 +35,6 @@ class Task:
     """
 
     name: ClassVar[str]
-    about: ClassVar[str]
-    """What is asked, in one sentence."""
     sign: ClassVar[int] = 1
     """What the second number is multiplied by."""
 
