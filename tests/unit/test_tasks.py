@@ -8,7 +8,6 @@ from dataclasses import replace
 import click
 import pytest
 import torch
-from trainer.bank.futility import FutilityRule
 
 from benchmarks.emulator import Emulator
 from model import PRESETS, add, make_spec, preset, preset_name
@@ -34,6 +33,7 @@ from trainer.engine.cuda.backend import CudaBackend
 from trainer.engine.native import EngineBackend
 from trainer.step import step
 from trainer.step.schedule import hyper_of
+from trainer.stopping.hopeless import Hopeless
 
 SMALL = "subtraction base=3 digits=4"
 TASKS = [
@@ -110,7 +110,7 @@ def test_banks_of_the_engine_of_torch_and_of_the_gpu_agree(family):
     spec = spec_of(SMALL, family)
     recipe = Recipe(steps=6, batch=40, eval_every=3, hold=0, warmup=2, lr=0.001)
     pairs = [Pair(recipe, Seed.of(n)) for n in range(2)]
-    engine, eager = (Bank(spec, pairs, compiled=compiled, futility=None) for compiled in (True, False))
+    engine, eager = (Bank(spec, pairs, compiled=compiled) for compiled in (True, False))
     for bank in (engine, eager):
         while bank.advance():
             pass
@@ -170,24 +170,24 @@ def test_wrong_tasks_are_one_line_each():
 
 
 def test_a_rule_that_was_not_measured_for_a_task_is_off_and_the_plan_says_so():
-    always = FutilityRule(((-1e9, 2.0, 2.0),))
+    always = Hopeless(((-1e9, 2.0, 2.0),))
     recipe = Recipe(steps=2, batch=16, eval_every=1, hold=0)
     ended = []
     for spec in (spec_of(ADDITION), spec_of(SMALL)):
-        bank = Bank(spec, [Pair(recipe, Seed.of(0), spared=False)], compiled=False, futility=always)
+        bank = Bank(spec, [Pair(recipe, Seed.of(0), rules=(always,), spared=False)], compiled=False)
         while bank.advance():
             pass
         ended.append(bank.result(0).outcome)
     assert ended == [Outcome.GIVEN_UP, Outcome.FAILED]
     study = parse_study(f"{{name: x, model: 57p, task: {SMALL}, seeds: {{first: 1, count: 8}}}}", "x.yaml")
     listed = [Configuration(*pair) for pair in study.listed]
-    assert _worth(study, listed)[0].endswith("was not measured for this task: it is off")
+    assert _worth(study, listed)[0].endswith("hopeless rule: not measured for this task, so off")
 
 
 def test_a_seed_has_grokked_from_grok_at_on():
     spec, recipe = spec_of(SMALL), Recipe(steps=2, eval_every=1, hold=0, curriculum=())
     pairs = [Pair(replace(recipe, grok_at=at), Seed.of(0)) for at in (1.0, 0.99, 0.98)]
-    tracker, every, first = SeedTracker(pairs, spec, None), torch.arange(3), torch.ones(3, dtype=torch.int64)
+    tracker, every, first = SeedTracker(pairs, spec), torch.arange(3), torch.ones(3, dtype=torch.int64)
     measures_LM, theta_LP = torch.tensor([[0.99, 1, 0, 0]] * 3), torch.zeros(3, spec.params)
     tracker.record_evaluation(every, first, measures_LM, theta_LP, first > 0, torch.zeros(3, 0))
     assert [tracker.result(n).grok_step for n in range(3)] == [None, 1, 1]
