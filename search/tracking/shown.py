@@ -4,13 +4,15 @@ Everything is a function of what is recorded. search/analysis/projection.py says
 search/tracking/tracker.py writes what differs from what MLflow has.
 """
 
+from __future__ import annotations
+
 import getpass
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import isfinite, nan
 from statistics import fmean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from model import Spec
 from model.spec import choices
@@ -31,8 +33,11 @@ from search.stats.counting import (
 from search.store.home import pull_command
 from search.study.start import describe_step, ties_beyond_parent
 from search.study.trial import CARRY_MIX, Configuration
-from trainer import MEASURES, Outcome, Result
+from trainer import MEASURES, Outcome
 from trainer.outcomes import PROBE
+
+if TYPE_CHECKING:
+    from trainer import Result
 
 FINAL, FIRST_SEEDS, TABLE = "final.", "first_seeds.", "table."
 """Prefixes: of metrics of all seeds of a configuration; of its first seeds, over steps; of its cell of a table."""
