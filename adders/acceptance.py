@@ -11,8 +11,7 @@ from torch import Tensor
 
 from adders.proof.prover import prove
 from adders.proof.rounding import ANY
-from model.adderboard import carry_pairs
-from model.decode import DIGITS
+from model.adderboard import DIGITS, carry_pairs
 from model.spec import Spec
 from model.tied import Tied, project, untied
 from model.verdict import PROVED

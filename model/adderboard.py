@@ -1,5 +1,7 @@
 """AdderBoard's protocol: 10 edge cases and 10,000 pairs from `random.Random(2025)`, decoded greedily.
 
+Other tasks have their like: edge cases and pairs of their own, or all pairs where there are fewer.
+
 Nothing here is ever used to select, stop or search; it certifies what was selected otherwise.
 """
 
@@ -10,28 +12,15 @@ import random
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from model.decode import DIGITS, LARGEST, add_with_margins
+from model.decode import answers
+from model.tasks import ADDITION, Pairs
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from model.spec import Spec
 
-Pairs = list[tuple[int, int]]
-
-EDGE_CASES: Pairs = [
-    (0, 0),
-    (0, 1),
-    (9999999999, 0),
-    (9999999999, 1),
-    (9999999999, 9999999999),
-    (5000000000, 5000000000),
-    (1111111111, 8888888889),
-    (1234567890, 9876543210),
-    (9999999999, 9999999999),
-    (1, 9999999999),
-]
-ADDITIONS = 10_000 + len(EDGE_CASES)
+DIGITS = ADDITION.digits
 QUALIFIED = 0.99
 # The test seeds of the 456-parameter report, section 2.1, table 3.
 EXTENDED_SEEDS = (41, 100, 200, 300, 400, 500, 999, 1234, 7777, 31415)
@@ -63,8 +52,12 @@ class Verification:
 
 
 def official_pairs() -> Pairs:
-    """Return the 10,010 official additions, in AdderBoard's order."""
-    return EDGE_CASES + uniform_pairs(2025, 10_000)
+    """Return the 10,010 official additions, in AdderBoard's order.
+
+    >>> official_pairs()[6:8]
+    [(1111111111, 8888888889), (1234567890, 9876543210)]
+    """
+    return ADDITION.pairs()
 
 
 def uniform_pairs(seed: int, count: int) -> Pairs:
@@ -73,8 +66,7 @@ def uniform_pairs(seed: int, count: int) -> Pairs:
     >>> uniform_pairs(2025, 1)
     [(2395527356, 9334186774)]
     """
-    rng = random.Random(seed)
-    return [(rng.randint(0, LARGEST), rng.randint(0, LARGEST)) for _ in range(count)]
+    return ADDITION.uniform(seed, count)
 
 
 def carry_pairs(run: int, count: int, draw: str = "") -> Pairs:
@@ -103,18 +95,21 @@ def carry_pairs(run: int, count: int, draw: str = "") -> Pairs:
 
 
 def failures(spec: Spec, theta_P: Tensor, pairs: Pairs) -> list[tuple[int, int, int]]:
-    """Return the pairs that the model adds wrongly, each with the decoded sum."""
+    """Return the pairs that the model answers wrongly, each with the decoded answer."""
     wrong, _ = _judge(spec, theta_P, pairs)
     return wrong
 
 
 def _judge(spec: Spec, theta_P: Tensor, pairs: Pairs) -> tuple[list[tuple[int, int, int]], float]:
     """Return the failures, and the least margin of the pairs that are right; infinite where none is."""
+    import torch
+
     first, second = [a for a, _ in pairs], [b for _, b in pairs]
-    sums, margin_B = add_with_margins(spec, theta_P, first, second)
+    decoded_B, margin_B = answers(spec, theta_P, first, second)
+    right_B = spec.task.value(*torch.tensor(pairs).T).tolist()
     wrong, least = [], math.inf
-    for a, b, decoded, margin in zip(first, second, sums, margin_B.tolist(), strict=True):
-        if decoded == a + b:
+    for a, b, decoded, right, margin in zip(first, second, decoded_B, right_B, margin_B.tolist(), strict=True):
+        if decoded == right:
             least = min(least, margin)
         else:
             wrong.append((a, b, decoded))
@@ -122,22 +117,23 @@ def _judge(spec: Spec, theta_P: Tensor, pairs: Pairs) -> tuple[list[tuple[int, i
 
 
 def verify(spec: Spec, theta_P: Tensor, *, extended: bool = False) -> Verification:
-    """Run AdderBoard's protocol on one seed's θ [P].
+    """Run AdderBoard's protocol on one seed's θ [P], or its like for the spec's task.
 
-    extended: add ten uniform sets and eleven strata by their longest run of carries.
+    extended: add ten uniform sets, and for ten-digit addition eleven strata by their longest run of carries.
 
     >>> from model import preset
     >>> spec = preset("57p")
     >>> verify(spec, spec.initial(0)).verified  # before training
     False
     """
-    pairs = official_pairs()
+    task = spec.task
+    pairs = task.pairs()
     wrong, margin = _judge(spec, theta_P, pairs)
     further: dict[str, Pairs] = {}
     if extended:
         for seed in EXTENDED_SEEDS:
-            further[f"uniform, seed {seed}"] = uniform_pairs(seed, 10_000)
-        for run in range(DIGITS + 1):
+            further[f"uniform, seed {seed}"] = task.ask(task.uniform(seed, 10_000))
+        for run in range(DIGITS + 1 if task == ADDITION else 0):
             further[f"longest carry run {run}"] = carry_pairs(run, 1_000)
 
     sets: dict[str, tuple[int, int]] = {}

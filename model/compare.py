@@ -17,18 +17,17 @@ from model.spec import Spec
 FIRST_CHUNK, CHUNK = 250, 20_000  # pairs at once: at first, and at most
 MOST_UNSURE = 250
 """Pairs that are decoded token by token before a comparison ends: a model that is wrong would take minutes."""
-ANSWERS = decode.DIGITS + 1
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of `compare`. Logits are those of the ten digits at the eleven answers."""
+    """Result of `compare`. Logits are those of the digits at the answers that count."""
 
     pairs: int
     """Pairs that were compared: fewer of a model that gets many wrong."""
     different_answers: int
     right: int
-    """Pairs that the second model adds correctly."""
+    """Pairs that the second model answers rightly."""
     largest_logit_difference: float
     largest_logit: float
 
@@ -39,11 +38,12 @@ def compare(
     second: tuple[Spec, Tensor],
     pairs: Sequence[tuple[int, int]],
 ) -> Comparison:
-    """Compare two models, spec and θ [P], on pairs of integers up to ten digits.
+    """Compare two models of one task, spec and θ [P], on pairs of integers.
 
     A model that is right at every answer when fed the true digits decodes exactly those. Pairs on which either
     model is not are decoded token by token; after MOST_UNSURE of them the rest is left out.
     """
+    task = first[0].task
     different, correct, difference, largest = 0, 0, 0.0, 0.0
     compared, decoded, size = 0, 0, FIRST_CHUNK
     while compared < len(pairs) and decoded < MOST_UNSURE:
@@ -57,12 +57,12 @@ def compare(
         # all others are right by both models
         unsure = (~(is_right & is_right_2)).nonzero().flatten().tolist()
         x, y = [a[i] for i in unsure], [b[i] for i in unsure]
-        sums = decode.add(*first, x, y)
-        sums_2 = decode.add(*second, x, y)
+        sums, _ = decode.answers(*first, x, y)
+        sums_2, _ = decode.answers(*second, x, y)
         correct += len(a) - len(unsure)
         for m, n, one, other in zip(x, y, sums, sums_2, strict=True):
             different += one != other
-            correct += m + n == other
+            correct += task.value(m, n) == other
         compared += len(a)
         decoded += len(unsure)
         size = min(2 * size, CHUNK)
@@ -70,11 +70,10 @@ def compare(
 
 
 def _teacher_forced(spec: Spec, theta_P: Tensor, a: list[int], b: list[int]) -> tuple[Tensor, Tensor]:
-    """Return the digit logits [A, V, B] after the true digits of a + b, and where all answers are right [B]."""
-    a_B, b_B = (torch.tensor(n, dtype=torch.int64) for n in (a, b))
-    x = decode.columns(a_B, decode.DIGITS)
-    y = decode.columns(b_B, decode.DIGITS)
-    z = decode.columns(a_B + b_B, ANSWERS)
+    """Return the digit logits [A, V, B] after the true answer's digits, and where all answers are right [B]."""
+    task = spec.task
+    x, y = (task.columns(torch.tensor(n, dtype=torch.int64)) for n in (a, b))
+    z = task.answer(x, y)
     length = spec.prompt + spec.decoded - 1
     tokens_TB = torch.stack(spec.sequence(x, y, z)[:length])
     logits = spec.forward(theta_P[None], tokens_TB[None], first=spec.prompt - 1)
@@ -82,7 +81,7 @@ def _teacher_forced(spec: Spec, theta_P: Tensor, a: list[int], b: list[int]) -> 
 
     # right at every digit, and no digit after them
     choice_AB = stacked_VAB.argmax(0)
-    ends_B = (choice_AB[ANSWERS:] >= decode.DIGITS).all(0)
-    is_right_B = (choice_AB[:ANSWERS] == torch.stack(z)).all(0) & ends_B
-    digits_VAB = stacked_VAB[: decode.DIGITS, :ANSWERS]
+    ends_B = (choice_AB[task.answers :] >= task.base).all(0)
+    is_right_B = (choice_AB[: task.answers] == torch.stack(z)).all(0) & ends_B
+    digits_VAB = stacked_VAB[: task.base, : task.answers]
     return digits_VAB.transpose(0, 1), is_right_B

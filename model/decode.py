@@ -1,6 +1,6 @@
 """Greedy decoding, outside the model: append the likeliest token, ask again.
 
-The loop knows nothing of addition; `add` only writes the prompt and reads the digits.
+The loop knows nothing of the task; `answers` writes the prompt and reads the digits.
 
 Axes: B problem, T position, V vocabulary, P parameters.
 """
@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from model.tasks import only_addition
+
 if TYPE_CHECKING:
     from torch import Tensor
 
     from model.spec import Spec
-
-DIGITS = 10
-LARGEST = 10**DIGITS - 1
 
 
 def greedy(next_logits: Callable[[Tensor], Tensor], prompt_TB: Tensor, steps: int) -> Tensor:
@@ -34,11 +33,6 @@ def greedy(next_logits: Callable[[Tensor], Tensor], prompt_TB: Tensor, steps: in
     return tokens_TB[len(prompt_TB) :]
 
 
-def columns(numbers_B: Tensor, count: int) -> list[Tensor]:
-    """Return the decimal digits of int64 numbers, units first: `count` tensors [B]."""
-    return [numbers_B // 10**i % 10 for i in range(count)]
-
-
 def add(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> list[int]:
     """Return the sums that the model decodes for pairs of integers from 0 to 9,999,999,999.
 
@@ -50,23 +44,26 @@ def add(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> list
     >>> len(add(spec, spec.initial(0), [12, 3], [30, 4]))  # of a seed that has not learned
     2
     """
-    sums, _ = add_with_margins(spec, theta_P, a, b)
+    only_addition(spec.task, "add")
+    sums, _ = answers(spec, theta_P, a, b)
     return sums
 
 
-def add_with_margins(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> tuple[list[int], Tensor]:
-    """Return the sums as `add`, and each one's margin [B]: how far a digit's logit is from the next, at least.
+def answers(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> tuple[list[int], Tensor]:
+    """Return what the model answers to pairs of numbers in its task, and the margin [B] of each answer.
 
-    A margin is in float32 logits, as rounded on this machine.
+    A margin is how far a digit's logit is from the next, at least: in float32 logits, as rounded on this machine.
+    Raises ValueError as `add` does.
     """
     import torch
 
+    task = spec.task
     for n in (*a, *b):
-        if type(n) is not int or not 0 <= n <= LARGEST:
-            raise ValueError(f"operands must be integers from 0 to {LARGEST}, got {n!r}")
+        if type(n) is not int or not 0 <= n < task.limit:
+            raise ValueError(f"operands must be integers from 0 to {task.limit - 1}, got {n!r}")
     if len(a) != len(b):
         raise ValueError(f"operands must come in pairs, got {len(a)} and {len(b)}")
-    x, y = (columns(torch.tensor(n, dtype=torch.int64), DIGITS) for n in (a, b))
+    x, y = (task.columns(torch.tensor(n, dtype=torch.int64)) for n in (a, b))
     prompt_TB = torch.stack(spec.sequence(x, y, []))
     margins_AB: list[Tensor] = []
 
@@ -81,8 +78,8 @@ def add_with_margins(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[
 
     with torch.no_grad():
         answer_AB = greedy(next_logits, prompt_TB, spec.decoded)
-    is_answer_AB = (answer_AB < 10).cumprod(0)  # it ends at the first token that is no digit
-    powers_A1 = 10 ** torch.arange(spec.decoded)[:, None]
-    sums_B = (answer_AB * is_answer_AB * powers_A1).sum(0)
-    least_B = torch.stack(margins_AB[: DIGITS + 1]).amin(0)
-    return [int(n) for n in sums_B], least_B
+    is_answer_AB = (answer_AB < task.base).cumprod(0)  # it ends at the first token that is no digit
+    powers_A1 = task.base ** torch.arange(spec.decoded)[:, None]
+    numbers_B = (answer_AB * is_answer_AB * powers_A1).sum(0)
+    least_B = torch.stack(margins_AB[: task.answers]).amin(0)
+    return [int(n) for n in numbers_B], least_B

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from itertools import permutations, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from model.tied import Tied, Ties, canonical, free
 
@@ -45,7 +45,8 @@ def keep(spec: Spec, name: str, chosen: Sequence[int]) -> tuple[Spec, list[int]]
     (67, 67)
     """
     kind = parts_of(spec, name)
-    smaller = dataclasses.replace(spec, **{kind.size: len(chosen)})
+    size: dict[str, Any] = {kind.size: len(chosen)}
+    smaller = dataclasses.replace(spec, **size)
     index = []
     for tensor, place in _places(smaller):
         axis = kind.axes.get(tensor)

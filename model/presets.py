@@ -12,6 +12,7 @@ from model.families.rope import Rope
 from model.families.split_subspace import SplitSubspace
 from model.fields import did_you_mean, spelt
 from model.spec import Spec
+from model.tasks import ADDITION, make_task
 from model.tied import Tied
 
 PRESETS: dict[str, Spec] = {}
@@ -87,14 +88,23 @@ _derive("36p", "41p", turned_down=True)
 def preset(name: str) -> Spec:
     """Return the spec of a preset.
 
+    name: a published one, or with a task behind it: the same constraints and sizes for another task.
     Raises ValueError for an unknown name, with the nearest ones.
 
     >>> preset("57p").params
     57
+    >>> preset("57p subtraction base=3").task.base
+    3
     """
-    if name not in PRESETS:
-        raise ValueError(f"unknown preset {name!r}; {did_you_mean(name, PRESETS)}")
-    return PRESETS[name]
+    published, _, task = name.partition(" ")
+    if published not in PRESETS:
+        raise ValueError(f"unknown preset {published!r}; {did_you_mean(published, PRESETS)}")
+    return replace(PRESETS[published], task=make_task(task)) if task else PRESETS[published]
+
+
+def is_preset(spec: Spec) -> bool:
+    """True if a spec equals a preset, whatever its task."""
+    return preset_name(spec).partition(" ")[0] in PRESETS
 
 
 @cache
@@ -102,13 +112,17 @@ def preset_name(spec: Spec) -> str:
     """Return the name of the preset that equals a spec, or a description.
 
     It is the parameter count and the preset that is one constraint away, or one size, or else the family. A tied
-    spec has its base's name and the count of its numbers.
+    spec has its base's name and the count of its numbers. Behind it stands a task that is not ten-digit addition.
 
     >>> preset_name(preset("57p").without("tie_vo"))
     '67 parameters (57p without tie_vo)'
     """
     if isinstance(spec, Tied):
         return f"{preset_name(spec.base)} tied to {spec.params}"
+    if spec.task != ADDITION:
+        usual = replace(spec, task=ADDITION)
+        count = f"{usual.params} parameters"
+        return f"{preset_name(usual).replace(count, f'{spec.params} parameters')} {spec.task}"
     for name, candidate in PRESETS.items():
         if candidate.trained() == spec.trained():
             return name

@@ -21,12 +21,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from model.fields import check, check_combination, did_you_mean
 from model.layout import Layout, Shapes
 from model.structures import Words, of_matrices
+from model.tasks import ADDITION, Task, make_task
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from model.ops import Tensors
 
+MOST_TOKENS = 16
+"""Tokens of a table: kernels look a token up in a vector of lanes."""
 Probe = Callable[[Any, "Tensor"], "Tensor"]
 """A named measure of θ: from a spec and θ [S, P] (float64) one number a seed [S]. Its docstring defines it."""
 FAMILIES: dict[str, type[Spec]] = {}
@@ -68,12 +71,14 @@ class Spec(ABC):
     """The family in one sentence."""
     roles: ClassVar[dict[str, str]]
     """Purpose of each slice of θ that some spec of the family has."""
-    prompt: ClassVar[int] = 22
-    """Tokens before the first answer digit."""
+    delimiters: ClassVar[int] = 1
+    """Tokens of the prompt beside each of its numbers."""
     essential: ClassVar[tuple[str, ...]] = ()
     """Slices of θ that must not be all zero: without them every answer is the same."""
     parts: ClassVar[Mapping[str, Parts]] = {}
     """Kinds of parts that can go one at a time, by name (model/parts.py)."""
+    task: Task = ADDITION
+    """What is asked. Plain values have it only where it is not ten-digit addition."""
     _forward = FamilyModule("forward")
     _initial = FamilyModule("initial")
     _folds = FamilyModule("folds")
@@ -87,16 +92,34 @@ class Spec(ABC):
     def __post_init__(self) -> None:
         check(self)
         check_combination(self)
+        self.check_task()
+
+    def check_task(self) -> None:
+        """Raise ValueError for a task that the family cannot be asked."""
+        if self.tokens > MOST_TOKENS:
+            raise ValueError(
+                f"base={self.task.base} needs {self.tokens} tokens in {self.family}, of {MOST_TOKENS} at most"
+            )
 
     @property
     @abstractmethod
     def vocabulary(self) -> int:
-        """Tokens in the table; 0 to 9 are the digits."""
+        """Tokens in the table; the task's are the first."""
+
+    @property
+    def tokens(self) -> int:
+        """V: tokens in the table, in any base."""
+        return self.vocabulary
+
+    @property
+    def prompt(self) -> int:
+        """Tokens before the first of the answer."""
+        return 2 * (self.task.digits + self.delimiters)
 
     @property
     @abstractmethod
     def decoded(self) -> int:
-        """Tokens that greedy decoding asks for: 11, or 12 where one of them is to end the answer."""
+        """Tokens that greedy decoding asks for: those of the answer, or one more that is to end it."""
 
     @property
     @abstractmethod
@@ -133,8 +156,8 @@ class Spec(ABC):
         return cast("list[Tensor]", self._forward.apply(self, wide, tokens_STB, first))
 
     def kernel(self) -> Kernel | None:
-        """Return the C++ kernel of `apply` and its gradient, or None if there is none."""
-        return cast("Kernel | None", self._forward.kernel(self))
+        """Return the C++ kernel of `apply` and its gradient, or None if there is none, or none for the task."""
+        return None if self.task.macros is None else cast("Kernel | None", self._forward.kernel(self))
 
     def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
         """Return the logits for the token after each position from `first` on; see `apply`."""
@@ -143,7 +166,7 @@ class Spec(ABC):
     def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
         """Return the whole token sequence (prompt, answer, end) from digit columns, units first.
 
-        x, y: 10 tensors of digits; z: 11, or fewer to get the beginning of a sequence.
+        x, y: a tensor for each digit; z: one more, or fewer to get the beginning of a sequence.
         """
         return cast("list[Tensor]", self._forward.sequence(self, x, y, z))
 
@@ -186,7 +209,8 @@ class Spec(ABC):
     def as_dict(self) -> dict[str, Any]:
         """Return family and every field, as plain values: what `make_spec` takes."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {"family": self.family, **values}
+        task = values.pop("task")
+        return {"family": self.family, **values} | ({} if task == ADDITION else {"task": str(task)})
 
     def applied(self) -> dict[str, Any]:
         """Return the constraints that are applied here, by name, with their values."""
@@ -249,6 +273,11 @@ class Spec(ABC):
         return self.without(constraint).params - self.params
 
     @classmethod
+    def options(cls) -> list[dataclasses.Field[Any]]:
+        """Return the family's own fields: its constraints and sizes."""
+        return [field for field in dataclasses.fields(cls) if field.name != "task"]
+
+    @classmethod
     def constraints(cls) -> dict[str, dataclasses.Field[Any]]:
         """Return the fields that can be switched off, by name."""
         return {f.name: f for f in dataclasses.fields(cls) if f.metadata.get("off") is not None}
@@ -263,6 +292,16 @@ class Kernel:
 
     source: Path
     shape: dict[str, int]
+
+
+def sizes(spec: Spec, vocabulary: int, prompt: int = 22) -> dict[str, int]:
+    """Return the macros of a kernel that a task changes. vocabulary, prompt: what its source says without them."""
+    values = {
+        "VOCABULARY": (spec.tokens, vocabulary),
+        "PROMPT_TOKENS": (spec.prompt, prompt),
+        "COUNTED": (spec.task.answers, ADDITION.answers),
+    }
+    return {name: value for name, (value, usual) in values.items() if value != usual}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,6 +331,8 @@ def choices(instance: Any) -> dict[str, Any]:
             continue
         if isinstance(value, Spec):
             value = [value.family, choices(value)]
+        elif isinstance(value, Task):
+            value = [value.name, choices(value)]
         elif dataclasses.is_dataclass(value):
             value = choices(value)
         chosen[field.name] = value
@@ -324,4 +365,6 @@ def make_spec(family: str, **options: Any) -> Spec:
     for name in options:
         if name not in fields:
             raise ValueError(f"unknown constraint {name!r:.80} of {family}; {did_you_mean(name, fields)}")
+    if "task" in options:
+        options["task"] = make_task(options["task"])
     return cls(**options)

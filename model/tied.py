@@ -47,6 +47,7 @@ class Tied(Spec, listed=False):
         if len(self.ties) != self.base.params:
             raise ValueError(f"ties must be {self.base.params} entries for this base, got {len(self.ties)}")
         object.__setattr__(self, "ties", canonical(self.ties))
+        object.__setattr__(self, "task", self.base.task)
         for name, ties in self.by_tensor().items():
             if name in self.base.essential and not any(ties):
                 raise ValueError(f"ties leave nothing but zeros in {name}, without which the model is mute")
@@ -64,7 +65,11 @@ class Tied(Spec, listed=False):
         return self.base.answers
 
     @property
-    def prompt(self) -> int:  # type: ignore[override]
+    def tokens(self) -> int:
+        return self.base.tokens
+
+    @property
+    def prompt(self) -> int:
         return self.base.prompt
 
     @property

@@ -65,7 +65,7 @@ def few_selection_problems():
     whole = torch_backend.selection
     with pytest.MonkeyPatch.context() as patch:
         for module in (torch_backend, native):
-            patch.setattr(module, "selection", lambda: whole(200))
+            patch.setattr(module, "selection", lambda task: whole(task, 200))
         yield
 
 

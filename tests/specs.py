@@ -36,7 +36,7 @@ def values_of(field):
 def changes_of(family):
     """Every field of a family with every value that is tried: pairs (name, value)."""
     assert all(f.default is not MISSING for f in fields(FAMILIES[family]))
-    return [(field.name, value) for field in fields(FAMILIES[family]) for value in values_of(field)]
+    return [(field.name, value) for field in FAMILIES[family].options() for value in values_of(field)]
 
 
 def changed(spec, name, value):
@@ -122,10 +122,11 @@ def some_theta(spec, seeds=1):
 def some_tokens(spec, seeds=1, batch=4):
     """Sequences [S, T + 1, B] of uniform problems."""
     row = torch.arange(seeds)
-    return step.tokens_of(spec, *sample(row, row, torch.full_like(row, 10), torch.zeros(seeds), batch))
+    digits = torch.full_like(row, spec.task.digits)
+    return step.tokens_of(spec, *sample(row, row, digits, torch.zeros(seeds), batch, task=spec.task))
 
 
 def any_tokens(spec, seeds=1, batch=4):
     """What a model reads [S, T, B], with any token anywhere."""
     length, gen = some_tokens(spec).shape[1] - 1, torch.Generator().manual_seed(1)
-    return torch.randint(spec.vocabulary, (seeds, length, batch), generator=gen, dtype=torch.int32)
+    return torch.randint(spec.tokens, (seeds, length, batch), generator=gen, dtype=torch.int32)

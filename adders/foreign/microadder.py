@@ -23,7 +23,7 @@ from adders.foreign.file import (
     shortest,
     unknown,
 )
-from model.families.split_subspace.spec import DIGITS, SplitSubspace
+from model.families.split_subspace.spec import SplitSubspace
 
 OLDER: Choices = {
     "n_layers": {1: {}},
@@ -285,7 +285,7 @@ def _check_frozen(spec: SplitSubspace, state: State) -> None:
             state.check(name, value, "zero where it is frozen")
     if spec.equals_on_ring:
         turn, rest = (
-            2 * math.pi * spec.equals_index / DIGITS,
+            2 * math.pi * spec.equals_index / spec.columns,
             [0.0] * (spec.pos_dim - 3),
         )
         ring = [spec.spiral_amp * math.cos(turn), spec.spiral_amp * math.sin(turn)]
@@ -305,7 +305,7 @@ def _slices(spec: SplitSubspace, state: State) -> dict[str, Tensor]:
         slices["spiral"] = state.numbers(n for n in TURN if not (spec.flat_spiral and n == "spiral_slope"))
     if "correction" in shapes:
         linear = spec.linear_correction
-        slices["correction"] = state.numbers(LINE) if linear else state.take("pos_correction", (DIGITS,))
+        slices["correction"] = state.numbers(LINE) if linear else state.take("pos_correction", (spec.columns,))
     if "z_hi" in shapes:
         slices["z_hi"] = state.take("z_hi_pos", (1, spec.pos_dim))
     slices |= _specials(spec, state) | _norms(spec, state)

@@ -27,7 +27,7 @@ from lab.banks import go_on, save
 from lab.scripts.seed_table import COLUMNS, rise
 from lab.scripts.table_file import append, read
 from model import preset_name, verify
-from model.adderboard import ADDITIONS
+from model.tasks import ADDITION
 from search.record import SeedRecord
 from search.stats.counting import COUNTED, missed
 from search.study.file import load_study
@@ -113,7 +113,7 @@ def configuration_row(study: str, configuration: Configuration, rows: list[dict[
         "median_grok_step": float(pd.Series(steps, dtype=float).median()),
         "seed_steps": sum(r["steps"] for r in rows),
         "wrongly": missed([SeedRecord.of(row) for row in rows]),
-        "verified": sum(right == ADDITIONS for right in decoded), "verify_tried": len(decoded), **fields,
+        "verified": sum(right == ADDITION.problems for right in decoded), "verify_tried": len(decoded), **fields,
     }  # fmt: skip
 
 

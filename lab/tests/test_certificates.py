@@ -15,9 +15,10 @@ from adders.proof.file import decide
 from lab.pages import maker
 from lab.scripts.moved_form import rescaled, shared_entries
 from model import verify
-from model.adderboard import EDGE_CASES, uniform_pairs
+from model.adderboard import uniform_pairs
 from model.decode import add
 from model.export import export_source
+from model.tasks import ADDITION
 from search.run.rerun import read_request, train_again
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -110,7 +111,7 @@ print(json.dumps(found))
 @pytest.mark.full
 def test_exports_of_tied_certificates_run_in_another_directory(tmp_path):
     """With torch alone, in a process of their own, on edge cases and pairs that nobody chose by."""
-    pairs = EDGE_CASES + uniform_pairs(len(TIED), 10)
+    pairs = ADDITION.edge_cases() + uniform_pairs(len(TIED), 10)
     (tmp_path / "pairs.json").write_text(json.dumps(pairs))
     said = {}
     for folder in TIED:

@@ -17,13 +17,15 @@
 #ifndef PROMPT_TOKENS
 #define PROMPT_TOKENS 22
 #endif
+#ifndef COUNTED  // answers of the task, without a token that ends them
+#define COUNTED 11
+#endif
 
 constexpr int LANES = 16;
 typedef Floats<LANES> V;
 typedef Ints<LANES> I;
 typedef InMemory<LANES> Stored;  // a vector that lies in memory, where V may be a register
 
-constexpr int SUM_DIGITS = 11;
 constexpr int PROMPT = PROMPT_TOKENS, FIRST = PROMPT - 1, POSITIONS = FIRST + ANSWERS, LENGTH = POSITIONS + 1;
 // Answers of a block that a stage takes: all of them, or one where a lane is a thread.
 constexpr int STAGE = THREADS ? 1 : ANSWERS;

@@ -20,7 +20,7 @@ ROUTINE V run(const Wide& w, const Source& source, int problems, Measures* m, Ro
             block_loss += solve<TRAIN>(w, room, k, block, first, aim, g);
             EACH(s, TRAIN ? 0 : STAGE) {
                 see(seen, b * ANSWERS + first + s, VOCABULARY, k.logits[s]);
-                if (first + s >= SUM_DIGITS) continue;
+                if (first + s >= COUNTED) continue;
                 const I right = is_right<VOCABULARY>(k.logits[s], of(block, PROMPT + first + s)) & counted;
                 exact = exact & right;
                 m->right += count(right);

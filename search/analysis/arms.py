@@ -7,7 +7,6 @@ from math import isnan
 from typing import Any
 
 from model import Spec, make_spec
-from model.adderboard import ADDITIONS
 from model.spec import FAMILIES, MAKERS
 from search.errors import UserError
 from search.record import SeedRecord
@@ -110,6 +109,7 @@ def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[SeedR
 def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
     model = _fields(row, "model.")
     family = model.pop("family")
+    spec = make_spec(family, **_typed(FAMILIES.get(family, Spec), model))
     recipe = _recipe(_fields(row, "recipe."))
     end = recipe.steps if recipe.finish_above < 1 else None
     grokked = {seed: r.has_grokked for seed, r in seeds.items()}
@@ -119,13 +119,13 @@ def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
         n, count, wrongly = len(seeds), sum(by_training.values()), missed(list(seeds.values()))
     else:
         n, count, wrongly = int(row["seeds"]), int(row["grokked"]), float(row.get("wrongly") or 0.0)
-    verified = sum(r.verified == ADDITIONS for seed, r in seeds.items() if by_training[seed])
+    verified = sum(r.verified == spec.task.problems for seed, r in seeds.items() if by_training[seed])
     names = {name: str(row[name] or "") for name in ("configuration", "study", "experiment_id", "run_id")}
     for name in filter(None, names.values()):  # they are shown, in links too, and a file may have any text there
         if not IDENTIFIER.fullmatch(name):
             raise ValueError(f"{name!r:.80} is no name")
     return Arm(
-        spec=make_spec(family, **_typed(FAMILIES.get(family, Spec), model)),
+        spec=spec,
         recipe=recipe,
         **names,
         grokked=count,
@@ -162,4 +162,5 @@ def _number(entry: Any) -> Any:
 def _typed(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values in the types of a class's fields: where families are mixed, integers are floats."""
     fields = cls.__dataclass_fields__
-    return {name: type(fields[name].default)(v) if name in fields else v for name, v in values.items()}
+    typed = {name: type(fields[name].default)(v) for name, v in values.items() if name in fields and name != "task"}
+    return {**values, **typed}

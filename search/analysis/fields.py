@@ -1,12 +1,15 @@
 """The fields that a study searched, or whose values differ: names, units, and values to plot."""
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from model.spec import FAMILIES
+from model.tasks import TASKS
 from search.study.described import describe, shown
 from search.study.schema import Study
 from search.study.space import Distribution, Space
@@ -117,8 +120,9 @@ def _is_wide(values: pd.Series) -> bool:
 def meaning(path: str) -> tuple[str, str]:
     """Return unit and help of a field, from where it is defined; empty for the family's name."""
     part, name = path.split(".")
-    for cls in [Recipe] if part == "recipe" else list(FAMILIES.values()):
+    classes: Mapping[str, Iterable[Any]] = {"recipe": [Recipe], "task": TASKS.values()}
+    for cls in classes.get(part, FAMILIES.values()):
         for field in dataclasses.fields(cls):
-            if field.name == name:
+            if field.name == name and field.metadata:
                 return field.metadata["unit"], field.metadata["help"]
     return "", ""

@@ -275,7 +275,7 @@ def _configuration(
     until: Until | None,
 ) -> dict[str, Any]:
     unknown = dict.fromkeys((*BEFORE_BEST, *AFTER_BEST), NAN)
-    metrics = unknown | final_metrics(rows, until) | count_checks(rows)
+    metrics = unknown | final_metrics(rows, until) | count_checks(rows, configuration.spec.task.problems)
     best = min((r for r in rows if r.is_final), key=rank, default=None)
     fields = configuration.as_params()
     return {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from model import verify
-from model.adderboard import ADDITIONS
+from model.tasks import ADDITION
 from model.verdict import VERDICT_FILE
 from search.errors import UserError
 from search.markup import escape
@@ -55,6 +55,7 @@ from search.tracking.tracking import (
     FINISHED,
     KEY_TAG,
     KILLED,
+    RIGHT,
     RUNNING,
     SEED_TAG,
     SHOWN_TAG,
@@ -233,7 +234,7 @@ def write_configuration(records: StudyRecords, tracker: Tracker, configuration: 
     if final := sorted((row for row in rows if row.is_final), key=rank):
         _write_best(records, tracker, configuration, final)
         rows = records.list_seeds(configuration.key)  # of which some are decoded now
-    write_counts(tracker, run, rows, count_checks(rows))
+    write_counts(tracker, run, rows, count_checks(rows, configuration.spec.task.problems))
     for row in rows:
         if row.proof:
             _write_proof(tracker, run, row)
@@ -296,10 +297,12 @@ def write_seed(records: StudyRecords, tracker: Tracker, row: SeedRecord) -> None
         "held": str(result.held),
         "params": str(configuration.spec.params),
     }
-    tracker.write(run, {ADDERBOARD: decoded.correct}, params=params)
+    is_adder = configuration.spec.task == ADDITION  # datasets and logged models are theirs
+    tracker.write(run, {ADDERBOARD if is_adder else RIGHT: decoded.correct}, params=params)
     _write_checkpoint(tracker, run, CHECKPOINT, seed)
-    log_dataset(tracker.client, run.id, adderboard_dataset())
-    _log_model(tracker, run, seed, Facts(decoded.correct, decoded.margin))
+    if is_adder:
+        log_dataset(tracker.client, run.id, adderboard_dataset())
+        _log_model(tracker, run, seed, Facts(decoded.correct, decoded.margin))
     tracker.set_status(run, FINISHED)
 
 
@@ -379,13 +382,15 @@ def write_study(records: StudyRecords, tracker: Tracker) -> None:
 def _register_best(
     records: StudyRecords, tracker: Tracker, rows: Sequence[SeedRecord], configurations: Sequence[Counts]
 ) -> None:
-    """Register the best verified seed of the study's best configuration, and of its smallest.
+    """Register the best verified seed of the study's best configuration, and of its smallest: of those that add.
 
     rows: the study's seeds. configurations: rows of the frame.
     """
     from search.analysis.pareto import best_of
 
-    verified = [r for r in rows if r.has_grokked and r.verified == ADDITIONS]
+    adders = {key for key, c in records.list_configurations().items() if c.spec.task == ADDITION}
+    grokked = [r for r in rows if r.has_grokked and r.configuration in adders]
+    verified = [r for r in grokked if r.verified == ADDITION.problems]
     by_key = group_by(sorted(verified, key=rank), "configuration")
     candidates = [row for row in configurations if row["configuration"] in by_key]
     if not candidates:
@@ -394,7 +399,7 @@ def _register_best(
     smallest = min(candidates, key=lambda row: (row["params"], row["configuration"] != ranked_first))
     for key, aliases in {smallest["configuration"]: (), ranked_first: (BEST_ALIAS,)}.items():
         best = by_key[key][0]
-        _register(tracker, records.seed(best), Facts(ADDITIONS, proved=best.proved), aliases)
+        _register(tracker, records.seed(best), Facts(ADDITION.problems, proved=best.proved), aliases)
 
 
 def _register(tracker: Tracker, seed: RecordedSeed, facts: Facts, aliases: Sequence[str]) -> None:

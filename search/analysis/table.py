@@ -14,6 +14,7 @@ from typing import Any
 
 from model import PRESETS, Spec, preset, preset_name
 from model.fields import did_you_mean, spelt
+from model.presets import is_preset
 from model.spec import FAMILIES
 from search.analysis.arms import Arm, read_arms
 from search.analysis.verdicts import (
@@ -259,7 +260,7 @@ def _pairs(arms: Iterable[Arm]) -> Iterator[tuple[str, Constraint, Pair]]:
     for arm in arms:
         groups.setdefault((arm.spec.family, arm.recipe), []).append(arm)
     for group in groups.values():
-        bases = [arm for arm in group if preset_name(arm.spec) in PRESETS]
+        bases = [arm for arm in group if is_preset(arm.spec)]
         for base, partner in product(bases, group):
             for row in _separating(base.spec, partner.spec):
                 has_it = row[0] in base.spec.applied()

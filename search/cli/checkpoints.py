@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -97,17 +97,21 @@ def pull(
 @home_option
 @json_option
 def verify(checkpoint: Path, qualified: bool, extended: bool, home: Home, as_json: bool) -> None:
-    """Check a CHECKPOINT on AdderBoard's 10,010 additions. Exit code 0 only if all are right."""
+    """Check a CHECKPOINT on AdderBoard's 10,010 additions. Exit code 0 only if all are right.
+
+    One of another task is checked on edge cases and 10,000 problems of its own, or on all where there are fewer.
+    """
     from model import verify as decode_all
 
-    loaded = load_checkpoint(checkpoint)
+    loaded = load_checkpoint(checkpoint, any_task=True)
     result = decode_all(loaded.spec, loaded.theta_P, extended=extended)
     _record_verification(loaded, home, result.correct)
     lines = [f"{name_of(loaded.spec)}: {grade(result)}"]
     if result.margin is not None:
         lines.append(f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32")
     wrong = list(dict.fromkeys(result.failures))  # AdderBoard asks some pairs twice
-    lines += [f"  {a} + {b} = {a + b}, decoded {answer}" for a, b, answer in wrong[:SHOWN]]
+    task: Any = loaded.spec.task
+    lines += [f"  {task.words(a, b)} = {task.value(a, b)}, decoded {answer}" for a, b, answer in wrong[:SHOWN]]
     if len(wrong) > SHOWN:
         lines.append(f"  and {len(wrong) - SHOWN} more (--json lists all)")
     lines += [f"  {name}: {correct}/{total}" for name, (correct, total) in result.extended.items()]
@@ -175,7 +179,7 @@ def rerun(checkpoint: Path, as_json: bool) -> None:
     """
     from search.run.rerun import read_request
 
-    loaded = load_checkpoint(checkpoint)
+    loaded = load_checkpoint(checkpoint, any_task=True)
     with reraise_as(f"{checkpoint}: cannot be trained again"):
         request = read_request(loaded)
     result = _train_again(loaded, request)

@@ -39,9 +39,10 @@ def status(study: str | None, each: bool, home: Home, as_json: bool) -> None:
     rows = [row for seeds in seeds_of.values() for row in seeds]
     recorded, refused = _recorded(r for r, its_seeds in seeds_of.items() if its_seeds)
     names: dict[str, str] = {}
+    totals: dict[str, int] = {}
     running = None
     if study:
-        names, running = _of_one(opened[0], recorded.get(study), refused)
+        names, totals, running = _of_one(opened[0], recorded.get(study), refused)
         rows = as_reported(rows, running) if running else rows
     until = {name: as_run.until_rule for name, as_run in recorded.items()}
     studies = [{**s, **refused.get(s["study"], {})} for s in overview(rows, until)]
@@ -51,7 +52,7 @@ def status(study: str | None, each: bool, home: Home, as_json: bool) -> None:
         studies.append({"study": records.study, **summarise([]), "said": said})
     seeds = rows if study else []
     flag = home_flag(home)
-    text = render.status(studies, seeds, names, running, flag, each) if opened else home.nothing_run
+    text = render.status(studies, seeds, names, running, flag, each, totals) if opened else home.nothing_run
     about = {"home": str(home.path), "studies": studies, "seeds": [asdict(seed) for seed in seeds] or None}
     show(as_json, about | ({"running": running} if study else {}), text)
 
@@ -96,8 +97,8 @@ def as_reported(seeds: Iterable[SeedRecord], running: Mapping[str, Any]) -> list
 
 def _of_one(
     records: StudyRecords, study: Study | None, refused: dict[str, dict[str, str]]
-) -> tuple[dict[str, str], dict[str, Any] | None]:
-    """Return names of a study's configurations, and what its driver left.
+) -> tuple[dict[str, str], dict[str, int], dict[str, Any] | None]:
+    """Return names of a study's configurations, how many problems verify each, and what its driver left.
 
     refused: gets the reason if this version refuses the configurations, which then have no names.
     """
@@ -106,10 +107,12 @@ def _of_one(
 
     running = read_progress(records)
     try:
-        return names_of(study, records.list_configurations().values()), running
+        configurations = records.list_configurations()
+        totals = {key: c.spec.task.problems for key, c in configurations.items()}
+        return names_of(study, configurations.values()), totals, running
     except UserError as error:
         refused.setdefault(records.study, {"refused": str(error)})
-        return {}, running
+        return {}, {}, running
 
 
 @click.command()

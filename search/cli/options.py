@@ -129,14 +129,21 @@ def exit_unless(passed: bool) -> None:
     sys.exit(0 if passed else Failure.code)
 
 
-def load_checkpoint(path: Path) -> Checkpoint:
-    """Load a checkpoint, ours or another program's. Raise UserError with the reason."""
+def load_checkpoint(path: Path, any_task: bool = False) -> Checkpoint:
+    """Load a checkpoint, ours or another program's. Raise UserError with the reason.
+
+    any_task: the command knows what a task is; every other command is about ten-digit addition, and refuses the rest.
+    """
+    from model.tasks import only_addition
     from search.study.checkpoints import load_any
 
     if not path.exists():
         raise UserError(f"{path}: no such checkpoint; adder-search pull STUDY writes one of a study")
     with reraise_as():
-        return load_any(path)
+        loaded = load_any(path)
+        if not any_task:
+            only_addition(loaded.spec.task, click.get_current_context().info_name or "this")
+        return loaded
 
 
 @contextmanager

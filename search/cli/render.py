@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from model.tasks import ADDITION
 from search.errors import printable
 from search.plugins import rules
 from search.record import ENOUGH, SeedRecord
@@ -56,9 +57,7 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         names = {key: f"{name}, {sizes[key]} parameters" for key, name in names.items()}
     is_compared = study.kind.is_compared
     lines = ["", *(_rates(study, rows, names) if is_compared else []), *study.kind.summary(records)]
-    for key, its in group_by(searched, "configuration").items():
-        if stages := describe_stages(its):
-            lines.append(f"  {names[key]}: {stages}" if len(names) > 1 else f"  {stages}")
+    lines += _left(searched, names)
     lines += [f"  {cost}"] if is_compared and (cost := Cost.of(searched)).seed_steps else []
     lines += _stopping({"counted": GrokRate.of(searched, bounded=False).n} | counts_of_rules(searched))
     if remark := unended_warning(rows):
@@ -84,7 +83,9 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
         if any(r.has_grokked for r in rows):
             folder = _unused(f"{study.name}-best")
             best = [f"adder-search pull {study.name} --best -o {folder}{flag}"]
-            best += [f"adder-search verify {folder}{flag}", f"adder-search export {folder} -o {study.name}.py"]
+            best.append(f"adder-search verify {folder}{flag}")
+            if all(c.spec.task == ADDITION for c in configurations.values()):
+                best.append(f"adder-search export {folder} -o {study.name}.py")
             following = [*best, *following]
         lines += ["", "Next:", *(f"  {command}" for command in following)]
     return "\n".join(lines)
@@ -94,6 +95,13 @@ def _unused(name: str) -> str:
     """Return a name that nothing in the working directory has: this one, or with a number behind it."""
     names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
     return next(other for other in names if not Path(other).exists())
+
+
+def _left(rows: Sequence[SeedRecord], names: Mapping[str, str]) -> list[str]:
+    """Return a line on each configuration whose seeds go through stages: how many are left."""
+    described = {key: describe_stages(its) for key, its in group_by(rows, "configuration").items()}
+    lines = {key: text for key, text in described.items() if text}
+    return [f"  {names[key]}: {text}" if len(names) > 1 else f"  {text}" for key, text in lines.items()]
 
 
 def _grokked(rows: Sequence[SeedRecord], names: Mapping[str, str], holds: Mapping[str, tuple[int, int]]) -> list[str]:
@@ -171,11 +179,13 @@ def status(
     running: Mapping[str, Any] | None = None,
     flag: str = "",
     each: bool = False,
+    totals: Mapping[str, int] | None = None,
 ) -> str:
     """Return studies (of `counting.overview`), then ledger rows, and how a study goes on that was interrupted.
 
     Rows of several configurations are counted by configuration, unless `each` is to be shown. names: of one study's
     configurations, by key. running: what its driver left (search/store/running.py). flag: names the home.
+    totals: problems that verify a configuration, by key.
     """
     by_key, known = group_by(rows, "configuration"), names or {}
     lines = [line for s in studies for line in _study(s, running is not None)]
@@ -188,7 +198,7 @@ def status(
             if seeds
         ]
     else:
-        lines += [_seed(r, known if len(by_key) > 1 else None) for r in rows]
+        lines += [_seed(r, known if len(by_key) > 1 else None, totals or {}) for r in rows]
     if not running and INTERRUPTED in map(state_of, rows):
         lines += ["", GO_ON, f"  adder-search run {shlex.quote(rows[0].study)}{flag}"]
     return "\n".join(lines)
@@ -222,7 +232,7 @@ def _study(s: Counts, is_running: bool) -> list[str]:
         lines.append(f"  confirmation, on fresh seeds ({_states(states)}): {s['confirmation_said']}")
     if calls := s["verify_calls"]:
         times = "once" if calls == 1 else f"{calls} times"
-        lines.append(f"  AdderBoard's 10,010 were decoded {times}, to verify; nothing is chosen by them")
+        lines.append(f"  what verifies (adders: AdderBoard's 10,010) was decoded {times}; nothing is chosen by it")
     if s["grokked"]:
         each = f", {s['core_s_per_grokked']:,.0f} core-seconds each" if s["core_s_per_grokked"] else ""
         lines.append(f"  {s['grokked_per_million']:.3g} grokked per million seed-steps{each}")
@@ -230,11 +240,12 @@ def _study(s: Counts, is_running: bool) -> list[str]:
     return [*lines, *(f"  {s[remark]}" for remark in ("unended", "refused") if s.get(remark))]
 
 
-def _seed(r: SeedRecord, names: Mapping[str, str] | None) -> str:
+def _seed(r: SeedRecord, names: Mapping[str, str] | None, totals: Mapping[str, int]) -> str:
     """Return a line on a seed, with its configuration where there are several."""
     of = "" if names is None else f", {names.get(r.configuration, r.configuration[:6])}"
     best = f"grokked at {r.grok_step:,}" if r.grok_step else _best(r.best_exact)
-    certified = "" if r.verified is None else f", {r.verified} of 10010 right"
+    total = totals.get(r.configuration, ADDITION.problems)
+    certified = "" if r.verified is None else f", {r.verified} of {total} right"
     reason = f" ({printable(r.reason)})" if r.reason else ""
     head = f"  seed {r.seed!s:8} {WORDS[state_of(r)]:11} step {r.steps:<8,} "
     return f"{f'{head}{best}'.rstrip()}{certified}{reason}{of}"

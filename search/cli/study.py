@@ -96,7 +96,7 @@ def _load_spec(name: str) -> Spec:
     from model import PRESETS, preset
 
     if name not in PRESETS and Path(name).exists():
-        return load_checkpoint(Path(name)).spec
+        return load_checkpoint(Path(name), any_task=True).spec
     with reraise_as():
         return preset(name)
 
@@ -126,7 +126,7 @@ def _listing() -> Iterator[str]:
             rules = [f"needs {spelt(n, v)}" for n, v in meta["needs"].items()]
             rules += [f"excludes {n}" for n in meta["excludes"]]
             yield f"  {name:20} {meta['help']} ({'; '.join([*rules, meta['source']])})"
-        for field in fields(cls):
+        for field in cls.options():
             if field.name not in cls.constraints():
                 yield f"  {field.name:20} {field.metadata['help']} [{field.default}]"
         yield f"  presets: {', '.join(n for n, s in PRESETS.items() if s.family == family)}"

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from search.study.kind import Kind, Pair
 from search.study.space import Strict, error_at
-from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair
+from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair, with_task
 from search.study.trial import Configuration
 
 MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
@@ -81,7 +81,8 @@ class Listed(Kind):
         else:
             options = model_options(study.model, "model") | model
         recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=study.recipe)
-        return validated_pair(spec_of(options, f"{path}.model"), recipe, f"{path}.recipe")
+        spec = with_task(spec_of(options, f"{path}.model"), study.task, {})
+        return validated_pair(spec, recipe, f"{path}.recipe")
 
     @cached_property
     def listed(self) -> list[Pair]:

@@ -20,7 +20,7 @@ from search.study.described import aligned
 from search.study.kind import Kind, Pair
 from search.study.seeds import MOST_SEEDS, SeedRange, seed_list
 from search.study.space import Strict, error_at, errors_at, refuse
-from search.study.spelling import constraint_of, recipe_of, toggled, validated_pair
+from search.study.spelling import constraint_of, recipe_of, toggled, validated_pair, with_task
 from search.study.trial import Configuration
 from trainer import Recipe, Seed
 
@@ -140,7 +140,7 @@ class Scales(Kind):
     def design(self) -> Design:
         """The cells of the study's scales."""
         count = len(seed_list(self.study.seeds))
-        return design_of(self.scales, list(self.toggled), self.study.recipe, count)
+        return design_of(self.scales, list(self.toggled), self.study.recipe, count, self.study.task)
 
     @cached_property
     def spelled_out(self) -> list[Pair]:
@@ -167,10 +167,12 @@ class Scales(Kind):
         return ["", *describe_design(self.design, to_train, core_hours)]
 
 
-def design_of(scales: dict[str, Scale], constraints: list[str], recipe: dict[str, Any], count: int) -> Design:
+def design_of(
+    scales: dict[str, Scale], constraints: list[str], recipe: dict[str, Any], count: int, task: Any = None
+) -> Design:
     """Return the design of these scales and constraints. Raise ValueError at a key path.
 
-    recipe: fields of every recipe; count: seeds of an arm of scales that name none.
+    recipe: fields of every recipe; count: seeds of an arm of scales that name none; task: of every preset.
     """
     for i, constraint in enumerate(constraints):
         constraint_of(constraint, f"constraints.{i}")
@@ -179,7 +181,7 @@ def design_of(scales: dict[str, Scale], constraints: list[str], recipe: dict[str
     design = Design()
     for name, scale in scales.items():
         with errors_at(f"scales.{name}"):
-            spec = preset(name)
+            spec = with_task(preset(name), task, {})
         partners = _partners(design, name, spec, constraints)
         bases, labels = _bases(name, spec, scale, recipe), _labels(design, name, scale, constraints)
         for constraint, partner in partners.items():

@@ -38,7 +38,7 @@ IN_STEPS = {f"recipe.{field.name}" for field in fields(Recipe) if field.metadata
 
 class Keys(Strict):
     space: dict[str, Distribution] = Field(
-        default_factory=dict, description="searched fields: recipe.NAME or model.NAME"
+        default_factory=dict, description="searched fields: recipe.NAME, model.NAME or task.NAME"
     )
     sampler: Sampler = Field(default=Sampler())
 

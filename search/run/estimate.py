@@ -155,6 +155,10 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     low, high = GrokRate(grokked, each).interval
     text = f"if {grokked} of {each} seeds grok: {low:.0%} to {high:.0%}"
     rules = study.stop.rules
+    unmeasured = [rule for rule in rules if not all(rule.suits(c.spec.task) for c in listed)]
+    if unmeasured:
+        off = ", ".join(rule.title.lower() for rule in unmeasured)
+        return [f"{text}; {off}: not measured for this task, so off"]
     if not rules:
         return [text]
     spared = ended // BLOCK

@@ -161,7 +161,7 @@ def _resources(loaded: Checkpoint, recipe: Recipe) -> Resources:
         raise ValueError("its environment's threads, slots or compiled are impossible") from None
     if resources.compiled:
         kernel = loaded.spec.kernel()
-        if kernel and (missing := missing_to_train(kernel, recipe)):
+        if kernel and (missing := missing_to_train(kernel, recipe, loaded.spec.task)):
             who = "the engine trained it, which" if by_engine else "its program was compiled, and compiling"
             raise ValueError(f"{who} needs {missing}")
         check_cache()
@@ -226,7 +226,7 @@ def _compare(loaded: Checkpoint, request: Request, bank: Bank | RoadBank) -> Rer
     bits_SP = theta_SP.view(torch.int32)
     apart_P = (theta_SP[0] - theta_SP[1]).abs()
     largest = {name: float(t.max()) for name, t in spec.layout.split(apart_P[None]).items()}
-    exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection()))["exact"]
+    exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection(spec.task)))["exact"]
     different = int((bits_SP[0] != bits_SP[1]).sum())
     here = environment_of(bank, request.resources)
     recipes = [request.configuration.recipe, *request.earlier_recipes]

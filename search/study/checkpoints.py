@@ -33,8 +33,8 @@ def load_any(path: Path) -> Checkpoint:
 
 
 def selection_errors(spec: Spec, theta_P: Tensor) -> int:
-    """Return how many of the 5,000 selection problems θ [P] of a spec adds wrongly."""
-    tokens = step.tokens_of(spec, *selection())
+    """Return how many of the 5,000 selection problems θ [P] of a spec answers wrongly."""
+    tokens = step.tokens_of(spec, *selection(spec.task))
     exact = float(step.evaluate(spec, theta_P[None], tokens)["exact"])
     return round((1 - exact) * tokens.shape[-1])
 

@@ -16,7 +16,7 @@ from search.study.kind import Kind, Pair, kind_of, kinds
 from search.study.resources import CPU_SLOTS, Faults, Resources
 from search.study.seeds import Allocation, Confirm, SeedCross, Seeds, Until, check_numbers, seed_list
 from search.study.space import LARGEST_SEED, Strict, error_at, fixed, refuse, resolve
-from search.study.spelling import model_options, recipe_of, spec_of, validated_pair
+from search.study.spelling import model_options, recipe_of, spec_of, validated_pair, with_task
 from search.study.start import StartSpec
 from search.study.stopping import Stop
 from trainer import Recipe, Seed
@@ -38,6 +38,10 @@ class Opening(Strict):
     about: str = Field("", description="one line: what the study asks")
     model: str | dict[str, Any] | None = Field(
         None, description="a preset, or a mapping: preset or family, and fields (adder-search models)"
+    )
+    task: str | dict[str, Any] | None = Field(
+        None,
+        description="what every model is asked, unless it says so itself; by default addition, ten digits, base ten",
     )
     recipe: dict[str, Any] = Field(default_factory=dict, description="how it is trained; see Recipe")
     start: StartSpec | None = Field(None, description="θ of other seeds to start from; without, at random")
@@ -146,10 +150,11 @@ class Study(Keys):
         """The spec that `model` names. Raises ValueError at its key path."""
         return self._changed_spec({})
 
-    def _changed_spec(self, changes: dict[str, Any]) -> Spec:
+    def _changed_spec(self, changes: dict[str, Any], task: dict[str, Any] | None = None) -> Spec:
         if self.model is None:
             raise error_at("model", "missing")
-        return spec_of(model_options(self.model, "model") | changes, "model")
+        spec = spec_of(model_options(self.model, "model") | changes, "model")
+        return with_task(spec, self.task, task or {})
 
     @cached_property
     def base_recipe(self) -> Recipe:
@@ -161,11 +166,13 @@ class Study(Keys):
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
         """Return spec and recipe with a proposal's `values`, by key path."""
-        split: dict[str, dict[str, Any]] = {"model": {}, "recipe": {}}
+        split: dict[str, dict[str, Any]] = {"model": {}, "recipe": {}, "task": {}}
         for path, value in values.items():
             part, name = path.split(".")
             split[part][name] = value
-        pair = validated_pair(self._changed_spec(split["model"]), self._changed_recipe(split["recipe"]), "recipe")
+        pair = validated_pair(
+            self._changed_spec(split["model"], split["task"]), self._changed_recipe(split["recipe"]), "recipe"
+        )
         self.stop.check(*pair)
         return pair
 

@@ -8,6 +8,7 @@ from typing import Any
 from model import Spec, make_spec, preset
 from model.fields import did_you_mean
 from model.files import read_limited
+from model.tasks import ADDITION, changed, make_task
 from model.tied import Tied
 from search.study.reading import read_data
 from search.study.space import error_at, errors_at
@@ -65,6 +66,17 @@ def spec_of(options: dict[str, Any], path: str) -> Spec:
     """Return the spec of these options. Raise ValueError at the key path."""
     with errors_at(path):
         return make_spec(**options)
+
+
+def with_task(spec: Spec, task: Any, changes: dict[str, Any]) -> Spec:
+    """Return a spec with the study's task, unless its model names one, and with changes of it."""
+    if task is None and not changes:
+        return spec
+    if isinstance(spec, Tied):
+        return dataclasses.replace(spec, base=with_task(spec.base, task, changes))
+    with errors_at("task"):
+        asked = make_task(task or ADDITION) if spec.task == ADDITION else spec.task
+        return dataclasses.replace(spec, task=changed(asked, changes))
 
 
 def validated_pair(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:

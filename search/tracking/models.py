@@ -17,8 +17,8 @@ from mlflow.entities import Dataset, DatasetInput, InputTag
 from mlflow.exceptions import MlflowException
 
 from model import preset_name
-from model.adderboard import ADDITIONS
 from model.export import export_source
+from model.tasks import ADDITION, Task
 from search.errors import Failure, one_line
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -54,7 +54,7 @@ class Facts:
 
     @property
     def verified(self) -> bool:
-        return self.correct == ADDITIONS
+        return self.correct == ADDITION.problems
 
     def metrics(self, checkpoint: Checkpoint) -> dict[str, float]:
         """Return metrics of a logged model."""
@@ -75,19 +75,26 @@ def digest_of(checkpoint: Checkpoint) -> str:
 
 
 def adderboard_dataset() -> Dataset:
-    """Return the dataset on which checkpoints are verified."""
-    source = {"seed": 2025, "pairs": ADDITIONS, "protocol": "https://github.com/anadim/AdderBoard"}
+    """Return the dataset on which adders are verified."""
+    source = {"seed": 2025, "pairs": ADDITION.problems, "protocol": "https://github.com/anadim/AdderBoard"}
     schema = {"mlflow_colspec": [{"type": "long", "name": name, "required": True} for name in ("a", "b", "sum")]}
-    digest = hashlib.sha256(json.dumps(source).encode()).hexdigest()[:8]
-    return Dataset("AdderBoard 10,010", digest, "code", json.dumps(source), json.dumps(schema))
+    text = json.dumps(source)
+    return Dataset("AdderBoard 10,010", _digest(text), "code", text, json.dumps(schema))
 
 
-def training_dataset(recipe: Recipe) -> Dataset:
-    """Return the additions that a recipe trains on: a function of data seed and step, never stored."""
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def training_dataset(task: Task, recipe: Recipe) -> Dataset:
+    """Return the problems that a recipe trains on: a function of data seed and step, never stored."""
     groups = (Curriculum, Augmentation, CarrySchedule)
     fields = {f.name: getattr(recipe, f.name) for group in groups for f in dataclasses.fields(group)}
+    if task != ADDITION:
+        fields["task"] = str(task)
     text = json.dumps(fields, sort_keys=True)
-    return Dataset("additions by step", hashlib.sha256(text.encode()).hexdigest()[:8], "code", text)
+    name = "additions by step" if task == ADDITION else f"{task} by step"
+    return Dataset(name, _digest(text), "code", text)
 
 
 def log_dataset(client: MlflowClient, run: str, dataset: Dataset, context: str = "verification") -> None:

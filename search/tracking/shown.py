@@ -15,7 +15,6 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from model import Spec
-from model.adderboard import ADDITIONS
 from model.spec import choices
 from search.markup import escape
 from search.plugins import rules
@@ -121,11 +120,14 @@ def final_metrics(rows: Sequence[SeedRecord], until: Until | None = None) -> dic
     return {name: value for name, value in values.items() if value is not None}
 
 
-def count_checks(rows: Iterable[SeedRecord]) -> dict[str, int]:
-    """Return how many grokked seeds were decoded or proved, and how many of them are right. rows: of single seeds."""
+def count_checks(rows: Iterable[SeedRecord], problems: int) -> dict[str, int]:
+    """Return how many grokked seeds were decoded or proved, and how many of them are right.
+
+    rows: of single seeds. problems: how many verify the configuration's task.
+    """
     grokked = [row for row in rows if row.has_grokked]
     decoded = [row.verified for row in grokked if row.verified is not None]
-    return {"verified": decoded.count(ADDITIONS), "verify_tried": len(decoded), **proof_counts(grokked)}
+    return {"verified": decoded.count(problems), "verify_tried": len(decoded), **proof_counts(grokked)}
 
 
 # Metrics over training steps, of a configuration's first seeds and of a seed
@@ -176,7 +178,7 @@ ROLE_METRICS = (
 # Parameters and tags of a configuration
 
 ALWAYS = (
-    "rung", "params", "model.family", "model.ties", "recipe.steps", "recipe.batch", "recipe.lr",
+    "rung", "params", "model.family", "model.task", "model.ties", "recipe.steps", "recipe.batch", "recipe.lr",
     "recipe.weight_decay", "recipe.curriculum", "recipe.start",
 )  # fmt: skip
 """Fields of a configuration that its run always has as parameters."""

@@ -183,7 +183,9 @@ class Tracker:
         params = main_params(configuration, self.study.kind.varied)
         if params.keys() - run.params.keys():
             self.client.log_dict(run.id, configuration.as_params(), CONFIGURATION_JSON)
-            log_dataset(self.client, run.id, training_dataset(configuration.recipe), "training")
+            log_dataset(
+                self.client, run.id, training_dataset(configuration.spec.task, configuration.recipe), "training"
+            )
         texts = {key: json.dumps(v) if isinstance(v, list) else str(v) for key, v in params.items()}
         self.write(run, tags=tags, params=texts)
         if is_ours and run.name != name:

@@ -30,6 +30,7 @@ STUDY_TAG, BEST_TAG, SHOWN_TAG = "adder.study", "adder.best_seed", "adder.shown"
 """The first is a tag of the study's run, and of its experiment, which has the study's name there. The last says how
 much of the ledger a run shows (search/analysis/projection.py)."""
 ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
+RIGHT = "right"  # the same of another task: of the problems that verify it
 BEST, CHECKPOINT = "best", "checkpoint"
 CURVES_PNG, STUDY_JSON = "curves.png", "study.json"
 RUNNING, FINISHED, KILLED, ACTIVE = "RUNNING", "FINISHED", "KILLED", "active"

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from model import adderboard, verify
-from model.decode import columns
+from model.tasks import ADDITION, Addition
 from tests import adderboard_runner
 from tests.adders.golden_checkpoints import golden_theta
 from trainer.step import step
@@ -29,14 +29,16 @@ def test_the_least_margin_is_of_the_digits_of_what_is_right(monkeypatch):
     """Beside the same logits with the whole right answer in the sequence; the end token's do not count."""
     spec, theta = golden_theta("57p")
     pairs = adderboard.uniform_pairs(1, 50)
-    monkeypatch.setattr(adderboard, "official_pairs", lambda: pairs)
+    monkeypatch.setattr(Addition, "pairs", lambda task: pairs)
     a, b = (torch.tensor(c) for c in zip(*pairs, strict=True))
-    tokens_TB = torch.stack(spec.sequence(*(columns(n, 10) for n in (a, b)), columns(a + b, 11)))
+    x, y = ADDITION.columns(a), ADDITION.columns(b)
+    z = ADDITION.answer(x, y)
+    tokens_TB = torch.stack(spec.sequence(x, y, z))
     first = len(spec.sequence(*[[torch.zeros(1)] * 10] * 2, [])) - 1
     for theta_P in (theta, theta * 1.01):
         logits = spec.forward(theta_P[None], tokens_TB[None, :-1], first=first)
         logits_VAB = torch.stack([v[0] for v in logits])[:, :11]
-        is_right_B = (logits_VAB.argmax(0) == torch.stack(columns(a + b, 11))).all(0)
+        is_right_B = (logits_VAB.argmax(0) == torch.stack(z)).all(0)
         largest, second = logits_VAB.topk(2, dim=0).values
         result = verify(spec, theta_P)
         assert result.correct == int(is_right_B.sum()) > 0

@@ -17,6 +17,7 @@ from adders.finishing.finish import METHODS, finish
 from adders.proof.prover import worst_pairs
 from model import preset
 from model.decode import add
+from model.tasks import Addition
 from model.tied import constrained, project, tie
 from search.cli.options import progress_bar
 from search.study.ancestors import ancestors_of
@@ -171,8 +172,8 @@ def parent(tmp_path):
 
 def test_a_checkpoint_is_finished_and_says_so(parent, here, tmp_path, monkeypatch):
     seen = []
-    official = model.adderboard.official_pairs
-    monkeypatch.setattr(model.adderboard, "official_pairs", lambda: seen.append(1) or official())
+    official = Addition.pairs
+    monkeypatch.setattr(Addition, "pairs", lambda task: seen.append(1) or official(task))
     result = call("finish", parent, "-o", tmp_path / "done", "--method", "train", "--json")
     said, made = json.loads(result.output), Checkpoint.load(tmp_path / "done")
     assert len(seen) == 1, "AdderBoard's additions are read once, by verify"

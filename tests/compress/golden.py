@@ -138,7 +138,7 @@ def untrained(patch: pytest.MonkeyPatch, fewest: int) -> None:
     """Patch what a descent asks of training and of many problems."""
     selection = torch_backend.selection
     for module in (torch_backend, native):
-        patch.setattr(module, "selection", lambda: selection(200))
+        patch.setattr(module, "selection", lambda task: selection(task, 200))
     patch.setattr(hessian, "step", SimpleNamespace(loss=made_up_loss))
     patch.setattr(hessian, "sample_of", lambda spec, count=PROBLEMS: torch.empty(0))
     patch.setattr(acceptance.AcceptanceSet, "errors", lambda self, theta_P: errors(theta_P, fewest))

@@ -43,7 +43,7 @@ def logits_of(spec, theta_SP, tokens_STB, first=None):
     """Logits [V, S, A, B] of the answer, or from a later position on, every problem written out."""
     first = spec.prompt - 1 if first is None else first
     logits = spec.forward(theta_SP, tokens_STB, first)
-    assert len(logits) == spec.vocabulary
+    assert len(logits) == spec.tokens
     shape = (len(theta_SP), tokens_STB.shape[1] - first, tokens_STB.shape[2])
     return torch.stack([v.expand(shape) for v in logits])
 

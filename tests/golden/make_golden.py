@@ -45,10 +45,8 @@ def lasting(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def defaults() -> dict[str, dict[str, Any]]:
     """Every field's default, of the recipe and of each family's spec."""
-    kinds = {"recipe": Recipe, **FAMILIES}
-    return {
-        kind: lasting({field.name: field.default for field in dataclasses.fields(cls)}) for kind, cls in kinds.items()
-    }
+    kinds = {"recipe": dataclasses.fields(Recipe), **{family: cls.options() for family, cls in FAMILIES.items()}}
+    return {kind: lasting({field.name: field.default for field in fields}) for kind, fields in kinds.items()}
 
 
 @cache

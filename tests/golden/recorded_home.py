@@ -148,7 +148,7 @@ def without(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
 
 
-LATER = ("recipe.stages",)
+LATER = ("model.task", "recipe.grok_at", "recipe.stages")
 """Fields that there were not when the home was recorded."""
 
 

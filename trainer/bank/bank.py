@@ -348,7 +348,7 @@ def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engi
     Torch's eager programs where it is not wanted, without a compiler or a kernel, or if the compiler does not end.
     """
     kernel = spec.kernel() if compiled else None
-    missing = missing_to_train(kernel, recipe) if kernel else None
+    missing = missing_to_train(kernel, recipe, spec.task) if kernel else None
     why = ""
     if missing and SHIPPED.exists():  # without a wheel it was said before the start
         why = f"{preset_name(spec)} has no shipped kernel and needs {missing}"

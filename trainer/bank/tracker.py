@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
+from model.tasks import Task
 from trainer.outcomes import BEST, MEASURES, Outcome
 from trainer.recipe import Pair, weight_decay
 from trainer.recipe.seed import is_spared
@@ -69,7 +70,7 @@ class SeedTracker:
         self.hyper = hyper_of([p.recipe for p in pairs], spec.layout)
         if pairs[0].ties is not None:
             self.hyper["ties"] = torch.tensor([p.ties for p in pairs])
-        self.facts = _facts(pairs)
+        self.facts = _facts(pairs, spec)
         self.places = {name: ("curve", column) for column, name in enumerate(MEASURES)}
         self.places |= {name: ("probes", column) for column, name in enumerate(self.probes)}
         count = len(pairs)
@@ -143,7 +144,9 @@ class SeedTracker:
         r["probes"][pair_L, step_L // self.eval_every - 1] = probes_LR.float()
         fit_L = finite_L & (step_L >= self.facts["counts_from"][pair_L])  # before, θ is not in its form yet
         self._record_best(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L], theta_LP[fit_L])
-        self._record_perfect(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] == 1.0)
+        self._record_perfect(
+            pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] >= self.hyper["grok_at"][pair_L[fit_L]]
+        )
         grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.hyper["steps"][pair_L]
         outcome_L = self._apply_rules(pair_L, finite_L & ~grokked_L & ~spent_L)
         ended_L = ~finite_L | r["held"][pair_L] | spent_L | (outcome_L != RUNNING)
@@ -191,7 +194,7 @@ class SeedTracker:
 
         The curve stays that of the training.
         """
-        r, pair_L, grokked = self.records, torch.tensor([n]), bool(measures_M[0] == 1.0)
+        r, pair_L, grokked = self.records, torch.tensor([n]), bool(measures_M[0] >= self.hyper["grok_at"][n])
         self._record_best(pair_L, r["steps"][pair_L], measures_M[None], theta_P[None])
         r["outcome"][n] = GROKKED if grokked else FAILED
         if grokked:
@@ -274,18 +277,18 @@ class SeedTracker:
         )
 
 
-def _facts(pairs: Sequence[Pair]) -> dict[str, Tensor]:
+def _facts(pairs: Sequence[Pair], spec: Spec) -> dict[str, Tensor]:
     rows = {
         "is_spared": [is_spared(p.seed) if p.spared is None else p.spared for p in pairs],
         "counts_from": [p.recipe.counts_from for p in pairs],
-        "rules": [_rule_set(p) for p in pairs],
+        "rules": [_rule_set(p, spec.task) for p in pairs],
     }
     return {name: torch.tensor(row) for name, row in rows.items()}
 
 
-def _rule_set(pair: Pair) -> int:
+def _rule_set(pair: Pair, task: Task) -> int:
     """Return the place among RULE_SETS of the rules that look at a pair."""
-    rules = tuple(rule for rule in pair.rules if rule.applies(pair))
+    rules = tuple(rule for rule in pair.rules if rule.suits(task) and rule.applies(pair))
     if rules not in RULE_SETS:
         RULE_SETS.append(rules)
     return RULE_SETS.index(rules)

@@ -15,11 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.adderboard import Pairs, carry_pairs
+from model.adderboard import DIGITS, Pairs, carry_pairs
 from model.spec import Spec
 from trainer.curvature.arithmetic import exp, gram, total
 from trainer.data import hard_examples
-from trainer.data.problems import DIGITS
 from trainer.engine.build import missing_to_build
 from trainer.engine.kernel import KernelLoss, is_wrong
 from trainer.engine.native import Array
@@ -167,5 +166,5 @@ def wrong_pairs(spec: Spec, theta_P: Tensor, pairs: Pairs, cost: Cost) -> Pairs:
             wrong_B = is_wrong(spec, theta_P.float().numpy(), tokens[0])
         else:
             logits = answer_logits(spec, theta_P[None], tokens)
-            (wrong_B,) = hard_examples.is_wrong(logits, tokens[:, spec.prompt :])
+            (wrong_B,) = hard_examples.is_wrong(logits, tokens[:, spec.prompt :], spec.task.answers)
     return [pairs[n] for n in wrong_B.nonzero().flatten().tolist()]

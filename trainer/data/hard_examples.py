@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainer.data.problems import APART, DIGITS, GOLDEN, fraction, mix, words
+from trainer.data.problems import APART, GOLDEN, fraction, mix, words
 
 POOL = 2_048  # problems searched at an evaluation
 CAPACITY = 64
@@ -71,18 +71,18 @@ def select_errors(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Ten
     return {OPERANDS: torch.stack(operands, dim=1), COUNT: count_S}
 
 
-def is_right(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
-    """Mark the right digits of the sum [S, 11, B]; of equal logits the first counts."""
+def is_right(logits_V: Sequence[Tensor], target_SAB: Tensor, answers: int) -> Tensor:
+    """Mark the right columns of the answer [S, answers, B]; of equal logits the first counts."""
     # By comparisons and not argmax, which promises nothing about ties.
     best = logits_V[0]
     choice = torch.zeros_like(logits_V[0])
     for v, logit in enumerate(logits_V[1:], start=1):
         choice = torch.where(logit > best, v, choice)
         best = torch.maximum(best, logit)
-    is_right_SAB: Tensor = (choice == target_SAB)[:, : DIGITS + 1]
+    is_right_SAB: Tensor = (choice == target_SAB)[:, :answers]
     return is_right_SAB
 
 
-def is_wrong(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
-    """Mark the problems with a wrong digit [S, B]."""
-    return ~is_right(logits_V, target_SAB).all(1)
+def is_wrong(logits_V: Sequence[Tensor], target_SAB: Tensor, answers: int) -> Tensor:
+    """Mark the problems with a wrong column of the answer [S, B]."""
+    return ~is_right(logits_V, target_SAB, answers).all(1)

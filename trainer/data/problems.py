@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from model.tasks import ADDITION, Task
+
 if TYPE_CHECKING:
     from model.spec import Spec
-
-DIGITS = 10
 
 
 def _signed(word: int) -> int:
@@ -68,27 +68,28 @@ def fraction(word: Tensor, low: int, bits: int) -> Tensor:
 
 
 def _power(base: int, exponent: Tensor) -> Tensor:
-    """Return base^exponent as float64 for int64 exponents 0 to 15, by the exponent's bits.
+    """Return base^exponent as float64 for int64 exponents 0 to 31, by the exponent's bits.
 
     Every partial product is exact, which pow() promises nowhere.
     """
     # A factor for each bit of the exponent.
     out = torch.ones_like(exponent, dtype=torch.float64)
-    for bit in (1, 2, 4, 8):
+    for bit in (1, 2, 4, 8, 16):
         out = out * torch.where((exponent & bit) != 0, float(base**bit), 1.0)
     return out
 
 
-def _low_digits(fraction: Tensor, fives: Tensor) -> Tensor:
-    """Return a number whose n decimal digits are uniform in 0..4; `fives` is 5^n.
+def _low_digits(fraction: Tensor, halves: Tensor, task: Task) -> Tensor:
+    """Return a number whose n digits are uniform below half the base; `halves` is (base // 2)^n.
 
-    The base-5 digits of t, read in base 10: t + sum of floor(t / 5^i) · 5 · 10^(i-1).
+    In base ten the base-5 digits of t, read in base 10: t + sum of floor(t / 5^i) · 5 · 10^(i-1).
     """
-    t = torch.floor(fraction * fives)
+    low = task.base // 2
+    t = torch.floor(fraction * halves)
     number = t
-    for i in range(1, DIGITS):
-        above = torch.floor((t + 0.5) * (1 / 5**i))  # t without its last i digits
-        number = number + above * (5.0 * 10 ** (i - 1))
+    for i in range(1, task.digits):
+        above = torch.floor((t + 0.5) * (1 / low**i))  # t without its last i digits
+        number = number + above * (float(task.base - low) * task.base ** (i - 1))
     return number
 
 
@@ -113,11 +114,13 @@ def sample(
     batch: int,
     mixed_lengths_R: Tensor | None = None,
     kinds_R: Kinds | None = None,
+    task: Task = ADDITION,
 ) -> tuple[Tensor, Tensor]:
     """Return the operands of training problems: two tensors [R, B] of float64 integers.
 
     data_seed_R, step_R: name each row's problems (int64). digits_R: largest operand length (int64). carry_mix_R:
-    probability of a carry problem. batch: problems per row. mixed_lengths_R: see below; None is 0.
+    probability of a carry problem. batch: problems per row. mixed_lengths_R: see below; None is 0. task: in whose base
+    they are drawn, and by which they are asked (`Task.asked`).
 
     An ordinary problem has both numbers uniform below 10^digits; with probability mixed_lengths, below 10^n,
     n uniform in 1..digits (456p report, training code). A carry problem uses n columns, and is one of four
@@ -127,6 +130,8 @@ def sample(
     - chain: n nines, plus 1..10^min(n, 3)
     - place: exactly n digits, plus one digit 1..9 at one column
     - boundary: 10^n less 1..10, plus 1..20
+
+    That is base ten; another one has its half in place of 5, and no number more columns than the task.
     """
     word_a, word_b, word_kind, word_extra = words(data_seed_R, step_R, batch, 4)
     # Uniform numbers out of four words, each from bits of its own; the kind is the two lowest bits of its word.
@@ -145,26 +150,27 @@ def sample(
     kind = torch.where(which < carry_mix_R.double()[:, None], kind, -1)
     column = torch.floor(f * n).to(torch.int64)
 
-    limit = _power(10, digits_R)[:, None]
-    tens = _power(10, n)
-    fives = _power(5, n)
-    place = _power(10, column)
-    lowest = torch.floor((tens + 5) * 0.1)  # of n digits
+    base, low, last = task.base, task.base // 2, task.limit - 1
+    limit = _power(base, digits_R)[:, None]
+    tens = _power(base, n)
+    halves = _power(low, n)
+    place = _power(base, column)
+    lowest = _power(base, n - 1)  # of n digits
     if mixed_lengths_R is not None:
         mixed = fraction(word_kind, 2, 30) < mixed_lengths_R.double()[:, None]
         limit = torch.where(mixed, tens, limit)
     of_kind = {
         "ordinary": (torch.floor(u * limit), torch.floor(v * limit)),
         "single": (
-            _low_digits(u, fives) + 5 * place,
-            _low_digits(v, fives) + 5 * place,
+            _low_digits(u, halves, task) + (base - low) * place,
+            _low_digits(v, halves, task) + (base - low) * place,
         ),
-        "chain": (tens - 1, 1 + torch.floor(v * tens.clamp(max=1000))),
+        "chain": (tens - 1, 1 + torch.floor(v * tens.clamp(max=min(base**3, last)))),
         "place": (
             lowest + torch.floor(u * (tens - lowest)),
-            (1 + torch.floor(g * 9)) * place,
+            (1 + torch.floor(g * (base - 1))) * place,
         ),
-        "boundary": (tens - 1 - torch.floor(g * 10), 1 + torch.floor(v * 20)),
+        "boundary": (tens - 1 - torch.floor(g * base), 1 + torch.floor(v * min(2 * base, last))),
     }
     (a, b), *carries = of_kind.values()
     for number, (carry_a, carry_b) in enumerate(carries):
@@ -174,18 +180,19 @@ def sample(
     return a, b
 
 
-def columns(number: Tensor, count: int) -> list[Tensor]:
-    """Return `count` decimal digits of float64 integers, units first: tensors of the same shape."""
+def columns(number: Tensor, task: Task) -> list[Tensor]:
+    """Return the digits of float64 integers, units first: tensors of the same shape."""
     cut = [number]
-    for n in range(1, count + 1):
-        above = torch.floor((number + 0.5) * (1 / 10**n))
+    for n in range(1, task.digits + 1):
+        above = torch.floor((number + 0.5) * (1 / task.base**n))
         cut.append(above)
-    return [here - 10 * above for here, above in pairwise(cut)]
+    return [here - task.base * above for here, above in pairwise(cut)]
 
 
-def sequence_columns(a: Tensor, b: Tensor) -> Sequence[list[Tensor]]:
-    """Return the digit columns of both operands (10) and of their sum (11), units first."""
-    return columns(a, DIGITS), columns(b, DIGITS), columns(a + b, DIGITS + 1)
+def sequence_columns(a: Tensor, b: Tensor, task: Task = ADDITION) -> Sequence[list[Tensor]]:
+    """Return the digit columns of both numbers and of the answer, units first, for two numbers that were drawn."""
+    x, y = (columns(number, task) for number in task.asked(a, b))
+    return x, y, task.answer(x, y)
 
 
 MARK = 1_000  # above every token
@@ -194,20 +201,21 @@ MARK = 1_000  # above every token
 def marked(spec: Spec) -> list[int]:
     """Return a spec's sequence with marks for digits, other tokens as they are.
 
-    A mark is MARK plus the place of its column among those of both operands (10 each) and their sum (11), units first.
+    A mark is MARK plus the place of its column among those of both operands and their answer, units first.
     """
-    marks = [torch.tensor(MARK + n) for n in range(3 * DIGITS + 1)]
-    x = marks[:DIGITS]
-    y = marks[DIGITS : 2 * DIGITS]
-    z = marks[2 * DIGITS :]
+    digits = spec.task.digits
+    marks = [torch.tensor(MARK + n) for n in range(3 * digits + 1)]
+    x = marks[:digits]
+    y = marks[digits : 2 * digits]
+    z = marks[2 * digits :]
     return [int(token) for token in spec.sequence(x, y, z)]
 
 
-def selection(count: int = 5_000) -> tuple[Tensor, Tensor]:
-    """Return the selection problems: uniform 10-digit pairs [1, count], the same for every study.
+def selection(task: Task = ADDITION, count: int = 5_000) -> tuple[Tensor, Tensor]:
+    """Return a task's selection problems: uniform pairs [1, count] of full length, the same for every study.
 
-    They decide which θ is kept and what has grokked; AdderBoard's official additions never do.
+    They decide which θ is kept and what has grokked; what verifies it (AdderBoard's official additions) never does.
     """
-    # One row: problems of step 0, of ten digits, without carry problems.
+    # One row: problems of step 0, of all digits, without carry problems.
     zero = torch.zeros(1, dtype=torch.int64)
-    return sample(zero + SELECTION_SEED, zero, zero + DIGITS, zero.double(), count)
+    return sample(zero + SELECTION_SEED, zero, zero + task.digits, zero.double(), count, task=task)

@@ -25,8 +25,9 @@ import torch
 from torch import Tensor
 
 from model.spec import Kernel, Spec
+from model.tasks import ADDITION, Task
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
-from trainer.data.problems import DIGITS, MARK, marked, selection
+from trainer.data.problems import MARK, marked, selection
 from trainer.engine.build import ENGINE, denormals, library, missing_to_build
 from trainer.engine.structures import (
     ASKED,
@@ -105,7 +106,7 @@ class EngineBackend:
         # Engine and kernel are compiled at once where neither is in the cache.
         with ThreadPoolExecutor(1) as pool:
             compiled = pool.submit(built, kernel, recipe)
-            self.engine = engine()
+            self.engine = engine(spec.task)
             self.kernel = compiled.result()
         self.spec = spec
         self.recipe = recipe
@@ -114,7 +115,7 @@ class EngineBackend:
         self.places = _places(self.shapes)
         self.tapes = self._tapes()
         self.program, self._arrays = self._program(recipe)
-        self.problems = step.tokens_of(spec, *selection())
+        self.problems = step.tokens_of(spec, *selection(spec.task))
         self._blocks = blocks(self.problems)
         self.compile_s = time.perf_counter() - start
 
@@ -179,7 +180,7 @@ class EngineBackend:
         sums = np.ctypeslib.as_array(measured)
         means = {
             "exact": sums["exact"] / count,
-            "token": sums["right"] / (count * (DIGITS + 1)),
+            "token": sums["right"] / (count * self.spec.task.answers),
             "loss": sums["loss"] / count,
         }
         return {name: torch.from_numpy(mean.astype(np.float32)) for name, mean in means.items()}
@@ -262,7 +263,7 @@ class EngineBackend:
             "carry_mix": schedule.carry_mix(step, row) * scale,
             "mixed_lengths": row["mixed_lengths"],
             "ramp": schedule.ramp(step, row),
-            "digits": schedule.digits(step, row),
+            "digits": schedule.digits(step, row, self.spec.task),
         }
         assert asked.keys() == set(ASKED)
         return [asked[name] for name in ASKED]
@@ -300,7 +301,7 @@ class EngineBackend:
             wide=self._wide.ctypes.data,
             alpha=self.places["distill_alpha"].start,
             temperature=self.places["distill_temperature"].start,
-            logits=self.spec.answers * self.spec.vocabulary * LANES,
+            logits=self.spec.answers * self.spec.tokens * LANES,
         )
 
     def _program(self, recipe: Recipe) -> tuple[Program, Any]:
@@ -351,24 +352,24 @@ def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
     return library(kernel.source, _macros(kernel, recipe))
 
 
-def missing_to_train(kernel: Kernel, recipe: Recipe) -> str | None:
+def missing_to_train(kernel: Kernel, recipe: Recipe, task: Task = ADDITION) -> str | None:
     """Name the tool without which a kernel cannot be had here for a recipe's loss, or return None."""
     missing = missing_to_build(kernel.source, _macros(kernel, recipe))
-    return missing or missing_to_build(ENGINE, {})
+    return missing or missing_to_build(ENGINE, task.macros or {})
 
 
 def _macros(kernel: Kernel, recipe: Recipe) -> dict[str, int]:
     return {**kernel.shape, **TAUGHT} if recipe.teacher else kernel.shape
 
 
-def engine() -> ctypes.CDLL:
-    """Load the library of trainer/engine/cpp. Raise BuildError."""
-    return _engine(denormals())
+def engine(task: Task = ADDITION) -> ctypes.CDLL:
+    """Load the library of trainer/engine/cpp for a task. Raise BuildError."""
+    return _engine(denormals(), task)
 
 
 @cache
-def _engine(denormals: str) -> ctypes.CDLL:
-    return library(ENGINE)
+def _engine(denormals: str, task: Task) -> ctypes.CDLL:
+    return library(ENGINE, task.macros)
 
 
 def constant_fold(operation: int, *numbers: float) -> float:

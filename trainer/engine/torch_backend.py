@@ -50,9 +50,10 @@ class TorchBackend:
             batch=recipe.batch,
             block=self.block,
             mixed=bool(recipe.targeted),
+            task=spec.task,
         )
         self.train_step = partial(step.train_step, spec, self.optimiser, objective=Objective.of(recipe))
-        self.problems = step.tokens_of(spec, *selection()).to(device)
+        self.problems = step.tokens_of(spec, *selection(spec.task)).to(device)
 
     def make_block(self, state: State, hyper: Hyper) -> Tensor:
         """Return tokens [K, S, T + 1, B] of the next K steps."""
@@ -77,7 +78,7 @@ class TorchBackend:
         """Mark the wrong answers among each slot's own problems [S, N]."""
         with torch.no_grad():
             logits = answer_logits(self.spec, theta_SP, tokens_STN)
-        return hard_examples.is_wrong(logits, tokens_STN[:, self.spec.prompt :])
+        return hard_examples.is_wrong(logits, tokens_STN[:, self.spec.prompt :], self.spec.task.answers)
 
     def warm_up(self, state: State, hyper: Hyper) -> None:
         """Do nothing: nothing is compiled."""

@@ -36,6 +36,14 @@ class Budget(Group):
         unit="steps",
         ge=0,
     )
+    grok_at: float = option(
+        1.0,
+        "exact match on the selection problems from which a seed has grokked",
+        unit="fraction",
+        ge=0.5,
+        le=1,
+        source="Power et al., arXiv 2201.02177: 0.99 of the held-out rows",
+    )
     finish_above: float = option(
         1.0,
         "best exact match from which a seed whose budget is spent is finished by curvature; 1 is off",

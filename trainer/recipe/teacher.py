@@ -130,12 +130,12 @@ def check_teacher(spec: Spec, recipe: Any) -> None:
         return
     from trainer.data.problems import marked
 
-    if marked(teacher.spec) != marked(spec) or teacher.spec.vocabulary != spec.vocabulary:
+    if marked(teacher.spec) != marked(spec) or teacher.spec.tokens != spec.tokens:
         raise ValueError(f"teacher must have {preset_name(spec)}'s sequence of tokens, which {teacher.title} has not")
 
 
 def _is_same_sequence(first: Spec, second: Spec) -> bool:
-    """True if two specs surely have one sequence: a family's depends on vocabulary and answers alone."""
+    """True if two specs surely have one sequence: a family's depends on task, tokens and answers alone."""
     a = getattr(first, "base", first)
     b = getattr(second, "base", second)
-    return (a.family, a.vocabulary, a.answers) == (b.family, b.vocabulary, b.answers)
+    return (a.family, a.tokens, a.answers, a.task) == (b.family, b.tokens, b.answers, b.task)

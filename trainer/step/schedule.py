@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from model.layout import Layout
+from model.tasks import Task
 from trainer.data.problems import Kinds
 from trainer.optimisers.factors import entries
 from trainer.optimisers.freeze import frozen_from
@@ -26,6 +27,8 @@ from trainer.recipe.learning_rate import learning_rate
 from trainer.recipe.weight_decay import drops_of
 
 STAGES = 4
+MOST_DIGITS = 20
+"""Operand length after a curriculum: no task has longer ones."""
 FOREVER = 1 << 62
 Hyper = dict[str, Tensor]
 
@@ -78,7 +81,7 @@ def _stages(recipe: Recipe) -> dict[str, list[int]]:
         ends.append(end)
     missing = STAGES - len(digits)
     return {
-        "stage_digits": digits + [10] * missing,
+        "stage_digits": digits + [MOST_DIGITS] * missing,
         "stage_ends": ends + [FOREVER] * missing,
     }
 
@@ -178,11 +181,12 @@ def ramp(step_S: Tensor, hyper: Hyper) -> Tensor:
     return torch.where(is_rising, share_S, 1.0)
 
 
-def digits(step_R: Tensor, hyper: Hyper) -> Tensor:
-    """Return the largest operand length at a step (57p paper, section 3.5)."""
+def digits(step_R: Tensor, hyper: Hyper, task: Task) -> Tensor:
+    """Return the largest operand length at a step, at most the task's (57p paper, section 3.5)."""
+    most = task.digits
     over = step_R[..., None] >= hyper["stage_ends"]
     stage = hyper["stage_digits"]
-    out = torch.full_like(step_R, 10)  # after the last stage
+    out = torch.full_like(step_R, most)  # after the last stage
     for c in reversed(range(STAGES)):
         out = torch.where(over[..., c], out, stage[..., c])
-    return out
+    return out.clamp(max=most)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
+from model.tasks import ADDITION, Task
 from trainer.data.hard_examples import (
     COUNT,
     OPERANDS,
@@ -33,14 +34,21 @@ the optimiser's tensors [S, ...], by names of its own."""
 
 def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
     """Return whole sequences [..., T + 1, B], int32, from operands [..., B] (float64 integers)."""
-    columns = spec.sequence(*sequence_columns(a, b))
+    columns = spec.sequence(*sequence_columns(a, b, spec.task))
     return torch.stack([c.to(torch.int32) for c in columns], dim=-2)
 
 
-def draw(state: State, hyper: Hyper, batch: int, block: int, mixed: bool = False) -> tuple[Tensor, Tensor]:
+def draw(
+    state: State,
+    hyper: Hyper,
+    batch: int,
+    block: int,
+    mixed: bool = False,
+    task: Task = ADDITION,
+) -> tuple[Tensor, Tensor]:
     """Draw the operands of the next `block` steps of every slot: two tensors [K, S, B], float64 integers.
 
-    batch: problems of a step. mixed: draw some of them among the slot's own errors, as `hyper` says.
+    batch: problems of a step. mixed: draw some of them among the slot's own errors, as `hyper` says. task: the spec's.
     """
     # The problems of several steps at once, because they depend on nothing that is trained.
     ahead_K = torch.arange(block, device=state["step"].device)
@@ -57,11 +65,12 @@ def draw(state: State, hyper: Hyper, batch: int, block: int, mixed: bool = False
     a, b = sample(
         seeds_R,
         step_R,
-        rows(schedule.digits(step_KS, hyper)),
+        rows(schedule.digits(step_KS, hyper, task)),
         rows(mix_KS),
         batch,
         rows(hyper["mixed_lengths"]),
         Kinds(*map(rows, kinds)),
+        task,
     )
     if mixed:
         operands = state[OPERANDS].repeat(block, 1, 1)
@@ -78,7 +87,7 @@ def find_hard_examples(spec: Spec, state: State, hyper: Hyper, is_wrong: Callabl
     """
     # Another stream than training's, or the errors would be of problems that were just learnt.
     searched = {**state, "data_seed": pool_seed(state["data_seed"])}
-    (a_SN,), (b_SN,) = draw(searched, hyper, POOL, 1)
+    (a_SN,), (b_SN,) = draw(searched, hyper, POOL, 1, task=spec.task)
     read_SP = apply_ties(state["theta"], state["step"], hyper)
     wrong_SN = is_wrong(read_SP, tokens_of(spec, a_SN, b_SN))
     return select_errors(a_SN, b_SN, wrong_SN)
@@ -153,12 +162,12 @@ def apply_update(optimiser: Optimiser, state: State, hyper: Hyper, grad_SP: Tens
 def evaluate(spec: Spec, theta_SP: Tensor, tokens_1TB: Tensor) -> dict[str, Tensor]:
     """Return teacher-forced measures [S] on shared problems: exact match, token accuracy, loss.
 
-    Exact match counts problems with all eleven answer digits right; for those, greedy decoding sees
+    Exact match counts problems with all columns of the answer right; for those, greedy decoding sees
     the same tokens and gives the same digits. The end token counts in the loss alone.
     """
     logits = answer_logits(spec, theta_SP, tokens_1TB)
     target_1AB = tokens_1TB[:, spec.prompt :]
-    right_SAB = is_right(logits, target_1AB)
+    right_SAB = is_right(logits, target_1AB, spec.task.answers)
     return {
         "exact": right_SAB.all(1).float().mean(1),
         "token": right_SAB.float().mean((1, 2)),

@@ -47,6 +47,9 @@ class Hopeless(Rule):
 
     checkpoints: tuple[tuple[float, float, float], ...] = tuple(map(tuple, _MEASURED["checkpoints"]))
 
+    def suits(self, task: Any) -> bool:
+        return bool(task.is_measured)
+
     def applies(self, pair: Any) -> bool:
         """True for what it was measured on: seeds that begin at random, once, and have their form from the start."""
         return pair.start is None and pair.recipe.counts_from == 0 and not pair.recipe.again_at

@@ -106,6 +106,10 @@ class Rule:
         """Return which seeds it calls [L] (bool): of those that train on, and have not grokked."""
         raise NotImplementedError
 
+    def suits(self, task: Any) -> bool:
+        """True if its constants hold for a task (model/tasks); else it is off there."""
+        return True
+
     def applies(self, pair: Any) -> bool:
         """True if it looks at a pair (trainer/recipe/seed.py) at all."""
         return True

@@ -19,11 +19,11 @@ def folds(spec: LowRank) -> list[Fold]:
     if spec.positions > INPUTS:
         text = "no position after the 33rd is read"
         fewer = replace(spec, positions=INPUTS)
-        steps.append(Fold(text, fewer, lambda t: _cut(t, INPUTS)))
+        steps.append(Fold(text, fewer, lambda t: _cut(t, fewer.rows)))
     elif not spec.no_eos:
         text = "only the end token's prediction reads the last position"
         without_end = replace(spec, no_eos=True)
-        steps.append(Fold(text, without_end, lambda t: _cut(t, INPUTS - 1)))
+        steps.append(Fold(text, without_end, lambda t: _cut(t, without_end.rows - 1)))
     if spec.pos_rank:
         full = replace(spec, pos_rank=0)
         steps.append(Fold("the position table multiplied out", full, _full_positions))

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from model.families.low_rank.spec import DIGITS, EOS, EQUALS, PLUS, VOCABULARY, LowRank
+from model.families.low_rank.spec import EOS, EQUALS, PLUS, LowRank
 from model.matrices import (
     aligned,
     attention,
@@ -35,15 +35,16 @@ from model.matrices import (
     unit,
 )
 from model.ops import Tensors
-from model.spec import Kernel
+from model.spec import Kernel, sizes
 
 LAYER_EPS, RMS_EPS = 1e-5, 1e-8
 
 
 def sequence(spec: LowRank, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
     """Return the token sequence from digit columns, units first."""
-    plus, equals, eos = (torch.full_like(x[0], token) for token in (PLUS, EQUALS, EOS))
-    end = [eos] if len(z) == DIGITS + 1 and not spec.no_eos else []
+    first = spec.task.base
+    plus, equals, eos = (torch.full_like(x[0], first + token) for token in (PLUS, EQUALS, EOS))
+    end = [eos] if len(z) == spec.task.answers and not spec.no_eos else []
     return [*x[::-1], plus, *y[::-1], equals, *z, *end]
 
 
@@ -85,7 +86,7 @@ def apply(spec: LowRank, wide: Tensors, tokens_STB: Tensor, first: int) -> list[
     """Return the logits after each position from `first` on, V tensors [S, A, B], as the kernel does."""
     length, batch = tokens_STB.shape[1:]
     tokens_STB = aligned(tokens_STB)
-    hot_STVB = one_hot(tokens_STB, VOCABULARY, wide["tokens"].dtype)
+    hot_STVB = one_hot(tokens_STB, spec.vocabulary, wide["tokens"].dtype)
 
     # every input: a token at a position
     positions_SDT = wide["positions"][:, :length].mT
@@ -114,6 +115,7 @@ def kernel(spec: LowRank) -> Kernel:
         "VALUES": int(_has_separate_values(spec)),
         "LAYER": int(not spec.rms_norm),
         "ANSWERS": spec.answers,
+        **sizes(spec, vocabulary=14),
     }
     source = Path(__file__).with_name("kernel.cpp")
     return Kernel(source, shape)

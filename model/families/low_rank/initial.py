@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from model import draws
-from model.families.low_rank.spec import VOCABULARY, LowRank
+from model.families.low_rank.spec import LowRank
 from model.ops import Tensors
 
 
@@ -27,7 +27,7 @@ def initial(spec: LowRank, seed: int) -> Tensor:
 def _draws(spec: LowRank, gen: torch.Generator) -> Tensors:
     """Draw every tensor of one seed. The last position is drawn even without the EOS target."""
     shapes = spec.shapes()
-    rows = spec.position_shapes(spec.positions)
+    rows = spec.position_shapes(spec.rows)
     drawn = {name: torch.empty(shape) for name, shape in (shapes | rows).items()}
     norms = [n for n in shapes if n.startswith("norm")]
     tables = {"tokens", *rows}
@@ -44,7 +44,7 @@ def _draws(spec: LowRank, gen: torch.Generator) -> Tensors:
             drawn[name] = draws.normal(shapes[name], deviation, gen)
         else:
             drawn[name] = draws.kaiming(shapes[name], gen)
-    draws.kaiming((VOCABULARY, spec.width), gen)
+    draws.kaiming((spec.vocabulary, spec.width), gen)
 
     # what is drawn again, over the first values
     positions = [] if spec.pos_rank else rows

@@ -4,7 +4,9 @@
 
 #include "kernel.h"
 
-constexpr int VOCABULARY = 14;
+#ifndef VOCABULARY
+#define VOCABULARY 14
+#endif
 constexpr int BLOCKS_KEPT = 1;  // of tokens, where they are made block by block
 constexpr int COLUMNS = WIDTH + LAYER, SEEN = VALUES ? 2 * RANK : RANK;
 constexpr float EPS = LAYER ? 1e-5f : 1e-8f;

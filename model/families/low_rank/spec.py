@@ -18,9 +18,8 @@ from model.fields import option, spelt
 from model.layout import Shapes, linear
 from model.spec import Parts, Spec
 
-DIGITS, VOCABULARY = 10, 14
-PLUS, EQUALS, EOS = 10, 11, 13
-INPUTS = 33  # 22 of the prompt and 11 answer digits
+PLUS, EQUALS, EOS = 0, 1, 3  # after the digits
+INPUTS = 33  # of ten digits: 22 of the prompt and 11 of the answer
 REPORT = "456p report"
 TIES = ("none", "all", "qk", "kv")
 SHARED = tuple(f"share{factor}{tie}" for factor in "AB" for tie in ("", "_tieQK", "_tieKV"))
@@ -60,8 +59,8 @@ def _roles() -> dict[str, str]:
 class LowRank(Spec):
     """34 tokens, operands most significant digit first, the sum units first: X9..X0 + Y9..Y0 = Z0..Z10 EOS.
 
-    + is token 10, = is 11, EOS is 13 (12 is padding). A pair of factors is read as x · A · B; a full matrix
-    maps its second axis to its first, as in torch.
+    + is token 10, = is 11, EOS is 13 (12 is padding), in base ten. A pair of factors is read as x · A · B; a full
+    matrix maps its second axis to its first, as in torch.
     """
 
     family: ClassVar[str] = "low_rank"
@@ -148,12 +147,17 @@ class LowRank(Spec):
 
     @property
     def vocabulary(self) -> int:
-        return VOCABULARY
+        return self.task.base + 4
 
     @property
     def decoded(self) -> int:
         """The answer's digits: published decoding ends there, or at the first token that is no digit."""
-        return DIGITS + 1
+        return self.task.answers
+
+    @property
+    def rows(self) -> int:
+        """Rows of the position table before any is left out."""
+        return self.positions - INPUTS + self.prompt + self.task.answers
 
     @property
     def shared(self) -> str:
@@ -181,8 +185,8 @@ class LowRank(Spec):
         d = self.width
         suffixes = [""] if self.rms_norm else ["", "_bias"]
         return {
-            "tokens": (VOCABULARY, d),
-            **self.position_shapes(self.positions - self.no_eos),
+            "tokens": (self.vocabulary, d),
+            **self.position_shapes(self.rows - self.no_eos),
             **self._qkv_shapes(),
             **linear("out", d, d, self.out_rank),
             **linear("fc1", d, self.ffn, self.ffn_rank),
@@ -214,4 +218,4 @@ class LowRank(Spec):
 
     @property
     def answers(self) -> int:
-        return 11 if self.no_eos else 12
+        return self.task.answers + (not self.no_eos)

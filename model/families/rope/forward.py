@@ -18,11 +18,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from model.families.rope.spec import DIGITS, HEAD, INPUTS, PLANE, Rope
+from model.families.rope.spec import HEAD, PLANE, Rope
 from model.matrices import matrix as stored_matrix
 from model.matrices import product
 from model.ops import Tensors, Vector, add, attend, dot, lookup, matrix, normed, scalars
-from model.spec import Kernel
+from model.spec import Kernel, sizes
 
 EPS, SINE_STEP = 1e-6, 1e-4
 _NO_SCALARS = ("tokens", "turns", "ramp")
@@ -65,7 +65,7 @@ def expand(spec: Rope, theta_SP: Tensor) -> Tensors:
         "turns": _turns(spec, theta_SP),
     }
     if spec.sine_input:
-        wide["ramp"] = _ramp(theta_SP)
+        wide["ramp"] = _ramp(spec, theta_SP)
     return wide
 
 
@@ -115,6 +115,7 @@ def kernel(spec: Rope) -> Kernel:
         "POSITIONAL": int(spec.sine_input),
         "ANSWERS": spec.answers,
         "PROMPT_TOKENS": spec.prompt,
+        **sizes(spec, vocabulary=10, prompt=spec.prompt),
     }
     return Kernel(Path(__file__).with_name("kernel.cpp"), shape)
 
@@ -193,7 +194,7 @@ def _token_table(spec: Rope, p: Tensors) -> Tensor:
     else:
         arc = p["arc"]
     radius, start, stride = (x[:, None] for x in arc.unbind(1))
-    digits = _constant(list(range(DIGITS)), like)
+    digits = _constant(list(range(spec.vocabulary)), like)
     angle_SV = start + stride * digits
     plane = [radius * angle_SV.cos(), radius * angle_SV.sin()]
     return _padded(torch.stack(plane, dim=2), spec.width)
@@ -202,15 +203,15 @@ def _token_table(spec: Rope, p: Tensors) -> Tensor:
 def _turns(spec: Rope, theta_SP: Tensor) -> Tensor:
     """Return cosines and sines of each position's two angles [S, T, 4]."""
     speeds = _constant([1.0, spec.rope_base**-0.5], theta_SP)
-    position_T = _constant(list(range(INPUTS)), theta_SP)
+    position_T = _constant(list(range(spec.inputs)), theta_SP)
     angle_T2 = position_T[:, None] * speeds
     turns = torch.cat([angle_T2.cos(), angle_T2.sin()], dim=1)
     return turns.expand(len(theta_SP), -1, -1)
 
 
-def _ramp(theta_SP: Tensor) -> Tensor:
+def _ramp(spec: Rope, theta_SP: Tensor) -> Tensor:
     """Return the third input of each position [S, T]."""
-    angle_T = SINE_STEP * _constant(list(range(INPUTS)), theta_SP)
+    angle_T = SINE_STEP * _constant(list(range(spec.inputs)), theta_SP)
     return angle_T.sin().expand(len(theta_SP), -1)
 
 

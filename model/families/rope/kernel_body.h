@@ -4,7 +4,9 @@
 
 #include "kernel.h"
 
-constexpr int VOCABULARY = 10;
+#ifndef VOCABULARY
+#define VOCABULARY 10
+#endif
 constexpr int BLOCKS_KEPT = 1;  // of tokens, where they are made block by block
 constexpr int HEAD = 4, ROWS = POSITIONAL ? POSITIONS : 1;  // ROWS: positions whose inputs differ
 constexpr int QUERIES = HEADS * HEAD, VALUES = HEADS * WIDTH, SEEN = HEAD + VALUES;

@@ -18,8 +18,7 @@ from model.fields import option
 from model.layout import Shapes, linear
 from model.spec import Parts, Spec
 
-DIGITS, HEAD, PLANE = 10, 4, 2  # PLANE: dimensions of the digits' arc
-INPUTS = 34  # 24 of the prompt and 10 answer digits
+HEAD, PLANE = 4, 2  # PLANE: dimensions of the digits' arc
 STAGHADO, TBUKIC, WARLOCKEE = (
     "AdderBoard: staghado",
     "AdderBoard: tbukic",
@@ -31,14 +30,14 @@ OURS = "docs/compress.md, folds"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rope(Spec):
-    """35 tokens, units first: 0 X0..X9 0 0 Y0..Y9 0 = Z0..Z10. Delimiters are the digit 0.
+    """35 tokens, units first: 0 X0..X9 0 0 Y0..Y9 0 = Z0..Z10, of ten digits. Delimiters are the digit 0.
 
     All heads share one head of keys and values, and a head is 4 wide. A matrix maps its second axis to its first.
     """
 
     family: ClassVar[str] = "rope"
     about: ClassVar[str] = "AdderBoard's Qwen-like nets: positions are rotations, SwiGLU"
-    prompt: ClassVar[int] = 24
+    delimiters: ClassVar[int] = 2
     roles: ClassVar[dict[str, str]] = {
         "tokens": "token table and output head",
         "arc": "digits on an arc: radius, start, stride",
@@ -292,15 +291,20 @@ class Rope(Spec):
 
     @property
     def vocabulary(self) -> int:
-        return DIGITS
+        return self.task.base
 
     @property
     def decoded(self) -> int:
-        return DIGITS + 1
+        return self.task.answers
 
     @property
     def answers(self) -> int:
-        return DIGITS + 1
+        return self.task.answers
+
+    @property
+    def inputs(self) -> int:
+        """Tokens that are read: all but the last."""
+        return self.prompt + self.answers - 1
 
     @property
     def free_down(self) -> bool:
@@ -330,7 +334,7 @@ class Rope(Spec):
     def shapes(self) -> Shapes:
         d, f = self.width, self.ffn
         written = min(PLANE, d) if self.flat_down else d
-        shapes: Shapes = {"tokens": (DIGITS, d)}
+        shapes: Shapes = {"tokens": (self.vocabulary, d)}
         if self.arc:
             shapes = {} if self.frozen_arc else {"arc": (3,)}
         shapes |= self._attention_shapes() | ({"gate_scale": (1,)} if self.tie_gate else {"gate": (f, d)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ def folds(spec: SplitSubspace) -> list[Fold]:
         smaller = replace(spec, no_eos=True, frozen_z_hi=False)
         steps.append(Fold("only the end token's prediction reads z_hi", smaller, dict))
     if not spec.direct_forms:
-        forms = dict.fromkeys(("toeplitz_q", "circulant_q", "rank1_q", "unturned"), False)
+        forms: dict[str, Any] = dict.fromkeys(("toeplitz_q", "circulant_q", "rank1_q", "unturned"), False)
         plain = replace(spec, direct_forms=True, **forms)
         text = "scores as one form, output from tokens"
         steps.append(Fold(text, plain, lambda t: direct(spec, t)))

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from model.families.split_subspace.spec import DIGITS, SplitSubspace
+from model.families.split_subspace.spec import SplitSubspace
 from model.ops import (
     Matrix,
     Tensors,
@@ -36,7 +36,7 @@ from model.ops import (
     scalars,
     transposed,
 )
-from model.spec import Kernel
+from model.spec import Kernel, sizes
 
 EPS = 1e-5
 _NO_SCALARS = ("positions", "attention", "scale")
@@ -45,10 +45,12 @@ ALL = slice(None)
 
 def sequence(spec: SplitSubspace, x: Vector, y: Vector, z: Vector) -> Vector:
     """Return the token sequence from digit columns x, y and z, units first, with the vocabulary's delimiters."""
-    first = 0 if spec.vocabulary == DIGITS else DIGITS
-    step = 0 if spec.vocabulary == DIGITS else 1
+    digits = spec.task.base
+    is_apart = spec.tokens > digits
+    first = digits if is_apart else 0
+    step = int(is_apart)
     plus, equals, eos = (torch.full_like(x[0], first + i * step) for i in range(3))
-    is_whole = len(z) == DIGITS + 1
+    is_whole = len(z) == spec.task.answers
     end = [eos] if is_whole and not spec.no_eos else []
     return [*x, plus, *y, equals, *z, *end]
 
@@ -157,7 +159,7 @@ def kernel(spec: SplitSubspace) -> Kernel:
     shape = {
         "TOK": spec.tok_dim,
         "POS": spec.pos_dim,
-        "VOCABULARY": spec.vocabulary,
+        "VOCABULARY": spec.tokens,
         "HEADS": spec.heads,
         "CHANNELS": spec.out_rank or spec.tok_dim,
         "SUMMED": int(spec.out_rank > 0),
@@ -165,6 +167,7 @@ def kernel(spec: SplitSubspace) -> Kernel:
         "FFN": spec.units,
         "BIAS": int(not spec.no_ffn_bias),
         "ANSWERS": spec.answers,
+        **sizes(spec, vocabulary=spec.tokens),
     }
     source = Path(__file__).with_name("kernel.cpp")
     return Kernel(source, shape)
@@ -447,7 +450,7 @@ def _token_table(spec: SplitSubspace, p: Any) -> Matrix:
     if not spec.arc:
         return transposed(p["tokens"])
     *radii, start, stride = p["arc"]
-    angles = [start + v * stride for v in range(DIGITS)]
+    angles = [start + v * stride for v in range(spec.task.base)]
     return [
         [radii[0] * torch.cos(a) for a in angles],
         [radii[-1] * torch.sin(a) for a in angles],
@@ -455,9 +458,9 @@ def _token_table(spec: SplitSubspace, p: Any) -> Matrix:
 
 
 def _position_vectors(spec: SplitSubspace, raw: dict[str, Tensor], p: Any) -> Vector:
-    """Return position vectors, pos_dim tensors [S, 34, 1]: X, Y and Z share the digits'; Z10 is z_hi."""
+    """Return position vectors, pos_dim tensors [S, T, 1]: X, Y and Z share the digits'; the last Z is z_hi."""
     like = raw["head"]
-    index = torch.arange(DIGITS, dtype=like.dtype, device=like.device)[None, :, None]
+    index = torch.arange(spec.columns, dtype=like.dtype, device=like.device)[None, :, None]
     entry = like[:, :1, :1]
     one, zero = torch.ones_like(entry), torch.zeros_like(entry)
     zeros = [zero] * spec.pos_dim
@@ -486,7 +489,7 @@ def _spiral(spec: SplitSubspace, p: Any, index: Tensor) -> list[Any]:
     if not spec.frozen_spiral:
         amp, phase, *ramp, offset = p["spiral"]
         slope = ramp[0] if ramp else slope
-    angle = 2 * math.pi * index / DIGITS + phase
+    angle = 2 * math.pi * index / spec.columns + phase
     plane = [amp * torch.cos(angle), amp * torch.sin(angle)]
     height = slope * index + offset
     flat = [torch.zeros_like(index)] * (spec.pos_dim - 3)
@@ -494,7 +497,7 @@ def _spiral(spec: SplitSubspace, p: Any, index: Tensor) -> list[Any]:
 
 
 def _position_scale(spec: SplitSubspace, raw: dict[str, Tensor], index: Tensor) -> Tensor:
-    """Return the learned part of each digit position's scale [S, 10, 1]."""
+    """Return the learned part of each digit position's scale [S, digits, 1]."""
     correction = raw["correction"][..., None]
     if not spec.linear_correction:
         return correction

@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from model import draws
 from model.families.split_subspace.folds import direct
-from model.families.split_subspace.spec import DIGITS, SplitSubspace
+from model.families.split_subspace.spec import SplitSubspace
 from model.layout import Shapes
 
 # Close to the trained geometry: A, start, stride (field: arc).
@@ -32,7 +33,7 @@ def initial(spec: SplitSubspace, seed: int) -> Tensor:
     shapes, spiral = spec.shapes(), spec.spiral_start
     fixed = {
         "arc": torch.tensor(ARC if spec.circular else (ARC[0], *ARC)),
-        "tokens": _first_table(spec.vocabulary, spec.tok_dim),
+        "tokens": _first_table(spec.task.base, spec.tokens, spec.tok_dim),
         "spiral": torch.tensor(spiral[:2] + spiral[2 + spec.flat_spiral :]),
         "correction": torch.zeros(shapes.get("correction", (0,))),
         "phase": torch.zeros(spec.heads),
@@ -48,7 +49,7 @@ def initial(spec: SplitSubspace, seed: int) -> Tensor:
 @cache
 def _drawn_shapes(spec: SplitSubspace) -> Shapes:
     """Return the shapes that are drawn: constraints on what is read of them change none."""
-    ignored = (
+    ignored: tuple[str, ...] = (
         "direct_forms",
         "unit_out",
         "opposite_out",
@@ -57,7 +58,8 @@ def _drawn_shapes(spec: SplitSubspace) -> Shapes:
         "rank1_q",
         "one_unit",
     )
-    return dataclasses.replace(spec, **dict.fromkeys(ignored, False)).shapes()
+    off: dict[str, Any] = dict.fromkeys(ignored, False)
+    return dataclasses.replace(spec, **off).shapes()
 
 
 def _draws(spec: SplitSubspace, gen: torch.Generator) -> dict[str, Tensor]:
@@ -69,7 +71,7 @@ def _draws(spec: SplitSubspace, gen: torch.Generator) -> dict[str, Tensor]:
     # what the modules draw when they are constructed, then positions, then Xavier draws in place of the first
     drawn: dict[str, Tensor] = {name: draws.kaiming(shapes[name], gen) for name in names}
     for place in ("digits", "z_hi", "equals", "plus", "eos"):
-        shape = (DIGITS, spec.pos_dim) if place == "digits" else (spec.pos_dim,)
+        shape = (spec.columns, spec.pos_dim) if place == "digits" else (spec.pos_dim,)
         if place in shapes or place == "z_hi":
             drawn[place] = draws.normal(shape, 0.02, gen)
     for name in names:
@@ -102,16 +104,16 @@ def _reshape(spec: SplitSubspace, tensors: dict[str, Tensor]) -> dict[str, Tenso
 
 
 @cache
-def _first_table(vocabulary: int, tok_dim: int) -> Tensor:
+def _first_table(digits: int, tokens: int, tok_dim: int) -> Tensor:
     """Return the first token table: digits on a spiral, delimiters away from it.
 
-    It is the 242-parameter model's, cut to `vocabulary` tokens and tok_dim dimensions.
+    It is the 242-parameter model's, cut to `tokens` tokens and tok_dim dimensions.
     """
     spiral = []
-    for digit in range(DIGITS):
-        turn = 2 * math.pi * digit / DIGITS
-        spiral.append([math.cos(turn), math.sin(turn), digit / 9])
+    for digit in range(digits):
+        turn = 2 * math.pi * digit / digits
+        spiral.append([math.cos(turn), math.sin(turn), digit / (digits - 1)])
     special = [[2.0, 0, -1], [0, 2, -1], [-2, 0, -1], [0, -2, -1]]
-    table = torch.zeros(14, max(tok_dim, 3))
+    table = torch.zeros(digits + len(special), max(tok_dim, 3))
     table[:, :3] = torch.tensor(spiral + special)
-    return table[:vocabulary, :tok_dim]
+    return table[:tokens, :tok_dim]

@@ -163,7 +163,7 @@ ROUTINE V run(const Wide& __restrict w, const Source& source, int problems, Meas
                 V logits[VOCABULARY];
                 answers.logits(s, logits);
                 see(seen, b * ANSWERS + a, VOCABULARY, logits);
-                if (a >= SUM_DIGITS) continue;
+                if (a >= COUNTED) continue;
                 const I right = is_right<VOCABULARY>(logits, of(block, PROMPT + a)) & counted;
                 exact = exact & right;
                 m->right += count(right);

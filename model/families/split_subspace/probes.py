@@ -14,13 +14,15 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING
 
-from model.families.split_subspace.spec import DIGITS, SplitSubspace
+from model.families.split_subspace.spec import SplitSubspace
+from model.tasks import ADDITION
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from model.spec import Probe
 
+DIGITS = ADDITION.digits
 ODD = 0.9
 """Share from which a code of digits counts as odd; on a trained arc it is near 1 or near 0."""
 SWITCHED = 1 - 1e-9
@@ -30,8 +32,10 @@ PLACE, EACH = 5, 16
 
 
 def probes(spec: SplitSubspace) -> dict[str, Probe]:
-    """Return the probes of a spec: those whose tensors it has, and where v(d) is one number."""
+    """Return the probes of a spec: those whose tensors it has, and where v(d) is one number. They are about sums."""
     names: dict[str, Probe] = {}
+    if spec.task != ADDITION:
+        return names
     if spec.rank1_out and spec.heads == 1:
         names["odd"] = odd
         if spec.tie_fc2_head:

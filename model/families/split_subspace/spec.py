@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
     from model.spec import Probe
 
-DIGITS = 10
 PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/compress.md, folds"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitSubspace(Spec):
-    """34 tokens, units first: X0..X9 PLUS Y0..Y9 EQUALS Z0..Z10 EOS.
+    """34 tokens, units first: X0..X9 PLUS Y0..Y9 EQUALS Z0..Z10 EOS, of ten digits.
 
-    The delimiters are tokens 10, 11 and 12 of a vocabulary of 14 (13 is padding), or token 0 of one of 10.
+    The delimiters are tokens 10, 11 and 12 of a vocabulary of 14 (13 is padding), or token 0 of one of 10; in another
+    base they follow its digits too.
     """
 
     family: ClassVar[str] = "split_subspace"
@@ -382,8 +382,18 @@ class SplitSubspace(Spec):
 
     @property
     def decoded(self) -> int:
-        """12 with a vocabulary of 14, which has a token that ends the answer."""
-        return 12 if self.vocabulary == 14 else 11
+        """One more than the answer with a vocabulary of 14, which has a token that ends it."""
+        return self.task.answers + (self.vocabulary == 14)
+
+    @property
+    def tokens(self) -> int:
+        """V: as many more or fewer than the vocabulary as the base has digits more or fewer than ten."""
+        return self.vocabulary - 10 + self.task.base
+
+    @property
+    def columns(self) -> int:
+        """Digits of a number."""
+        return self.task.digits
 
     @property
     def spiral_start(self) -> list[float]:
@@ -421,7 +431,7 @@ class SplitSubspace(Spec):
     @property
     def answers(self) -> int:
         """Positions whose next token is predicted."""
-        return 11 if self.no_eos else 12
+        return self.task.answers + (not self.no_eos)
 
     def shapes(self) -> Shapes:
         shapes = self._embedding_shapes() | self._attention_shapes()
@@ -440,15 +450,15 @@ class SplitSubspace(Spec):
         return shapes
 
     def _embedding_shapes(self) -> Shapes:
-        shapes: Shapes = {"tokens": (self.vocabulary, self.tok_dim)}
+        shapes: Shapes = {"tokens": (self.tokens, self.tok_dim)}
         if self.arc:
             shapes = {"arc": (3 if self.circular else 4,)}
         if not self.spiral:
-            shapes["digits"] = (DIGITS, self.pos_dim)
+            shapes["digits"] = (self.columns, self.pos_dim)
         elif not self.frozen_spiral:
             shapes["spiral"] = (3 if self.flat_spiral else 4,)
         if self.spiral and not self.plain_spiral:
-            shapes["correction"] = (2 if self.linear_correction else DIGITS,)
+            shapes["correction"] = (2 if self.linear_correction else self.columns,)
         learned = {
             "z_hi": not (self.no_eos or self.frozen_z_hi),
             "equals": not self.equals_on_ring,

@@ -1,5 +1,7 @@
 // The problems of trainer/data/problems.py, token for token: whole numbers, exact everywhere.
 //
+// Compiled for a task (model/tasks): two numbers of DIGITS in a BASE, whose answer is TIMES x + SIGN y.
+//
 // A block's problems are lanes, and no lane branches: a kind of problem is a row of a table, and what single problems
 // are about is their base. Stages are loops over lanes, which the compiler makes vectors of.
 #pragma once
@@ -8,7 +10,29 @@
 
 #include "lanes.h"
 
-constexpr int DIGITS = 10, ALL_DIGITS = 3 * DIGITS + 1, PER_BLOCK = 16, HALF = DIGITS / 2;
+#ifndef BASE
+#define BASE 10
+#endif
+#ifndef DIGITS
+#define DIGITS 10
+#endif
+#ifndef TIMES
+#define TIMES 1
+#endif
+#ifndef SIGN
+#define SIGN 1
+#endif
+#ifndef ORDERED  // x is never below y
+#define ORDERED 0
+#endif
+
+constexpr double power_of(int base, int exponent) { return exponent ? base * power_of(base, exponent - 1) : 1; }
+constexpr int most_digits(int count) { return power_of(BASE, count + 1) > 1e5 ? count : most_digits(count + 1); }
+constexpr int least(int a, int b) { return a < b ? a : b; }
+constexpr double least(double a, double b) { return a < b ? a : b; }
+
+constexpr int ALL_DIGITS = 3 * DIGITS + 1, PER_BLOCK = 16, LOW = BASE / 2;  // two digits below LOW do not carry
+constexpr int PART = least(most_digits(1), DIGITS), PARTS = (DIGITS + PART - 1) / PART;  // of a number: `digits_of`
 constexpr uint64_t GOLDEN = 0x9E3779B97F4A7C15ull, STREAM = 0xD1B54A32D192ED03ull;
 
 INLINE uint64_t mixed(uint64_t w) {  // SplitMix64's finaliser
@@ -21,7 +45,7 @@ INLINE double fraction(uint64_t word, int low, int bits) {  // `bits` bits from 
     return (double)(int64_t)((word >> low) & ((1ull << bits) - 1)) * (1.0 / (double)(1ull << bits));
 }
 
-// What two numbers are drawn by: floor(u limit) + more, by kind and columns n. A single problem's have n digits in base 5.
+// What two numbers are drawn by: floor(u limit) + more, by kind and columns n. A single problem's have n digits in base LOW.
 enum Kind { ORDINARY, SINGLE, CHAIN, PLACE, BOUNDARY, KINDS };
 struct Range {
     double a_limit, a_more, b_limit, b_more;
@@ -29,13 +53,14 @@ struct Range {
 struct Ranges {
     Range of[KINDS * (DIGITS + 1)];
     constexpr Ranges() : of() {
-        double ten = 1, five = 1, lowest = 0;  // lowest: of n digits
-        for (int n = 0; n <= DIGITS; n++, lowest = ten, ten *= 10, five *= 5) {
+        const double last = power_of(BASE, DIGITS) - 1;
+        double ten = 1, five = 1, lowest = 0;  // lowest: of n digits; names of base ten
+        for (int n = 0; n <= DIGITS; n++, lowest = ten, ten *= BASE, five *= LOW) {
             const Range its[KINDS] = {{ten, 0, ten, 0},
                                       {five, 0, five, 0},
-                                      {0, ten - 1, ten < 1000 ? ten : 1000, 1},
+                                      {0, ten - 1, least(least(ten, power_of(BASE, 3)), last), 1},
                                       {ten - lowest, lowest, 0, 0},
-                                      {0, ten - 1, 20, 1}};
+                                      {0, ten - 1, least(2.0 * BASE, last), 1}};
             for (int kind = 0; kind < KINDS; kind++) of[kind * (DIGITS + 1) + n] = its[kind];
         }
     }
@@ -85,7 +110,7 @@ typedef Floats<PER_BLOCK> Reals;
 // A block's problems: random words, and what they say. Masks are all bits or none.
 struct Drawn {
     Words wa, wb;
-    Lanes row, single;  // of RANGES; whether numbers are in base 5
+    Lanes row, single;  // of RANGES; whether numbers are in base LOW
     Lanes column, more_a, more_b, less;  // added to a and b at that column; taken from a's units
     Each<double> a, b;
 
@@ -113,9 +138,9 @@ struct Drawn {
             const int32_t n = carries | shorter ? 1 + (e[i] * l.digits >> 21) : l.digits;
             row[i] = kind * (DIGITS + 1) + n, column[i] = f[i] * n >> 21;
             single[i] = -(int32_t)(kind == SINGLE);
-            more_a[i] = single[i] & 5;
-            more_b[i] = kind == PLACE ? 1 + (g[i] * 9 >> 21) : more_a[i];
-            less[i] = kind == BOUNDARY ? g[i] * 10 >> 21 : 0;
+            more_a[i] = single[i] & (BASE - LOW);
+            more_b[i] = kind == PLACE ? 1 + (g[i] * (BASE - 1) >> 21) : more_a[i];
+            less[i] = kind == BOUNDARY ? g[i] * BASE >> 21 : 0;
         }
     }
 
@@ -154,43 +179,76 @@ struct Drawn {
     }
 };
 
-// The digits of whole numbers below base^5, units first; scale = base^-4. y is a digit and what is below it, as a
-// fraction that ends half a unit from the next: after four steps roundings have grown to a fiftieth. (All were tried.)
-INLINE void digits_of(Reals number, Reals base, Reals scale, Column* to) {
+// COUNT digits of whole numbers below base^COUNT, at most 10^5, units first; scale = base^(1 - COUNT). y is a digit and what
+// is below it, as a fraction that ends half a unit from the next: at the last digit roundings have grown to a fiftieth.
+// (All were tried.)
+template <int COUNT> INLINE void digits_of(Reals number, Reals base, Reals scale, Column* to) {
     Reals y = (number + all<PER_BLOCK>(0.5f)) * scale;
-    EACH(i, HALF) {
-        const int n = HALF - 1 - i;
+    EACH(i, COUNT) {
+        const int n = COUNT - 1 - i;
         to[n] = whole(y);
         y = (y - real(to[n])) * base;
     }
 }
 
-// The ten digits of a block's numbers.
-INLINE void columns_of(const Each<double>& number, const Lanes& single, Column* to) {
-    Each<float> low, high;
+// The digits of a block's numbers, part by part.
+template <int FIRST_DIGIT> INLINE void columns_of(Each<double>& number, const Lanes& single, Column* to) {
+    constexpr int COUNT = least(PART, DIGITS - FIRST_DIGIT);
+    constexpr bool LAST = FIRST_DIGIT + COUNT == DIGITS;
+    constexpr double WHOLE = power_of(BASE, COUNT), LOW_WHOLE = power_of(LOW, COUNT);
+    Each<float> its;
     EACH_LANE(i) {
-        const double above = floor_of((number[i] + 0.5) * (single[i] ? 1 / 3125.0 : 1e-5));
-        high[i] = (float)above, low[i] = (float)(number[i] - above * (single[i] ? 3125.0 : 1e5));
+        const double above = LAST ? 0 : floor_of((number[i] + 0.5) * (single[i] ? 1 / LOW_WHOLE : 1 / WHOLE));
+        its[i] = (float)(number[i] - above * (single[i] ? LOW_WHOLE : WHOLE)), number[i] = above;
     }
     const Column mask = lanes_of(single);
-    const Reals bases = select(mask, all<PER_BLOCK>(5.0f), all<PER_BLOCK>(10.0f));
-    const Reals scales = select(mask, all<PER_BLOCK>(1 / 625.0f), all<PER_BLOCK>(1e-4f));
-    digits_of(lanes_of(low), bases, scales, to);
-    digits_of(lanes_of(high), bases, scales, to + HALF);
+    const Reals bases = select(mask, all<PER_BLOCK>((float)LOW), all<PER_BLOCK>((float)BASE));
+    const Reals scales = select(mask, all<PER_BLOCK>((float)(LOW / LOW_WHOLE)), all<PER_BLOCK>((float)(BASE / WHOLE)));
+    digits_of<COUNT>(lanes_of(its), bases, scales, to + FIRST_DIGIT);
+    if constexpr (!LAST) columns_of<FIRST_DIGIT + COUNT>(number, single, to);
 }
 
-// The sum's eleven digits.
-INLINE void add(const Column* x, const Column* y, Column* z) {
-    Column over = all<PER_BLOCK>(0);  // -1 where a column carries
+// The numbers that are asked, of those that were drawn (`Subtraction.asked`): their sum, and the second; the larger first.
+INLINE void ask(Column* x, Column* y) {
+    if constexpr (SIGN > 0) return;
+    const Column none = all<PER_BLOCK>(0);
+    Column over = none, under = none;  // -1 where a column carries, or borrows
     EACH(c, DIGITS) {
         const Column sum = x[c] + y[c] - over;
-        over = all<PER_BLOCK>(9) < sum;
-        z[c] = sum - (over & all<PER_BLOCK>(10));
+        over = all<PER_BLOCK>(BASE - 1) < sum;
+        x[c] = sum - (over & all<PER_BLOCK>(BASE));
     }
-    z[DIGITS] = all<PER_BLOCK>(0) - over;
+    if constexpr (!ORDERED) return;
+    EACH(c, DIGITS) under = x[c] - y[c] + under < none;
+    EACH(c, DIGITS) {
+        const Column first = select(under, y[c], x[c]);
+        y[c] = select(under, x[c], y[c]), x[c] = first;
+    }
 }
 
-// Where a sequence's tokens come from: a column (x's ten digits, y's, then eleven of z, units first), or, below 0,
+// The answer's columns. A column is below 0 once at most, and at most TIMES times above what a digit can be.
+INLINE void answer(const Column* x, const Column* y, Column* z) {
+    const Column none = all<PER_BLOCK>(0);
+    Column over = none;  // less what is carried
+    EACH(c, DIGITS) {
+        Column sum = SIGN > 0 ? x[c] + y[c] - over : x[c] - y[c] - over;
+        EACH(n, TIMES - 1) sum = sum + x[c];
+        over = none;
+        if constexpr (SIGN < 0) {
+            const Column is_under = sum < none;
+            sum = sum + (is_under & all<PER_BLOCK>(BASE)), over = over - is_under;
+        }
+        EACH(n, SIGN > 0 ? TIMES : TIMES - 1) {
+            const Column is_over = all<PER_BLOCK>(BASE - 1) < sum;
+            sum = sum - (is_over & all<PER_BLOCK>(BASE)), over = over + is_over;
+        }
+        z[c] = sum;
+    }
+    z[DIGITS] = none - over;
+    if constexpr (SIGN < 0) z[DIGITS] = z[DIGITS] + (z[DIGITS] < none & all<PER_BLOCK>(BASE));
+}
+
+// Where a sequence's tokens come from: a column (x's digits, y's, then those of z, units first), or, below 0,
 // the token -1 - n itself. For a thread they are known when this is compiled, so that columns stay in registers.
 #if !THREADS
 struct Sequence {
@@ -231,9 +289,9 @@ struct Problems {
         if (l.targeted > 0 && l.errors > 0) drawn.target(l);
         Column column[ALL_DIGITS];
         Column *const x = column, *const y = column + DIGITS, *const z = column + 2 * DIGITS;
-        columns_of(drawn.a, drawn.single, x), columns_of(drawn.b, drawn.single, y);
+        columns_of<0>(drawn.a, drawn.single, x), columns_of<0>(drawn.b, drawn.single, y);
         if (varied) drawn.alter(x, y);
-        add(x, y, z);
+        ask(x, y), answer(x, y, z);
         EACH(t, sequence.length) {
             const int from = sequence.from(t);
             write_tokens(tokens, t, from < 0 ? all<PER_BLOCK>((int32_t)(-1 - from)) : column[from < 0 ? 0 : from]);

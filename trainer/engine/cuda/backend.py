@@ -165,6 +165,7 @@ def macros_of(spec: Spec, kernel: Kernel, recipe: Recipe) -> Macros:
     source = ",".join(map(str, sources(spec)))
     return {
         **kernel.shape,
+        **(spec.task.macros or {}),
         "SUMS_OF_CHUNK": int(one_chunk),
         "SOURCE": source,
         "PARKED_AT_ONCE": PARKED_AT_ONCE,

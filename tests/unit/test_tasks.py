@@ -1,0 +1,253 @@
+"""Tasks beside ten-digit addition: what is asked, by torch, the engine and the emulated GPU; keys; and refusals."""
+
+import itertools
+import json
+import re
+from dataclasses import replace
+
+import click
+import pytest
+import torch
+
+from benchmarks.emulator import Emulator
+from model import PRESETS, add, make_spec, preset, preset_name
+from model.presets import is_preset
+from model.spec import FAMILIES
+from model.tasks import ADDITION, make_task
+from model.tied import Tied, free
+from search.cli import main
+from search.cli.listed import Listed
+from search.run.estimate import _worth
+from search.study.file import parse_study
+from search.study.trial import Configuration
+from tests import needs_compiler
+from tests.banks import engine_tokens
+from tests.commands import call, done
+from tests.unit.test_cuda_engine import assert_trains_alike, bank_of
+from tests.unit.test_problems import lesson_of
+from trainer import Bank, Outcome, Pair, Recipe, Seed
+from trainer.bank.tracker import SeedTracker
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.data.problems import selection, sequence_columns
+from trainer.engine.cuda.backend import CudaBackend
+from trainer.engine.native import EngineBackend
+from trainer.step import step
+from trainer.step.schedule import hyper_of
+from trainer.stopping.hopeless import Hopeless
+
+SMALL = "subtraction base=3 digits=4"
+TASKS = [
+    SMALL, "subtraction signed=true", "subtraction base=2 digits=2", "addition base=16 digits=12",
+    "addition base=2 digits=20", "addition base=7 digits=5 times=3", "subtraction base=5 digits=6 times=2",
+]  # fmt: skip
+QUICK = TASKS[:3]
+by_tier = pytest.mark.parametrize(
+    "task", [task if task in QUICK else pytest.param(task, marks=pytest.mark.full) for task in TASKS]
+)
+RECIPES = [
+    ({}, 20_000),
+    ({"carry_mix": 1.0, "fade_start": 59_000, "fade_end": 60_000}, 30_000),
+    ({"carry_mix": 0.5, "curriculum": ((2, 50),), "mixed_lengths": 1.0}, 7),
+]
+BATCH = 200
+
+
+def spec_of(task, family="rope"):
+    return make_spec(family, task=task)
+
+
+# What is asked
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_an_answer_is_the_tasks_own_and_every_problem_is_verified_once(task):
+    task = make_task(task)
+    pairs = task.pairs()
+    assert len(pairs) == task.problems and all(0 <= n < task.limit for pair in pairs for n in pair)
+    if task.limit**2 <= 10_000:
+        every = itertools.product(range(task.limit), repeat=2)
+        assert set(pairs) == {(a, b) for a, b in every if a >= b or not task.ordered}
+    modulus = task.base ** (task.digits + 1)
+    for a, b in pairs[:300]:
+        assert task.value(a, b) == (task.times * a + task.sign * b) % modulus
+        assert a >= b or not task.ordered
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_drawn_pairs_can_be_asked_and_borrow_where_their_sum_carries(task):
+    task = make_task(task)
+    a, b = selection(task)
+    first, second = (t.long() for t in task.asked(a, b))
+    *_, z = sequence_columns(a, b, task)
+    assert torch.equal(task.number([c.long() for c in z]), task.value(first, second))
+    if task.sign < 0 and not task.ordered:
+        assert torch.equal((first < second), a + b >= task.limit)
+    drawn = set(zip(first[0].tolist(), second[0].tolist(), strict=True))
+    assert len(drawn) > min(4_000, task.problems // 3)
+
+
+# The engine
+
+
+@needs_compiler
+@by_tier
+def test_the_engine_makes_the_same_tokens(task):
+    spec = spec_of(task)
+    for fields, at in RECIPES:
+        recipe = Recipe(batch=BATCH, **fields)
+        state = {"data_seed": torch.tensor([9]), "step": torch.tensor([at]), "mix_scale": torch.ones(1)}
+        hyper, programs = hyper_of([recipe]), EngineBackend(spec, recipe)
+        a, b = step.draw(state, hyper, BATCH, 1, task=spec.task)
+        assert max(a.max(), b.max()) < spec.task.limit
+        expected = step.tokens_of(spec, a, b)[0, 0]
+        assert torch.equal(engine_tokens(programs, lesson_of(programs, state, hyper)), expected)
+
+
+@needs_compiler
+@pytest.mark.parametrize("family", [f if f == "rope" else pytest.param(f, marks=pytest.mark.full) for f in FAMILIES])
+def test_banks_of_the_engine_of_torch_and_of_the_gpu_agree(family):
+    """Eager but for rounding; the emulated GPU to the bit."""
+    spec = spec_of(SMALL, family)
+    recipe = Recipe(steps=6, batch=40, eval_every=3, hold=0, warmup=2, lr=0.001)
+    pairs = [Pair(recipe, Seed.of(n)) for n in range(2)]
+    engine, eager = (Bank(spec, pairs, compiled=compiled) for compiled in (True, False))
+    for bank in (engine, eager):
+        while bank.advance():
+            pass
+    for n in range(2):
+        torch.testing.assert_close(engine.result(n).theta_P, eager.result(n).theta_P, rtol=0, atol=2e-4)
+        torch.testing.assert_close(engine.result(n).curve_EM, eager.result(n).curve_EM, rtol=1e-4, atol=1e-4)
+    bank = bank_of(spec)
+    assert_trains_alike(bank, CudaBackend(spec, bank.pairs[0].recipe, Emulator()), (1, 10))
+
+
+def test_every_column_of_the_answer_counts():
+    """Twelve columns, of which the last is wrong: the problem is."""
+    spec = spec_of("addition digits=11")
+    theta, tokens = spec.initial(0)[None], step.tokens_of(spec, *selection(spec.task, 50))
+    likeliest = torch.stack(step.answer_logits(spec, theta, tokens)).argmax(0)
+    tokens[:, spec.prompt :] = likeliest.int()
+    tokens[:, -1] = (tokens[:, -1] + 1) % 10
+    measured = step.evaluate(spec, theta, tokens)
+    assert spec.task.answers == 12 and float(measured["exact"]) == 0
+    # the last token is no input, so only it is wrong; earlier ones are read, and may change what follows
+    assert float(measured["token"]) < 1
+
+
+# Keys and names
+
+
+def test_addition_is_in_no_key_and_no_record_and_other_tasks_are():
+    spec, other = PRESETS["57p"], preset(f"57p {SMALL}")
+    assert "task" not in spec.as_dict() and other.as_dict() == {**spec.as_dict(), "task": SMALL}
+    assert make_spec(**spec.as_dict(), task="addition") == spec and make_spec(**other.as_dict()) == other
+    assert make_spec(**spec.as_dict(), task={"name": "subtraction", "base": 3, "digits": 4}) == other
+    keys = {Configuration(preset(f"57p {task}"), Recipe()).key for task in TASKS}
+    assert len(keys | {Configuration(spec, Recipe()).key}) == len(TASKS) + 1
+    assert preset_name(other) == f"57p {SMALL}" and preset(preset_name(other)) == other and is_preset(other)
+    tied = Tied(base=other, ties=(*free(other.params)[:-1], 1))
+    assert tied.task == other.task and make_spec(**tied.as_dict()) == tied
+    assert other.params == 57 and make_spec("low_rank", task=SMALL).params < make_spec("low_rank").params
+
+
+def test_wrong_tasks_are_one_line_each():
+    for task, words in (
+        ("subtract", "unknown task 'subtract'; did you mean subtraction?"),
+        ("addition bas=3", "unknown option 'bas' of addition; did you mean base?"),
+        ("addition base=17", "base must be from 2 to 16, got 17"),
+        ("addition digits=16", "digits must leave numbers below 2^50, got 16 in base 10"),
+        ("addition base=3 times=3", "times must be below the base"),
+        ({"base": 3}, "task must be a name, or a mapping with a name"),
+        (7, "task must be a name, or a mapping with a name"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(words)):
+            make_task(task)
+    with pytest.raises(ValueError, match="base=16 needs 20 tokens in low_rank, of 16 at most"):
+        make_spec("low_rank", task="addition base=16 digits=4")
+
+
+# Rules and refusals
+
+
+def test_a_rule_that_was_not_measured_for_a_task_is_off_and_the_plan_says_so():
+    always = Hopeless(((-1e9, 2.0, 2.0),))
+    recipe = Recipe(steps=2, batch=16, eval_every=1, hold=0)
+    ended = []
+    for spec in (spec_of(ADDITION), spec_of(SMALL)):
+        bank = Bank(spec, [Pair(recipe, Seed.of(0), rules=(always,), spared=False)], compiled=False)
+        while bank.advance():
+            pass
+        ended.append(bank.result(0).outcome)
+    assert ended == [Outcome.GIVEN_UP, Outcome.FAILED]
+    study = parse_study(f"{{name: x, model: 57p, task: {SMALL}, seeds: {{first: 1, count: 8}}}}", "x.yaml")
+    listed = [Configuration(*pair) for pair in study.listed]
+    assert _worth(study, listed)[0].endswith("hopeless rule: not measured for this task, so off")
+
+
+def test_a_seed_has_grokked_from_grok_at_on():
+    spec, recipe = spec_of(SMALL), Recipe(steps=2, eval_every=1, hold=0, curriculum=())
+    pairs = [Pair(replace(recipe, grok_at=at), Seed.of(0)) for at in (1.0, 0.99, 0.98)]
+    tracker, every, first = SeedTracker(pairs, spec), torch.arange(3), torch.ones(3, dtype=torch.int64)
+    measures_LM, theta_LP = torch.tensor([[0.99, 1, 0, 0]] * 3), torch.zeros(3, spec.params)
+    tracker.record_evaluation(every, first, measures_LM, theta_LP, first > 0, torch.zeros(3, 0))
+    assert [tracker.result(n).grok_step for n in range(3)] == [None, 1, 1]
+
+
+def test_add_and_every_command_that_knows_no_task_refuse_another_by_one_line(here):
+    """Each command that takes a checkpoint, those of plug-ins too: it says that it knows tasks, or refuses."""
+    spec = spec_of(SMALL)
+    with pytest.raises(ValueError, match=f"add is about addition in base 10 .* task is {SMALL}"):
+        add(spec, spec.initial(0), [1], [2])
+    Checkpoint(spec, spec.initial(0)).save(here / "minus")
+    know = {"verify", "rerun", "models"}
+    refused = set()
+    for name in main.list_commands(None):
+        command = main.get_command(click.Context(main), name)
+        command = command.load() if isinstance(command, Listed) else command
+        arguments = [p for p in command.params if isinstance(p, click.Argument)]
+        if not any("checkpoint" in p.name for p in arguments) or name in know:
+            continue
+        options = [p.opts[0] for p in command.params if p.required and isinstance(p, click.Option)]
+        result = call(name, "minus", *(word for option in options for word in (option, "out")))
+        assert result.exit_code == 2, (name, result.output)
+        assert result.stderr.startswith(f"error: {name} is about addition in base 10 with 10 digits alone"), name
+        assert result.stderr.count("\n") == 1 and "Traceback" not in result.output
+        refused.add(name)
+    assert {"fold", "register"} <= refused
+    said = json.loads(call("verify", "minus", "--json").stdout)
+    assert said["total"] == 3_321 and said["failures"]
+    assert (
+        "1 - 0 = 1, decoded" in call("verify", "minus").stdout or "0 - 0 = 0, decoded" in call("verify", "minus").stdout
+    )
+
+
+# A study
+
+
+STUDY = """\
+name: minus
+task: {name: subtraction, base: 3, digits: 2}
+model: {family: low_rank, width: 12, ffn: 32}
+toggle: [rms_norm]
+recipe: {steps: 3000, batch: 64, eval_every: 250, hold: 0, warmup: 100, lr: 0.01, curriculum: [], carry_mix: 0.0}
+seeds: [1, 2]
+"""
+
+
+@needs_compiler
+def test_a_study_of_subtraction_is_trained_verified_and_says_what_it_is(here, no_ray):
+    """Right by its own 45 problems, where a + b would have it wrong by nearly all."""
+    (here / "minus.yaml").write_text(STUDY)
+    said = done("run", "minus.yaml")
+    assert "adder-search export" not in said
+    done("records", "minus", "-o", "minus.json")
+    rows = {row["model.rms_norm"]: row for row in json.loads((here / "minus.json").read_text())}
+    assert {row["model.task"] for row in rows.values()} == {"subtraction base=3 digits=2"}
+    best = rows[False]
+    assert (best["grokked"], best["verified"], best["verify_tried"]) == (2, 2, 2)
+    assert "1608 parameters (low_rank) subtraction base=3 digits=2" in done("best", "minus")
+    seen = done("status", "minus", "--seeds")
+    assert "45 of 45 right" in seen and "10010" not in seen
+    done("pull", "minus", "--best", "-o", "minus")
+    assert "45/45 VERIFIED" in done("verify", "minus")
+    assert "θ is bitwise the same" in done("rerun", "minus")
