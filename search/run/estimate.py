@@ -141,10 +141,11 @@ def _configurations(study: Study, listed: Sequence[Configuration], known: Foreca
     recorded = f"{known.recorded} recorded, {at_most}{known.search.total()} to train"
     if known.confirmation:
         recorded += f", {known.confirmation.total()} fresh ones to confirm"
+    most = "at most " if any(c.recipe.stages for c in listed) else ""
     return [
         f"  model           {study.kind.describe_models()}",
         f"  configurations  {study.kind.describe_count(known)}",
-        f"  seeds           {in_all}, {steps} steps each; {recorded}",
+        f"  seeds           {in_all}, {most}{steps} steps each; {recorded}",
     ]
 
 

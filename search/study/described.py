@@ -1,7 +1,7 @@
 """Values, fields and sizes of configurations in words."""
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -106,4 +106,6 @@ def spelt(value: Any) -> str:
         return f"{value:.3g}"
     if isinstance(value, list | tuple):
         return "/".join(map(spelt, value)) or "none"
+    if isinstance(value, Mapping) and "name" in value:  # a stage
+        return str(value["name"])
     return "none" if value in (None, "") else str(value)

@@ -233,7 +233,9 @@ class Kind:
         listed, keys = [], list(configurations)
         for kind in plugins.rules().values():
             asked = [rule for rule in study.stop.rules if type(rule) is kind]
-            if kind.is_default:
+            if not all(rule.suits(spec.task) for rule in asked for spec, _ in self.listed):
+                listed.append((kind.title, "off: not measured for this task"))
+            elif kind.is_default:
                 on = f"on: {kind.describe(asked)}, but for a random tenth of them{spared}"
                 listed.append((kind.title, on if asked else "off: all seeds run on"))
             elif asked:

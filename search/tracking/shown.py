@@ -7,6 +7,7 @@ search/tracking/tracker.py writes what differs from what MLflow has.
 from __future__ import annotations
 
 import getpass
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -30,6 +31,7 @@ from search.stats.counting import (
     names_of_counts,
     proof_counts,
 )
+from search.stats.stages import stage_counts
 from search.store.home import pull_command
 from search.study.start import describe_step, ties_beyond_parent
 from search.study.trial import CARRY_MIX, Configuration
@@ -116,8 +118,14 @@ def final_metrics(rows: Sequence[SeedRecord], until: Until | None = None) -> dic
         "confirmation_seeds": confirmation.n,
         "confirmation_given_up": sum(row.outcome == Outcome.GIVEN_UP for row in fresh),
         "confirmation_wrongly": confirmation.missed,
+        **{f"left.{_plain(name)}": float(count.left) for name, count in stage_counts(searched).items()},
     }
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _plain(name: str) -> str:
+    """Return a stage's name as MLflow takes it for a metric's."""
+    return re.sub(r"[^A-Za-z0-9_. -]", "_", name)
 
 
 def count_checks(rows: Iterable[SeedRecord], problems: int) -> dict[str, int]:

@@ -7,6 +7,7 @@ import pytest
 from mlflow.entities import RunInfo
 
 from search.analysis import frames, projection
+from search.record import SeedRecord
 from search.study.trial import Configuration
 from search.tracking import views
 from search.tracking.shown import FINAL, MAY_BE_ZERO, METRICS, count_checks, final_metrics
@@ -149,3 +150,13 @@ def test_runs_get_the_name_and_parameters_of_an_extended_search_unless_a_user_na
     run.name = "the good one"
     extend("again")
     assert run.name == "the good one" and server.calls == []
+
+
+def test_seeds_through_stages_are_counted_after_each():
+    stages = ('[["wide", 1, 0, 8]]', '[["wide", 1, 1, 8], ["a/b c", 2, 1, 16]]')
+    rows = [
+        SeedRecord(init_seed=n, outcome=outcome, stages=text, steps=8)
+        for n, (outcome, text) in enumerate(zip(("failed", "grokked"), stages, strict=True))
+    ]
+    metrics = final_metrics(rows)
+    assert (metrics["left.wide"], metrics["left.a_b c"]) == (1, 1)
