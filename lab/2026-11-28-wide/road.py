@@ -262,7 +262,7 @@ def pairs_of(spec: SplitSubspace, net: Net, count: int) -> list[Try]:
     for row, pair in zip(theta_SP, pairs, strict=True):
         cut.append([name for u in range(spec.hidden) if u not in pair for name in unit_entries(spec, u)])
         row[[place[name] for name in cut[-1]]] = 0
-    tokens = step.tokens_of(spec, *selection(RANKING_PROBLEMS))
+    tokens = step.tokens_of(spec, *selection(count=RANKING_PROBLEMS))
     losses = step.evaluate(spec, theta_SP, tokens)["loss"].tolist()
     best = sorted(range(len(pairs)), key=losses.__getitem__)[:count]
     return [
