@@ -1,10 +1,12 @@
 """Schedules: pure functions of a recipe and a seed's step, as their papers' formulas and torch have them."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 
+from model.tasks import ADDITION
 from tests.banks import SPEC
 from tests.contract.test_optimisers import CONSTANT
 from trainer.optimisers.l1 import strength
@@ -38,6 +40,7 @@ def cosine(step):
 
 
 DECAY = {**CONSTANT, "lr": 0.5, "weight_decay": 0.6}
+DIGITS = partial(schedule.digits, task=ADDITION)
 VALUES = {
     "the rate warms up and ends at its floor": (
         learning_rate, {}, {0: 2e-5, 499: 0.01, 999: 0.02, 1_000: 0.02, 59_999: 0.002}
@@ -57,11 +60,11 @@ VALUES = {
     "the first kind": (carried("single"), KINDS, {0: 0.1, 200: 0.2, 300: 0.3}),
     "up to the second": (carried("chain"), KINDS, {0: 0.3, 200: 0.3, 300: 0.3}),
     "up to the third": (carried("place"), KINDS, {0: 0.6, 200: 0.5, 300: 0.4}),
-    "digits without a curriculum": (schedule.digits, {"curriculum": ()}, {5: 10, 35: 10}),
+    "digits without a curriculum": (DIGITS, {"curriculum": ()}, {5: 10, 35: 10}),
     "digits of four stages": (
-        schedule.digits, {"curriculum": ((1, 10), (2, 10), (3, 10), (4, 10))}, {5: 1, 15: 2, 25: 3, 35: 4, 45: 10}
+        DIGITS, {"curriculum": ((1, 10), (2, 10), (3, 10), (4, 10))}, {5: 1, 15: 2, 25: 3, 35: 4, 45: 10}
     ),
-    "digits of an empty stage": (schedule.digits, {"curriculum": ((1, 0), (7, 20))}, {5: 7, 15: 7, 25: 10}),
+    "digits of an empty stage": (DIGITS, {"curriculum": ((1, 0), (7, 20))}, {5: 7, 15: 7, 25: 10}),
     "the ramp of ties": (schedule.ramp, {"ramp": 10, "steps": 1_000}, {0: 0, 5: 0.5, 10: 1, 11: 1}),
     "no ramp": (schedule.ramp, {}, {0: 1, 5: 1}),
     "a ramp that begins later": (
