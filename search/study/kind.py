@@ -259,6 +259,7 @@ class Kind:
         Searched fields are left out: a plan has a remark on each.
         """
         recipes = [recipe for _, recipe in self.listed] or [self.study.base_recipe]
+        recipes = [recipe for recipe in recipes if not recipe.stages]  # each stage has a budget of its own
         texts = Counter[str]()
         for recipe in recipes:
             budget = self.longest_budget(recipe)

@@ -14,6 +14,7 @@ import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from model.fields import did_you_mean, option
@@ -233,7 +234,8 @@ class Stage:
         return [self.recipe, self.longer] if self.longer else [self.recipe]
 
 
-def road_of(recipe: Recipe) -> list[Stage]:
+@lru_cache(64)
+def road_of(recipe: Recipe) -> tuple[Stage, ...]:
     """Return the stages of a recipe, each with the spec that the one before leaves. Needs no torch.
 
     Raises ValueError where they do not follow one another.
@@ -252,7 +254,7 @@ def road_of(recipe: Recipe) -> list[Stage]:
     intervals = {r.eval_every for stage in stages for r in stage.recipes}
     if len(intervals) > 1:
         raise ValueError(f"stages must have one eval_every, got {sorted(intervals)}")
-    return stages
+    return tuple(stages)
 
 
 def _stage(row: Values, spec: Spec, plain: Recipe) -> Stage:

@@ -5,7 +5,8 @@ It is used as a `Bank` is. A pair here is a seed with all of its stages; its res
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from trainer.recipe.stages import Losses
 
 OPEN = (Outcome.QUEUED, Outcome.RUNNING)
+States = dict[int, bytes]
+"""Saved states of a seed's trainings, by their place in its leg."""
 LegKey = tuple[int, bool]
 """A stage by its place, and whether it is its longer training."""
 
@@ -60,8 +63,7 @@ class RoadBank:
         """For each pair of a bank its seed, and its place in the seed's leg."""
         self.ranking: dict[int, Any] = {}
         """Programs that measure θ of a stage's spec."""
-        for traveller in self.travellers:
-            self._depart(traveller)
+        self._depart(self.travellers)
 
     @property
     def programs(self) -> Any:
@@ -100,23 +102,25 @@ class RoadBank:
             if traveller.end(place, bank.result(n)):
                 complete.append(traveller)
         self._remove(key, ended)
-        for traveller in complete:
-            if traveller.go_on(self._losses):
-                self._depart(traveller)
+        self._depart([traveller for traveller in complete if traveller.go_on(self._losses)])
 
-    def _depart(self, traveller: Traveller, states: Mapping[int, bytes] | None = None) -> None:
-        """Put the open trainings of a seed's leg into its bank. states: from which they go on, by their place."""
-        key, places = _key_of(traveller), traveller.open_places
-        pairs = [traveller.pair_of(place) for place in places]
-        if key in self.banks:
-            numbers = self.banks[key].add(pairs)
-        else:
-            self.banks[key] = self._bank(key[0], pairs)
-            self.owners[key], numbers = [], range(len(pairs))
-        self.owners[key] += [(traveller, place) for place in places]
-        if states:
-            found = {n: states[place] for n, place in zip(numbers, places, strict=True) if place in states}
-            self.banks[key].restore_all(found)
+    def _depart(self, travellers: Iterable[Traveller], states: Mapping[Traveller, States] | None = None) -> None:
+        """Put the open trainings of seeds into the banks of their legs. states: from which they go on."""
+        groups: dict[LegKey, list[tuple[Traveller, int]]] = {}
+        for traveller in travellers:
+            places = [(traveller, place) for place in traveller.open_places]
+            groups.setdefault(_key_of(traveller), []).extend(places)
+        for key, owners in groups.items():
+            pairs = [traveller.pair_of(place) for traveller, place in owners]
+            if key in self.banks:
+                numbers = self.banks[key].add(pairs)
+            else:
+                self.banks[key], numbers = self._bank(key[0], pairs), range(len(pairs))
+            self.owners.setdefault(key, []).extend(owners)
+            saved = {
+                n: (states or {}).get(owner, {}).get(place) for n, (owner, place) in zip(numbers, owners, strict=True)
+            }
+            self.banks[key].restore_all({n: state for n, state in saved.items() if state is not None})
 
     def _bank(self, stage: int, pairs: Sequence[Pair]) -> Bank:
         spec = self.stages[stage].spec
@@ -137,19 +141,18 @@ class RoadBank:
             raise ValueError(DISAGREE)
         first = len(self.pairs)
         self.pairs += pairs
-        for pair in pairs:
-            self.travellers.append(Traveller(pair))
-            self._depart(self.travellers[-1])
+        self.travellers += map(Traveller, pairs)
+        self._depart(self.travellers[first:])
         return range(first, len(self.pairs))
 
     def end(self, numbers: Sequence[int]) -> None:
         """End seeds from outside: those that have not ended are censored."""
-        for n in numbers:
-            traveller = self.travellers[n]
-            if traveller.outcome is None:
-                traveller.spent[-1] += self._open_steps(traveller)
-                self._withdraw(traveller)
-                traveller.outcome = Outcome.CENSORED
+        open_ = [t for t in (self.travellers[n] for n in numbers) if t.outcome is None]
+        steps = self._open_steps()
+        self._withdraw(open_)
+        for traveller in open_:
+            traveller.spent[-1] += steps[traveller]
+            traveller.outcome = Outcome.CENSORED
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Remove seeds that have ended. Later ones move up, and keep their order."""
@@ -158,12 +161,14 @@ class RoadBank:
         self.pairs = [self.pairs[n] for n in kept]
         self.travellers = [self.travellers[n] for n in kept]
 
-    def _withdraw(self, traveller: Traveller) -> None:
-        """Take the trainings of a seed out of their bank."""
+    def _withdraw(self, travellers: Iterable[Traveller]) -> None:
+        """Take the trainings of seeds out of their banks."""
+        gone = set(travellers)
         for key, owners in self.owners.items():
-            own = [n for n, (owner, _) in enumerate(owners) if owner is traveller]
-            self.banks[key].end(own)
-            self._remove(key, own)
+            own = [n for n, (owner, _) in enumerate(owners) if owner in gone]
+            if own:
+                self.banks[key].end(own)
+                self._remove(key, own)
 
     def _remove(self, key: LegKey, numbers: Sequence[int]) -> None:
         self.banks[key].remove(numbers)
@@ -174,9 +179,9 @@ class RoadBank:
 
     def newest(self) -> list[dict[str, Any]]:
         """Return one row per seed: outcome, steps of all its trainings, grok step and best exact match."""
-        rows = []
-        for n in range(len(self.pairs)):
-            result = self.result(n)
+        steps, rows = self._open_steps(), []
+        for traveller in self.travellers:
+            result = traveller.result(steps[traveller])
             facts = {"outcome": result.outcome.value, "step": result.steps}
             rows.append({**facts, "grok_step": result.grok_step, "best_exact": result.best_exact})
         return rows
@@ -184,13 +189,15 @@ class RoadBank:
     def result(self, n: int) -> Result:
         """Return the n-th seed as far as it got."""
         traveller = self.travellers[n]
-        return traveller.result(0 if traveller.outcome else self._open_steps(traveller))
+        return traveller.result(0 if traveller.outcome else self._open_steps()[traveller])
 
-    def _open_steps(self, traveller: Traveller) -> int:
-        """Return the steps of a seed's trainings that have not ended."""
-        key = _key_of(traveller)
-        rows = zip(self.owners[key], self.banks[key].newest(), strict=True)
-        return sum(row["step"] for (owner, _), row in rows if owner is traveller)
+    def _open_steps(self) -> Counter[Traveller]:
+        """Return the steps of the trainings that have not ended, by seed."""
+        steps: Counter[Traveller] = Counter()
+        for key, owners in self.owners.items():
+            for (owner, _), row in zip(owners, self.banks[key].newest(), strict=True):
+                steps[owner] += row["step"]
+        return steps
 
     # ---- saved and restored
 
@@ -200,15 +207,14 @@ class RoadBank:
 
     def save_all(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the states of seeds."""
-        return [self._save(self.travellers[n]) for n in numbers]
-
-    def _save(self, traveller: Traveller) -> bytes:
-        if traveller.outcome is not None:
-            return traveller.save({})
-        key = _key_of(traveller)
-        own = {n: place for n, (owner, place) in enumerate(self.owners[key]) if owner is traveller}
-        states = self.banks[key].save_all(list(own))
-        return traveller.save(dict(zip(own.values(), states, strict=True)))
+        wanted = [self.travellers[n] for n in numbers]
+        states: dict[Traveller, States] = {traveller: {} for traveller in wanted}
+        for key, owners in self.owners.items():
+            own = [(n, owner, place) for n, (owner, place) in enumerate(owners) if owner in states]
+            saved = self.banks[key].save_all([n for n, _, _ in own])
+            for (_, owner, place), state in zip(own, saved, strict=True):
+                states[owner][place] = state
+        return [traveller.save(states[traveller]) for traveller in wanted]
 
     def restore(self, n: int, data: bytes) -> bool:
         """Set a seed back to a state. Return False, and change nothing, if it is damaged or another seed's."""
@@ -216,17 +222,16 @@ class RoadBank:
 
     def restore_all(self, states: Mapping[int, bytes]) -> list[int]:
         """Set seeds back to states. Return those whose states could be used."""
-        used = []
+        restored, found = {}, {}
         for n, data in states.items():
             traveller = Traveller(self.pairs[n])
-            found = traveller.restore(data)
-            if found is not None:
-                self._withdraw(self.travellers[n])
-                self.travellers[n] = traveller
-                used.append(n)
-                if traveller.outcome is None:
-                    self._depart(traveller, found)
-        return used
+            if (its := traveller.restore(data)) is not None:
+                restored[n], found[traveller] = traveller, its
+        self._withdraw(self.travellers[n] for n in restored)
+        for n, traveller in restored.items():
+            self.travellers[n] = traveller
+        self._depart((t for t in restored.values() if t.outcome is None), found)
+        return list(restored)
 
 
 def _key_of(traveller: Traveller) -> LegKey:

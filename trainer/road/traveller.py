@@ -70,7 +70,7 @@ class Traveller:
     def __init__(self, pair: Pair):
         """pair: a seed, and a recipe with stages."""
         self.pair, self.stages = pair, road_of(pair.recipe)
-        self.eval_every = pair.recipe.eval_every
+        self.eval_every, self.target = pair.recipe.eval_every, end_of(self.stages)
         self.outcome: Outcome | None = None
         """None while it is on its way."""
         self.incoming: list[Net] = []
@@ -191,7 +191,7 @@ class Traveller:
         stages = told(map(Passed, names, self.counts, self.grokked, self.spent))
         steps = sum(self.spent) + open_steps
         if best is None or not self.is_last_stage:
-            nothing_P = torch.zeros(end_of(self.stages).params)
+            nothing_P = torch.zeros(self.target.params)
             best = Net(0.0, 0.0, False, False, 0, nothing_P, self._longest_curve())
         return Result(
             pair=self.pair,
