@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from lab.tables import BLUE, GREY, GROKKED, beside, markdown, read, with_interval
+from lab.tables import BLUE, GREY, GROKKED, beside, markdown, rate, read, rows_of, with_interval
+from lab.tables import vectors as vectors_of
 from search.analysis.plots import new_figure, quiet
 from search.stats.counting import GrokRate
 
 HERE = Path(__file__).parent
+PUBLISHED = "57p-paired-published.csv + three-128.csv where study == 'three-128-published'"
 MAIN, PLANNED, VECTORS = "eight", 7, 128
 LABEL = 7  # vectors between two labels of the picture
 ORDER = ("eight", "two", "four", "sixteen", "three", "eight, no start", "eight, no kinds", "eight, published optimiser")
@@ -91,5 +93,34 @@ def picture() -> None:
     figure.savefig(HERE / "wide.svg")
 
 
+def rates_of_vectors() -> dict[str, GrokRate]:
+    """Return how many initial vectors became a grokked 57p, by the road that they went."""
+    return {
+        "published recipe": rate(PUBLISHED),
+        "57p-longer, 57 numbers from step 0": vectors_of(rows_of("longer-fresh.csv")),
+        "eight hidden units first, then narrowed": GrokRate(len(vectors()[MAIN].query(GROKKED)), VECTORS),
+    }
+
+
+def picture_of_rates() -> None:
+    """Draw the three rates with their intervals."""
+    figure = new_figure(7.2, 1.9)
+    axes = figure.add_subplot()
+    for place, found in enumerate(rates_of_vectors().values()):
+        low, high = found.interval
+        share = found.grokked / found.n
+        axes.barh(-place, share, height=0.55, color=BLUE if place == 2 else GREY)
+        axes.plot([low, high], [-place, -place], color="black", linewidth=1.2)
+        words = f"{found.grokked} of {found.n}"
+        axes.annotate(words, (high, -place), (6, -3), textcoords="offset points", fontsize=9)
+    axes.set_yticks([0, -1, -2], list(rates_of_vectors()), fontsize=9)
+    axes.set_xlim(0, 1.12)
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
+    axes.set_xlabel("initial vectors that become a grokked 57p, with 95 % intervals", fontsize=9)
+    quiet(axes)
+    figure.savefig(HERE / "rates.svg", metadata={"Date": None})
+
+
 if __name__ == "__main__":
     picture()
+    picture_of_rates()
