@@ -8,7 +8,7 @@ from pydantic import Field
 
 from model import Spec
 from search.stats.factorial import nested_fractions
-from search.study.kind import Kind, Pair
+from search.study.kind import Asked, Kind
 from search.study.space import Strict, error_at, refuse
 from search.study.spelling import constraint_of, validated_pair
 from search.study.trial import Configuration
@@ -43,7 +43,7 @@ class Combine(Kind):
         )
 
     @cached_property
-    def spelled_out(self) -> list[Pair]:
+    def spelled_out(self) -> list[Asked]:
         recipe = self.study.base_recipe
         specs = combinations(self.study.base_spec, self.names, "combine")
         return [validated_pair(spec, recipe, "recipe") for spec in specs]

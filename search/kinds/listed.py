@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from search.study.kind import Kind, Pair
+from search.study.kind import Asked, Kind
 from search.study.space import Strict, error_at
 from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair, with_task
 from search.study.trial import Configuration
@@ -57,7 +57,7 @@ class Listed(Kind):
 
     def check(self) -> None:
         check_count(len(self.entries) or 1, self.toggled, "toggle")
-        first: dict[Pair, int] = {}
+        first: dict[Asked, int] = {}
         for i, configuration in enumerate(self.spelled_out):
             if first.setdefault(configuration, i) < i:
                 raise error_at(f"configurations.{i}", f"the same as configurations.{first[configuration]}")
@@ -66,13 +66,13 @@ class Listed(Kind):
         return f"configurations.{number}.recipe" if self.entries else "recipe"
 
     @cached_property
-    def spelled_out(self) -> list[Pair]:
+    def spelled_out(self) -> list[Asked]:
         """The configurations without the toggled ones."""
         if not self.entries:
             return [self.base]
         return [self._spelled_out(entry, f"configurations.{i}") for i, entry in enumerate(self.entries)]
 
-    def _spelled_out(self, entry: Entry, path: str) -> Pair:
+    def _spelled_out(self, entry: Entry, path: str) -> Asked:
         study, model = self.study, {} if entry.model is None else entry.model
         if isinstance(model, str) or OF_THEIR_OWN & model.keys():
             options = model_options(model, f"{path}.model")
@@ -85,7 +85,7 @@ class Listed(Kind):
         return validated_pair(spec, recipe, f"{path}.recipe")
 
     @cached_property
-    def listed(self) -> list[Pair]:
+    def listed(self) -> list[Asked]:
         """A toggled constraint that would add parameters is left out; equal configurations are listed once."""
         configurations = list(self.spelled_out)
         for spec, recipe in self.spelled_out:

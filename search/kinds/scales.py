@@ -17,7 +17,7 @@ from model.fields import spelt
 from search.kinds.listed import MOST_TOGGLES, check_count
 from search.stats.intervals import LEVEL, power
 from search.study.described import aligned
-from search.study.kind import Kind, Pair
+from search.study.kind import Asked, Kind
 from search.study.seeds import MOST_SEEDS, SeedRange, seed_list
 from search.study.space import Strict, error_at, errors_at, refuse
 from search.study.spelling import constraint_of, recipe_of, toggled, validated_pair, with_task
@@ -65,8 +65,8 @@ class Cell:
     constraint: str
     base_name: str
     """Empty for the scale's own base."""
-    base: Pair
-    toggled: Pair
+    base: Asked
+    toggled: Asked
     seeds: int
     rate: float
     """Planned grok rate of the base."""
@@ -77,13 +77,13 @@ class Design:
     """Cells of a study, scale by scale."""
 
     cells: list[Cell] = field(default_factory=list)
-    seeds: dict[Pair, int] = field(default_factory=dict)
+    seeds: dict[Asked, int] = field(default_factory=dict)
     """Number of seeds of each configuration: if two scales have it, the greater."""
     skipped: dict[str, dict[str, str]] = field(default_factory=dict)
     """Reasons why scales cannot toggle a constraint, by constraint and scale."""
 
     @property
-    def bases(self) -> list[Pair]:
+    def bases(self) -> list[Asked]:
         return list(dict.fromkeys(cell.base for cell in self.cells))
 
     def add(self, cell: Cell) -> None:
@@ -143,7 +143,7 @@ class Scales(Kind):
         return design_of(self.scales, list(self.toggled), self.study.recipe, count, self.study.task)
 
     @cached_property
-    def spelled_out(self) -> list[Pair]:
+    def spelled_out(self) -> list[Asked]:
         return list(self.design.seeds)
 
     @property
@@ -158,7 +158,7 @@ class Scales(Kind):
             return seed_list(seeds)
         return [Seed.of(n) for n in range(seeds.first, seeds.first + max(self.design.seeds.values()))]
 
-    def seeds_of(self, configuration: Pair) -> list[Seed]:
+    def seeds_of(self, configuration: Asked) -> list[Seed]:
         return self.first_seeds[: self.design.seeds[configuration]]
 
     def plan_design(
@@ -221,7 +221,7 @@ def _partners(design: Design, scale: str, spec: Spec, constraints: list[str]) ->
     return partners
 
 
-def _bases(name: str, spec: Spec, scale: Scale, recipe: dict[str, Any]) -> dict[str, Pair]:
+def _bases(name: str, spec: Spec, scale: Scale, recipe: dict[str, Any]) -> dict[str, Asked]:
     """Return a scale's own base, under an empty name, and its further ones."""
     path = f"scales.{name}"
     own = recipe_of(scale.recipe, {}, f"{path}.recipe", base=recipe)
@@ -251,7 +251,7 @@ def _labels(design: Design, name: str, scale: Scale, constraints: list[str]) -> 
     return labels
 
 
-def _fitting(partner: Spec, recipe: Recipe, constraint: str, path: str, label: str) -> Pair:
+def _fitting(partner: Spec, recipe: Recipe, constraint: str, path: str, label: str) -> Asked:
     """Return an arm. Raise ValueError, naming the way out, if its base's recipe does not fit it."""
     try:
         return validated_pair(partner, recipe, f"with {constraint} toggled")

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from model import Spec
 from search.study.described import describe, describe_sizes, describe_values, impossible_remark
-from search.study.kind import Kind, Pair
+from search.study.kind import Asked, Kind
 from search.study.sampler import PARAMS, Sampler, section_of
 from search.study.space import Distribution, Strict, check_space, corners, fixed, order, refuse, resolve
 from search.study.start import InitialTheta
@@ -70,7 +70,7 @@ class Search(Kind):
     # ---- its configurations
 
     @cached_property
-    def spelled_out(self) -> list[Pair]:
+    def spelled_out(self) -> list[Asked]:
         """The configuration in which no field is searched."""
         return [self.base]
 

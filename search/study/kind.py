@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from search.study.ancestors import Step
 
-Pair = tuple[Spec, Recipe]
+Asked = tuple[Spec, Recipe]
+"""What a file asks for: spec and recipe of a configuration, before it is known where its seeds start."""
 OURS = ("listed:Listed", "scales:Scales", "combine:Combine", "search:Search")
 """The kinds in search/kinds, in the order of their keys in a file. Without any of their keys a study is Listed."""
 
@@ -120,17 +121,17 @@ class Kind:
     # ---- its configurations and seeds
 
     @cached_property
-    def spelled_out(self) -> list[Pair]:
+    def spelled_out(self) -> list[Asked]:
         """The configurations that the file spells out. A stopping rule must fit each of them."""
         return [] if self.proposes else [self.base]
 
     @property
-    def base(self) -> Pair:
+    def base(self) -> Asked:
         """Spec and recipe of the file's `model` and `recipe`."""
         return validated_pair(self.study.base_spec, self.study.base_recipe, "recipe")
 
     @cached_property
-    def listed(self) -> list[Pair]:
+    def listed(self) -> list[Asked]:
         """Spec and recipe of every configuration that is trained, each once; nothing where all are proposed."""
         return self.spelled_out
 
@@ -160,7 +161,7 @@ class Kind:
         """The seeds of the first round."""
         return seed_list(self.study.seeds)
 
-    def seeds_of(self, configuration: Pair) -> list[Seed]:
+    def seeds_of(self, configuration: Asked) -> list[Seed]:
         """Return a configuration's seeds of the first round."""
         return self.first_seeds
 
@@ -235,6 +236,8 @@ class Kind:
             asked = [rule for rule in study.stop.rules if type(rule) is kind]
             if not all(rule.suits(spec.task) for rule in asked for spec, _ in self.listed):
                 listed.append((kind.title, "off: not measured for this task"))
+            elif asked and all(recipe.stages for _, recipe in self.listed):
+                listed.append((kind.title, "off: no rule ends a seed that goes through stages"))
             elif kind.is_default:
                 on = f"on: {kind.describe(asked)}, but for a random tenth of them{spared}"
                 listed.append((kind.title, on if asked else "off: all seeds run on"))

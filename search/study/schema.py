@@ -12,7 +12,7 @@ from pydantic import Field, create_model, field_validator, model_validator
 
 from model import Spec
 from model.tied import Tied
-from search.study.kind import Kind, Pair, kind_of, kinds
+from search.study.kind import Asked, Kind, kind_of, kinds
 from search.study.resources import CPU_SLOTS, Faults, Resources
 from search.study.seeds import Allocation, Confirm, SeedCross, Seeds, Until, check_numbers, seed_list
 from search.study.space import LARGEST_SEED, Strict, error_at, fixed, refuse, resolve
@@ -181,7 +181,7 @@ class Study(Keys):
         return resolve(self.kind.space, numbers, fixed(self.base_spec, self.base_recipe))
 
     @property
-    def listed(self) -> list[Pair]:
+    def listed(self) -> list[Asked]:
         """Spec and recipe of every configuration that the file lists; of a search, of its base."""
         return self.kind.listed
 

@@ -132,6 +132,8 @@ class Stop(Keys):
         """Raise ValueError at the key path of a rule that reads what a configuration lacks."""
         for key in rules():
             asked = self._asked(key)
+            if recipe.stages and any(not rule.is_default for rule in asked):
+                raise ValueError(f"stop.{key}: no rule ends a seed that goes through stages")
             for i, rule in enumerate(asked):
                 path = f"stop.{key}" if len(asked) == 1 else f"stop.{key}.{i}"
                 try:

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from search.errors import UserError
+from search.study.file import parse_study
 from tests.commands import call, done
 from tests.scenarios.studies import STAGED, run
 
@@ -22,3 +24,14 @@ def test_what_is_left_after_each_stage_is_said_and_a_seed_comes_out_again(here):
     done("pull", "staged", *chosen, "-o", "best", *home)
     again = call("rerun", "best", "--json")
     assert json.loads(again.output)["numbers_different"] == 0
+
+
+def test_no_rule_ends_a_seed_that_goes_through_stages():
+    """The rule for hopeless seeds is off, and the plan says so; what a file asks for is refused."""
+    staged = json.dumps({name: value for name, value in STAGED.items() if name != "stop"})
+    assert parse_study(staged, "x").kind.rules([]) == [
+        ("Hopeless rule", "off: no rule ends a seed that goes through stages")
+    ]
+    screened = STAGED | {"stop": {"screen": {"at": 400, "keep": {"token": 0.3}}}}
+    with pytest.raises(UserError, match="stop.screen: no rule ends a seed that goes through stages"):
+        parse_study(json.dumps(screened), "x")

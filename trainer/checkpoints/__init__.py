@@ -1,1 +1,1 @@
-"""Checkpoints on disk: our own, folded ones, and those of other projects."""
+"""Checkpoints on disk: our own, and folded ones."""

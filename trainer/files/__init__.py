@@ -1,1 +1,1 @@
-"""Files that survive a crash, the installed versions, and a bank's saved state."""
+"""Files that survive a crash, and the installed versions."""
