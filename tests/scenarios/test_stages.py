@@ -33,5 +33,5 @@ def test_no_rule_ends_a_seed_that_goes_through_stages():
         ("Hopeless rule", "off: no rule ends a seed that goes through stages")
     ]
     screened = STAGED | {"stop": {"screen": {"at": 400, "keep": {"token": 0.3}}}}
-    with pytest.raises(UserError, match="stop.screen: no rule ends a seed that goes through stages"):
+    with pytest.raises(UserError, match=r"stop\.screen: no rule ends a seed that goes through stages"):
         parse_study(json.dumps(screened), "x")
