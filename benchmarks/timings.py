@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.ceilings import synchronize
 from trainer import Bank, Recipe
-from trainer.data.problems import DIGITS
+from model.adderboard import DIGITS
 from trainer.engine.native import EngineBackend, blocks, expansion, pointer, run
 from trainer.engine.structures import Lesson
 from trainer.engine.torch_backend import block_of

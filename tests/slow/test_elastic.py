@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-from search.store.record import is_final
 
 from tests.commands import COMMAND
 from tests.machines import machines
@@ -108,7 +107,7 @@ def test_five_machines_without_a_common_folder_lose_two_and_the_driver(tmp_path)
             wait_for_progress(command, home)
             os.kill(command.process.pid, signal.SIGKILL)
             assert command.wait(20).code == -signal.SIGKILL
-        before = [row for row in rows_of(home, "apart") if is_final(row)]
+        before = [row for row in rows_of(home, "apart") if row.is_final]
         assert len(before) < 10, "nothing was left to train"
         with running_study(study, tmp_path, **known) as command:
             wait_for_progress(command, home)
