@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from benchmarks.ceilings import synchronize
-from trainer import Bank, Recipe
 from model.adderboard import DIGITS
+from trainer import Bank, Recipe
 from trainer.engine.native import EngineBackend, blocks, expansion, pointer, run
 from trainer.engine.structures import Lesson
 from trainer.engine.torch_backend import block_of
