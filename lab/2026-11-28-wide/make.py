@@ -98,7 +98,7 @@ def rates_of_vectors() -> dict[str, GrokRate]:
     return {
         "published recipe": rate(PUBLISHED),
         "57p-longer, 57 numbers from step 0": vectors_of(rows_of("longer-fresh.csv")),
-        "eight hidden units first, then narrowed": GrokRate(len(vectors()[MAIN].query(GROKKED)), VECTORS),
+        "57p-wide, eight hidden units first": rate("wide-fresh.csv"),
     }
 
 

@@ -258,7 +258,7 @@ class Planner:
     @property
     def queued_steps(self) -> int:
         """Budgets of all pairs that no worker has; unit: seed-steps."""
-        return sum(p.configuration.recipe.steps - p.step for queue in self.waiting.values() for p in queue)
+        return sum(max(0, p.configuration.recipe.steps - p.step) for queue in self.waiting.values() for p in queue)
 
     @property
     def queued_seeds(self) -> int:

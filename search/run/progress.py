@@ -131,7 +131,7 @@ class Progress:
         run, study = self.planner.study_run, self.planner.study
         training: Counter[int] = Counter()
         for pair in self.planner.training:
-            training[100 * pair.step // pair.configuration.recipe.steps] += 1
+            training[min(100, 100 * pair.step // pair.configuration.recipe.steps)] += 1
         left = shares_left(run.spent, training)
         open_steps = sum(run.longest * count * left[percentage] for percentage, count in training.items())
         begun = sum(len(s.pending) + sum(map(s.is_final, s.rows)) for s in run.states.values())

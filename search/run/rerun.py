@@ -115,7 +115,8 @@ def read_request(loaded: Checkpoint) -> Request:
         raise
     except (TypeError, ValueError) as error:
         raise ValueError(f"recipe: {error}") from None
-    if not 0 < loaded.step <= recipe.steps or loaded.step % recipe.eval_every:
+    is_late = loaded.step > recipe.steps and not recipe.stages
+    if loaded.step <= 0 or is_late or loaded.step % recipe.eval_every:
         raise ValueError(f"step {loaded.step} is none at which its recipe evaluates")
     seed = Seed(loaded.seed["init_seed"], loaded.seed["data_seed"])
     if not all(0 <= number <= LARGEST_SEED for number in (seed.init_seed, seed.data_seed)):

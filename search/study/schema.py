@@ -114,7 +114,7 @@ class Study(Keys):
         one_round = "the parent study's seeds are those of one round: no until, allocation, confirm"
         refuse((start and start.each and goes_on, f"start.each: {one_round}"))
         for i, (spec, recipe) in enumerate(self.kind.spelled_out):
-            is_untied = recipe.ramp and not isinstance(spec, Tied)
+            is_untied = recipe.ramp and not recipe.stages and not isinstance(spec, Tied)
             refuse((is_untied, f"{self.kind.path_of(i)}.ramp: needs a model with ties"))
 
     def _check_seeds(self) -> None:

@@ -41,7 +41,11 @@ class Configuration:
     @property
     def trained(self) -> Spec:
         """The spec that a bank trains: of a tied spec with a ramp the base, which moves into the ties."""
-        return self.spec.base if isinstance(self.spec, Tied) and self.recipe.ramp else self.spec
+        return self.spec.base if isinstance(self.spec, Tied) and self._moves_into_ties else self.spec
+
+    @property
+    def _moves_into_ties(self) -> bool:
+        return bool(self.recipe.ramp) and not self.recipe.stages
 
     @property
     def program(self) -> Program:
@@ -51,7 +55,7 @@ class Configuration:
     def pair(self, seed: Seed) -> Pair:
         """Return the pair that a bank trains for a seed."""
         start = self.start.theta_of(seed) if self.start else None
-        ties = self.spec.ties if isinstance(self.spec, Tied) and self.recipe.ramp else None
+        ties = self.spec.ties if isinstance(self.spec, Tied) and self._moves_into_ties else None
         return Pair(self.recipe, seed, start, ties)
 
     @property

@@ -9,6 +9,7 @@ from model import preset
 from trainer import Pair, Recipe, Seed
 from trainer.outcomes import Outcome
 from trainer.road import RoadBank
+from trainer.road.traveller import Traveller
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -19,6 +20,7 @@ TWO = {
     "enough": 0,
 }  # fmt: skip
 TIED = {"name": "tied", "into": "57p", "tries": 2, "recipe": SHORT, "enough": 0}
+MINUS = {**WIDE, "model": {"preset": "67p", "hidden": 4, "task": "subtraction"}}
 PLAIN = {"steps": 200, "eval_every": 100, "hold": 0, "lr": 0.01, "warmup": 10}
 TO_57 = Recipe(**PLAIN | {"steps": 5_000, "stages": [{**WIDE, "recipe": {"steps": 200}}, TWO, TIED]})
 END = preset("57p")
@@ -125,7 +127,7 @@ def test_ended_from_outside_it_keeps_its_steps():
         ([WIDE, {**TWO, "keep": 2}], "keep must say what and how many"),
         ([WIDE, {**TIED, "into": "59p"}], r"stages\[1\].into: unknown preset '59p'; did you mean"),
         ([WIDE, {**TWO, "into": "57p"}], "keep and into are two stages"),
-        ([TWO], "the first stage says its model"),
+        ([TWO], "the first stage trains its model as it is"),
         ([WIDE, WIDE], "the first stage says its model"),
         ([WIDE, {**TWO, "name": "wide"}], "names of their own"),
         ([WIDE, {**TWO, "recipe": {"lr": -1}}], r"stages\[1\]: lr must be"),
@@ -160,3 +162,42 @@ def test_plain_values_say_all_of_the_stages():
 def test_a_net_that_is_none_of_the_target_with_ties_is_refused_before_it_trains():
     with pytest.raises(ValueError, match=r"stage tied: .*(with ties|must have shape)"):
         RoadBank(END, [Pair(of_stages(WIDE, TIED), Seed.of(3))])
+
+
+@pytest.mark.parametrize(
+    "stages, words",
+    [
+        ([{**WIDE, "into": "57p"}], "the first stage trains its model as it is"),
+        ([{**WIDE, "name": "a\nb"}], "name must be a line"),
+        ([{**WIDE, "name": "n" * 65}], "name must be a line"),
+        ([{**WIDE, "model": {"preset": 67}}], "preset must be a name"),
+        ([MINUS, TWO, TIED], "asked subtraction does not become one of addition"),
+        ([{**WIDE, "recipe": {"steps": 6_000}}, TWO, TIED], "steps must be at least those of any stage"),
+        ([{**WIDE, "model": {"preset": "67p", "hidden": 12}}, {**TIED, "into": "67p"}], "too many orders"),
+    ],
+)
+def test_stages_that_would_lie_or_never_end(stages, words):
+    with pytest.raises(ValueError, match=words):
+        of_stages(*stages)
+
+
+def test_a_start_does_not_go_with_stages():
+    with pytest.raises(ValueError, match="stages draw their first"):
+        Pair(TO_57, Seed.of(3), start=(0.0,) * 57).check(END)
+
+
+def test_a_seed_has_grokked_when_it_was_perfect_first(monkeypatch):
+    """Not when the training that holds it ended."""
+    monkeypatch.setattr(Traveller, "end", with_early_grok(Traveller.end))
+    held = of_stages({**WIDE, "recipe": {"steps": 200}}, TWO, TIED, hold=100)
+    (result,) = finished(RoadBank(END, [Pair(held, Seed.of(3))]))
+    assert result.grok_step == len(result.curve_EM) * 100 - 100
+
+
+def with_early_grok(end):
+    """Every training is perfect from one evaluation before its end on."""
+
+    def ended(traveller, place, result):
+        return end(traveller, place, dataclasses.replace(result, outcome=Outcome.GROKKED, grok_step=result.steps - 100))
+
+    return ended

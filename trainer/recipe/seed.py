@@ -97,6 +97,8 @@ class Pair:
 def check_fit(spec: Spec, recipe: Recipe, has_start: bool = False) -> None:
     """Raise ValueError unless a spec has all that a recipe needs. has_start: θ at step 0 is not drawn."""
     if recipe.stages:
+        if has_start:
+            raise ValueError("stages draw their first θ: a start does not go with them")
         check_road(spec, recipe)
         return
     recipe.check_names(spec.layout)
@@ -112,7 +114,7 @@ def check_road(spec: Spec, recipe: Recipe) -> None:
     for stage in stages:
         for each in stage.recipes:
             try:
-                check_fit(stage.spec, each, has_start=stage is not stages[0])
+                check_fit(stage.spec, each, has_start=stage is not stages[0] or each is stage.longer)
             except ValueError as error:
                 raise ValueError(f"stage {stage.name}: {error}") from None
     if end_of(stages) != spec:

@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import comb, factorial
 from typing import TYPE_CHECKING, Any
 
 from model.fields import did_you_mean, option
@@ -34,6 +35,9 @@ Recipe = Any
 """A recipe, which has these fields among others."""
 MOST_STAGES = 12
 ENOUGH = 0.95
+LONGEST_NAME = 64
+MOST_WAYS = 50_000
+"""Of narrowing a net: 8! orders are 40,320."""
 KEYS = ("name", "model", "keep", "into", "tries", "recipe", "longer", "longer_tries", "enough")
 
 
@@ -51,7 +55,7 @@ class Stages(Group):
     stages: tuple[Values, ...] = option(
         (),
         "trainings one after another, each of a smaller net, which has the fields of this recipe but for its own "
-        "(docs/studies.md); `steps` is then the most that a seed may spend, all tries counted",
+        "(docs/studies.md); with `steps` spent, all tries counted, no further training of a seed begins",
         unit="name, model, keep, into, tries, recipe, longer, longer_tries, enough",
         max_length=MOST_STAGES,
         entries="stages",
@@ -65,10 +69,19 @@ class Stages(Group):
             road_of(recipe)
 
 
-def _checked(row: Any, n: int) -> Values:
-    """Return a row of `stages` with its models spelt out. Raises ValueError for one of another form."""
+def _check_place(row: Any, n: int) -> None:
+    """Raise ValueError unless a row of `stages` has a name and may be the n-th."""
     if not isinstance(row, Mapping) or not isinstance(row.get("name"), str):
         raise ValueError(f"stages[{n}] must be a mapping with a name, got {row!r:.80}")
+    if not 0 < len(row["name"]) <= LONGEST_NAME or not row["name"].isprintable():
+        raise ValueError(f"stages[{n}].name must be a line of up to {LONGEST_NAME} characters, got {row['name']!r:.80}")
+    if n == 0 and ("keep" in row or "into" in row):
+        raise ValueError("stages[0]: the first stage trains its model as it is; keep and into are for later ones")
+
+
+def _checked(row: Any, n: int) -> Values:
+    """Return a row of `stages` with its models spelt out. Raises ValueError for one of another form."""
+    _check_place(row, n)
     for key in row:
         if key not in KEYS:
             raise ValueError(f"stages[{n}]: unknown {key!r:.80}; {did_you_mean(key, KEYS)}")
@@ -100,7 +113,10 @@ def spec_of(value: Any, path: str) -> Spec:
         if not isinstance(value, Mapping):
             raise ValueError(f"must be a preset or a mapping, got {value!r:.80}")
         changed = {key: v for key, v in value.items() if key != "preset"}
-        return dataclasses.replace(preset(value["preset"]), **changed) if "preset" in value else make_spec(**changed)
+        if "preset" in value and not isinstance(value["preset"], str):
+            raise ValueError(f"preset must be a name, got {value['preset']!r:.80}")
+        base = preset(value["preset"]).as_dict() if "preset" in value else {}
+        return make_spec(**{**base, **changed})
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -147,6 +163,10 @@ class Keep(Whole):
         total = count_of(spec, self.kind)
         if not 0 < self.count < total:
             raise ValueError(f"of {total} {self.kind} a stage keeps fewer, but at least one; got {self.count}")
+        if comb(total, self.count) > MOST_WAYS:
+            raise ValueError(
+                f"to keep {self.count} of {total} {self.kind} there are too many ways: keep them in two stages"
+            )
         return keep(spec, self.kind, range(self.count))[0]
 
     def tries(self, spec: Spec, theta_P: Tensor, losses: Losses, most: int) -> list[Try]:
@@ -176,6 +196,11 @@ class Into(Whole):
     def hands_on(self, spec: Spec) -> Spec:
         if self.target.family not in (spec.family, Tied.family):
             raise ValueError(f"a {spec.family} does not become a {self.target.family}")
+        if self.target.task != spec.task:
+            raise ValueError(f"a net that is asked {spec.task} does not become one of {self.target.task}")
+        orders_of_parts = sum(factorial(count_of(spec, kind)) for kind in spec.parts)
+        if orders_of_parts > MOST_WAYS:
+            raise ValueError("its parts have too many orders: keep fewer of them first")
         return self.target
 
     def check(self, spec: Spec) -> None:
@@ -248,6 +273,9 @@ def road_of(recipe: Recipe) -> tuple[Stage, ...]:
             stages.append(_stage(row, spec, plain))
         except (TypeError, ValueError) as error:
             raise ValueError(f"stages[{n}]: {error}") from None
+    longest = max((each.steps for stage in stages for each in stage.recipes), default=0)
+    if longest > recipe.steps:
+        raise ValueError(f"steps must be at least those of any stage ({longest:,}): all tries of a seed are counted")
     names = [stage.name for stage in stages]
     if len(set(names)) < len(names):
         raise ValueError(f"stages must have names of their own, got {', '.join(names)}")

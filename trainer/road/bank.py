@@ -239,5 +239,5 @@ def _key_of(traveller: Traveller) -> LegKey:
 
 
 def _loss_of(programs: Any, theta_WP: Tensor) -> Tensor:
-    measured: Tensor = programs.evaluate(theta_WP)["loss"]
+    measured: Tensor = programs.evaluate(theta_WP.to(programs.device))["loss"]
     return measured

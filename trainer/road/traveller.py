@@ -42,6 +42,7 @@ class Net:
     grokked: bool
     held: bool
     best_step: int
+    grok_step: int | None
     theta_P: Tensor
     curve_EM: Tensor
 
@@ -129,6 +130,7 @@ class Traveller:
             result.outcome == Outcome.GROKKED,
             result.held,
             len(before_EM) * self.eval_every + result.best_step,
+            None if result.grok_step is None else len(before_EM) * self.eval_every + result.grok_step,
             theta_P.clone(),  # no view of a whole bank's table
             torch.cat([before_EM, result.curve_EM]),
         )
@@ -192,12 +194,12 @@ class Traveller:
         steps = sum(self.spent) + open_steps
         if best is None or not self.is_last_stage:
             nothing_P = torch.zeros(self.target.params)
-            best = Net(0.0, 0.0, False, False, 0, nothing_P, self._longest_curve())
+            best = Net(0.0, 0.0, False, False, 0, None, nothing_P, self._longest_curve())
         return Result(
             pair=self.pair,
             outcome=outcome,
             steps=steps,
-            grok_step=len(best.curve_EM) * self.eval_every if outcome == Outcome.GROKKED else None,
+            grok_step=best.grok_step if outcome == Outcome.GROKKED else None,
             held=best.held,
             hopeless_step=None,
             best_step=best.best_step,
