@@ -24,3 +24,7 @@ class Outcome(StrEnum):
     GIVEN_UP = "given_up"
     SCREENED = "screened"
     CENSORED = "censored"
+
+
+OPEN = (Outcome.QUEUED, Outcome.RUNNING)
+"""Those that are not final."""

@@ -23,7 +23,8 @@ from search.store.study_records import StudyRecords, open_several
 from search.study.kind import names_of
 from search.study.trial import Configuration
 from search.tracking.shown import OF_COLUMNS, OF_CONFIRMATION, OF_SEARCH, count_checks, final_metrics
-from trainer import MEASURES, Outcome
+from trainer import MEASURES
+from trainer.outcomes import OPEN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -336,7 +337,7 @@ def seeds_of(frame: pd.DataFrame) -> list[SeedRecord]:
 
 def has_ended(seed: SeedRecord) -> bool:
     """True if a seed trains no more, by itself or from outside."""
-    return seed.outcome not in (Outcome.QUEUED, Outcome.RUNNING)
+    return seed.outcome not in OPEN
 
 
 def _shown(seed: SeedRecord, name: str) -> Any:

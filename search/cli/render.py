@@ -99,7 +99,7 @@ def _unused(name: str) -> str:
 
 def _left(rows: Sequence[SeedRecord], names: Mapping[str, str]) -> list[str]:
     """Return a line on each configuration whose seeds go through stages: how many are left."""
-    described = {key: describe_stages(its) for key, its in group_by(rows, "configuration").items()}
+    described = {key: printable(describe_stages(its)) for key, its in group_by(rows, "configuration").items()}
     lines = {key: text for key, text in described.items() if text}
     return [f"  {names[key]}: {text}" if len(names) > 1 else f"  {text}" for key, text in lines.items()]
 

@@ -155,7 +155,7 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     grokked, ended = each // 2, each - each // 2
     low, high = GrokRate(grokked, each).interval
     text = f"if {grokked} of {each} seeds grok: {low:.0%} to {high:.0%}"
-    rules = () if all(c.recipe.stages for c in listed) else study.stop.rules
+    rules = () if study.kind.has_stages else study.stop.rules
     unmeasured = [rule for rule in rules if not all(rule.suits(c.spec.task) for c in listed)]
     if unmeasured:
         off = ", ".join(rule.title.lower() for rule in unmeasured)

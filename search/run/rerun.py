@@ -25,6 +25,7 @@ from trainer.engine.build import DENORMALS
 from trainer.engine.native import missing_to_train
 from trainer.files.cores import usable_cores
 from trainer.files.installed import check_cache
+from trainer.recipe.stages import road_of
 from trainer.retired import Retired
 from trainer.road import RoadBank
 from trainer.step import step
@@ -230,7 +231,9 @@ def _compare(loaded: Checkpoint, request: Request, bank: Bank | RoadBank) -> Rer
     exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection(spec.task)))["exact"]
     different = int((bits_SP[0] != bits_SP[1]).sum())
     here = environment_of(bank, request.resources)
-    recipes = [request.configuration.recipe, *request.earlier_recipes]
+    recipe = request.configuration.recipe
+    its_stages = [each for stage in road_of(recipe) for each in stage.recipes]
+    recipes = [recipe, *its_stages, *request.earlier_recipes]
     is_finished = any(recipe.finish_above < 1 for recipe in recipes)
     by_curvature = is_finished and not recorded["finish"] == here["finish"] == "engine"
     by_engine = {recorded.get("engine"), here["engine"]} <= ENGINES and not by_curvature

@@ -20,14 +20,13 @@ from model.spec import Spec
 from model.tied import project
 from search.run.messages import EndedSeed, NewBank, Order, Reply, Report, Speed
 from search.study.resources import Resources
-from trainer import Bank, Outcome, Pair, Result
+from trainer import Bank, Pair, Result
 from trainer.checkpoints.checkpoint import code_version
 from trainer.curvature.pool import has_kernel
 from trainer.engine.build import denormals
 from trainer.engine.cuda.driver import is_declared
+from trainer.outcomes import OPEN
 from trainer.road import RoadBank
-
-OPEN = (Outcome.QUEUED, Outcome.RUNNING)
 
 
 def work(name: str, attempt: int = 0, on_gpu: bool = False) -> Generator[Report, Reply, None]:

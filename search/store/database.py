@@ -4,10 +4,12 @@ Transactions that say in one line what is wrong, and wait for a server that is a
 """
 
 import functools
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
@@ -189,9 +191,22 @@ class Database:
                 is_newer = isinstance(schema, int) and schema > SCHEMA
                 raise other_version(self.name, "a newer" if is_newer else "an earlier")
             metadata.create_all(db)
-            add_columns(db)
+            if self.home.has_own_database and has_any and not _is_writable(self.home.ledger_db):
+                self._show_columns(_lacking(db))
+            else:
+                add_columns(db)
             if schema is None:
                 db.execute(sa.insert(VERSION).values(schema=SCHEMA))
+
+    def _show_columns(self, lacking: list[sa.Column[Any]]) -> None:
+        """Show columns with their defaults in a file that cannot be written: a view of each connection's own."""
+        if not lacking:
+            return
+        values = (sa.literal(COLUMNS[c.name].default).compile(compile_kwargs={"literal_binds": True}) for c in lacking)
+        shown = ", ".join(f"{value} AS {column.name}" for value, column in zip(values, lacking, strict=True))
+        view = f"CREATE TEMP VIEW {ROWS.name} AS SELECT *, {shown} FROM main.{ROWS.name}"
+        sa.event.listen(self.engine, "connect", lambda connection, _: connection.execute(view))
+        self.engine.dispose()  # connections from now on have it
 
     @contextmanager
     def begin(self) -> Iterator[sa.Connection]:
@@ -240,6 +255,11 @@ class Database:
     def now(self, db: sa.Connection) -> float:
         """Return the database's time in seconds since 1970: the machines that share it need not agree on theirs."""
         return float(db.scalar(sa.text(CLOCKS[self.engine.dialect.name])))
+
+
+def _is_writable(path: Path) -> bool:
+    """True if SQLite can write a file, and a journal beside it."""
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 def _lacking(db: sa.Connection) -> list[sa.Column[Any]]:

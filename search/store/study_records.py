@@ -42,6 +42,7 @@ from search.study.file import recorded_study
 from search.study.start import InitialTheta
 from search.study.trial import Configuration
 from trainer import Outcome, Recipe, Seed
+from trainer.recipe.passed import passed
 from trainer.retired import Retired
 
 if TYPE_CHECKING:
@@ -266,6 +267,9 @@ class StudyRecords:
         rows = self.database.read(query.order_by(*key))
         for row in rows:
             row["proof"] = self._verdict(row)
+            if row["stages"] is not None:
+                with self.database.undamaged(f"stages of seed {row['init_seed']} of study {self.study}"):
+                    passed(row["stages"])
         return [SeedRecord(**row) for row in rows]
 
     @retry_while_unavailable

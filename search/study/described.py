@@ -50,6 +50,8 @@ def shown(value: Any) -> str:
     if isinstance(value, bool) or type(value).__name__ == "bool":
         return "on" if value else "off"
     if isinstance(value, tuple | list):
+        if any(isinstance(row, Mapping) for row in value):  # stages
+            return ", ".join(map(spelt, value))
         is_curriculum = all(len(row) == 2 for row in value)
         between = "\u00a0for\u00a0" if is_curriculum else "\u00a0"
         return ", ".join(between.join(map(shown, row)) for row in value) or "none"

@@ -226,6 +226,12 @@ class Kind:
             self._fields[preset] = [path for path in fields if path != "model.family"]
         return self._fields[preset]
 
+    @property
+    def has_stages(self) -> bool:
+        """True if seeds go through stages in every configuration: no rule ends them."""
+        recipes = [recipe for _, recipe in self.listed] or [self.study.base_recipe]
+        return all(recipe.stages for recipe in recipes)
+
     def rules(self, configurations: Iterable[str]) -> list[tuple[str, str]]:
         """Return what ends seeds early, and what asks for more: names and words. configurations: keys."""
         study, until = self.study, self.study.until.grokked
@@ -236,7 +242,7 @@ class Kind:
             asked = [rule for rule in study.stop.rules if type(rule) is kind]
             if not all(rule.suits(spec.task) for rule in asked for spec, _ in self.listed):
                 listed.append((kind.title, "off: not measured for this task"))
-            elif asked and all(recipe.stages for _, recipe in self.listed):
+            elif asked and self.has_stages:
                 listed.append((kind.title, "off: no rule ends a seed that goes through stages"))
             elif kind.is_default:
                 on = f"on: {kind.describe(asked)}, but for a random tenth of them{spared}"

@@ -637,3 +637,27 @@ def test_a_database_that_gives_no_connection_is_away(records):
     records.database.engine = sa.create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.05)
     with records.database.begin(), pytest.raises(DatabaseUnavailable, match="QueuePool limit"):
         records.lease.renew()
+
+
+def test_a_ledger_that_lacks_columns_is_read_where_it_cannot_be_written(home, monkeypatch):
+    """Of a disk that is read-only: the columns have their defaults, and the file stays as it was."""
+    records = StudyRecords(Ledger(home), "study")
+    claimed(records, *SEEDS)
+    with records.database.begin() as db:
+        for name in ("verify_calls", "stages", "confirmation"):
+            db.exec_driver_sql(f"ALTER TABLE ledger DROP COLUMN {name}")
+    records.database.engine.dispose()
+    before = home.ledger_db.read_bytes()
+    monkeypatch.setattr(database_module, "_is_writable", lambda path: False)
+    rows = StudyRecords(Ledger(home), "study").list_seeds()
+    assert [(row.verify_calls, row.stages, row.confirmation) for row in rows] == [(0, None, False)] * len(SEEDS)
+    assert home.ledger_db.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["x", '[["wide"]]', "[[1e999, 1e999, 1, 1]]"])
+def test_a_strangers_stages_name_their_seed(records, text):
+    claimed(records, *SEEDS)
+    with records.database.begin() as db:
+        db.execute(sa.update(ROWS).values(stages=text))
+    with pytest.raises(Failure, match="stages of seed "):
+        records.list_seeds()

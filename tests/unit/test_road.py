@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+from datetime import date
 
 import pytest
 
 from model import preset
 from trainer import Pair, Recipe, Seed
 from trainer.outcomes import Outcome
+from trainer.recipe.passed import passed
 from trainer.road import RoadBank
 from trainer.road.traveller import Traveller
 
@@ -201,3 +203,34 @@ def with_early_grok(end):
         return end(traveller, place, dataclasses.replace(result, outcome=Outcome.GROKKED, grok_step=result.steps - 100))
 
     return ended
+
+
+@pytest.mark.parametrize(
+    "row, words",
+    [
+        ({**WIDE, "tries": 2}, "has one way"),
+        ({**WIDE, "longer_tries": 2}, "has one way"),
+        ({**WIDE, "recipe": {"teacher": date(2026, 1, 1)}}, "must be plain values"),
+        ({**WIDE, "enough": float("nan")}, "enough must be from 0 to 1"),
+    ],
+)
+def test_a_row_that_says_nothing_or_is_not_plain(row, words):
+    with pytest.raises(ValueError, match=words):
+        of_stages(row, TWO, TIED)
+
+
+def test_by_torch_a_state_is_of_its_number_of_slots():
+    """The engine's bits are the same with any."""
+    for compiled in (True, False):
+        bank, other = (RoadBank(END, pairs(3, 4), slots=slots, compiled=compiled) for slots in (1, 2))
+        bank.advance()
+        assert other.restore_all(dict(enumerate(bank.save_all([0, 1])))) == ([0, 1] if compiled else [])
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "5", '[["wide"]]', '[["wide", 1, 1, "y"]]', "[[1e999, 1e999, 1, 1]]", "[" * 9_999]
+)
+def test_a_strangers_stages_are_refused_in_one_line(text):
+    with pytest.raises(ValueError, match="no stages of a seed") as refused:
+        passed(text)
+    assert "\n" not in str(refused.value)

@@ -36,7 +36,7 @@ def key_of(words: str, records: Table, state: Table) -> bytes:
     """Return a digest of what a saved state is of: `words`, and names, types and shapes of the tables."""
     each = [(name, str(t.dtype), *t.shape[1:]) for name, t in [*_single(records), *sorted(state.items())]]
     rows = [(name, str(records[name].dtype), *records[name].shape[2:]) for name in BY_EVALUATION]
-    return _digest(repr([words, each, rows]).encode())
+    return digest(repr([words, each, rows]).encode())
 
 
 def rows_of(table: Table) -> list[bytes]:
@@ -51,7 +51,7 @@ def rows_of(table: Table) -> list[bytes]:
 def pack(key: bytes, evaluations: int, records: bytes, curves: bytes, state: bytes | None) -> bytes:
     """Return a saved state. records, state: rows of tables; curves: of BY_EVALUATION, so many evaluations of each."""
     rest = key + HEAD.pack(evaluations, state is not None) + records + curves + (state or b"")
-    return _digest(rest) + rest
+    return digest(rest) + rest
 
 
 def record_rows(records: Table) -> list[bytes]:
@@ -67,7 +67,7 @@ def curve_bytes(records: Table, n: int, evaluations: int) -> bytes:
 def unpack(data: bytes, key: bytes, records: Table, state: Table) -> Saved | None:
     """Return what `pack` was given, laid out as these tables are; None for damaged bytes or another key."""
     rest = data[DIGEST:]
-    if data[:DIGEST] != _digest(rest) or rest[:DIGEST] != key:
+    if data[:DIGEST] != digest(rest) or rest[:DIGEST] != key:
         return None
     evaluations, trains = HEAD.unpack_from(rest, DIGEST)
     reader = _Reader(rest, DIGEST + HEAD.size)
@@ -97,5 +97,6 @@ def _single(records: Table) -> list[tuple[str, Tensor]]:
     return sorted((name, t) for name, t in records.items() if name not in BY_EVALUATION)
 
 
-def _digest(data: bytes) -> bytes:
+def digest(data: bytes) -> bytes:
+    """Return the digest in front of a saved state."""
     return hashlib.sha256(data).digest()[:DIGEST]

@@ -33,5 +33,5 @@ def passed(text: str | None) -> list[Passed]:
     try:
         rows = json.loads(text or "[]")
         return [Passed(str(stage), *map(int, numbers)) for stage, *numbers in rows]
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"no stages of a seed: {error}") from None
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        raise ValueError(f"no stages of a seed: {text!r:.80}") from None

@@ -99,7 +99,16 @@ def _checked(row: Any, n: int) -> Values:
     if ("model" in row) != (n == 0):
         raise ValueError(f"stages[{n}].model: the first stage says its model, and no other does")
     models = {key: spec_of(row[key], f"stages[{n}].{key}").as_dict() for key in ("model", "into") if key in row}
-    return Values({**row, **models})
+    return Values(_plain({**row, **models}, n))
+
+
+def _plain(row: dict[str, Any], n: int) -> dict[str, Any]:
+    """Return a row that JSON can hold, as keys and records do. Raises ValueError for another."""
+    try:
+        json.dumps(row, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"stages[{n}] must be plain values: {error}") from None
+    return row
 
 
 def spec_of(value: Any, path: str) -> Spec:
@@ -291,6 +300,8 @@ def _stage(row: Values, spec: Spec, plain: Recipe) -> Stage:
     narrows = _narrowing(row)
     narrows.hands_on(spec)
     is_narrowing = type(narrows) is not Whole
+    if not is_narrowing and not row.keys().isdisjoint(("tries", "longer_tries")):
+        raise ValueError("a net that is trained as it is has one way: tries are of keep and into")
     for each in filter(None, (recipe, longer)):
         if is_narrowing and not each.ramp:
             raise ValueError("a net is narrowed by a ramp, and the recipe has none")

@@ -15,7 +15,7 @@ from torch import Tensor
 from model.spec import Spec
 from trainer.bank.bank import DISAGREE, Bank, programs_of
 from trainer.bank.tracker import Result
-from trainer.outcomes import Outcome
+from trainer.outcomes import OPEN, Outcome
 from trainer.recipe import Pair
 from trainer.recipe.stages import check_stages, road_of
 from trainer.road.traveller import Traveller
@@ -23,7 +23,6 @@ from trainer.road.traveller import Traveller
 if TYPE_CHECKING:
     from trainer.recipe.stages import Losses
 
-OPEN = (Outcome.QUEUED, Outcome.RUNNING)
 States = dict[int, bytes]
 """Saved states of a seed's trainings, by their place in its leg."""
 LegKey = tuple[int, bool]
@@ -201,6 +200,11 @@ class RoadBank:
 
     # ---- saved and restored
 
+    @property
+    def _slots_that_matter(self) -> int | None:
+        """Torch's bits depend on the number of slots; the engine's do not."""
+        return None if self.programs.supports_partial_bank else self.slots
+
     def save(self, n: int) -> bytes:
         """Return the state of a seed, which a bank of the same recipe goes on from bit for bit."""
         return self.save_all([n])[0]
@@ -214,7 +218,7 @@ class RoadBank:
             saved = self.banks[key].save_all([n for n, _, _ in own])
             for (_, owner, place), state in zip(own, saved, strict=True):
                 states[owner][place] = state
-        return [traveller.save(states[traveller]) for traveller in wanted]
+        return [traveller.save(states[traveller], self._slots_that_matter) for traveller in wanted]
 
     def restore(self, n: int, data: bytes) -> bool:
         """Set a seed back to a state. Return False, and change nothing, if it is damaged or another seed's."""
@@ -225,7 +229,7 @@ class RoadBank:
         restored, found = {}, {}
         for n, data in states.items():
             traveller = Traveller(self.pairs[n])
-            if (its := traveller.restore(data)) is not None:
+            if (its := traveller.restore(data, self._slots_that_matter)) is not None:
                 restored[n], found[traveller] = traveller, its
         self._withdraw(self.travellers[n] for n in restored)
         for n, traveller in restored.items():

@@ -20,6 +20,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from trainer.bank.saved import DIGEST, digest
 from trainer.bank.tracker import Result
 from trainer.outcomes import MEASURES, Outcome
 from trainer.recipe import Pair, Recipe
@@ -28,9 +29,6 @@ from trainer.recipe.stages import Stage, Try, Whole, end_of, road_of
 
 if TYPE_CHECKING:
     from trainer.recipe.stages import Losses
-
-DIGEST = 16
-"""Bytes of the digest in front of a saved state."""
 
 
 @dataclass(frozen=True)
@@ -216,11 +214,15 @@ class Traveller:
 
     # ---- saved and restored
 
-    def save(self, states: Mapping[int, bytes]) -> bytes:
-        """Return its state. states: those of the leg's open trainings, by place, where they have begun."""
+    def save(self, states: Mapping[int, bytes], slots: int | None = None) -> bytes:
+        """Return its state.
+
+        states: those of the leg's open trainings, by place, where they have begun. slots: of banks whose bits depend
+        on them.
+        """
         leg, tensors = self.leg, dict[str, Tensor]()
         facts: dict[str, Any] = {
-            "key": self._key(),
+            "key": self._key(slots),
             "outcome": self.outcome,
             "stage": leg.stage,
             "is_longer": leg.is_longer,
@@ -240,18 +242,18 @@ class Traveller:
                 tensors[f"state.{place}"] = torch.frombuffer(bytearray(states[place]), dtype=torch.uint8)
         tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
         data = to_bytes({name: t.clone() for name, t in tensors.items()})  # nets share tensors
-        return _digest(data) + data
+        return digest(data) + data
 
-    def restore(self, data: bytes) -> dict[int, bytes] | None:
+    def restore(self, data: bytes, slots: int | None = None) -> dict[int, bytes] | None:
         """Set it back to a state. Return the states of open trainings, by place; None if it is damaged or another's."""
-        if data[:DIGEST] != _digest(data[DIGEST:]):
+        if data[:DIGEST] != digest(data[DIGEST:]):
             return None
         try:
             tensors = from_bytes(data[DIGEST:])
             facts = json.loads(tensors["facts"].numpy().tobytes())
         except (SafetensorError, ValueError, KeyError):
             return None
-        if facts["key"] != self._key():
+        if facts["key"] != self._key(slots):
             return None
         self.outcome = Outcome(facts["outcome"]) if facts["outcome"] else None
         self.spent, self.counts, self.grokked = facts["spent"], facts["counts"], facts["grokked"]
@@ -266,8 +268,8 @@ class Traveller:
         places = [place for place in range(len(tries)) if f"state.{place}" in tensors]
         return {place: tensors[f"state.{place}"].numpy().tobytes() for place in places}
 
-    def _key(self) -> str:
-        told = [self.pair.recipe.as_dict(), str(self.pair.seed)]
+    def _key(self, slots: int | None) -> str:
+        told = [self.pair.recipe.as_dict(), str(self.pair.seed), slots]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
@@ -289,7 +291,3 @@ def _load(name: str, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) ->
         parts = {part: tensors[f"{name}.{place}.{part}"] for part in ("theta_P", "curve_EM")}
         nets[int(place)] = Net(**known, **parts)
     return nets
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()[:DIGEST]
