@@ -83,6 +83,7 @@ class Spec(ABC):
     _initial = FamilyModule("initial")
     _folds = FamilyModule("folds")
     _probes = FamilyModule("probes")
+    _images = FamilyModule("images")
 
     def __init_subclass__(cls, listed: bool = True, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -185,6 +186,10 @@ class Spec(ABC):
         double_SP = theta_SP.double()
         columns = [probe(self, double_SP) for probe in self.probes().values()]
         return torch.stack(columns, dim=1) if columns else double_SP[:, :0]
+
+    def images(self, theta_P: Tensor) -> list[Tensor]:
+        """Return other θ [P] that compute the same, or nearly, such as mirror images: what ties can be entered from."""
+        return []
 
     def recycled(self) -> Callable[[Any, Tensor], Tensor] | None:
         """Return a function of the spec and θ [S, P] (float32, on the CPU) that gives useless hidden units a

@@ -5,11 +5,16 @@ import json
 from datetime import date
 
 import pytest
+import torch
 
 from model import preset
-from trainer import Pair, Recipe, Seed
+from model.parts import orders
+from model.tied import constrained, tie
+from model.transfer import transfer
+from trainer import Bank, Pair, Recipe, Seed
 from trainer.outcomes import Outcome
 from trainer.recipe.passed import passed
+from trainer.recipe.stages import Into, road_of
 from trainer.road import RoadBank
 from trainer.road.traveller import Traveller
 
@@ -130,7 +135,9 @@ def test_ended_from_outside_it_keeps_its_steps():
         ([WIDE, {**TIED, "into": "59p"}], r"stages\[1\].into: unknown preset '59p'; did you mean"),
         ([WIDE, {**TWO, "into": "57p"}], "keep and into are two stages"),
         ([TWO], "the first stage trains its model as it is"),
-        ([WIDE, WIDE], "the first stage says its model"),
+        ([{"name": "wide"}], r"stages\[0\].model: the first stage says its model"),
+        ([WIDE, {**TIED, "model": "62p"}], r"stages\[1\]: a split_subspace does not become a rope"),
+        ([WIDE, {**TIED, "model": "57p subtraction"}], "asked addition does not become one of subtraction"),
         ([WIDE, {**TWO, "name": "wide"}], "names of their own"),
         ([WIDE, {**TWO, "recipe": {"lr": -1}}], r"stages\[1\]: lr must be"),
         ([WIDE, {**TWO, "recipe": {"rate": 1}}], r"stages\[1\]: .*'rate'"),
@@ -234,3 +241,53 @@ def test_a_strangers_stages_are_refused_in_one_line(text):
     with pytest.raises(ValueError, match="no stages of a seed") as refused:
         passed(text)
     assert "\n" not in str(refused.value)
+
+
+def small_form(base):
+    """Return a 46p in which one row of the digits' arc is one number."""
+    return tie(base, constrained(base, ["arc[2] = arc[1]"]))
+
+
+def test_a_later_stage_rewrites_the_net_exactly_before_it_trains(monkeypatch):
+    small = small_form(preset("46p"))
+    row = {"name": "small", "model": "46p", "into": small.as_dict(), "recipe": SHORT, "enough": 0}
+    stages = [{"name": "57", "model": "57p", "recipe": {"steps": 200}, "enough": 0}, row]
+    recipe = Recipe(**PLAIN | {"steps": 5_000, "stages": stages})
+    bank, seen = RoadBank(small, [Pair(recipe, Seed.of(3))]), []
+
+    def begin(self, *rest, whole=Traveller._begin):
+        whole(self, *rest)
+        seen.append(self)
+
+    monkeypatch.setattr(Traveller, "_begin", begin)
+    (result,) = finished(bank)
+    assert len(result.theta_P) == small.params
+    (traveller,) = seen
+    plain = dataclasses.replace(recipe, stages=(), steps=200)
+    before_P = finished(Bank(preset("57p"), [Pair(plain, Seed.of(3))]))[0].theta_P
+    (arrived,) = traveller.incoming
+    assert torch.equal(arrived.theta_P, transfer(preset("57p"), before_P, preset("46p")).theta_Q)
+
+
+def test_ties_are_freed_exactly_for_the_next_form():
+    base = preset("46p")
+    small = small_form(base)
+    rows = [
+        {"name": "46", "model": "46p", "enough": 0},
+        {"name": "45", "into": small.as_dict(), "recipe": SHORT, "enough": 0},
+        {"name": "free", "model": "46p", "recipe": {"steps": 100}, "enough": 0},
+    ]
+    road = road_of(Recipe(**PLAIN | {"steps": 5_000, "stages": rows}))
+    theta_P = torch.linspace(0.1, 0.9, small.params)
+    assert road[2].arrives == small
+    assert torch.equal(road[2].entered(theta_P), small.untie(theta_P[None])[0])
+
+
+def test_mirror_images_of_a_net_are_ways_into_ties():
+    base = preset("46p")
+    ties = tie(base, constrained(base, ["arc[2] = arc[1]"]))
+    theta_P = base.initial(5)
+    ways = Into(ties).tries(base, theta_P, lambda theta_WP: theta_WP[:, 0] * 0, most=100)
+    images = base.images(theta_P)
+    assert images
+    assert len(ways) == (1 + len(images)) * sum(1 for _ in orders(base))

@@ -2,7 +2,8 @@
 
 Training begins with a net that has more parts than it shall have in the end. A stage trains it, drops parts of it, or
 moves it into a smaller model, by a ramp. Where there are several ways to do so it tries those that keep most of what
-the net can do, and hands on the first that groks.
+the net can do, and hands on the first that groks. Before a stage the net may be rewritten as another
+model that computes the same.
 
 Axes: W way, P entries of θ.
 """
@@ -22,7 +23,8 @@ from model.fields import did_you_mean, option
 from model.parts import count_of, inside, keep, only, orders
 from model.presets import preset
 from model.spec import Spec, make_spec
-from model.tied import Tied, Ties, project, selection_matrix
+from model.tied import Ties, project, selection_matrix, ties_of
+from model.transfer import transfer
 from trainer.fields import Group
 
 if TYPE_CHECKING:
@@ -96,8 +98,8 @@ def _checked(row: Any, n: int) -> Values:
     enough = row.get("enough", ENOUGH)
     if type(enough) not in (int, float) or not 0 <= enough <= 1:
         raise ValueError(f"stages[{n}].enough must be from 0 to 1, got {enough!r:.80}")
-    if ("model" in row) != (n == 0):
-        raise ValueError(f"stages[{n}].model: the first stage says its model, and no other does")
+    if "model" not in row and n == 0:
+        raise ValueError("stages[0].model: the first stage says its model")
     models = {key: spec_of(row[key], f"stages[{n}].{key}").as_dict() for key in ("model", "into") if key in row}
     return Values(_plain({**row, **models}, n))
 
@@ -196,17 +198,14 @@ class Keep(Whole):
 
 @dataclass(frozen=True)
 class Into(Whole):
-    """Become a spec that is the net with ties. The parts of the net may trade places first; the best order is the one
-    that the ties cost least.
+    """Become a spec that is the net with ties. The parts of the net may trade places first, and the net may become its
+    mirror image; the best way is the one that the ties cost least.
     """
 
     target: Spec
 
     def hands_on(self, spec: Spec) -> Spec:
-        if self.target.family not in (spec.family, Tied.family):
-            raise ValueError(f"a {spec.family} does not become a {self.target.family}")
-        if self.target.task != spec.task:
-            raise ValueError(f"a net that is asked {spec.task} does not become one of {self.target.task}")
+        _check_kin(spec, self.target)
         orders_of_parts = sum(factorial(count_of(spec, kind)) for kind in spec.parts)
         if orders_of_parts > MOST_WAYS:
             raise ValueError("its parts have too many orders: keep fewer of them first")
@@ -219,7 +218,8 @@ class Into(Whole):
         import torch
 
         ties, _ = inside(spec, self.target)
-        theta_WP = theta_P[torch.tensor(list(orders(spec)))]
+        order_OP = torch.tensor(list(orders(spec)))
+        theta_WP = torch.cat([own_P[order_OP] for own_P in (theta_P, *spec.images(theta_P))])
         matrix_RP = selection_matrix(ties).to(theta_P.dtype)
         loss_W = losses(project(ties, theta_WP) @ matrix_RP).tolist()
         ranked = sorted(range(len(theta_WP)), key=loss_W.__getitem__)
@@ -228,6 +228,15 @@ class Into(Whole):
     def reduced(self, spec: Spec, trained: Try, theta_P: Tensor) -> Tensor:
         ties, order = inside(spec, self.target)
         return _placed(project(ties, theta_P[None])[0], order)
+
+
+def _check_kin(spec: Spec, other: Spec) -> None:
+    """Raise ValueError unless two specs are of one family and asked the same task."""
+    families = [ties_of(each)[0].family for each in (spec, other)]
+    if len(set(families)) > 1:
+        raise ValueError(f"a {families[0]} does not become a {families[1]}")
+    if spec.task != other.task:
+        raise ValueError(f"a net that is asked {spec.task} does not become one of {other.task}")
 
 
 def _placed(numbers_R: Tensor, order: Sequence[int]) -> Tensor:
@@ -250,7 +259,7 @@ class Stage:
     spec: what it trains. narrows: what it does to the net. tries: how many ways it tries side by side. longer: what
     follows if none of them has grokked: a net that is trained as it is goes on from its best θ; others begin again, in
     `longer_tries` ways from every net that grokked in the stage before. enough: share of the selection problems with
-    which the best net goes on where none has grokked.
+    which the best net goes on where none has grokked. arrives: what the stage before leaves, if that is rewritten.
     """
 
     name: str
@@ -261,6 +270,11 @@ class Stage:
     longer: Recipe | None = None
     longer_tries: int = 1
     enough: float = ENOUGH
+    arrives: Spec | None = None
+
+    def entered(self, theta_P: Tensor) -> Tensor:
+        """Return θ of the stage's spec from that of the spec that arrives (model/transfer.py)."""
+        return transfer(self.arrives, theta_P, self.spec).theta_Q if self.arrives else theta_P
 
     @property
     def recipes(self) -> list[Recipe]:
@@ -277,9 +291,9 @@ def road_of(recipe: Recipe) -> tuple[Stage, ...]:
     plain = dataclasses.replace(recipe, stages=())
     stages: list[Stage] = []
     for n, row in enumerate(recipe.stages):
-        spec = stages[-1].narrows.hands_on(stages[-1].spec) if stages else spec_of(row["model"], "stages[0].model")
+        arrives = end_of(stages) if stages else None
         try:
-            stages.append(_stage(row, spec, plain))
+            stages.append(_stage(row, arrives, plain))
         except (TypeError, ValueError) as error:
             raise ValueError(f"stages[{n}]: {error}") from None
     longest = max((each.steps for stage in stages for each in stage.recipes), default=0)
@@ -294,7 +308,14 @@ def road_of(recipe: Recipe) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def _stage(row: Values, spec: Spec, plain: Recipe) -> Stage:
+def _stage(row: Values, arrives: Spec | None, plain: Recipe) -> Stage:
+    """Return a row as a stage. arrives: what the stage before leaves."""
+    spec = spec_of(row["model"], "model") if "model" in row else arrives
+    assert spec, "the first stage says its model"
+    if arrives:
+        _check_kin(arrives, spec)
+    if arrives and arrives.trained() == spec.trained():
+        arrives = None  # nothing is rewritten
     recipe = dataclasses.replace(plain, **row.get("recipe", {}))
     longer = dataclasses.replace(recipe, **row["longer"]) if "longer" in row else None
     narrows = _narrowing(row)
@@ -308,7 +329,7 @@ def _stage(row: Values, spec: Spec, plain: Recipe) -> Stage:
         if each.ramp and not is_narrowing:
             raise ValueError("a ramp needs something to narrow to: keep or into")
     numbers = {key: row[key] for key in ("tries", "longer_tries", "enough") if key in row}
-    return Stage(row["name"], spec, recipe, narrows, longer=longer, **numbers)
+    return Stage(row["name"], spec, recipe, narrows, longer=longer, arrives=arrives, **numbers)
 
 
 def _narrowing(row: Values) -> Whole:

@@ -160,11 +160,14 @@ class Traveller:
 
     def _enter_next_stage(self, best: Net, losses: Callable[[int], Losses]) -> None:
         others = [net for net in self.nets if net.grokked and net is not best]
-        self.incoming, self.nets = [best, *others], []
+        entered = self.stages[self.leg.stage + 1].entered
+        handed_on = [best, *others]
+        self.incoming = [dataclasses.replace(net, theta_P=entered(net.theta_P)) for net in handed_on]
+        self.nets = []
         self.spent.append(0)
         self.counts.append(0)
         self.grokked.append(0)
-        self._begin(Leg(self.leg.stage + 1), [best], losses)
+        self._begin(Leg(self.leg.stage + 1), self.incoming[:1], losses)
 
     def _begin(self, leg: Leg, nets: Sequence[Net], losses: Callable[[int], Losses]) -> None:
         """Find a leg's trainings."""

@@ -499,5 +499,8 @@ class SplitSubspace(Spec):
     def probes(self) -> dict[str, Probe]:
         return cast("dict[str, Probe]", self._probes.probes(self))
 
+    def images(self, theta_P: Tensor) -> list[Tensor]:
+        return cast("list[Tensor]", self._images.images(self, theta_P))
+
     def recycled(self) -> Callable[[Any, Tensor], Tensor] | None:
         return self._probes.opposed if "switches" in self.probes() else None
