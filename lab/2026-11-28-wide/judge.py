@@ -2,6 +2,7 @@
 
 python lab/2026-11-28-wide/judge.py ingest FOLDER ...   # road.py's; adds the arms that have ended to the tables
 python lab/2026-11-28-wide/judge.py prove ARM ...       # adds the proofs that wide-proofs.csv lacks
+python lab/2026-11-28-wide/judge.py study HOME          # writes wide-fresh.csv from the study's home
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import road  # beside this file
 import torch
 from safetensors.torch import load_file
 
+import search
 from adders.proof import check
 from adders.proof.file import decide, proof_text
 from adders.proof.prover import prove
@@ -26,6 +28,9 @@ from lab.scripts.table_file import append, read
 from model import preset, verify
 from model.tied import constrained, project, tie
 from model.verdict import PROVED, write_verdict
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
 from trainer import Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.engine.build import denormals
@@ -35,6 +40,10 @@ TRIES, VECTORS, PROOFS = (HERE / f"wide-{name}.csv" for name in ("tries", "vecto
 NETS = HERE / "wide-nets.parquet"
 MAIN, LIMIT_S = "eight", 60.0
 SPEC = preset("57p")
+COLUMNS = (
+    *("study", "configuration", "init_seed", "data_seed", "outcome", "steps", "grok_step", "best_exact", "core_s"),
+    *("stages", "correct", "proved"),
+)  # fmt: skip
 STAGES = ("wide", "wide again", "two", "two, long", "tied", "tied, long")
 
 
@@ -164,10 +173,26 @@ def keep(folder: Path, seed: int) -> None:
     write_verdict(kept, spec, theta_P, decide(spec, theta_P, LIMIT_S))
 
 
+def study(home: str, name: str = "wide-fresh") -> None:
+    """Write every vector of a study's home, with how many of the 10,010 its grokked θ answers."""
+    records = StudyRecords(Ledger(Home(home)), name)
+    grokked = [row for row in records.list_seeds() if row.has_grokked]
+    right_of = {
+        seed.result.pair.seed.init_seed: verify(seed.configuration.spec, seed.result.theta_P).correct
+        for seed in records.seeds(grokked)
+    }
+    rows = search.records(name, "seeds", home=home)
+    rows["correct"] = rows["init_seed"].map(right_of)
+    whole = {"correct": "Int64", "grok_step": "Int64"}
+    rows.sort_values("init_seed").astype(whole)[list(COLUMNS)].to_csv(HERE / f"{name}.csv", index=False)
+
+
 if __name__ == "__main__":
     command, *names = sys.argv[1:]
     if command == "ingest":
         ingest([Path(name) for name in names])
+    elif command == "study":
+        study(names[0])
     elif command == "prove":
         proved(names)
     else:

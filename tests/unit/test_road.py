@@ -286,7 +286,7 @@ def test_ties_are_freed_exactly_for_the_next_form():
 def test_mirror_images_of_a_net_are_ways_into_ties():
     base = preset("46p")
     ties = tie(base, constrained(base, ["arc[2] = arc[1]"]))
-    theta_P = base.initial(5)
+    theta_P = torch.linspace(0.1, 0.9, base.params)
     ways = Into(ties).tries(base, theta_P, lambda theta_WP: theta_WP[:, 0] * 0, most=100)
     images = base.images(theta_P)
     assert images
