@@ -47,11 +47,13 @@ def keep(spec: Spec, name: str, chosen: Sequence[int]) -> tuple[Spec, list[int]]
     kind = parts_of(spec, name)
     size: dict[str, Any] = {kind.size: len(chosen)}
     smaller = dataclasses.replace(spec, **size)
-    index = []
+    shapes, index = smaller.shapes(), []
     for tensor, place in _places(smaller):
         axis = kind.axes.get(tensor)
         if axis is not None:
-            place = (*place[:axis], chosen[place[axis]], *place[axis + 1 :])
+            each = shapes[tensor][axis] // len(chosen)
+            part, within = divmod(place[axis], each)
+            place = (*place[:axis], chosen[part] * each + within, *place[axis + 1 :])
         index.append((tensor, place))
     number = {entry: n for n, entry in enumerate(_places(spec))}
     return smaller, [number[entry] for entry in index]

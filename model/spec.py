@@ -55,7 +55,7 @@ class FamilyModule:
 @dataclasses.dataclass(frozen=True)
 class Parts:
     """Parts of a kind, such as hidden units. size: the field that counts them. axes: of each tensor in which they have
-    entries of their own, the axis along which they lie.
+    entries of their own, the axis along which they lie, one part after another with as many entries each.
     """
 
     size: str

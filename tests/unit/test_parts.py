@@ -14,6 +14,8 @@ WIDE = {
     "split_subspace with biases": dataclasses.replace(preset("242p"), hidden=4),
     "low_rank": dataclasses.replace(preset("262p"), ffn=4),
     "rope": dataclasses.replace(preset("62p"), ffn=4),
+    "rope with heads": dataclasses.replace(preset("62p"), heads=4),
+    "rope with heads and an output of their own": dataclasses.replace(preset("62p"), heads=4, tie_oq=False),
 }
 
 
@@ -23,12 +25,13 @@ def logits(spec, theta_P):
     return torch.stack(spec.apply(wide, tokens_1TB, spec.prompt - 1))
 
 
-@pytest.mark.parametrize("spec", WIDE.values(), ids=WIDE)
-def test_what_is_kept_computes_what_is_left_when_the_others_are_cut(spec):
+@pytest.mark.parametrize("name", WIDE)
+def test_what_is_kept_computes_what_is_left_when_the_others_are_cut(name):
+    spec, kind = WIDE[name], "heads" if "heads" in name else "units"
     theta_P = spec.initial(7) + 0.3 * torch.randn(spec.params, generator=torch.Generator().manual_seed(7))
     cut_P = theta_P.clone()
-    cut_P[[k == 0 for k in only(spec, "units", [3, 1])]] = 0
-    smaller, index = keep(spec, "units", [3, 1])
+    cut_P[[k == 0 for k in only(spec, kind, [3, 1])]] = 0
+    smaller, index = keep(spec, kind, [3, 1])
     assert smaller.params < spec.params
     assert torch.allclose(logits(smaller, theta_P[index]), logits(spec, cut_P), atol=1e-5)
     assert not torch.allclose(logits(spec, theta_P), logits(spec, cut_P), atol=1e-3)

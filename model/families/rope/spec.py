@@ -65,7 +65,10 @@ class Rope(Spec):
         "k_norm": "norm of keys",
     }
     essential: ClassVar[tuple[str, ...]] = ("tokens", "arc", "norm", "norm3")
-    parts: ClassVar[dict[str, Parts]] = {"units": Parts("ffn", {"gate": 0, "up": 0, "down": 1})}
+    parts: ClassVar[dict[str, Parts]] = {
+        "units": Parts("ffn", {"gate": 0, "up": 0, "down": 1}),
+        "heads": Parts("heads", {"q": 0, "o": 1, "o_A": 0}),
+    }
 
     # Sizes
     width: int = option(3, "width of the residual", unit="dimensions", ge=2, le=8)
