@@ -18,5 +18,5 @@ def mirrored(spec: SplitSubspace, theta_P: Tensor) -> Tensor:
         raise ValueError(f"mirror images are known for 46p alone, not for {spec.params} numbers like these")
     tensors = {name: t[0].double() for name, t in spec.layout.split(theta_P[None]).items()}
     if float(tensors["arc"][2]) < 0 and float(tensors["out_B"][0, 0]):
-        tensors = swap_token_axes(tensors)
+        tensors = swap_token_axes(spec, tensors)
     return spec.layout.join(flip_position_axes(spec, tensors)).to(theta_P.dtype)

@@ -12,11 +12,14 @@ from model.parts import orders
 from model.tied import constrained, tie
 from model.transfer import transfer
 from trainer import Bank, Pair, Recipe, Seed
+from trainer.data.problems import selection
 from trainer.outcomes import Outcome
 from trainer.recipe.passed import passed
 from trainer.recipe.stages import Into, road_of
 from trainer.road import RoadBank
 from trainer.road.traveller import Traveller
+from trainer.step.objective import answer_logits
+from trainer.step.step import tokens_of
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -291,3 +294,13 @@ def test_mirror_images_of_a_net_are_ways_into_ties():
     images = base.images(theta_P)
     assert images
     assert len(ways) == (1 + len(images)) * sum(1 for _ in orders(base))
+
+
+@pytest.mark.parametrize("form", [{}, {"opposite_out": True}])
+def test_a_mirror_image_computes_the_same(form):
+    spec = dataclasses.replace(preset("46p"), **form)
+    theta_P = torch.linspace(0.1, 0.9, spec.params, dtype=torch.float64)  # norms are positive: no axis is flipped
+    tokens_1TB = tokens_of(spec, *selection(count=50))
+    logits = [torch.stack(answer_logits(spec, its_P[None], tokens_1TB)) for its_P in (theta_P, *spec.images(theta_P))]
+    assert len(logits) == 2
+    assert torch.allclose(*logits, atol=1e-9)

@@ -21,8 +21,8 @@ def images(spec: SplitSubspace, theta_P: Tensor) -> list[Tensor]:
         return []
     tensors = {name: t[0].double() for name, t in spec.layout.split(theta_P[None]).items()}
     ways = [tensors]
-    if float(tensors["out_B"][0, 0]):
-        ways.append(swap_token_axes(tensors))
+    if spec.opposite_out or float(tensors["out_B"][0, 0]):
+        ways.append(swap_token_axes(spec, tensors))
     ways += [flip_position_axes(spec, way) for way in ways]
     found: list[Tensor] = []
     for way in ways:
@@ -33,7 +33,7 @@ def images(spec: SplitSubspace, theta_P: Tensor) -> list[Tensor]:
 
 
 def has_images(spec: SplitSubspace) -> bool:
-    """True if mirror images are known: for 46p."""
+    """True if mirror images are known: for 46p, and with opposite_out."""
     return (
         spec.arc
         and spec.direct_forms
@@ -43,20 +43,21 @@ def has_images(spec: SplitSubspace) -> bool:
         and spec.no_ffn_bias
         and spec.tok_dim == 2
         and spec.heads == 1
-        and not spec.opposite_out
     )
 
 
-def swap_token_axes(t: Tensors) -> Tensors:
+def swap_token_axes(spec: SplitSubspace, t: Tensors) -> Tensors:
     """Swap the two token axes in each tensor. The function stays the same."""
     radius, start, stride = t["arc"]
     axes = [1, 0, *range(2, t["fc1"].shape[1])]
-    first = t["out_B"][0, 0]  # the row of the output is 1, this, ...
-    row = torch.cat([torch.ones_like(t["out_B"][:, :1]), t["out_B"]], dim=1)[:, axes]
+    fixed = [1.0, -1.0] if spec.opposite_out else [1.0]
+    whole = torch.cat([t["arc"].new_tensor([fixed]), t["out_B"]], dim=1)
+    first = whole[0, 1]  # the row of the output is 1, this, ...
+    row = whole[:, axes] / first
     return t | {
         "arc": torch.stack([radius, math.pi / 2 - start, -stride]),
         "out_A": t["out_A"].flip(0) * first,
-        "out_B": row[:, 1:] / first,
+        "out_B": row[:, len(fixed) :],
         "fc1": t["fc1"].flip(0)[:, axes],  # the units too: what they write is what the head reads
         "head": t["head"].flip(0)[:, axes],
         "norm": t["norm"][:, axes],
