@@ -36,6 +36,7 @@ from rich.console import Console
 
 from benchmarks import fake
 from search.analysis.projection import Projection, write_study
+from search.record import SeedRecord
 from search.run import ray_executor
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor
@@ -209,6 +210,7 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
     for spec in specs:
         configuration = Configuration(spec, recipe)
         took_s.append([])
+        rows: list[SeedRecord] = []
         for first in range(0, each, bank):
             seeds_of = [Seed.of(n) for n in range(first, min(first + bank, each))]
             results = {
@@ -220,7 +222,11 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
             began = time.process_time()
             records.claim([(configuration, seed, False) for seed in seeds_of])
             records.record(results, trained_by())
-            projection.note_ended(configuration, len(seeds_of))
+            rows += [
+                SeedRecord(configuration=key, init_seed=init, data_seed=data, **trained_by().columns(ended))
+                for (key, init, data), ended in results.items()
+            ]
+            projection.note_ended(configuration, rows)
             took_s[-1].append(time.process_time() - began)
             memories.append(memory())
         projection.note(configuration, FINISHED)

@@ -19,14 +19,12 @@ SeedKey = tuple[str, int, int]
 """A configuration's key, init_seed, data_seed."""
 ENOUGH = "enough had grokked"
 """Reason of seeds that were censored because `until` needed no more."""
-EQUAL, MEAN, MAX, MEDIAN, SUM = "equal", "mean", "max", "median", "sum"
+MAX, MEDIAN, SUM = "max", "median", "sum"
 SUMMARIES: Mapping[str, Callable[[list[Any]], float]] = {
     MEDIAN: lambda values: float(median(values)),
     SUM: sum,
     MAX: max,
 }
-GROUPED_FOR = {MEDIAN: EQUAL, SUM: EQUAL, MAX: MAX}
-"""How grouped seeds must have a column, for its summary to be that of the single ones."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,8 +39,6 @@ class Column:
     """True if it is a field of the trainer's `Result`, of the same name."""
     shown: bool = True
     """True if data frames and their files have it."""
-    grouped: str = ""
-    """Where one row stands for many seeds, they are EQUAL in it, or it is their MEAN or MAX; else such rows lack it."""
     summary: str = ""
     """MEDIAN, SUM or MAX over a configuration's seeds that have it: a metric, and a column of its frame."""
     stored: bool = True
@@ -74,7 +70,6 @@ def column(help: str, default: Any = None, **declared: Any) -> Any:
     >>> SeedRecord.__dataclass_fields__["steps"].metadata["column"].unit
     'steps'
     """
-    declared.setdefault("grouped", GROUPED_FOR.get(declared.get("summary", ""), ""))
     return dataclasses.field(default=default, metadata={"column": Column(help=help, default=default, **declared)})
 
 
@@ -83,19 +78,17 @@ class SeedRecord:
     """One seed of a configuration of a study, and what became of it: a row of the table `ledger`."""
 
     study: str = column("its study's name", "")
-    configuration: str = column("its configuration's key", "", grouped=EQUAL)
+    configuration: str = column("its configuration's key", "")
     init_seed: int = column("number of its initial values", 0)
     data_seed: int = column("number of its stream of problems", 0)
-    confirmation: bool = column("true if it confirms what a search had chosen", False, grouped=EQUAL)
-    outcome: str = column("what became of it", Outcome.QUEUED.value, grouped=EQUAL)
+    confirmation: bool = column("true if it confirms what a search had chosen", False)
+    outcome: str = column("what became of it", Outcome.QUEUED.value)
     reason: str | None = column("why it was ended from outside")
-    steps: int = column("how far it trained", 0, unit="steps", measured=True, grouped=EQUAL)
+    steps: int = column("how far it trained", 0, unit="steps", measured=True)
     grok_step: int | None = column("its first perfect evaluation", unit="steps", measured=True, summary=MEDIAN)
     held: bool | None = column("true if it was still perfect `recipe.hold` steps later", measured=True, summary=SUM)
-    hopeless_step: int | None = column(
-        "when the hopeless rule would end it, or did", unit="steps", measured=True, grouped=EQUAL
-    )
-    screen: str | None = column("rung of the screen that would end it, or did", measured=True, grouped=EQUAL)
+    hopeless_step: int | None = column("when the hopeless rule would end it, or did", unit="steps", measured=True)
+    screen: str | None = column("rung of the screen that would end it, or did", measured=True)
     stages: str | None = column("stages that it was trained in (`trainer.recipe.passed`), as JSON", measured=True)
     best_step: int | None = column("when its exact match was highest", unit="steps", measured=True)
     best_exact: float | None = column("highest exact match", unit="fraction", measured=True, summary=MAX)
@@ -104,9 +97,7 @@ class SeedRecord:
     proof: dict[str, Any] | None = column(  # noqa: RUF009
         "verdict on all pairs (model/verdict.py)", shown=False, stored=False
     )
-    core_s: float | None = column(
-        "its share of its bank's work, if the C++ engine trained it", unit="core-seconds", grouped=MEAN
-    )
+    core_s: float | None = column("its share of its bank's work, if the C++ engine trained it", unit="core-seconds")
     environment: dict[str, Any] | None = column(  # noqa: RUF009
         "code, versions and hardware that trained it"
     )

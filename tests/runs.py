@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import Mock
 
+import numpy as np
 import sqlalchemy as sa
 
+from search.record import UNMEASURED
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor, Restarted
 from search.run.messages import Report, Speed
@@ -16,7 +18,7 @@ from search.run.planner import plan
 from search.store.ended_seed import EndedSeed
 from search.study.trial import Configuration
 from tests.homes import TRAINED_BY, Silent, records_of, result_of
-from trainer import Seed
+from trainer import Outcome, Seed
 
 EVALUATIONS = 3
 """Evaluations after which a seed ends."""
@@ -41,6 +43,12 @@ def _in_memory(connection, _):
     connection.execute("PRAGMA synchronous = OFF")
 
 
+def cut(steps):
+    """What a worker says of a seed that it ended because there was enough."""
+    nothing = (np.zeros(shape, np.float32) for shape in (0, (0, 0), (0, 0)))
+    return EndedSeed(Outcome.CENSORED, UNMEASURED | {"steps": steps}, *nothing)
+
+
 class Trained:
     """What made-up workers did: of each seed the steps at which its process began, and how often it ended."""
 
@@ -63,7 +71,7 @@ def made_up(name, attempt, trained: Trained, grokked=(), evaluations=EVALUATIONS
             at[n][1] = step = step + order.pair.recipe.eval_every
             seed = order.pair.seed.init_seed
             if n in reply.enough and seed not in grokked:
-                ended[n] = EndedSeed.cut(step)
+                ended[n] = cut(step)
             elif step >= evaluations * order.pair.recipe.eval_every:
                 ended[n] = EndedSeed.of(result_of(Configuration(bank.spec, order.pair.recipe), seed, seed in grokked))
                 trained.ended[seed] = trained.ended.get(seed, 0) + 1

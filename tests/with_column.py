@@ -69,7 +69,7 @@ def use_column(home):
         "json": [row["luck"] for row in json.loads(Path(home, "x.json").read_text())],
         "status": [row["luck"] for row in json.loads(done("status", rows.NAME, "--json", "--home", home))["seeds"]],
         "result": records.seed(seeds[-1]).result.luck,
-        "metric": final_metrics(records.list_grouped_seeds(configuration.key))["median_luck"],
+        "metric": final_metrics(records.list_seeds(configuration.key))["median_luck"],
         "configurations": configurations_frame(records)["median_luck"].tolist(),
         "help": "luck" in done("records", "--help"),
     }

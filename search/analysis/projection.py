@@ -92,7 +92,7 @@ class Projection:
     def __init__(self, records: StudyRecords, tracker: Tracker, outbox: Jobs, pages: StudyWriter):
         self.records, self.tracker, self.outbox, self.pages = records, tracker, outbox, pages
         self.counted: dict[str, tuple[int, int]] = {}
-        """By configuration: rows when it was counted, and how many came after."""
+        """By configuration: number of rows when it was counted, and when it was last heard of."""
 
     def note_training(self, configuration: Configuration) -> None:
         """Show a configuration's run as running."""
@@ -101,22 +101,24 @@ class Projection:
     def _show_training(self, configuration: Configuration) -> None:
         self.tracker.set_status(self.tracker.run_of(configuration), RUNNING)
 
-    def note_ended(self, configuration: Configuration, new: int) -> None:
+    def note_ended(self, configuration: Configuration, rows: Collection[SeedRecord]) -> None:
         """Have the counts of a configuration written if it has an eighth more rows than when it was counted.
 
         To count all of them after each report would take a time that grows as their square. The first report after
-        a count waits for the second, or for the configuration's conclusion. new: rows since the last call.
+        a count waits for the second, or for the configuration's conclusion. rows: the configuration's, as a plan has
+        them.
         """
-        rows, more = self.counted.get(configuration.key, (0, 0))
-        self.counted[configuration.key] = rows, more + new
-        if more > 0 and 8 * (more + new) >= rows:
-            self.counted[configuration.key] = rows + more + new, 0
-            self.outbox.put(self._write_counts, configuration, key=(configuration.key, "counts"))
+        key = configuration.key
+        counted, seen = self.counted.get(key, (0, 0))
+        has_waited, is_worth_it = seen > counted, 8 * (len(rows) - counted) >= counted
+        if has_waited and is_worth_it:
+            counted = len(rows)
+            # the driver goes on with its own rows
+            self.outbox.put(self._write_counts, configuration, list(rows), key=(key, "counts"))
+        self.counted[key] = counted, len(rows)
 
-    def _write_counts(self, configuration: Configuration) -> None:
-        # the interval of a study that stops asks for single seeds
-        read = self.records.list_seeds if self.tracker.study.until_rule else self.records.list_grouped_seeds
-        write_counts(self.tracker, self.tracker.run_of(configuration), read(configuration.key))
+    def _write_counts(self, configuration: Configuration, rows: Sequence[SeedRecord]) -> None:
+        write_counts(self.tracker, self.tracker.run_of(configuration), rows)
 
     def note(self, configuration: Configuration, status: str) -> None:
         """Have all written that is known of a configuration. status: of its run from now on."""

@@ -11,7 +11,6 @@ import os
 import signal
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from typing import Any, Self
 from mlflow import MlflowClient
 
 from search.analysis.projection import Projection
-from search.record import ENOUGH, SeedRecord
+from search.record import ENOUGH, UNMEASURED, SeedRecord
 from search.run.executor import DIED, Event, Executor, Finished, Restarted
 from search.run.messages import NewBank, Order, Reply, Report
 from search.run.metrics import Values
@@ -30,7 +29,7 @@ from search.run.progress import Display, Progress
 from search.run.study_run import PlannedPair
 from search.run.sync import projection_of
 from search.run.workers import COMPILING, TRAINING, WAITING, Workers, WorkerState
-from search.store.ended_seed import EndedSeed, TrainedBy
+from search.store.ended_seed import TrainedBy
 from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
@@ -279,16 +278,16 @@ class Driver:
         self.records.record(results, trained_by, cut, states)
         self.progress.ended.update(seed.outcome for _, seed in seeds)
         pairs = self.planner.end(worker.name, ended)
-        rows = [_row_of(pair, seed) for pair, seed in seeds if cut.get(pair.key) != 0]
+        rows = [_row_of(pair, trained_by.columns(seed)) for pair, seed in seeds if cut.get(pair.key) != 0]
         self._complete(pairs, rows, [pair for pair in pairs if pair.key in cut])
 
     def _complete(
         self, pairs: Sequence[PlannedPair], rows: Sequence[SeedRecord], cut: Sequence[PlannedPair] = ()
     ) -> None:
-        counts = Counter(pair.configuration for pair in pairs)
-        for configuration, new in counts.items():
-            self.projection.note_ended(configuration, new)
-        for configuration in self.planner.complete(pairs, rows, cut):
+        complete = self.planner.complete(pairs, rows, cut)
+        for configuration in {pair.configuration for pair in pairs}.difference(complete):
+            self.projection.note_ended(configuration, self.planner.study_run.states[configuration.key].rows.values())
+        for configuration in complete:
             self.announced.discard(configuration.key)
             self.projection.note(configuration, FINISHED)
 
@@ -299,7 +298,8 @@ class Driver:
             self.ended.failed[f"{worker} ({seeds})"] = failure
             reason = failure.partition(" (")[0]
             self.records.censor({pair.key: pair.step for pair in given_up}, reason)
-            rows = [_row_of(pair, EndedSeed.cut(pair.step)) for pair in given_up]
+            ended = {"outcome": Outcome.CENSORED.value, "reason": reason}
+            rows = [_row_of(pair, UNMEASURED | ended | {"steps": pair.step}) for pair in given_up]
             self._complete(given_up, rows)
 
     def _on_finished(self, name: str, failure: str | None) -> None:
@@ -373,16 +373,15 @@ class Driver:
         }
 
 
-def _row_of(pair: PlannedPair, seed: EndedSeed) -> SeedRecord:
-    """Return the record of an ended pair, as far as a plan reads it."""
+def _row_of(pair: PlannedPair, columns: Mapping[str, Any]) -> SeedRecord:
+    """Return the record of an ended pair as a plan keeps it, without what it was trained in. columns: the ledger's."""
     key, init_seed, data_seed = pair.key
     return SeedRecord(
         configuration=key,
         init_seed=init_seed,
         data_seed=data_seed,
         confirmation=pair.confirmation,
-        outcome=seed.outcome,
-        **seed.measured,
+        **{**columns, "environment": None},
     )
 
 

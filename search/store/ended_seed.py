@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from search.record import MEASURED, UNMEASURED
+from search.record import MEASURED
 from trainer import Outcome
 
 if TYPE_CHECKING:
@@ -44,14 +44,6 @@ class EndedSeed:
         tensors = (result.theta_P, result.curve_EM, result.probes_ER)
         measured = {name: getattr(result, name) for name in MEASURED}
         return cls(Outcome(result.outcome), measured, *(t.numpy().astype(np.float32) for t in tensors))
-
-    @classmethod
-    def cut(cls, steps: int) -> Self:
-        """Return what is known of a seed that was ended from outside after so many steps."""
-        import numpy as np
-
-        nothing = (np.zeros(shape, np.float32) for shape in (0, (0, 0), (0, 0)))
-        return cls(Outcome.CENSORED, UNMEASURED | {"steps": steps}, *nothing)
 
     def blobs(self) -> dict[str, Any]:
         """Return the ledger's columns of θ and curve."""

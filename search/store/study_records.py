@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
@@ -16,7 +16,7 @@ from model import make_spec
 from model.fields import did_you_mean
 from model.verdict import read_verdict
 from search.errors import AlreadyExists, NotFound, reraise_as
-from search.record import COLUMNS, ENOUGH, EQUAL, MAX, MEAN, SeedKey, SeedRecord
+from search.record import ENOUGH, SeedKey, SeedRecord
 from search.store.database import (
     CONFIGURATIONS,
     KEY_COLUMNS,
@@ -55,8 +55,6 @@ FREE = {"owner": None, "lease_until": None}
 DONE = {"reason": None, **FREE}
 BOUND: dict[str, Any] = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
 """A seed's row in a statement that is executed for many."""
-GROUPED_BY = tuple(name for name, column in COLUMNS.items() if column.grouped == EQUAL)
-"""Columns in which grouped seeds are equal."""
 T = TypeVar("T")
 Values = dict[str, Any]
 """Columns and their values, of a table other than that of seeds, or to be written."""
@@ -273,20 +271,6 @@ class StudyRecords:
         return [SeedRecord(**row) for row in rows]
 
     @retry_while_unavailable
-    def list_grouped_seeds(self, configuration: str) -> list[SeedRecord]:
-        """List a configuration's seeds with what counts of them: one shared record for those equal in GROUPED_BY.
-
-        A hundred thousand seeds take the memory of some hundred.
-        """
-        columns = [ROWS.c[name] for name in GROUPED_BY]
-        differing = [(name, AGGREGATES[c.grouped]) for name, c in COLUMNS.items() if c.grouped in AGGREGATES]
-        more = [aggregate(ROWS.c[name]).label(name) for name, aggregate in differing]
-        query = sa.select(*columns, *more, sa.func.count().label("count"))
-        query = query.filter_by(study=self.study, configuration=configuration).group_by(*columns)
-        groups = [(row.pop("count"), SeedRecord(study=self.study, **row)) for row in self.database.read(query)]
-        return [record for count, record in groups for _ in range(count)]
-
-    @retry_while_unavailable
     def claim(self, work: Sequence[tuple[Configuration, Seed, bool]]) -> dict[SeedKey, bytes]:
         """Make seeds RUNNING and this owner's, and return the saved states of those that have one.
 
@@ -495,16 +479,6 @@ def open_several(home: Home, studies: Iterable[str] = ()) -> list[StudyRecords]:
     for records in opened:
         records.require_study()
     return opened or [StudyRecords(ledger, name) for name in ledger.list_studies()]
-
-
-def _mean(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """Return the mean of a group; NULL unless all of it have a value."""
-    is_whole = sa.func.count(column) == sa.func.count()
-    return sa.type_coerce(sa.case((is_whole, sa.func.avg(column))), sa.Float)
-
-
-AGGREGATES: Mapping[str, Callable[[sa.Column[Any]], sa.ColumnElement[Any]]] = {MAX: sa.func.max, MEAN: _mean}
-"""What grouped seeds have of columns in which they differ."""
 
 
 def censored(reason: str) -> Values:

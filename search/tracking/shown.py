@@ -95,7 +95,7 @@ def final_metrics(rows: Sequence[SeedRecord], until: Until | None = None) -> dic
 
     All are of the search's seeds but those that begin with `confirmation`. What was checked is `count_checks`.
 
-    rows: records of seeds, or grouped ones. until: where the study stops a configuration.
+    until: where the study stops a configuration.
     """
     searched, fresh = by_phase(rows)
     rate, confirmation = GrokRate.of(searched, until), GrokRate.of(fresh)
@@ -131,7 +131,7 @@ def _plain(name: str) -> str:
 def count_checks(rows: Iterable[SeedRecord], problems: int) -> dict[str, int]:
     """Return how many grokked seeds were decoded or proved, and how many of them are right.
 
-    rows: of single seeds. problems: how many verify the configuration's task.
+    problems: how many verify the configuration's task.
     """
     grokked = [row for row in rows if row.has_grokked]
     decoded = [row.verified for row in grokked if row.verified is not None]

@@ -24,7 +24,6 @@ from search.store.ledger import Ledger
 from search.store.study_records import DIED, KEY_COLUMNS, StudyRecords
 from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
-from search.tracking.shown import final_metrics
 from tests import homes
 from tests.leases import at_once, dead_owner
 from tests.processes import wait_until
@@ -350,33 +349,6 @@ def test_calls_of_verify_are_counted(records, another):
     assert records.record_verification(key, 9) and records.record_verification(key, 10_010)
     assert not another.record_verification(key, 0)
     assert columns(records, "verified", "verify_calls") == {1: (10_010, 2), 2: (None, 0), 3: (None, 0)}
-
-
-def test_rows_that_count_for_the_same_are_counted_as_they_are(records):
-    """What MLflow is told while a study runs takes no row a seed, and is what all rows come to."""
-    names = ("outcome", "steps", "grok_step", "held", "hopeless_step", "screen", "core_s", "best_exact")
-    kinds = [
-        ("grokked", 900, 500, True, None, None, 3.0, 1.0),
-        ("failed", 1_000, None, False, 400, None, 4.0, 0.5),
-        ("given_up", 400, None, None, 400, None, 1.0, 0.25),
-        ("screened", 100, None, None, None, "r", 0.5, 0.0),
-        ("failed", 1_000, None, False, None, "r", 4.5, 0.75),
-        ("censored", 7, None, None, None, None, None, None),
-    ]
-    rows = [dict(zip(names, kind, strict=True)) | {"confirmation": n % 4 < 2} for n, kind in enumerate(kinds * 5)]
-    named = {"study": "study", "configuration": "a", "data_seed": 1}
-    with records.database.begin() as db:
-        for number, row in enumerate(rows):
-            db.execute(sa.insert(ROWS).values(**named, init_seed=number, verify_calls=0, **row))
-    few = records.list_grouped_seeds("a")
-    whole = records.list_seeds("a")
-    assert len(few) == len(whole) == 30 and len({id(row) for row in few}) == 12
-    wanted, found = final_metrics(whole), final_metrics(few)
-    assert found == pytest.approx(wanted) and found["core_s_per_grokked"] > 0
-    with records.database.begin() as db:
-        db.execute(sa.update(ROWS).where(ROWS.c.init_seed == 2).values(core_s=None))
-    assert "core_s_per_grokked" not in final_metrics(records.list_grouped_seeds("a"))
-    assert "core_s_per_grokked" not in final_metrics(records.list_seeds("a"))
 
 
 # ---- one driver a study

@@ -11,6 +11,7 @@ from search.run.packing import Capacity
 from search.store.database import STATES
 from search.store.ended_seed import EndedSeed
 from search.store.lease import Superseded
+from search.tracking.shown import final_metrics
 from tests.homes import TRAINED_BY, empty_home, records_of, result_of, study_of
 from tests.leases import dead_owner
 from tests.runs import MadeUp, driver_of
@@ -287,3 +288,18 @@ def test_speed_and_progress_are_what_workers_say(home):
         assert driver.progress.reports > 6 and driver.progress.ended == {Outcome.FAILED: len(SEEDS)}
         assert {w.speed for w in driver.workers} <= {Speed(5.0), *(w.speed for w in driver.workers)}
     assert TRAINED_BY.environment == records_of(home).list_seeds(environment=True)[0]["environment"]
+
+
+def test_what_mlflow_is_told_meanwhile_is_what_the_ledger_has(home, monkeypatch):
+    monkeypatch.setitem(TRAINED_BY.environment, "engine", "native")  # of others nobody knows the core-seconds
+    told = []
+    with driver_of(home, STUDY) as driver:
+
+        def compare(configuration, rows):
+            recorded = driver.records.list_seeds(configuration.key)
+            told.append((final_metrics(list(rows)), final_metrics(recorded)))
+
+        driver.projection.note_ended.side_effect = compare
+        driver.run(MadeUp(Capacity(2), grokked={3, 8}))
+    assert len(told) > 3 and all(given == recorded for given, recorded in told)
+    assert told[-1][0]["grokked"] > 0 and told[-1][0]["core_s_per_grokked"] > 0
