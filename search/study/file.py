@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
@@ -16,14 +16,11 @@ from search.errors import UserError, printable, reraise_as
 from search.plugins import STUDIES, loaded
 from search.study.reading import QUOTED, odd_character, read_data
 from search.study.schema import Study
-from search.study.space import LARGEST_SEED, Strict
+from search.study.space import Strict
 from search.study.spelling import LARGEST_FILE, inline_files
 from search.study.stopping import Stop
 from trainer import Recipe
 
-MOST_ERRORS = 20
-STAND_INS: dict[str, Any] = {"name": "x", "seeds": [LARGEST_SEED]}
-"""What a file is read with where these keys are wrong, to find what else is."""
 ESCAPED = re.compile(r"\\[xu]([0-9a-f]{4}|[0-9a-f]{2})")
 
 
@@ -89,76 +86,28 @@ def _read_text(name: str, path: Path) -> str | None:
 
 
 def parse_study(text: str, source: str) -> Study:
-    """Return the study of a YAML text. Raise UserError naming source, key path and what would be right."""
+    """Return the study of a YAML text. Raise UserError naming source, key path and what would be right.
+
+    All keys of a wrong form are named at once; what their values mean together is looked at when each has its form.
+    """
     with reraise_as(source):
         data = read_data(text)
     if not isinstance(data, dict):
         raise UserError(f"{source}: must be a mapping with name, model and seeds")
-    lines: dict[str, None] = {}
-    for _ in range(MOST_ERRORS):
-        study, errors = _validate(data)
-        if study and not lines:
-            return study
-        new = [line for line in errors if not (line in lines or _follows(line, lines))]
-        lines |= dict.fromkeys(new)
-        without = _without(data, errors)
-        if study or without == data:
-            break
-        data = without  # what is wrong elsewhere is said too
-    raise UserError("\n".join(printable(f"{source}: {line}{_remark(line)}") for line in lines)) from None
+    try:
+        data = inline_files(data)
+        return Study.model_validate(data)
+    except ValidationError as error:
+        lines = list(_lines(error, data))
+    except ValueError as error:
+        lines = [str(error)]
+    raise UserError("\n".join(printable(f"{source}: {line}{_remark(line)}") for line in lines))
 
 
 def _remark(line: str) -> str:
     """Return what is odd about a character of a key or value that a line shows, perhaps as Python's repr."""
     odd = odd_character(ESCAPED.sub(lambda found: chr(int(found[1], 16)), line))
     return f"; it has {odd}" if odd else ""
-
-
-def _validate(data: dict[str, Any]) -> tuple[Study | None, list[str]]:
-    """Return a study, or what is wrong with its plain values."""
-    try:
-        data = inline_files(data)
-        return Study.model_validate(data), []
-    except ValidationError as error:
-        return None, list(_lines(error, data))
-    except ValueError as error:
-        return None, [str(error)]
-
-
-def _follows(line: str, earlier: Mapping[str, None]) -> bool:
-    """True if an error may come from leaving out what an earlier one was about: it is at that place, or names it."""
-    place, words = line.partition(":")[0], set(re.findall(r"\w+", line.partition(";")[0]))
-    paths = [e.partition(":")[0] for e in earlier]
-    return any(
-        path.rpartition(".")[2] in words or f"{place}.".startswith(f"{path}.") or path.startswith(f"{place}.")
-        for path in paths
-    )
-
-
-def _without(data: dict[str, Any], errors: Sequence[str]) -> dict[str, Any]:
-    """Return a file's values without those that errors name, as far as the file can be read without them."""
-    for line in errors:
-        path = line.partition(":")[0]
-        key = _first_key(data, path)
-        if key in STAND_INS:
-            data = {**data, key: STAND_INS[key]}
-        elif key != "model":
-            data = _removed(data, path)
-    return data
-
-
-def _removed(values: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return nested mappings without the entry at a path, or without the last one that leads to it."""
-    key = _first_key(values, path)
-    below = path[len(key) + 1 :]
-    others = {k: v for k, v in values.items() if k != key}
-    is_deeper = isinstance(values.get(key), dict) and _first_key(values[key], below) in values[key]
-    return {**values, key: _removed(values[key], below)} if is_deeper else others
-
-
-def _first_key(values: Mapping[str, Any], path: str) -> str:
-    """Return the key of a mapping with which a path begins: a key may have dots in it. The path itself, of none."""
-    return next((key for key in values if f"{path}.".startswith(f"{key}.")), path)
 
 
 def recorded_study(definition: str, source: str) -> Study:
