@@ -285,7 +285,7 @@ class Driver:
         self, pairs: Sequence[PlannedPair], rows: Sequence[SeedRecord], cut: Sequence[PlannedPair] = ()
     ) -> None:
         complete = self.planner.complete(pairs, rows, cut)
-        for configuration in {pair.configuration for pair in pairs}.difference(complete):
+        for configuration in {pair.configuration: None for pair in pairs}:  # in the order of the report
             self.projection.note_ended(configuration, self.planner.study_run.states[configuration.key].rows.values())
         for configuration in complete:
             self.announced.discard(configuration.key)
