@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from model.fields import check, check_combination, did_you_mean
 from model.layout import Layout, Shapes
 from model.structures import Words, of_matrices
-from model.tasks import ADDITION, Task, make_task
+from model.tasks import ADDITION, Columns, Task, in_columns, make_task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,6 +96,8 @@ class Spec(ABC):
 
     def check_task(self) -> None:
         """Raise ValueError for a task that the family cannot be asked."""
+        if not isinstance(self.task, Columns):
+            raise ValueError(f"{self.family} adds columns and cannot be asked {self.task.title}; the family module can")
         if self.tokens > MOST_TOKENS:
             raise ValueError(
                 f"base={self.task.base} needs {self.tokens} tokens in {self.family}, of {MOST_TOKENS} at most"
@@ -114,7 +116,7 @@ class Spec(ABC):
     @property
     def prompt(self) -> int:
         """Tokens before the first of the answer."""
-        return 2 * (self.task.digits + self.delimiters)
+        return 2 * (in_columns(self.task).digits + self.delimiters)
 
     @property
     @abstractmethod
@@ -170,6 +172,25 @@ class Spec(ABC):
         """
         return cast("list[Tensor]", self._forward.sequence(self, x, y, z))
 
+    def tokens_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
+        """Return the whole token sequence of problems that were drawn: a tensor [..., B] a position.
+
+        a, b: float64 integers [..., B], as the task draws them.
+        """
+        return self.sequence(*in_columns(self.task).drawn_columns(a, b))
+
+    def prompt_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
+        """Return the prompt's tokens [B] of problems that are asked: int64."""
+        task = in_columns(self.task)
+        return self.sequence(task.columns(a), task.columns(b), [])
+
+    def read_answer(self, answer_AB: Tensor) -> Tensor:
+        """Return the numbers [B] that decoded answers spell. They end at the first token that is no digit."""
+        base = in_columns(self.task).base
+        is_answer_AB = (answer_AB < base).cumprod(0)
+        powers = [base**n for n in range(len(answer_AB))]
+        return (answer_AB * is_answer_AB * answer_AB.new_tensor(powers)[:, None]).sum(0)
+
     def folds(self) -> list[Fold]:
         """Return the exact rewritings of this spec to others that the family knows."""
         return cast("list[Fold]", self._folds.folds(self))
@@ -211,6 +232,10 @@ class Spec(ABC):
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         task = values.pop("task")
         return {"family": self.family, **values} | ({} if task == ADDITION else {"task": str(task)})
+
+    def shown(self) -> dict[str, Any]:
+        """Return family and fields for a person: one short value a name."""
+        return self.as_dict() | ({} if self.task == ADDITION else {"task": self.task.title})
 
     def applied(self) -> dict[str, Any]:
         """Return the constraints that are applied here, by name, with their values."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainer.data.problems import APART, GOLDEN, fraction, mix, words
+from model.counter import APART, GOLDEN, fraction, mix, words
 
 POOL = 2_048  # problems searched at an evaluation
 CAPACITY = 64
