@@ -119,10 +119,13 @@ def preset_name(spec: Spec) -> str:
     """
     if isinstance(spec, Tied):
         return f"{preset_name(spec.base)} tied to {spec.params}"
+    if spec.label != spec.family:
+        asked = "" if spec.task == ADDITION else f" {spec.task.title}"
+        return f"{spec.params} parameters ({spec.label}){asked}"
     if spec.task != ADDITION:
         usual = replace(spec, task=ADDITION)
         count = f"{usual.params} parameters"
-        return f"{preset_name(usual).replace(count, f'{spec.params} parameters')} {spec.task}"
+        return f"{preset_name(usual).replace(count, f'{spec.params} parameters')} {spec.task.title}"
     for name, candidate in PRESETS.items():
         if candidate.trained() == spec.trained():
             return name

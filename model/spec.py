@@ -94,6 +94,14 @@ class Spec(ABC):
         check_combination(self)
         self.check_task()
 
+    def check_asked(self) -> None:  # noqa: B027
+        """Raise ValueError where the model cannot be asked its task, if that is not known before it is tried."""
+
+    @property
+    def label(self) -> str:
+        """The kind of model, in a name."""
+        return self.family
+
     def check_task(self) -> None:
         """Raise ValueError for a task that the family cannot be asked."""
         if not isinstance(self.task, Columns):
@@ -233,6 +241,10 @@ class Spec(ABC):
         task = values.pop("task")
         return {"family": self.family, **values} | ({} if task == ADDITION else {"task": str(task)})
 
+    def files(self, theta_P: Tensor) -> dict[str, bytes]:
+        """Return files that a checkpoint has beside its own, by name."""
+        return {}
+
     def shown(self) -> dict[str, Any]:
         """Return family and fields for a person: one short value a name."""
         return self.as_dict() | ({} if self.task == ADDITION else {"task": self.task.title})
@@ -241,7 +253,7 @@ class Spec(ABC):
         """Return the constraints that are applied here, by name, with their values."""
         applied = {}
         for name, field in self.constraints().items():
-            value = getattr(self, name)
+            value = self.value_of(name)
             if value != field.metadata["off"]:
                 applied[name] = value
         return applied
@@ -259,7 +271,7 @@ class Spec(ABC):
                 if needs_it and other not in removed:
                     removed.append(other)
         off = {name: constraints[name].metadata["off"] for name in removed}
-        return dataclasses.replace(self, **off)
+        return self.replaced(off)
 
     def constrained(self, constraint: str, value: Any = True) -> Spec:
         """Return the spec with a constraint and all that it needs, without those that they exclude.
@@ -280,11 +292,19 @@ class Spec(ABC):
             if set(field.metadata["excludes"]) & set(names):
                 excluded.add(name)
         off = {name: constraints[name].metadata["off"] for name in excluded - values.keys()}
-        return dataclasses.replace(self, **values, **off)
+        return self.replaced(values | off)
 
     def toggled(self, constraint: str, value: Any = True) -> Spec:
         """Remove a constraint where it is applied, apply it where it is not."""
         return self.without(constraint) if constraint in self.applied() else self.constrained(constraint, value)
+
+    def value_of(self, name: str) -> Any:
+        """Return the value of a constraint."""
+        return getattr(self, name)
+
+    def replaced(self, values: Mapping[str, Any]) -> Spec:
+        """Return the spec with other values of constraints."""
+        return dataclasses.replace(self, **values)
 
     def _constraints_with(self, name: str) -> dict[str, dataclasses.Field[Any]]:
         """Return all constraints. Raises ValueError if `name` is not one of them."""

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from model import Spec
+from model.families.module.spec import Module
+from model.tied import ties_of
 from search.record import SeedRecord
 from search.run import mps
 from search.run.forecast import Forecast, forecast
@@ -76,6 +78,7 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
         f"  resources       cpu {share['CPU']:g}, gpu {share['GPU']:g} for each bank, at nice {NICE}",
         *([f"  where           {_where(study, fits, here['CPU'], by_mps)}"] if here["GPU"] else []),
         *_cards(study),
+        *_code(listed),
         *_busy(here["CPU"]),
         f"  home            {home.path}",
         f"  estimated time  {time} at {rate:,.0f} seed-steps/s a bank ({source})",
@@ -122,6 +125,13 @@ def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
     if fits.on_gpu:
         return f"on the GPU, by a model of its speed; below {fewest} {cores:g} cores are faster"
     return f"on {cores:g} cores; by a model of its speed a GPU is faster from {fewest} on"
+
+
+def _code(listed: Sequence[Configuration]) -> list[str]:
+    """Return a line for each class of a user's that the study runs."""
+    specs = (ties_of(c.spec)[0] for c in listed)
+    classes = dict.fromkeys((s.module, s.digest) for s in specs if isinstance(s, Module))
+    return [f"  code            runs {name} (SHA-256 {digest[:12]}), by torch" for name, digest in classes]
 
 
 def _cards(study: Study) -> list[str]:

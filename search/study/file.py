@@ -20,6 +20,7 @@ from search.study.space import LARGEST_SEED, Strict
 from search.study.spelling import LARGEST_FILE, inline_files
 from search.study.stopping import Stop
 from trainer import Recipe
+from trainer.files.installed import INSTALLED
 
 MOST_ERRORS = 20
 STAND_INS: dict[str, Any] = {"name": "x", "seeds": [LARGEST_SEED]}
@@ -37,7 +38,7 @@ def shipped_studies() -> dict[str, str]:
 
 def shipped_study(name: str) -> Study:
     """Return a study that comes with the package."""
-    return parse_study(shipped_studies()[name], f"{name} (comes with the package)")
+    return parse_study(shipped_studies()[name], f"{name} (comes with the package)", INSTALLED / "studies")
 
 
 def load_study(name: str) -> Study:
@@ -48,7 +49,7 @@ def load_study(name: str) -> Study:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     if text is not None:
-        return parse_study(text, name)
+        return parse_study(text, name, path.parent)
     shipped = shipped_studies()
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
@@ -88,15 +89,18 @@ def _read_text(name: str, path: Path) -> str | None:
     return data.decode()
 
 
-def parse_study(text: str, source: str) -> Study:
-    """Return the study of a YAML text. Raise UserError naming source, key path and what would be right."""
+def parse_study(text: str, source: str, folder: Path = Path()) -> Study:
+    """Return the study of a YAML text. Raise UserError naming source, key path and what would be right.
+
+    folder: where the file of a module is looked for.
+    """
     with reraise_as(source):
         data = read_data(text)
     if not isinstance(data, dict):
         raise UserError(f"{source}: must be a mapping with name, model and seeds")
     lines: dict[str, None] = {}
     for _ in range(MOST_ERRORS):
-        study, errors = _validate(data)
+        study, errors = _validate(data, folder)
         if study and not lines:
             return study
         new = [line for line in errors if not (line in lines or _follows(line, lines))]
@@ -114,10 +118,10 @@ def _remark(line: str) -> str:
     return f"; it has {odd}" if odd else ""
 
 
-def _validate(data: dict[str, Any]) -> tuple[Study | None, list[str]]:
+def _validate(data: dict[str, Any], folder: Path) -> tuple[Study | None, list[str]]:
     """Return a study, or what is wrong with its plain values."""
     try:
-        data = inline_files(data)
+        data = inline_files(data, folder)
         return Study.model_validate(data), []
     except ValidationError as error:
         return None, list(_lines(error, data))

@@ -77,5 +77,5 @@ class Configuration:
 def _fields(spec: Spec) -> dict[str, Any]:
     """Return a spec's fields as single values; of a tied one its base's, and the ties in words."""
     if not isinstance(spec, Tied):
-        return spec.as_dict()
-    return {**spec.base.as_dict(), "family": spec.family, "ties": ", ".join(spec.spelt())[:LONGEST_PARAM]}
+        return spec.shown()
+    return {**spec.base.shown(), "family": spec.family, "ties": ", ".join(spec.spelt())[:LONGEST_PARAM]}

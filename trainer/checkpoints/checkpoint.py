@@ -21,6 +21,7 @@ from model.files import read_limited
 from model.presets import preset_name
 from model.spec import Spec, make_spec
 from trainer.files import durable
+from trainer.files import trusted as trusted  # a text that a checkpoint has is run where this user lets it
 from trainer.files.installed import code_version
 
 JSON_FILE = "checkpoint.json"
@@ -87,6 +88,8 @@ class Checkpoint:
         text = json.dumps(self.as_dict(), indent=2) + "\n"
         # The JSON file last: with it the folder is a checkpoint.
         durable.write(folder / THETA_FILE, self.theta_bytes)
+        for name, content in self.spec.files(self.theta_P).items():
+            durable.write(folder / name, content)
         durable.write(folder / JSON_FILE, text.encode())
 
     @classmethod
@@ -102,6 +105,7 @@ class Checkpoint:
         _check_types(folder / JSON_FILE, about)
         try:
             spec = make_spec(**about["spec"])
+            spec.check_asked()
         except (TypeError, ValueError) as error:
             raise ValueError(f"{folder / JSON_FILE}: spec: {error}") from None
         theta_P = _read_theta(folder / THETA_FILE, spec)

@@ -206,7 +206,7 @@ class Into(Whole):
         if self.target.family not in (spec.family, Tied.family):
             raise ValueError(f"a {spec.family} does not become a {self.target.family}")
         if self.target.task != spec.task:
-            raise ValueError(f"a net that is asked {spec.task} does not become one of {self.target.task}")
+            raise ValueError(f"a net that is asked {spec.task.title} does not become one of {self.target.task.title}")
         orders_of_parts = sum(factorial(count_of(spec, kind)) for kind in spec.parts)
         if orders_of_parts > MOST_WAYS:
             raise ValueError("its parts have too many orders: keep fewer of them first")

@@ -1,0 +1,2 @@
+from model.families.module.spec import Module as Module
+from model.families.module.spec import Untrusted as Untrusted
