@@ -18,6 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from model import doors
+from model.doors import known
 from model.fields import check, check_combination, did_you_mean
 from model.layout import Layout, Shapes
 from model.structures import Words, of_matrices
@@ -47,7 +49,7 @@ class FamilyModule:
         self.name = name
 
     def __get__(self, instance: Any, owner: type[Spec]) -> Any:
-        module = import_module(f"model.families.{owner.family}.{self.name}")
+        module = import_module(f"{owner.__module__.rpartition('.')[0]}.{self.name}")
         setattr(owner, f"_{self.name}", module)
         return module
 
@@ -241,6 +243,10 @@ class Spec(ABC):
         task = values.pop("task")
         return {"family": self.family, **values} | ({} if task == ADDITION else {"task": str(task)})
 
+    def places(self) -> set[str]:
+        """Return the Python modules whose code this is."""
+        return {type(self).__module__, type(self.task).__module__}
+
     def files(self, theta_P: Tensor) -> dict[str, bytes]:
         """Return files that a checkpoint has beside its own, by name."""
         return {}
@@ -403,9 +409,7 @@ def make_spec(family: str, **options: Any) -> Spec:
     """
     if family in MAKERS:
         return MAKERS[family](**options)
-    if family not in FAMILIES:
-        raise ValueError(f"unknown family {family!r:.80}; {did_you_mean(family, FAMILIES)}")
-    cls = FAMILIES[family]
+    cls: type[Spec] = known(family, FAMILIES, doors.FAMILIES, "family")
     fields = [f.name for f in dataclasses.fields(cls)]
     for name in options:
         if name not in fields:

@@ -134,6 +134,9 @@ class Tied(Spec, listed=False):
     def read_answer(self, answer_AB: Tensor) -> Tensor:
         return self.base.read_answer(answer_AB)
 
+    def places(self) -> set[str]:
+        return self.base.places()
+
     def check_asked(self) -> None:
         self.base.check_asked()
 

@@ -14,6 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from model import doors
+from model.doors import known
 from model.fields import check, did_you_mean
 
 if TYPE_CHECKING:
@@ -162,20 +164,20 @@ def make_task(given: Any) -> Task:
     """
     if isinstance(given, Task):
         return given
+    cls: type[Task]
     options = _parsed(given) if isinstance(given, str) else given
     if not isinstance(options, Mapping) or not isinstance(options.get("name"), str):
         raise ValueError(f"task must be a name, or a mapping with a name, got {given!r:.80}")
     name = options["name"]
-    if name not in TASKS:
-        raise ValueError(f"unknown task {name!r:.80}; {did_you_mean(name, TASKS)}")
-    fields = {field.name: field.default for field in dataclasses.fields(TASKS[name])}
+    cls = known(name, TASKS, doors.TASKS, "task")
+    fields = {field.name: field.default for field in dataclasses.fields(cls)}
     chosen = {key: value for key, value in options.items() if key != "name"}
     for key, value in chosen.items():
         if key not in fields:
             raise ValueError(f"unknown option {key!r:.80} of {name}; {did_you_mean(key, fields)}")
         if isinstance(given, str):
             chosen[key] = _typed(value, type(fields[key]))
-    return TASKS[name](**chosen)
+    return cls(**chosen)
 
 
 def options_of(task: Task) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from model.doors import missing, packages_of
 from model.files import read_limited
 from model.presets import preset_name
 from model.spec import Spec, make_spec
@@ -63,6 +64,7 @@ class Checkpoint:
             "format": FORMAT,
             "params": self.spec.params,
             "spec": self.spec.as_dict(),
+            **({"packages": packages} if (packages := packages_of(self.spec.places())) else {}),
             **about,
         }
 
@@ -107,7 +109,9 @@ class Checkpoint:
             spec = make_spec(**about["spec"])
             spec.check_asked()
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{folder / JSON_FILE}: spec: {error}") from None
+            lacking = ", ".join(missing(about.get("packages")))
+            why = f"; it needs {lacking}, which is not installed here" if lacking else ""
+            raise ValueError(f"{folder / JSON_FILE}: spec: {error}{why}") from None
         theta_P = _read_theta(folder / THETA_FILE, spec)
         return cls(
             spec=spec,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import check, did_you_mean, option
 from model.layout import Shapes
-from model.spec import MAKERS, Fold, Kernel, Spec
+from model.spec import MAKERS, FamilyModule, Fold, Kernel, Spec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,6 +39,9 @@ class Module(Spec, listed=False):
     about: ClassVar[str] = "an nn.Module of your own file or package"
     roles: ClassVar[dict[str, str]] = {}
 
+    _loading = FamilyModule("loading")
+    _checks = FamilyModule("checks")
+
     module: str = option("", "FILE.py:Class, or package.module:Class of an installed package")
     args: tuple[tuple[str, Any], ...] = option((), "the class's arguments, by name")
     code: str = option("", "text of the file; empty for an installed package")
@@ -49,9 +52,7 @@ class Module(Spec, listed=False):
 
     def check_asked(self) -> None:
         """Raise ValueError where the module cannot be asked the task, trained with others, or rebuilt of a seed."""
-        from model.families.module import checks
-
-        checks.check_module(self)
+        self._checks.check_module(self)
 
     @property
     def label(self) -> str:
@@ -74,9 +75,8 @@ class Module(Spec, listed=False):
         return self.task.answers
 
     def shapes(self) -> Shapes:
-        from model.families.module import loading
-
-        return loading.shapes_of(self)
+        shapes: Shapes = self._loading.shapes_of(self)
+        return shapes
 
     def tokens_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
         return self.task.written(*self.task.asked(a, b))
@@ -87,12 +87,14 @@ class Module(Spec, listed=False):
     def read_answer(self, answer_AB: Tensor) -> Tensor:
         return self.task.read(answer_AB)
 
+    def places(self) -> set[str]:
+        installed = set() if self.code else {self.module.partition(":")[0]}
+        return super().places() | installed
+
     def files(self, theta_P: Tensor) -> dict[str, bytes]:
         """Return what torch alone loads: the module's state, and its file."""
-        from model.families.module import loading
-
         text = {Path(self.module.partition(":")[0]).name: self.code.encode()} if self.code else {}
-        return {"state_dict.pt": loading.state_of(self, theta_P), **text}
+        return {"state_dict.pt": Module._loading.state_of(self, theta_P), **text}
 
     def folds(self) -> list[Fold]:
         return []
@@ -115,10 +117,8 @@ class Module(Spec, listed=False):
 
     def constraints(self) -> dict[str, dataclasses.Field[Any]]:  # type: ignore[override]
         """Return a field for each argument that the class lists in `constraints`, by name."""
-        from model.families.module import loading
-
         fields = {}
-        for name, off in loading.constraints_of(self).items():
+        for name, off in Module._loading.constraints_of(self).items():
             field: dataclasses.Field[Any] = option(off, f"{name} of {self.module}", off=off)
             field.name = name
             fields[name] = field
@@ -148,7 +148,6 @@ def module(
     Without `code` the module is of a file beside, which is read, or of an installed package.
     Raises ValueError for what is none, and Untrusted for a text that this user has not let run.
     """
-    from model.families.module import loading
     from model.tasks import ADDITION, make_task
 
     arguments = dict(_mapping(args))
@@ -161,12 +160,12 @@ def module(
     if not isinstance(text, str) or not isinstance(digest, str):
         raise ValueError(f"code must be a text, got {text!r:.80}")
     if is_file(where):
-        text = text or loading.read_file(where)
+        text = text or Module._loading.read_file(where)
         own = sha256(text.encode()).hexdigest()
         if not any(lets(own) for lets in LETS_RUN):
             raise Untrusted(f"{where} is code (SHA-256 {own[:12]}) that has not run here: --trust runs it")
     else:
-        own, text = loading.installed_digest(where), ""
+        own, text = Module._loading.installed_digest(where), ""
     if digest not in ("", own):
         raise ValueError(f"{where} has changed: recorded with SHA-256 {digest:.12}, here it is {own[:12]}")
     asked = ADDITION if task is None else make_task(task)
@@ -198,9 +197,7 @@ def _mapping(args: Any) -> Mapping[str, Any]:
 
 def _checked_arguments(spec: Module, given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Return all arguments of the class, given and default. Raises ValueError for one that it lacks or cannot have."""
-    from model.families.module import loading
-
-    defaults = loading.arguments_of(spec)
+    defaults = Module._loading.arguments_of(spec)
     for name, value in given.items():
         if name not in defaults:
             raise ValueError(f"{spec.label} has no argument {name!r:.80}; {did_you_mean(name, defaults)}")
@@ -211,7 +208,7 @@ def _checked_arguments(spec: Module, given: Mapping[str, Any]) -> tuple[tuple[st
             raise ValueError(f"{ARG}{name} must be of the kind of {default!r:.80}, got {value!r:.80}")
         if not _is_plain(value):
             raise ValueError(f"{ARG}{name} must be a number, a text, true, false, null or a list, got {value!r:.80}")
-    missing = [name for name, default in defaults.items() if default is loading.MISSING and name not in given]
+    missing = [name for name, default in defaults.items() if default is Module._loading.MISSING and name not in given]
     if missing:
         raise ValueError(f"{ARG}{missing[0]} is missing: {spec.label} has no default for it")
     values = {name: given.get(name, default) for name, default in defaults.items()}
