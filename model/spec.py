@@ -100,6 +100,11 @@ class Spec(ABC):
         """Raise ValueError where the model cannot be asked its task, if that is not known before it is tried."""
 
     @property
+    def adds(self) -> bool:
+        """True for a model of AdderBoard's task that can be exported as an adder."""
+        return self.task == ADDITION
+
+    @property
     def label(self) -> str:
         """The kind of model, in a name."""
         return self.family

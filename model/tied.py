@@ -137,6 +137,10 @@ class Tied(Spec, listed=False):
     def places(self) -> set[str]:
         return self.base.places()
 
+    @property
+    def adds(self) -> bool:
+        return self.base.adds
+
     def check_asked(self) -> None:
         self.base.check_asked()
 

@@ -136,9 +136,10 @@ def _code(listed: Sequence[Configuration]) -> list[str]:
 
 def _cards(study: Study) -> list[str]:
     """Return lines on what each GPU is expected to do, for a study that may use one."""
-    if not study.resources.compiled or study.resources.gpu == 0:
+    base = BankShapes(study).base
+    if not study.resources.compiled or study.resources.gpu == 0 or (base and not base.kernel()):
         return []
-    lines = describe_cards(speed_of(BankShapes(study).base))
+    lines = describe_cards(speed_of(base))
     return [f"  {head:15} {line}" for head, line in zip(("on a GPU", ""), lines, strict=True)]
 
 
@@ -222,6 +223,14 @@ def _expected_rates(
     rates = {key: EAGER * study.resources.cpu * BATCH / recipe.batch for key, (_, recipe, _) in programs.items()}
     if not study.resources.compiled:
         return rates, median(rates.values()), "a guess until this study has run here"
+    eager = [(spec, recipe, slots) for spec, recipe, slots in programs.values() if spec and not spec.kernel()]
+    if eager:
+        from trainer.bank.bank import tried_rate  # a plan for the engine needs no torch
+
+        of, recipe, slots = eager[0]
+        tried = tried_rate(of, recipe, slots, study.resources.threads) * recipe.batch  # of other batches in proportion
+        rates = {key: tried / recipe.batch for key, (_, recipe, _) in programs.items()}
+        return rates, median(rates.values()), f"as {of.label} was tried here for a moment"
     for key, (spec, recipe, slots) in programs.items():
         speed = speed_of(spec)
         on_gpu = speed.gpu_rate(slots, fits.gpu, by_mps)

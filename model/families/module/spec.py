@@ -55,6 +55,10 @@ class Module(Spec, listed=False):
         self._checks.check_module(self)
 
     @property
+    def adds(self) -> bool:
+        return False
+
+    @property
     def label(self) -> str:
         return self.module.partition(":")[2]
 
