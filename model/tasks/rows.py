@@ -269,8 +269,7 @@ class Table(Binary):
         from hashlib import sha256
 
         digest = sha256(self.entries.encode()).hexdigest()
-        usual = dataclasses.replace(self, entries=Table.entries)
-        return f"table {self.size}x{self.size} {digest[:6]}" + str(usual).removeprefix(self.name)
+        return str(self).replace(f"entries={self.entries}", f"{self.size}x{self.size} {digest[:6]}")
 
     @property
     def size(self) -> int:

@@ -146,7 +146,7 @@ def _without(data: dict[str, Any], errors: Sequence[str]) -> dict[str, Any]:
         key = _first_key(data, path)
         if key in STAND_INS:
             data = {**data, key: STAND_INS[key]}
-        elif key != "model":
+        elif key not in ("model", "task"):
             data = _removed(data, path)
     return data
 

@@ -129,7 +129,7 @@ def test_parameters_count_once_and_arguments_are_constraints():
     assert free.constrained("tied") == tied == free.toggled("tied") and tied.without("tied") == free
     assert free.toggled("hidden", 12) == spec_of(hidden=12)
     assert tied.applied() == {"tied": True} and tied.saved_by("tied") == 96
-    assert preset_name(tied) == f"{tied.params} parameters (Net) {TASK}"
+    assert preset_name(tied) == f"{tied.params} parameters (Net with tied) {TASK}"
     assert spec_of(vocabulary=12, width=8) == free and make_spec(**free.as_dict()) == free
     assert pickle.loads(pickle.dumps(tied)) == tied
     with pytest.raises(ValueError, match="unknown constraint 'width'"):
