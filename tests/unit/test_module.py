@@ -11,7 +11,7 @@ import torch
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from model import make_spec, preset_name, verify
+from model import load_module, make_spec, preset_name, verify
 from model.families.module import spec as family
 from model.families.module.loading import parameters, template
 from model.families.module.spec import Untrusted
@@ -38,7 +38,7 @@ def _trusts_the_file(monkeypatch, tmp_path):
 
 
 def spec_of(name="Net", task=TASK, **args):
-    return make_spec("module", module=f"{FILE}:{name}", args=args, task=task)
+    return load_module(f"{FILE}:{name}", args, task)
 
 
 NETS = {"Net": TASK, "GPT": LONG}
@@ -142,7 +142,7 @@ def test_a_file_that_changed_is_another_model(tmp_path):
     keys = set()
     for content in (text, text + "\n# another line"):
         copy.write_text(content)
-        spec = make_spec("module", module=f"{copy}:Net", task=TASK)
+        spec = load_module(f"{copy}:Net", task=TASK)
         assert spec.code == content
         keys.add(Configuration(spec, Recipe()).key)
     assert len(keys) == 2
@@ -228,7 +228,7 @@ VALUES = {
     "field": ({"hidden": 3}, "unknown field 'hidden' of a module; valid: args, module, task"),
     "args": ({"args": 3}, "args must be a mapping of the class's arguments, got 3"),
     "no class": ({"module": "nets.py"}, "module must be FILE.py:Class or package.module:Class, got 'nets.py'"),
-    "no file": ({"module": "gone.py:Net"}, "gone.py: no such file"),
+    "no text": ({"module": "gone.py:Net"}, "gone.py:Net comes without its text: load_module reads a file of your own"),
     "no package": ({"module": "gone.away:Net"}, "gone.away:Net: no module 'gone.away' is installed here"),
     "syntax": ({"code": "class Net("}, "cannot be imported: SyntaxError: '(' was never closed"),
     "changed": ({"digest": "0123456789abcdef"}, "has changed: recorded with SHA-256 0123456789ab, here it is"),
@@ -239,7 +239,8 @@ VALUES = {
 def test_wrong_values_of_a_module_are_one_line(name):
     values, expected = VALUES[name]
     with pytest.raises(ValueError) as error:
-        make_spec("module", **({"module": f"{FILE}:Net", "task": TASK} | values))
+        text = {} if "module" in values else {"code": FILE.read_text()}
+        make_spec("module", **({"module": f"{FILE}:Net", "task": TASK} | text | values))
     assert expected in str(error.value) and "\n" not in str(error.value)
 
 
@@ -257,3 +258,11 @@ def test_text_that_nobody_here_let_run_is_not_run(monkeypatch, tmp_path):
     monkeypatch.setattr(family, "LETS_RUN", [trusted.is_trusted])
     monkeypatch.setattr(trusted, "_here", set())  # as in a later command
     make_spec("module", module="nets.py:Net", code=code, task=TASK)
+
+
+@pytest.mark.parametrize("where", ["os:system", "tests.modules.nets:function", "subprocess:Popen"])
+def test_of_an_installed_package_only_modules_are_called(where):
+    with pytest.raises(ValueError, match=r"there is no nn\.Module of that name"):
+        make_spec("module", module=where, args={"command": "touch ran", "args": "touch ran"}, task=TASK)
+    installed = make_spec("module", module="tests.modules.nets:Net", task=TASK)
+    assert installed.params == spec_of().params and not installed.code and len(installed.digest) == 64

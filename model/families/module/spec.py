@@ -25,7 +25,9 @@ LARGEST_CODE = 1 << 18
 """Bytes of a file: it is kept with every record."""
 ARG = "args."
 """What the name of an argument begins with where those of fields stand too."""
-LETS_RUN: list[Callable[[str], bool]] = []
+NAMED: set[str] = set()
+"""Digests of the files that a call of `load_module` has named in this process."""
+LETS_RUN: list[Callable[[str], bool]] = [NAMED.__contains__]
 """Say of a text's digest whether this user lets it run; trainer/files/trusted.py adds one that remembers."""
 
 
@@ -144,12 +146,25 @@ def _restored(*values: Any) -> Module:
     return Module(**dict(zip(names, values, strict=True)))
 
 
+def load_module(where: str, args: Mapping[str, Any] | None = None, task: Any = None) -> Spec:
+    """Make a spec of a module of your own, whose file is run.
+
+    where: FILE.py:Class, or package.module:Class of an installed package. args: arguments of the class. task: as
+    `make_task` takes it; by default addition. Raises ValueError for what is no module, or cannot be imported.
+
+        >>> spec = load_module("net.py:Net", task={"name": "modular", "modulus": 97})  # doctest: +SKIP
+    """
+    text = Module._loading.read_file(where) if is_file(where) else ""
+    NAMED.add(sha256(text.encode()).hexdigest())
+    return module(where, args, text, task=task)
+
+
 def module(
     module: Any = None, args: Any = None, code: Any = "", digest: Any = "", task: Any = None, **more: Any
 ) -> Spec:
     """Make a spec of a module from plain values, as `as_dict` has them, and arguments as `args.NAME`.
 
-    Without `code` the module is of a file beside, which is read, or of an installed package.
+    No file is read: `code` is the text of one, and is empty for an installed package.
     Raises ValueError for what is none, and Untrusted for a text that this user has not let run.
     """
     from model.tasks import ADDITION, make_task
@@ -164,7 +179,8 @@ def module(
     if not isinstance(text, str) or not isinstance(digest, str):
         raise ValueError(f"code must be a text, got {text!r:.80}")
     if is_file(where):
-        text = text or Module._loading.read_file(where)
+        if not text:
+            raise ValueError(f"{where} comes without its text: load_module reads a file of your own")
         own = sha256(text.encode()).hexdigest()
         if not any(lets(own) for lets in LETS_RUN):
             raise Untrusted(f"{where} is code (SHA-256 {own[:12]}) that has not run here: --trust runs it")
