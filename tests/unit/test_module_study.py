@@ -81,6 +81,14 @@ def test_a_table_and_a_grid_over_task_and_arguments_are_read():
     assert [dict(spec.args)["hidden"] for spec, _ in listed.listed] == [4, 24]
 
 
+def test_a_search_over_the_task_is_shown_by_its_fields():
+    space = {"task.split_seed": {"choice": [0, 1]}}
+    ended = search.run(STUDY | {"space": space, "sampler": {"name": "grid"}, "seeds": [1, 2]}, home="home")
+    assert sorted(ended.configurations["task.split_seed"]) == [0, 1]
+    done("report", "mine", "-o", "page.html", "--home", "home")
+    assert "split_seed" in Path("page.html").read_text()
+
+
 @pytest.mark.parametrize("name", ["modular", "parity", "module"])
 def test_the_shipped_studies_of_tasks_are_read(name):
     study = load_study(name)
