@@ -13,6 +13,7 @@ from torch import Tensor
 
 from model import decode
 from model.spec import Spec
+from model.tasks import in_columns
 
 FIRST_CHUNK, CHUNK = 250, 20_000  # pairs at once: at first, and at most
 MOST_UNSURE = 250
@@ -71,7 +72,7 @@ def compare(
 
 def _teacher_forced(spec: Spec, theta_P: Tensor, a: list[int], b: list[int]) -> tuple[Tensor, Tensor]:
     """Return the digit logits [A, V, B] after the true answer's digits, and where all answers are right [B]."""
-    task = spec.task
+    task = in_columns(spec.task)
     x, y = (task.columns(torch.tensor(n, dtype=torch.int64)) for n in (a, b))
     z = task.answer(x, y)
     length = spec.prompt + spec.decoded - 1

@@ -58,13 +58,8 @@ def answers(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> 
     import torch
 
     task = spec.task
-    for n in (*a, *b):
-        if type(n) is not int or not 0 <= n < task.limit:
-            raise ValueError(f"operands must be integers from 0 to {task.limit - 1}, got {n!r}")
-    if len(a) != len(b):
-        raise ValueError(f"operands must come in pairs, got {len(a)} and {len(b)}")
-    x, y = (task.columns(torch.tensor(n, dtype=torch.int64)) for n in (a, b))
-    prompt_TB = torch.stack(spec.sequence(x, y, []))
+    task.check_pairs(a, b)
+    prompt_TB = torch.stack(spec.prompt_of(*(torch.tensor(n, dtype=torch.int64) for n in (a, b))))
     margins_AB: list[Tensor] = []
 
     def next_logits(tokens_TB: Tensor) -> Tensor:
@@ -78,8 +73,5 @@ def answers(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> 
 
     with torch.no_grad():
         answer_AB = greedy(next_logits, prompt_TB, spec.decoded)
-    is_answer_AB = (answer_AB < task.base).cumprod(0)  # it ends at the first token that is no digit
-    powers_A1 = task.base ** torch.arange(spec.decoded)[:, None]
-    numbers_B = (answer_AB * is_answer_AB * powers_A1).sum(0)
     least_B = torch.stack(margins_AB[: task.answers]).amin(0)
-    return [int(n) for n in numbers_B], least_B
+    return spec.read_answer(answer_AB).tolist(), least_B

@@ -119,10 +119,14 @@ def preset_name(spec: Spec) -> str:
     """
     if isinstance(spec, Tied):
         return f"{preset_name(spec.base)} tied to {spec.params}"
+    if spec.label != spec.family:
+        applied = ", ".join(spelt(*item) for item in spec.applied().items())
+        called = f"{spec.label} with {applied}" if applied else spec.label
+        return f"{spec.params} parameters ({called})" + ("" if spec.task == ADDITION else f" {spec.task.title}")
     if spec.task != ADDITION:
         usual = replace(spec, task=ADDITION)
         count = f"{usual.params} parameters"
-        return f"{preset_name(usual).replace(count, f'{spec.params} parameters')} {spec.task}"
+        return f"{preset_name(usual).replace(count, f'{spec.params} parameters')} {spec.task.title}"
     for name, candidate in PRESETS.items():
         if candidate.trained() == spec.trained():
             return name

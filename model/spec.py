@@ -18,10 +18,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from model import doors
+from model.doors import known
 from model.fields import check, check_combination, did_you_mean
 from model.layout import Layout, Shapes
 from model.structures import Words, of_matrices
-from model.tasks import ADDITION, Task, make_task
+from model.tasks import ADDITION, Columns, Task, in_columns, make_task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +49,7 @@ class FamilyModule:
         self.name = name
 
     def __get__(self, instance: Any, owner: type[Spec]) -> Any:
-        module = import_module(f"model.families.{owner.family}.{self.name}")
+        module = import_module(f"{owner.__module__.rpartition('.')[0]}.{self.name}")
         setattr(owner, f"_{self.name}", module)
         return module
 
@@ -95,8 +97,23 @@ class Spec(ABC):
         check_combination(self)
         self.check_task()
 
+    def check_asked(self) -> None:  # noqa: B027
+        """Raise ValueError where the model cannot be asked its task, if that is not known before it is tried."""
+
+    @property
+    def adds(self) -> bool:
+        """True for a model of AdderBoard's task that can be exported as an adder."""
+        return self.task == ADDITION
+
+    @property
+    def label(self) -> str:
+        """The kind of model, in a name."""
+        return self.family
+
     def check_task(self) -> None:
         """Raise ValueError for a task that the family cannot be asked."""
+        if not isinstance(self.task, Columns):
+            raise ValueError(f"{self.family} adds columns and cannot be asked {self.task.title}; the family module can")
         if self.tokens > MOST_TOKENS:
             raise ValueError(
                 f"base={self.task.base} needs {self.tokens} tokens in {self.family}, of {MOST_TOKENS} at most"
@@ -115,7 +132,7 @@ class Spec(ABC):
     @property
     def prompt(self) -> int:
         """Tokens before the first of the answer."""
-        return 2 * (self.task.digits + self.delimiters)
+        return 2 * (in_columns(self.task).digits + self.delimiters)
 
     @property
     @abstractmethod
@@ -171,6 +188,25 @@ class Spec(ABC):
         """
         return cast("list[Tensor]", self._forward.sequence(self, x, y, z))
 
+    def tokens_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
+        """Return the whole token sequence of problems that were drawn: a tensor [..., B] a position.
+
+        a, b: float64 integers [..., B], as the task draws them.
+        """
+        return self.sequence(*in_columns(self.task).drawn_columns(a, b))
+
+    def prompt_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
+        """Return the prompt's tokens [B] of problems that are asked: int64."""
+        task = in_columns(self.task)
+        return self.sequence(task.columns(a), task.columns(b), [])
+
+    def read_answer(self, answer_AB: Tensor) -> Tensor:
+        """Return the numbers [B] that decoded answers spell. They end at the first token that is no digit."""
+        base = in_columns(self.task).base
+        is_answer_AB = (answer_AB < base).cumprod(0)
+        powers = [base**n for n in range(len(answer_AB))]
+        return (answer_AB * is_answer_AB * answer_AB.new_tensor(powers)[:, None]).sum(0)
+
     def folds(self) -> list[Fold]:
         """Return the exact rewritings of this spec to others that the family knows."""
         return cast("list[Fold]", self._folds.folds(self))
@@ -217,11 +253,23 @@ class Spec(ABC):
         task = values.pop("task")
         return {"family": self.family, **values} | ({} if task == ADDITION else {"task": str(task)})
 
+    def places(self) -> set[str]:
+        """Return the Python modules whose code this is."""
+        return {type(self).__module__, type(self.task).__module__}
+
+    def files(self, theta_P: Tensor) -> dict[str, bytes]:
+        """Return files that a checkpoint has beside its own, by name."""
+        return {}
+
+    def shown(self) -> dict[str, Any]:
+        """Return family and fields for a person: one short value a name."""
+        return self.as_dict() | ({} if self.task == ADDITION else {"task": self.task.title})
+
     def applied(self) -> dict[str, Any]:
         """Return the constraints that are applied here, by name, with their values."""
         applied = {}
         for name, field in self.constraints().items():
-            value = getattr(self, name)
+            value = self.value_of(name)
             if value != field.metadata["off"]:
                 applied[name] = value
         return applied
@@ -239,7 +287,7 @@ class Spec(ABC):
                 if needs_it and other not in removed:
                     removed.append(other)
         off = {name: constraints[name].metadata["off"] for name in removed}
-        return dataclasses.replace(self, **off)
+        return self.replaced(off)
 
     def constrained(self, constraint: str, value: Any = True) -> Spec:
         """Return the spec with a constraint and all that it needs, without those that they exclude.
@@ -260,11 +308,19 @@ class Spec(ABC):
             if set(field.metadata["excludes"]) & set(names):
                 excluded.add(name)
         off = {name: constraints[name].metadata["off"] for name in excluded - values.keys()}
-        return dataclasses.replace(self, **values, **off)
+        return self.replaced(values | off)
 
     def toggled(self, constraint: str, value: Any = True) -> Spec:
         """Remove a constraint where it is applied, apply it where it is not."""
         return self.without(constraint) if constraint in self.applied() else self.constrained(constraint, value)
+
+    def value_of(self, name: str) -> Any:
+        """Return the value of a constraint."""
+        return getattr(self, name)
+
+    def replaced(self, values: Mapping[str, Any]) -> Spec:
+        """Return the spec with other values of constraints."""
+        return dataclasses.replace(self, **values)
 
     def _constraints_with(self, name: str) -> dict[str, dataclasses.Field[Any]]:
         """Return all constraints. Raises ValueError if `name` is not one of them."""
@@ -363,9 +419,7 @@ def make_spec(family: str, **options: Any) -> Spec:
     """
     if family in MAKERS:
         return MAKERS[family](**options)
-    if family not in FAMILIES:
-        raise ValueError(f"unknown family {family!r:.80}; {did_you_mean(family, FAMILIES)}")
-    cls = FAMILIES[family]
+    cls: type[Spec] = known(family, FAMILIES, doors.FAMILIES, "family")
     fields = [f.name for f in dataclasses.fields(cls)]
     for name in options:
         if name not in fields:

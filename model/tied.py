@@ -125,6 +125,28 @@ class Tied(Spec, listed=False):
     def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
         return self.base.sequence(x, y, z)
 
+    def tokens_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
+        return self.base.tokens_of(a, b)
+
+    def prompt_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
+        return self.base.prompt_of(a, b)
+
+    def read_answer(self, answer_AB: Tensor) -> Tensor:
+        return self.base.read_answer(answer_AB)
+
+    def places(self) -> set[str]:
+        return self.base.places()
+
+    @property
+    def adds(self) -> bool:
+        return self.base.adds
+
+    def check_asked(self) -> None:
+        self.base.check_asked()
+
+    def files(self, theta_P: Tensor) -> dict[str, bytes]:
+        return self.base.files(self.untie(theta_P[None])[0])
+
     def folds(self) -> list[Fold]:
         return []
 

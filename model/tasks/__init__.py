@@ -1,5 +1,7 @@
 """Tasks: what a net is asked. Addition in base ten with ten digits is the default of every spec."""
 
+from model.tasks.columns import Columns, in_columns
+from model.tasks.rows import Modular, Parity, Permutations, Rows, Table
 from model.tasks.sums import ADDITION, Addition, Subtraction
 from model.tasks.task import TASKS, Pairs, Task, changed, make_task, only_addition, options_of
 
@@ -7,10 +9,17 @@ __all__ = [
     "ADDITION",
     "TASKS",
     "Addition",
+    "Columns",
+    "Modular",
     "Pairs",
+    "Parity",
+    "Permutations",
+    "Rows",
     "Subtraction",
+    "Table",
     "Task",
     "changed",
+    "in_columns",
     "make_task",
     "only_addition",
     "options_of",

@@ -6,21 +6,21 @@ import dataclasses
 from typing import TYPE_CHECKING, ClassVar
 
 from model.fields import option
-from model.tasks.task import Task
+from model.tasks.columns import Columns
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Addition(Task):
+class Addition(Columns):
     """k·a + b."""
 
     name: ClassVar[str] = "addition"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Subtraction(Task):
+class Subtraction(Columns):
     """k·a - b. Drawn numbers are asked as sums backwards, so that borrows are the carries that were drawn."""
 
     name: ClassVar[str] = "subtraction"

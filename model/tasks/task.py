@@ -1,57 +1,45 @@
-"""A task: two numbers in a base, and an answer made column by column: z = p·x + q·y and what is carried.
+"""A task: what a net is asked. A frozen dataclass of options, like a family, and a field of every spec.
 
-A task is a frozen dataclass of options, like a family, and a field of every spec. A family puts its columns in
-order, between delimiters of its own (`Spec.sequence`). The engine is compiled for p, q, the base and the number of
-columns (`macros`), so each task is drawn at addition's speed. An answer has one column more than an operand; beyond
-it nothing is carried, so an answer below 0 has the largest digit there: its complement in the base.
+A problem is two numbers: the operands of a sum, or the number of a row and 0. What they mean, and in which tokens they
+are asked and answered, is the task's: `Columns` (two numbers in a base), `Rows` (a finite table with a split), or a
+subclass in another package. Problems of training steps are a function of (data seed, step) alone.
+
+Axes: R row (a seed at a step), B problem, T position, A answer position.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import random
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from model.fields import check, did_you_mean, option
+from model import doors
+from model.doors import known
+from model.fields import check, did_you_mean
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Pairs = list[tuple[int, int]]
+"""Problems, as integers."""
 TASKS: dict[str, type[Task]] = {}
 """Tasks by name."""
-LARGEST = 2**50
-"""Of operands: they are float64, in which sums must leave half a unit to spare."""
-UNIFORM = 10_000
-"""Pairs of a verification beside its edge cases; a task that has no more of them asks all."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Task:
-    """Two numbers of `digits` digits in a base, and an answer of one digit more, all with units first.
-
-    Instances are values: equal tasks ask the same problems.
-    """
+class Task(ABC):
+    """The interface of every task. Instances are values: equal tasks ask the same problems."""
 
     name: ClassVar[str]
-    sign: ClassVar[int] = 1
-    """What the second number is multiplied by."""
-
-    base: int = option(10, "base of the numbers", unit="digits", ge=2, le=16)
-    digits: int = option(10, "columns of an operand", unit="columns", ge=2, le=20)
-    times: int = option(1, "what the first number is multiplied by; below the base", unit="factor", ge=1, le=15)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        TASKS[cls.name] = cls
+        if "name" in vars(cls):
+            TASKS[cls.name] = cls
 
     def __post_init__(self) -> None:
         check(self)
-        if self.limit > LARGEST:
-            raise ValueError(f"digits must leave numbers below 2^50, got {self.digits} in base {self.base}")
-        if self.times >= self.base:
-            raise ValueError(f"times must be below the base, or answers need more columns, got {self.times}")
 
     @property
     def is_measured(self) -> bool:
@@ -59,100 +47,104 @@ class Task:
         return self == TASKS["addition"]()
 
     @property
-    def answers(self) -> int:
-        """Columns of the answer. All of them count."""
-        return self.digits + 1
-
-    @property
-    def limit(self) -> int:
-        """The least number that has too many digits for an operand."""
-        return int(self.base**self.digits)
-
-    @property
-    def ordered(self) -> bool:
-        """True if the first number is never the smaller one."""
-        return False
-
-    @property
     def macros(self) -> dict[str, int] | None:
         """Return what the engine's C++ is compiled for: nothing for addition; None for a task that it does not know.
 
-        A subclass with an `answer` of its own must return None.
+        A subclass of `Columns` with an `answer` of its own must return None.
         """
-        values = {
-            "BASE": (self.base, 10),
-            "DIGITS": (self.digits, 10),
-            "TIMES": (self.times, 1),
-            "SIGN": (self.sign, 1),
-            "ORDERED": (int(self.ordered), 0),
-        }
-        return {name: value for name, (value, usual) in values.items() if value != usual}
-
-    def asked(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the numbers that are asked, of two that were drawn. Both are tensors of the same shape."""
-        return a, b
-
-    def answer(self, x: Sequence[Any], y: Sequence[Any]) -> list[Any]:
-        """Return the answer's columns, from those of both numbers: tensors or integers."""
-        carried = x[0] * 0
-        columns = []
-        for a, b in zip(x, y, strict=True):
-            total = self.times * a + self.sign * b + carried
-            carried = total // self.base
-            columns.append(total - self.base * carried)
-        return [*columns, carried % self.base]
-
-    def value(self, a: Any, b: Any) -> Any:
-        """Return the answer as a number: that of its columns. a, b: integers, or int64 tensors."""
-        return self.number(self.answer(self.columns(a), self.columns(b)))
-
-    def columns(self, number: Any) -> list[Any]:
-        """Return the digits of an operand, units first."""
-        return [number // self.base**n % self.base for n in range(self.digits)]
-
-    def number(self, columns: Sequence[Any]) -> Any:
-        """Return the number that columns spell, units first."""
-        return sum(digit * self.base**n for n, digit in enumerate(columns))
-
-    def pairs(self) -> Pairs:
-        """Return the pairs that verify a net: all of them, or edge cases and uniform ones (AdderBoard's protocol)."""
-        if self.limit**2 > UNIFORM:
-            return self.ask(self.edge_cases() + self.uniform(2025, UNIFORM))
-        every = [(a, b) for a in range(self.limit) for b in range(self.limit)]
-        return list(dict.fromkeys(self.ask(every)))
-
-    def uniform(self, seed: int, count: int) -> Pairs:
-        """Draw pairs of integers, a then b, from Python's generator."""
-        rng, last = random.Random(seed), self.limit - 1
-        return [(rng.randint(0, last), rng.randint(0, last)) for _ in range(count)]
-
-    def ask(self, pairs: Pairs) -> Pairs:
-        """Return the pairs that are asked of drawn ones."""
-        import torch
-
-        a, b = self.asked(*torch.tensor(pairs).T)
-        return list(zip(a.tolist(), b.tolist(), strict=True))
-
-    def edge_cases(self) -> Pairs:
-        """Return ten hard pairs: in base ten, of ten digits, AdderBoard's."""
-        last, middle = self.limit - 1, self.limit // 2
-        rises = [n % self.base for n in range(self.digits)]
-        falls = [(self.digits - n) % self.base for n in range(self.digits)]
-        ones, turned = self.number([1] * self.digits), (self.number(falls), self.number(rises))
-        carried = [(middle, middle), (ones, self.limit - ones), turned]
-        return [(0, 0), (0, 1), (last, 0), (last, 1), (last, last), *carried, (last, last), (1, last)]
+        return None
 
     @property
+    def title(self) -> str:
+        """The task in a name; short where `str` is long."""
+        return str(self)
+
+    # ---- tokens
+
+    @property
+    @abstractmethod
+    def prompt(self) -> int:
+        """Tokens before the first of the answer, in `written`."""
+
+    @property
+    @abstractmethod
+    def answers(self) -> int:
+        """A: tokens of the answer. All of them count."""
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> int:
+        """Tokens that are read: 0 to this, less one."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """Tokens that an answer can have, which are the first of the vocabulary."""
+
+    @abstractmethod
+    def written(self, a: Tensor, b: Tensor) -> list[Tensor]:
+        """Return the tokens of problems that are asked, prompt and answer: one int64 tensor [..., B] a position."""
+
+    def asked(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the problems that are asked, of those that were drawn. All are tensors of the same shape."""
+        return a, b
+
+    # ---- problems
+
+    def sample(self, data_seed_R: Tensor, step_R: Tensor, batch: int) -> tuple[Tensor, Tensor]:
+        """Draw the problems of training steps: two tensors [R, B] of float64 integers.
+
+        data_seed_R, step_R: int64; with `batch` all that they may depend on (model/counter.py). A task of columns is
+        drawn by the recipe's curriculum instead (trainer/data/problems.py).
+        """
+        raise NotImplementedError
+
+    def selection(self, count: int) -> tuple[Tensor, Tensor]:
+        """Return at most `count` problems [1, B] that no step trains on. They decide what has grokked."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def pairs(self) -> Pairs:
+        """Return the problems that verify a net, as they are asked: all of them, if they are few enough to be."""
+
+    @property
+    @abstractmethod
     def problems(self) -> int:
-        """Pairs that verify a net: how many `pairs` has."""
-        if self.limit**2 > UNIFORM:
-            return len(self.edge_cases()) + UNIFORM
-        return self.limit * (self.limit + 1) // 2 if self.ordered else self.limit**2
+        """How many `pairs` has."""
+
+    def check_pairs(self, a: Sequence[int], b: Sequence[int]) -> None:
+        """Raise ValueError for problems that cannot be asked."""
+        if len(a) != len(b):
+            raise ValueError(f"operands must come in pairs, got {len(a)} and {len(b)}")
+
+    # ---- words
+
+    def read(self, answer_AB: Sequence[Tensor]) -> Tensor:
+        """Return the numbers [B] that answers spell, the most significant token first; -1 for what is no answer."""
+        import torch
+
+        spelt_B = torch.zeros_like(answer_AB[0])
+        is_answer_B = spelt_B == 0
+        for token_B in answer_AB:
+            spelt_B = spelt_B * self.outputs + token_B
+            is_answer_B = is_answer_B & (token_B < self.outputs)
+        return torch.where(is_answer_B, spelt_B, -1)
+
+    def value(self, a: Any, b: Any) -> Any:
+        """Return the right answers as numbers [B], as `read` has them. a, b: int64 tensors, or integers."""
+        import torch
+
+        is_number = isinstance(a, int)
+        tokens = self.written(torch.as_tensor(a), torch.as_tensor(b))
+        numbers_B = self.read(tokens[self.prompt :])
+        return int(numbers_B) if is_number else numbers_B
 
     def words(self, a: int, b: int) -> str:
-        """Return a problem in words."""
-        times = f"{self.times} · " if self.times > 1 else ""
-        return f"{times}{a} {'+' if self.sign > 0 else '-'} {b}"
+        """Return a problem in words: by default the tokens of its prompt."""
+        import torch
+
+        tokens = self.written(torch.tensor(a), torch.tensor(b))
+        return " ".join(str(int(token)) for token in tokens[: self.prompt])
 
     def __str__(self) -> str:
         """Return the task as one writes it, and as `make_task` reads it: `subtraction base=3 digits=4`."""
@@ -172,18 +164,20 @@ def make_task(given: Any) -> Task:
     """
     if isinstance(given, Task):
         return given
+    cls: type[Task]
     options = _parsed(given) if isinstance(given, str) else given
     if not isinstance(options, Mapping) or not isinstance(options.get("name"), str):
         raise ValueError(f"task must be a name, or a mapping with a name, got {given!r:.80}")
     name = options["name"]
-    if name not in TASKS:
-        raise ValueError(f"unknown task {name!r:.80}; {did_you_mean(name, TASKS)}")
-    fields = [field.name for field in dataclasses.fields(TASKS[name])]
+    cls = known(name, TASKS, doors.TASKS, "task")
+    fields = {field.name: field.default for field in dataclasses.fields(cls)}
     chosen = {key: value for key, value in options.items() if key != "name"}
-    for key in chosen:
+    for key, value in chosen.items():
         if key not in fields:
             raise ValueError(f"unknown option {key!r:.80} of {name}; {did_you_mean(key, fields)}")
-    return TASKS[name](**chosen)
+        if isinstance(given, str):
+            chosen[key] = _typed(value, type(fields[key]))
+    return cls(**chosen)
 
 
 def options_of(task: Task) -> dict[str, Any]:
@@ -197,17 +191,25 @@ def changed(task: Task, changes: Mapping[str, Any]) -> Task:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """Return name and options of a task as `Task.__str__` writes it."""
+    """Return name and options of a task as `Task.__str__` writes it, the options as texts."""
     name, *chosen = text.split() or [""]
-    values: dict[str, Any] = {"name": name}
-    for word in chosen:
-        key, _, value = word.partition("=")
-        words = {"true": True, "false": False}
-        values[key] = int(value) if value.isdecimal() else words.get(value, value)
-    return values
+    options = (word.partition("=") for word in chosen)
+    return {"name": name} | {key: value for key, _, value in options}
+
+
+def _typed(text: str, kind: type) -> Any:
+    """Return the value of a kind that a text spells; the text itself if it spells none, which a check refuses."""
+    if kind is bool:
+        return {"true": True, "false": False}.get(text, text)
+    try:
+        return kind(text)
+    except ValueError:
+        return text
 
 
 def only_addition(task: Task, what: str) -> None:
     """Raise ValueError unless a task is that which `what` is about: ten-digit addition in base ten."""
     if not task.is_measured:
-        raise ValueError(f"{what} is about addition in base 10 with 10 digits alone, and this model's task is {task}")
+        raise ValueError(
+            f"{what} is about addition in base 10 with 10 digits alone, and this model's task is {task.title}"
+        )

@@ -119,7 +119,7 @@ def _is_wide(values: pd.Series) -> bool:
 
 def meaning(path: str) -> tuple[str, str]:
     """Return unit and help of a field, from where it is defined; empty for the family's name."""
-    part, name = path.split(".")
+    part, _, name = path.partition(".")
     classes: Mapping[str, Iterable[Any]] = {"recipe": [Recipe], "task": TASKS.values()}
     for cls in classes.get(part, FAMILIES.values()):
         for field in dataclasses.fields(cls):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from model import preset_name
 from model.files import read_limited
+from model.tasks import ADDITION
 from search.errors import UserError, reraise_as
 from search.record import COLUMNS as columns
 from search.record import SeedRecord
@@ -21,7 +22,7 @@ from search.stats.counting import Until, group_by, rank
 from search.store.home import Home
 from search.store.study_records import StudyRecords, open_several
 from search.study.kind import names_of
-from search.study.trial import Configuration
+from search.study.trial import Configuration, task_fields
 from search.tracking.shown import OF_COLUMNS, OF_CONFIRMATION, OF_SEARCH, count_checks, final_metrics
 from trainer import MEASURES
 from trainer.outcomes import OPEN
@@ -259,9 +260,10 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[SeedRecord] | None
     rows = group_by(records.list_seeds() if seeds is None else seeds, "configuration")
     study, runs = records.get_recorded_study(), records.list_runs()
     configurations = records.list_configurations()
+    varies_task = any(c.spec.task != ADDITION for c in configurations.values())  # addition's fields are said there too
     names, until = names_of(study, configurations.values()), study.until_rule if study else None
     return [
-        _configuration(records.study, c, names[key], runs[key], rows[key], until)
+        _configuration(records.study, c, names[key], runs[key], rows[key], until, varies_task)
         for key, c in configurations.items()
         if key in rows
     ]
@@ -274,11 +276,13 @@ def _configuration(
     run: tuple[str, str],
     rows: list[SeedRecord],
     until: Until | None,
+    varies_task: bool = False,
 ) -> dict[str, Any]:
     unknown = dict.fromkeys((*BEFORE_BEST, *AFTER_BEST), NAN)
     metrics = unknown | final_metrics(rows, until) | count_checks(rows, configuration.spec.task.problems)
     best = min((r for r in rows if r.is_final), key=rank, default=None)
-    fields = configuration.as_params()
+    fields = task_fields(configuration.spec.task) if varies_task else {}
+    fields |= configuration.as_params()
     return {
         "study": study,
         "configuration": configuration.key,

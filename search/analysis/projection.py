@@ -299,7 +299,7 @@ def write_seed(records: StudyRecords, tracker: Tracker, row: SeedRecord) -> None
         "held": str(result.held),
         "params": str(configuration.spec.params),
     }
-    is_adder = configuration.spec.task == ADDITION  # datasets and logged models are theirs
+    is_adder = configuration.spec.adds  # datasets and logged models are theirs
     tracker.write(run, {ADDERBOARD if is_adder else RIGHT: decoded.correct}, params=params)
     _write_checkpoint(tracker, run, CHECKPOINT, seed)
     if is_adder:
@@ -390,7 +390,7 @@ def _register_best(
     """
     from search.analysis.pareto import best_of
 
-    adders = {key for key, c in records.list_configurations().items() if c.spec.task == ADDITION}
+    adders = {key for key, c in records.list_configurations().items() if c.spec.adds}
     grokked = [r for r in rows if r.has_grokked and r.configuration in adders]
     verified = [r for r in grokked if r.verified == ADDITION.problems]
     by_key = group_by(sorted(verified, key=rank), "configuration")

@@ -234,10 +234,12 @@ def constraint_table(
         if not rows or row in rows:
             pairs.setdefault((name, row), []).append(pair)
     if not pairs:
+        by_module = any(row["model.family"] == "module" for row in configurations)
         unread = not seeds and any((row.get("recipe.finish_above") or 1) < 1 for row in configurations)
         raise NoPartners(
             f"none of {len(configurations)} recorded configurations is a preset with a partner, which has the same "
             "recipe and one constraint toggled, nor were flags searched; adder-search run constraints trains such pairs"
+            + ("; of a module `adder-search best` and `report` show what toggling cost" if by_module else "")
             + ("; with finish_above the records of its seeds are needed too" if unread else "")
         )
     columns = _columns(pairs, scales)

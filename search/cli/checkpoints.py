@@ -25,6 +25,7 @@ from search.cli.options import (
     save_checkpoint,
     show,
     target_option,
+    trust_option,
 )
 from search.errors import Failure, UserError, reraise_as
 
@@ -94,6 +95,7 @@ def pull(
 @checkpoint_argument
 @click.option("--qualified", is_flag=True, help="Exit with 0 from 99 % on.")
 @click.option("--extended", is_flag=True, help="Add ten further sets of 10,000 and carry-stratified sets.")
+@trust_option
 @home_option
 @json_option
 def verify(checkpoint: Path, qualified: bool, extended: bool, home: Home, as_json: bool) -> None:
@@ -102,6 +104,7 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: Home, as_jso
     One of another task is checked on edge cases and 10,000 problems of its own, or on all where there are fewer.
     """
     from model import verify as decode_all
+    from model.tasks import Rows
 
     loaded = load_checkpoint(checkpoint, any_task=True)
     result = decode_all(loaded.spec, loaded.theta_P, extended=extended)
@@ -109,6 +112,8 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: Home, as_jso
     lines = [f"{name_of(loaded.spec)}: {grade(result)}"]
     if result.margin is not None:
         lines.append(f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32")
+    if result.verified and isinstance(loaded.spec.task, Rows):
+        lines.append("  these are all problems of the task: proved by enumeration")
     wrong = list(dict.fromkeys(result.failures))  # AdderBoard asks some pairs twice
     task: Any = loaded.spec.task
     lines += [f"  {task.words(a, b)} = {task.value(a, b)}, decoded {answer}" for a, b, answer in wrong[:SHOWN]]
@@ -170,6 +175,7 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
 
 @click.command()
 @checkpoint_argument
+@trust_option
 @json_option
 def rerun(checkpoint: Path, as_json: bool) -> None:
     """Train a CHECKPOINT's configuration and seed again. Exit code 0 only if θ is bitwise the same.

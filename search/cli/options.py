@@ -69,6 +69,19 @@ home_option = click.option(
     help="Where everything is kept [ADDER_SEARCH_HOME, ./adder-runs].",
 )
 """Gives the command a Home."""
+
+
+def _trust(context: click.Context, option: click.Parameter, given: bool) -> None:
+    if given:
+        from trainer.files.trusted import trust_all
+
+        trust_all()
+
+
+trust_option = click.option(
+    "--trust", is_flag=True, expose_value=False, is_eager=True, callback=_trust,
+    help="Run the code that it brings (SECURITY.md), now and later.",
+)  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 checkpoint_argument = click.argument("checkpoint", type=PATH)
 

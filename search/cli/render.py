@@ -84,7 +84,7 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
             folder = _unused(f"{study.name}-best")
             best = [f"adder-search pull {study.name} --best -o {folder}{flag}"]
             best.append(f"adder-search verify {folder}{flag}")
-            if all(c.spec.task == ADDITION for c in configurations.values()):
+            if all(c.spec.adds for c in configurations.values()):
                 best.append(f"adder-search export {folder} -o {study.name}.py")
             following = [*best, *following]
         lines += ["", "Next:", *(f"  {command}" for command in following)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import HOURS, STUDY, home_option
+from search.cli.options import HOURS, STUDY, home_option, trust_option
 from search.errors import Failure, UserError, reraise_as
 from search.run.entry import Opened, by_ray, open_study, prepare, renamed, train
 from search.run.source import read_study, records_of, study_name
@@ -42,6 +42,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         home_option,
         click.option("--max-hours", type=HOURS, help="Stop cleanly after so long."),
         click.option("--detach", is_flag=True, help="Run in the background; it prints into the home."),
+        trust_option,
         click.argument("study", type=STUDY),
     ):
         command = option(command)

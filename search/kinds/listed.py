@@ -12,7 +12,7 @@ from search.study.spelling import model_options, recipe_of, spec_of, toggled, va
 from search.study.trial import Configuration
 
 MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
-OF_THEIR_OWN = {"preset", "rung", "family", "base"}
+OF_THEIR_OWN = {"preset", "rung", "family", "base", "module"}
 """Keys of a model that is not the study's with changes."""
 
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from model import Spec
+from model.families.module.spec import Module
+from model.tied import ties_of
 from search.record import SeedRecord
 from search.run import mps
 from search.run.forecast import Forecast, forecast
@@ -76,6 +78,7 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
         f"  resources       cpu {share['CPU']:g}, gpu {share['GPU']:g} for each bank, at nice {NICE}",
         *([f"  where           {_where(study, fits, here['CPU'], by_mps)}"] if here["GPU"] else []),
         *_cards(study),
+        *_code(listed),
         *_busy(here["CPU"]),
         f"  home            {home.path}",
         f"  estimated time  {time} at {rate:,.0f} seed-steps/s a bank ({source})",
@@ -124,11 +127,19 @@ def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
     return f"on {cores:g} cores; by a model of its speed a GPU is faster from {fewest} on"
 
 
+def _code(listed: Sequence[Configuration]) -> list[str]:
+    """Return a line for each class of a user's that the study runs."""
+    specs = (ties_of(c.spec)[0] for c in listed)
+    classes = dict.fromkeys((s.module, s.digest) for s in specs if isinstance(s, Module))
+    return [f"  code            runs {name} (SHA-256 {digest[:12]}), by torch" for name, digest in classes]
+
+
 def _cards(study: Study) -> list[str]:
     """Return lines on what each GPU is expected to do, for a study that may use one."""
-    if not study.resources.compiled or study.resources.gpu == 0:
+    base = BankShapes(study).base
+    if not study.resources.compiled or study.resources.gpu == 0 or (base and not base.kernel()):
         return []
-    lines = describe_cards(speed_of(BankShapes(study).base))
+    lines = describe_cards(speed_of(base))
     return [f"  {head:15} {line}" for head, line in zip(("on a GPU", ""), lines, strict=True)]
 
 
@@ -212,6 +223,14 @@ def _expected_rates(
     rates = {key: EAGER * study.resources.cpu * BATCH / recipe.batch for key, (_, recipe, _) in programs.items()}
     if not study.resources.compiled:
         return rates, median(rates.values()), "a guess until this study has run here"
+    eager = [(spec, recipe, slots) for spec, recipe, slots in programs.values() if spec and not spec.kernel()]
+    if eager:
+        from trainer.bank.bank import tried_rate  # a plan for the engine needs no torch
+
+        of, recipe, slots = eager[0]
+        tried = tried_rate(of, recipe, slots, study.resources.threads) * recipe.batch  # of other batches in proportion
+        rates = {key: tried / recipe.batch for key, (_, recipe, _) in programs.items()}
+        return rates, median(rates.values()), f"as {of.label} was tried here for a moment"
     for key, (spec, recipe, slots) in programs.items():
         speed = speed_of(spec)
         on_gpu = speed.gpu_rate(slots, fits.gpu, by_mps)

@@ -42,6 +42,7 @@ from search.study.file import recorded_study
 from search.study.start import InitialTheta
 from search.study.trial import Configuration
 from trainer import Outcome, Recipe, Seed
+from trainer.files.trusted import Untrusted
 from trainer.recipe.passed import passed
 from trainer.retired import Retired
 
@@ -185,7 +186,7 @@ class StudyRecords:
         wanted = {"configuration": keys} if keys else {}
         rows = self._select(CONFIGURATIONS, "configuration", "spec", "recipe", **wanted)
         digests = {r["configuration"]: r["digest"] for r in self._select(STARTED, **wanted)}
-        with self.database.undamaged("a configuration"), reraise_as(f"study {self.study}", Retired):
+        with self.database.undamaged("a configuration"), reraise_as(f"study {self.study}", (Retired, Untrusted)):
             starts = self._select(STARTS, digest=digests.values()) if digests else []
             start_of = {r["digest"]: InitialTheta.of(r["start"]) for r in starts}
             configurations = {}

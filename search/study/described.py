@@ -26,7 +26,7 @@ def describe_sizes(specs: Iterable[Spec], most: int) -> str:
     """Return each family with its numbers of parameters; of more than `most` the ends."""
     sizes: dict[str, dict[int, None]] = {}
     for spec in specs:
-        sizes.setdefault(spec.family, {})[spec.params] = None
+        sizes.setdefault(spec.label, {})[spec.params] = None
     texts = []
     for family, numbers in sizes.items():
         is_long = len(numbers) > most

@@ -20,6 +20,7 @@ from search.study.space import Strict
 from search.study.spelling import LARGEST_FILE, inline_files
 from search.study.stopping import Stop
 from trainer import Recipe
+from trainer.files.installed import INSTALLED
 
 ESCAPED = re.compile(r"\\[xu]([0-9a-f]{4}|[0-9a-f]{2})")
 
@@ -34,7 +35,7 @@ def shipped_studies() -> dict[str, str]:
 
 def shipped_study(name: str) -> Study:
     """Return a study that comes with the package."""
-    return parse_study(shipped_studies()[name], f"{name} (comes with the package)")
+    return parse_study(shipped_studies()[name], f"{name} (comes with the package)", INSTALLED / "studies")
 
 
 def load_study(name: str) -> Study:
@@ -45,7 +46,7 @@ def load_study(name: str) -> Study:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     if text is not None:
-        return parse_study(text, name)
+        return parse_study(text, name, path.parent)
     shipped = shipped_studies()
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
@@ -85,8 +86,10 @@ def _read_text(name: str, path: Path) -> str | None:
     return data.decode()
 
 
-def parse_study(text: str, source: str) -> Study:
+def parse_study(text: str, source: str, folder: Path = Path()) -> Study:
     """Return the study of a YAML text. Raise UserError naming source, key path and what would be right.
+
+    folder: where the file of a module is looked for.
 
     All keys of a wrong form are named at once; what their values mean together is looked at when each has its form.
     """
@@ -95,7 +98,7 @@ def parse_study(text: str, source: str) -> Study:
     if not isinstance(data, dict):
         raise UserError(f"{source}: must be a mapping with name, model and seeds")
     try:
-        data = inline_files(data)
+        data = inline_files(data, folder)
         return Study.model_validate(data)
     except ValidationError as error:
         lines = list(_lines(error, data))

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from model import Spec, preset_name
+from model.tasks import Columns
 from search import plugins
 from search.plugins import KINDS, loaded
 from search.record import SeedRecord
@@ -229,7 +230,8 @@ class Kind:
     @property
     def has_stages(self) -> bool:
         """True if seeds go through stages in every configuration: no rule ends them."""
-        recipes = [recipe for _, recipe in self.listed] or [self.study.base_recipe]
+        recipes = [recipe for spec, recipe in self.listed if isinstance(spec.task, Columns)]
+        recipes = recipes if self.listed else [self.study.base_recipe]
         return all(recipe.stages for recipe in recipes)
 
     def rules(self, configurations: Iterable[str]) -> list[tuple[str, str]]:
@@ -267,7 +269,8 @@ class Kind:
 
         Searched fields are left out: a plan has a remark on each.
         """
-        recipes = [recipe for _, recipe in self.listed] or [self.study.base_recipe]
+        recipes = [recipe for spec, recipe in self.listed if isinstance(spec.task, Columns)]
+        recipes = recipes if self.listed else [self.study.base_recipe]
         recipes = [recipe for recipe in recipes if not recipe.stages]  # each stage has a budget of its own
         texts = Counter[str]()
         for recipe in recipes:

@@ -168,7 +168,7 @@ class Study(Keys):
         """Return spec and recipe with a proposal's `values`, by key path."""
         split: dict[str, dict[str, Any]] = {"model": {}, "recipe": {}, "task": {}}
         for path, value in values.items():
-            part, name = path.split(".")
+            part, _, name = path.partition(".")
             split[part][name] = value
         pair = validated_pair(
             self._changed_spec(split["model"], split["task"]), self._changed_recipe(split["recipe"]), "recipe"

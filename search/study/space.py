@@ -190,7 +190,7 @@ def resolve(space: Space, numbers: Mapping[str, Any], base: Callable[[str], Any]
 
 def fixed(spec: Spec, recipe: Recipe) -> Callable[[str], Any]:
     """Return a function from key path (`model.NAME`, `recipe.NAME`) to value. Tuples are lists, as in a file."""
-    parts = {"model": spec.as_dict(), "recipe": recipe.as_dict(), "task": options_of(spec.task)}
+    parts = {"model": spec.shown(), "recipe": recipe.as_dict(), "task": options_of(spec.task)}
     values = {f"{part}.{name}": value for part, fields in parts.items() for name, value in fields.items()}
     return values.get
 
@@ -226,7 +226,7 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
     build: makes a configuration from values by key path.
     """
     base = fixed(*build({}))
-    names = [f"model.{f.name}" for f in dataclasses.fields(spec)]
+    names = [f"model.{name}" for name in ("task", *spec.shown()) if name != "family"]
     names += [f"recipe.{f.name}" for f in dataclasses.fields(Recipe)]
     names += [f"task.{name}" for name in options_of(spec.task)]
     for path, field in space.items():

@@ -2,10 +2,12 @@
 
 import dataclasses
 import re
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from model import Spec, make_spec, preset
+from model.families.module.spec import LARGEST_CODE, LETS_RUN, Module, is_file
 from model.fields import did_you_mean
 from model.files import read_limited
 from model.tasks import ADDITION, changed, make_task
@@ -14,6 +16,7 @@ from search.study.reading import read_data
 from search.study.space import error_at, errors_at
 from trainer import Recipe
 from trainer.files.paths import expanded
+from trainer.files.trusted import is_own, trust
 from trainer.recipe.seed import check_fit
 from trainer.retired import without_retired
 
@@ -57,8 +60,10 @@ def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
     if "preset" in options:
         with errors_at(path):
             return {**preset(options.pop("preset")).as_dict(), **options}
+    if "module" in options:
+        options.setdefault("family", Module.family)
     if "family" not in options:
-        raise error_at(path, f"give a preset or a family; keys found: {', '.join(options) or 'none'}")
+        raise error_at(path, f"give a preset, a family or a module; keys found: {', '.join(options) or 'none'}")
     return options
 
 
@@ -105,15 +110,17 @@ def recipe_of(fields: dict[str, Any], changes: dict[str, Any], path: str, base: 
         return Recipe(**(merged | changes))
 
 
-def inline_files(data: dict[str, Any]) -> dict[str, Any]:
+def inline_files(data: dict[str, Any], folder: Path = Path()) -> dict[str, Any]:
     """Return a study's plain values with the files that they name read in, so that a record needs no file.
 
-    A model's `checkpoint: DIR` becomes its spec, and `ties: FILE` a list of constraints or a mapping by
-    tensor; a recipe's `teacher: DIR` becomes the teacher itself. Raise ValueError at the key path.
+    folder: where a module's file is looked for. A model's `checkpoint: DIR` becomes its spec, `ties: FILE` a list of
+    constraints or a mapping by tensor, and `module: FILE.py:Class` gets the file's text; a recipe's `teacher: DIR`
+    becomes the teacher itself, and a task's `entries: {file: FILE}` the table. Raise ValueError at the key path.
     """
-    data = _inline_entry(data, "")
+    data = _with_code(_inline_entry(data, ""), "", folder)
     if isinstance(entries := data.get("configurations"), list):
-        inlined = [_inline_entry(entry, f"configurations.{n}.") for n, entry in enumerate(entries)]
+        paths = [f"configurations.{n}." for n in range(len(entries))]
+        inlined = [_with_code(_inline_entry(e, path), path, folder) for e, path in zip(entries, paths, strict=True)]
         data = {**data, "configurations": inlined}
     return _inline_named(data, "scales", "")
 
@@ -132,7 +139,7 @@ def _inline_named(entry: Any, key: str, path: str) -> Any:
 def _inline_entry(entry: Any, path: str) -> Any:
     if not isinstance(entry, dict):
         return entry
-    readers = {"model": _inline_model, "recipe": _inline_teacher}
+    readers = {"model": _inline_model, "recipe": _inline_teacher, "task": _inline_table}
     parts = {n: read(entry[n], path + n) for n, read in readers.items() if isinstance(entry.get(n), dict)}
     return {**entry, **parts}
 
@@ -145,6 +152,48 @@ def _inline_teacher(recipe: dict[str, Any], path: str) -> dict[str, Any]:
 
     with errors_at(f"{path}.teacher"):
         return {**recipe, "teacher": read_teacher(Path(name))}
+
+
+def _inline_table(task: dict[str, Any], path: str) -> dict[str, Any]:
+    entries = task.get("entries")
+    if not isinstance(entries, dict) or list(entries) != ["file"]:
+        return task
+    file = _path(str(entries["file"]), f"{path}.entries.file")
+    lines = _text(file, LARGEST_FILE, "table", f"{path}.entries.file").replace(" ", "").split()
+    return {**task, "entries": ";".join(lines)}
+
+
+def _with_code(entry: Any, path: str, folder: Path) -> Any:
+    """Return an entry whose model, or the base of its model, has the text of the file that its `module` names."""
+    model = entry.get("model") if isinstance(entry, dict) else None
+    if not isinstance(model, dict):
+        return entry
+    if isinstance(model.get("base"), dict):
+        return {**entry, "model": {**model, "base": _read_code(model["base"], f"{path}model.base", folder)}}
+    return {**entry, "model": _read_code(model, f"{path}model", folder)}
+
+
+def _read_code(model: dict[str, Any], path: str, folder: Path) -> dict[str, Any]:
+    """Return a model with the text of its module's file, which runs if it is this user's. Raise ValueError if not."""
+    where = model.get("module")
+    if not isinstance(where, str) or not is_file(where) or "code" in model:
+        return model
+    file = folder / _path(where.partition(":")[0], f"{path}.module")
+    text = _text(file, LARGEST_CODE, "file of a module", f"{path}.module")
+    digest = sha256(text.encode()).hexdigest()
+    if is_own(file):
+        trust(digest)
+    elif not any(lets(digest) for lets in LETS_RUN):
+        raise error_at(f"{path}.module", f"{file} is not yours alone, and would be run: --trust runs it")
+    return {**model, "code": text}
+
+
+def _text(file: Path, most: int, what: str, path: str) -> str:
+    """Return the text of a file. Raise ValueError at the key path."""
+    try:
+        return read_limited(file, most, what).decode()
+    except (OSError, ValueError) as error:
+        raise error_at(path, f"{file}: {error}") from None
 
 
 def _inline_model(model: dict[str, Any], path: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from model import Spec, preset_name
 from model.spec import choices
+from model.tasks import ADDITION, Task, options_of
 from model.tied import Tied
 from search.study.start import InitialTheta, digest_of
 from trainer import Pair, Recipe, Seed
@@ -69,13 +70,19 @@ class Configuration:
             "rung": preset_name(self.spec),
             "params": self.spec.params,
             **{f"model.{k}": v for k, v in _fields(self.spec).items()},
+            **({} if self.spec.task == ADDITION else task_fields(self.spec.task)),
             **{f"recipe.{k}": v for k, v in shown(self.recipe.as_dict()).items()},
             **({"recipe.start": self.start.title} if self.start else {}),
         }
 
 
+def task_fields(task: Task) -> dict[str, Any]:
+    """Return a task's options by key path, without a table's entries."""
+    return {f"task.{name}": value for name, value in options_of(task).items() if name != "entries"}
+
+
 def _fields(spec: Spec) -> dict[str, Any]:
     """Return a spec's fields as single values; of a tied one its base's, and the ties in words."""
     if not isinstance(spec, Tied):
-        return spec.as_dict()
-    return {**spec.base.as_dict(), "family": spec.family, "ties": ", ".join(spec.spelt())[:LONGEST_PARAM]}
+        return spec.shown()
+    return {**spec.base.shown(), "family": spec.family, "ties": ", ".join(spec.spelt())[:LONGEST_PARAM]}

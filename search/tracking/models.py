@@ -93,7 +93,7 @@ def training_dataset(task: Task, recipe: Recipe) -> Dataset:
     if task != ADDITION:
         fields["task"] = str(task)
     text = json.dumps(fields, sort_keys=True)
-    name = "additions by step" if task == ADDITION else f"{task} by step"
+    name = "additions by step" if task == ADDITION else f"{task.title} by step"
     return Dataset(name, _digest(text), "code", text)
 
 

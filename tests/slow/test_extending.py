@@ -37,6 +37,25 @@ print(json.dumps({
 }))
 """
 
+SORTING = """
+import json
+from model import load_module, verify
+from trainer import Bank, Pair, Recipe, Seed
+from trainer.checkpoints.checkpoint import Checkpoint
+
+spec = load_module("adder_nets.py:Tiny", task={"name": "sort", "train": 0.8})
+recipe = Recipe(steps=400, eval_every=100, batch=32, lr=0.01, warmup=0, hold=0, weight_decay=0.1)
+bank = Bank(spec, [Pair(recipe, Seed.of(n)) for n in range(4)])
+while bank.advance():
+    pass
+best = max((bank.result(n) for n in range(4)), key=lambda result: result.best_exact)
+saved = Checkpoint(spec, best.theta_P)
+print(json.dumps({
+    "verified": verify(spec, best.theta_P).verified, "packages": saved.as_dict()["packages"],
+    "saves": spec.params - spec.constrained("tied").params,
+}))
+"""
+
 
 pytestmark = pytest.mark.full
 
@@ -55,14 +74,14 @@ def copy(tmp_path_factory):
         path.parent.mkdir(exist_ok=True)
         above, mark, below = (path.read_text("utf-8") if is_part else "").partition("WRAPPERS: ")
         path.write_text(above + text + mark + below, "utf-8")
-    declared = re.search(
-        r'^\[project.entry-points."(.*)"\]\n(\w+) = "(.*)"', (folder / "pyproject.toml").read_text(), re.M
-    )
-    about = folder / "adder_shares-1.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: adder-shares\nVersion: 1\n")
-    group, name, where = declared.groups()
-    (about / "entry_points.txt").write_text(f"[{group}]\n{name} = {where}\n")
+    for package, declares in {"adder-shares": "pyproject.toml", "adder-sort": "sorting/pyproject.toml"}.items():
+        text = (folder / declares).read_text("utf-8")
+        group, name, where = re.search(r'^\[project.entry-points."(.*)"\]\n(\w+) = "(.*)"', text, re.M).groups()
+        about = folder / f"{package.replace('-', '_')}-1.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")
+        (about / "top_level.txt").write_text(where.partition(":")[0])
+        (about / "entry_points.txt").write_text(f"[{group}]\n{name} = {where}\n")
     return folder
 
 
@@ -79,6 +98,11 @@ def test_a_family_with_a_constraint_a_probe_and_an_optimiser_trains(copy):
     assert max(answer["losses"]) < math.log(10), "better than chance"
     listed = python(copy, "-m", "adder_search", "keys")
     assert "hidden units" in listed and "adamw, adam, lion, sgd, signs" in listed
+
+
+def test_a_task_and_a_module_of_ones_own_grok_and_their_checkpoint_names_the_package(copy):
+    answer = json.loads(python(copy, "-c", SORTING))
+    assert answer["verified"] and answer["packages"] == {"adder-sort": "1"} and answer["saves"] == 80
 
 
 def test_a_command_of_another_package_reads_the_records(copy):

@@ -28,7 +28,7 @@ from tests.unit.test_problems import lesson_of
 from trainer import Bank, Outcome, Pair, Recipe, Seed
 from trainer.bank.tracker import SeedTracker
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.data.problems import selection, sequence_columns
+from trainer.data.problems import selection
 from trainer.engine.cuda.backend import CudaBackend
 from trainer.engine.native import EngineBackend
 from trainer.step import step
@@ -78,7 +78,7 @@ def test_drawn_pairs_can_be_asked_and_borrow_where_their_sum_carries(task):
     task = make_task(task)
     a, b = selection(task)
     first, second = (t.long() for t in task.asked(a, b))
-    *_, z = sequence_columns(a, b, task)
+    *_, z = task.drawn_columns(a, b)
     assert torch.equal(task.number([c.long() for c in z]), task.value(first, second))
     if task.sign < 0 and not task.ordered:
         assert torch.equal((first < second), a + b >= task.limit)

@@ -31,7 +31,7 @@ from trainer.files.installed import SHIPPED
 from trainer.optimisers import optimiser_of
 from trainer.optimisers.base import Optimiser
 from trainer.outcomes import MEASURES
-from trainer.recipe import SHAPING, SWITCHES, Pair, Recipe
+from trainer.recipe import SHAPING, SWITCHES, Pair, Recipe, Seed
 from trainer.recipe.restarts import is_recycling_due, is_restart_due, restart_seed
 from trainer.recipe.starts import hashed_seed, initial_theta
 from trainer.recipe.thresholds import reaches_any
@@ -40,6 +40,7 @@ from trainer.step.schedule import Hyper
 from trainer.step.step import State
 
 IDLE = -1
+WARM_UP, TRIED_S = 3, 0.5  # steps, then seconds, to see how fast steps are
 log = logging.getLogger(__name__)
 DISAGREE = (
     f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)} and in which are on of "
@@ -360,6 +361,21 @@ def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engi
     if why:
         log.warning("%s: training without the engine, a hundred times slower", why)
     return TorchBackend(spec, recipe, device if torch.cuda.is_available() else "cpu")
+
+
+def tried_rate(spec: Spec, recipe: Recipe, slots: int, threads: int) -> float:
+    """Train a few steps by torch and return the seed-steps a second of `slots` seeds."""
+    torch.set_num_threads(threads)
+    bank = Bank(spec, [Pair(recipe, Seed.of(n)) for n in range(slots)], compiled=False)
+    assert isinstance(bank.programs, TorchBackend)
+    (tokens_STB, *_), state = bank.programs.make_block(bank.state, bank.hyper), bank.state
+    steps, start = -WARM_UP, 0.0
+    while steps < 1 or time.perf_counter() < start + TRIED_S:
+        if steps == 0:
+            start = time.perf_counter()
+        state, _ = bank.programs.train_step(state, bank.hyper, tokens_STB)
+        steps += 1
+    return slots * steps / (time.perf_counter() - start)
 
 
 def _on_gpu(spec: Spec, recipe: Recipe) -> EngineBackend | None:

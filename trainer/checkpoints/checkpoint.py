@@ -17,10 +17,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from model.doors import missing, packages_of
 from model.files import read_limited
 from model.presets import preset_name
 from model.spec import Spec, make_spec
 from trainer.files import durable
+from trainer.files import trusted as trusted  # a text that a checkpoint has is run where this user lets it
 from trainer.files.installed import code_version
 
 JSON_FILE = "checkpoint.json"
@@ -62,6 +64,7 @@ class Checkpoint:
             "format": FORMAT,
             "params": self.spec.params,
             "spec": self.spec.as_dict(),
+            **({"packages": packages} if (packages := packages_of(self.spec.places())) else {}),
             **about,
         }
 
@@ -87,6 +90,8 @@ class Checkpoint:
         text = json.dumps(self.as_dict(), indent=2) + "\n"
         # The JSON file last: with it the folder is a checkpoint.
         durable.write(folder / THETA_FILE, self.theta_bytes)
+        for name, content in self.spec.files(self.theta_P).items():
+            durable.write(folder / name, content)
         durable.write(folder / JSON_FILE, text.encode())
 
     @classmethod
@@ -102,8 +107,11 @@ class Checkpoint:
         _check_types(folder / JSON_FILE, about)
         try:
             spec = make_spec(**about["spec"])
+            spec.check_asked()
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{folder / JSON_FILE}: spec: {error}") from None
+            lacking = ", ".join(missing(about.get("packages")))
+            why = f"; it needs {lacking}, which is not installed here" if lacking else ""
+            raise ValueError(f"{folder / JSON_FILE}: spec: {error}{why}") from None
         theta_P = _read_theta(folder / THETA_FILE, spec)
         return cls(
             spec=spec,

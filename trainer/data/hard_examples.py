@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from trainer.data.problems import APART, GOLDEN, fraction, mix, words
+from model.counter import APART, GOLDEN, fraction, mix, words
 
 POOL = 2_048  # problems searched at an evaluation
 CAPACITY = 64
@@ -62,6 +63,9 @@ def with_errors(
 
 def select_errors(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Tensor]:
     """Return each slot's first CAPACITY errors as a buffer, in the order of the pool."""
+    missing = max(0, CAPACITY - wrong_SN.shape[1])
+    if missing:  # of a small table
+        a_SN, b_SN, wrong_SN = (pad(t, (0, missing)) for t in (a_SN, b_SN, wrong_SN))
     # Stable, so that the errors keep the order of the pool on every device.
     order_SN = wrong_SN.int().sort(dim=1, descending=True, stable=True)[1]
     order_SM = order_SN[:, :CAPACITY]
@@ -73,6 +77,11 @@ def select_errors(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Ten
 
 def is_right(logits_V: Sequence[Tensor], target_SAB: Tensor, answers: int) -> Tensor:
     """Mark the right columns of the answer [S, answers, B]; of equal logits the first counts."""
+    if isinstance(logits_V, Tensor):
+        tokens_VSAB = torch.arange(len(logits_V), device=logits_V.device)[:, None, None, None]
+        best_SAB = logits_V.amax(0)
+        first_SAB = torch.where(logits_V == best_SAB, tokens_VSAB, len(logits_V)).amin(0)
+        return (first_SAB == target_SAB)[:, :answers]
     # By comparisons and not argmax, which promises nothing about ties.
     best = logits_V[0]
     choice = torch.zeros_like(logits_V[0])

@@ -1,9 +1,7 @@
 """Problems: the batch at step t is a pure function of (data_seed, t).
 
-Random words come from a counter: SplitMix64's finaliser over data seed, step, problem and word
-number (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014). Nothing
-is saved, nothing restored, and a seed sees the same problems wherever and with whomever it runs.
-The constants below were fixed before any result was known.
+Random words come from a counter (model/counter.py). Nothing is saved, nothing restored, and a seed sees the same
+problems wherever and with whomever it runs.
 
 Numbers are float64: every one is an integer below 2^53, so sums and products are exact, and floors are
 taken half a unit away from the next integer; the same bits come out of every compiler and device.
@@ -13,58 +11,19 @@ Axes: R rows (steps × seeds), B problem.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from model.tasks import ADDITION, Task
+from model.counter import fraction, words
+from model.tasks import ADDITION, Columns, Task, in_columns
 
 if TYPE_CHECKING:
     from model.spec import Spec
 
 
-def _signed(word: int) -> int:
-    """Return the int64 with the low 64 bits of an integer."""
-    word &= (1 << 64) - 1
-    return word - (1 << 64) if word >> 63 else word
-
-
-GOLDEN = _signed(0x9E3779B97F4A7C15)
-MIX_1 = _signed(0xBF58476D1CE4E5B9)
-MIX_2 = _signed(0x94D049BB133111EB)
-STREAM = _signed(0xD1B54A32D192ED03)  # separates steps from problems
-APART = _signed(0xA24BAED4963EE407)  # separates other random numbers from both
 SELECTION_SEED = -0x5E1EC7  # the selection problems' data seed; a study's seeds are never negative
-
-
-def _shift(word: Tensor, bits: int) -> Tensor:
-    """Shift int64 words right, filling up with 0: torch's shift fills up with the sign."""
-    return (word >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def mix(word: Tensor) -> Tensor:
-    """Mix int64 words by SplitMix64's finaliser, a bijection."""
-    word = (word ^ _shift(word, 30)) * MIX_1
-    word = (word ^ _shift(word, 27)) * MIX_2
-    return word ^ _shift(word, 31)
-
-
-def words(data_seed_R: Tensor, step_R: Tensor, batch: int, count: int) -> list[Tensor]:
-    """Return `count` random int64 words [R, B] for each problem of each row."""
-    # Two rounds: neighbouring seeds and steps must have unrelated streams.
-    key_R = mix(mix(data_seed_R * GOLDEN + STREAM) + step_R * GOLDEN)
-    problem_B = torch.arange(batch, dtype=torch.int64, device=step_R.device)
-    counter_RB = key_R[:, None] + problem_B * _signed(count * GOLDEN)
-    return [mix(counter_RB + _signed((w + 1) * GOLDEN)) for w in range(count)]
-
-
-def fraction(word: Tensor, low: int, bits: int) -> Tensor:
-    """Return `bits` bits of a word from bit `low` up, as a float64 in [0, 1)."""
-    mask = (1 << bits) - 1
-    return (_shift(word, low) & mask).double() * 2.0**-bits
 
 
 def _power(base: int, exponent: Tensor) -> Tensor:
@@ -79,7 +38,7 @@ def _power(base: int, exponent: Tensor) -> Tensor:
     return out
 
 
-def _low_digits(fraction: Tensor, halves: Tensor, task: Task) -> Tensor:
+def _low_digits(fraction: Tensor, halves: Tensor, task: Columns) -> Tensor:
     """Return a number whose n digits are uniform below half the base; `halves` is (base // 2)^n.
 
     In base ten the base-5 digits of t, read in base 10: t + sum of floor(t / 5^i) · 5 · 10^(i-1).
@@ -114,7 +73,7 @@ def sample(
     batch: int,
     mixed_lengths_R: Tensor | None = None,
     kinds_R: Kinds | None = None,
-    task: Task = ADDITION,
+    task: Columns = ADDITION,
 ) -> tuple[Tensor, Tensor]:
     """Return the operands of training problems: two tensors [R, B] of float64 integers.
 
@@ -180,21 +139,6 @@ def sample(
     return a, b
 
 
-def columns(number: Tensor, task: Task) -> list[Tensor]:
-    """Return the digits of float64 integers, units first: tensors of the same shape."""
-    cut = [number]
-    for n in range(1, task.digits + 1):
-        above = torch.floor((number + 0.5) * (1 / task.base**n))
-        cut.append(above)
-    return [here - task.base * above for here, above in pairwise(cut)]
-
-
-def sequence_columns(a: Tensor, b: Tensor, task: Task = ADDITION) -> Sequence[list[Tensor]]:
-    """Return the digit columns of both numbers and of the answer, units first, for two numbers that were drawn."""
-    x, y = (columns(number, task) for number in task.asked(a, b))
-    return x, y, task.answer(x, y)
-
-
 MARK = 1_000  # above every token
 
 
@@ -203,7 +147,7 @@ def marked(spec: Spec) -> list[int]:
 
     A mark is MARK plus the place of its column among those of both operands and their answer, units first.
     """
-    digits = spec.task.digits
+    digits = in_columns(spec.task).digits
     marks = [torch.tensor(MARK + n) for n in range(3 * digits + 1)]
     x = marks[:digits]
     y = marks[digits : 2 * digits]
@@ -212,10 +156,12 @@ def marked(spec: Spec) -> list[int]:
 
 
 def selection(task: Task = ADDITION, count: int = 5_000) -> tuple[Tensor, Tensor]:
-    """Return a task's selection problems: uniform pairs [1, count] of full length, the same for every study.
+    """Return a task's selection problems [1, count]: of columns uniform pairs of full length, the same for every study.
 
     They decide which θ is kept and what has grokked; what verifies it (AdderBoard's official additions) never does.
     """
+    if not isinstance(task, Columns):
+        return task.selection(count)
     # One row: problems of step 0, of all digits, without carry problems.
     zero = torch.zeros(1, dtype=torch.int64)
     return sample(zero + SELECTION_SEED, zero, zero + task.digits, zero.double(), count, task=task)

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from model.spec import Kernel, Spec
-from model.tasks import ADDITION, Task
+from model.tasks import ADDITION, Task, in_columns
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
 from trainer.data.problems import MARK, marked, selection
 from trainer.engine.build import ENGINE, denormals, library, missing_to_build
@@ -263,7 +263,7 @@ class EngineBackend:
             "carry_mix": schedule.carry_mix(step, row) * scale,
             "mixed_lengths": row["mixed_lengths"],
             "ramp": schedule.ramp(step, row),
-            "digits": schedule.digits(step, row, self.spec.task),
+            "digits": schedule.digits(step, row, in_columns(self.spec.task)),
         }
         assert asked.keys() == set(ASKED)
         return [asked[name] for name in ASKED]

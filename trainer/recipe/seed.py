@@ -6,6 +6,9 @@ import dataclasses
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from model.tasks import Columns, only_addition
+from trainer.recipe.carry import CarrySchedule
+from trainer.recipe.curriculum import Curriculum
 from trainer.recipe.recipe import Recipe
 from trainer.recipe.restarts import check_recycle, check_restarts
 from trainer.recipe.stages import end_of, road_of
@@ -15,6 +18,7 @@ from trainer.stopping import Rule
 
 if TYPE_CHECKING:
     from model.spec import Spec
+    from model.tasks import Task
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -101,11 +105,24 @@ def check_fit(spec: Spec, recipe: Recipe, has_start: bool = False) -> None:
             raise ValueError("stages draw their first θ: a start does not go with them")
         check_road(spec, recipe)
         return
+    check_problems(spec.task, recipe)
+    spec.check_asked()
     recipe.check_names(spec.layout)
     check_start(spec, recipe)
     check_teacher(spec, recipe)
     check_recycle(spec, recipe)
     check_restarts(spec, recipe, has_start)
+
+
+def check_problems(task: Task, recipe: Recipe) -> None:
+    """Raise ValueError for a field of a recipe that means nothing for a task: a curriculum of digits, carries."""
+    if recipe.finish_above < 1:
+        only_addition(task, "finish_above")
+    if isinstance(task, Columns):
+        return
+    for field in (*dataclasses.fields(Curriculum), *dataclasses.fields(CarrySchedule)):
+        if getattr(recipe, field.name) != field.default:
+            raise ValueError(f"{field.name} is about columns of digits, which {task.title} has not")
 
 
 def check_road(spec: Spec, recipe: Recipe) -> None:

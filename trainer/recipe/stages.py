@@ -236,7 +236,7 @@ def _check_kin(spec: Spec, other: Spec) -> None:
     if len(set(families)) > 1:
         raise ValueError(f"a {families[0]} does not become a {families[1]}")
     if spec.task != other.task:
-        raise ValueError(f"a net that is asked {spec.task} does not become one of {other.task}")
+        raise ValueError(f"a net that is asked {spec.task.title} does not become one of {other.task.title}")
 
 
 def _placed(numbers_R: Tensor, order: Sequence[int]) -> Tensor:

@@ -26,7 +26,10 @@ def answer_logits(spec: Spec, theta_SP: Tensor, tokens_STB: Tensor) -> Sequence[
 
 
 def cross_entropy(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
-    """Return the cross-entropy [S, A, B] of V logit tensors [S, A, B]."""
+    """Return the cross-entropy [S, A, B] of V logit tensors [S, A, B], or of one [V, S, A, B]."""
+    if isinstance(logits_V, Tensor):
+        target_1SAB = target_SAB.long()[None].expand(1, *logits_V.shape[1:])
+        return logits_V.logsumexp(0) - logits_V.gather(0, target_1SAB)[0]
     largest = logits_V[0]
     right = logits_V[0]
     for v, logit in enumerate(logits_V[1:], start=1):

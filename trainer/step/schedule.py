@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from model.layout import Layout
-from model.tasks import Task
+from model.tasks import Columns
 from trainer.data.problems import Kinds
 from trainer.optimisers.factors import entries
 from trainer.optimisers.freeze import frozen_from
@@ -181,7 +181,7 @@ def ramp(step_S: Tensor, hyper: Hyper) -> Tensor:
     return torch.where(is_rising, share_S, 1.0)
 
 
-def digits(step_R: Tensor, hyper: Hyper, task: Task) -> Tensor:
+def digits(step_R: Tensor, hyper: Hyper, task: Columns) -> Tensor:
     """Return the largest operand length at a step, at most the task's (57p paper, section 3.5)."""
     most = task.digits
     over = step_R[..., None] >= hyper["stage_ends"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from model.tasks import ADDITION, Task
+from model.tasks import ADDITION, Columns, Task
 from trainer.data.hard_examples import (
     COUNT,
     OPERANDS,
@@ -21,7 +21,7 @@ from trainer.data.hard_examples import (
     select_errors,
     with_errors,
 )
-from trainer.data.problems import Kinds, sample, sequence_columns
+from trainer.data.problems import Kinds, sample
 from trainer.optimisers.base import Optimiser
 from trainer.step import schedule
 from trainer.step.objective import PLAIN, Objective, answer_logits, cross_entropy
@@ -33,9 +33,8 @@ the optimiser's tensors [S, ...], by names of its own."""
 
 
 def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
-    """Return whole sequences [..., T + 1, B], int32, from operands [..., B] (float64 integers)."""
-    columns = spec.sequence(*sequence_columns(a, b, spec.task))
-    return torch.stack([c.to(torch.int32) for c in columns], dim=-2)
+    """Return whole sequences [..., T + 1, B], int32, from problems [..., B] (float64 integers)."""
+    return torch.stack([t.to(torch.int32) for t in spec.tokens_of(a, b)], dim=-2)
 
 
 def draw(
@@ -46,7 +45,7 @@ def draw(
     mixed: bool = False,
     task: Task = ADDITION,
 ) -> tuple[Tensor, Tensor]:
-    """Draw the operands of the next `block` steps of every slot: two tensors [K, S, B], float64 integers.
+    """Draw the problems of the next `block` steps of every slot: two tensors [K, S, B], float64 integers.
 
     batch: problems of a step. mixed: draw some of them among the slot's own errors, as `hyper` says. task: the spec's.
     """
@@ -60,18 +59,21 @@ def draw(
 
     seeds_R = rows(state["data_seed"])
     step_R = rows(step_KS)
-    mix_KS = schedule.carry_mix(step_KS, hyper) * state["mix_scale"]
-    kinds = schedule.kinds(step_KS, hyper, state["mix_scale"])
-    a, b = sample(
-        seeds_R,
-        step_R,
-        rows(schedule.digits(step_KS, hyper, task)),
-        rows(mix_KS),
-        batch,
-        rows(hyper["mixed_lengths"]),
-        Kinds(*map(rows, kinds)),
-        task,
-    )
+    if isinstance(task, Columns):
+        mix_KS = schedule.carry_mix(step_KS, hyper) * state["mix_scale"]
+        kinds = schedule.kinds(step_KS, hyper, state["mix_scale"])
+        a, b = sample(
+            seeds_R,
+            step_R,
+            rows(schedule.digits(step_KS, hyper, task)),
+            rows(mix_KS),
+            batch,
+            rows(hyper["mixed_lengths"]),
+            Kinds(*map(rows, kinds)),
+            task,
+        )
+    else:
+        a, b = task.sample(seeds_R, step_R, batch)
     if mixed:
         operands = state[OPERANDS].repeat(block, 1, 1)
         counts = state[COUNT].repeat(block)

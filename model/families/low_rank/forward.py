@@ -36,13 +36,14 @@ from model.matrices import (
 )
 from model.ops import Tensors
 from model.spec import Kernel, sizes
+from model.tasks import in_columns
 
 LAYER_EPS, RMS_EPS = 1e-5, 1e-8
 
 
 def sequence(spec: LowRank, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
     """Return the token sequence from digit columns, units first."""
-    first = spec.task.base
+    first = in_columns(spec.task).base
     plus, equals, eos = (torch.full_like(x[0], first + token) for token in (PLUS, EQUALS, EOS))
     end = [eos] if len(z) == spec.task.answers and not spec.no_eos else []
     return [*x[::-1], plus, *y[::-1], equals, *z, *end]

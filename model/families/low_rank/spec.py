@@ -17,6 +17,7 @@ from typing import ClassVar
 from model.fields import option, spelt
 from model.layout import Shapes, linear
 from model.spec import Parts, Spec
+from model.tasks import in_columns
 
 PLUS, EQUALS, EOS = 0, 1, 3  # after the digits
 INPUTS = 33  # of ten digits: 22 of the prompt and 11 of the answer
@@ -147,7 +148,7 @@ class LowRank(Spec):
 
     @property
     def vocabulary(self) -> int:
-        return self.task.base + 4
+        return in_columns(self.task).base + 4
 
     @property
     def decoded(self) -> int:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from model.fields import option
 from model.layout import Shapes, linear
 from model.spec import Parts, Spec
+from model.tasks import in_columns
 
 HEAD, PLANE = 4, 2  # PLANE: dimensions of the digits' arc
 STAGHADO, TBUKIC, WARLOCKEE = (
@@ -294,7 +295,7 @@ class Rope(Spec):
 
     @property
     def vocabulary(self) -> int:
-        return self.task.base
+        return in_columns(self.task).base
 
     @property
     def decoded(self) -> int:

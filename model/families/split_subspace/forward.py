@@ -37,6 +37,7 @@ from model.ops import (
     transposed,
 )
 from model.spec import Kernel, sizes
+from model.tasks import in_columns
 
 EPS = 1e-5
 _NO_SCALARS = ("positions", "attention", "scale")
@@ -45,7 +46,7 @@ ALL = slice(None)
 
 def sequence(spec: SplitSubspace, x: Vector, y: Vector, z: Vector) -> Vector:
     """Return the token sequence from digit columns x, y and z, units first, with the vocabulary's delimiters."""
-    digits = spec.task.base
+    digits = in_columns(spec.task).base
     is_apart = spec.tokens > digits
     first = digits if is_apart else 0
     step = int(is_apart)
@@ -450,7 +451,7 @@ def _token_table(spec: SplitSubspace, p: Any) -> Matrix:
     if not spec.arc:
         return transposed(p["tokens"])
     *radii, start, stride = p["arc"]
-    angles = [start + v * stride for v in range(spec.task.base)]
+    angles = [start + v * stride for v in range(in_columns(spec.task).base)]
     return [
         [radii[0] * torch.cos(a) for a in angles],
         [radii[-1] * torch.sin(a) for a in angles],

@@ -17,6 +17,7 @@ from model import draws
 from model.families.split_subspace.folds import direct
 from model.families.split_subspace.spec import SplitSubspace
 from model.layout import Shapes
+from model.tasks import in_columns
 
 # Close to the trained geometry: A, start, stride (field: arc).
 ARC = (2.5, -1.2, 0.29)
@@ -33,7 +34,7 @@ def initial(spec: SplitSubspace, seed: int) -> Tensor:
     shapes, spiral = spec.shapes(), spec.spiral_start
     fixed = {
         "arc": torch.tensor(ARC if spec.circular else (ARC[0], *ARC)),
-        "tokens": _first_table(spec.task.base, spec.tokens, spec.tok_dim),
+        "tokens": _first_table(in_columns(spec.task).base, spec.tokens, spec.tok_dim),
         "spiral": torch.tensor(spiral[:2] + spiral[2 + spec.flat_spiral :]),
         "correction": torch.zeros(shapes.get("correction", (0,))),
         "phase": torch.zeros(spec.heads),

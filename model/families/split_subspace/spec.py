@@ -19,6 +19,7 @@ from model.fields import option
 from model.layout import Shapes
 from model.spec import Parts, Spec
 from model.structures import Words, rotations
+from model.tasks import in_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -388,12 +389,12 @@ class SplitSubspace(Spec):
     @property
     def tokens(self) -> int:
         """V: as many more or fewer than the vocabulary as the base has digits more or fewer than ten."""
-        return self.vocabulary - 10 + self.task.base
+        return self.vocabulary - 10 + in_columns(self.task).base
 
     @property
     def columns(self) -> int:
         """Digits of a number."""
-        return self.task.digits
+        return in_columns(self.task).digits
 
     @property
     def spiral_start(self) -> list[float]:

@@ -1,0 +1,150 @@
+"""What a module must be to be trained as a family: tried once on a few tokens, and refused by name in one line.
+
+Axes: B problem, T position, V token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad
+
+from model.families.module.loading import Wrong, build, constraints_of, first_line, parameters, seeded, template
+
+if TYPE_CHECKING:
+    from model.families.module.spec import Module
+
+MOST_PARAMS = 4_000_000
+"""Numbers of a checkpoint's file."""
+CLOSE = 1e-3
+
+
+@lru_cache(1024)
+def check_module(spec: Module) -> None:
+    """Raise ValueError, naming the module and what is wrong, unless it can be trained and asked the task."""
+    try:
+        _check_parts(spec)
+        _check_calls(spec)
+    except ValueError as error:
+        text = str(error)
+        raise ValueError(text if text.startswith(spec.module) else f"{spec.module}: {text}") from None
+
+
+def _check_parts(spec: Module) -> None:
+    """Refuse parts that draw at random or keep something from call to call, and parameters that are none of θ."""
+    for name, part in template(spec).named_modules():
+        if "Dropout" in type(part).__name__ and getattr(part, "p", None):
+            raise ValueError(f"{name or 'it'} is dropout, whose draws no record could repeat: set p=0")
+        if getattr(part, "track_running_stats", False):
+            raise ValueError(f"{name or 'it'} keeps running statistics, which are no parameters: use LayerNorm")
+    named = dict(template(spec).named_parameters())
+    for name, parameter in named.items():
+        if parameter.dtype != torch.float32:
+            raise ValueError(f"parameter {name} must be float32, and is {parameter.dtype}")
+        if not parameter.requires_grad:
+            raise ValueError(f"parameter {name} is not trained: make it a buffer")
+    if len(spec.shapes()) < len(named):
+        raise ValueError("two parameters have one name once dots are underscores")
+    if not 0 < spec.params <= MOST_PARAMS:
+        raise ValueError(f"it has {spec.params:,} parameters, and 1 to {MOST_PARAMS:,} can be trained")
+    constraints_of(spec)
+    _check_draws(spec)
+
+
+def _check_draws(spec: Module) -> None:
+    """Raise ValueError for first values that a seed does not repeat, and constants that it draws."""
+    first, again, other = build(spec, 0), build(spec, 0), build(spec, 1)
+    pairs = zip(first.named_parameters(), again.parameters(), strict=True)
+    if strange := [name for (name, one), two in pairs if not torch.equal(one, two)]:
+        raise ValueError(f"parameter {strange[0]} is not drawn by torch's generator: no seed repeats it")
+    buffers = zip(first.named_buffers(), other.buffers(), strict=True)
+    if drawn := [name for (name, one), two in buffers if not torch.equal(one, two)]:
+        raise ValueError(f"buffer {drawn[0]} is drawn at random, and all seeds share it: make it a parameter")
+
+
+def _check_calls(spec: Module) -> None:
+    """Refuse what a call returns or changes."""
+    task, length = spec.task, spec.prompt + spec.answers - 1
+    rows = max(4, task.vocabulary // length + 1)  # so that each token is read
+    tokens_BT = (torch.arange(rows * length) % task.vocabulary).reshape(rows, length)
+    module, read = build(spec, 0), tokens_BT.clone()
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    logits = _called(lambda: module(read), f"fails on tokens 0 to {task.vocabulary - 1} {list(tokens_BT.shape)}")
+    if not torch.equal(read, tokens_BT):
+        raise ValueError("it changes the tokens that it is given")
+    for name, buffer in module.named_buffers():
+        if not torch.equal(buffer, before[name]):
+            raise ValueError(f"a call changes buffer {name}: seeds would share it")
+    _check_shape(spec, logits, rows, length)
+    with seeded(1):
+        other = _called(lambda: module(tokens_BT), "fails when it is called again")
+    if not torch.equal(logits, other):
+        raise ValueError("two calls on the same tokens differ: it draws at random, or keeps what it has seen")
+    alone = _called(lambda: module(tokens_BT[:1]), "fails on one problem")
+    if not _is_close(alone, logits[:1]):
+        raise ValueError("an answer depends on the other problems of the batch")
+    if spec.answers > 1:
+        changed_BT = tokens_BT.clone()
+        changed_BT[:, -1] = (changed_BT[:, -1] + 1) % task.outputs
+        later = _called(lambda: module(changed_BT), "fails on other tokens")
+        if not _is_close(later[:, :-1], logits[:, :-1]):
+            raise ValueError("it reads the answer that it is asked for: a position must see earlier tokens alone")
+        shorter = _called(lambda: module(tokens_BT[:, :-1]), "fails on a sequence without its last token")
+        if not _is_close(shorter, logits[:, :-1]):
+            raise ValueError("a position's logits depend on the sequence's length")
+    _check_together(spec, module, tokens_BT, logits)
+
+
+def _check_shape(spec: Module, logits: object, rows: int, length: int) -> None:
+    """Raise ValueError for other shapes than [B, T, V], or [B, V] of one answer."""
+    outputs = spec.task.outputs
+    if not isinstance(logits, Tensor):
+        raise ValueError(f"it must return a tensor of logits, and returns {type(logits).__name__}")
+    forms = [(rows, length)] + ([(rows,)] if spec.answers == 1 else [])
+    if logits.shape[:-1] not in forms:
+        wanted = f"[{rows}, {length}, V]" + (f" or [{rows}, V]" if spec.answers == 1 else "")
+        raise ValueError(f"it must return logits {wanted} for tokens [{rows}, {length}], not {list(logits.shape)}")
+    if logits.shape[-1] < outputs:
+        raise ValueError(f"it has {logits.shape[-1]} logits, and {spec.task.title} has {outputs} answers")
+    if logits.dtype != torch.float32:
+        raise ValueError(f"its logits must be float32, and are {logits.dtype}")
+    if not torch.isfinite(logits[..., :outputs]).all():
+        raise ValueError("its logits are not finite before training")
+
+
+def _check_together(spec: Module, module: nn.Module, tokens_BT: Tensor, logits: Tensor) -> None:
+    """Raise ValueError unless two seeds at once give what each gives alone, with a slope."""
+    theta_SP = torch.stack([spec.initial(seed) for seed in (0, 1)])
+    tokens_1TB = tokens_BT.T[None].int()
+    fails = "cannot be trained many seeds at once"
+
+    def total(theta_SP: Tensor) -> Tensor:
+        together: Tensor = spec.forward(theta_SP, tokens_1TB, first=spec.prompt - 1)
+        return together[: spec.task.outputs].square().sum()
+
+    slope_SP = _called(lambda: grad(total)(theta_SP), fails)
+    if not torch.isfinite(slope_SP).all():
+        raise ValueError("its gradient is not finite before training")
+    for seed in (0, 1):
+        own = {name: t[0] for name, t in parameters(spec, theta_SP[seed : seed + 1]).items()}
+        alone = functional_call(module, own, (tokens_BT,))
+        together = spec.forward(theta_SP, tokens_1TB, first=spec.prompt - 1)
+        last_BV = alone if alone.dim() == 2 else alone[:, -1]
+        if not _is_close(together[:, seed, -1].T, last_BV):  # type: ignore[call-overload]
+            raise ValueError("two seeds at once do not give what each gives alone")
+
+
+def _called(call: Callable[[], Tensor], fails: str) -> Tensor:
+    """Return what a call returns. Raises ValueError for whatever its code raises."""
+    try:
+        return call()
+    except Wrong as error:
+        raise ValueError(f"it {fails}: {first_line(error)}") from None
+
+
+def _is_close(one: Tensor, two: Tensor) -> bool:
+    return one.shape == two.shape and torch.allclose(one, two, rtol=CLOSE, atol=CLOSE)

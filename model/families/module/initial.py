@@ -1,0 +1,17 @@
+"""First values: those that the module's own code draws, with torch's generator seeded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from model.families.module.loading import build
+
+if TYPE_CHECKING:
+    from model.families.module.spec import Module
+
+
+def initial(spec: Module, seed: int) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in build(spec, seed).parameters()])

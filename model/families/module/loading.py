@@ -1,0 +1,175 @@
+"""Classes and modules of a spec: loaded once a process, built of a seed, and put on a device.
+
+Torch's generator is used as the module's own code does, and left as it was.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import linecache
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from model.families.module.spec import LARGEST_CODE
+from model.files import read_limited
+from model.layout import Shapes
+
+if TYPE_CHECKING:
+    from model.families.module.spec import Module
+
+INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
+
+
+def _import_compiler() -> None:
+    """Import what torch.func imports at its first call, without the folder that torch then names in the environment:
+    that variable is the user's word for where compiled programs are.
+    """
+    before = os.environ.get(INDUCTOR)
+    importlib.import_module("torch._dynamo.aot_compile")
+    if before is None:
+        os.environ.pop(INDUCTOR, None)
+
+
+_import_compiler()
+MISSING = inspect.Parameter.empty
+Wrong = (Exception, SystemExit)
+"""What the code of a module may raise. An interrupt is the user's."""
+
+
+def read_file(where: str) -> str:
+    """Return the text of the file of a module's name. Raises ValueError."""
+    path = Path(where.partition(":")[0])
+    try:
+        return read_limited(path, LARGEST_CODE, "file of a module").decode()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def installed_digest(where: str) -> str:
+    """Return the digest of the file of an installed class. Raises ValueError."""
+    place = where.partition(":")[0]
+    try:
+        module = importlib.import_module(place)
+        source = inspect.getsource(module)
+    except ModuleNotFoundError:
+        raise ValueError(f"{where}: no module {place!r} is installed here") from None
+    except Wrong as error:
+        raise ValueError(f"{where}: cannot be imported: {first_line(error)}") from None
+    return sha256(source.encode()).hexdigest()
+
+
+@lru_cache(64)
+def _loaded(where: str, code: str, digest: str) -> ModuleType:
+    """Return the Python module of a class, by its text or its name."""
+    place = where.partition(":")[0]
+    if not code:
+        return importlib.import_module(place)
+    name = f"adder_search_module_{digest[:16]}"
+    module = ModuleType(name)
+    module.__file__ = f"<{place} {digest[:12]}>"
+    linecache.cache[module.__file__] = (len(code), None, code.splitlines(keepends=True), module.__file__)
+    sys.modules[name] = module  # where dataclasses and pickles look for it
+    try:
+        exec(compile(code, module.__file__, "exec"), vars(module))
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def class_of(spec: Module) -> type[nn.Module]:
+    """Return the class of a spec. Raises ValueError."""
+    try:
+        found = getattr(_loaded(spec.module, spec.code, spec.digest), spec.label, None)
+    except Wrong as error:
+        raise ValueError(f"{spec.module}: cannot be imported: {first_line(error)}") from None
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        raise ValueError(f"{spec.module}: there is no nn.Module of that name")
+    return found
+
+
+def arguments_of(spec: Module) -> dict[str, Any]:
+    """Return the arguments of a spec's class with their defaults; MISSING for one that has none."""
+    parameters = list(inspect.signature(class_of(spec).__init__).parameters.values())[1:]
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {p.name: p.default for p in parameters if p.kind not in several}
+
+
+def constraints_of(spec: Module) -> dict[str, Any]:
+    """Return what the class lists in `constraints`: arguments, and their values that mean "off"."""
+    cls, arguments = class_of(spec), dict(spec.args)
+    listed = getattr(cls, "constraints", {})
+    is_mapping = isinstance(listed, Mapping)
+    if not is_mapping or ("constraints" in vars(cls) and not set(listed) <= set(arguments)):
+        raise ValueError(f"{spec.module}: constraints must be arguments of the class with their off values")
+    return {name: off for name, off in listed.items() if name in arguments}
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch's generator for a block."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def build(spec: Module, seed: int) -> nn.Module:
+    """Build a module of a seed, on the CPU. Raises ValueError."""
+    with seeded(seed):
+        try:
+            return class_of(spec)(**dict(spec.args))
+        except Wrong as error:
+            raise ValueError(f"{spec.module}: cannot be built: {first_line(error)}") from None
+
+
+@lru_cache(1024)
+def template(spec: Module) -> nn.Module:
+    """Return the module whose code all seeds share, on the CPU; its own parameters are never read."""
+    return build(spec, 0)
+
+
+@lru_cache(64)
+def constants(spec: Module, device: torch.device) -> dict[str, Tensor]:
+    """Return the buffers, which all seeds share, on a device."""
+    return {name: buffer.to(device) for name, buffer in template(spec).named_buffers()}
+
+
+def shapes_of(spec: Module) -> Shapes:
+    """Return the shapes of the parameters, each once, by their names with _ for dots."""
+    return {name.replace(".", "_"): tuple(p.shape) for name, p in template(spec).named_parameters()}
+
+
+def parameters(spec: Module, theta_SP: Tensor) -> dict[str, Tensor]:
+    """Return θ as a module's named parameters [S, ...]."""
+    names = [name for name, _ in template(spec).named_parameters()]
+    return dict(zip(names, spec.layout.split(theta_SP).values(), strict=True))
+
+
+def state_of(spec: Module, theta_P: Tensor) -> bytes:
+    """Return a file that `torch.load` reads: the state of the module with one seed's θ [P]."""
+    module = build(spec, 0)
+    named = parameters(spec, theta_P[None])
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            parameter.copy_(named[name][0])
+    file = BytesIO()
+    torch.save(module.state_dict(), file)
+    return file.getvalue()
+
+
+def first_line(error: BaseException) -> str:
+    """Return an error's kind and the first line of its text."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text:.200}"

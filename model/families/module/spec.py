@@ -1,0 +1,252 @@
+"""The family `module`: an ordinary nn.Module that maps tokens [B, T] to logits [B, T, V], or [B, V] of one answer.
+
+Its arguments are what other families' fields are: `args.NAME` in a study, and constraints where the class lists them
+with the values that mean "off": `constraints = {"tied": False}`. A file's text is a part of the spec, so that workers
+and records have it and a file that changed is another model; of a class of an installed package it is the digest of
+its file. A spec that is made of a text runs it, so a text that this user has not let run is refused (`Untrusted`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from model.fields import check, did_you_mean, option
+from model.layout import Shapes
+from model.spec import MAKERS, FamilyModule, Fold, Kernel, Spec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LARGEST_CODE = 1 << 18
+"""Bytes of a file: it is kept with every record."""
+ARG = "args."
+"""What the name of an argument begins with where those of fields stand too."""
+NAMED: set[str] = set()
+"""Digests of the files that a call of `load_module` has named in this process."""
+LETS_RUN: list[Callable[[str], bool]] = [NAMED.__contains__]
+"""Say of a text's digest whether this user lets it run; trainer/files/trusted.py adds one that remembers."""
+
+
+class Untrusted(ValueError):
+    """A text that would be run, and that nobody here has let run."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Module(Spec, listed=False):
+    family: ClassVar[str] = "module"
+    about: ClassVar[str] = "an nn.Module of your own file or package"
+    roles: ClassVar[dict[str, str]] = {}
+
+    _loading = FamilyModule("loading")
+    _checks = FamilyModule("checks")
+
+    module: str = option("", "FILE.py:Class, or package.module:Class of an installed package")
+    args: tuple[tuple[str, Any], ...] = option((), "the class's arguments, by name")
+    code: str = option("", "text of the file; empty for an installed package")
+    digest: str = option("", "SHA-256 of the text, or of the installed class's file")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def check_asked(self) -> None:
+        """Raise ValueError where the module cannot be asked the task, trained with others, or rebuilt of a seed."""
+        self._checks.check_module(self)
+
+    @property
+    def adds(self) -> bool:
+        return False
+
+    @property
+    def label(self) -> str:
+        return self.module.partition(":")[2]
+
+    @property
+    def vocabulary(self) -> int:
+        return self.task.vocabulary
+
+    @property
+    def prompt(self) -> int:
+        return self.task.prompt
+
+    @property
+    def decoded(self) -> int:
+        return self.task.answers
+
+    @property
+    def answers(self) -> int:
+        return self.task.answers
+
+    def shapes(self) -> Shapes:
+        shapes: Shapes = self._loading.shapes_of(self)
+        return shapes
+
+    def tokens_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
+        return self.task.written(*self.task.asked(a, b))
+
+    def prompt_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
+        return self.task.written(a, b)[: self.prompt]
+
+    def read_answer(self, answer_AB: Tensor) -> Tensor:
+        return self.task.read(answer_AB)
+
+    def places(self) -> set[str]:
+        installed = set() if self.code else {self.module.partition(":")[0]}
+        return super().places() | installed
+
+    def files(self, theta_P: Tensor) -> dict[str, bytes]:
+        """Return what torch alone loads: the module's state, and its file."""
+        text = {Path(self.module.partition(":")[0]).name: self.code.encode()} if self.code else {}
+        return {"state_dict.pt": Module._loading.state_of(self, theta_P), **text}
+
+    def folds(self) -> list[Fold]:
+        return []
+
+    def kernel(self) -> Kernel | None:
+        kernel: Kernel | None = self._forward.kernel(self)
+        return kernel
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values: the arguments as a mapping, the file's text among them."""
+        return {**super().as_dict(), "args": {name: _lists(value) for name, value in self.args}}
+
+    def shown(self) -> dict[str, Any]:
+        """Return one value for each argument, and no text."""
+        values = {k: v for k, v in super().shown().items() if k not in ("args", "code")}
+        arguments = {f"{ARG}{name}": _lists(value) for name, value in self.args}
+        return {**values, "digest": self.digest[:12], **arguments}
+
+    # ---- arguments are constraints where the class says so
+
+    def constraints(self) -> dict[str, dataclasses.Field[Any]]:  # type: ignore[override]
+        """Return a field for each argument that the class lists in `constraints`, by name."""
+        fields = {}
+        for name, off in Module._loading.constraints_of(self).items():
+            field: dataclasses.Field[Any] = option(off, f"{name} of {self.module}", off=off)
+            field.name = name
+            fields[name] = field
+        return fields
+
+    def value_of(self, name: str) -> Any:
+        return dict(self.args)[name]
+
+    def replaced(self, values: Mapping[str, Any]) -> Spec:
+        return dataclasses.replace(self, args=_checked_arguments(self, dict(self.args) | dict(values)))
+
+    def __reduce__(self) -> Any:
+        # of a pickle only fields are read, and nothing is asked: a driver's worker runs what the driver runs
+        return _restored, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+
+
+def _restored(*values: Any) -> Module:
+    names = [field.name for field in dataclasses.fields(Module)]
+    return Module(**dict(zip(names, values, strict=True)))
+
+
+def load_module(where: str, args: Mapping[str, Any] | None = None, task: Any = None) -> Spec:
+    """Make a spec of a module of your own, whose file is run.
+
+    where: FILE.py:Class, or package.module:Class of an installed package. args: arguments of the class. task: as
+    `make_task` takes it; by default addition. Raises ValueError for what is no module, or cannot be imported.
+
+        >>> spec = load_module("net.py:Net", task={"name": "modular", "modulus": 97})  # doctest: +SKIP
+    """
+    text = Module._loading.read_file(where) if is_file(where) else ""
+    NAMED.add(sha256(text.encode()).hexdigest())
+    return module(where, args, text, task=task)
+
+
+def module(
+    module: Any = None, args: Any = None, code: Any = "", digest: Any = "", task: Any = None, **more: Any
+) -> Spec:
+    """Make a spec of a module from plain values, as `as_dict` has them, and arguments as `args.NAME`.
+
+    No file is read: `code` is the text of one, and is empty for an installed package.
+    Raises ValueError for what is none, and Untrusted for a text that this user has not let run.
+    """
+    from model.tasks import ADDITION, make_task
+
+    arguments = dict(_mapping(args))
+    for name, value in more.items():
+        if not name.startswith(ARG):
+            known = ("module", "args", "task", *(f"{ARG}{n}" for n in arguments))
+            raise ValueError(f"unknown field {name!r:.80} of a module; {did_you_mean(name, known)}")
+        arguments[name.removeprefix(ARG)] = value
+    where, text = _place(module), code
+    if not isinstance(text, str) or not isinstance(digest, str):
+        raise ValueError(f"code must be a text, got {text!r:.80}")
+    if is_file(where):
+        if not text:
+            raise ValueError(f"{where} comes without its text: load_module reads a file of your own")
+        own = sha256(text.encode()).hexdigest()
+        if not any(lets(own) for lets in LETS_RUN):
+            raise Untrusted(f"{where} is code (SHA-256 {own[:12]}) that has not run here: --trust runs it")
+    else:
+        own, text = Module._loading.installed_digest(where), ""
+    if digest not in ("", own):
+        raise ValueError(f"{where} has changed: recorded with SHA-256 {digest:.12}, here it is {own[:12]}")
+    asked = ADDITION if task is None else make_task(task)
+    spec = Module(module=where, code=text, digest=own, task=asked)
+    return dataclasses.replace(spec, args=_checked_arguments(spec, arguments))
+
+
+def is_file(where: str) -> bool:
+    """True if a module's name is that of a file."""
+    return where.partition(":")[0].endswith(".py")
+
+
+def _place(where: Any) -> str:
+    """Return a module's name. Raises ValueError for what is none."""
+    file, _, name = where.partition(":") if isinstance(where, str) else ("", "", "")
+    is_path = file.endswith(".py") or all(part.isidentifier() for part in file.split("."))
+    if not (file and name.isidentifier() and is_path):
+        raise ValueError(f"module must be FILE.py:Class or package.module:Class, got {where!r:.80}")
+    return str(where)
+
+
+def _mapping(args: Any) -> Mapping[str, Any]:
+    if args is None:
+        return {}
+    if not isinstance(args, Mapping) or not all(isinstance(name, str) for name in args):
+        raise ValueError(f"args must be a mapping of the class's arguments, got {args!r:.80}")
+    return args
+
+
+def _checked_arguments(spec: Module, given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Return all arguments of the class, given and default. Raises ValueError for one that it lacks or cannot have."""
+    defaults = Module._loading.arguments_of(spec)
+    for name, value in given.items():
+        if name not in defaults:
+            raise ValueError(f"{spec.label} has no argument {name!r:.80}; {did_you_mean(name, defaults)}")
+        default = defaults[name]
+        is_number = type(default) is float and type(value) is int
+        is_typed = isinstance(default, bool | int | float | str) and not is_number
+        if is_typed and type(value) is not type(default):
+            raise ValueError(f"{ARG}{name} must be of the kind of {default!r:.80}, got {value!r:.80}")
+        if not _is_plain(value):
+            raise ValueError(f"{ARG}{name} must be a number, a text, true, false, null or a list, got {value!r:.80}")
+    missing = [name for name, default in defaults.items() if default is Module._loading.MISSING and name not in given]
+    if missing:
+        raise ValueError(f"{ARG}{missing[0]} is missing: {spec.label} has no default for it")
+    values = {name: given.get(name, default) for name, default in defaults.items()}
+    return tuple((name, _tuples(value)) for name, value in values.items() if _is_plain(value))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def _lists(value: Any) -> Any:
+    return list(map(_lists, value)) if isinstance(value, tuple) else value
+
+
+MAKERS[Module.family] = module

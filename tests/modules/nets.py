@@ -1,0 +1,168 @@
+"""Modules as users have them: some that train, and some that are wrong in one way each."""
+
+import math
+import random
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Net(nn.Module):
+    """An MLP over the first two tokens: logits [B, V]."""
+
+    constraints = {"tied": False, "hidden": 24}  # noqa: RUF012
+
+    def __init__(self, vocabulary=12, width=8, hidden=24, tied=False):
+        super().__init__()
+        self.table = nn.Embedding(vocabulary, width)
+        self.up, self.down = nn.Linear(2 * width, hidden), nn.Linear(hidden, width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        if tied:
+            self.head.weight = self.table.weight
+
+    def forward(self, tokens):
+        return self.head(self.down(F.relu(self.up(self.table(tokens[:, :2]).flatten(1)))))
+
+
+class GPT(nn.Module):
+    """A causal transformer of one layer: logits [B, T, V]."""
+
+    def __init__(self, vocabulary=12, length=40, width=8):
+        super().__init__()
+        self.table = nn.Embedding(vocabulary, width)
+        self.place = nn.Parameter(torch.randn(length, width) / math.sqrt(width))
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocabulary)
+        self.register_buffer("late", torch.ones(length, length).triu(1).bool())
+
+    def forward(self, tokens):
+        length = tokens.shape[1]
+        x = self.table(tokens) + self.place[:length]
+        q, k, v = self.qkv(self.norm(x)).chunk(3, dim=-1)
+        scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(self.late[:length, :length], -torch.inf)
+        return self.head(x + self.out(scores.softmax(-1) @ v))
+
+
+# Wrong in one way each
+
+
+class Twice(Net):
+    def forward(self, tokens):
+        return super().forward(tokens)[:, :, None, None]
+
+
+class Pair(Net):
+    def forward(self, tokens):
+        return super().forward(tokens), tokens
+
+
+class Narrow(Net):
+    def __init__(self):
+        super().__init__(vocabulary=5)
+
+
+class Few(Net):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 6)
+
+
+class Dropping(Net):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.1)
+
+
+class Noisy(Net):
+    def forward(self, tokens):
+        logits = super().forward(tokens)
+        return logits + torch.randn_like(logits)
+
+
+class Counting(Net):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, tokens):
+        self.calls += 1
+        return super().forward(tokens)
+
+
+class Normed(Net):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+
+
+class Mixing(Net):
+    def forward(self, tokens):
+        logits = super().forward(tokens)
+        return logits - logits.mean(0)
+
+
+class Writing(Net):
+    def forward(self, tokens):
+        tokens[:, 0] = 0
+        return super().forward(tokens)
+
+
+class Frozen(Net):
+    def __init__(self):
+        super().__init__()
+        self.up.weight.requires_grad = False
+
+
+class Double(Net):
+    def __init__(self):
+        super().__init__()
+        self.double()
+
+
+class Python(Net):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(random.random()))
+
+
+class Features(Net):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("features", torch.randn(3))
+
+
+class Branching(Net):
+    def forward(self, tokens):
+        logits = super().forward(tokens)
+        return logits if self.up.bias.sum() > 0 else -logits
+
+
+class Bidirectional(GPT):
+    def __init__(self):
+        super().__init__()
+        self.late = torch.zeros_like(self.late)
+
+
+class Required(Net):
+    def __init__(self, size):
+        super().__init__(width=size)
+
+
+class Empty(nn.Module):
+    def forward(self, tokens):
+        return torch.zeros(len(tokens), 11)
+
+
+class Broken(Net):
+    constraints = {"bound": False}  # noqa: RUF012
+
+
+class Raising(Net):
+    def __init__(self):
+        raise RuntimeError("no such device\nand more")
+
+
+def function(tokens):
+    return tokens

@@ -1,0 +1,268 @@
+"""The family `module`: bank and loop, what it counts, its arguments, its file, and what it refuses."""
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from model import load_module, make_spec, preset_name, verify
+from model.families.module import spec as family
+from model.families.module.loading import parameters, template
+from model.families.module.spec import Untrusted
+from model.tied import Tied, constrained
+from search.study.trial import Configuration
+from tests import modules
+from trainer import Bank, Pair, Recipe, Seed
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.data.problems import selection
+from trainer.files import trusted
+from trainer.step import step
+
+FILE = Path(modules.__file__).with_name("nets.py")
+TASK = "modular modulus=11"
+LONG = "subtraction base=3 digits=3"
+QUICK = {"steps": 20, "eval_every": 10, "hold": 0, "warmup": 2, "lr": 0.01, "batch": 32}
+
+
+@pytest.fixture(autouse=True)
+def _trusts_the_file(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(trusted, "_here", set())
+    monkeypatch.setattr(family, "LETS_RUN", [lambda digest: True])
+
+
+def spec_of(name="Net", task=TASK, **args):
+    return load_module(f"{FILE}:{name}", args, task)
+
+
+NETS = {"Net": TASK, "GPT": LONG}
+
+
+# Training
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_bank_gives_each_seed_the_loss_and_the_gradient_of_a_loop(name):
+    spec = spec_of(name, NETS[name])
+    theta_SP = torch.stack([spec.initial(seed) for seed in range(3)])
+    a, b = selection(spec.task, 33)
+    tokens_1TB = step.tokens_of(spec, a, b)
+    tokens_STB = torch.cat([tokens_1TB.roll(shift, 2) for shift in range(3)])[..., :20]
+    for tokens in (tokens_1TB, tokens_STB):
+        grad, loss = torch.func.grad_and_value(lambda t, tokens=tokens: step.loss(spec, t, tokens).sum())(theta_SP)
+        total = 0.0
+        for seed in range(3):
+            torch.manual_seed(seed)
+            module = type(template(spec))(**dict(spec.args))
+            own = tokens[min(seed, len(tokens) - 1)].T.long()
+            logits = module(own[:, :-1])
+            logits = logits[:, None] if logits.dim() == 2 else logits[:, -spec.answers :]
+            value = F.cross_entropy(logits.flatten(0, 1), own[:, spec.prompt :].flatten())
+            value.backward()
+            slope_P = torch.cat([p.grad.flatten() for p in module.parameters()])
+            torch.testing.assert_close(grad[seed], slope_P, rtol=1e-3, atol=1e-5)
+            total += float(value.detach())
+        assert abs(float(loss) - total) < 1e-3
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_seed_trains_alike_alone_in_company_and_after_an_interruption(name):
+    spec, recipe = spec_of(name, NETS[name]), Recipe(**QUICK)
+    pairs = [Pair(recipe, Seed.of(n)) for n in range(3)]
+    together, alone = Bank(spec, pairs), Bank(spec, pairs[1:2])
+    together.advance()
+    states = together.save_all([0, 1, 2])
+    other = Bank(spec, pairs)
+    assert other.restore_all(dict(enumerate(states))) == [0, 1, 2]
+    for bank in (together, other, alone):
+        while bank.advance():
+            pass
+    for n in range(3):
+        assert torch.equal(together.result(n).theta_P, other.result(n).theta_P)
+        assert not torch.equal(together.result(n).theta_P, spec.initial(n))
+    torch.testing.assert_close(together.result(1).theta_P, alone.result(0).theta_P, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("optimiser", ["adamw", "sgd", "lion"])
+def test_every_optimiser_tie_and_freeze_works_as_for_any_family(optimiser):
+    spec = spec_of()
+    fields = QUICK | {"optimiser": optimiser, "freeze": ((0, "table_weight"),), "batch": 200}
+    bank = Bank(spec, [Pair(Recipe(**fields), Seed.of(0))])
+    while bank.advance():
+        pass
+    before, after = (spec.layout.split(t[None]) for t in (spec.initial(0), bank.result(0).theta_P))
+    assert torch.equal(before["table_weight"], after["table_weight"])
+    assert not torch.equal(before["up_weight"], after["up_weight"])
+    tied = Tied(base=spec, ties=constrained(spec, ["up_bias[0] = 0", "up_bias[1] = -up_bias[2]"]))
+    assert tied.params == spec.params - 2 and make_spec(**tied.as_dict()) == tied
+    bank = Bank(tied, [Pair(Recipe(**QUICK), Seed.of(0))])
+    while bank.advance():
+        pass
+    assert verify(tied, bank.result(0).theta_P).total == 121
+
+
+def test_a_net_groks_and_every_row_is_verified():
+    spec = spec_of(task="parity bits=6 of=2")
+    recipe = Recipe(steps=400, batch=64, lr=0.01, eval_every=50, hold=0, warmup=0)
+    bank = Bank(spec, [Pair(recipe, Seed.of(n)) for n in range(6)])
+    while bank.advance():
+        pass
+    best = max((bank.result(n) for n in range(6)), key=lambda result: result.best_exact)
+    assert best.best_exact == 1.0
+    checked = verify(spec, best.theta_P)
+    assert checked.verified and checked.total == 64
+
+
+# What it is
+
+
+def test_parameters_count_once_and_arguments_are_constraints():
+    free, tied = spec_of(), spec_of(tied=True)
+    module = template(tied)
+    assert tied.params == sum(p.numel() for p in module.parameters()) == free.params - 12 * 8
+    assert free.constrained("tied") == tied == free.toggled("tied") and tied.without("tied") == free
+    assert free.toggled("hidden", 12) == spec_of(hidden=12)
+    assert tied.applied() == {"tied": True} and tied.saved_by("tied") == 96
+    assert preset_name(tied) == f"{tied.params} parameters (Net with tied) {TASK}"
+    assert spec_of(vocabulary=12, width=8) == free and make_spec(**free.as_dict()) == free
+    assert pickle.loads(pickle.dumps(tied)) == tied
+    with pytest.raises(ValueError, match="unknown constraint 'width'"):
+        free.toggled("width")
+
+
+def test_a_file_that_changed_is_another_model(tmp_path):
+    text = FILE.read_text()
+    copy = tmp_path / "nets.py"
+    keys = set()
+    for content in (text, text + "\n# another line"):
+        copy.write_text(content)
+        spec = load_module(f"{copy}:Net", task=TASK)
+        assert spec.code == content
+        keys.add(Configuration(spec, Recipe()).key)
+    assert len(keys) == 2
+    assert not any("class Net" in str(value) for value in Configuration(spec, Recipe()).as_params().values())
+
+
+def test_columns_are_asked_as_people_write_them():
+    spec = spec_of("GPT", LONG)
+    a, b = torch.tensor([5, 26]), torch.tensor([1, 26])
+    tokens = torch.stack(spec.task.written(a, b), dim=1).tolist()
+    assert tokens[0] == [0, 1, 2, 3, 0, 0, 1, 4, 0, 0, 1, 1]  # 012 - 001 = 0011 in base 3
+    right = torch.tensor(tokens)[:, spec.prompt :].T
+    assert spec.read_answer(right).tolist() == [4, 0] == spec.task.value(a, b).tolist()
+    right[0] = 3  # a sign, which is no digit
+    assert spec.read_answer(right).tolist() == [-1, -1]
+
+
+def test_a_checkpoint_loads_in_torch_alone(tmp_path):
+    for name, task in NETS.items():
+        spec = spec_of(name, task)
+        theta = spec.initial(3)
+        Checkpoint(spec, theta).save(tmp_path / name)
+        loaded = Checkpoint.load(tmp_path / name)
+        assert loaded.spec == spec and torch.equal(loaded.theta_P, theta)
+        tokens = torch.arange(2 * spec.prompt).reshape(2, -1) % spec.task.vocabulary
+        program = (
+            f"import json, torch\nfrom nets import {name}\nspec = json.load(open('checkpoint.json'))['spec']\n"
+            f"net = {name}(**spec['args'])\nnet.load_state_dict(torch.load('state_dict.pt', weights_only=True))\n"
+            f"print(json.dumps(net(torch.tensor({tokens.tolist()})).tolist()))\n"
+        )
+        (tmp_path / name / "alone.py").write_text(program)
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", "import sys; sys.path[:0] = ['.']; exec(open('alone.py').read())"],
+            cwd=tmp_path / name, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        own = {name: t[0] for name, t in parameters(spec, theta[None]).items()}
+        here = functional_call(template(spec), own, (tokens,))
+        torch.testing.assert_close(torch.tensor(json.loads(done.stdout)), here)
+
+
+# What is refused
+
+
+WRONG = {
+    "Twice": "it must return logits [5, 3, V] or [5, V] for tokens [5, 3], not [5, 12, 1, 1]",
+    "Pair": "it must return a tensor of logits, and returns tuple",
+    "Narrow": "it fails on tokens 0 to 11 [5, 3]: IndexError: index out of range in self",
+    "Few": "it has 6 logits, and modular modulus=11 has 11 answers",
+    "Dropping": "drop is dropout, whose draws no record could repeat: set p=0",
+    "Noisy": "two calls on the same tokens differ: it draws at random, or keeps what it has seen",
+    "Counting": "a call changes buffer calls: seeds would share it",
+    "Normed": "norm keeps running statistics, which are no parameters: use LayerNorm",
+    "Mixing": "an answer depends on the other problems of the batch",
+    "Writing": "it changes the tokens that it is given",
+    "Frozen": "parameter up.weight is not trained: make it a buffer",
+    "Double": "parameter table.weight must be float32, and is torch.float64",
+    "Python": "parameter scale is not drawn by torch's generator: no seed repeats it",
+    "Features": "buffer features is drawn at random, and all seeds share it: make it a parameter",
+    "Branching": "it cannot be trained many seeds at once: RuntimeError: vmap: It looks like you're attempting to use",
+    "Bidirectional": "it reads the answer that it is asked for: a position must see earlier tokens alone",
+    "Required": "args.size is missing: Required has no default for it",
+    "Empty": "it has 0 parameters, and 1 to 4,000,000 can be trained",
+    "Broken": "constraints must be arguments of the class with their off values",
+    "Raising": "cannot be built: RuntimeError: no such device",
+    "function": "there is no nn.Module of that name",
+    "Missing": "there is no nn.Module of that name",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_module_that_cannot_be_a_family_is_refused_by_name_in_one_line(name):
+    with pytest.raises(ValueError) as error:
+        spec = spec_of(name, LONG if name == "Bidirectional" else TASK)
+        Pair(Recipe(), Seed.of(0)).check(spec)
+    text = str(error.value)
+    assert WRONG[name] in text and name in text and "\n" not in text
+
+
+VALUES = {
+    "width=x": ({"args": {"width": "x"}}, "args.width must be of the kind of 8, got 'x'"),
+    "heads": ({"args": {"heads": 2}}, "Net has no argument 'heads'; valid: hidden, tied, vocabulary, width"),
+    "object": ({"args": {"tied": {}}}, "args.tied must be of the kind of False, got {}"),
+    "field": ({"hidden": 3}, "unknown field 'hidden' of a module; valid: args, module, task"),
+    "args": ({"args": 3}, "args must be a mapping of the class's arguments, got 3"),
+    "no class": ({"module": "nets.py"}, "module must be FILE.py:Class or package.module:Class, got 'nets.py'"),
+    "no text": ({"module": "gone.py:Net"}, "gone.py:Net comes without its text: load_module reads a file of your own"),
+    "no package": ({"module": "gone.away:Net"}, "gone.away:Net: no module 'gone.away' is installed here"),
+    "syntax": ({"code": "class Net("}, "cannot be imported: SyntaxError: '(' was never closed"),
+    "changed": ({"digest": "0123456789abcdef"}, "has changed: recorded with SHA-256 0123456789ab, here it is"),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_wrong_values_of_a_module_are_one_line(name):
+    values, expected = VALUES[name]
+    with pytest.raises(ValueError) as error:
+        text = {} if "module" in values else {"code": FILE.read_text()}
+        make_spec("module", **({"module": f"{FILE}:Net", "task": TASK} | text | values))
+    assert expected in str(error.value) and "\n" not in str(error.value)
+
+
+def test_text_that_nobody_here_let_run_is_not_run(monkeypatch, tmp_path):
+    monkeypatch.setattr(family, "LETS_RUN", [trusted.is_trusted])
+    ran = tmp_path / "ran"
+    code = f"open({str(ran)!r}, 'w')\n" + FILE.read_text()
+    with pytest.raises(Untrusted, match=r"nets.py:Net is code \(SHA-256 .*\) that has not run here: --trust runs it"):
+        make_spec("module", module="nets.py:Net", code=code, task=TASK)
+    assert not ran.exists()
+    monkeypatch.setattr(trusted, "LETS_RUN", family.LETS_RUN)
+    trusted.trust_all()
+    make_spec("module", module="nets.py:Net", code=code, task=TASK)
+    assert ran.exists()
+    monkeypatch.setattr(family, "LETS_RUN", [trusted.is_trusted])
+    monkeypatch.setattr(trusted, "_here", set())  # as in a later command
+    make_spec("module", module="nets.py:Net", code=code, task=TASK)
+
+
+@pytest.mark.parametrize("where", ["os:system", "tests.modules.nets:function", "subprocess:Popen"])
+def test_of_an_installed_package_only_modules_are_called(where):
+    with pytest.raises(ValueError, match=r"there is no nn\.Module of that name"):
+        make_spec("module", module=where, args={"command": "touch ran", "args": "touch ran"}, task=TASK)
+    installed = make_spec("module", module="tests.modules.nets:Net", task=TASK)
+    assert installed.params == spec_of().params and not installed.code and len(installed.digest) == 64

@@ -1,0 +1,157 @@
+"""Studies of modules and of tasks of rows: what they record, what knows them, what refuses them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import click
+import pytest
+
+import search
+from search.cli import main
+from search.cli.listed import Listed
+from search.errors import UserError
+from search.study.file import load_study, parse_study
+from tests import modules
+from tests.commands import call, done
+from trainer.files import trusted
+
+pytestmark = pytest.mark.usefixtures("here")
+STUDY = {
+    "name": "mine",
+    "task": {"name": "parity", "bits": 6, "of": 2},
+    "model": {"module": "nets.py:Net"},
+    "recipe": {"steps": 300, "batch": 64, "lr": 0.01, "warmup": 0, "eval_every": 50, "hold": 0},
+    "seeds": [1, 2, 3],
+}
+
+
+@pytest.fixture(autouse=True)
+def _files(here, monkeypatch):
+    monkeypatch.setattr(trusted, "_here", set())
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(Path("cache").absolute()))
+    shutil.copy(Path(modules.__file__).with_name("nets.py"), "nets.py")
+    Path("z3.csv").write_text("0, 1, 2\n1, 2, 0\n2, 0, 1\n")
+
+
+def test_a_study_of_a_module_is_recorded_verified_and_trained_again_without_its_file():
+    ended = search.run(STUDY | {"toggle": ["tied", "hidden=12"]}, home="home")
+    rows = ended.configurations
+    assert list(rows["model.args.tied"]) == [False, True, False] and list(rows["model.args.hidden"]) == [24, 24, 12]
+    assert list(rows["verified"]) == list(rows["grokked"]) and rows["grokked"].sum() > 4
+    assert "class Net" not in rows.to_string()
+    Path("nets.py").unlink()
+    for words in ("best mine", "status mine", "pull mine --best -o b", "report mine -o r.html"):
+        done(*words.split(), "--home", "home")
+    assert {f.name for f in Path("b").iterdir()} >= {"nets.py", "state_dict.pt", "checkpoint.json"}
+    text = done("verify", "b", "--home", "home")
+    assert "64/64 VERIFIED" in text and "these are all problems of the task: proved by enumeration" in text
+    assert "θ is bitwise the same" in done("rerun", "b")
+    Path("nets.py").write_text(Path("b/nets.py").read_text() + "\n# another\n")
+    Path("mine.yaml").write_text(json.dumps(STUDY))
+    plan = done("run", "mine.yaml", "--dry-run", "--home", "home")
+    assert "9 recorded seeds of other configurations" in plan and "runs nets.py:Net (SHA-256 " in plan
+
+
+def test_every_command_about_addition_refuses_the_checkpoint_by_one_line():
+    search.run(STUDY | {"seeds": [1]}, home="home")
+    done("pull", "mine", "--seed", "1", "-o", "b", "--home", "home")
+    refused = set()
+    for name in main.list_commands(click.Context(main)):
+        command = main.get_command(click.Context(main), name)
+        command = command.load() if isinstance(command, Listed) else command
+        arguments = [p for p in command.params if isinstance(p, click.Argument)]
+        if name in ("verify", "rerun") or not any("checkpoint" in p.name for p in arguments):
+            continue
+        options = [p.opts[0] for p in command.params if p.required and isinstance(p, click.Option)]
+        result = call(name, "b", *(word for option in options for word in (option, "out")))
+        assert result.exit_code == 2 and result.stderr.count("\n") == 1, (name, result.output)
+        assert result.stderr.startswith(f"error: {name} is about addition in base 10 with 10 digits alone"), name
+        refused.add(name)
+    assert {"fold", "register", "prove", "explain", "export", "finish", "diagnose"} <= refused
+
+
+def test_a_table_and_a_grid_over_task_and_arguments_are_read():
+    table = {"name": "table", "entries": {"file": "z3.csv"}, "train": 0.6}
+    space = {"model.args.hidden": {"choice": [4, 8]}, "task.split_seed": {"int": [0, 3]}}
+    changes = {"task": table, "space": space, "sampler": {"name": "grid"}}
+    study = parse_study(json.dumps(STUDY | changes), "x")
+    assert study.planned == 8 and study.base_spec.task.entries == "0,1,2;1,2,0;2,0,1"
+    listed = parse_study(json.dumps(STUDY | {"configurations": [{"model": {"args.hidden": 4}}, {}]}), "x")
+    assert [dict(spec.args)["hidden"] for spec, _ in listed.listed] == [4, 24]
+
+
+def test_a_search_over_the_task_is_shown_by_its_fields():
+    space = {"task.split_seed": {"choice": [0, 1]}}
+    ended = search.run(STUDY | {"space": space, "sampler": {"name": "grid"}, "seeds": [1, 2]}, home="home")
+    assert sorted(ended.configurations["task.split_seed"]) == [0, 1]
+    done("report", "mine", "-o", "page.html", "--home", "home")
+    assert "split_seed" in Path("page.html").read_text()
+
+
+@pytest.mark.parametrize("name", ["modular", "parity", "module"])
+def test_the_shipped_studies_of_tasks_are_read(name):
+    study = load_study(name)
+    assert study.name == name and study.base_spec.family == "module"
+
+
+def net(name="Net", **args):
+    return {"model": {"module": f"nets.py:{name}", "args": args}}
+
+
+def searched(path):
+    return {"space": {path: {"choice": [1]}}, "sampler": {"name": "grid"}}
+
+
+FORMS = "FILE.py:Class or package.module:Class"
+OF_COLUMNS = "is about columns of digits, which parity bits=6 of=2 has not"
+WRONG = {
+    "no file": ({"model": {"module": "gone.py:Net"}}, "model.module: gone.py: no such file"),
+    "no class": (net("Nett"), "model: nets.py:Nett: there is no nn.Module of that name"),
+    "no name": ({"model": {"module": "nets.py"}}, f"model.module: must be {FORMS}, got 'nets.py'"),
+    "argument": (net(hiden=3), "model: Net has no argument 'hiden'; did you mean hidden?"),
+    "value": (net(hidden="x"), "model.args.hidden: must be of the kind of 24, got 'x'"),
+    "flat": ({"model": {"module": "nets.py:Net", "hidden": 3}}, "model: unknown field 'hidden' of a module; "),
+    "dropout": (net("Dropping"), "recipe: nets.py:Dropping: drop is dropout"),
+    "shape": (net("Twice"), "recipe: nets.py:Twice: it must return logits [4, 7, V] or [4, V]"),
+    "vocabulary": (net(vocabulary=2), "recipe: nets.py:Net: it fails on tokens 0 to 2 [4, 7]: IndexError: index out"),
+    "text": ({"model": {"module": "nets.py:Net", "code": "import os"}}, "model: nets.py:Net is code (SHA-256 "),
+    "toggle": ({"toggle": ["width"]}, "toggle.0: unknown constraint 'width' of module; valid: hidden, tied"),
+    "space": (
+        searched("model.args.hiden"),
+        "space.model.args.hiden: unknown field; did you mean model.args.hidden or ",
+    ),
+    "family": ({"model": "57p"}, "task: split_subspace adds columns and cannot be asked parity bits=6 of=2"),
+    "task": ({"task": "partiy"}, "task: unknown task 'partiy'; did you mean parity?"),
+    "option": ({"task": {"name": "parity", "bit": 3}}, "task: unknown option 'bit' of parity; did you mean bits?"),
+    "split": ({"task": {"name": "parity", "train": 1}}, "task: train must leave rows to train on and to hold out"),
+    "table": ({"task": {"name": "table", "entries": {"file": "no.csv"}}}, "task.entries.file: no.csv: no such file"),
+    "entries": ({"task": "table"}, "task.entries: must be the table of the operation: entries: {file: FILE}"),
+    "carry": ({"recipe": {"carry_mix": 0.5}}, f"recipe: carry_mix {OF_COLUMNS}"),
+    "curriculum": ({"recipe": {"curriculum": [[3, 10]]}}, f"recipe: curriculum {OF_COLUMNS}"),
+    "finish": ({"recipe": {"finish_above": 0.5}}, "recipe: finish_above is about addition in base 10 with 10 digits"),
+    "recycle": ({"recipe": {"recycle_every": 1000}}, "recipe: "),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_use_is_one_line_that_names_it(name):
+    values, expected = WRONG[name]
+    with pytest.raises(UserError) as error:
+        parse_study(json.dumps(STUDY | values), "x")
+    text = str(error.value)
+    assert f"x: {expected}" in text and text.count("\n") == 0, text
+
+
+def test_a_file_that_others_can_write_runs_with_trust_alone(monkeypatch):
+    Path("nets.py").chmod(0o666)
+    Path("mine.yaml").write_text(json.dumps(STUDY))
+    refused = call("run", "mine.yaml", "--dry-run")
+    assert refused.exit_code == 2 and "nets.py is not yours alone, and would be run: --trust runs it" in refused.output
+    before = list(trusted.LETS_RUN)
+    try:
+        done("run", "mine.yaml", "--dry-run", "--trust")
+    finally:
+        trusted.LETS_RUN[:] = before
+    monkeypatch.setattr(trusted, "_here", set())
+    done("run", "mine.yaml", "--dry-run")  # it is remembered

@@ -1,0 +1,113 @@
+"""Tasks of rows: what is asked, the split, batches, and what verifies."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+
+from model.tasks import Rows, make_task, options_of
+from model.tasks.task import TASKS
+from trainer.data.problems import selection
+
+SPELT = [
+    *(f"modular op={op} modulus=7 train=0.4" for op in ("a+b", "a-b", "a*b", "a/b", "a^2+ab+b^2")),
+    "permutations points=3", "parity bits=6 of=3", "table entries=0,1,2;1,2,0;2,0,1", "modular", "permutations",
+]  # fmt: skip
+SEEDS = torch.arange(3)
+
+
+def rows_of(task):
+    numbers = torch.arange(task.count, dtype=torch.float64)
+    return torch.stack(task.written(numbers, torch.zeros_like(numbers)), dim=1)
+
+
+@pytest.mark.parametrize("spelt", SPELT)
+def test_every_row_is_asked_once_in_tokens_that_the_task_names(spelt):
+    task = make_task(spelt)
+    assert make_task(str(task)) == task and make_task({"name": task.name, **options_of(task)}) == task
+    tokens = rows_of(task)
+    assert tokens.shape == (task.count, task.prompt + task.answers) and task.problems == task.count
+    assert tokens.min() >= 0 and tokens.max() < task.vocabulary
+    assert tokens[:, task.prompt :].max() < task.outputs
+    assert len({tuple(row) for row in tokens[:, : task.prompt].tolist()}) == task.count
+    assert task.pairs() == [(n, 0) for n in range(task.count)]
+    right = task.value(torch.arange(task.count), torch.zeros(task.count))
+    assert right.tolist() == tokens[:, -1].tolist() and task.value(3, 0) == int(tokens[3, -1])
+
+
+def test_the_answers_are_those_of_the_operations():
+    def value(op):
+        task = make_task({"name": "modular", "op": op, "modulus": 11})
+        return {tuple(row[:2]): row[3] for row in rows_of(task).tolist()}
+
+    every = list(itertools.product(range(11), repeat=2))
+    assert value("a+b") == {(a, b): (a + b) % 11 for a, b in every}
+    assert value("a-b") == {(a, b): (a - b) % 11 for a, b in every}
+    assert value("a*b") == {(a, b): a * b % 11 for a, b in every}
+    assert value("a^2+ab+b^2") == {(a, b): (a * a + a * b + b * b) % 11 for a, b in every}
+    assert {(c * b % 11, b): c for b, c in itertools.product(range(1, 11), range(11))} == value("a/b")
+
+    named = list(itertools.permutations(range(4)))
+    composed = rows_of(make_task("permutations points=4")).tolist()
+    assert {(a, b): c for a, b, _, c in composed} == {
+        (i, j): named.index(tuple(a[b[n]] for n in range(4)))
+        for (i, a), (j, b) in itertools.product(enumerate(named), repeat=2)
+    }
+    for row in rows_of(make_task("parity bits=5 of=2")).tolist():
+        assert row[5:] == [2, (row[0] + row[1]) % 2]
+
+
+@pytest.mark.parametrize("spelt", SPELT)
+def test_no_step_trains_on_what_decides_and_the_split_is_the_split_seeds(spelt):
+    task = make_task(spelt)
+    decisive = set(selection(task, 5_000)[0][0].long().tolist())
+    trained = set()
+    for step in range(200):
+        a, b = task.sample(SEEDS, SEEDS * 0 + step, 64)
+        trained |= set(a.long().flatten().tolist())
+        assert not b.any()
+    assert decisive and not decisive & trained
+    if task.count - task.trained <= 5_000:
+        assert len(decisive) == task.count - task.trained
+    whole, _ = task.sample(SEEDS, SEEDS, task.trained)
+    assert whole.shape == (3, task.trained) and set(whole[0].long().tolist()) >= trained
+    assert torch.equal(whole[0], whole[1]) and torch.equal(whole[0], whole[0].sort().values)
+    other = replace(task, split_seed=1)
+    assert set(selection(other, 5_000)[0][0].long().tolist()) != decisive
+
+
+def test_a_batch_is_a_function_of_seed_and_step_and_covers_the_training_rows():
+    task = make_task("modular modulus=13")
+    a, _ = task.sample(SEEDS, SEEDS * 0 + 5, 40)
+    alone, _ = task.sample(SEEDS[1:2], SEEDS[1:2] * 0 + 5, 40)
+    assert torch.equal(a[1], alone[0]) and not torch.equal(a[0], a[1])
+    drawn = {row for step in range(60) for row in task.sample(SEEDS, SEEDS * 0 + step, 40)[0].flatten().tolist()}
+    assert len(drawn) == task.trained
+
+
+WRONG = {
+    "modular op=a/b modulus=9": "modulus must be a prime for a/b, got 9",
+    "modular op=a^b": "op must be a+b, a-b, a*b, a/b or a^2+ab+b^2, got 'a^b'",
+    "modular train=1.0": "train must leave rows to train on and to hold out of 9,409, got 1.0",
+    "modular train=0": "train must leave rows to train on and to hold out of 9,409, got 0.0",
+    "modular mod=7": "unknown option 'mod' of modular; did you mean modulus?",
+    "parity bits=21": "bits must be from 2 to 20, got 21",
+    "parity bits=4 of=5": "of must be at most bits, got 5 of 4",
+    "table": "entries must be the table of the operation: entries: {file: FILE}",
+    "table entries=0,1;1": "entries must be a square table, got 1 values in row 1 of 2",
+    "table entries=0,2;1,0": "entries must be numbers from 0 to 1, got 0,2 in row 0",
+    "permutations points=7": "points must be from 2 to 6, got 7",
+}
+
+
+@pytest.mark.parametrize("spelt", WRONG)
+def test_a_wrong_task_is_one_line(spelt):
+    with pytest.raises(ValueError) as error:
+        make_task(spelt)
+    assert str(error.value) == WRONG[spelt]
+
+
+def test_all_tasks_of_rows_are_tried_here():
+    ours = {name for name, task in TASKS.items() if issubclass(task, Rows) and task.__module__.startswith("model.")}
+    assert ours == {spelt.split()[0] for spelt in SPELT}
