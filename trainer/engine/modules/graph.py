@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from itertools import groupby
+from itertools import chain
 from typing import Any
 
 from trainer.engine.tape_graph import Graph, Work
@@ -90,22 +90,22 @@ class RowGraph(Graph):
     def program(self, outputs: list[int]) -> Program:
         """Return the program that makes some registers; operations that they do not need are left out."""
         widths = self._widths(outputs)
-        order = self._by_depth(widths)
-        rows = [self._row(r, widths[r]) for r in order]
-        read = set(outputs).union(*(self._needs(row) for row in rows))
+        steps = self._steps(widths)
+        read = set(outputs)
+        for register, width in widths.items():
+            read |= self._needs(self._row(register, width))
         constants = sorted(r for r in read if self.value(r) is not None)
-
-        place = {r: r for r in range(self.inputs)}
-        for r in constants:
-            place[r] = len(place)
+        place = {r: n for n, r in enumerate([*range(self.inputs), *constants])}
         end = len(place)
-        for r, row in zip(order, rows, strict=True):
-            if isinstance(self.nodes[-1 - r], Row):
-                place |= {self.register_of[Part(r, n)]: end + n for n in range(row.width)}
-            else:
-                place[r] = end
-            end += row.width
-        return self._text(rows, place, constants, outputs, end)
+        for register in chain.from_iterable(steps):
+            made = self._made(register, widths[register])
+            place |= {r: end + n for n, r in enumerate(made)}
+            end += widths[register]
+        text = _Text(self, place)
+        for step in steps:
+            first = self._made(step[0], 1)[0]
+            text.add([self._row(r, widths[r]) for r in step], place[first])
+        return text.program(self, outputs, constants)
 
     def _widths(self, outputs: list[int]) -> dict[int, int]:
         """Return how many numbers each operation makes that the outputs need, from the first to the last of them."""
@@ -148,86 +148,87 @@ class RowGraph(Graph):
             needs.update(self.lists[row.starts][: row.width])
         return needs
 
-    def _by_depth(self, widths: dict[int, int]) -> list[int]:
-        """Return the operations in an order in which they can be done, those that are alike together."""
+    def _made(self, register: int, width: int) -> list[int]:
+        """Return the registers of the numbers that an operation makes."""
+        if not isinstance(self.nodes[-1 - register], Row):
+            return [register]
+        return [self.register_of[Part(register, n)] for n in range(width)]
+
+    def _steps(self, widths: dict[int, int]) -> list[list[int]]:
+        """Return the operations in an order in which they can be done, those together that are alike and independent."""
         depth = dict[int, int]()
-        key = dict[int, Any]()
+        steps = dict[Any, list[int]]()
         for register in sorted(widths, reverse=True):  # as recorded
             row = self._row(register, widths[register])
             depths = [depth.get(self._owner(r), 0) for r in self._needs(row)]
             depth[register] = 1 + max(depths)
-            key[register] = (depth[register], _alike(row), -register)
-        return sorted(widths, key=lambda register: key[register])
+            steps.setdefault((depth[register], *_alike(row)), []).append(register)
+        return [steps[key] for key in sorted(steps)]
 
     def _owner(self, register: int) -> int:
         """Return the operation that makes a register."""
         node: Any = None if register >= 0 else self.nodes[-1 - register]
         return node.row if isinstance(node, Part) else register
 
-    def _text(
-        self,
-        rows: list[Row],
-        place: dict[int, int],
-        constants: list[int],
-        outputs: list[int],
-        registers: int,
-    ) -> Program:
-        tables = list[int]()
-        begins = dict[int, int]()
 
-        def begin(table: int) -> int:
-            """Return where a list begins among all that are written down. Those that nobody needs have no place."""
-            if table == NO_TABLE:
-                return NO_TABLE
-            if table not in begins:
-                begins[table] = len(tables)
-                tables.extend(place.get(r, 0) for r in self.lists[table])
-            return begins[table]
+class _Text:
+    """What recorded.h includes, written step by step."""
 
-        reads = list[int]()
-        steps = list[_Step]()
-        out = self.inputs + len(constants)
-        products = 0
-        for _, group in groupby(rows, key=_alike):
-            alike = list(group)
-            row = alike[0]
-            height = len(self.lists[row.table]) // row.stride if row.stride else 0
-            step = _Step(
-                kind=row.kind,
-                count=len(alike),
-                reads=len(row.reads),
-                width=row.width,
-                read=len(reads),
-                out=out,
-                table=begin(row.table),
-                rows=height,
-                stride=row.stride,
-                starts=begin(row.starts),
-            )
-            steps.append(step)
-            out += step.count * step.width
-            products += step.count * step.width * (len(row.reads) if row.kind.startswith("AFFINE") else 1)
-            for each in alike:
-                reads += [place[r] for r in each.reads]
-        assert out == registers
+    def __init__(self, graph: RowGraph, place: dict[int, int]) -> None:
+        self.lists = graph.lists
+        self.place = place
+        self.begins = {NO_TABLE: NO_TABLE}
+        self.tables = list[int]()
+        self.reads = list[int]()
+        self.steps = list[_Step]()
+        self.products = 0
+
+    def add(self, rows: list[Row], out: int) -> None:
+        """Write a step of rows that are alike, whose numbers are from `out` on. None reads what another makes."""
+        row = rows[0]
+        step = _Step(
+            kind=row.kind,
+            count=len(rows),
+            reads=len(row.reads),
+            width=row.width,
+            read=len(self.reads),
+            out=out,
+            table=self._begin(row.table),
+            rows=len(self.lists[row.table]) // row.stride if row.stride else 0,
+            stride=row.stride,
+            starts=self._begin(row.starts),
+        )
+        self.steps.append(step)
+        self.products += step.count * step.width * (step.reads if row.kind.startswith("AFFINE") else 1)
+        for each in rows:
+            self.reads += [self.place[r] for r in each.reads]
+
+    def _begin(self, table: int) -> int:
+        """Return where a list begins among all that are written down. Registers that nobody needs have no place."""
+        if table not in self.begins:
+            self.begins[table] = len(self.tables)
+            self.tables += [self.place.get(r, 0) for r in self.lists[table]]
+        return self.begins[table]
+
+    def program(self, graph: RowGraph, outputs: list[int], constants: list[int]) -> Program:
+        registers = len(self.place)
         sizes = {
-            "SIZE": self.wide,
-            "TOKENS": self.inputs - self.wide,
+            "SIZE": graph.wide,
+            "TOKENS": graph.inputs - graph.wide,
             "CONSTANTS": len(constants),
             "REGISTERS": registers,
-            "STEPS": len(steps),
+            "STEPS": len(self.steps),
         }
-        values = [repr(self.value(r)) for r in constants]
-        written = [f"{{{', '.join(map(str, astuple(step)))}}}" for step in steps]
+        steps = [f"{{{', '.join(map(str, astuple(step)))}}}" for step in self.steps]
         lines = [
             *(f"constexpr int {name} = {value};" for name, value in sizes.items()),
-            _array("float", "KNOWN", [_number(v) for v in values]),
-            _array("int32_t", "READ", map(str, reads)),
-            _array("int32_t", "TABLE", map(str, tables)),
-            _array("int32_t", "LOGIT", [str(place[r]) for r in outputs]),
-            _array("Step", "STEP", written),
+            _array("float", "KNOWN", [_number(graph.value(r)) for r in constants]),
+            _array("int32_t", "READ", self.reads),
+            _array("int32_t", "TABLE", self.tables),
+            _array("int32_t", "LOGIT", [self.place[r] for r in outputs]),
+            _array("Step", "STEP", steps),
         ]
-        return Program("\n".join(lines) + "\n", registers, products)
+        return Program("\n".join(lines) + "\n", registers, self.products)
 
 
 def _alike(row: Row) -> tuple[Any, ...]:
@@ -235,12 +236,13 @@ def _alike(row: Row) -> tuple[Any, ...]:
     return row.kind, len(row.reads), row.width, row.table, row.stride, row.starts
 
 
-def _number(text: str) -> str:
-    """Return a float's text as C++ reads it."""
+def _number(value: float | None) -> str:
+    """Return a constant as C++ reads it."""
     special = {"inf": "__builtin_inff()", "-inf": "-__builtin_inff()", "nan": '__builtin_nanf("")'}
-    return special.get(text, f"{text}f")
+    return special.get(repr(value), f"{value!r}f")
 
 
-def _array(kind: str, name: str, values: Any) -> str:
+def _array(kind: str, name: str, values: Sequence[object]) -> str:
     """Return the text of an array, which in C++ is never empty."""
-    return f"static const {kind} {name}[] = {{{', '.join(values) or '{}'}}};"
+    listed = ", ".join(map(str, values))
+    return f"static const {kind} {name}[] = {{{listed or '{}'}}};"

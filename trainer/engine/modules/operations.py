@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from trainer.engine.modules.graph import NO_TABLE, RowGraph
-from trainer.engine.tape_graph import Traced
+from trainer.engine.tape_graph import Graph, Traced
 from trainer.engine.tape_operations import ENTRYWISE, entrywise
 
 Translation = Callable[..., Tensor | tuple[Tensor, ...]]
@@ -125,7 +125,8 @@ def mean(graph: RowGraph, x: Any, dims: Any = None, keepdim: bool = False, **_: 
 def variance(graph: RowGraph, x: Any, dims: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Tensor:
     """torch.var, over the count less a correction."""
     centred = on_registers("sub", graph.registers(x), mean(graph, x, dims, True), graph=graph)
-    summed = total(graph, multiply(graph, centred, centred), dims, keepdim)
+    squares = multiply(graph, centred, centred)
+    summed = along(squares, dims, one_of(graph, "SUM"), keepdim)
     count = x.numel() / summed.numel() - (1 if correction is None else correction)
     return multiply(graph, summed, 1 / count)
 
@@ -229,6 +230,48 @@ def pad(graph: RowGraph, x: Any, sides: Sequence[int], value: float = 0) -> Tens
     return torch.nn.functional.pad(graph.registers(x), sides, value=graph.constant(value))
 
 
+def triangle(known: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return torch.tril or torch.triu, which leaves 0 elsewhere."""
+
+    def cut(graph: RowGraph, x: Any, diagonal: int = 0) -> Tensor:
+        registers = graph.registers(x)
+        return registers.where(known(torch.ones_like(registers), diagonal).bool(), graph.constant(0))
+
+    return cut
+
+
+def _power(graph: Graph, x: int, exponent: int) -> int:
+    """torch.pow: of constants, or by whole numbers and halves, as products and roots."""
+    known = graph.value(x)
+    by = graph.value(exponent)
+    if known is not None and by is not None:
+        return graph.constant(math.pow(known, by))
+    if by is None or 2 * by % 1:
+        raise NotImplementedError("pow by anything but whole and half numbers is not supported by tapes")
+    made = graph.operation("root", x) if by % 1 else graph.constant(1)
+    square = x
+    left = int(abs(by))
+    while left:
+        if left % 2:
+            made = graph.operation("mul", made, square)
+        left //= 2
+        square = graph.operation("mul", square, square) if left else square
+    return graph.operation("div", graph.constant(1), made) if by < 0 else made
+
+
+def converted(graph: RowGraph, x: Any, *, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
+    """A copy of another type; a fraction has no whole number here, nor any number a truth."""
+    kinds = [(t.is_floating_point, t == torch.bool) for t in (x.dtype, dtype or x.dtype)]
+    (was_real, was_bool), (is_real, is_bool) = kinds
+    if (was_real and not is_real) or (is_bool and not was_bool):
+        raise NotImplementedError(f"a conversion from {x.dtype} to {dtype} is not supported by tapes")
+    return graph.registers(x)
+
+
+def unlucky(*_: Any, **__: Any) -> Tensor:
+    raise NotImplementedError("dropout, or another draw of random numbers, is not supported by tapes")
+
+
 def divide(graph: RowGraph, a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
     """torch.div and its floor."""
     if rounding_mode not in (None, "floor"):
@@ -295,6 +338,12 @@ OPERATIONS: dict[str, Translation] = {
     "div": divide,
     "floor_divide": lambda graph, a, b: divide(graph, a, b, "floor"),
     "remainder": remainder,
+    "pow": entrywise(_power, 2),
+    "tril": triangle(torch.tril),
+    "triu": triangle(torch.triu),
+    "_to_copy": converted,
+    "clone": converted,
+    **dict.fromkeys(("empty_like", "bernoulli", "native_dropout", "rand_like", "randn_like"), unlucky),
     "relu": relu,
     "sigmoid": sigmoid,
     "silu": silu,

@@ -13,6 +13,10 @@ from trainer.engine.modules.graph import Program, RowGraph
 from trainer.engine.modules.operations import OPERATIONS
 from trainer.engine.tape import Recorder, dummies
 from trainer.engine.tape_graph import Traced, Work
+from trainer.engine.tape_operations import ENTRYWISE, REDUCTIONS
+
+KNOWN = {**ENTRYWISE, **REDUCTIONS, **OPERATIONS}
+"""Translations of operations that make numbers."""
 
 
 def record(spec: Spec, work: Work) -> Program:
@@ -38,19 +42,29 @@ def _inputs(graph: RowGraph, shape: Any, dtype: torch.dtype) -> Traced:
 
 
 class _RowRecorder(Recorder):
-    """A recorder that knows the operations of modules too."""
+    """A recorder that knows the operations of modules too, and those that work in place.
+
+    Registers of views lie in the same memory, as numbers would: what is written to one is read by all.
+    """
 
     graph: RowGraph
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        translate = OPERATIONS.get(function.overloadpacket.__name__)
+        name = function.overloadpacket.__name__
         leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+        translate = KNOWN.get(name.removesuffix("_"))
         if translate is None or not any(isinstance(leaf, Traced) for leaf in leaves):
             return super().__torch_dispatch__(function, types, args, kwargs)
+        if name.endswith("_") and isinstance(args[0], Traced):
+            args[0].registers.copy_(translate(self.graph, *args, **kwargs))
+            return args[0]
         like = function(*dummies(args), **dummies(kwargs))
         made = translate(self.graph, *args, **kwargs)
         if isinstance(like, torch.Tensor):
-            assert isinstance(made, torch.Tensor)
-            return Traced(made.expand(like.shape), like.dtype)
-        return tuple(Traced(m.expand(t.shape), t.dtype) for m, t in zip(made, like, strict=True))
+            return _traced(made, like)
+        return tuple(map(_traced, made, like))
+
+
+def _traced(registers: Any, like: torch.Tensor) -> Traced:
+    return Traced(registers.expand(like.shape).clone(), like.dtype)
