@@ -12,6 +12,7 @@ from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
 from model.spec import BY_TAPE, Spec
+from model.tasks import Addition
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,14 +25,14 @@ class Wrapped(Spec, listed=False):
     vocabulary: int = 12  # type: ignore[assignment]
     decoded: int = 11  # type: ignore[assignment]
     answers: int = 11  # type: ignore[assignment]
-    read: int = 22
+    given: int = 22
 
     def check_task(self):
         pass
 
     @property
     def prompt(self):
-        return self.read
+        return self.given
 
     @property
     def tokens(self):
@@ -66,6 +67,8 @@ class Wrapped(Spec, listed=False):
         return list(vmap(one)(wide, tokens).unbind(1))
 
     def sequence(self, x, y, z):
+        if self.answers == 1:  # the columns' first tokens, as a row of any task would be
+            return [*x, *y][: self.given] + z[:1]
         return [*x, torch.full_like(x[0], 10), *y, torch.full_like(x[0], 11), *z]
 
     def kernel(self):
@@ -90,7 +93,10 @@ class Block(nn.Module):
     def forward(self, x):
         b, t, d = x.shape
         q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        scores = q @ k.mT / math.sqrt(d // self.heads)
+        if self.causal:
+            scores = scores.masked_fill(torch.ones(t, t, dtype=torch.bool).triu(1), -torch.inf)
+        y = scores.softmax(-1) @ v
         x = x + self.out(y.transpose(1, 2).reshape(b, t, d))
         return x + self.down(self.act(self.up(self.norm2(x))))
 
@@ -122,6 +128,121 @@ class Mlp(nn.Module):
 
 GPT_SUM = Wrapped(make=lambda: Gpt(12, 32, 12, 8, 16))
 GPT_SMALL = Wrapped(make=lambda: Gpt(12, 32, 12, 4, 8))
-GPT_23 = Wrapped(make=lambda: Gpt(24, 3, 23, 8, 32), vocabulary=23, answers=1, decoded=1, read=3)
-PARITY = Wrapped(make=lambda: Gpt(3, 11, 2, 16, 32, heads=2), vocabulary=2, answers=1, decoded=1, read=11)
-MLP_97 = Wrapped(make=lambda: Mlp(97, 8, 16), vocabulary=97, answers=1, decoded=1, read=3)
+
+
+class Fused(nn.Module):
+    """What torch has ready: nn.MultiheadAttention and an encoder's layer, positions of a table."""
+
+    def __init__(self):
+        super().__init__()
+        self.token, self.place = nn.Embedding(12, 8), nn.Embedding(40, 8)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, activation="gelu", batch_first=True)
+        self.head = nn.Linear(8, 12)
+
+    def forward(self, tokens):
+        length = tokens.shape[1]
+        x = self.token(tokens) + self.place(torch.arange(length))
+        mask = torch.ones(length, length).triu(1).bool()
+        x = x + self.attention(x, x, x, attn_mask=mask, need_weights=False)[0]
+        return self.head(self.layer(x, src_mask=mask, is_causal=True))
+
+
+class ByHand(nn.Module):
+    """As papers write it: einsum, a row of a matrix for each token, waves of places, a norm, masks of 1e10."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.unembed = nn.Parameter(torch.randn(8, 12)), nn.Parameter(torch.randn(8, 12))
+        self.reads = nn.Parameter(torch.randn(3, 2, 4, 8) / 3)
+        self.write = nn.Parameter(torch.randn(8, 8) / 3)
+        self.register_buffer("mask", torch.tril(torch.ones(40, 40)))
+
+    def forward(self, tokens):
+        n = tokens.shape[1]
+        x = torch.einsum("dbp->bpd", self.embed[:, tokens])
+        x = x + torch.sin(torch.arange(n)[:, None] / 100 ** (torch.arange(8) / 8))
+        q, k, v = (torch.einsum("ihd,bpd->biph", w, x) for w in self.reads)
+        scores = torch.tril(torch.einsum("biph,biqh->biqp", k, q)) - 1e10 * (1 - self.mask[:n, :n])
+        mixed = torch.einsum("biph,biqp->biqh", v, F.softmax(scores / 2, -1))
+        x = x + torch.einsum("biqh->bqih", mixed).flatten(2) @ self.write
+        x = x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)
+        return x @ self.unembed
+
+
+class Bends(nn.Module):
+    """Every bend and norm, choices, parts that are cut and joined, sums along positions; LogSoftmax for logits."""
+
+    def __init__(self):
+        super().__init__()
+        self.token, self.rms, self.layer = nn.Embedding(12, 8), nn.RMSNorm(8), nn.LayerNorm(8)
+        self.left, self.right, self.head = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(16, 12)
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, tokens):
+        first, second = self.rms(self.token(tokens)).chunk(2, -1)
+        x = torch.cat([first.square(), second], -1)
+        y = F.gelu(self.left(x)) + F.gelu(self.right(x), approximate="tanh")
+        y = y + F.silu(self.left(x)) + torch.tanh(3 * self.right(x)) * torch.sigmoid(self.left(x))
+        y = self.layer(y)
+        spread = y.var(1, keepdim=True) + 1
+        y = (y - y.mean(1, keepdim=True)) * torch.rsqrt(spread) + spread**-1.5
+        y = torch.where(y > 0, y, 0.1 * y)
+        z = torch.stack([y, y.sum(1, keepdim=True).expand_as(y)], -1).flatten(-2)
+        return (self.head(z) * self.scale.abs()).log_softmax(-1)
+
+
+class Turned(nn.Module):
+    """Rotary positions, F.rms_norm, fused attention, logits by the embedding; a table of (token, place)."""
+
+    def __init__(self):
+        super().__init__()
+        self.token, self.pair = nn.Embedding(12, 8), nn.Embedding(12 * 40, 2)
+        self.reads = nn.Linear(10, 24)
+
+    def forward(self, tokens):
+        n = tokens.shape[1]
+        x = F.rms_norm(self.token(tokens), (8,))
+        x = torch.cat([x, self.pair(tokens * 40 + torch.arange(n))], -1)
+        angle = torch.arange(n)[:, None] * 0.5 ** torch.arange(4)
+        cos, sin = angle.cos(), angle.sin()
+
+        def turned(y):
+            a, b = y.split(4, -1)
+            return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+
+        q, k, v = self.reads(x).chunk(3, -1)
+        y = F.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True)
+        return F.linear(y, self.token.weight)
+
+
+class InPlace(nn.Module):
+    """Sums in place, of a view too, which every other view then has."""
+
+    def __init__(self):
+        super().__init__()
+        self.token, self.other, self.head = nn.Embedding(12, 8), nn.Embedding(12, 8), nn.Linear(8, 12)
+
+    def forward(self, tokens):
+        x = self.token(tokens) * 1
+        whole = x.view(*x.shape)
+        x[..., :4] += self.other(tokens)[..., 4:]
+        kept = x.clone()
+        x.mul_(2).relu_()
+        return self.head(whole + kept)
+
+
+BITS = Addition(base=2, digits=6)
+ROW = {"answers": 1, "decoded": 1, "task": Addition(digits=6)}
+"""One answer, to a row of tokens that are the columns of a shorter sum."""
+GPT_23 = Wrapped(make=lambda: Gpt(24, 3, 23, 8, 32), vocabulary=23, given=3, **ROW)
+PARITY = Wrapped(make=lambda: Gpt(3, 11, 2, 16, 32, heads=2), vocabulary=2, given=11, **{**ROW, "task": BITS})
+MLP_97 = Wrapped(make=lambda: Mlp(97, 8, 16), vocabulary=97, given=3, **ROW)
+NETS = {
+    "GPT d8": GPT_SUM,
+    "GPT d4": GPT_SMALL,
+    "mod 23": GPT_23,
+    "parity": PARITY,
+    "MLP": MLP_97,
+    **{make.__name__: Wrapped(make=make) for make in (Fused, ByHand, Bends, Turned, InPlace)},
+}

@@ -155,7 +155,7 @@ class RowGraph(Graph):
         return [self.register_of[Part(register, n)] for n in range(width)]
 
     def _steps(self, widths: dict[int, int]) -> list[list[int]]:
-        """Return the operations in an order in which they can be done, those together that are alike and independent."""
+        """Return the operations in an order in which they can be done; alike and independent ones are together."""
         depth = dict[int, int]()
         steps = dict[Any, list[int]]()
         for register in sorted(widths, reverse=True):  # as recorded

@@ -261,11 +261,16 @@ def _power(graph: Graph, x: int, exponent: int) -> int:
 
 def converted(graph: RowGraph, x: Any, *, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
     """A copy of another type; a fraction has no whole number here, nor any number a truth."""
-    kinds = [(t.is_floating_point, t == torch.bool) for t in (x.dtype, dtype or x.dtype)]
-    (was_real, was_bool), (is_real, is_bool) = kinds
-    if (was_real and not is_real) or (is_bool and not was_bool):
-        raise NotImplementedError(f"a conversion from {x.dtype} to {dtype} is not supported by tapes")
+    asked = dtype or x.dtype
+    loses_fraction = x.dtype.is_floating_point and not asked.is_floating_point
+    if loses_fraction or (asked == torch.bool and x.dtype != torch.bool):
+        raise NotImplementedError(f"a conversion from {x.dtype} to {asked} is not supported by tapes")
     return graph.registers(x)
+
+
+def copied(graph: RowGraph, to: Any, x: Any, *_: Any) -> Tensor:
+    """torch.copy: what `to` has afterwards."""
+    return converted(graph, x if isinstance(x, Tensor) else torch.as_tensor(x), dtype=to.dtype)
 
 
 def unlucky(*_: Any, **__: Any) -> Tensor:
@@ -343,6 +348,8 @@ OPERATIONS: dict[str, Translation] = {
     "triu": triangle(torch.triu),
     "_to_copy": converted,
     "clone": converted,
+    "copy": copied,
+    "fill": copied,
     **dict.fromkeys(("empty_like", "bernoulli", "native_dropout", "rand_like", "randn_like"), unlucky),
     "relu": relu,
     "sigmoid": sigmoid,

@@ -56,7 +56,9 @@ class _RowRecorder(Recorder):
         translate = KNOWN.get(name.removesuffix("_"))
         if translate is None or not any(isinstance(leaf, Traced) for leaf in leaves):
             return super().__torch_dispatch__(function, types, args, kwargs)
-        if name.endswith("_") and isinstance(args[0], Traced):
+        if name.endswith("_"):
+            if not isinstance(args[0], Traced):
+                raise NotImplementedError(f"{name} to a tensor of known numbers is not supported by tapes")
             args[0].registers.copy_(translate(self.graph, *args, **kwargs))
             return args[0]
         like = function(*dummies(args), **dummies(kwargs))
