@@ -22,7 +22,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn import functional as F
 
 from benchmarks.throughput import commit, processor
-from tests.modules import GPT_23, GPT_SMALL, GPT_SUM, MLP_97, PARITY, Wrapped
+from tests.modules import GPT_23, GPT_SMALL, GPT_SUM, MLP_97, MLP_LARGER, PARITY, Wrapped
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.engine.native import EngineBackend, choice_of
 
@@ -32,6 +32,7 @@ CASES = {
     "GPT d8, mod 23": (GPT_23, 256),
     "GPT d16, parity of 10": (PARITY, 256),
     "MLP d8 h16, mod 97": (MLP_97, 512),
+    "MLP d16 h48, mod 97": (MLP_LARGER, 512),
 }
 """Modules by name, and the problems of a step."""
 SEEDS = 16

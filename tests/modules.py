@@ -238,6 +238,7 @@ ROW = {"answers": 1, "decoded": 1, "task": Addition(digits=6)}
 GPT_23 = Wrapped(make=lambda: Gpt(24, 3, 23, 8, 32), vocabulary=23, given=3, **ROW)
 PARITY = Wrapped(make=lambda: Gpt(3, 11, 2, 16, 32, heads=2), vocabulary=2, given=11, **{**ROW, "task": BITS})
 MLP_97 = Wrapped(make=lambda: Mlp(97, 8, 16), vocabulary=97, given=3, **ROW)
+MLP_LARGER = Wrapped(make=lambda: Mlp(97, 16, 48), vocabulary=97, given=3, **ROW)
 NETS = {
     "GPT d8": GPT_SUM,
     "GPT d4": GPT_SMALL,

@@ -14,7 +14,7 @@ from model.spec import BY_TAPE
 from tests import needs_compiler
 from tests.arm import Trained, needs_arm, train_on_arm
 from tests.banks import finish
-from tests.modules import GPT_SMALL, NETS, PARITY, Gpt, Wrapped
+from tests.modules import GPT_SMALL, MLP_97, NETS, PARITY, Gpt, Mlp, Wrapped
 from trainer import MEASURES, Bank, Pair, Recipe, Seed
 from trainer.engine import kernel, native
 from trainer.engine.build import build, job_of
@@ -31,10 +31,13 @@ nets = pytest.mark.parametrize("spec", NETS.values(), ids=NETS)
 BATCH = 40  # problems: two blocks of lanes and a half
 
 
+LIMITS = {"MOST_TOKENS": "tokens", "MOST_NUMBERS": "numbers", "MOST_REGISTERS": "registers"}
+
+
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch):
     """Whatever is faster."""
-    for name in ("MOST_TOKENS", "MOST_REGISTERS", "MOST_NUMBERS"):
+    for name in LIMITS:
         monkeypatch.setattr(choice, name, 10**9)
 
 
@@ -273,14 +276,23 @@ def test_what_cannot_be_recorded_trains_by_torch():
 
 
 def test_what_is_large_goes_by_torch(monkeypatch):
-    fields = {"MOST_REGISTERS": "registers", "MOST_TOKENS": "tokens", "MOST_NUMBERS": "numbers"}
-    for number, (name, word) in enumerate(fields.items()):
+    for name, word in LIMITS.items():
+        choice._choose.cache_clear()
         with monkeypatch.context() as patch:
             patch.setattr(choice, name, 5)
-            found = native.choice_of(dataclasses.replace(GPT_SMALL, given=22, make=lambda n=number: GPT_SMALL.make()))
-        assert found.kernel is None and word in found.why and "5" in found.why
-    found = native.choice_of(GPT_SMALL)
-    assert found.why == f"tape: {record(GPT_SMALL, native.constant_fold).registers:,} registers"
+            found = native.choice_of(GPT_SMALL)
+        assert found.kernel is None
+        assert found.why.startswith("torch: ") and found.why.endswith(f" {word}; tapes are faster up to 5")
+    choice._choose.cache_clear()
+    assert native.choice_of(GPT_SMALL).why == "tape: 2,457 registers, 6,346 products of a problem"
+
+
+@pytest.mark.parametrize(("width", "hidden", "by_tape"), [(24, 48, True), (32, 64, False)])
+def test_a_number_that_is_read_once_costs_more(width, hidden, by_tape):
+    spec = dataclasses.replace(MLP_97, make=lambda: Mlp(97, width, hidden))
+    found = native.choice_of(spec)
+    assert (found.kernel is not None) == by_tape
+    assert by_tape or found.why == "torch: 13,601 numbers, of which few are read twice; tapes are faster up to 10,000"
 
 
 def test_the_spec_of_a_family_has_its_own_kernel():
