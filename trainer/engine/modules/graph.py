@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from itertools import chain
 from typing import Any
+
+from torch import Tensor
 
 from trainer.engine.tape_graph import Graph, Work
 
@@ -77,15 +80,30 @@ class RowGraph(Graph):
             self.lists.append(key)
         return self.tables[key]
 
-    def row(self, kind: str, reads: Sequence[int], width: int, **more: int) -> list[int]:
-        """Return the registers of the numbers that an operation on a row makes."""
-        row = Row(kind, tuple(reads), width, **more)
+    def row(
+        self,
+        kind: str,
+        reads: Sequence[int],
+        width: int,
+        table: int = NO_TABLE,
+        stride: int = 0,
+        starts: int = NO_TABLE,
+    ) -> list[int]:
+        """Return the registers of the numbers that a `Row` makes."""
+        row = Row(kind, tuple(reads), width, table, stride, starts)
         register = self._add(row, row)
-        return [self._add(part, part) for n in range(width) for part in [Part(register, n)]]
+        parts = [Part(register, n) for n in range(width)]
+        return [self._add(part, part) for part in parts]
 
-    def is_wide(self, registers: Sequence[int]) -> bool:
+    def is_wide(self, registers: Tensor) -> bool:
         """True if all registers are the wide tensors' own."""
-        return all(0 <= r < self.wide for r in registers)
+        return bool(((registers >= 0) & (registers < self.wide)).all())
+
+    def _simplified(self, name: str, *reads: int) -> int | None:
+        # A mask that is added is one that is chosen: softmax leaves it out.
+        if name == "add" and -math.inf in [self.value(r) for r in reads]:
+            return self.constant(-math.inf)
+        return super()._simplified(name, *reads)
 
     def program(self, outputs: list[int]) -> Program:
         """Return the program that makes some registers; operations that they do not need are left out."""
@@ -133,7 +151,7 @@ class RowGraph(Graph):
             name, *reads = node
             return Row(name.upper(), tuple(reads), 1)
         kind = node.kind
-        if node.table != NO_TABLE and self.is_wide(self.lists[node.table]):
+        if node.table != NO_TABLE and all(0 <= r < self.wide for r in self.lists[node.table]):
             kind += "_WIDE"
         return Row(kind, node.reads, width, node.table, node.stride, node.starts)
 

@@ -13,7 +13,6 @@
 enum Rowwise {
     TANH = OPERATIONS, GELU,
     SUM,
-    HIGHEST,  // the largest; no gradient passes
     SOFTMAX,
     NORM, RMS_NORM,  // the last number is the root's inverse
     LOOKUP, LOOKUP_WIDE,  // the row of a table that x says
@@ -232,7 +231,6 @@ struct Room {
                 ROWS(TANH, *to = hyperbolic(v[x[0]]))
                 ROWS(GELU, V unread; gelu<L>(v[x[0]], *to, unread))
                 ROWS(SUM, V sum = v[x[0]]; EACH_FROM(1, n, s.reads) sum += v[x[n]]; *to = sum)
-                ROWS(HIGHEST, V high = v[x[0]]; EACH_FROM(1, n, s.reads) high = above<L>(high, v[x[n]]); *to = high)
                 ROWS(SOFTMAX, soften(x, s.reads, v, to))
                 ROWS(NORM, norm<true>(x, s.reads, v[TABLE[s.starts]], v, to))
                 ROWS(RMS_NORM, norm<false>(x, s.reads, v[TABLE[s.starts]], v, to))

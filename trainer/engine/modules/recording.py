@@ -56,17 +56,20 @@ class _RowRecorder(Recorder):
         translate = KNOWN.get(name.removesuffix("_"))
         if translate is None or not any(isinstance(leaf, Traced) for leaf in leaves):
             return super().__torch_dispatch__(function, types, args, kwargs)
+        with self:  # what it is made of is recorded too
+            made = translate(self.graph, *args, **kwargs)
         if name.endswith("_"):
             if not isinstance(args[0], Traced):
                 raise NotImplementedError(f"{name} to a tensor of known numbers is not supported by tapes")
-            args[0].registers.copy_(translate(self.graph, *args, **kwargs))
+            args[0].registers.copy_(self._registers(made))
             return args[0]
         like = function(*dummies(args), **dummies(kwargs))
-        made = translate(self.graph, *args, **kwargs)
-        if isinstance(like, torch.Tensor):
-            return _traced(made, like)
-        return tuple(map(_traced, made, like))
+        return self._traced(made, like) if isinstance(like, torch.Tensor) else tuple(map(self._traced, made, like))
 
+    def _registers(self, made: Any) -> torch.Tensor:
+        """Return the registers of what a translation made, which may be registers already."""
+        is_registers = isinstance(made, torch.Tensor) and not isinstance(made, Traced)
+        return made if is_registers else self.graph.registers(made)
 
-def _traced(registers: Any, like: torch.Tensor) -> Traced:
-    return Traced(registers.expand(like.shape).clone(), like.dtype)
+    def _traced(self, made: Any, like: torch.Tensor) -> Traced:
+        return Traced(self._registers(made).expand(like.shape).clone(), like.dtype)
