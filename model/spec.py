@@ -174,7 +174,10 @@ class Spec(ABC):
         return cast("list[Tensor]", self._forward.apply(self, wide, tokens_STB, first))
 
     def kernel(self) -> Kernel | None:
-        """Return the C++ kernel of `apply` and its gradient, or None if there is none, or none for the task."""
+        """Return the C++ kernel of `apply` and its gradient, or None if there is none, or none for the task.
+
+        BY_TAPE stands for one that is made of `apply` itself.
+        """
         return None if self.task.macros is None else cast("Kernel | None", self._forward.kernel(self))
 
     def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
@@ -353,6 +356,12 @@ class Kernel:
 
     source: Path
     shape: dict[str, int]
+    folders: tuple[Path, ...] = ()
+    """Of headers beside its own."""
+
+
+BY_TAPE = Kernel(Path(), {})
+"""The kernel of a spec without C++ of its own: trainer/engine/modules records `expand` and `apply` of one problem."""
 
 
 def sizes(spec: Spec, vocabulary: int, prompt: int = 22) -> dict[str, int]:

@@ -11,7 +11,7 @@ import pytest
 
 from tests import ROOT
 from trainer.engine.build import ENGINE, FLAGS, FOLDERS, headers_in
-from trainer.engine.native import EngineBackend, Slots
+from trainer.engine.native import EngineBackend, Slots, kernel_of
 from trainer.files.installed import cache_folder
 
 COMPILER, MACHINE = "aarch64-linux-gnu-g++", "qemu-aarch64"
@@ -44,7 +44,7 @@ def program_of(kernel, optimise: str) -> Path:
 
     optimise: the compiler's level of optimisation. It changes the speed and no bit.
     """
-    folders = (*FOLDERS, kernel.source.parent)
+    folders = (*FOLDERS, kernel.source.parent, *kernel.folders)
     macros = [f"-D{name}={value}" for name, value in kernel.shape.items()]
     options = [*PROGRAM_FLAGS, optimise, "-static", *(f"-I{folder}" for folder in folders)]
     files = [MAIN, ENGINE, kernel.source, *headers_in(folders)]
@@ -80,7 +80,7 @@ def train_on_arm(backend: EngineBackend, slots: Slots, steps: int, folder: Path,
     """Train slots by a program for ARM, then evaluate them on the selection problems."""
     given, made = folder / "given", folder / "made"
     given.write_bytes(b"".join(map(sent, arrays_of(backend, slots, steps))))
-    program = program_of(backend.spec.kernel(), optimise)
+    program = program_of(kernel_of(backend.spec), optimise)
     subprocess.run([MACHINE, program, given, made], check=True, timeout=1_200)
     seeds, numbers = slots.rows.shape
     content = made.read_bytes()

@@ -22,7 +22,7 @@ from trainer import Bank, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
 from trainer.engine.build import DENORMALS
-from trainer.engine.native import missing_to_train
+from trainer.engine.native import kernel_of, missing_to_train
 from trainer.files.cores import usable_cores
 from trainer.files.installed import check_cache
 from trainer.recipe.stages import road_of
@@ -162,7 +162,7 @@ def _resources(loaded: Checkpoint, recipe: Recipe) -> Resources:
     except ValueError:
         raise ValueError("its environment's threads, slots or compiled are impossible") from None
     if resources.compiled:
-        kernel = loaded.spec.kernel()
+        kernel = kernel_of(loaded.spec)
         if kernel and (missing := missing_to_train(kernel, recipe, loaded.spec.task)):
             who = "the engine trained it, which" if by_engine else "its program was compiled, and compiling"
             raise ValueError(f"{who} needs {missing}")

@@ -19,13 +19,13 @@ import torch
 from torch import Tensor
 
 from model.presets import preset_name
-from model.spec import Spec, choices
+from model.spec import BY_TAPE, Spec, choices
 from trainer.bank import saved
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.curvature.minimise import finish_by_curvature
 from trainer.data import hard_examples
 from trainer.engine.build import GivenUp
-from trainer.engine.native import EngineBackend, missing_to_train
+from trainer.engine.native import EngineBackend, kernel_of, missing_to_train
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import SHIPPED
 from trainer.optimisers import optimiser_of
@@ -348,7 +348,8 @@ def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engi
 
     Torch's eager programs where it is not wanted, without a compiler or a kernel, or if the compiler does not end.
     """
-    kernel = spec.kernel() if compiled else None
+    is_by_torch = device == "cuda" and spec.kernel() is BY_TAPE  # CUDA has no tapes of problems
+    kernel = kernel_of(spec) if compiled and not is_by_torch else None
     missing = missing_to_train(kernel, recipe, spec.task) if kernel else None
     why = ""
     if missing and SHIPPED.exists():  # without a wheel it was said before the start

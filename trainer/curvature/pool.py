@@ -21,7 +21,7 @@ from trainer.curvature.arithmetic import exp, gram, total
 from trainer.data import hard_examples
 from trainer.engine.build import missing_to_build
 from trainer.engine.kernel import KernelLoss, is_wrong
-from trainer.engine.native import Array
+from trainer.engine.native import Array, kernel_of
 from trainer.step import step
 from trainer.step.objective import answer_logits
 from trainer.step.step import tokens_of
@@ -71,7 +71,7 @@ def tokens_from(spec: Spec, pairs: Pairs) -> Tensor:
 
 def has_kernel(spec: Spec) -> bool:
     """True if a spec's kernel is there or can be built."""
-    kernel = spec.kernel()
+    kernel = kernel_of(spec)
     return kernel is not None and not missing_to_build(kernel.source, kernel.shape)
 
 

@@ -69,6 +69,6 @@ def is_wrong(spec: Spec, theta_P: Array, tokens_TB: Tensor) -> Tensor:
 
 
 def _library(spec: Spec) -> ctypes.CDLL:
-    kernel = spec.kernel()
+    kernel = native.kernel_of(spec)
     assert kernel is not None
-    return library(kernel.source, kernel.shape)
+    return library(kernel.source, kernel.shape, kernel.folders)

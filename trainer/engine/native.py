@@ -24,11 +24,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.spec import Kernel, Spec
+from model.spec import BY_TAPE, Kernel, Spec
 from model.tasks import ADDITION, Task, in_columns
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
 from trainer.data.problems import MARK, marked, selection
 from trainer.engine.build import ENGINE, denormals, library, missing_to_build
+from trainer.engine.modules import Choice, choose
 from trainer.engine.structures import (
     ASKED,
     CTape,
@@ -100,7 +101,7 @@ class EngineBackend:
 
     def __init__(self, spec: Spec, recipe: Recipe):
         start = time.perf_counter()
-        kernel = spec.kernel()
+        kernel = kernel_of(spec)
         if kernel is None:
             raise ValueError(f"{spec.family} has no kernel")
         # Engine and kernel are compiled at once where neither is in the cache.
@@ -292,7 +293,7 @@ class EngineBackend:
             return Learning()
         teacher = teacher_of(recipe.teacher)
         spec = teacher.spec
-        kernel = spec.kernel()
+        kernel = kernel_of(spec)
         if kernel is None:
             raise ValueError(f"teacher must have a kernel, and {teacher.title} has none")
         self._wide = run(expansion(spec), np.array(teacher.theta, np.float32))
@@ -347,9 +348,23 @@ def _shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
     return {name: tuple(t.shape[1:]) for name, t in tensors.items()}
 
 
+def kernel_of(spec: Spec) -> Kernel | None:
+    """Return a spec's kernel, of its family or recorded; None where torch trains it. Raise as `choice_of` does."""
+    return choice_of(spec).kernel
+
+
+def choice_of(spec: Spec) -> Choice:
+    """Return a spec's kernel, if any, and why, where it is recorded or cannot be.
+
+    Raise ValueError where the cache cannot be trusted.
+    """
+    kernel = spec.kernel()
+    return choose(spec, constant_fold) if kernel is BY_TAPE else Choice(kernel, "")
+
+
 def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
     """Load a kernel for a recipe's loss; one with a teacher has its own build. Raise BuildError."""
-    return library(kernel.source, _macros(kernel, recipe))
+    return library(kernel.source, _macros(kernel, recipe), kernel.folders)
 
 
 def missing_to_train(kernel: Kernel, recipe: Recipe, task: Task = ADDITION) -> str | None:

@@ -41,7 +41,7 @@ def record(
         registers = [graph.input() for _ in range(math.prod(shape))]
         numbers = torch.tensor(registers, dtype=torch.int64)
         traced[name] = Traced(numbers.reshape(1, *shape), torch.float32)
-    with torch.no_grad(), _Recorder(graph):
+    with torch.no_grad(), Recorder(graph):
         outputs = list(function(traced))
     registers = list[int]()
     for output in outputs:
@@ -49,7 +49,7 @@ def record(
     return graph.tape(registers)
 
 
-class _Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):
     """Intercept every operation of torch and record it where a tensor is traced.
 
     On plain tensors torch's own operation runs, but for arithmetic on floats, which is the engine's.
@@ -72,7 +72,7 @@ class _Recorder(TorchDispatchMode):
             return self._view(function, args, kwargs)
         if name in ENTRYWISE or name in REDUCTIONS:
             # torch says the shape and dtype of the result; its numbers are thrown away.
-            like = function(*_dummies(args), **_dummies(kwargs))
+            like = function(*dummies(args), **dummies(kwargs))
             if not traced and not like.dtype.is_floating_point:
                 return function(*args, **kwargs)
             # Arithmetic on plain floats is recorded too: constants are the engine's own results.
@@ -82,11 +82,11 @@ class _Recorder(TorchDispatchMode):
         if traced and name not in FACTORIES:
             listed = "trainer/engine/tape_operations.py lists what it has"
             raise NotImplementedError(f"{name} is not supported by tapes; {listed}")
-        return function(*_dummies(args), **_dummies(kwargs)) if traced else function(*args, **kwargs)
+        return function(*dummies(args), **dummies(kwargs)) if traced else function(*args, **kwargs)
 
     def _view(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Apply an operation that only moves entries to the registers."""
-        like = function(*_dummies(args), **_dummies(kwargs))
+        like = function(*dummies(args), **dummies(kwargs))
         kwargs = {k: v for k, v in kwargs.items() if k not in OF_NUMBERS}
         name = function.overloadpacket.__name__
         if name in COPIES:
@@ -105,7 +105,7 @@ class _Recorder(TorchDispatchMode):
         return [Traced(m, t.dtype) for m, t in zip(moved, like, strict=True)]
 
 
-def _dummies(values: Any) -> Any:
+def dummies(values: Any) -> Any:
     """Replace tensors by ones, to see the shape and dtype of a result.
 
     On the CPU, because tensors without numbers ("meta") would import torch's compiler.

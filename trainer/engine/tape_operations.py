@@ -22,7 +22,7 @@ def _entries(*registers: Tensor) -> tuple[Iterable[tuple[int, ...]], torch.Size]
     return zip(*flat, strict=True), parts[0].shape
 
 
-def _shaped(registers: Sequence[int], shape: Sequence[int]) -> Tensor:
+def shaped(registers: Sequence[int], shape: Sequence[int]) -> Tensor:
     """Return registers as a tensor of a shape."""
     return torch.tensor(registers, dtype=torch.int64).reshape(shape)
 
@@ -37,7 +37,7 @@ def entrywise(scalar: Callable[..., int], count: int) -> Operation:
             raise NotImplementedError(f"alpha={alpha} is not supported by tapes")
         rows, shape = _entries(*map(graph.registers, args))
         results = [scalar(graph, *row) for row in rows]
-        return _shaped(results, shape)
+        return shaped(results, shape)
 
     return on_tensors
 
@@ -83,7 +83,7 @@ def clamp(graph: Graph, value: Any, low: Any = None, high: Any = None, **named_:
         if limit is not None:
             pairs, shape = _entries(result, graph.registers(limit))
             clamped = [graph.operation(name, *pair) for pair in pairs]
-            result = _shaped(clamped, shape)
+            result = shaped(clamped, shape)
     return result
 
 
@@ -103,8 +103,8 @@ def reduced(name: str) -> Operation:
         flat = rows.permute(*remaining, *gone).reshape(-1, together)
         sums = [_halved(graph, name, row) for row in flat.tolist()]
         if keepdim:
-            return _shaped(sums, [1 if d in gone else rows.shape[d] for d in every])
-        return _shaped(sums, [rows.shape[d] for d in remaining])
+            return shaped(sums, [1 if d in gone else rows.shape[d] for d in every])
+        return shaped(sums, [rows.shape[d] for d in remaining])
 
     return on_tensor
 
@@ -124,7 +124,7 @@ def mean(graph: Graph, value: Any, *args: Any, **kwargs: Any) -> Tensor:
     summed = reduced("add")(graph, value, *args, **kwargs)
     share = graph.constant(summed.numel() / value.numel())
     scaled = [graph.operation("mul", r, share) for r in summed.flatten().tolist()]
-    return _shaped(scaled, summed.shape)
+    return shaped(scaled, summed.shape)
 
 
 def matrix_product(graph: Graph, a: Any, b: Any) -> Tensor:
@@ -133,8 +133,8 @@ def matrix_product(graph: Graph, a: Any, b: Any) -> Tensor:
     columns = graph.registers(b)
     pairs, shape = _entries(rows[..., :, None, :], columns.mT[..., None, :, :])
     products = [graph.operation("mul", *pair) for pair in pairs]
-    sums = [_halved(graph, "add", row) for row in _shaped(products, (-1, shape[-1])).tolist()]
-    return _shaped(sums, shape[:-1])
+    sums = [_halved(graph, "add", row) for row in shaped(products, (-1, shape[-1])).tolist()]
+    return shaped(sums, shape[:-1])
 
 
 ENTRYWISE: dict[str, Operation] = {

@@ -23,6 +23,24 @@ struct Tape {
     int registers() const { return inputs + constants + operations; }
 };
 
+// The slope d of a result y, added to those of what its operation reads: a, b, c in registers ia, ib, ic. `no` is 0. No
+// gradient passes through operations that are not here.
+#define EACH_PULL(_) \
+    _(ADD, s[ia] += d; s[ib] += d) \
+    _(SUB, s[ia] += d; s[ib] += -d) \
+    _(MUL, s[ia] += d * b; s[ib] += d * a) \
+    _(DIV, Floats<L> q = d / b; s[ia] += q; s[ib] += -(q * y)) \
+    _(NEG, s[ia] += -d) \
+    _(ROOT, s[ia] += d * all<L>(0.5f) / y) \
+    _(EXP, s[ia] += d * y) \
+    _(LOG, s[ia] += d / a) \
+    _(SIN, s[ia] += d * sine<L>(a, 1)) \
+    _(COS, s[ia] += -(d * sine<L>(a, 0))) \
+    _(ABS, s[ia] += select<L>(a >= no, d, -d)) \
+    _(MAX, Ints<L> m = a > b; s[ia] += select<L>(m, d, no); s[ib] += select<L>(m, no, d)) \
+    _(MIN, Ints<L> m = b > a; s[ia] += select<L>(m, d, no); s[ib] += select<L>(m, no, d)) \
+    _(CHOOSE, Ints<L> m = a != no; s[ib] += select<L>(m, d, no); s[ic] += select<L>(m, no, d))
+
 template <int L> struct Registers {
     std::vector<Floats<L>> value, slope;  // between two calls of `back` all slopes of operations are 0
     std::vector<int32_t> read;  // the inputs that anything reads: a seed's row has many more
@@ -68,33 +86,20 @@ template <int L> struct Registers {
         const int first = t.inputs + t.constants;
         const Floats<L>* v = value.data();
         Floats<L>* s = slope.data();
-#define PULL(body) \
-    for (int n = k.end; n-- > k.begin;) { \
-        const int ia = t.a[n], ib = t.b[n]; \
-        const Floats<L> a = v[ia], b = v[ib], y = v[first + n], d = s[first + n]; \
-        (void)a, (void)b, (void)y; \
-        s[first + n] = no; \
-        body; \
-    } \
-    break
+#define PULL(name, body) \
+    case name: \
+        for (int n = k.end; n-- > k.begin;) { \
+            const int ia = t.a[n], ib = t.b[n], ic = t.c[n]; \
+            const Floats<L> a = v[ia], b = v[ib], y = v[first + n], d = s[first + n]; \
+            (void)a, (void)b, (void)y, (void)ib, (void)ic; \
+            s[first + n] = no; \
+            body; \
+        } \
+        break;
         for (int i = t.blocks; i-- > 0;) {
             const Block k = t.block[i];
             switch (k.op) {
-            case ADD: PULL(s[ia] += d; s[ib] += d);
-            case SUB: PULL(s[ia] += d; s[ib] += -d);
-            case MUL: PULL(s[ia] += d * b; s[ib] += d * a);
-            case DIV: PULL(Floats<L> q = d / b; s[ia] += q; s[ib] += -(q * y));
-            case NEG: PULL(s[ia] += -d);
-            case ROOT: PULL(s[ia] += d * all<L>(0.5f) / y);
-            case EXP: PULL(s[ia] += d * y);
-            case LOG: PULL(s[ia] += d / a);
-            case SIN: PULL(s[ia] += d * sine<L>(a, 1));
-            case COS: PULL(s[ia] += -(d * sine<L>(a, 0)));
-            case ABS: PULL(s[ia] += select<L>(a >= no, d, -d));
-            case MAX: PULL(Ints<L> m = a > b; s[ia] += select<L>(m, d, no); s[ib] += select<L>(m, no, d));
-            case MIN: PULL(Ints<L> m = b > a; s[ia] += select<L>(m, d, no); s[ib] += select<L>(m, no, d));
-            case CHOOSE:
-                PULL(Ints<L> m = a != no; s[ib] += select<L>(m, d, no); s[t.c[n]] += select<L>(m, no, d));
+                EACH_PULL(PULL)
             default: std::fill(s + first + k.begin, s + first + k.end, no);  // no gradient passes
             }
         }

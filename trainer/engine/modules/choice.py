@@ -1,0 +1,121 @@
+"""Which way a spec without C++ of its own is trained: by its tape, or by torch."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from model.spec import Kernel, Spec
+from trainer.engine.build import denormals, library
+from trainer.engine.modules.graph import Program
+from trainer.engine.modules.recording import record
+from trainer.engine.structures import Measures, Seen
+from trainer.engine.tape_graph import Work
+from trainer.files import durable
+from trainer.files.installed import cache_folder, missing_for_compilation
+
+SOURCE = Path(__file__).parent / "kernel.cpp"
+MOST_TOKENS = 256
+"""Logits of a block lie on a thread's stack."""
+MOST_REGISTERS = 50_000
+"""No longer tape was tried."""
+MOST_NUMBERS = 30_000
+"""Of θ. No larger net was tried."""
+MOST_RARE = 10_000
+"""Of θ where there are fewer products of a problem than numbers: their slopes are moved more than computed. An MLP of
+9,457 numbers trains 1.5 times as fast as by torch, one of 13,601 numbers 0.6 times (benchmarks/modules.py)."""
+LANES = 16
+"""Problems of a block (model/cpp/kernel.h)."""
+APART = 1e-3
+"""How far logits of tape and torch may be apart, as a share of the largest: some thousand roundings."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A kernel, or None for torch, and why, in a line."""
+
+    kernel: Kernel | None
+    why: str
+
+
+def choose(spec: Spec, work: Work) -> Choice:
+    """Return the kernel that is made of a spec's tape, where that trains faster than torch and answers as torch does.
+
+    work: as `record` takes it. Raise BuildError; ValueError where the cache cannot be trusted.
+    """
+    return _choose(spec, work, denormals())
+
+
+@lru_cache(64)
+def _choose(spec: Spec, work: Work, denormals: str) -> Choice:
+    too_large = _excess((spec.tokens, MOST_TOKENS, "tokens"), (spec.params, MOST_NUMBERS, "numbers"))
+    if too_large:
+        return Choice(None, too_large)
+    try:
+        program = record(spec, work)
+        rare = spec.params if program.products < spec.params else 0
+        too_large = _excess(
+            (program.registers, MOST_REGISTERS, "registers"),
+            (rare, MOST_RARE, "numbers, of which few are read twice"),
+        )
+        if too_large:
+            return Choice(None, too_large)
+        kernel = _kernel(spec, program)
+        if not missing_for_compilation() and not _apart(spec, kernel) < APART:
+            return Choice(None, "torch: its tape has other logits")
+    except (NotImplementedError, IndexError) as error:
+        return Choice(None, f"torch: {error}")
+    return Choice(kernel, f"tape: {program.registers:,} registers, {program.products:,} products of a problem")
+
+
+def _excess(*limits: tuple[int, int, str]) -> str:
+    """Return the first count that is above its limit, in words, or ""."""
+    for count, most, words in limits:
+        if count > most:
+            return f"torch: {count:,} {words}; tapes are faster up to {most:,}"
+    return ""
+
+
+def _kernel(spec: Spec, program: Program) -> Kernel:
+    """Return the kernel of a program, whose text is kept in a folder of the cache."""
+    text = program.text.encode()
+    folder = cache_folder() / "recorded" / hashlib.sha256(text).hexdigest()[:24]
+    file = folder / "recording.h"
+    if not file.exists() or file.read_bytes() != text:
+        durable.make_folder(folder)
+        durable.write(file, text)
+    shape = {
+        "ANSWERS": spec.answers,
+        "VOCABULARY": spec.tokens,
+        "PROMPT_TOKENS": spec.prompt,
+        "COUNTED": spec.task.answers,
+    }
+    return Kernel(SOURCE, shape, (folder,))
+
+
+def _apart(spec: Spec, kernel: Kernel) -> float:
+    """Return the largest difference of a kernel's logits from torch's, for random tokens, as a share of the largest."""
+    generator = torch.Generator().manual_seed(0)
+    length = spec.prompt + spec.answers
+    tokens_1TB = torch.randint(spec.tokens, (1, length, LANES), generator=generator, dtype=torch.int32)
+    with torch.no_grad():
+        wide = spec.expand(spec.initial(0)[None])
+        logits = spec.apply(wide, tokens_1TB[:, :-1], spec.prompt - 1)
+        logits_AVB = torch.stack([v.expand(1, spec.answers, LANES)[0] for v in logits], dim=1)
+    numbers_N = torch.cat([t.flatten() for t in wide.values()]).numpy()
+    seen_AVB = np.zeros(logits_AVB.shape, np.float32)
+    library(kernel.source, kernel.shape, kernel.folders).kernel_evaluate(
+        ctypes.c_void_p(numbers_N.ctypes.data),
+        ctypes.c_void_p(tokens_1TB.data_ptr()),
+        LANES,
+        ctypes.byref(Measures()),
+        ctypes.byref(Seen(logits=seen_AVB.ctypes.data, right=None)),
+    )
+    apart = (logits_AVB - torch.from_numpy(seen_AVB)).abs().max() / logits_AVB.abs().max()
+    return float(apart)
