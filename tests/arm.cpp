@@ -39,7 +39,7 @@ int main(int, char** words) {
     const OwnedTape lesson, expand, probe, take;
     const auto source = read<int32_t>(), numbers = read<int32_t>(), updated = read<int32_t>();
     const Sequence sequence = {(int32_t)source.size(), source.data()};
-    const Program program = {lesson.view(), expand.view(), probe.view(), take.view(), sequence, numbers[0], numbers[1],
+    const Program program = {lesson.view(), expand.view(), probe.view(), take.view(), sequence, {}, numbers[0], numbers[1],
                              numbers[2], numbers[3], numbers[4], numbers[5], updated.data(), kernel_train,
                              kernel_evaluate, {}, -1};
     auto rows = read<float>();

@@ -97,7 +97,7 @@ def arrays_of(backend: EngineBackend, slots: Slots, steps: int):
         yield tape.blocks
         yield from tape.reads
         yield tape.outputs
-    source, updated = backend._arrays
+    source, updated, *_ = backend._arrays
     program = backend.program
     numbers = [getattr(program, name) for name in ("batch", "row", "theta", "step", "gradient", "parameters")]
     yield source

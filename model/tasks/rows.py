@@ -62,16 +62,24 @@ class Rows(Task):
     def problems(self) -> int:
         return self.count
 
+    @property
+    def macros(self) -> dict[str, int]:
+        """Nothing: the engine looks rows up."""
+        return {}
+
     def pairs(self) -> Pairs:
         return [(number, 0) for number in range(self.count)]
+
+    def trained_rows(self) -> Tensor:
+        """Return the numbers of the rows that are trained on, in order: int64."""
+        return _split(self)[0]
 
     def sample(self, data_seed_R: Tensor, step_R: Tensor, batch: int) -> tuple[Tensor, Tensor]:
         import torch
 
         from model.counter import fraction, words
 
-        rows_N, _ = _split(self)
-        rows_N = rows_N.to(step_R.device)
+        rows_N = self.trained_rows().to(step_R.device)
         if batch >= self.trained:
             drawn_RB = rows_N.expand(len(step_R), -1)
         else:

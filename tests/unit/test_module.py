@@ -18,9 +18,13 @@ from model.families.module.spec import Untrusted
 from model.tied import Tied, constrained
 from search.study.trial import Configuration
 from tests import modules
+from tests.banks import engine_tokens, finish
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.data.hard_examples import with_errors
 from trainer.data.problems import selection
+from trainer.engine.native import EngineBackend
+from trainer.engine.structures import Lesson
 from trainer.files import trusted
 from trainer.step import step
 
@@ -266,3 +270,44 @@ def test_of_an_installed_package_only_modules_are_called(where):
         make_spec("module", module=where, args={"command": "touch ran", "args": "touch ran"}, task=TASK)
     installed = make_spec("module", module="tests.modules.nets:Net", task=TASK)
     assert installed.params == spec_of().params and not installed.code and len(installed.digest) == 64
+
+
+# By the engine
+
+
+def lesson_of(batch_seed, step_number, **fields):
+    return Lesson.some(data_seed=batch_seed, step=step_number, **fields)
+
+
+@pytest.mark.parametrize("batch", [5, 32, 60, 500])
+@pytest.mark.parametrize("targeted", [0.0, 0.6])
+def test_the_engine_asks_the_rows_that_torch_asks(batch, targeted):
+    """Of 60 rows that are trained on: some of them, all of them, and errors among them."""
+    spec = spec_of()
+    programs = EngineBackend(spec, Recipe(**QUICK | {"batch": batch}))
+    errors_2M = torch.tensor([[3.0, 77.0, 120.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    seen = set()
+    for seed, number in ((0, 0), (7, 3), (2**31, 90_000)):
+        at = torch.tensor([seed]), torch.tensor([number])
+        drawn = spec.task.sample(*at, batch)
+        wrong = torch.tensor([targeted]), errors_2M[None], torch.tensor([3])
+        drawn = with_errors(drawn, at, *wrong) if targeted else drawn
+        lesson = lesson_of(
+            seed, number, targeted=targeted, errors=3, error_a=errors_2M[0].data_ptr(), error_b=errors_2M[1].data_ptr()
+        )
+        expected = step.tokens_of(spec, *drawn)[0]
+        assert torch.equal(engine_tokens(programs, lesson), expected)
+        seen |= set(drawn[0][0].tolist())
+    assert {77.0, 120.0} <= seen or not targeted
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_the_engine_trains_a_module_as_torch_does(name):
+    spec = spec_of(name, NETS[name])
+    pair = Pair(Recipe(**QUICK), Seed.of(3))
+    by_engine, by_torch = (Bank(spec, [pair], compiled=compiled) for compiled in (True, False))
+    assert [bank.programs.name for bank in (by_engine, by_torch)] == ["native", "programs"]
+    first, second = (finish(bank).result(0) for bank in (by_engine, by_torch))
+    torch.testing.assert_close(first.theta_P, second.theta_P, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(first.curve_EM, second.curve_EM, rtol=1e-3, atol=1e-3)
+    assert not torch.equal(first.theta_P, spec.initial(3))

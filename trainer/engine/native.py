@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from model.spec import BY_TAPE, Kernel, Spec
-from model.tasks import ADDITION, Task, in_columns
+from model.tasks import ADDITION, Columns, Rows, Task
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
 from trainer.data.problems import MARK, marked, selection
 from trainer.engine.build import ENGINE, denormals, library, missing_to_build
@@ -37,6 +37,7 @@ from trainer.engine.structures import (
     Learning,
     Measures,
     Program,
+    RowTable,
     Seen,
     Sequence,
 )
@@ -264,10 +265,15 @@ class EngineBackend:
             "carry_mix": schedule.carry_mix(step, row) * scale,
             "mixed_lengths": row["mixed_lengths"],
             "ramp": schedule.ramp(step, row),
-            "digits": schedule.digits(step, row, in_columns(self.spec.task)),
+            "digits": self._digits(step, row),
         }
         assert asked.keys() == set(ASKED)
         return [asked[name] for name in ASKED]
+
+    def _digits(self, step: Tensor, row: State) -> Tensor:
+        """Return the largest operand length of a step; rows have none."""
+        task = self.spec.task
+        return schedule.digits(step, row, task) if isinstance(task, Columns) else torch.zeros_like(step)
 
     def _expand(self, row: State) -> list[Tensor]:
         """Return the wide tensors that θ makes."""
@@ -312,6 +318,7 @@ class EngineBackend:
         """
         # ctypes keeps addresses alone: the arrays are returned so that somebody holds them.
         source = sources(self.spec)
+        table, held = rows_of(self.spec.task)
         updated = np.arange(self.places["step"].start, dtype=np.int32)
         lesson, expand, probe, take = map(CTape.of, self.tapes)
 
@@ -324,7 +331,9 @@ class EngineBackend:
             probe=probe,
             take=take,
             sequence=Sequence(length=len(source), source=source.ctypes.data),
-            batch=recipe.batch,
+            rows=table,
+            # A batch that has room for all rows that are trained on has each once.
+            batch=min(recipe.batch, table.count or recipe.batch),
             row=max(place.stop for place in self.places.values()),
             theta=start("theta"),
             step=start("step"),
@@ -340,7 +349,7 @@ class EngineBackend:
         expected = (expand.outputs, len(source))
         if sizes != expected:
             raise AssertionError(f"{self.spec.family}: the kernel reads {sizes} numbers and tokens, not {expected}")
-        return program, (source, updated)
+        return program, (source, updated, *held)
 
 
 def _shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
@@ -431,9 +440,22 @@ def run(tape: Tape, inputs: Array, pull: Array | None = None) -> Array:
 
 def sources(spec: Spec) -> Array:
     """Return the source of each token of a sequence: a column of digits, or -1 less the token itself."""
+    if not isinstance(spec.task, Columns):
+        return np.full(spec.prompt + spec.answers, -1, np.int32)
     # Marks are columns of digits; any other token stands for itself.
     tokens = [t - MARK if t >= MARK else -1 - t for t in marked(spec)]
     return np.array(tokens, np.int32)
+
+
+def rows_of(task: Task) -> tuple[RowTable, list[Array]]:
+    """Return the engine's view of a task's rows, empty for columns, and the arrays to which it points."""
+    if not isinstance(task, Rows):
+        return RowTable(), []
+    written = task.row(torch.arange(task.count))
+    tokens = torch.stack(written, dim=1).int().numpy()
+    trained = task.trained_rows().numpy()
+    table = RowTable(tokens=tokens.ctypes.data, trained=trained.ctypes.data, count=len(trained))
+    return table, [tokens, trained]
 
 
 def errors_of(buffers: list[Array]) -> Any:

@@ -129,6 +129,12 @@ class Sequence(Struct):
     _fields_ = declared(PROBLEMS, "Sequence")
 
 
+class RowTable(Struct):
+    """The rows of a task of rows."""
+
+    _fields_ = declared(PROBLEMS, "RowTable")
+
+
 class Lesson(Struct):
     """The numbers of a step."""
 
@@ -156,4 +162,4 @@ class Errors(Struct):
 class Program(Struct):
     """A step of a seed."""
 
-    _fields_ = declared(ENGINE, "Program", Tape=CTape, Sequence=Sequence, Learning=Learning)
+    _fields_ = declared(ENGINE, "Program", Tape=CTape, Sequence=Sequence, RowTable=RowTable, Learning=Learning)

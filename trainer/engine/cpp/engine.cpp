@@ -26,6 +26,7 @@ struct Learning {
 struct Program {
     Tape lesson, expand, probe, take;  // probe: θ at which the gradient is taken instead, or nothing
     Sequence sequence;
+    RowTable rows;
     int32_t batch, row, theta, step, gradient, parameters;
     const int32_t* updated;  // the places in the row of what `take` makes
     float (*train)(const float* wide, const int32_t* tokens, int problems, float* gradient, const Goal* goal);
@@ -111,7 +112,7 @@ template <int L> struct Group {
                 its.targeted = lane(row[p.targeted], l), its.errors = errors.count[l];
                 its.error_a = errors.operands + (size_t)l * 2 * errors.kept, its.error_b = its.error_a + errors.kept;
             }
-            problems(its, p.sequence, p.batch, tokens);
+            problems(its, p.sequence, p.rows, p.batch, tokens);
             const Learning& from = p.learning;
             const Goal goal = {lane(row[from.alpha], l), lane(row[from.temperature], l), taught.data()};
             const Seen seen = {taught.data(), nullptr};
@@ -184,7 +185,7 @@ void engine_evaluate(const Program* p, const float* rows, int seeds, const int32
 
 // A step's problems as the engine makes them, for tests.
 void engine_problems(const Program* p, const Lesson* l, int32_t* tokens) {
-    problems(*l, p->sequence, p->batch, tokens);
+    problems(*l, p->sequence, p->rows, p->batch, tokens);
 }
 
 // A tape on its own, one lane: outputs from inputs, and, where `pull` is given, the inputs' gradient.

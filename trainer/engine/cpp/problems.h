@@ -266,6 +266,19 @@ struct Sequence {
 };
 #endif
 
+// Of a task of rows (model/tasks/rows.py): the tokens [rows][length] of all its problems, and the numbers of those that
+// are trained on. Without tokens the task's numbers are drawn.
+struct RowTable {
+    const int32_t* tokens;
+    const int64_t* trained;
+    int32_t count;  // of those that are trained on
+};
+
+// The key of a step's random words.
+INLINE uint64_t key_of(const Lesson& l) {
+    return mixed(mixed((uint64_t)l.data_seed * GOLDEN + STREAM) + (uint64_t)l.step * GOLDEN);
+}
+
 // A step's problems, block by block.
 struct Problems {
     const Lesson& lesson;
@@ -275,7 +288,7 @@ struct Problems {
     Drawn drawn;
 
     INLINE_MEMBER Problems(const Lesson& l, const Sequence& s)
-        : lesson(l), sequence(s), key(mixed(mixed((uint64_t)l.data_seed * GOLDEN + STREAM) + (uint64_t)l.step * GOLDEN)),
+        : lesson(l), sequence(s), key(key_of(l)),
           varied(l.carry_mix > 0 || l.mixed_lengths > 0), drawn() {
         EACH_LANE(i) drawn.row[i] = l.digits;
     }
@@ -300,8 +313,28 @@ struct Problems {
 };
 
 #if !THREADS
+// The row of a step's problem: all that are trained on in order, where a batch has them all, or one of them by chance.
+inline int64_t row_of(const Lesson& l, const RowTable& rows, uint64_t key, int64_t problem, int batch) {
+    if (l.targeted > 0 && l.errors > 0) {  // as `Drawn::target`
+        const uint64_t counter = key + (uint64_t)problem * (4 * GOLDEN);
+        const uint64_t word = mixed(mixed(counter + GOLDEN) + mixed(counter + 2 * GOLDEN));
+        if (fraction(word, 32, 32) < l.targeted) return (int64_t)l.error_a[(int64_t)floor_of(fraction(word, 0, 31) * l.errors)];
+    }
+    if (batch == rows.count) return rows.trained[problem % batch];
+    return rows.trained[(int64_t)floor_of(fraction(mixed(key + (uint64_t)(problem + 1) * GOLDEN), 11, 53) * rows.count)];
+}
+
 // The tokens [blocks][length][16] of a step's problems; the lanes after the last problem get its like.
-inline void problems(const Lesson& l, const Sequence& sequence, int batch, int32_t* tokens) {
+inline void problems(const Lesson& l, const Sequence& sequence, const RowTable& rows, int batch, int32_t* tokens) {
+    if (rows.tokens) {
+        const uint64_t key = key_of(l);
+        for (int first = 0; first < batch; first += PER_BLOCK, tokens += tokens_in(sequence.length))
+            for (int lane = 0; lane < PER_BLOCK; lane++) {
+                const int32_t* row = rows.tokens + row_of(l, rows, key, first + lane, batch) * sequence.length;
+                EACH(t, sequence.length) tokens[t * PER_BLOCK + lane] = row[t];
+            }
+        return;
+    }
     Problems its(l, sequence);
     for (int first = 0; first < batch; first += PER_BLOCK, tokens += tokens_in(sequence.length)) its.block(first, tokens);
 }

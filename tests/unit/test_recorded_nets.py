@@ -14,7 +14,7 @@ from model.spec import BY_TAPE
 from tests import needs_compiler
 from tests.arm import Trained, needs_arm, train_on_arm
 from tests.banks import finish
-from tests.modules import GPT_SMALL, MLP_97, NETS, PARITY, Gpt, Mlp, Wrapped
+from tests.recorded_nets import GPT_SMALL, MLP_97, NETS, PARITY, Gpt, Mlp, Wrapped
 from trainer import MEASURES, Bank, Pair, Recipe, Seed
 from trainer.engine import kernel, native
 from trainer.engine.build import build, job_of
