@@ -348,7 +348,8 @@ def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engi
 
     Torch's eager programs where it is not wanted, without a compiler or a kernel, or if the compiler does not end.
     """
-    is_by_torch = device == "cuda" and spec.kernel() is BY_TAPE  # CUDA has no tapes of problems
+    on_gpu = device == "cuda" and torch.cuda.is_available()
+    is_by_torch = on_gpu and spec.kernel() is BY_TAPE  # CUDA has no tapes of problems
     kernel = kernel_of(spec) if compiled and not is_by_torch else None
     missing = missing_to_train(kernel, recipe, spec.task) if kernel else None
     why = ""
