@@ -130,6 +130,11 @@ class Spec(ABC):
         return self.vocabulary
 
     @property
+    def logits(self) -> int:
+        """Numbers that predict a token: one per token of the table, or more."""
+        return self.tokens
+
+    @property
     def prompt(self) -> int:
         """Tokens before the first of the answer."""
         return 2 * (in_columns(self.task).digits + self.delimiters)

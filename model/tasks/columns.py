@@ -128,11 +128,13 @@ class Columns(Task):
         return [here - self.base * above for here, above in pairwise(cut)]
 
     def written(self, a: Tensor, b: Tensor) -> list[Tensor]:
-        """Return a problem as people write it, the most significant digit first: 0 4 1 + 0 0 7 = 0 0 4 8."""
+        x, y = self.columns(a.long()), self.columns(b.long())
+        return self.spelt(x, y, self.answer(x, y))
+
+    def spelt(self, x: Sequence[Tensor], y: Sequence[Tensor], z: Sequence[Tensor]) -> list[Tensor]:
+        """Return columns as people write them, the most significant digit first: 0 4 1 + 0 0 7 = 0 0 4 8."""
         import torch
 
-        x, y = self.columns(a.long()), self.columns(b.long())
-        z = self.answer(x, y)
         sign, equals = (torch.full_like(x[0], self.base + n) for n in range(2))
         return [*x[::-1], sign, *y[::-1], equals, *z[::-1]]
 

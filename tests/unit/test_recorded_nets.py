@@ -31,7 +31,7 @@ nets = pytest.mark.parametrize("spec", NETS.values(), ids=NETS)
 BATCH = 40  # problems: two blocks of lanes and a half
 
 
-LIMITS = {"MOST_TOKENS": "tokens", "MOST_NUMBERS": "numbers", "MOST_REGISTERS": "registers"}
+LIMITS = {"MOST_TOKENS": "logits", "MOST_NUMBERS": "numbers", "MOST_REGISTERS": "registers"}
 
 
 @pytest.fixture(autouse=True)

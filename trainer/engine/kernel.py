@@ -48,7 +48,7 @@ class KernelLoss:
     def logits(self, theta_P: Array) -> Array:
         """Return the logits [A, V, B], float32."""
         answers = self.spec.answers
-        vocabulary = self.spec.tokens
+        vocabulary = self.spec.logits
         seen = np.zeros((len(self.problems), answers, vocabulary, LANES), np.float32)
         wide_N = native.run(self.tape, theta_P)
         places = Seen(logits=seen.ctypes.data, right=None)

@@ -308,7 +308,7 @@ class EngineBackend:
             wide=self._wide.ctypes.data,
             alpha=self.places["distill_alpha"].start,
             temperature=self.places["distill_temperature"].start,
-            logits=self.spec.answers * self.spec.tokens * LANES,
+            logits=self.spec.answers * self.spec.logits * LANES,
         )
 
     def _program(self, recipe: Recipe) -> tuple[Program, Any]:

@@ -132,7 +132,7 @@ def check_teacher(spec: Spec, recipe: Any) -> None:
         return
     from trainer.data.problems import marked
 
-    if marked(teacher.spec) != marked(spec) or teacher.spec.tokens != spec.tokens:
+    if marked(teacher.spec) != marked(spec) or teacher.spec.logits != spec.logits:
         raise ValueError(f"teacher must have {preset_name(spec)}'s sequence of tokens, which {teacher.title} has not")
 
 

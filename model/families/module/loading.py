@@ -140,6 +140,14 @@ def template(spec: Module) -> nn.Module:
     return build(spec, 0)
 
 
+@lru_cache(1024)
+def logits_of(spec: Module) -> int:
+    """Return how many logits the module has for a token."""
+    tokens_1T = torch.zeros(1, spec.prompt + spec.answers - 1, dtype=torch.int64)
+    with torch.no_grad():
+        return int(template(spec)(tokens_1T).shape[-1])
+
+
 @lru_cache(64)
 def constants(spec: Module, device: torch.device) -> dict[str, Tensor]:
     """Return the buffers, which all seeds share, on a device."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from model.fields import check, did_you_mean, option
 from model.layout import Shapes
 from model.spec import MAKERS, FamilyModule, Fold, Kernel, Spec
+from model.tasks import in_columns
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,6 +70,11 @@ class Module(Spec, listed=False):
         return self.task.vocabulary
 
     @property
+    def logits(self) -> int:
+        count: int = self._loading.logits_of(self)
+        return count
+
+    @property
     def prompt(self) -> int:
         return self.task.prompt
 
@@ -83,6 +89,9 @@ class Module(Spec, listed=False):
     def shapes(self) -> Shapes:
         shapes: Shapes = self._loading.shapes_of(self)
         return shapes
+
+    def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
+        return in_columns(self.task).spelt(x, y, z)
 
     def tokens_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
         return self.task.written(*self.task.asked(a, b))

@@ -54,7 +54,7 @@ def choose(spec: Spec, work: Work) -> Choice:
 
 @lru_cache(64)
 def _choose(spec: Spec, work: Work, denormals: str) -> Choice:
-    too_large = _excess((spec.tokens, MOST_TOKENS, "tokens"), (spec.params, MOST_NUMBERS, "numbers"))
+    too_large = _excess((spec.logits, MOST_TOKENS, "logits"), (spec.params, MOST_NUMBERS, "numbers"))
     if too_large:
         return Choice(None, too_large)
     try:
@@ -92,7 +92,7 @@ def _kernel(spec: Spec, program: Program) -> Kernel:
         durable.write(file, text)
     shape = {
         "ANSWERS": spec.answers,
-        "VOCABULARY": spec.tokens,
+        "VOCABULARY": spec.logits,
         "PROMPT_TOKENS": spec.prompt,
         "COUNTED": spec.task.answers,
     }
