@@ -6,6 +6,7 @@ from statistics import median
 
 from model import Spec
 from model.families.module.spec import Module
+from model.spec import BY_TAPE
 from model.tied import ties_of
 from search.record import SeedRecord
 from search.run import mps
@@ -130,14 +131,26 @@ def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
 def _code(listed: Sequence[Configuration]) -> list[str]:
     """Return a line for each class of a user's that the study runs."""
     specs = (ties_of(c.spec)[0] for c in listed)
-    classes = dict.fromkeys((s.module, s.digest) for s in specs if isinstance(s, Module))
-    return [f"  code            runs {name} (SHA-256 {digest[:12]}), by torch" for name, digest in classes]
+    modules = {(spec.module, spec.digest): spec for spec in specs if isinstance(spec, Module)}
+    if not modules:
+        return []
+    from trainer.engine.native import choice_of  # a plan without modules needs no torch
+
+    return [
+        f"  code            runs {name} (SHA-256 {digest[:12]}), by {choice_of(spec).why}"
+        for (name, digest), spec in modules.items()
+    ]
+
+
+def _has_cpp(spec: Spec) -> bool:
+    """True if a spec's family comes with C++ of its own, whose speed was measured."""
+    return spec.kernel() not in (None, BY_TAPE)
 
 
 def _cards(study: Study) -> list[str]:
     """Return lines on what each GPU is expected to do, for a study that may use one."""
     base = BankShapes(study).base
-    if not study.resources.compiled or study.resources.gpu == 0 or (base and not base.kernel()):
+    if not study.resources.compiled or study.resources.gpu == 0 or (base and not _has_cpp(base)):
         return []
     lines = describe_cards(speed_of(base))
     return [f"  {head:15} {line}" for head, line in zip(("on a GPU", ""), lines, strict=True)]
@@ -223,13 +236,15 @@ def _expected_rates(
     rates = {key: EAGER * study.resources.cpu * BATCH / recipe.batch for key, (_, recipe, _) in programs.items()}
     if not study.resources.compiled:
         return rates, median(rates.values()), "a guess until this study has run here"
-    eager = [(spec, recipe, slots) for spec, recipe, slots in programs.values() if spec and not spec.kernel()]
-    if eager:
+    tried = [(spec, recipe, slots) for spec, recipe, slots in programs.values() if spec and not _has_cpp(spec)]
+    if tried:
         from trainer.bank.bank import tried_rate  # a plan for the engine needs no torch
 
-        of, recipe, slots = eager[0]
-        tried = tried_rate(of, recipe, slots, study.resources.threads) * recipe.batch  # of other batches in proportion
-        rates = {key: tried / recipe.batch for key, (_, recipe, _) in programs.items()}
+        of, recipe, slots = tried[0]
+        problems = (
+            tried_rate(of, recipe, slots, study.resources.threads) * recipe.batch
+        )  # of other batches in proportion
+        rates = {key: problems / recipe.batch for key, (_, recipe, _) in programs.items()}
         return rates, median(rates.values()), f"as {of.label} was tried here for a moment"
     for key, (spec, recipe, slots) in programs.items():
         speed = speed_of(spec)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -366,18 +367,26 @@ def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engi
 
 
 def tried_rate(spec: Spec, recipe: Recipe, slots: int, threads: int) -> float:
-    """Train a few steps by torch and return the seed-steps a second of `slots` seeds."""
+    """Train a few steps on CPUs, by tape or torch, and return the seed-steps a second of `slots` seeds."""
     torch.set_num_threads(threads)
-    bank = Bank(spec, [Pair(recipe, Seed.of(n)) for n in range(slots)], compiled=False)
-    assert isinstance(bank.programs, TorchBackend)
-    (tokens_STB, *_), state = bank.programs.make_block(bank.state, bank.hyper), bank.state
+    bank = Bank(spec, [Pair(recipe, Seed.of(n)) for n in range(slots)])
+    train = _step_of(bank)
     steps, start = -WARM_UP, 0.0
     while steps < 1 or time.perf_counter() < start + TRIED_S:
         if steps == 0:
             start = time.perf_counter()
-        state, _ = bank.programs.train_step(state, bank.hyper, tokens_STB)
+        train()
         steps += 1
     return slots * steps / (time.perf_counter() - start)
+
+
+def _step_of(bank: Bank) -> Callable[[], object]:
+    """Return a function that trains the seeds of a new bank by one step."""
+    programs = bank.programs
+    if isinstance(programs, EngineBackend):
+        return partial(programs.run_steps, programs.slots_of(bank.state, bank.hyper), 1)
+    (tokens_STB, *_) = programs.make_block(bank.state, bank.hyper)
+    return partial(programs.train_step, bank.state, bank.hyper, tokens_STB)
 
 
 def _on_gpu(spec: Spec, recipe: Recipe) -> EngineBackend | None:
