@@ -20,6 +20,7 @@ from search.errors import UserError
 from search.study.checkpoints import load_any
 from search.study.file import parse_study, shipped_studies
 from search.study.schema import Study
+from tests import ROOT
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -145,7 +146,7 @@ def test_checkpoints():
 
 def read_study(text):
     def read():
-        study = parse_study(text, "some.yaml")
+        study = parse_study(text, "some.yaml", ROOT / "studies")
         again = Study.model_validate_json(study.model_dump_json(by_alias=True))  # as MLflow keeps it
         assert again.listed == study.listed and again.planned == study.planned
 

@@ -16,7 +16,7 @@ SMALL = {"name": "x", "model": "57p", "seeds": [1]}
 
 def leaves(value, path=""):
     """The key paths of a file's leaves, as the list writes them."""
-    if path == "model" or path.endswith((".model", ".recipe", ".when", ".keep", ".stages")):
+    if path in ("model", "task") or path.endswith((".model", ".recipe", ".when", ".keep", ".stages")):
         yield path  # what is in there are fields and their values
     elif isinstance(value, dict):
         for name, inner in value.items():

@@ -1,7 +1,10 @@
 """Studies of modules and of tasks of rows: what they record, what knows them, what refuses them."""
 
 import json
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -12,8 +15,9 @@ from search.cli import main
 from search.cli.listed import Listed
 from search.errors import UserError
 from search.study.file import load_study, parse_study
-from tests import modules
-from tests.commands import call, done
+from tests import ROOT, modules
+from tests.commands import call, done, own_environment
+from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import trusted
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -155,3 +159,16 @@ def test_a_file_that_others_can_write_runs_with_trust_alone(monkeypatch):
         trusted.LETS_RUN[:] = before
     monkeypatch.setattr(trusted, "_here", set())
     done("run", "mine.yaml", "--dry-run")  # it is remembered
+
+
+def test_the_tutorials_net_study_and_loading_in_torch_alone_work():
+    text = (ROOT / "docs/tasks.md").read_text("utf-8")
+    net, _, alone = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (study,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    Path("net.py").write_text(net)
+    spec = parse_study(study, "mod97.yaml").base_spec
+    assert f"{spec.params} parameters" in text and f"SHA-256 {spec.digest[:12]}" in text
+    Checkpoint(spec, spec.initial(0)).save("best")
+    words = [sys.executable, "-c", alone]
+    ended = subprocess.run(words, cwd="best", env=own_environment(), capture_output=True, text=True)
+    assert ended.returncode == 0 and ended.stdout.startswith("tensor(["), ended.stderr

@@ -161,7 +161,7 @@ def load_module(where: str, args: Mapping[str, Any] | None = None, task: Any = N
     where: FILE.py:Class, or package.module:Class of an installed package. args: arguments of the class. task: as
     `make_task` takes it; by default addition. Raises ValueError for what is no module, or cannot be imported.
 
-        >>> spec = load_module("net.py:Net", task={"name": "modular", "modulus": 97})  # doctest: +SKIP
+        spec = load_module("net.py:Net", task={"name": "modular", "modulus": 97})
     """
     text = Module._loading.read_file(where) if is_file(where) else ""
     NAMED.add(sha256(text.encode()).hexdigest())
