@@ -34,7 +34,7 @@ class This:
 
     def versions(self) -> dict[str, str]:
         """Return the versions of what is installed now, by name."""
-        MetadataPathFinder.invalidate_caches()
+        MetadataPathFinder().invalidate_caches()  # of the class alone only from Python 3.12 on
         found = {d.name: d.version for d in distributions(path=sys.path[1:])}
         return {name: version for name, version in found.items() if not name.startswith("adder-search")}
 

@@ -1,6 +1,7 @@
 """`make test-latest` without a package index: what is kept, what goes, and what is said."""
 
 import runpy
+from importlib.metadata import version
 
 import pytest
 
@@ -69,3 +70,8 @@ def test_what_the_index_has_in_part_is_no_breakage():
 def test_no_library_is_blamed_for_what_fails_without_it():
     lines, is_broken, _ = tried(newest={"numpy": "2.5.5"}, broken=[("sympy", "1.14")])
     assert is_broken and lines == ["the pinned versions fail by themselves: FAILED ('sympy', '1.14')"]
+
+
+def test_what_is_installed_here_has_its_versions():
+    versions = TOOL["This"]().versions()
+    assert versions["torch"] == version("torch") and not any(name.startswith("adder-search") for name in versions)
