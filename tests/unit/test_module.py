@@ -23,7 +23,7 @@ from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.hard_examples import with_errors
 from trainer.data.problems import selection
-from trainer.engine.native import EngineBackend
+from trainer.engine.native import EngineBackend, choice_of
 from trainer.engine.structures import Lesson
 from trainer.files import trusted
 from trainer.step import step
@@ -304,10 +304,19 @@ def test_the_engine_asks_the_rows_that_torch_asks(batch, targeted):
 @pytest.mark.parametrize("name", NETS)
 def test_the_engine_trains_a_module_as_torch_does(name):
     spec = spec_of(name, NETS[name])
-    pair = Pair(Recipe(**QUICK), Seed.of(3))
+    # AdamW would make much of roundings where a gradient is all but zero.
+    pair = Pair(Recipe(**QUICK | {"optimiser": "sgd", "lr": 0.1}), Seed.of(3))
     by_engine, by_torch = (Bank(spec, [pair], compiled=compiled) for compiled in (True, False))
     assert [bank.programs.name for bank in (by_engine, by_torch)] == ["native", "programs"]
     first, second = (finish(bank).result(0) for bank in (by_engine, by_torch))
     torch.testing.assert_close(first.theta_P, second.theta_P, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(first.curve_EM, second.curve_EM, rtol=1e-3, atol=1e-3)
     assert not torch.equal(first.theta_P, spec.initial(3))
+
+
+def test_a_task_that_the_engine_does_not_draw_is_trained_by_torch(monkeypatch):
+    spec = spec_of()
+    assert choice_of(spec).kernel
+    monkeypatch.setattr(type(spec.task), "macros", None)
+    assert choice_of(spec).kernel is None
+    assert Bank(spec, [Pair(Recipe(**QUICK), Seed.of(1))]).programs.name == "programs"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import check, did_you_mean, option
 from model.layout import Shapes
-from model.spec import MAKERS, FamilyModule, Fold, Kernel, Spec
+from model.spec import MAKERS, FamilyModule, Fold, Spec
 from model.tasks import in_columns
 
 if TYPE_CHECKING:
@@ -113,10 +113,6 @@ class Module(Spec, listed=False):
 
     def folds(self) -> list[Fold]:
         return []
-
-    def kernel(self) -> Kernel | None:
-        kernel: Kernel | None = self._forward.kernel(self)
-        return kernel
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values: the arguments as a mapping, the file's text among them."""
