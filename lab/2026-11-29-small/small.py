@@ -120,7 +120,7 @@ def rows_of(branch: str, bank: RoadBank, core_s: float) -> tuple[list[dict[str, 
     for n, seed in enumerate(SEEDS):
         its = bank.result(n)
         has_grokked = its.outcome == Outcome.GROKKED
-        reached = [stage.name for stage in passed(its.stages) if stage.grokked]
+        reached = [stage.stage for stage in passed(its.stages) if stage.grokked]
         rows.append(
             {
                 "branch": branch, "init_seed": seed, "data_seed": seed, "outcome": its.outcome.value,

@@ -2,7 +2,7 @@
 
 The plan is in README.md.
 
-    python lab/2026-11-29-why-wide/why.py    # adds arms that vectors.csv lacks; inside.csv has that of eight
+    python lab/2026-11-29-why-wide/why.py    # adds arms that why-vectors.csv lacks; why-inside.csv has that of eight
 
 Axes: L live seed, W pair of units, P entry of θ, A answer position, B problem.
 """
@@ -33,7 +33,7 @@ from trainer.step.objective import answer_logits
 from trainer.step.step import tokens_of
 
 HERE = Path(__file__).parent
-VECTORS, INSIDE = HERE / "vectors.csv", HERE / "inside.csv"
+VECTORS, INSIDE = HERE / "why-vectors.csv", HERE / "why-inside.csv"
 UNITS = (2, 3, 4, 6, 8, 12, 16)
 OPENED = 8
 """Hidden units of the arm in which every pair is looked at."""
