@@ -26,6 +26,7 @@ from search.stats.counting import (
     StoppingCounts,
     by_phase,
     counts_of_rules,
+    few_digits,
     grokking,
     group_by,
     state_of,
@@ -234,7 +235,7 @@ def _study(s: Counts, is_running: bool) -> list[str]:
         times = "once" if calls == 1 else f"{calls} times"
         lines.append(f"  what verifies (adders: AdderBoard's 10,010) was decoded {times}; nothing is chosen by it")
     if s["grokked"]:
-        each = f", {s['core_s_per_grokked']:,.0f} core-seconds each" if s["core_s_per_grokked"] else ""
+        each = f", {few_digits(s['core_s_per_grokked'])} core-seconds each" if s["core_s_per_grokked"] else ""
         lines.append(f"  {s['grokked_per_million']:.3g} grokked per million seed-steps{each}")
     lines += _stopping(s)
     return [*lines, *(f"  {s[remark]}" for remark in ("unended", "refused") if s.get(remark))]

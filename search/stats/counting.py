@@ -330,6 +330,15 @@ def describe_rules(kind: type[Rule], asked: Sequence[Rule], configurations: Iter
     return f"{text}Measured before: of {n:,} seeds that it called and that ran on {grokked:,} grokked"
 
 
+def few_digits(amount: float) -> str:
+    """Return an amount in words: a whole number from 10 on, else two digits.
+
+    >>> few_digits(0.1234), few_digits(12345.6)
+    ('0.12', '12,346')
+    """
+    return f"{amount:,.0f}" if amount >= 10 else f"{amount:.2g}"
+
+
 @dataclass(frozen=True)
 class Cost:
     """Training that grokked seeds cost, that of all counted seeds included. Units: seed-steps, core-seconds."""
@@ -364,7 +373,7 @@ class Cost:
         if not self.grokked:
             return f"none grokked in {self.seed_steps:,} seed-steps (steps of all seeds together)"
         text = f"{self.per_million:.3g} grokked per million seed-steps"
-        return text if self.each is None else f"{text}; each cost {self.each:,.0f} core-seconds here"
+        return text if self.each is None else f"{text}; each cost {few_digits(self.each)} core-seconds here"
 
 
 # Summaries
