@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from statistics import median
 
 from model import Spec
 from model.families.module.spec import Module
-from model.spec import BY_TAPE
 from model.tied import ties_of
 from search.record import SeedRecord
 from search.run import mps
@@ -144,7 +144,8 @@ def _code(listed: Sequence[Configuration]) -> list[str]:
 
 def _has_cpp(spec: Spec) -> bool:
     """True if a spec's family comes with C++ of its own, whose speed was measured."""
-    return spec.kernel() not in (None, BY_TAPE)
+    family = ties_of(spec)[0].family
+    return files("model.families").joinpath(family, "kernel.cpp").is_file()  # `kernel` would import torch
 
 
 def _cards(study: Study) -> list[str]:
