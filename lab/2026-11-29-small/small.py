@@ -3,7 +3,7 @@
 The plan is in README.md. A branch of the road begins where 57p-wide's ends, with the net that it hands on. So its bits
 are those of one study with the stages of both.
 
-    python lab/2026-11-29-small/small.py FOLDER    # goes on with what FOLDER has; writes vectors.csv and nets.parquet
+    python lab/2026-11-29-small/small.py FOLDER    # goes on with what FOLDER has; writes both tables
 
 Axes: P entry of θ.
 """
@@ -148,8 +148,8 @@ def main(folder: str) -> None:
         its_rows, its_nets = json.loads(part.read_text())
         rows += its_rows
         nets += its_nets
-        pd.DataFrame(rows).to_csv(HERE / "vectors.csv", index=False)
-        pd.DataFrame(nets).to_parquet(HERE / "nets.parquet", index=False)
+        pd.DataFrame(rows).to_csv(HERE / "small-vectors.csv", index=False)
+        pd.DataFrame(nets).to_parquet(HERE / "small-nets.parquet", index=False)
 
 
 if __name__ == "__main__":
