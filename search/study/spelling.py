@@ -113,9 +113,10 @@ def recipe_of(fields: dict[str, Any], changes: dict[str, Any], path: str, base: 
 def inline_files(data: dict[str, Any], folder: Path = Path()) -> dict[str, Any]:
     """Return a study's plain values with the files that they name read in, so that a record needs no file.
 
-    folder: where a module's file is looked for. A model's `checkpoint: DIR` becomes its spec, `ties: FILE` a list of
-    constraints or a mapping by tensor, and `module: FILE.py:Class` gets the file's text; a recipe's `teacher: DIR`
-    becomes the teacher itself, and a task's `entries: {file: FILE}` the table. Raise ValueError at the key path.
+    folder: where a module's file is looked for. A model's `checkpoint: DIR` becomes its spec, and `ties: FILE` a list of
+    constraints or a mapping by tensor, in a recipe's stages too; `module: FILE.py:Class` gets the file's text; a recipe's
+    `teacher: DIR` becomes the teacher itself, and a task's `entries: {file: FILE}` the table. Raise ValueError at the key
+    path.
     """
     data = _with_code(_inline_entry(data, ""), "", folder)
     if isinstance(entries := data.get("configurations"), list):
@@ -139,9 +140,24 @@ def _inline_named(entry: Any, key: str, path: str) -> Any:
 def _inline_entry(entry: Any, path: str) -> Any:
     if not isinstance(entry, dict):
         return entry
-    readers = {"model": _inline_model, "recipe": _inline_teacher, "task": _inline_table}
+    readers = {"model": _inline_model, "recipe": _inline_recipe, "task": _inline_table}
     parts = {n: read(entry[n], path + n) for n, read in readers.items() if isinstance(entry.get(n), dict)}
     return {**entry, **parts}
+
+
+def _inline_recipe(recipe: dict[str, Any], path: str) -> dict[str, Any]:
+    recipe = _inline_teacher(recipe, path)
+    stages = recipe.get("stages")
+    if not isinstance(stages, list):
+        return recipe
+    return {**recipe, "stages": [_inline_stage(stage, f"{path}.stages[{n}]") for n, stage in enumerate(stages)]}
+
+
+def _inline_stage(stage: Any, path: str) -> Any:
+    if not isinstance(stage, dict):
+        return stage
+    models = {key: stage[key] for key in ("model", "into") if isinstance(stage.get(key), dict)}
+    return {**stage, **{key: _inline_model(model, f"{path}.{key}") for key, model in models.items()}}
 
 
 def _inline_teacher(recipe: dict[str, Any], path: str) -> dict[str, Any]:

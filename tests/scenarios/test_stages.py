@@ -6,8 +6,11 @@ import pytest
 
 from search.errors import UserError
 from search.study.file import parse_study
+from tests import CERTIFICATES
 from tests.commands import call, done
 from tests.scenarios.studies import STAGED, run
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.recipe.stages import end_of, road_of
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here", "nobody_spared")
 
@@ -35,3 +38,17 @@ def test_no_rule_ends_a_seed_that_goes_through_stages():
     screened = STAGED | {"stop": {"screen": {"at": 400, "keep": {"token": 0.3}}}}
     with pytest.raises(UserError, match=r"stop\.screen: no rule ends a seed that goes through stages"):
         parse_study(json.dumps(screened), "x")
+
+
+def test_a_stage_goes_into_the_form_of_a_checkpoint(tmp_path):
+    form = CERTIFICATES / "7p"
+    stages = f"""
+  stages:
+    - {{name: "57", model: 57p}}
+    - {{name: small, model: 46p, into: {{checkpoint: {form}}}, recipe: {{steps: 1000, ramp: 500}}}}
+"""
+    study = parse_study(f"name: s\nmodel: {{checkpoint: {form}}}\nseeds: [1]\nrecipe:{stages}", "s.yaml")
+    ((spec, recipe),) = study.listed
+    assert spec == end_of(road_of(recipe)) == Checkpoint.load(form).spec
+    with pytest.raises(UserError, match=r"s.yaml: recipe.stages\[1\].into.checkpoint: .*No such file"):
+        parse_study(f"name: s\nmodel: 57p\nseeds: [1]\nrecipe:{stages.replace(str(form), 'nowhere')}", "s.yaml")
