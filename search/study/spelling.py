@@ -113,10 +113,10 @@ def recipe_of(fields: dict[str, Any], changes: dict[str, Any], path: str, base: 
 def inline_files(data: dict[str, Any], folder: Path = Path()) -> dict[str, Any]:
     """Return a study's plain values with the files that they name read in, so that a record needs no file.
 
-    folder: where a module's file is looked for. A model's `checkpoint: DIR` becomes its spec, and `ties: FILE` a list of
-    constraints or a mapping by tensor, in a recipe's stages too; `module: FILE.py:Class` gets the file's text; a recipe's
-    `teacher: DIR` becomes the teacher itself, and a task's `entries: {file: FILE}` the table. Raise ValueError at the key
-    path.
+    folder: where a module's file is looked for. A model's `checkpoint: DIR` becomes its spec, and `ties: FILE` a list
+    of constraints or a mapping by tensor, in a recipe's stages too; `module: FILE.py:Class` gets the file's text; a
+    recipe's `teacher: DIR` becomes the teacher itself, and a task's `entries: {file: FILE}` the table. Raise ValueError
+    at the key path.
     """
     data = _with_code(_inline_entry(data, ""), "", folder)
     if isinstance(entries := data.get("configurations"), list):

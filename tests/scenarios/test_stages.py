@@ -50,5 +50,5 @@ def test_a_stage_goes_into_the_form_of_a_checkpoint(tmp_path):
     study = parse_study(f"name: s\nmodel: {{checkpoint: {form}}}\nseeds: [1]\nrecipe:{stages}", "s.yaml")
     ((spec, recipe),) = study.listed
     assert spec == end_of(road_of(recipe)) == Checkpoint.load(form).spec
-    with pytest.raises(UserError, match=r"s.yaml: recipe.stages\[1\].into.checkpoint: .*No such file"):
+    with pytest.raises(UserError, match=r"s.yaml: recipe.stages\[1\].into.checkpoint: nowhere: no such file"):
         parse_study(f"name: s\nmodel: 57p\nseeds: [1]\nrecipe:{stages.replace(str(form), 'nowhere')}", "s.yaml")
