@@ -9,9 +9,11 @@ import torch
 
 from model import preset
 from model.parts import orders
-from model.tied import constrained, tie
+from model.tied import constrained, tie, ties_of
 from model.transfer import transfer
+from tests import CERTIFICATES
 from trainer import Bank, Pair, Recipe, Seed
+from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
 from trainer.outcomes import Outcome
 from trainer.recipe.passed import passed
@@ -304,3 +306,12 @@ def test_a_mirror_image_computes_the_same(form):
     logits = [torch.stack(answer_logits(spec, its_P[None], tokens_1TB)) for its_P in (theta_P, *spec.images(theta_P))]
     assert len(logits) == 2
     assert torch.allclose(*logits, atol=1e-9)
+
+
+def test_forms_without_known_mirror_images_have_none():
+    """Of every certificate's form, whose norms and outputs are of many kinds."""
+    bases = {ties_of(Checkpoint.load(file.parent).spec)[0] for file in CERTIFICATES.glob("*/checkpoint.json")}
+    counts = {base: len(base.images(torch.linspace(0.1, 0.9, base.params))) for base in bases}
+    assert {base for base, count in counts.items() if count} == {
+        preset("46p"), dataclasses.replace(preset("46p"), opposite_out=True),
+    }  # fmt: skip

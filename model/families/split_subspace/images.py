@@ -14,6 +14,8 @@ from torch import Tensor
 from model.families.split_subspace.spec import SplitSubspace
 from model.ops import Tensors
 
+TENSORS = {"arc", "equals", "form", "out_A", "out_B", "fc1", "head", "norm"}
+
 
 def images(spec: SplitSubspace, theta_P: Tensor) -> list[Tensor]:
     """Return the mirror images of θ [P] that are others than itself; none for forms in which they are not known."""
@@ -34,16 +36,9 @@ def images(spec: SplitSubspace, theta_P: Tensor) -> list[Tensor]:
 
 def has_images(spec: SplitSubspace) -> bool:
     """True if mirror images are known: for 46p, and with opposite_out."""
-    return (
-        spec.arc
-        and spec.direct_forms
-        and spec.shared_norm
-        and spec.unit_out
-        and spec.tie_fc2_head
-        and spec.no_ffn_bias
-        and spec.tok_dim == 2
-        and spec.heads == 1
-    )
+    shapes = spec.shapes()
+    has_its_tensors = shapes.keys() == TENSORS and shapes["norm"] == (1, spec.width)
+    return has_its_tensors and spec.unit_out and spec.tie_fc2_head and spec.tok_dim == 2 and spec.heads == 1
 
 
 def swap_token_axes(spec: SplitSubspace, t: Tensors) -> Tensors:
