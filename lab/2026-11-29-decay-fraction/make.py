@@ -124,7 +124,7 @@ def picture() -> None:
     axes.set_xlabel("weight decay")
     axes.set_ylabel("share of 64 seeds that grok")
     axes.set_ylim(0, 1.03)
-    axes.legend(title="train fraction", frameon=False, fontsize=8, title_fontsize=8, loc="upper left")
+    axes.legend(title="train fraction", frameon=False, fontsize=8, title_fontsize=8, loc="upper right")
     quiet(axes)
     figure.savefig(HERE / "surface.svg", metadata={"Date": None})
 
