@@ -111,7 +111,7 @@ class Postgres:
     def start(self) -> None:
         """Start the server and wait until it answers."""
         settings = {"listen_addresses": LOOPBACK, "port": self.port, "unix_socket_directories": ""}
-        settings |= {"fsync": "off", "shared_buffers": "16MB", "max_connections": 60}
+        settings |= {"fsync": "off", "shared_buffers": "16MB", "max_connections": 200}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         command = [str(self.programs / "postgres"), "-D", str(self.data), *options]
         self.process = Process(command, self.folder / "postgres.log", {}, **self._as)
