@@ -230,8 +230,7 @@ class Kind:
     @property
     def has_stages(self) -> bool:
         """True if seeds go through stages in every configuration: no rule ends them."""
-        recipes = [recipe for spec, recipe in self.listed if isinstance(spec.task, Columns)]
-        recipes = recipes if self.listed else [self.study.base_recipe]
+        recipes = [recipe for _, recipe in self.listed] or [self.study.base_recipe]
         return all(recipe.stages for recipe in recipes)
 
     def rules(self, configurations: Iterable[str]) -> list[tuple[str, str]]:
