@@ -242,9 +242,8 @@ def _expected_rates(
         from trainer.bank.bank import tried_rate  # a plan for the engine needs no torch
 
         of, recipe, slots = tried[0]
-        problems = (
-            tried_rate(of, recipe, slots, study.resources.threads) * recipe.batch
-        )  # of other batches in proportion
+        # Other batches take time in proportion.
+        problems = recipe.batch * tried_rate(of, recipe, slots, study.resources.threads)
         rates = {key: problems / recipe.batch for key, (_, recipe, _) in programs.items()}
         return rates, median(rates.values()), f"as {of.label} was tried here for a moment"
     for key, (spec, recipe, slots) in programs.items():
