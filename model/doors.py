@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, packages_distributions, version
+from itertools import islice
 from typing import Any
 
 from model.fields import did_you_mean
@@ -16,6 +17,8 @@ from model.fields import did_you_mean
 TASKS = "adder_search.tasks"
 FAMILIES = "adder_search.families"
 OURS = {"model"}
+MOST_PACKAGES, LONGEST = 3, 80
+"""Packages of a stranger's checkpoint that a message names, and characters of each."""
 
 
 @cache
@@ -35,13 +38,18 @@ def known(name: str, registry: Mapping[str, Any], group: str, kind: str) -> Any:
         try:
             points[name].load()
         except Exception as error:
-            why = str(error).strip().partition("\n")[0]
-            raise ValueError(f"{kind} {name}: {value} cannot be imported: {type(error).__name__}: {why}") from None
+            raise ValueError(f"{kind} {name}: {value} cannot be imported: {first_line(error)}") from None
         if name not in registry:
             raise ValueError(f"{kind} {name}: {value} is no {kind} of that name")
     if name not in registry:
         raise ValueError(f"unknown {kind} {name!r:.80}; {did_you_mean(name, {*registry, *points})}")
     return registry[name]
+
+
+def first_line(error: BaseException) -> str:
+    """Return an error's kind and the first line of its text, as what strangers' code raises is told."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text:.200}"
 
 
 def packages_of(places: Iterable[str]) -> dict[str, str]:
@@ -54,9 +62,12 @@ def packages_of(places: Iterable[str]) -> dict[str, str]:
 
 
 def missing(packages: Any) -> Iterable[str]:
-    """Yield the packages, of those that a checkpoint names with their versions, that are not installed here."""
-    for name, recorded in packages.items() if isinstance(packages, dict) else ():
+    """Yield what is not installed here of the packages, by name and version, that a checkpoint names first."""
+    given = packages.items() if isinstance(packages, dict) else ()
+    for name, recorded in islice(given, MOST_PACKAGES):
         try:
             version(str(name))
         except (PackageNotFoundError, ValueError):
-            yield f"{name} {recorded}"
+            text = f"{name} {recorded}"
+            is_plain = text.isprintable() and len(text) <= LONGEST
+            yield text if is_plain else f"{text!r:.{LONGEST}}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.cli.options import STUDY, json_option, load_checkpoint, show
-from search.errors import UserError, reraise_as
+from search.errors import UserError, printable, reraise_as
 
 if TYPE_CHECKING:
     from model import Spec
@@ -27,8 +27,12 @@ def studies(as_json: bool) -> None:
     from search.study.file import load_study, shipped_studies
     from search.study.reading import read_data
 
-    # Not as studies: a module's code is run to count its parameters.
-    rows = [{key: data[key] for key in ("name", "about")} for data in map(read_data, shipped_studies().values())]
+    rows: list[dict[str, Any]] = []
+    for name, text in shipped_studies().items():
+        with reraise_as(name):
+            data = read_data(text)  # not as a study: a module's code is run to count its parameters
+        about = data.get("about", "") if isinstance(data, dict) else ""
+        rows.append({"name": name, "about": printable(str(about))})
     if as_json:
         for row in rows:
             params = list(dict.fromkeys(spec.params for spec, _ in load_study(row["name"]).listed))

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from model.families.module.loading import parameters, template
 from model.families.module.spec import Untrusted
 from model.tied import Tied, constrained
 from search.study.trial import Configuration
-from tests import modules
+from tests import CERTIFICATES, modules
 from tests.banks import engine_tokens, finish
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -320,3 +321,33 @@ def test_a_task_that_the_engine_does_not_draw_is_trained_by_torch(monkeypatch):
     monkeypatch.setattr(type(spec.task), "macros", None)
     assert choice_of(spec).kernel is None
     assert Bank(spec, [Pair(Recipe(**QUICK), Seed.of(1))]).programs.name == "programs"
+
+
+# What a stranger's checkpoint says
+
+
+def foreign(folder, packages=None, **spec):
+    shutil.copytree(CERTIFICATES / "57p", folder)
+    about = json.loads((folder / "checkpoint.json").read_text())
+    about |= {"spec": {"family": "module", **spec}, "packages": packages or {}}
+    (folder / "checkpoint.json").write_text(json.dumps(about))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"module": "a\x1b[31m\nrow.py:Net", "code": "x"}, "module must be FILE.py:Class"),
+        ({"module": "a" * 10_000 + ".py:Net", "code": "x"}, "module must be FILE.py:Class"),
+        ({"module": "torch.nn:" + "N" * 10_000}, "module must be FILE.py:Class"),
+        (
+            {"module": "torch.nn:Linear", "args": {"in_features": 10**6, "out_features": 10**6}},
+            "1,000,001,000,000",
+        ),
+    ],
+)
+def test_a_strangers_checkpoint_is_refused_in_one_short_line(tmp_path, spec, expected):
+    packages = {f"evil\x1b[31m\nrow{n}": "9" * 10_000 for n in range(1_000)}
+    with pytest.raises(ValueError, match=expected) as error:
+        Checkpoint.load(foreign(tmp_path / "c", packages, **spec))
+    assert len(str(error.value)) < 600 and str(error.value).isprintable()

@@ -172,3 +172,14 @@ def test_the_tutorials_net_study_and_loading_in_torch_alone_work():
     words = [sys.executable, "-c", alone]
     ended = subprocess.run(words, cwd="best", env=own_environment(), capture_output=True, text=True)
     assert ended.returncode == 0 and ended.stdout.startswith("tensor(["), ended.stderr
+
+
+def test_a_study_of_a_module_without_stages_has_none():
+    assert not parse_study(json.dumps(STUDY), "s.yaml").kind.has_stages
+
+
+def test_listing_studies_takes_those_of_other_packages_as_they_are(monkeypatch):
+    texts = {"bare": "model: {module: none.py:Net}", "odd": '{"about": "a\\u001b[31m\\nb"}'}
+    monkeypatch.setattr("search.study.file.shipped_studies", lambda: texts)
+    listed = done("studies")
+    assert "bare" in listed and "odd" in listed and "\x1b[" not in listed and len(listed.splitlines()) == 2

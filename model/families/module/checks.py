@@ -13,13 +13,21 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 
-from model.families.module.loading import Wrong, build, constraints_of, first_line, parameters, seeded, template
+from model.doors import first_line
+from model.families.module.loading import (
+    MOST_PARAMS,
+    Wrong,
+    build,
+    constraints_of,
+    parameters,
+    seeded,
+    template,
+    too_many,
+)
 
 if TYPE_CHECKING:
     from model.families.module.spec import Module
 
-MOST_PARAMS = 4_000_000
-"""Numbers of a checkpoint's file."""
 CLOSE = 1e-3
 
 
@@ -50,7 +58,7 @@ def _check_parts(spec: Module) -> None:
     if len(spec.shapes()) < len(named):
         raise ValueError("two parameters have one name once dots are underscores")
     if not 0 < spec.params <= MOST_PARAMS:
-        raise ValueError(f"it has {spec.params:,} parameters, and 1 to {MOST_PARAMS:,} can be trained")
+        raise ValueError(too_many(spec.params))
     constraints_of(spec)
     _check_draws(spec)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from model.doors import first_line
 from model.families.module.spec import LARGEST_CODE
 from model.files import read_limited
 from model.layout import Shapes
@@ -44,6 +45,8 @@ def _import_compiler() -> None:
 
 _import_compiler()
 MISSING = inspect.Parameter.empty
+MOST_PARAMS = 4_000_000
+"""Numbers of a checkpoint's file."""
 Wrong = (Exception, SystemExit)
 """What the code of a module may raise. An interrupt is the user's."""
 
@@ -136,8 +139,28 @@ def build(spec: Module, seed: int) -> nn.Module:
 
 @lru_cache(1024)
 def template(spec: Module) -> nn.Module:
-    """Return the module whose code all seeds share, on the CPU; its own parameters are never read."""
+    """Return the module whose code all seeds share, on the CPU; its own parameters are never read.
+
+    Raises ValueError for one with too many parameters, before they take memory.
+    """
+    if (count := _count_without_memory(spec)) > MOST_PARAMS:
+        raise ValueError(f"{spec.module}: {too_many(count)}")
     return build(spec, 0)
+
+
+def too_many(count: int) -> str:
+    """Return what is wrong with so many parameters."""
+    return f"it has {count:,} parameters, and 1 to {MOST_PARAMS:,} can be trained"
+
+
+def _count_without_memory(spec: Module) -> int:
+    """Return how many parameters a module would have; 0 where it cannot be built without their numbers."""
+    try:
+        with seeded(0), torch.device("meta"):
+            module = class_of(spec)(**dict(spec.args))
+    except Wrong:
+        return 0
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 @lru_cache(1024)
@@ -175,9 +198,3 @@ def state_of(spec: Module, theta_P: Tensor) -> bytes:
     file = BytesIO()
     torch.save(module.state_dict(), file)
     return file.getvalue()
-
-
-def first_line(error: BaseException) -> str:
-    """Return an error's kind and the first line of its text."""
-    text = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {text:.200}"

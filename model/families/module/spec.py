@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LARGEST_CODE = 1 << 18
 """Bytes of a file: it is kept with every record."""
+LONGEST_PLACE = 200
+"""Characters of a module's name, which every record and message has."""
 ARG = "args."
 """What the name of an argument begins with where those of fields stand too."""
 NAMED: set[str] = set()
@@ -207,7 +209,8 @@ def _place(where: Any) -> str:
     """Return a module's name. Raises ValueError for what is none."""
     file, _, name = where.partition(":") if isinstance(where, str) else ("", "", "")
     is_path = file.endswith(".py") or all(part.isidentifier() for part in file.split("."))
-    if not (file and name.isidentifier() and is_path):
+    is_line = isinstance(where, str) and len(where) <= LONGEST_PLACE and where.isprintable()
+    if not (file and name.isidentifier() and is_path and is_line):
         raise ValueError(f"module must be FILE.py:Class or package.module:Class, got {where!r:.80}")
     return str(where)
 
