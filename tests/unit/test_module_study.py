@@ -11,6 +11,7 @@ import click
 import pytest
 
 import search
+from model.families.module.spec import NAMED
 from search.cli import main
 from search.cli.listed import Listed
 from search.errors import UserError
@@ -33,6 +34,7 @@ STUDY = {
 @pytest.fixture(autouse=True)
 def _files(here, monkeypatch):
     monkeypatch.setattr(trusted, "_here", set())
+    NAMED.clear()  # of other tests in this process
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(Path("cache").absolute()))
     shutil.copy(Path(modules.__file__).with_name("nets.py"), "nets.py")
     Path("z3.csv").write_text("0, 1, 2\n1, 2, 0\n2, 0, 1\n")
