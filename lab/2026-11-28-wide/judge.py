@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import road  # beside this file
@@ -21,13 +19,12 @@ import torch
 from safetensors.torch import load_file
 
 import search
-from adders.proof import check
-from adders.proof.file import decide, proof_text
-from adders.proof.prover import prove
+from adders.proof.file import decide
+from lab.scripts.proved import judged
 from lab.scripts.table_file import append, read
 from model import preset, verify
 from model.tied import constrained, project, tie
-from model.verdict import PROVED, write_verdict
+from model.verdict import write_verdict
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
@@ -111,23 +108,7 @@ def proved(arms: list[str]) -> None:
     for net in nets[nets["arm"].isin(arms)].itertuples():
         if (net.arm, str(net.init_seed)) not in there:
             theta_P = torch.tensor(net.theta, dtype=torch.float32)
-            append(PROOFS, [{"arm": net.arm, "init_seed": net.init_seed} | judged(theta_P)])
-
-
-def judged(theta_P: torch.Tensor) -> dict[str, Any]:
-    """Return the prover's verdict on a 57p, and whether check.py accepts it."""
-    start = time.process_time()
-    proof = prove(SPEC, theta_P, limit_s=LIMIT_S)
-    seconds, checked = time.process_time() - start, ""
-    if proof.verdict == PROVED:
-        content = json.loads(proof_text(SPEC, theta_P, proof))
-        checked = "checked" if content["checker"] and check.check(content, SPEC.as_dict(), theta_P.tolist()) else ""
-    wrong = proof.wrong[0] if proof.wrong else None
-    return {
-        "verdict": proof.verdict, "level": proof.level, "margin": f"{proof.margin:.4g}",
-        "wrong_a": wrong.a if wrong else "", "wrong_b": wrong.b if wrong else "",
-        "check": checked, "core_s": f"{seconds:.1f}",
-    }  # fmt: skip
+            append(PROOFS, [{"arm": net.arm, "init_seed": net.init_seed} | judged(SPEC, theta_P, LIMIT_S)])
 
 
 def keep(folder: Path, seed: int) -> None:

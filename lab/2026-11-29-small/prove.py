@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
 from small import CERTIFICATES, HERE
 
-from adders.proof import check
-from adders.proof.file import proof_text
-from adders.proof.prover import prove
+from lab.scripts.proved import judged
 from lab.scripts.table_file import append, read
-from model.spec import Spec
-from model.verdict import PROVED
 from trainer.checkpoints.checkpoint import Checkpoint
 
 PROOFS = HERE / "small-proofs.csv"
 LIMIT_S = 60.0
 ENDS = {"7": "7p", "6": "6p", "28": "28p", "10": "10p-inside"}
-
-
-def judged(spec: Spec, theta_P: torch.Tensor) -> dict[str, Any]:
-    """Return the prover's verdict, and whether check.py accepts it."""
-    start = time.process_time()
-    proof = prove(spec, theta_P, limit_s=LIMIT_S)
-    seconds, checked = time.process_time() - start, ""
-    if proof.verdict == PROVED:
-        content = json.loads(proof_text(spec, theta_P, proof))
-        checked = "checked" if content["checker"] and check.check(content, spec.as_dict(), theta_P.tolist()) else ""
-    wrong = proof.wrong[0] if proof.wrong else None
-    return {
-        "verdict": proof.verdict, "margin": f"{proof.margin:.4g}", "wrong_a": wrong.a if wrong else "",
-        "wrong_b": wrong.b if wrong else "", "check": checked, "core_s": f"{seconds:.1f}",
-    }  # fmt: skip
 
 
 def main(*branches: str) -> None:
@@ -48,7 +26,9 @@ def main(*branches: str) -> None:
         if (net.branch, str(net.init_seed)) not in there:
             spec = Checkpoint.load(CERTIFICATES / ENDS[net.branch]).spec
             theta_P = torch.tensor(net.theta, dtype=torch.float32)
-            append(PROOFS, [{"branch": net.branch, "init_seed": net.init_seed} | judged(spec, theta_P)])
+            row = judged(spec, theta_P, LIMIT_S)
+            del row["level"]  # the table has no such column
+            append(PROOFS, [{"branch": net.branch, "init_seed": net.init_seed} | row])
 
 
 if __name__ == "__main__":
