@@ -29,7 +29,7 @@ MOST_NUMBERS = 30_000
 """Of θ. No larger net was tried."""
 MOST_RARE = 10_000
 """Of θ where there are fewer products of a problem than numbers: their slopes are moved more than computed. An MLP of
-9,457 numbers trains 1.5 times as fast as by torch, one of 13,601 numbers 0.6 times (benchmarks/modules.py)."""
+7,905 numbers trains 1.4 times as fast as by torch (benchmarks/modules.py); one of 13,601 was slower."""
 LANES = 16
 """Problems of a block (model/cpp/kernel.h)."""
 APART = 1e-3
