@@ -13,7 +13,7 @@ from model.families.module.spec import LETS_RUN
 from model.families.module.spec import Untrusted as Untrusted
 from trainer.files.installed import cache_folder, check_cache
 
-OTHERS_WRITE = 0o002
+EVERYONE_WRITES = 0o002
 _here: set[str] = set()
 """Digests that this process runs."""
 
@@ -34,9 +34,9 @@ def trust_all() -> None:
 
 
 def is_own(path: Path) -> bool:
-    """True if a file is this user's or the system's, and no other user can write it."""
+    """True if a file is this user's or the system's, and not everyone can write it; its group may."""
     status = path.stat()
-    return status.st_uid in (0, os.geteuid()) and not status.st_mode & OTHERS_WRITE
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & EVERYONE_WRITES
 
 
 def is_trusted(digest: str) -> bool:
