@@ -91,6 +91,12 @@ template <class Ask> INLINE Lesson lesson_of(int64_t data_seed, int64_t step, co
     return its;
 }
 
+// Which of the seed's errors a problem with these words is instead (trainer/data/hard_examples.py), or -1.
+INLINE int64_t error_of(const Lesson& l, uint64_t wa, uint64_t wb) {
+    const uint64_t word = mixed(wa + wb);
+    return fraction(word, 32, 32) < l.targeted ? (int64_t)floor_of(fraction(word, 0, 31) * l.errors) : -1;
+}
+
 // Whether x / count is below a share, all bits or none; `from`: what stands for 0, where x has a sign to spare.
 struct Below {
     int32_t last, any;
@@ -156,12 +162,11 @@ struct Drawn {
         }
     }
 
-    // One of the seed's errors instead, for a share of the problems (trainer/data/hard_examples.py).
+    // One of the seed's errors instead, for a share of the problems.
     INLINE_MEMBER void target(const Lesson& l) {
         EACH_LANE(i) {
-            const uint64_t word = mixed(wa[i] + wb[i]);
-            if (!(fraction(word, 32, 32) < l.targeted)) continue;
-            const int64_t n = (int64_t)floor_of(fraction(word, 0, 31) * l.errors);
+            const int64_t n = error_of(l, wa[i], wb[i]);
+            if (n < 0) continue;
             a[i] = l.error_a[n], b[i] = l.error_b[n];
             single[i] = more_a[i] = more_b[i] = less[i] = 0;
         }
@@ -315,10 +320,10 @@ struct Problems {
 #if !THREADS
 // The row of a step's problem: all that are trained on in order, where a batch has them all, or one of them by chance.
 inline int64_t row_of(const Lesson& l, const RowTable& rows, uint64_t key, int64_t problem, int batch) {
-    if (l.targeted > 0 && l.errors > 0) {  // as `Drawn::target`
+    if (l.targeted > 0 && l.errors > 0) {
         const uint64_t counter = key + (uint64_t)problem * (4 * GOLDEN);
-        const uint64_t word = mixed(mixed(counter + GOLDEN) + mixed(counter + 2 * GOLDEN));
-        if (fraction(word, 32, 32) < l.targeted) return (int64_t)l.error_a[(int64_t)floor_of(fraction(word, 0, 31) * l.errors)];
+        const int64_t n = error_of(l, mixed(counter + GOLDEN), mixed(counter + 2 * GOLDEN));
+        if (n >= 0) return (int64_t)l.error_a[n];
     }
     if (batch == rows.count) return rows.trained[problem % batch];
     return rows.trained[(int64_t)floor_of(fraction(mixed(key + (uint64_t)(problem + 1) * GOLDEN), 11, 53) * rows.count)];
