@@ -49,7 +49,7 @@ class This:
     def install(self, name: str, version: str) -> str:
         """Install a version of a library. Return what pip says against it; nothing if it is installed."""
         done = self._pip("install", "--quiet", f"{name}=={version}")
-        return _last_line(done.stderr) if done.returncode else ""
+        return refusal_of(done.stderr) if done.returncode else ""
 
     def restore(self, versions: dict[str, str]) -> None:
         """Install these versions in the place of others. Raises CalledProcessError where one cannot be had."""
@@ -78,6 +78,12 @@ class This:
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("WARNING")]
     return lines[-1] if lines else "nothing was said"
+
+
+def refusal_of(said: str) -> str:
+    """Return the line in which pip says why it cannot install something: what conflicts, if it says so."""
+    conflicts = said.partition("The conflict is caused by:")[2].strip().partition("\n\n")[0]
+    return "; ".join(line.strip() for line in conflicts.splitlines()) or _last_line(said)
 
 
 def newer_of(said: str, version: str) -> list[str]:

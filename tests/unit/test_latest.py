@@ -78,6 +78,21 @@ def test_of_what_cannot_be_installed_the_one_before_is_tried():
     assert is_broken and lines[1:3] == [NOT_HAD, f"mlflow 3.17.9 breaks what 3.17.2 does not: FAILED {broken[0]}"]
 
 
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            "ERROR: Cannot install torch==2.15.0\n\nThe conflict is caused by:\n    The user requested torch==2.15.0\n"
+            "    The user requested (constraint) torch<=2.14.1\n\nTo fix this you could\n\nERROR: ResolutionImpossible",
+            "The user requested torch==2.15.0; The user requested (constraint) torch<=2.14.1",
+        ),
+        ("WARNING: x\nERROR: No matching distribution\nWARNING: y\n", "ERROR: No matching distribution"),
+    ],
+)
+def test_why_pip_refused_is_a_line(said, why):
+    assert TOOL["refusal_of"](said) == why
+
+
 @pytest.mark.parametrize("pinned", ["2.13.0", "2.13.0+cpu"])
 def test_newer_versions_are_read_from_what_pip_says(pinned):
     said = "torch (2.15.0)\nAvailable versions: 2.15.0, 2.14.1, 2.13.0+cpu, 2.13.0, 2.9.1\n  INSTALLED: 2.13.0+cpu\n"
