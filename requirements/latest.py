@@ -1,7 +1,7 @@
 """`make test-latest`: which newest library breaks? One after another, in the environment whose Python runs this.
 
-Each of LIBRARIES is upgraded to the newest that the package index has, whatever constraints.txt pins. One with
-which the short tier passes stays; one with which it fails goes, and all that came with it. Exit code 1: one broke it.
+Each of LIBRARIES is upgraded to the newest that can be installed, whatever constraints.txt pins. One with which the
+short tier passes stays; one with which it fails goes, and all that came with it. Exit code 1: one broke it.
 What is found to break it is excluded in setup.cfg (torch>=2.13,!=2.15.*): pip avoids it then, and a run refuses it.
 """
 
@@ -12,6 +12,8 @@ import sys
 from importlib.metadata import MetadataPathFinder, distributions
 from typing import Protocol
 
+from packaging.version import Version
+
 LIBRARIES = ("numpy", "pandas", "optuna", "mlflow", "ray", "torch")
 
 
@@ -20,7 +22,7 @@ class Environment(Protocol):
 
     def versions(self) -> dict[str, str]: ...
 
-    def newest(self, name: str) -> str: ...
+    def newer(self, name: str, version: str) -> list[str]: ...
 
     def install(self, name: str, version: str) -> str: ...
 
@@ -38,16 +40,16 @@ class This:
         found = {d.name: d.version for d in distributions(path=sys.path[1:])}
         return {name: version for name, version in found.items() if not name.startswith("adder-search")}
 
-    def newest(self, name: str) -> str:
-        """Return the newest version of a library that the package index has for this Python."""
+    def newer(self, name: str, version: str) -> list[str]:
+        """Return the versions after this one that the package index has for this Python, the newest first."""
         done = self._pip("index", "versions", name, stdout=subprocess.PIPE)
         done.check_returncode()
-        return done.stdout.split()[1].strip("()")
+        return newer_of(done.stdout, version)
 
     def install(self, name: str, version: str) -> str:
         """Install a version of a library. Return what pip says against it; nothing if it is installed."""
         done = self._pip("install", "--quiet", f"{name}=={version}")
-        return _last_line(done.stderr) if done.returncode else ""
+        return refusal_of(done.stderr) if done.returncode else ""
 
     def restore(self, versions: dict[str, str]) -> None:
         """Install these versions in the place of others. Raises CalledProcessError where one cannot be had."""
@@ -78,25 +80,43 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else "nothing was said"
 
 
+def refusal_of(said: str) -> str:
+    """Return the line in which pip says why it cannot install something: what conflicts, if it says so."""
+    conflicts = said.partition("The conflict is caused by:")[2].strip().partition("\n\n")[0]
+    return "; ".join(line.strip() for line in conflicts.splitlines()) or _last_line(said)
+
+
+def newer_of(said: str, version: str) -> list[str]:
+    """Return the versions after this one that `pip index versions` said, the newest first. Builds (+cpu) are equal."""
+    (line,) = (line for line in said.splitlines() if line.startswith("Available versions:"))
+    known = {Version(word).public for word in line.partition(":")[2].split(",")}
+    this = Version(Version(version).public)
+    return sorted((v for v in known if Version(v) > this), key=Version, reverse=True)
+
+
 def try_each(environment: Environment, names: tuple[str, ...] = LIBRARIES) -> tuple[list[str], bool]:
     """Upgrade each library in turn and keep those that pass. Return a line about each, and whether any broke it."""
     if why := environment.failures():
         return [f"the pinned versions fail by themselves: {why}"], True
     lines, any_broke = [], False
     for name in names:
-        before, newest = environment.versions(), environment.newest(name)
-        what = f"{name} {newest}"
-        if before[name].partition("+")[0] == newest:
-            lines.append(f"{what}: the newest is pinned")
-            continue
-        if refused := environment.install(name, newest):
-            lines.append(f"{what}: cannot be installed: {refused}")
-        elif why := environment.failures():
-            any_broke = True
-            environment.restore(before)
-            lines.append(f"{what} breaks what {before[name]} does not: {why}")
+        before = environment.versions()
+        pinned = before[name]
+        for version in environment.newer(name, pinned):
+            what = f"{name} {version}"
+            # Of a new release the index may lack a part, or this machine may not want it: then the one before it.
+            if refused := environment.install(name, version):
+                lines.append(f"{what}: cannot be installed: {refused}")
+                continue
+            if why := environment.failures():
+                any_broke = True
+                environment.restore(before)
+                lines.append(f"{what} breaks what {pinned} does not: {why}")
+            else:
+                lines.append(f"{what} passes, in place of {pinned}")
+            break
         else:
-            lines.append(f"{what} passes, in place of {before[name]}")
+            lines.append(f"{name} {pinned}: the newest that can be installed is pinned")
     return lines, any_broke
 
 

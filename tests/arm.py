@@ -89,6 +89,16 @@ def train_on_arm(backend: EngineBackend, slots: Slots, steps: int, folder: Path,
     return Trained(rows, floats[seeds * numbers :], content[floats.nbytes :])
 
 
+def assert_same_there(backend: EngineBackend, slots: Slots, steps: int, folder: Path, optimise: str) -> Trained:
+    """Slots have the same bits after their next steps on ARM as here. Return what they have here."""
+    here = Trained.here(backend, slots, steps)
+    there = train_on_arm(backend, slots, steps, folder, optimise)
+    assert np.array_equal(here.rows.view(np.int32), there.rows.view(np.int32))
+    assert np.array_equal(here.losses.view(np.int32), there.losses.view(np.int32))
+    assert here.measures == there.measures
+    return here
+
+
 def arrays_of(backend: EngineBackend, slots: Slots, steps: int):
     """Yield what the program reads, in its order."""
     for tape in backend.tapes:

@@ -16,14 +16,11 @@ LINES = {  # what is added to GOOD
     "recipe: {lr: 1, lr: 2}": "line 4, column 17: not valid YAML (key given twice: lr)",
     "? {a: 1}\n: 3": "line 4, column 3: not valid YAML (found unhashable key)",
     "'[key]': 1": "[key]: unknown key; valid: about, *",
-    # The recipe: what else it cannot be is in unit/test_recipe.py, and what went away in unit/test_retired.py
+    # The recipe: what else it cannot be is in unit/test_recipe.py
     "recipe: {lr: -1}": "recipe.lr: must be 0.0 or more, got -1",
     "recipe: {batch: 70000}": "recipe.batch: must be from 1 to 65536, got 70000",
     "recipe: {wd_period: 5}": "recipe: wd_period=5 needs wd_schedule=cyclical",
     "recipe: {wd_schedule: smooth}": "recipe: wd_schedule=smooth needs wd_drop below 1: *",
-    "recipe: {jiggle_every: 6000}": "recipe.jiggle_every = 6000: removed; commit e95297c has it",
-    "recipe: {best_of: 4}": "recipe.best_of = 4: removed; commit 72778fb has it",
-    "space: {recipe.lookahead_k: {int: [2, 9]}}": "space.recipe.lookahead_k: removed; commit e95297c has it",
     "recipe: {init: [[fc3, normal, 1]]}": "recipe.init: must be about tensors *; did you mean fc1?",
     "recipe: {recycle_every: 2000, recycle_unless: [[swiches, 1]]}": "*unknown probe 'swiches'; did you mean swit*",
     "recipe: {again_at: 4000, again_unless: [[tokne, 1]]}": "*unknown probe 'tokne'; did you mean token?",

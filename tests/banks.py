@@ -9,7 +9,8 @@ from model import preset
 from tests import CERTIFICATES
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.engine.native import LANES, pointer
+from trainer.engine.native import LANES, EngineBackend, pointer
+from trainer.engine.torch_backend import TorchBackend
 
 SPEC = preset("57p")
 ADDER_P = Checkpoint.load(CERTIFICATES / "57p").theta_P
@@ -32,6 +33,32 @@ def finish(bank):
     while bank.advance():
         pass
     return bank
+
+
+def assert_is_eager(spec, pairs, curve=1e-4, theta=2e-4, measured=slice(None)):
+    """A bank's compiled program ends where torch's eager one does, but for rounding, and has trained at all."""
+    compiled, eager = (finish(Bank(spec, pairs, compiled=compiled)) for compiled in (True, False))
+    assert isinstance(compiled.programs, EngineBackend) and isinstance(eager.programs, TorchBackend)
+    for n, pair in enumerate(pairs):
+        ours, wanted = compiled.result(n), eager.result(n)
+        assert not torch.equal(ours.theta_P, spec.initial(pair.seed.init_seed))
+        measures = ours.curve_EM[:, measured], wanted.curve_EM[:, measured]
+        torch.testing.assert_close(*measures, rtol=curve, atol=curve)
+        torch.testing.assert_close(ours.theta_P, wanted.theta_P, rtol=0, atol=theta)
+
+
+def assert_alone_as_in_company(bank_of):
+    """Two seeds have the same bits alone, with each other and with many, in any slot, by any number of threads."""
+    alone = {seed: finish(bank_of([seed])).result(0) for seed in (1, 5)}
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            for seeds in ([5, 1], [*range(20)]):
+                bank = finish(bank_of(seeds))
+                for seed, result in alone.items():
+                    assert_same(bank.result(seeds.index(seed)), result)
+    finally:
+        torch.set_num_threads(1)
 
 
 def results(bank):

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 from click.testing import CliRunner, Result
 
 from search.cli import main
+from search.cli.listed import Listed
 from tests.processes import PATIENCE_S, marked, wait_until
 
 COMMAND = Path(sys.executable).with_name("adder-search")
@@ -57,6 +59,26 @@ def fails(code: int, *words: object) -> list[str]:
 def fails_with_one(code: int, *words: object) -> str:
     (line,) = fails(code, *words)
     return line
+
+
+def refused_for_its_task(path: object) -> set[str]:
+    """Give a checkpoint of another task to each command that takes one, of plug-ins too. Return those that refuse it.
+
+    All but those that know tasks must, in one line.
+    """
+    refused = set()
+    for name in main.list_commands(click.Context(main)):
+        command = main.get_command(click.Context(main), name)
+        command = command.load() if isinstance(command, Listed) else command
+        arguments = [p for p in command.params if isinstance(p, click.Argument)]
+        if name in ("verify", "rerun", "models") or not any("checkpoint" in p.name for p in arguments):
+            continue
+        options = [p.opts[0] for p in command.params if p.required and isinstance(p, click.Option)]
+        result = call(name, path, *(word for option in options for word in (option, "out")))
+        assert result.exit_code == 2 and result.stderr.count("\n") == 1, (name, result.output)
+        assert result.stderr.startswith(f"error: {name} is about addition in base 10 with 10 digits alone"), name
+        refused.add(name)
+    return refused
 
 
 def says(line: str, expected: str) -> bool:

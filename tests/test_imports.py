@@ -26,7 +26,7 @@ ROOMS = {
         "cli",
     ],
     "trainer": [
-        "fields", "retired", "outcomes", "stopping", "data", "files", "optimisers", "recipe", "step", "engine",
+        "fields", "outcomes", "stopping", "data", "files", "optimisers", "recipe", "step", "engine",
         "checkpoints", "curvature", "bank", "road",
     ],
     "adders": ["proof", "foreign", "finishing", "acceptance", "explain", "commands"],

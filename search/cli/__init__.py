@@ -21,7 +21,6 @@ GROUPS = {
         "stop": ("run", "End a running study cleanly, wherever it runs."),
         "status": ("home", "Show the recorded studies, or one seed by seed."),
         "delete": ("home", "Delete a study and all that is recorded of it."),
-        "convert": ("convert", "Make this version's records out of an earlier one's."),
     },
     "Evidence": {
         "best": ("evidence", "Show the Pareto front: fewest parameters, highest grok rate."),

@@ -26,7 +26,6 @@ from trainer.engine.native import kernel_of, missing_to_train
 from trainer.files.cores import usable_cores
 from trainer.files.installed import check_cache
 from trainer.recipe.stages import road_of
-from trainer.retired import Retired
 from trainer.road import RoadBank
 from trainer.step import step
 
@@ -112,8 +111,6 @@ def read_request(loaded: Checkpoint) -> Request:
         raise ValueError("it has no seed")
     try:
         recipe = Recipe.from_record(loaded.recipe)
-    except Retired:
-        raise
     except (TypeError, ValueError) as error:
         raise ValueError(f"recipe: {error}") from None
     is_late = loaded.step > recipe.steps and not recipe.stages

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, Operat
 
 from search.errors import Failure, reraise_as
 from search.record import COLUMNS, Column
-from search.store.home import FOREIGN, IDENTIFIER, VERSION_TABLE, Home, earlier_version, other_version
+from search.store.home import FOREIGN, IDENTIFIER, VERSION_TABLE, Home, other_version
 from search.store.retry import retry
 from trainer import Outcome
 
@@ -164,7 +164,7 @@ class Database:
         if home.has_own_database:
             home.check_paths()
             if home.earlier_ledger.exists() and not home.ledger_db.exists():
-                raise earlier_version(home)
+                raise other_version(str(home.earlier_ledger), "an earlier")
             options: dict[str, Any] = {"connect_args": {"timeout": LOCK_WAIT_S}}
         else:
             options = {"pool_pre_ping": True}
@@ -185,8 +185,6 @@ class Database:
                 raise Failure(f"{self.name}: has {name!r:.80}, which is no table: no ledger of adder-search")
             has_any = sa.inspect(db).has_table(VERSION.name)
             schema = db.scalar(sa.select(VERSION.c.schema)) if has_any else None
-            if schema == SCHEMA - 1:
-                raise earlier_version(self.home)
             if schema not in (None, SCHEMA):
                 is_newer = isinstance(schema, int) and schema > SCHEMA
                 raise other_version(self.name, "a newer" if is_newer else "an earlier")
@@ -194,7 +192,7 @@ class Database:
             if self.home.has_own_database and has_any and not _is_writable(self.home.ledger_db):
                 self._show_columns(_lacking(db))
             else:
-                add_columns(db)
+                _add_columns(db)
             if schema is None:
                 db.execute(sa.insert(VERSION).values(schema=SCHEMA))
 
@@ -268,7 +266,7 @@ def _lacking(db: sa.Connection) -> list[sa.Column[Any]]:
     return [column for column in ROWS.columns if column.name not in present]
 
 
-def add_columns(db: sa.Connection) -> None:
+def _add_columns(db: sa.Connection) -> None:
     """Add what the ledger lacks, with its defaults: all in this transaction. Drivers that know fewer columns go on."""
     if not _lacking(db):
         return

@@ -46,22 +46,22 @@ class EndedSeed:
         return cls(Outcome(result.outcome), measured, *(t.numpy().astype(np.float32) for t in tensors))
 
     def blobs(self) -> dict[str, Any]:
-        """Return the ledger's columns of θ and curve."""
-        return as_blobs(self.theta_P, self.curve_EM, self.probes_ER)
+        """Return the ledger's columns of θ and curve.
 
+        A curve is written column by column, compressed: numbers of one measure resemble each other.
+        """
+        import numpy as np
 
-def as_blobs(theta_P: Floats, curve_EM: Floats, probes_ER: Floats) -> dict[str, Any]:
-    """Return the ledger's columns of θ and curve.
-
-    A curve is written column by column, compressed: numbers of one measure resemble each other.
-    """
-    import numpy as np
-
-    has_probes = len(probes_ER) == len(curve_EM)
-    readings = np.hstack([curve_EM, probes_ER]) if has_probes else curve_EM
-    theta = theta_P.astype(FLOAT).tobytes()
-    curve = zlib.compress(readings.astype(FLOAT).tobytes("F"), LEVEL)
-    return {"theta": theta, "curve": curve, "evaluations": len(readings), "crc": crc_of(theta, curve)}
+        has_probes = len(self.probes_ER) == len(self.curve_EM)
+        readings = np.hstack([self.curve_EM, self.probes_ER]) if has_probes else self.curve_EM
+        theta = self.theta_P.astype(FLOAT).tobytes()
+        curve = zlib.compress(readings.astype(FLOAT).tobytes("F"), LEVEL)
+        return {
+            "theta": theta,
+            "curve": curve,
+            "evaluations": len(readings),
+            "crc": crc_of(theta, curve),
+        }
 
 
 def crc_of(theta: bytes, curve: bytes) -> int:

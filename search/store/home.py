@@ -208,15 +208,6 @@ def other_version(name: str, which: str) -> UserError:
     )
 
 
-def earlier_version(home: Home) -> UserError:
-    """Return the error for records of the version before this one, which can be converted."""
-    name = home.database_name if not home.has_own_database else home.earlier_ledger
-    return UserError(
-        f"{name}: written by an earlier version of adder-search; adder-search convert{home_flag(home)} makes "
-        "records of this version out of it"
-    )
-
-
 def pull_command(study: str, configuration: str) -> str:
     """Return the command that fetches a configuration's best checkpoint, by its key."""
     return f"adder-search pull {study} --configuration {configuration} -o {study}-{configuration[:6]}"

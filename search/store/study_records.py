@@ -44,7 +44,6 @@ from search.study.trial import Configuration
 from trainer import Outcome, Recipe, Seed
 from trainer.files.trusted import Untrusted
 from trainer.recipe.passed import passed
-from trainer.retired import Retired
 
 if TYPE_CHECKING:
     from search.study.schema import Study
@@ -186,7 +185,7 @@ class StudyRecords:
         wanted = {"configuration": keys} if keys else {}
         rows = self._select(CONFIGURATIONS, "configuration", "spec", "recipe", **wanted)
         digests = {r["configuration"]: r["digest"] for r in self._select(STARTED, **wanted)}
-        with self.database.undamaged("a configuration"), reraise_as(f"study {self.study}", (Retired, Untrusted)):
+        with self.database.undamaged("a configuration"), reraise_as(f"study {self.study}", Untrusted):
             starts = self._select(STARTS, digest=digests.values()) if digests else []
             start_of = {r["digest"]: InitialTheta.of(r["start"]) for r in starts}
             configurations = {}

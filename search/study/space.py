@@ -21,7 +21,6 @@ from model import Spec
 from model.fields import did_you_mean
 from model.tasks import options_of
 from trainer import Recipe
-from trainer.retired import RETIRED, Retired
 
 LARGEST_SEED = 2**31 - 1
 MOST_TRIED = 1_000  # combinations of the other fields' end points
@@ -243,8 +242,6 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
 
 def _check_path(path: str, names: Sequence[str]) -> None:
     """Raise ValueError for an unknown field."""
-    if (field := path.removeprefix("recipe.")) in RETIRED:
-        raise error_at(f"space.{path}", f"removed; commit {RETIRED[field][1]} has it")
     if path not in names:
         raise error_at(f"space.{path}", f"unknown field; {did_you_mean(path, names)}")
 
@@ -294,8 +291,6 @@ def errors_at(path: str) -> Iterator[None]:
 
 def error_at(path: str, problem: str | Exception) -> ValueError:
     """Return a ValueError for a problem at a key path, or at the field that an error's text begins with."""
-    if isinstance(problem, Retired):
-        return ValueError(path.removesuffix("recipe") + str(problem))
     name, _, rest = str(problem).partition(" ")
     if isinstance(problem, Exception) and rest.startswith("must be"):
         path, problem = f"{path}.{name}", rest

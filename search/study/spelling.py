@@ -18,7 +18,6 @@ from trainer import Recipe
 from trainer.files.paths import expanded
 from trainer.files.trusted import is_own, trust
 from trainer.recipe.seed import check_fit
-from trainer.retired import without_retired
 
 CHECKPOINT = "checkpoint.json"
 LARGEST_FILE = 1 << 20  # bytes
@@ -100,8 +99,6 @@ def recipe_of(fields: dict[str, Any], changes: dict[str, Any], path: str, base: 
     names = [f.name for f in dataclasses.fields(Recipe)]
     merged: dict[str, Any] = {}
     for where, part in (("recipe", base or {}), (path, fields)):
-        with errors_at(where):
-            part = without_retired(part)
         for name in part:
             if name not in names:
                 raise error_at(f"{where}.{name}", f"unknown key; {did_you_mean(name, names)}")

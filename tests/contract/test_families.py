@@ -20,10 +20,10 @@ from model.families.low_rank.spec import SHARED
 from model.fold import fold
 from model.spec import FAMILIES, MAKERS
 from tests import needs_compiler
-from tests.banks import finish
+from tests.banks import assert_is_eager
 from tests.specs import any_tokens, bases, reference, some_theta, some_tokens, specs, variants
 from tests.submissions import loaded
-from trainer import Bank, Pair, Recipe, Seed
+from trainer import Pair, Recipe, Seed
 from trainer.engine import kernel, native
 from trainer.engine.native import EngineBackend
 from trainer.step import step
@@ -265,12 +265,7 @@ def test_the_engine_measures_what_evaluate_does(spec):
 def test_a_bank_of_the_engine_is_the_eager_one(spec):
     recipe = Recipe(steps=6, batch=BATCH, eval_every=3, hold=0, warmup=2, lr=0.001)
     pairs = [Pair(recipe, Seed.of(n)) for n in range(3)]
-    by_engine, by_torch = (finish(Bank(spec, pairs, compiled=compiled)) for compiled in (True, False))
-    for n in range(3):
-        engine, eager = by_engine.result(n), by_torch.result(n)
-        assert not torch.equal(engine.theta_P, spec.initial(n))
-        torch.testing.assert_close(engine.curve_EM, eager.curve_EM, rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(engine.theta_P, eager.theta_P, rtol=0, atol=2e-4)
+    assert_is_eager(spec, pairs)
 
 
 # Export

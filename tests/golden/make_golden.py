@@ -29,15 +29,8 @@ from tests import CERTIFICATES, ROOT, homes
 from tests.commands import call, done
 from tests.in_process import without_ray
 from trainer import MEASURES, Bank, Outcome, Pair, Recipe, Seed
-from trainer.retired import RETIRED
 
 DATA = Path(__file__).with_name("data")
-
-
-def lasting(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Fields without retired ones at their off values. prefix: of the names, such as `recipe.`."""
-    retired = {prefix + name: off for name, (off, _) in RETIRED.items()}
-    return {n: v for n, v in fields.items() if n not in retired or v not in (retired[n], str(retired[n]))}
 
 
 # ---- defaults and keys
@@ -46,7 +39,7 @@ def lasting(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def defaults() -> dict[str, dict[str, Any]]:
     """Every field's default, of the recipe and of each family's spec."""
     kinds = {"recipe": dataclasses.fields(Recipe), **{family: cls.options() for family, cls in FAMILIES.items()}}
-    return {kind: lasting({field.name: field.default for field in fields}) for kind, fields in kinds.items()}
+    return {kind: {field.name: field.default for field in fields} for kind, fields in kinds.items()}
 
 
 @cache
@@ -76,7 +69,7 @@ def configurations(study: Study) -> list[dict[str, Any]]:
         {
             "key": Configuration(spec, recipe).key if spec else None,
             "spec": spec.as_dict() if spec else None,
-            "recipe": lasting(recipe.as_dict()),
+            "recipe": recipe.as_dict(),
         }
         for spec, recipe in listed or [(None, study.base_recipe)]
     ]
@@ -185,9 +178,9 @@ RANDOM = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 
 
 def plain(value: Any) -> Any:
-    """Without what differs between two recordings of the same, and without retired fields."""
+    """Without what differs between two recordings of the same."""
     if isinstance(value, dict):
-        return {k: plain(v) for k, v in lasting(value, "recipe.").items()}
+        return {k: plain(v) for k, v in value.items()}
     if isinstance(value, list):
         return [plain(v) for v in value]
     if not isinstance(value, str):

@@ -1,6 +1,6 @@
 """A home that real runs left, and what the commands say of it (data/recorded-home.*).
 
-This file's own version of commit 8879b922 made it, by Ray, with the program of 2026-11-28: six studies that ended, and
+Ray and the program of 2026-11-28 made it (commit 8879b922; converted once to schema 7): six studies that ended, and
 three that were interrupted or killed. Later programs read that home and cannot make it again: they would write their
 own. `python -m tests.golden.recorded_home` records anew what is said of it, after a change that is meant to be seen.
 """
@@ -24,7 +24,7 @@ import pytest
 from search.store import verdicts
 from tests import homes
 from tests.commands import done
-from tests.golden.make_golden import DATA, lasting, plain, text_of
+from tests.golden.make_golden import DATA, plain, text_of
 from tests.in_process import without_ray
 from trainer import Seed
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -48,22 +48,12 @@ def by_its_user() -> Iterator[None]:
 
 
 def unpacked(folder: Path) -> Path:
-    """Unpack the home into a folder and convert it, and return its path there. What it had stays as it was."""
+    """Unpack the home into a folder and return its path there."""
     home = folder / "moved"
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(home, filter="data")
     homes.forget_places()
-    before = digests(home)
-    done("convert", "--home", home)
-    after = digests(home)
-    assert {name: after.get(name) for name in before} == before, "the conversion changed what it read"
     return home
-
-
-def digests(folder: Path) -> dict[str, str]:
-    """Return the digest of each file below a folder, by its path."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 class Asked:
@@ -156,7 +146,7 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration's row. All fields of its spec and recipe are one digest."""
     fields = {name: row[name] for name in row if name.startswith(("model.", "recipe."))}
     then = {name: value for name, value in fields.items() if name not in LATER}
-    text = json.dumps(lasting(then, "recipe."), sort_keys=True)
+    text = json.dumps(then, sort_keys=True)
     return without(row, *fields, *BY_MLFLOW) | {"fields": digest(text.encode())}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from model import preset
 from model.tied import constrained
-from tests.arm import COMPILER, MACHINE, Trained, near_the_smallest, needs_arm, train_on_arm
+from tests.arm import COMPILER, MACHINE, assert_same_there, near_the_smallest, needs_arm
 from tests.banks import SPEC
 from trainer import Bank, Pair, Recipe, Seed
 
@@ -21,12 +21,8 @@ def assert_same_bits(spec, seeds, steps, folder, optimise, ties=None, factor=1.0
     bank = Bank(spec, [Pair(recipe, Seed.of(n), ties=ties) for n in seeds])
     slots = bank.programs.slots_of(bank.state, bank.hyper)
     slots.rows[0, bank.programs.places["theta"]] *= np.float32(factor)
-    here = Trained.here(bank.programs, slots, steps)
-    there = train_on_arm(bank.programs, slots, steps, folder, optimise)
-    assert np.array_equal(here.rows.view(np.int32), there.rows.view(np.int32))
+    here = assert_same_there(bank.programs, slots, steps, folder, optimise)
     assert np.isnan(here.rows).any() == (factor > 1)
-    assert np.array_equal(here.losses.view(np.int32), there.losses.view(np.int32))
-    assert here.measures == there.measures
 
 
 @pytest.mark.usefixtures("few_selection_problems")

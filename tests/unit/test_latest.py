@@ -12,16 +12,17 @@ PINNED = {"numpy": "2.4.6", "mlflow": "3.17.2", "torch": "2.13.0+cpu", "sympy": 
 
 
 class Fake:
-    """An environment. newest: of each library. missing: cannot be installed. broken: pairs with which tests fail."""
+    """An environment. newer: versions of each library. missing: cannot be installed. broken: pairs that fail."""
 
-    def __init__(self, newest, missing=(), broken=()):
-        self.installed, self._newest, self.missing, self.broken = dict(PINNED), newest, missing, broken
+    def __init__(self, newer, missing=(), broken=()):
+        self.installed, self._newer, self.missing, self.broken = dict(PINNED), newer, missing, broken
 
     def versions(self):
         return dict(self.installed)
 
-    def newest(self, name):
-        return self._newest.get(name, PINNED[name].partition("+")[0])
+    def newer(self, name, version):
+        assert version == PINNED[name]
+        return self._newer.get(name, [])
 
     def install(self, name, version):
         if (name, version) in self.missing:
@@ -43,9 +44,10 @@ def tried(**options):
 
 
 def test_what_passes_stays():
-    lines, is_broken, installed = tried(newest={"numpy": "2.5.5"})
+    lines, is_broken, installed = tried(newer={"numpy": ["2.5.5", "2.5.0"]})
     assert (lines[0], is_broken) == ("numpy 2.5.5 passes, in place of 2.4.6", False)
-    assert lines[1:] == ["mlflow 3.17.2: the newest is pinned", "torch 2.13.0: the newest is pinned"]
+    pinned = "the newest that can be installed is pinned"
+    assert lines[1:] == [f"mlflow 3.17.2: {pinned}", f"torch 2.13.0+cpu: {pinned}"]
     assert installed["numpy"] == "2.5.5"
 
 
@@ -53,7 +55,7 @@ def test_what_passes_stays():
 def test_the_pair_that_breaks_is_named_and_goes_with_what_it_brought(pair):
     name, version = pair
     newest = {"numpy": "2.5.5", "mlflow": "3.18.0", "torch": "2.15.0"}
-    lines, is_broken, installed = tried(newest=newest, broken=[pair])
+    lines, is_broken, installed = tried(newer={name: [v] for name, v in newest.items()}, broken=[pair])
     kept = {other: version for other, version in newest.items() if other != name}
     brought = {f"{other}-bindings": "1" for other in kept}
     assert is_broken and installed == PINNED | kept | brought
@@ -61,14 +63,44 @@ def test_the_pair_that_breaks_is_named_and_goes_with_what_it_brought(pair):
     assert line == f"{name} {version} breaks what {PINNED[name]} does not: FAILED {pair}"
 
 
+NOT_HAD = "mlflow 3.18.0: cannot be installed: ERROR: No matching distribution found for it"
+
+
 def test_what_the_index_has_in_part_is_no_breakage():
-    lines, is_broken, installed = tried(newest={"mlflow": "3.18.0"}, missing=[("mlflow", "3.18.0")])
-    assert lines[1] == "mlflow 3.18.0: cannot be installed: ERROR: No matching distribution found for it"
+    lines, is_broken, installed = tried(newer={"mlflow": ["3.18.0"]}, missing=[("mlflow", "3.18.0")])
+    assert lines[1:3] == [NOT_HAD, "mlflow 3.17.2: the newest that can be installed is pinned"]
     assert not is_broken and installed == PINNED
 
 
+def test_of_what_cannot_be_installed_the_one_before_is_tried():
+    missing, broken = [("mlflow", "3.18.0")], [("mlflow", "3.17.9")]
+    lines, is_broken, _ = tried(newer={"mlflow": ["3.18.0", "3.17.9", "3.17.8"]}, missing=missing, broken=broken)
+    assert is_broken and lines[1:3] == [NOT_HAD, f"mlflow 3.17.9 breaks what 3.17.2 does not: FAILED {broken[0]}"]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            "ERROR: Cannot install torch==2.15.0\n\nThe conflict is caused by:\n    The user requested torch==2.15.0\n"
+            "    The user requested (constraint) torch<=2.14.1\n\nTo fix this you could\n\nERROR: ResolutionImpossible",
+            "The user requested torch==2.15.0; The user requested (constraint) torch<=2.14.1",
+        ),
+        ("WARNING: x\nERROR: No matching distribution\nWARNING: y\n", "ERROR: No matching distribution"),
+    ],
+)
+def test_why_pip_refused_is_a_line(said, why):
+    assert TOOL["refusal_of"](said) == why
+
+
+@pytest.mark.parametrize("pinned", ["2.13.0", "2.13.0+cpu"])
+def test_newer_versions_are_read_from_what_pip_says(pinned):
+    said = "torch (2.15.0)\nAvailable versions: 2.15.0, 2.14.1, 2.13.0+cpu, 2.13.0, 2.9.1\n  INSTALLED: 2.13.0+cpu\n"
+    assert TOOL["newer_of"](said, pinned) == ["2.15.0", "2.14.1"]
+
+
 def test_no_library_is_blamed_for_what_fails_without_it():
-    lines, is_broken, _ = tried(newest={"numpy": "2.5.5"}, broken=[("sympy", "1.14")])
+    lines, is_broken, _ = tried(newer={"numpy": ["2.5.5"]}, broken=[("sympy", "1.14")])
     assert is_broken and lines == ["the pinned versions fail by themselves: FAILED ('sympy', '1.14')"]
 
 

@@ -1,58 +1,46 @@
-"""A home that schema 6 wrote (tests/golden/data/home-6.txz): converted, read and gone on with; and the database under
-the ledger: other schemas, servers, and what is away.
+"""A stored home (tests/golden/data/home.txz) is read and gone on with. The database under the ledger: other
+schemas, servers, and what is away.
 """
 
 import json
 import lzma
 import os
 import re
-import shutil
 import sqlite3
 import subprocess
 import tarfile
 from contextlib import closing
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import sqlalchemy as sa
 
-from search.analysis import frames
-from search.errors import Failure, UserError
-from search.run import conversion
-from search.run.conversion import TRIALS, convert
+from search.errors import UserError
 from search.run.driver import plan
 from search.run.packing import Capacity
 from search.store import database
-from search.store.database import Database, DatabaseUnavailable
+from search.store.database import CONFIGURATIONS, Database, DatabaseUnavailable
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import recorded_study
 from tests import needs_plugins
-from tests.commands import call, done, fails_with_one
-from tests.homes import drive, records_of, snapshot, study_of, thetas, work_of
+from tests.commands import call, fails_with_one
+from tests.homes import Recorder, drive, records_of, snapshot, study_of, work_of
 from tests.planners import taken
 from tests.processes import LOOPBACK
 from tests.services import postgres
 from trainer import Outcome
 
-STORED = Path(__file__).parents[1] / "golden" / "data" / "home-6.txz"
-SEARCHES = STORED.with_name("searches-6.sql.xz")
+STORED = Path(__file__).parents[1] / "golden" / "data" / "home.txz"
+SEARCHES = STORED.with_name("searches.sql.xz")
 
 
 @pytest.fixture
-def earlier(tmp_path):
-    """The home as it was written."""
+def stored(tmp_path):
+    """The home, unpacked."""
     with tarfile.open(STORED) as archive:
         archive.extractall(tmp_path / "stored", filter="data")
     return Home(tmp_path / "stored")
-
-
-@pytest.fixture
-def stored(earlier):
-    """The home, converted."""
-    convert(earlier)
-    return earlier
 
 
 def tables(engine):
@@ -69,7 +57,7 @@ def outcomes(home):
 
 
 def test_a_stored_home_has_the_tables_of_a_new_one(stored, home):
-    """Only columns of `SeedRecord` are added to a home by themselves; another table needs a conversion."""
+    """Only columns of `SeedRecord` are added to a home by themselves; another table needs another schema."""
     assert tables(Database(stored).engine) == tables(Database(home).engine)
 
 
@@ -82,108 +70,12 @@ def test_a_stored_home_is_read_and_its_study_goes_on(stored):
     assert [outcomes(stored)[n] for n in (3, 4)] == [Outcome.GROKKED, Outcome.FAILED]
 
 
-def thetas_of_parts(home):
-    """θ of every seed of `sweep` that MLflow's artifacts have, by configuration and seed. Another study has one."""
-    found = {}
-    for file in (home.artifacts / "sweep").rglob(f"{TRIALS}/*/{conversion.FACTS}"):
-        (key,) = {seed["configuration"] for seed in json.loads(file.read_bytes())["seeds"]}
-        found |= {(key, seed): part[0].tolist() for seed, part in conversion._read(file.parent, key).items()}
-    return found
-
-
-def test_a_home_is_converted_beside_what_was_there(earlier, here):
-    before = snapshot(earlier.path)
-    line = fails_with_one(2, "status", "--home", earlier.path)
-    assert line.startswith(f"{earlier.path}/ledger.db: written by an earlier version of adder-search; ")
-    assert f"; adder-search convert --home {os.path.relpath(earlier.path)} makes" in line
-    assert fails_with_one(2, "run", "sweep", "--home", earlier.path) == line, "nor is a second one begun beside it"
-    wanted = thetas_of_parts(earlier)
-    assert done("convert", "--home", earlier.path) == f"{earlier.ledger_db}: 3 seeds with θ and curve\n"
-    assert len(wanted) == 2 and thetas(earlier.path) == wanted
-    after = snapshot(earlier.path)
-    assert {Path("records.db"), Path("records.lock")} == after.keys() - before.keys()
-    assert {name: after[name] for name in before} == before
-    assert "is there already" in fails_with_one(2, "convert", "--home", earlier.path)
-    assert "nothing has run yet" in fails_with_one(2, "convert", "--home", "nowhere")
-
-
-def test_keys_that_are_gone_are_left_out_where_they_were_off():
-    now = {"stop": {"screen": [{"at": 5}]}, "seeds": [1], "space": {"recipe.lr": {"float": [0.1, 0.2]}}}
-    gone = {"stop": {"screen": [{"at": 5, "best": None}], "group": 16}, "stages": []}
-    assert conversion.as_now(now | gone | {"space": {"recipe.lr": now["space"]["recipe.lr"] | {"when": {}}}}) == now
-    assert conversion.as_now({"start": {"best": 1, "model": "57p"}}) == {"start": {"best": 1, "model": "57p"}}
-
-
-@pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_conversion_that_is_cut_off_is_gone_on_with(at, earlier, monkeypatch):
-    """Before its first part, after that, and before it is put in its place."""
-    wanted, inserted, insert = thetas_of_parts(earlier), [], conversion._insert
-
-    def dying(*given):
-        inserted.append(given[-1])
-        if len(inserted) == at:
-            raise KeyboardInterrupt
-        insert(*given)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(conversion, "_insert", dying)
-        patch.setattr(conversion, "_finish", Mock(side_effect=KeyboardInterrupt))
-        convert(earlier)
-    assert not earlier.ledger_db.exists()
-    assert convert(earlier) == (3, 0) and thetas(earlier.path) == wanted
-    assert not list(earlier.path.glob("*.new"))
-
-
-@pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("how", ["lost", "damaged", "too large"])
-def test_a_part_that_is_lost_or_damaged_is_trained_again(how, earlier, here, monkeypatch):
-    wanted = thetas_of_parts(earlier)
-    monkeypatch.setattr(frames, "MOST_MEMORY", 1_000 if how == "too large" else frames.MOST_MEMORY)
-    for path in earlier.artifacts.rglob(f"{TRIALS}/*/{conversion.FACTS}"):
-        if how == "lost":
-            shutil.rmtree(path.parent)
-        if how == "damaged":
-            path.write_bytes(path.read_bytes()[:-9])
-    said = done("convert", "--home", earlier.path)
-    assert said.endswith("0 seeds with θ and curve; the results of 3 are lost, and `run` trains them again\n")
-    drive(earlier, study_of(), grokked=(2,))
-    assert wanted.keys() <= thetas(earlier.path).keys() and len(thetas(earlier.path)) == 4
-
-
-def test_a_study_that_runs_is_not_converted_under_its_driver(earlier):
-    with closing(sqlite3.connect(earlier.earlier_ledger)) as db, db:
-        db.execute("UPDATE ledger_studies SET owner = 'host/1/a', lease_until = 9e12 WHERE study = 'sweep'")
-    with pytest.raises(Failure, match="study sweep is being run; stop it first"):
-        convert(earlier)
-    assert not earlier.ledger_db.exists()
-
-
-@pytest.mark.full
-def test_a_server_is_converted_where_it_is(earlier, monkeypatch):
-    wanted, source = thetas_of_parts(earlier), sa.create_engine(f"sqlite:///{earlier.earlier_ledger}")
-    (metadata := sa.MetaData()).reflect(source)
-    with postgres() as server:
-        monkeypatch.setenv("ADDER_SEARCH_DATABASE", server.url("optuna"))
-        monkeypatch.setenv("PGPASSFILE", server.environment()["PGPASSFILE"])
-        engine = sa.create_engine(earlier.ledger_url)
-        metadata.create_all(engine)
-        with source.connect() as read, engine.begin() as db:
-            for table in metadata.sorted_tables:
-                if rows := [dict(row) for row in read.execute(sa.select(table)).mappings()]:
-                    db.execute(sa.insert(table), rows)
-        with pytest.raises(UserError, match="adder-search convert"):
-            Ledger(earlier)
-        assert convert(earlier) == (3, 0) and thetas(earlier.path) == wanted
-
-
 @needs_plugins
 @pytest.mark.parametrize("name", ["search", "search-2"])
 def test_a_stored_search_is_planned_on(name, home):
-    """A ledger of two interrupted searches: by the first version with schema 6, and of 2026-11-26."""
+    """A ledger of two interrupted searches, of 2026-11-24 and 2026-11-26."""
     with closing(sqlite3.connect(home.ledger_db)) as db, lzma.open(SEARCHES, "rt") as dump:
-        db.executescript(";".join([dump.read(), *conversion.STATEMENTS, "UPDATE ledger_version SET schema = 7"]))
-    with Database(home).begin() as db:
-        conversion.convert_definitions(db)
+        db.executescript(dump.read())
     shown = call("run", name, "--dry-run", "--home", home.path)
     assert shown.exit_code == 0 and "; 4 recorded, 4 to train" in shown.output, shown.output
     records = records_of(home, name)
@@ -223,15 +115,37 @@ def test_a_dump_is_restored_in_another_postgresql(home, monkeypatch):
 # ---- another schema, a server
 
 
-def test_an_earlier_schema_is_refused_and_left_as_it_is(home):
-    """One that no conversion begins at. A newer one: test_cli.py."""
-    with closing(sqlite3.connect(home.ledger_db)) as db, db:
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("name", ["records.db", "ledger.db"])
+@pytest.mark.parametrize("words", [["status"], ["run", "smoke"], ["best"]])
+def test_an_earlier_schema_is_refused_and_left_as_it_is(words, name, home):
+    """In the file of today, or in that of the first versions. A newer one: test_cli.py."""
+    ledger = home.path / name
+    with closing(sqlite3.connect(ledger)) as db, db:
         db.execute("CREATE TABLE ledger_version (schema INTEGER)")
-        db.execute(f"INSERT INTO ledger_version VALUES ({database.SCHEMA - 2})")
-    before = home.ledger_db.read_bytes()
-    with pytest.raises(UserError, match=f"{home.ledger_db}: written by an earlier version of adder-search; .*--home"):
-        Ledger(home)
-    assert home.ledger_db.read_bytes() == before
+        db.execute(f"INSERT INTO ledger_version VALUES ({database.SCHEMA - 1})")
+    before = snapshot(home.path)
+    said = fails_with_one(2, *words, "--home", home.path)
+    assert said == (
+        f"{ledger}: written by an earlier version of adder-search; read it with that version, and choose another home "
+        "for this one (--home)"
+    )
+    assert snapshot(home.path) == before
+
+
+@pytest.mark.usefixtures("here", "quick")
+def test_a_field_that_no_recipe_has_is_one_line(home):
+    """As in records that were converted from those of an earlier version."""
+    recorder = Recorder(home, study_of())
+    recorder.seeds((1,))
+    recorder.done()
+    recipe = recorder.configuration.recipe.as_dict()
+    with records_of(home).database.begin() as db:
+        db.execute(sa.update(CONFIGURATIONS).values(recipe=recipe | {"jiggle_every": 0}))
+    said = fails_with_one(1, "best", "--home", home.path)
+    assert said == (
+        f"{home.ledger_db}: damaged, a configuration: recipe.jiggle_every: this version's recipes have no such field"
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from configparser import ConfigParser
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ import torch
 from model import preset
 from model.tied import project
 from tests import ROOT, needs_compiler
-from tests.banks import finish
+from tests.banks import assert_alone_as_in_company, finish
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.curvature import arithmetic, minimise
 from trainer.curvature.pool import Cost
@@ -41,15 +42,7 @@ def trained(bank):
 
 @pytest.mark.parametrize("name", ["57p", "100p"])
 def test_theta_is_the_same_in_any_company_slot_and_number_of_threads(name):
-    alone = {seed: trained(small(preset(name), [seed]))[seed] for seed in (1, 5)}
-    torch.set_num_threads(3)
-    try:
-        for seeds in ([5, 1], list(range(20))):
-            found = trained(small(preset(name), seeds))
-            assert all(torch.equal(found[s].theta_P, r.theta_P) for s, r in alone.items())
-            assert all(torch.equal(found[s].curve_EM, r.curve_EM) for s, r in alone.items())
-    finally:
-        torch.set_num_threads(1)
+    assert_alone_as_in_company(partial(small, preset(name)))
 
 
 def digest_of(name, steps, batch):

@@ -2,6 +2,7 @@
 
 import ctypes
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from torch.nn import functional as F
 from model import preset
 from model.spec import BY_TAPE
 from tests import needs_compiler
-from tests.arm import Trained, needs_arm, train_on_arm
-from tests.banks import finish
+from tests.arm import assert_same_there, needs_arm
+from tests.banks import assert_alone_as_in_company, assert_is_eager
 from tests.recorded_nets import GPT_SMALL, MLP_97, NETS, PARITY, Gpt, Mlp, Wrapped
 from trainer import MEASURES, Bank, Pair, Recipe, Seed
 from trainer.engine import kernel, native
@@ -134,28 +135,12 @@ RECIPES = {
 def test_a_bank_by_tapes_is_the_eager_one(name):
     spec, recipe = RECIPES[name]
     pairs = small(spec, range(3), **recipe).pairs
-    by_tape, by_torch = (finish(Bank(spec, pairs, compiled=compiled)) for compiled in (True, False))
-    assert isinstance(by_tape.programs, EngineBackend) and isinstance(by_torch.programs, TorchBackend)
-    for n in range(3):
-        tape, eager = by_tape.result(n), by_torch.result(n)
-        assert not torch.equal(tape.theta_P, spec.initial(n))
-        measured = [n for n, name in enumerate(MEASURES) if name != "token" or has_all_columns(spec)]
-        torch.testing.assert_close(tape.curve_EM[:, measured], eager.curve_EM[:, measured], rtol=1e-3, atol=1e-3)
-        torch.testing.assert_close(tape.theta_P, eager.theta_P, rtol=0, atol=1e-3)
+    measured = [n for n, name in enumerate(MEASURES) if name != "token" or has_all_columns(spec)]
+    assert_is_eager(spec, pairs, curve=1e-3, theta=1e-3, measured=measured)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_theta_is_the_same_in_any_company_slot_and_number_of_threads(threads):
-    alone = {n: finish(small(GPT_SMALL, [n])).result(0) for n in (1, 5)}
-    torch.set_num_threads(threads)
-    try:
-        for seeds in ([5, 1], [1, 2, 3, 4, 5], range(20)):
-            bank = finish(small(GPT_SMALL, seeds))
-            for n, place in ((1, list(seeds).index(1)), (5, list(seeds).index(5))):
-                assert torch.equal(bank.result(place).theta_P, alone[n].theta_P)
-                assert torch.equal(bank.result(place).curve_EM, alone[n].curve_EM)
-    finally:
-        torch.set_num_threads(1)
+def test_theta_is_the_same_in_any_company_slot_and_number_of_threads():
+    assert_alone_as_in_company(partial(small, GPT_SMALL))
 
 
 # Bits
@@ -191,11 +176,7 @@ def test_every_kind_of_cpu_makes_the_same_bits(name, tmp_path):
 def test_neon_has_the_same_bits(tmp_path):
     bank = small(GPT_SMALL, (777, 1))
     slots = bank.programs.slots_of(bank.state, bank.hyper)
-    here = Trained.here(bank.programs, slots, 20)
-    there = train_on_arm(bank.programs, slots, 20, tmp_path, "-O1")
-    assert np.array_equal(here.rows.view(np.int32), there.rows.view(np.int32))
-    assert np.array_equal(here.losses.view(np.int32), there.losses.view(np.int32))
-    assert here.measures == there.measures
+    assert_same_there(bank.programs, slots, 20, tmp_path, "-O1")
 
 
 # What goes by torch

@@ -5,7 +5,6 @@ import json
 import re
 from dataclasses import replace
 
-import click
 import pytest
 import torch
 
@@ -15,14 +14,12 @@ from model.presets import is_preset
 from model.spec import FAMILIES
 from model.tasks import ADDITION, make_task
 from model.tied import Tied, free
-from search.cli import main
-from search.cli.listed import Listed
 from search.run.estimate import _worth
 from search.study.file import parse_study
 from search.study.trial import Configuration
 from tests import needs_compiler
-from tests.banks import engine_tokens
-from tests.commands import call, done
+from tests.banks import assert_is_eager, engine_tokens
+from tests.commands import call, done, refused_for_its_task
 from tests.unit.test_cuda_engine import assert_trains_alike, bank_of
 from tests.unit.test_problems import lesson_of
 from trainer import Bank, Outcome, Pair, Recipe, Seed
@@ -110,13 +107,7 @@ def test_banks_of_the_engine_of_torch_and_of_the_gpu_agree(family):
     spec = spec_of(SMALL, family)
     recipe = Recipe(steps=6, batch=40, eval_every=3, hold=0, warmup=2, lr=0.001)
     pairs = [Pair(recipe, Seed.of(n)) for n in range(2)]
-    engine, eager = (Bank(spec, pairs, compiled=compiled) for compiled in (True, False))
-    for bank in (engine, eager):
-        while bank.advance():
-            pass
-    for n in range(2):
-        torch.testing.assert_close(engine.result(n).theta_P, eager.result(n).theta_P, rtol=0, atol=2e-4)
-        torch.testing.assert_close(engine.result(n).curve_EM, eager.result(n).curve_EM, rtol=1e-4, atol=1e-4)
+    assert_is_eager(spec, pairs)
     bank = bank_of(spec)
     assert_trains_alike(bank, CudaBackend(spec, bank.pairs[0].recipe, Emulator()), (1, 10))
 
@@ -195,31 +186,15 @@ def test_a_seed_has_grokked_from_grok_at_on():
 
 
 def test_add_and_every_command_that_knows_no_task_refuse_another_by_one_line(here):
-    """Each command that takes a checkpoint, those of plug-ins too: it says that it knows tasks, or refuses."""
     spec = spec_of(SMALL)
     with pytest.raises(ValueError, match=f"add is about addition in base 10 .* task is {SMALL}"):
         add(spec, spec.initial(0), [1], [2])
     Checkpoint(spec, spec.initial(0)).save(here / "minus")
-    know = {"verify", "rerun", "models"}
-    refused = set()
-    for name in main.list_commands(None):
-        command = main.get_command(click.Context(main), name)
-        command = command.load() if isinstance(command, Listed) else command
-        arguments = [p for p in command.params if isinstance(p, click.Argument)]
-        if not any("checkpoint" in p.name for p in arguments) or name in know:
-            continue
-        options = [p.opts[0] for p in command.params if p.required and isinstance(p, click.Option)]
-        result = call(name, "minus", *(word for option in options for word in (option, "out")))
-        assert result.exit_code == 2, (name, result.output)
-        assert result.stderr.startswith(f"error: {name} is about addition in base 10 with 10 digits alone"), name
-        assert result.stderr.count("\n") == 1 and "Traceback" not in result.output
-        refused.add(name)
-    assert {"fold", "register"} <= refused
+    assert {"fold", "register"} <= refused_for_its_task("minus")
     said = json.loads(call("verify", "minus", "--json").stdout)
     assert said["total"] == 3_321 and said["failures"]
-    assert (
-        "1 - 0 = 1, decoded" in call("verify", "minus").stdout or "0 - 0 = 0, decoded" in call("verify", "minus").stdout
-    )
+    shown = call("verify", "minus").stdout
+    assert "1 - 0 = 1, decoded" in shown or "0 - 0 = 0, decoded" in shown
 
 
 # A study

@@ -23,7 +23,6 @@ from trainer.optimisers.first_order import adam, adamw, lion, sgd
 from trainer.optimisers.freeze import Freeze, freeze
 from trainer.optimisers.l1 import L1, l1
 from trainer.optimisers.wrappers import Average, Grokfast, Sam, average, grokfast, sam
-from trainer.retired import RETIRED_OPTIMISERS, Retired
 
 OPTIMISERS = {
     "adamw": Optimiser(zeros("m", "v"), adamw),
@@ -74,8 +73,6 @@ class OptimiserFields(Group):
 
     @staticmethod
     def validate(recipe: Any) -> None:
-        if recipe.optimiser in RETIRED_OPTIMISERS:
-            raise Retired("optimiser", recipe.optimiser, RETIRED_OPTIMISERS[recipe.optimiser])
         if recipe.optimiser not in OPTIMISERS:
             hint = did_you_mean(recipe.optimiser, OPTIMISERS)
             raise ValueError(f"optimiser: unknown {recipe.optimiser!r:.80}; {hint}")

@@ -17,7 +17,6 @@ from trainer.recipe.stages import Stages, Values
 from trainer.recipe.starts import Starts
 from trainer.recipe.teacher import Distillation
 from trainer.recipe.weight_decay import WeightDecay
-from trainer.retired import without_retired
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,11 +59,12 @@ class Recipe(
 
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> Recipe:
-        """Return the recipe of recorded fields.
-
-        Raise Retired for a field that went away, ValueError or TypeError for a value or a name that no recipe has.
-        """
-        return cls(**without_retired(fields))
+        """Return the recipe of recorded fields. Raise ValueError or TypeError for a name or value that none has."""
+        names = {field.name for field in FIELDS}
+        for name in fields:
+            if name not in names:
+                raise ValueError(f"recipe.{name:.80}: this version's recipes have no such field")
+        return cls(**fields)
 
     def as_dict(self) -> dict[str, Any]:
         """Return every field, as plain values."""
