@@ -20,6 +20,7 @@ from search.errors import Failure, UserError, reraise_as
 from search.run.entry import Opened, by_ray, open_study, prepare, renamed, train
 from search.run.source import read_study, records_of, study_name
 from search.store.home import Home, home_flag, run_command
+from search.study.written import UNCHANGED, Changes
 from search.terminal import is_cell, leave_cell
 from trainer.files.installed import own_module
 
@@ -53,7 +54,23 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_options
 @click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
 @click.option("--fresh", is_flag=True, help="Start over under a new name: NAME-2, NAME-3 and so on.")
-def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float | None, home: Home) -> None:
+@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a key, as in recipe.lr=0.01.")
+@click.option(
+    "--env",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="What ${NAME} stands for; without a value, as in the environment.",
+)
+def run(
+    study: str,
+    dry_run: bool,
+    fresh: bool,
+    sets: tuple[str, ...],
+    env: tuple[str, ...],
+    detach: bool,
+    max_hours: float | None,
+    home: Home,
+) -> None:
     """Train a STUDY: the name of one that was run in this home or else comes with the package, a YAML file, or -.
 
     A study that was interrupted goes on where it was, by its file as it is now: more seeds, rounds or
@@ -62,7 +79,10 @@ def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float |
     """
     if not (dry_run or detach):
         leave_cell()
-    plan = _prepare(study, home, fresh)
+    changes = Changes(sets, env)
+    plan = _prepare(study, home, fresh, changes)
+    if changes:
+        study = plan.name  # what goes on with it: the file alone is another study
     if dry_run:
         with reraise_as(study, UserError):
             click.echo(_plan(plan, home, fresh))
@@ -79,9 +99,9 @@ def resume(study: str, detach: bool, max_hours: float | None, home: Home) -> Non
     open_and_run(_prepare(study, home), study, home, detach=detach, max_hours=max_hours)
 
 
-def _prepare(source: str, home: Home, fresh: bool = False) -> Study:
+def _prepare(source: str, home: Home, fresh: bool = False, changes: Changes = UNCHANGED) -> Study:
     """Return a study that can be begun, before anything is opened or written. Raises UserError, Failure."""
-    study = read_study(source, home, _say)
+    study = read_study(source, home, _say, changes)
     prepare(study, source, home, _say, fresh)
     return study
 

@@ -33,6 +33,8 @@ def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any
     space, value = study.kind.space, fixed(configuration.spec, configuration.recipe)
     numbers: Numbers = {}
     for path in order(space):
+        if not space[path].is_asked(value):
+            continue
         if keep and path in drawn and _has_number(space[path], drawn[path]):
             numbers[path] = drawn[path]
             continue

@@ -8,6 +8,7 @@ Optuna's study is in memory, made anew by each driver from proposals and rows.
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from search.store.study_records import StudyRecords, Values
 from search.study.kind import names_of
 from search.study.sampler import PARAMS, section_of
 from search.study.schema import Study
-from search.study.space import Numbers, order
+from search.study.space import Numbers, numbers_by
 from search.study.trial import Configuration
 from trainer import Outcome, Recipe
 
@@ -107,8 +108,7 @@ class Proposals:
         return list(self.optuna.get_trials(deepcopy=False))
 
     def _draw(self, trial: optuna.Trial) -> Numbers:
-        space = self.space
-        return {path: suggest(trial, path, space[path]) for path in order(space)}
+        return numbers_by(self.space, partial(suggest, trial))
 
     def _configuration(self, numbers: Numbers) -> Configuration | None:
         """Return None for an impossible combination of possible values."""

@@ -130,8 +130,8 @@ class _Grid(BaseSampler):
 
 
 def distribution_of(field: Distribution) -> BaseDistribution:
-    if field.choice is not None:
-        return CategoricalDistribution([stored(value) for value in field.choice])
+    if field.is_choice:
+        return CategoricalDistribution([stored(value) for value in field.values()])
     low, high = field.ends()
     if field.int_:
         return IntDistribution(low, high, log=field.log, step=int(field.step or 1))

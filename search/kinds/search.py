@@ -16,7 +16,7 @@ from model import Spec
 from search.study.described import describe, describe_sizes, describe_values, impossible_remark
 from search.study.kind import Asked, Kind
 from search.study.sampler import PARAMS, Sampler, section_of
-from search.study.space import Distribution, Strict, check_space, corners, fixed, order, refuse, resolve
+from search.study.space import Distribution, Strict, check_space, corners, fixed, numbers_by, refuse, resolve
 from search.study.start import InitialTheta
 from search.study.trial import CARRY_MIX, Configuration
 from trainer import Recipe
@@ -151,7 +151,7 @@ class Search(Kind):
         known.configurations += new
         known.proposals += remaining
         chance = Random(0)
-        tried = [{path: space[path].draw(chance) for path in order(space)} for _ in range(DRAWN)]
+        tried = [numbers_by(space, lambda _, field: field.draw(chance)) for _ in range(DRAWN)]
         known.impossible, known.tried, known.is_random = self.impossible(tried), DRAWN, True
         # a child of nsga2 may be its parent again; of a continuum no other sampler draws a point twice
         known.is_bound = self.sampler.name == "nsga2" or all(sizes) or bool(known.impossible)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from search.store.home import Home
     from search.store.study_records import StudyRecords
     from search.study.schema import Study
+    from search.study.written import Changes
 
 STREAMS = ("-", "/dev/stdin", "/dev/fd/", "/proc/")
 """Beginnings of what is no file of the user's, though it may lead to one."""
@@ -38,24 +40,29 @@ def records_of(home: Home, study: str) -> StudyRecords:
     return StudyRecords(Ledger(home), study)
 
 
-def read_study(source: str, home: Home, say: Callable[[str], object]) -> Study:
+def read_study(source: str, home: Home, say: Callable[[str], object], changes: Changes | None = None) -> Study:
     """Return the study of a file; of a name the one that is recorded in this home, else the shipped one, else a file.
 
-    say: is told what else has that name. Raises UserError.
+    say: is told what else has that name, and what the study changes in one that it extends. changes: what a command
+    sets in it. Raises UserError.
     """
-    from search.study.file import load_study, recorded_study, shipped_studies, shipped_study
+    from search.study.file import Reader, load_study, recorded_study, shipped_studies, shipped_study
+    from search.study.written import Changes
+
+    changes = changes or Changes()
+    reader = Reader(changes, partial(_recorded_definition, home), say)
 
     path = Path(source)
     if path.parent == home.logs and path.is_file():  # what --detach left: no limits of a user's file are its own
         with reraise_as(source):
-            return recorded_study(path.read_text("utf-8"), source)
+            return recorded_study(path.read_text("utf-8"), source, changes)
     if not is_name(source):
-        return load_study(source)
+        return load_study(source, reader)
     records = records_of(home, source) if home.exists() else None
     recorded = records.get_recorded_study() if records else None
     is_shipped = source in shipped_studies()
     if not (recorded or is_shipped):
-        return load_study(source)
+        return load_study(source, reader)
     others = []
     if records and recorded and is_shipped and shipped_study(source).model_dump() != recorded.model_dump():
         others.append("the study that comes with the package is another: give it a home of its own with --home")
@@ -64,7 +71,19 @@ def read_study(source: str, home: Home, say: Callable[[str], object]) -> Study:
     if others:
         taken = "your recorded study of that name" if recorded else "the study that comes with the package"
         say(f"{source}: {taken}; {'; '.join(others)}")
-    return recorded or shipped_study(source)
+    if records and recorded and changes:
+        return recorded_study(json.dumps(records.get_definition()), source, changes)
+    return recorded or shipped_study(source, reader)
+
+
+def _recorded_definition(home: Home, study: str) -> dict[str, Any] | None:
+    """Return the recorded plain values of a study, or None where a home has none of that name."""
+    from search.study.file import without_unknown_rules
+
+    if not (is_name(study) and home.exists()):
+        return None
+    definition = records_of(home, study).get_definition()
+    return without_unknown_rules(definition) if definition else None
 
 
 def given_study(given: Any, home: Home, say: Callable[[str], object]) -> tuple[Study, str]:

@@ -65,8 +65,8 @@ def shown(value: Any) -> str:
 
 def describe(distribution: Distribution) -> str:
     """Return in words which values a searched field may have."""
-    if distribution.choice is not None:
-        text = "one of " + "; ".join(map(shown, distribution.choice))
+    if distribution.is_choice:
+        text = "one of " + "; ".join(map(shown, distribution.values()))
     else:
         low, high = map(shown, distribution.ends())
         step = f" in steps of {shown(distribution.step)}" if distribution.step else ""
@@ -74,6 +74,9 @@ def describe(distribution: Distribution) -> str:
         text = f"{'whole numbers ' if distribution.int_ else ''}{low} to {high}{step}{log}"
     if distribution.after:
         text += f", beyond {distribution.after}"
+    if distribution.when:
+        conditions = (f"{path} is {shown(value)}" for path, value in distribution.when.items())
+        text += f", where {' and '.join(conditions)}"
     return text
 
 

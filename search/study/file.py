@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
@@ -19,6 +19,7 @@ from search.study.schema import Study
 from search.study.space import Strict
 from search.study.spelling import LARGEST_FILE, inline_files
 from search.study.stopping import Stop
+from search.study.written import EXTENDS, UNCHANGED, Changes, Data, differences, extended
 from trainer import Recipe
 from trainer.files.installed import INSTALLED
 
@@ -33,20 +34,89 @@ def shipped_studies() -> dict[str, str]:
     return dict(sorted(texts.items()))
 
 
-def shipped_study(name: str) -> Study:
+def shipped_study(name: str, reader: "Reader | None" = None) -> Study:
     """Return a study that comes with the package."""
-    return parse_study(shipped_studies()[name], f"{name} (comes with the package)", INSTALLED / "studies")
+    text, folder = shipped_studies()[name], INSTALLED / "studies"
+    return (reader or Reader()).study(text, f"{name} (comes with the package)", folder)
 
 
-def load_study(name: str) -> Study:
-    """Return a study by path, or by the name of a shipped one; of - and of a pipe, once. Raise UserError."""
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """Reads study files.
+
+    changes: what a command sets in them. recorded: returns the recorded definition of a study that one extends, or
+    None. say: is told what a study changes in the one that it extends.
+    """
+
+    changes: Changes = UNCHANGED
+    recorded: Callable[[str], Data | None] = lambda name: None
+    say: Callable[[str], object] = lambda line: None
+
+    def study(self, text: str, source: str, folder: Path) -> Study:
+        """Return the study of a text of YAML. Raises UserError naming source, key path and what would be right."""
+        data = _mapping(text, source)
+        try:
+            data = self._spelt_out(data, source, folder)
+            return Study.model_validate(data)
+        except ValidationError as error:
+            lines = list(_lines(error, data))
+        except ValueError as error:
+            lines = [str(error)]
+        raise UserError("\n".join(printable(f"{source}: {line}{_remark(line)}") for line in lines))
+
+    def _spelt_out(self, data: Data, source: str, folder: Path) -> Data:
+        """Return plain values with all that they extend, name or point to. Raises ValueError at the key path."""
+        bases: list[Data] = []
+        folders = [folder]
+
+        def base_of(name: str) -> Data:
+            base, its_folder = self._base(name, folders[-1])
+            bases.append(base)
+            folders.append(its_folder)
+            return base
+
+        data = self.changes.applied(extended(data, base_of)) if EXTENDS in data else self.changes.applied(data)
+        data = inline_files(data, folder)
+        if bases:
+            own = [text for text in differences(bases[0], data) if text.partition(":")[0] not in ("name", "about")]
+            self.say(f"{source}: extends {bases[0].get('name')}; {'; '.join(own) or 'nothing differs'}")
+        return data
+
+    def _base(self, name: str, folder: Path) -> tuple[Data, Path]:
+        """Return the plain values of a study to be extended, recorded, shipped or a file, and its folder.
+
+        Raises ValueError.
+        """
+        if (recorded := self.recorded(name)) is not None:
+            return recorded, folder
+        if name in (shipped := shipped_studies()):
+            studies = INSTALLED / "studies"
+            return inline_files(_mapping(shipped[name], name), studies), studies
+        file = folder / name
+        try:
+            text = _read_text(str(file), file)
+        except (OSError, UserError, UnicodeDecodeError) as error:
+            raise ValueError(str(error)) from None
+        if text is None:
+            raise ValueError(
+                f"{name!r} is no study of this home, none that comes with the package, and no file; "
+                f"{did_you_mean(name, shipped)}"
+            )
+        return inline_files(_mapping(text, str(file)), file.parent), file.parent
+
+
+def load_study(name: str, reader: Reader | None = None) -> Study:
+    """Return a study by path, or by the name of a shipped one; of - and of a pipe, once. Raise UserError.
+
+    reader: reads it; by default nothing is changed in it.
+    """
     path = Path(name)
     try:
         text = _read_text(name, path)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     if text is not None:
-        return parse_study(text, name, path.parent)
+        return (reader or Reader()).study(text, name, path.parent)
     shipped = shipped_studies()
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
@@ -57,7 +127,7 @@ def load_study(name: str) -> Study:
         beside = next((file for file in (f"{name}.yaml", f"{name}.yml") if Path(file).is_file()), None)
         near = f"did you mean {beside}?" if beside else did_you_mean(name, shipped)
         raise UserError(f"unknown study {name!r}; {near}")
-    return shipped_study(name)
+    return shipped_study(name, reader)
 
 
 def _read_text(name: str, path: Path) -> str | None:
@@ -93,18 +163,16 @@ def parse_study(text: str, source: str, folder: Path = Path()) -> Study:
 
     All keys of a wrong form are named at once; what their values mean together is looked at when each has its form.
     """
+    return Reader().study(text, source, folder)
+
+
+def _mapping(text: str, source: str) -> Data:
+    """Return the plain values of a text of YAML that is a mapping. Raises UserError."""
     with reraise_as(source):
         data = read_data(text)
     if not isinstance(data, dict):
         raise UserError(f"{source}: must be a mapping with name, model and seeds")
-    try:
-        data = inline_files(data, folder)
-        return Study.model_validate(data)
-    except ValidationError as error:
-        lines = list(_lines(error, data))
-    except ValueError as error:
-        lines = [str(error)]
-    raise UserError("\n".join(printable(f"{source}: {line}{_remark(line)}") for line in lines))
+    return data
 
 
 def _remark(line: str) -> str:
@@ -113,15 +181,16 @@ def _remark(line: str) -> str:
     return f"; it has {odd}" if odd else ""
 
 
-def recorded_study(definition: str, source: str) -> Study:
-    """Return the study of a recorded JSON text.
+def recorded_study(definition: str, source: str, changes: Changes = UNCHANGED) -> Study:
+    """Return the study of a recorded JSON text, with what a command changes in it.
 
     Raise UserError, naming source and first problem, where this version refuses what an earlier one took.
     """
+    data = changes.applied(without_unknown_rules(json.loads(definition)))
     try:
-        return Study.model_validate_json(json.dumps(without_unknown_rules(json.loads(definition))))
+        return Study.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        raise UserError(printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
+        raise UserError(printable(f"{source}: {next(_lines(error, data))}")) from None
 
 
 def without_unknown_rules(definition: dict[str, Any]) -> dict[str, Any]:
@@ -199,8 +268,8 @@ def _siblings(keys: list[str]) -> list[str]:
     for key in keys[:-1]:
         fields = {field.alias or name: field for m in models for name, field in m.model_fields.items()}
         models = sections(fields[key].annotation) if key in fields else models
-    names = (f.alias or name for m in models for name, f in m.model_fields.items() if name != keys[-1])
-    return list(dict.fromkeys(names))
+    names = [f.alias or name for m in models for name, f in m.model_fields.items() if name != keys[-1]]
+    return list(dict.fromkeys([*names, EXTENDS] if len(keys) == 1 else names))
 
 
 # Every key, read off the classes that check them
@@ -223,7 +292,10 @@ class Key:
 
 def every_key() -> list[Key]:
     """Return all keys in the order of search/study/schema.py, the recipe's below `recipe`."""
-    return list(_keys_of(Study, ""))
+    says = (
+        "a study, shipped, recorded here or a file, whose keys this one has unless it gives them; null takes one away"
+    )
+    return [*_keys_of(Study, ""), Key(EXTENDS, says)]
 
 
 def _keys_of(cls: type[Strict], prefix: str) -> Iterator[Key]:

@@ -39,12 +39,20 @@ class Distribution(Strict):
 
     float_: tuple[float, float] | None = Field(None, alias="float", strict=False, description="low and high")
     int_: tuple[int, int] | None = Field(None, alias="int", strict=False, description="low and high")
-    choice: list[bool | int | float | str | list[list[int | float | str]]] | None = Field(
+    choice: list[bool | int | float | str | list[list[int | float | str]] | None] | None = Field(
         None, min_length=1, max_length=MOST_TRIED, description="the values"
     )
     log: bool = Field(False, description="sample the logarithm")
+    points: int | None = Field(
+        None, ge=2, le=MOST_TRIED, description="take so many values from low to high, as a choice; evenly, or by log"
+    )
     step: float | None = Field(None, gt=0, description="distance of the values of a float or int")
     after: str | None = Field(None, description="key path of a field whose value is added to the number")
+    when: dict[str, bool | int | float | str | None] | None = Field(
+        None,
+        min_length=1,
+        description="values of other fields at which this one is searched; else it is as in the base",
+    )
 
     @model_validator(mode="after")
     def _meaningful(self) -> Self:
@@ -58,7 +66,9 @@ class Distribution(Strict):
             (self.log and (not span or step), "log goes with float or int, and not with step"),
             (not span and step, "step goes with float or int"),
             (not span and self.after is not None, "after goes with float or int"),
-            (any(v in values[:i] for i, v in enumerate(values)), "a value is listed twice"),
+            (any(_is_listed(v, values[:i]) for i, v in enumerate(values)), "a value is listed twice"),
+            (self.points and (not span or step), "points go with float or int, and not with step"),
+            (self.points and self.after is not None, "points do not go with after"),
         )
         if step:
             is_tiny = self.float_ and step * MOST_STEPS < size
@@ -73,9 +83,29 @@ class Distribution(Strict):
         """Return every value; nothing for a continuum."""
         if self.choice is not None:
             return self.choice
+        if self.points:
+            return self._points()
         if self.int_:
             return range(self.int_[0], self.int_[1] + 1, int(self.step or 1))
         return _Steps(*self.float_, self.step) if self.float_ and self.step else ()
+
+    def _points(self) -> list[Any]:
+        """Return values from low to high, rounded to six digits, or to whole numbers where the bounds are."""
+        low, high = self.int_ or self.float_ or (0, 1)
+        last = self.points - 1 if self.points else 1
+        places = [n / last for n in range(1, last)]
+        inner = [low * (high / low) ** place if self.log else low + (high - low) * place for place in places]
+        rounded = [round(value) if self.int_ else float(f"{value:.6g}") for value in inner]
+        return list(dict.fromkeys([low, *rounded, high]))
+
+    @property
+    def is_choice(self) -> bool:
+        """True if the values have no order for a sampler."""
+        return self.choice is not None or self.points is not None
+
+    def is_asked(self, value_of: Callable[[str], Any]) -> bool:
+        """True if the field is searched where the others have these values, by key path."""
+        return all(_are_same(value_of(path), wanted) for path, wanted in (self.when or {}).items())
 
     def ends(self) -> Sequence[Any]:
         """Return the values of a choice, or the least and the greatest."""
@@ -84,7 +114,7 @@ class Distribution(Strict):
 
     def draw(self, random: Random) -> Any:
         """Return a number at random, as a sampler would draw its first."""
-        if self.log:
+        if self.log and not self.points:
             low, high = map(math.log, self.ends())
             number = math.exp(random.uniform(low, high))
             return round(number) if self.int_ else number
@@ -93,6 +123,8 @@ class Distribution(Strict):
 
     def has(self, value: Any) -> bool:
         """True if `value` is one of `values`, or in the continuum."""
+        if self.is_choice:
+            return _is_listed(value, self.values())
         if self.int_:  # a range would be gone through for what is no integer
             return type(value) is int and value in self.values()
         if self.float_ and not self.step:
@@ -105,12 +137,12 @@ class Distribution(Strict):
 
         Raise ValueError for a number that is none of the choices.
         """
-        if self.choice is not None:
-            for value in self.choice:
-                if stored(value) == number:
-                    return value
-            raise ValueError(f"{number!r} is none of {self.choice}")
         values = self.values()
+        if self.is_choice:
+            for value in values:
+                if _are_same(stored(value), number):
+                    return value
+            raise ValueError(f"{number!r} is none of {values}")
         return values.nearest(number) if isinstance(values, _Steps) else number
 
 
@@ -141,6 +173,15 @@ def _decimal(number: float) -> Decimal:
     return Decimal(str(number))
 
 
+def _are_same(first: Any, second: Any) -> bool:
+    """True if two values are equal, and both or neither are true or false: in Python 1 is True."""
+    return bool(first == second) and isinstance(first, bool) == isinstance(second, bool)
+
+
+def _is_listed(value: Any, values: Sequence[Any]) -> bool:
+    return any(_are_same(value, other) for other in values)
+
+
 def stored(value: Any) -> Any:
     """Return a choice as Optuna stores it."""
     return json.dumps(value) if isinstance(value, list) else value
@@ -150,26 +191,32 @@ Space = Mapping[str, Distribution]
 
 
 def order(space: Space) -> list[str]:
-    """Return the fields in the file's order, each behind the one that its number is added to.
+    """Return the fields in the file's order, each behind those that it depends on.
 
     Raise ValueError at the key path of a field that depends on itself.
     """
     placed: list[str] = []
     while waiting := [path for path in space if path not in placed]:
-        ready = (path for path in waiting if space[path].after not in waiting)
+        ready = (path for path in waiting if not _needed(space[path], waiting))
         if (path := next(ready, None)) is None:
             raise _cycle(space, waiting[0])
         placed.append(path)
     return placed
 
 
+def _needed(field: Distribution, waiting: Sequence[str]) -> list[str]:
+    """Return the fields among those that wait by whose values a field's number is read."""
+    return [path for path in (field.after, *(field.when or ())) if path in waiting]
+
+
 def _cycle(space: Space, path: str) -> ValueError:
     """Return the error for fields that wait for one another, at the first that comes round to itself."""
     trail = [path]
     while trail.count(trail[-1]) == 1:
-        trail.append(str(space[trail[-1]].after))
+        trail.append(_needed(space[trail[-1]], list(space))[0])
     circle = trail[trail.index(trail[-1]) :]
-    return error_at(f"space.{circle[0]}.after", f"depends on itself ({' -> '.join(circle)})")
+    key = "after" if space[circle[0]].after == circle[1] else "when"
+    return error_at(f"space.{circle[0]}.{key}", f"depends on itself ({' -> '.join(circle)})")
 
 
 def resolve(space: Space, numbers: Mapping[str, Any], base: Callable[[str], Any]) -> dict[str, Any]:
@@ -177,14 +224,28 @@ def resolve(space: Space, numbers: Mapping[str, Any], base: Callable[[str], Any]
 
     Raise ValueError if the numbers are not those that the space asks for.
     """
-    refuse((numbers.keys() != space.keys(), f"numbers of {sorted(numbers)}, not of {sorted(space)}"))
     values: dict[str, Any] = {}
     for path in order(space):
         field = space[path]
+        if not field.is_asked(values.get):
+            continue
+        refuse((path not in numbers, f"numbers of {sorted(numbers)}, not of {sorted(space)}"))
         values[path] = field.decoded(numbers[path])
         if field.after:
             values[path] += values[field.after] if field.after in values else base(field.after)
+    refuse((numbers.keys() != values.keys(), f"numbers of {sorted(numbers)}, not of {sorted(values)}"))
     return values
+
+
+def numbers_by(space: Space, draw: Callable[[str, Distribution], Any]) -> Numbers:
+    """Return a number for each field that is searched where the fields before it have the values that were drawn."""
+    numbers: Numbers = {}
+    values: dict[str, Any] = {}
+    for path in order(space):
+        if space[path].is_asked(values.get):
+            numbers[path] = draw(path, space[path])
+            values[path] = space[path].decoded(numbers[path])
+    return numbers
 
 
 def fixed(spec: Spec, recipe: Recipe) -> Callable[[str], Any]:
@@ -208,14 +269,25 @@ def grid_size(space: Space) -> int:
     size = math.prod(len(d.values()) for d in space.values())
     if size > MOST_POINTS:
         raise error_at("space", f"a grid has at most {MOST_POINTS} points, this one more")
-    return size
+    return len(points(space)) if any(d.when for d in space.values()) else size
 
 
 def _combinations(space: Space, candidates: Mapping[str, Sequence[Any]]) -> Iterator[Numbers]:
-    """Yield every proposal of the candidates of each field."""
-    paths = order(space)
+    """Yield every proposal of the candidates of each field, once: a field that is not searched there has no number."""
+    paths, seen = order(space), set[frozenset[tuple[str, Any]]]()
+    is_conditional = any(d.when for d in space.values())
     for values in product(*(candidates[path] for path in paths)):
-        yield dict(zip(paths, map(stored, values), strict=True))
+        drawn = dict(zip(paths, values, strict=True))
+        numbers = numbers_by(space, partial(_number_of, drawn))
+        point = frozenset((path, repr(number)) for path, number in numbers.items())
+        if is_conditional and point in seen:
+            continue
+        seen.add(point)
+        yield numbers
+
+
+def _number_of(values: Mapping[str, Any], path: str, field: Distribution) -> Any:
+    return stored(values[path])
 
 
 def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tuple[Spec, Recipe]]) -> None:
@@ -230,6 +302,7 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
     names += [f"task.{name}" for name in options_of(spec.task)]
     for path, field in space.items():
         _check_path(path, names)
+        _check_when(space, path)
         if not field.after:
             continue
         if field.after not in names and base(field.after) is None:
@@ -246,6 +319,18 @@ def _check_path(path: str, names: Sequence[str]) -> None:
         raise error_at(f"space.{path}", f"unknown field; {did_you_mean(path, names)}")
 
 
+def _check_when(space: Space, path: str) -> None:
+    """Raise ValueError for a condition on what is no choice of the space, or on a value that it has not."""
+    for other, wanted in (space[path].when or {}).items():
+        if other not in space or not space[other].is_choice:
+            choices = [name for name, field in space.items() if field.is_choice and name != path]
+            raise error_at(f"space.{path}.when", f"{other} is no choice of this space; {did_you_mean(other, choices)}")
+        if not space[other].has(wanted):
+            raise error_at(
+                f"space.{path}.when", f"{other} is never {wanted!r}; its values are {list(space[other].values())}"
+            )
+
+
 def _check_fields(space: Space, build: Callable[[Space, Numbers], object]) -> None:
     """Raise ValueError for an end point that nothing makes possible, at a field that is to blame: if others have such
     end points without it too, one of theirs is why.
@@ -254,8 +339,15 @@ def _check_fields(space: Space, build: Callable[[Space, Numbers], object]) -> No
         try:
             _check_values(space, path, partial(build, space))
         except ValueError:
-            _check_fields({p: d for p, d in space.items() if p != path}, build)
+            _check_fields(_without(space, path), build)
             raise
+
+
+def _without(space: Space, path: str) -> Space:
+    """Return a space without a field, and without those that are searched at some of its values."""
+    left = {name: field for name, field in space.items() if name != path}
+    dependent = next((name for name, field in left.items() if path in (field.when or ())), None)
+    return _without(left, dependent) if dependent else left
 
 
 def _check_values(space: Space, path: str, build: Callable[[Numbers], object]) -> None:

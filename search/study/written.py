@@ -1,0 +1,201 @@
+"""A study file before it is checked: what it extends, names that stand for values, and keys that a command sets.
+
+All work on plain values, so that the study that is recorded has what was meant, spelt out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from model.fields import did_you_mean
+from search.errors import UserError
+from search.study.reading import read_data
+from search.study.space import error_at, errors_at
+
+Data = dict[str, Any]
+EXTENDS = "extends"
+NAMED = re.compile(r"\$\{([^}]*)\}")
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SECTIONS_OF_FIELDS = ("space",)
+"""Sections whose keys are paths themselves, as in space.recipe.lr."""
+MOST_EXTENDED = 16
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a command changes in a study file. sets: `PATH=VALUE`. env: `NAME`, or `NAME=VALUE`."""
+
+    sets: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.sets or self.env)
+
+    def applied(self, data: Data) -> Data:
+        """Return plain values with names replaced and keys set. Raises ValueError at the key path, UserError."""
+        data = _replaced(data, _values_of(self.env), "")
+        for text in self.sets:
+            data = _with_set(data, text)
+        return data
+
+
+UNCHANGED = Changes()
+
+
+def extended(data: Data, base_of: Callable[[str], Data]) -> Data:
+    """Return plain values laid over those of the study that they extend, and of those which that one extends.
+
+    base_of: returns the plain values of a study by name or path. A mapping is laid over another key by key; any other
+    value takes the place of the one below; null takes a key away. Name and description are never taken over.
+    """
+    layers, seen = [data], list[str]()
+    while EXTENDS in layers[-1]:
+        name = layers[-1][EXTENDS]
+        if not isinstance(name, str) or not name:
+            raise error_at(EXTENDS, f"must be the name or path of a study, got {name!r:.80}")
+        if name in seen or len(seen) == MOST_EXTENDED:
+            raise error_at(EXTENDS, f"goes round in a circle ({' -> '.join([*seen, name])})")
+        seen.append(name)
+        with errors_at(EXTENDS):
+            layers.append(base_of(name))
+    result: Data = {}
+    for layer in reversed(layers):
+        inherited = {key: value for key, value in result.items() if key not in ("name", "about")}
+        result = laid_over(inherited, {key: value for key, value in layer.items() if key != EXTENDS})
+    return result
+
+
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Data:
+    """Return mappings merged key by key, the one above first; its nulls take keys away.
+
+    >>> laid_over({"recipe": {"lr": 0.1, "steps": 9}}, {"recipe": {"lr": 0.2, "steps": None}})
+    {'recipe': {'lr': 0.2}}
+    """
+    merged = dict(below)
+    for key, value in above.items():
+        under = below.get(key)
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(under, Mapping):
+            merged[key] = laid_over(under, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def differences(below: Any, above: Any, path: str = "") -> list[str]:
+    """Return a text for each value in which plain values differ from those that they extend.
+
+    >>> differences({"recipe": {"lr": 0.1}}, {"recipe": {"lr": 0.2}, "seeds": [1]})
+    ['recipe.lr: 0.1 -> 0.2', 'seeds: [1]']
+    """
+    if below == above:
+        return []
+    if not isinstance(below, Mapping) or not isinstance(above, Mapping):
+        return [f"{path}: {below!r:.60} -> {above!r:.60}"]
+    texts = []
+    for key in dict.fromkeys([*below, *above]):
+        place = f"{path}.{key}" if path else str(key)
+        if key not in below:
+            texts.append(f"{place}: {above[key]!r:.60}")
+        elif key not in above:
+            texts.append(f"{place}: taken away")
+        else:
+            texts += differences(below[key], above[key], place)
+    return texts
+
+
+# ---- names that stand for values
+
+
+def _values_of(env: Sequence[str]) -> dict[str, str]:
+    """Return the values of names, given as `NAME=VALUE` or read from the environment. Raises UserError."""
+    values = {}
+    for text in env:
+        name, equals, value = text.partition("=")
+        if not IDENTIFIER.fullmatch(name):
+            raise UserError(f"--env {text}: give NAME, or NAME=VALUE; a name has letters, digits and _")
+        if not equals and name not in os.environ:
+            raise UserError(f"--env {name}: the environment has no {name}; give --env {name}=VALUE")
+        values[name] = value if equals else os.environ[name]
+    return values
+
+
+def _replaced(value: Any, values: Mapping[str, str], path: str) -> Any:
+    """Return a value with the names in its texts replaced. A text that is one name alone becomes any plain value."""
+    if isinstance(value, dict):
+        return {key: _replaced(v, values, f"{path}.{key}" if path else str(key)) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_replaced(v, values, f"{path}.{n}") for n, v in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def replace(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in values:
+            what = f"--env {name}" if IDENTIFIER.fullmatch(name) else "a name of letters, digits and _"
+            raise error_at(path, f"{found[0]} stands for nothing here; give {what}")
+        return values[name]
+
+    if (alone := NAMED.fullmatch(value)) is not None:
+        text = replace(alone)
+        with errors_at(path):
+            return read_data(text)
+    return NAMED.sub(replace, value)
+
+
+# ---- keys that a command sets
+
+
+def _with_set(data: Data, text: str) -> Data:
+    """Return plain values with one key set. Raises UserError for a text that is no PATH=VALUE, or leads nowhere."""
+    path, equals, written = text.partition("=")
+    if not equals or not path or "" in path.split("."):
+        raise UserError(f"--set {text}: give PATH=VALUE, as in --set recipe.lr=0.01")
+    try:
+        return dict(_set_at(data, path.split("."), read_data(written), ""))
+    except ValueError as error:
+        raise UserError(f"--set {text}: {error}") from None
+
+
+def _set_at(container: Any, parts: Sequence[str], value: Any, path: str) -> Any:
+    """Return a container with a value at the end of a path, whose parts may be joined in a key."""
+    if not parts:
+        return value
+    if isinstance(container, list):
+        return _set_in_list(container, parts, value, path)
+    if path == "model" and isinstance(container, str):
+        container = {"preset": container}
+    if not isinstance(container, Mapping | None):
+        raise error_at(path, f"is {container!r:.60}, which has no {parts[0]}")
+    inside = container or {}
+    count = _parts_of_key(inside, parts, path)
+    key = ".".join(parts[:count])
+    place = f"{path}.{key}" if path else key
+    return {**inside, key: _set_at(inside.get(key), parts[count:], value, place)}
+
+
+def _parts_of_key(inside: Mapping[str, Any], parts: Sequence[str], path: str) -> int:
+    """Return how many parts of a path make the next key: those of the longest key that is there, else one, or two."""
+    for count in range(len(parts), 0, -1):
+        if ".".join(parts[:count]) in inside:
+            return count
+    return min(2, len(parts)) if path in SECTIONS_OF_FIELDS else 1
+
+
+def _set_in_list(values: list[Any], parts: Sequence[str], value: Any, path: str) -> list[Any]:
+    """Return a list with a value at the end of a path that begins with the number of an entry, or its name."""
+    names = [entry.get("name") if isinstance(entry, dict) else None for entry in values]
+    numbers = [str(n) for n in range(len(values))]
+    if parts[0] in numbers:
+        n = int(parts[0])
+    elif parts[0] in names:
+        n = names.index(parts[0])
+    else:
+        near = did_you_mean(parts[0], [*filter(None, names), *numbers])
+        raise error_at(path, f"has no entry {parts[0]!r}; {near}")
+    return [*values[:n], _set_at(values[n], parts[1:], value, f"{path}.{n}"), *values[n + 1 :]]

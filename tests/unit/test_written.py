@@ -1,0 +1,234 @@
+"""What a command sets in a study file, names that stand for values, studies that extend others, conditional fields."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import search
+from search.cli import main
+from search.errors import UserError
+from search.run import worker
+from search.run.source import read_study
+from search.store.home import Home
+from search.study.file import parse_study
+from search.study.space import points
+from search.study.written import Changes, differences, extended, laid_over
+from tests.runs import Trained, made_up
+
+SHORT = {"name": "short", "model": "57p", "recipe": {"steps": 40, "eval_every": 20}, "seeds": [1, 2]}
+LISTED = {
+    "name": "listed", "seeds": [1],
+    "configurations": [{"name": "one", "model": "57p"}, {"name": "two", "model": "67p"}],
+}  # fmt: skip
+SEARCH = {
+    "name": "search", "model": "57p", "seeds": [1], "recipe": {"steps": 40, "eval_every": 20},
+    "space": {
+        "model.tie_vo": {"choice": [True, False]},
+        "recipe.lr": {"float": [0.001, 0.1], "log": True, "points": 3, "when": {"model.tie_vo": True}},
+        "recipe.batch": {"choice": [64, 128]},
+    },
+}  # fmt: skip
+
+
+def read(path, home="home", sets=(), env=()):
+    said = []
+    return read_study(str(path), Home(home), said.append, Changes(tuple(sets), tuple(env))), said
+
+
+def write(file, **keys):
+    Path(file).write_text(json.dumps(keys), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("here")
+class TestSet:
+    @pytest.mark.parametrize(
+        ("study", "text", "expected"),
+        [
+            (SHORT, "recipe.lr=1e-3", lambda s: s.base_recipe.lr == 0.001),
+            (SHORT, "model.tie_vo=false", lambda s: s.base_spec.params == 67),
+            (SHORT, "seeds=[5, 6, 7]", lambda s: [seed.init_seed for seed in s.first_seeds] == [5, 6, 7]),
+            (SHORT, "name=other", lambda s: s.name == "other"),
+            (LISTED, "configurations.two.model=74p", lambda s: [c[0].params for c in s.listed] == [57, 74]),
+            (LISTED, "configurations.0.model=74p", lambda s: [c[0].params for c in s.listed] == [74, 67]),
+            (SEARCH, "space.recipe.lr.points=5", lambda s: len(points(s.kind.space)) == 12),
+            (SEARCH, "space.recipe.warmup={choice: [10, 20]}", lambda s: "recipe.warmup" in s.kind.space),
+        ],
+    )
+    def test_sets_a_key_by_its_path(self, study, text, expected):
+        assert expected(read(write("s.yaml", **study), sets=[text])[0])
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("recipe.lr", "give PATH=VALUE"),
+            ("=3", "give PATH=VALUE"),
+            ("recipe..lr=3", "give PATH=VALUE"),
+            ("recipe.lrr=3", "recipe.lrr: unknown key; did you mean lr"),
+            ("extend=57p", "unknown key; did you mean extends"),
+            ("name.first=3", "name: is 'short', which has no first"),
+            ("seeds.5=3", "has no entry '5'"),
+            ("recipe.lr=[1", "column 3: not valid YAML"),
+        ],
+    )
+    def test_another_text_is_one_line(self, text, said):
+        with pytest.raises(UserError) as error:
+            read(write("s.yaml", **SHORT), sets=[text])
+        assert said in str(error.value) and "\n" not in str(error.value)
+
+    def test_the_last_of_two_counts_and_a_shipped_study_can_be_changed(self):
+        study, _ = read("57p", sets=["recipe.lr=0.5", "recipe.lr=0.25"])
+        assert study.base_recipe.lr == 0.25
+
+
+@pytest.mark.usefixtures("here")
+class TestEnv:
+    def test_only_what_is_named_is_replaced(self, monkeypatch):
+        monkeypatch.setenv("RATE", "0.125")
+        file = write("s.yaml", **SHORT | {"recipe": {"lr": "${RATE}"}, "about": "at ${RATE}, by ${WHO}"})
+        study, _ = read(file, env=["RATE", "WHO=me"])
+        assert study.base_recipe.lr == 0.125 and study.about == "at 0.125, by me"
+
+    @pytest.mark.parametrize(
+        ("env", "said"),
+        [
+            ([], "recipe.lr: ${RATE} stands for nothing here; give --env RATE"),
+            (["RATE"], "the environment has no RATE"),
+            (["RA-TE=1"], "a name has letters, digits and _"),
+            (["RATE=fast"], "recipe: lr must be"),
+        ],
+    )
+    def test_another_name_is_one_line(self, env, said, monkeypatch):
+        monkeypatch.delenv("RATE", raising=False)
+        with pytest.raises(UserError) as error:
+            read(write("s.yaml", **SHORT | {"recipe": {"lr": "${RATE}"}}), env=env)
+        assert said in str(error.value).replace("recipe.lr: must", "recipe: lr must") and "\n" not in str(error.value)
+
+    def test_a_value_is_data_and_no_yaml_of_the_file(self):
+        file = write("s.yaml", **SHORT | {"about": "by ${WHO}"})
+        assert read(file, env=["WHO=x, model: 67p"])[0].base_spec.params == 57
+
+
+@pytest.mark.usefixtures("here")
+class TestExtends:
+    def test_keys_are_laid_over_those_of_a_shipped_study(self):
+        study, said = read(write("s.yaml", name="mine", extends="57p", recipe={"lr": 0.5}, until=None, seeds=[1, 2]))
+        assert (study.name, study.base_recipe.lr, study.base_spec.params) == ("mine", 0.5, 57)
+        assert study.base_recipe.steps == 60_000
+        (line,) = said
+        assert "s.yaml: extends 57p;" in line and "recipe.lr" in line and "until: taken away" in line
+
+    def test_a_file_extends_one_beside_it_that_extends_another(self, tmp_path):
+        (tmp_path / "inner").mkdir()
+        write("inner/a.yaml", **SHORT)
+        write("inner/b.yaml", name="b", extends="a.yaml", recipe={"lr": 0.5})
+        write("c.yaml", name="c", extends="inner/b.yaml", recipe={"warmup": 7})
+        study, _ = read("c.yaml")
+        assert (study.base_recipe.lr, study.base_recipe.warmup, study.base_recipe.steps) == (0.5, 7, 40)
+
+    def test_a_study_recorded_here_is_extended(self, monkeypatch):
+        monkeypatch.setattr(worker, "work", lambda name, attempt, on_gpu: made_up(name, attempt, Trained()))
+        search.run(SHORT, "home")
+        study, _ = read(write("s.yaml", name="more", extends="short", recipe={"lr": 0.5}))
+        assert study.base_recipe.steps == 40 and study.base_recipe.lr == 0.5
+
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("57q", "extends: '57q' is no study of this home"),
+            ("gone.yaml", "extends: 'gone.yaml' is no study"),
+            (3, "extends: must be the name or path of a study"),
+            ("s.yaml", "extends: goes round in a circle (s.yaml -> s.yaml)"),
+        ],
+    )
+    def test_what_cannot_be_extended_is_one_line(self, name, said):
+        with pytest.raises(UserError) as error:
+            read(write("s.yaml", name="mine", extends=name))
+        assert said in str(error.value) and "\n" not in str(error.value)
+
+    def test_a_name_is_not_taken_over(self):
+        with pytest.raises(UserError, match="name: missing"):
+            read(write("s.yaml", extends="57p"))
+
+    def test_layers(self):
+        studies = {"a": {"name": "a", "x": {"y": 1, "z": 2}}, "b": {"extends": "a", "x": {"y": None}}}
+        assert extended({"extends": "b", "w": 3}, studies.__getitem__) == {"x": {"z": 2}, "w": 3}
+        assert laid_over({"x": [1, 2]}, {"x": [3]}) == {"x": [3]}
+        assert differences({"x": {"y": 1}}, {"x": {}}) == ["x.y: taken away"]
+
+
+def study_of(sampler, **space):
+    return SEARCH | {"sampler": sampler, "space": SEARCH["space"] | space}
+
+
+class TestSpace:
+    def test_points_are_values_on_a_grid(self):
+        space = parse_study(json.dumps(SEARCH), "test").kind.space
+        assert list(space["recipe.lr"].values()) == [0.001, 0.01, 0.1]
+        whole = parse_study(
+            json.dumps(study_of({"name": "grid"}, **{"recipe.warmup": {"int": [1, 1000], "log": True, "points": 4}})),
+            "test",
+        )
+        assert list(whole.kind.space["recipe.warmup"].values()) == [1, 10, 100, 1000]
+
+    def test_a_field_is_searched_only_where_its_condition_holds(self):
+        proposals = points(parse_study(json.dumps(SEARCH), "test").kind.space)
+        assert len(proposals) == 2 * 3 + 2
+        assert all(("recipe.lr" in numbers) == numbers["model.tie_vo"] for numbers in proposals)
+
+    @pytest.mark.parametrize("sampler", ["grid", "tpe", "nsga2", "qmc", "random"])
+    def test_every_sampler_proposes_and_goes_on(self, sampler, tmp_path, monkeypatch):
+        monkeypatch.setattr(worker, "work", lambda name, attempt, on_gpu: made_up(name, attempt, Trained()))
+        count = {} if sampler == "grid" else {"configurations": 6}
+        study = study_of({"name": sampler, **count})
+        done = search.run(study, tmp_path)
+        more = done if sampler == "grid" else search.run(study_of({"name": sampler, "configurations": 9}), tmp_path)
+        default = parse_study(json.dumps(SEARCH), "test").base_recipe.lr
+        rows = more.configurations.to_dict("records")
+        assert len(rows) == 8 if sampler == "grid" else len(done.configurations) <= len(rows) <= 9
+        for row in rows:
+            assert (row["recipe.lr"] in (0.001, 0.01, 0.1)) if row["model.tie_vo"] else row["recipe.lr"] == default
+
+    @pytest.mark.parametrize(
+        ("field", "said"),
+        [
+            ({"float": [0.1, 0.2], "when": {"model.tie_vo": 3}}, "model.tie_vo is never 3"),
+            ({"float": [0.1, 0.2], "when": {"model.tie_v": True}}, "did you mean model.tie_vo"),
+            ({"float": [0.1, 0.2], "when": {"recipe.warmup": 1}}, "recipe.warmup is no choice"),
+            ({"float": [0.1, 0.2], "when": {}}, "at least 1"),
+            ({"float": [0.1, 0.2], "points": 1}, "greater than or equal to 2"),
+            ({"float": [0.1, 0.2], "points": 3, "step": 0.1}, "not with step"),
+            ({"choice": [0.1, 0.2], "points": 3}, "points go with float or int"),
+            ({"float": [0.1, 0.2], "when": {"recipe.lr": 0.1}}, "depends on itself"),
+        ],
+    )
+    def test_a_condition_that_means_nothing_is_refused(self, field, said):
+        other = {"recipe.warmup": {"int": [1, 9]}} if "recipe.warmup" in field.get("when", {}) else {}
+        with pytest.raises(UserError) as error:
+            parse_study(json.dumps(study_of({}, **{"recipe.lr": field}, **other)), "test")
+        assert said in str(error.value) or ("no choice" in str(error.value) and "itself" in said)
+
+    def test_true_is_not_one_and_null_is_a_choice(self):
+        with pytest.raises(UserError, match="listed twice"):
+            parse_study(json.dumps(study_of({}, **{"recipe.batch": {"choice": [None, None]}})), "test")
+        both = study_of({}, **{"recipe.batch": {"choice": [True, 1]}})
+        with pytest.raises(UserError, match="batch"):
+            parse_study(json.dumps(both), "test")
+        with pytest.raises(UserError, match="must be an integer, got None"):
+            parse_study(json.dumps(study_of({}, **{"recipe.batch": {"choice": [None, 64]}})), "test")
+
+
+@pytest.mark.usefixtures("here")
+def test_the_command_takes_both_and_reads_a_pipe():
+    text = json.dumps(SHORT | {"recipe": {"steps": "${STEPS}", "eval_every": 10}})
+    words = ["run", "-", "--dry-run", "--env", "STEPS=70", "--set", "seeds=[1, 2, 3]"]
+    ended = CliRunner().invoke(main, words, input=text)
+    assert ended.exit_code == 0, ended.output
+    assert "70 steps each" in ended.output and "3 to train" in ended.output
