@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from statistics import median
 
@@ -31,65 +32,106 @@ NICE = os.environ.get("RAY_worker_niceness", "15")  # noqa: SIM112
 """What Ray starts workers with."""
 
 
+@dataclass(frozen=True)
+class _Training:
+    """What a plan says of the training itself.
+
+    seeds, core_hours: by configuration; None of a kind that plans in rounds.
+    """
+
+    lines: list[str]
+    time: str
+    rate: float
+    has_search: bool = True
+    seeds: Mapping[Configuration, int] | None = None
+    core_hours: Mapping[Configuration, float] | None = None
+
+
 def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records: StudyRecords | None = None) -> str:
     """Return the plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here.
 
     rows: the study's seeds that the home has; records: of a study that was begun.
     """
-    listed = [Configuration(*c) for c in study.listed]
-    remark, here = check_resources(study.resources), local_resources()
+    listed = [Configuration(*pair) for pair in study.listed]
+    remark = check_resources(study.resources)
+    here = local_resources()
     by_mps = mps.is_available()
     share, fits = placement_of(study, here, by_mps=by_mps)
-    has_search = True
     rates, rate, source = _expected_rates(study, listed, rows, fits, by_mps)
     kind = study.kind
     if kind.round_size:
-        asked = kind.plan_round(len(rows))
-        round_steps = kind.round_size * len(study.first_seeds) * study.base_recipe.steps
-        time = f"{duration(round_steps / (rate * fits.concurrent))} a round"
+        training = _rounds(study, len(rows), rate, fits)
     else:
         known = forecast(study, rows, records)
-        to_train = dict.fromkeys(listed, 0) | (known.search + known.confirmation)
-        seconds = {c: count * c.recipe.steps / rates.get(c.key, rate) for c, count in to_train.items()}
-        if total_s := sum(seconds.values()):
-            rate = sum(count * c.recipe.steps for c, count in to_train.items()) / total_s
-        at_once, banks = _banks(study, to_train, fits)
-        asked = [
-            *_configurations(study, listed, known),
-            *_not_asked(study, listed, rows),
-            banks,
-        ]
-        core_hours = total_s * share["CPU"] / 3_600
-        time = f"about {duration(total_s / max(1, at_once))} once it trains"
-        time += f", {core_hours:,.1f} core-hours" if core_hours >= 0.05 and not fits.on_gpu else ""
-        fresh = study.confirm.configurations * len(study.confirm_seeds) if study.confirm else 0
-        has_search = bool(known.search)
-        if fresh and has_search:
-            bank_s = fresh * study.base_recipe.steps / rate
-            time += f", up to {duration(bank_s / fits.concurrent)} to confirm"
-            fresh_hours = bank_s * share["CPU"] / 3_600
-            time += f" ({fresh_hours:,.1f} core-hours)" if fresh_hours >= 0.05 and not fits.on_gpu else ""
-        time += ","
-    lines = [
-        f"{study.name}: {study.about}" if study.about else study.name,
-        *asked,
-        *([f"  too long        {late}"] if (late := kind.too_long()) else []),
-        *kind.plan_search(),
-        *(f"  {name.lower():15} {words}" for name, words in kind.rules([c.key for c in listed])),
-        f"  resources       cpu {share['CPU']:g}, gpu {share['GPU']:g} for each bank, at nice {NICE}",
-        *([f"  where           {_where(study, fits, here['CPU'], by_mps)}"] if here["GPU"] else []),
-        *_cards(study),
-        *_code(listed),
-        *_busy(here["CPU"]),
-        f"  home            {home.path}",
-        f"  estimated time  {time} at {rate:,.0f} seed-steps/s a bank ({source})",
-    ]
+        training = _whole(study, listed, rates, rate, known, fits, share["CPU"], _not_asked(study, listed, rows))
+    lines = [f"{study.name}: {study.about}" if study.about else study.name, *training.lines]
+    if late := kind.too_long():
+        lines.append(f"  too long        {late}")
+    lines += kind.plan_search()
+    lines += [f"  {name.lower():15} {words}" for name, words in kind.rules([c.key for c in listed])]
+    lines.append(f"  resources       cpu {share['CPU']:g}, gpu {share['GPU']:g} for each bank, at nice {NICE}")
+    if here["GPU"]:
+        lines.append(f"  where           {_where(study, fits, here['CPU'], by_mps)}")
+    lines += [*_cards(study), *_code(listed), *_busy(here["CPU"])]
+    lines.append(f"  home            {home.path}")
+    lines.append(f"  estimated time  {training.time} at {training.rate:,.0f} seed-steps/s a bank ({source})")
     if kind.is_compared and not study.until_rule:
         worth = zip(("intervals", ""), _worth(study, listed), strict=False)
         lines += [f"  {head:15} {text}" for head, text in worth]
-    if not kind.round_size:
-        lines += kind.plan_design(to_train, {c: share["CPU"] * s / 3_600 for c, s in seconds.items()})
-    return "\n".join([*lines, *_later(study, len(listed) > 1, has_search), *([remark] if remark else [])])
+    if training.seeds is not None and training.core_hours is not None:
+        lines += kind.plan_design(training.seeds, training.core_hours)
+    lines += _later(study, len(listed) > 1, training.has_search)
+    return "\n".join([*lines, remark] if remark else lines)
+
+
+def _rounds(study: Study, recorded: int, rate: float, fits: Capacity) -> _Training:
+    """Plan a study whose kind proposes in rounds. rate: seed-steps/s of a bank."""
+    steps = study.kind.round_size * len(study.first_seeds) * study.base_recipe.steps
+    time = f"{duration(steps / (rate * fits.concurrent))} a round"
+    return _Training([*study.kind.plan_round(recorded)], time, rate)
+
+
+def _whole(
+    study: Study,
+    listed: Sequence[Configuration],
+    rates: Mapping[str, float],
+    rate: float,
+    known: Forecast,
+    fits: Capacity,
+    cores: float,
+    not_asked: Sequence[str],
+) -> _Training:
+    """Plan a study whose seeds are known, or bounded, before it begins.
+
+    rates: seed-steps/s of a bank by key of a configuration, rate: of any other; cores: of a bank.
+    """
+    seeds = dict.fromkeys(listed, 0) | (known.search + known.confirmation)
+    steps = {c: count * c.recipe.steps for c, count in seeds.items()}
+    seconds = {c: steps[c] / rates.get(c.key, rate) for c in seeds}
+    total_s = sum(seconds.values())
+    if total_s:  # what is about to train says more than all that could
+        rate = sum(steps.values()) / total_s
+    at_once, banks = _banks(study, seeds, fits)
+    time = f"about {duration(total_s / max(1, at_once))} once it trains"
+    if hours := _core_hours(total_s * cores, fits):
+        time += f", {hours}"
+    has_search = bool(known.search)
+    if study.confirm and has_search:
+        fresh = study.confirm.configurations * len(study.confirm_seeds)
+        fresh_s = fresh * study.base_recipe.steps / rate
+        if fresh:
+            time += f", up to {duration(fresh_s / fits.concurrent)} to confirm"
+        if fresh and (hours := _core_hours(fresh_s * cores, fits)):
+            time += f" ({hours})"
+    lines = [*_configurations(study, listed, known), *not_asked, banks]
+    core_hours = {c: cores * each / 3_600 for c, each in seconds.items()}
+    return _Training(lines, f"{time},", rate, has_search, seeds, core_hours)
+
+
+def _core_hours(core_s: float, fits: Capacity) -> str:
+    """Return so many core-seconds in words; nothing where they are few, or a GPU's time is what counts."""
+    hours = core_s / 3_600
+    return "" if hours < 0.05 or fits.on_gpu else f"{hours:,.1f} core-hours"
 
 
 def _banks(study: Study, to_train: Mapping[Configuration, int], fits: Capacity) -> tuple[int, str]:

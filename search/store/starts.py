@@ -29,12 +29,19 @@ def configurations(study: Study, parents: Sequence[InitialTheta], records: Study
     """
     if not parents:
         return [Configuration(*listed) for listed in study.listed]
-    started = (c for c in records.list_configurations().values() if c.start)
-    existing = {(c.spec, c.recipe, c.start.number): c for c in started if c.start}
-    pairs = [(listed, parent) for listed in study.listed for parent in parents]
-    rows = [existing.get((*listed, p.number)) or configuration_from_parent(*listed, p) for listed, p in pairs]
-    records.create_configurations(rows)
-    return list(dict.fromkeys(rows))
+    # What the ledger has already is taken as it is: its θ was carried over when it was first asked for.
+    existing = {
+        (known.spec, known.recipe, known.start.number): known
+        for known in records.list_configurations().values()
+        if known.start
+    }
+    found = []
+    for spec, recipe in study.listed:
+        for parent in parents:
+            known = existing.get((spec, recipe, parent.number))
+            found.append(known or configuration_from_parent(spec, recipe, parent))
+    records.create_configurations(found)
+    return list(dict.fromkeys(found))
 
 
 def parents_of(study: Study, records: StudyRecords) -> list[InitialTheta]:
@@ -59,11 +66,16 @@ def configuration_from_parent(spec: Spec, recipe: Recipe, parent: InitialTheta |
     import torch
 
     with reraise_as("start"):
-        transfers = {n: transfer(parent.spec, torch.tensor(t), plain.trained) for n, t in parent.thetas.items()}
+        transfers = {
+            name: transfer(parent.spec, torch.tensor(theta), plain.trained) for name, theta in parent.thetas.items()
+        }
+    # The lineage is one for all seeds, and says what was done with the first one's θ.
+    first = next(iter(transfers.values()))
     *before, last = parent.lineage
-    lineage = (*before, {**last, "then": list(next(iter(transfers.values())).how)})
-    thetas = {name: tuple(t.theta_Q.tolist()) for name, t in transfers.items()}
-    return replace(plain, start=InitialTheta(plain.trained, thetas, lineage, parent.number))
+    lineage = (*before, {**last, "then": list(first.how)})
+    thetas = {name: tuple(moved.theta_Q.tolist()) for name, moved in transfers.items()}
+    start = InitialTheta(plain.trained, thetas, lineage, parent.number)
+    return replace(plain, start=start)
 
 
 def _choose(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[InitialTheta]:
@@ -72,17 +84,17 @@ def _choose(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[
         origins = [read_start(start, Path(start.checkpoint))]
     else:
         origins = _recorded(start, seeds, records)
-    lineages = [ancestors_of(checkpoint) for checkpoint in (origins[:1] if start.each else origins)]
     thetas = [tuple(checkpoint.theta_P.tolist()) for checkpoint in origins]
     if start.each:
-        (lineage,) = lineages
+        # One lineage for all seeds: it leaves out what differs from one to the next.
+        lineage = ancestors_of(origins[0])
         lineage[-1]["seed"] = "its own"
         del lineage[-1]["theta_sha256"], lineage[-1]["exact"]
         by_seed = dict(zip(map(str, seeds), thetas, strict=True))
         return [InitialTheta(origins[0].spec, by_seed, tuple(lineage))]
     return [
-        InitialTheta(checkpoint.spec, {ANY: theta}, tuple(lineage), number)
-        for number, (checkpoint, theta, lineage) in enumerate(zip(origins, thetas, lineages, strict=True))
+        InitialTheta(checkpoint.spec, {ANY: theta}, tuple(ancestors_of(checkpoint)), number)
+        for number, (checkpoint, theta) in enumerate(zip(origins, thetas, strict=True))
     ]
 
 

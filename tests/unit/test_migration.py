@@ -144,7 +144,7 @@ def test_a_field_that_no_recipe_has_is_one_line(home):
         db.execute(sa.update(CONFIGURATIONS).values(recipe=recipe | {"jiggle_every": 0}))
     said = fails_with_one(1, "best", "--home", home.path)
     assert said == (
-        f"{home.ledger_db}: damaged, a configuration: recipe.jiggle_every: this version's recipes have no such field"
+        f"{home.ledger_db}: damaged, a configuration: jiggle_every: this version's recipes have no such field"
     )
 
 

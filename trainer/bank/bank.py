@@ -114,11 +114,14 @@ class Bank:
     def advance(self) -> bool:
         """Train to the next evaluation, judge it, and finish a pair. Return False if no pair is left."""
         running = int((self.pair_S != IDLE).sum())
-        start, is_finishing = time.perf_counter(), bool(self.spent)
-        if is_finishing:
+        start = time.perf_counter()
+        is_finishing = bool(self.spent)
+        if is_finishing:  # one at a call, since it may take seconds, and a worker reports between calls
             self._finish(self.spent.pop(0))
         if running:
-            measured_SM, shown_SP = self._train(running if self.programs.supports_partial_bank else self.slots)
+            # Torch's bits depend on the number of rows, so its idle slots are trained too.
+            count = running if self.programs.supports_partial_bank else self.slots
+            measured_SM, shown_SP = self._train(count)
             self.seed_steps += running * self.eval_every
             self._refresh_hard_examples(running)
             self._judge(measured_SM.cpu(), shown_SP)
@@ -175,9 +178,11 @@ class Bank:
 
     def save_all(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the states of pairs. That of many at once costs little more than that of one."""
-        records, steps = self.tracker.records, self.tracker.records["steps"].tolist()
+        records = self.tracker.records
+        steps = records["steps"].tolist()
         facts = saved.record_rows(records)
-        trained = {n: row for n, row in zip(self.pair_S.tolist(), saved.rows_of(self.state), strict=True) if n != IDLE}
+        in_slots = zip(self.pair_S.tolist(), saved.rows_of(self.state), strict=True)
+        trained = {n: row for n, row in in_slots if n != IDLE}
         trained |= {n: saved.rows_of(state)[0] for n, state in self.parked.items()}
         packed = []
         for n in numbers:
@@ -192,13 +197,16 @@ class Bank:
 
     def restore_all(self, states: Mapping[int, bytes]) -> list[int]:
         """Set pairs back to states, before any of them trains. Return those whose states could be used."""
-        found = {n: saved.unpack(data, self._key(n), self.tracker.records, self.state) for n, data in states.items()}
-        usable = {n: it for n, it in found.items() if it is not None}
+        usable = {}
+        for n, data in states.items():
+            state = saved.unpack(data, self._key(n), self.tracker.records, self.state)
+            if state is not None:
+                usable[n] = state
         self._vacate(list(usable))
-        for n, (records, state) in usable.items():
+        for n, (records, trained) in usable.items():
             self.tracker.restore([n], records)
-            if state:
-                self.parked[n] = state
+            if trained:
+                self.parked[n] = trained
         self.spent += self.tracker.needs_finishing(torch.tensor(list(usable), dtype=torch.int64), QUEUED)
         self._fill()
         return list(usable)
@@ -220,19 +228,26 @@ class Bank:
 
     def _train(self, count: int) -> tuple[Tensor, Tensor]:
         """Train the first slots to the next evaluation. Return their measures [count, M] and their θ [count, P]."""
-        state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
+        state, hyper = self._first(count)
         state, loss_S = self.programs.train(state, hyper, self.eval_every)
         for name, t in state.items():
             self.state[name][:count] = t
         measured, shown_SP = self._evaluate("theta", state, hyper)
         if self.optimiser.eval_theta:
             average, average_SP = self._evaluate(self.optimiser.eval_theta, state, hyper)
+            more_S = average["exact"] > measured["exact"]
             same_S = average["exact"] == measured["exact"]
-            better_S = (average["exact"] > measured["exact"]) | (same_S & (average["loss"] < measured["loss"]))
+            better_S = more_S | (same_S & (average["loss"] < measured["loss"]))
             measured = {name: torch.where(better_S, t, measured[name]) for name, t in average.items()}
             shown_SP = torch.where(better_S[:, None], average_SP, shown_SP)
         measured["train_loss"] = loss_S / self.eval_every
         return torch.stack([measured[name] for name in MEASURES], dim=1), shown_SP
+
+    def _first(self, count: int) -> tuple[State, Hyper]:
+        """Return the state and the numbers of the first slots, where the live ones are."""
+        state = {name: tensor[:count] for name, tensor in self.state.items()}
+        hyper = {name: tensor[:count] for name, tensor in self.hyper.items()}
+        return state, hyper
 
     def _evaluate(self, name: str, state: State, hyper: Hyper) -> tuple[dict[str, Tensor], Tensor]:
         """Measure a θ of the slots' states. Return the measures [count] and θ with its ties applied."""
@@ -243,7 +258,7 @@ class Bank:
         """Refresh the buffers of the first `count` slots, where the recipes draw their own errors again."""
         if hard_examples.COUNT not in self.state:
             return
-        state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
+        state, hyper = self._first(count)
         for name, t in step.find_hard_examples(self.spec, state, hyper, self.programs.is_wrong).items():
             self.state[name][:count] = t
 
@@ -257,7 +272,8 @@ class Bank:
         slots_L = live_L.to(self.device)
         theta_LP = shown_SP[slots_L].cpu()
         step_L = (self.state["before"] + self.state["step"])[slots_L].cpu()
-        finite_L = torch.isfinite(theta_LP).all(1) & torch.isfinite(measures_LM[:, 2])
+        loss_L = measures_LM[:, 2]
+        finite_L = torch.isfinite(theta_LP).all(1) & torch.isfinite(loss_L)
         left_L = self.tracker.record_evaluation(
             pair_L, step_L, measures_LM, theta_LP, finite_L, self.spec.read(theta_LP)
         )
@@ -266,7 +282,9 @@ class Bank:
         self.spent += self.tracker.needs_finishing(pair_L)
         for name, scale_L in zip(("wd_scale", "mix_scale"), after, strict=True):
             self.state[name][slots_L] = scale_L.to(self.device)
-        self._restart_or_recycle(live_L[~left_L & (self.tracker.records["grok_step"][pair_L] < 0)])
+        # A seed that has grokked keeps its θ until it has held.
+        open_L = ~left_L & (self.tracker.records["grok_step"][pair_L] < 0)
+        self._restart_or_recycle(live_L[open_L])
         self.pair_S[live_L[left_L]] = IDLE
 
     def _finish(self, n: int) -> None:
@@ -308,6 +326,7 @@ class Bank:
             self._start(slot, n)
         if torch.equal(self.pair_S, self.filled_S):
             return
+        # Stable: live slots keep their order.
         order_S = torch.argsort((self.pair_S == IDLE).int(), stable=True)
         self.pair_S = self.pair_S[order_S]
         self.filled_S = self.pair_S.clone()

@@ -27,6 +27,8 @@ GROKKED, FAILED = OUTCOMES.index(Outcome.GROKKED), OUTCOMES.index(Outcome.FAILED
 DIVERGED, CENSORED = OUTCOMES.index(Outcome.DIVERGED), OUTCOMES.index(Outcome.CENSORED)
 BY_EVALUATION = ("curve", "probes")
 """The records that have a row an evaluation."""
+TABLES = ("hyper", "facts", "records")
+"""The attributes of a tracker that have a row for each pair."""
 RULE_SETS: list[tuple[Rule, ...]] = []
 """Sets of rules that pairs of this process have had. Pairs are grouped by the place of theirs."""
 
@@ -100,21 +102,19 @@ class SeedTracker:
         self.pairs += tracker.pairs
         longest = max(t.records["curve"].shape[1] for t in (self, tracker))
         for t in (self, tracker):
-            t.records |= {k: _evaluations(t.records[k], longest) for k in BY_EVALUATION}
-        self.hyper, self.facts, self.records = (
-            {k: torch.cat([t, added[k]]) for k, t in table.items()}
-            for table, added in (
-                (self.hyper, tracker.hyper), (self.facts, tracker.facts), (self.records, tracker.records)
-            )
-        )  # fmt: skip
+            t.records |= {name: _evaluations(t.records[name], longest) for name in BY_EVALUATION}
+        for name in TABLES:
+            ours, theirs = getattr(self, name), getattr(tracker, name)
+            joined = {column: torch.cat([ours[column], theirs[column]]) for column in ours}
+            setattr(self, name, joined)
 
     def keep(self, numbers: Sequence[int]) -> None:
         """Remove all other pairs."""
         self.pairs = [self.pairs[n] for n in numbers]
         kept = torch.tensor(list(numbers), dtype=torch.int64)
-        self.hyper, self.facts, self.records = (
-            {k: t[kept] for k, t in table.items()} for table in (self.hyper, self.facts, self.records)
-        )
+        for name in TABLES:
+            table = getattr(self, name)
+            setattr(self, name, {column: tensor[kept] for column, tensor in table.items()})
 
     def restore(self, numbers: Sequence[int], records: dict[str, Tensor]) -> None:
         """Set the records of some pairs to saved ones. Pairs that were running wait for a slot."""
@@ -140,19 +140,23 @@ class SeedTracker:
         """Record an evaluation of running pairs. Return which of them have ended [L] (bool)."""
         r = self.records
         r["steps"][pair_L] = step_L
-        r["curve"][pair_L, step_L // self.eval_every - 1] = measures_LM
-        r["probes"][pair_L, step_L // self.eval_every - 1] = probes_LR.float()
-        fit_L = finite_L & (step_L >= self.facts["counts_from"][pair_L])  # before, θ is not in its form yet
-        self._record_best(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L], theta_LP[fit_L])
-        self._record_perfect(
-            pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] >= self.hyper["grok_at"][pair_L[fit_L]]
-        )
-        grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.hyper["steps"][pair_L]
+        evaluation_L = step_L // self.eval_every - 1
+        r["curve"][pair_L, evaluation_L] = measures_LM
+        r["probes"][pair_L, evaluation_L] = probes_LR.float()
+        # While a ramp into ties goes on, θ is not in its form yet: what it gets right then is no result.
+        fit_L = finite_L & (step_L >= self.facts["counts_from"][pair_L])
+        fit_pair_L, fit_step_L, fit_measures_LM = pair_L[fit_L], step_L[fit_L], measures_LM[fit_L]
+        self._record_best(fit_pair_L, fit_step_L, fit_measures_LM, theta_LP[fit_L])
+        perfect_L = fit_measures_LM[:, 0] >= self.hyper["grok_at"][fit_pair_L]
+        self._record_perfect(fit_pair_L, fit_step_L, perfect_L)
+        grokked_L = r["grok_step"][pair_L] >= 0
+        spent_L = step_L >= self.hyper["steps"][pair_L]
         outcome_L = self._apply_rules(pair_L, finite_L & ~grokked_L & ~spent_L)
+        # Later lines win: a seed that grokked and then diverged has grokked.
         ended_L = ~finite_L | r["held"][pair_L] | spent_L | (outcome_L != RUNNING)
         outcome_L = torch.where(spent_L, FAILED, outcome_L)
         outcome_L = torch.where(finite_L, outcome_L, DIVERGED)
-        outcome_L = torch.where(grokked_L, GROKKED, outcome_L)  # perfect once counts, whatever followed
+        outcome_L = torch.where(grokked_L, GROKKED, outcome_L)
         r["outcome"][pair_L] = torch.where(ended_L, outcome_L, RUNNING).to(torch.int8)
         return ended_L
 
@@ -182,10 +186,13 @@ class SeedTracker:
 
         now: their outcome so far: FAILED after training, QUEUED after a restore.
         """
-        r, from_L = self.records, self.hyper["finish_above"][pair_L]
-        spent_L = (r["steps"][pair_L] >= self.hyper["steps"][pair_L]) & (r["grok_step"][pair_L] < 0)
-        near_L = spent_L & (r["outcome"][pair_L] == now) & (from_L < 1) & (r["best"][pair_L, 0] >= from_L)
-        numbers: list[int] = pair_L[near_L].tolist()
+        r = self.records
+        from_L = self.hyper["finish_above"][pair_L]
+        spent_L = r["steps"][pair_L] >= self.hyper["steps"][pair_L]
+        failed_L = (r["grok_step"][pair_L] < 0) & (r["outcome"][pair_L] == now)
+        # At 1, its default, nothing is finished: who has everything right has grokked.
+        near_L = (from_L < 1) & (r["best"][pair_L, 0] >= from_L)
+        numbers: list[int] = pair_L[spent_L & failed_L & near_L].tolist()
         r["outcome"][numbers] = RUNNING
         return numbers
 
@@ -194,7 +201,9 @@ class SeedTracker:
 
         The curve stays that of the training.
         """
-        r, pair_L, grokked = self.records, torch.tensor([n]), bool(measures_M[0] >= self.hyper["grok_at"][n])
+        r = self.records
+        pair_L = torch.tensor([n])
+        grokked = bool(measures_M[0] >= self.hyper["grok_at"][n])
         self._record_best(pair_L, r["steps"][pair_L], measures_M[None], theta_P[None])
         r["outcome"][n] = GROKKED if grokked else FAILED
         if grokked:
@@ -209,13 +218,17 @@ class SeedTracker:
         set_L = self.facts["rules"][pair_L]
         for number in set_L[open_L].unique().tolist():
             for place, rule in enumerate(RULE_SETS[number]):
-                left = (open_L & (set_L == number) & (outcome_L == RUNNING)).nonzero().flatten()
+                # What an earlier rule of the set has ended no later one sees: a seed has one outcome.
+                is_left_L = open_L & (set_L == number) & (outcome_L == RUNNING)
+                left = is_left_L.nonzero().flatten()
                 if not len(left):
                     break
                 seen = Seen(self.pairs, pair_L[left], self.records, self.places, self.eval_every)
                 called = left[rule.calls(seen)]
                 self._note_call(pair_L[called], place, COLUMNS.index(rule.column))
-                ended = called[~self.facts["is_spared"][pair_L[called]]]
+                # Spared seeds train on, to show what a rule would have cost.
+                is_spared = self.facts["is_spared"][pair_L[called]]
+                ended = called[~is_spared]
                 outcome_L[ended] = OUTCOMES.index(rule.outcome)
         return outcome_L
 
@@ -229,14 +242,17 @@ class SeedTracker:
     def _notes(self, n: int) -> dict[str, Any]:
         """Return what the columns of rules have of a pair; None where none of theirs called it."""
         rules = RULE_SETS[int(self.facts["rules"][n])]
-        calls = zip(COLUMNS, *(self.records[name][n].tolist() for name in ("called_by", "called_at")), strict=True)
+        called_by = self.records["called_by"][n].tolist()
+        called_at = self.records["called_at"][n].tolist()
+        calls = zip(COLUMNS, called_by, called_at, strict=True)
         return {column: rules[by].note(at) if by >= 0 else None for column, by, at in calls}
 
     def values(self, n: int) -> dict[str, float]:
         """Return a pair's best measures so far and its newest probes, by name, for thresholds of a recipe."""
-        read = self.records["probes"][n, int(self.records["steps"][n]) // self.eval_every - 1]
+        newest = int(self.records["steps"][n]) // self.eval_every - 1
+        read = self.records["probes"][n, newest].tolist()
         best = self.records["best"][n, : len(BEST)].tolist()
-        return dict(zip(BEST, best, strict=True)) | dict(zip(self.probes, read.tolist(), strict=True))
+        return dict(zip((*BEST, *self.probes), (*best, *read), strict=True))
 
     def scales(self, pair_L: Tensor, measures_LM: Tensor, wd_L: Tensor, mix_L: Tensor) -> tuple[Tensor, Tensor]:
         """Return the factors [L] of weight decay and of the carry problems' share after an evaluation.
@@ -246,21 +262,27 @@ class SeedTracker:
         """
         h = {name: t[pair_L] for name, t in self.hyper.items()}
         exact_L, token_L = measures_LM[:, 0], measures_LM[:, 1]
-        left_L = (h["fade_token_end"] - token_L) / (h["fade_token_end"] - h["fade_token"]).clamp(min=1e-9)
+        # The clamp keeps a recipe whose fade has no length, such as the default, from a division by 0.
+        length_L = (h["fade_token_end"] - h["fade_token"]).clamp(min=1e-9)
+        left_L = (h["fade_token_end"] - token_L) / length_L
         mix_L = torch.where(h["fade_token"] < 1, left_L.clamp(0, 1), mix_L)
         return weight_decay.scale(wd_L, exact_L, token_L, h, self.eval_every), mix_L
 
     def newest(self) -> list[dict[str, Any]]:
         """Return a row a pair: outcome, step, grok step and best exact match."""
-        r, names = self.records, ("outcome", "step", "grok_step", "best_exact")
-        outcomes = [OUTCOMES[n].value for n in r["outcome"].tolist()]
-        grokked = [step if step >= 0 else None for step in r["grok_step"].tolist()]
-        columns = (outcomes, r["steps"].tolist(), grokked, r["best"][:, 0].clamp(min=0).tolist())
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        r = self.records
+        columns = {
+            "outcome": [OUTCOMES[n].value for n in r["outcome"].tolist()],
+            "step": r["steps"].tolist(),
+            "grok_step": [step if step >= 0 else None for step in r["grok_step"].tolist()],
+            "best_exact": r["best"][:, 0].clamp(min=0).tolist(),  # -1 until the first evaluation
+        }
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def result(self, n: int) -> Result:
         """Return the n-th pair as far as it got."""
         r = {name: t[n] for name, t in self.records.items()}
+        evaluations = int(r["steps"]) // self.eval_every
         return Result(
             pair=self.pairs[n],
             outcome=OUTCOMES[int(r["outcome"])],
@@ -271,8 +293,8 @@ class SeedTracker:
             best_exact=max(float(r["best"][0]), 0.0),
             best_token=float(r["best"][1]),
             theta_P=r["best_theta"],
-            curve_EM=r["curve"][: int(r["steps"]) // self.eval_every],
-            probes_ER=r["probes"][: int(r["steps"]) // self.eval_every],
+            curve_EM=r["curve"][:evaluations],
+            probes_ER=r["probes"][:evaluations],
             **self._notes(n),
         )
 
@@ -296,5 +318,7 @@ def _rule_set(pair: Pair, task: Task) -> int:
 
 def _evaluations(curve_NEM: Tensor, count: int) -> Tensor:
     """Return curves cut or filled up to `count` evaluations."""
-    more = torch.full((len(curve_NEM), max(0, count - curve_NEM.shape[1]), curve_NEM.shape[2]), torch.nan)
+    pairs, present, measures = curve_NEM.shape
+    lacking = max(0, count - present)
+    more = torch.full((pairs, lacking, measures), torch.nan)
     return torch.cat([curve_NEM, more], dim=1)[:, :count]

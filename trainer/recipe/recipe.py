@@ -63,7 +63,7 @@ class Recipe(
         names = {field.name for field in FIELDS}
         for name in fields:
             if name not in names:
-                raise ValueError(f"recipe.{name:.80}: this version's recipes have no such field")
+                raise ValueError(f"{name:.80}: this version's recipes have no such field")
         return cls(**fields)
 
     def as_dict(self) -> dict[str, Any]:
