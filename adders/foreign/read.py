@@ -45,8 +45,8 @@ SETTINGS = ("config", "model_config", "hyper_parameters", "hparams")
 METRICS = ("val_exact", "accuracy", "n_params")
 PROGRAMS = {".py", ".ipynb", ".sh"}
 A_PROGRAM = (
-    "a program, not a checkpoint; nothing of it was run. AdderBoard's own verify.py runs a submission; "
-    "adder-search verify reads the checkpoint that it was made of"
+    "a program, not a checkpoint; nothing of it was run. It could do whatever you can: "
+    "adder-search verify --run-code FILE runs a submission locked in a child"
 )
 WITHOUT_SETTINGS = (
     "a bare state dict: tensors without the settings of their model. adder-search import reads files with both, "
