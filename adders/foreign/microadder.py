@@ -144,6 +144,7 @@ ANCESTORS_PLACES = {
     "norm1": "ln1",
     "norm2": "ln2",
     "norm_f": "ln_f",
+    **{f"spiral_{name}": f"pos_spiral_{name}" for name in ("amp", "phase", "slope", "offset")},
 }
 # Our slices that are one tensor of the same shape there.
 SAME = {
@@ -179,8 +180,12 @@ def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor
     older = any(name.startswith("blocks.") for name in state.names())
     if older:
         state.places = PLACES
-    elif "digit_enc" in state:
+    elif "z10_enc" in state:
         older, state.places = True, ANCESTORS_PLACES
+        if "ln_f.bias" in state:
+            raise ValueError("architecture not known here: LayerNorm, and its family here has RMSNorm")
+        if "spiral_amp" in state:
+            config = {**config, "pos_mode": "spiral_correct", "pos_correction_mode": "none"}
     _names(config, "freeze_tok_arc", ARC)
     options = _older(config, state) if older else _newer(config)
     options |= _sizes(config, older) | _spiral(config, options, state, older)

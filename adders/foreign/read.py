@@ -78,7 +78,7 @@ FORMATS = (
     Format(
         "JackCai1206",
         "JackCai1206's training code",
-        ("digit_enc",),
+        ("z10_enc",),
         microadder.read,
         needs_settings=False,
     ),

@@ -242,6 +242,7 @@ def test_published_files_of_other_programs(name, params, correct):
     ("name", "expected"),
     [
         ("neelectric_211.npz", "architecture not known here: two layers: this reads one"),
+        ("jack_234.pt", "architecture not known here: LayerNorm, and its family here has RMSNorm"),
         ("fblissjr_trained_mask-none.pt", "a bare state dict: tensors without the settings*"),
     ],
 )
@@ -303,8 +304,21 @@ def test_an_ancestors_tensors_alone():
     assert checkpoint.spec == replace(PRESETS["242p"], **START)
     assert torch.equal(checkpoint.theta_P, some_theta(PRESETS["242p"])[0])
     assert checkpoint.provenance["format"] == "JackCai1206"
-    norm = refused(written(ancestors(**{"ln1.bias": torch.zeros(6)})))
-    assert norm == "tensors that are no part of this architecture: ln1.bias"
+    for wrapped in (lambda state: {"model": state}, lambda state: {f"module.{n}": t for n, t in state.items()}):
+        again = read_foreign(written(wrapped(ancestors())))
+        assert again.spec == checkpoint.spec and torch.equal(again.theta_P, checkpoint.theta_P)
+    norm = refused(written(ancestors(**{"ln_f.bias": torch.zeros(6)})))
+    assert norm == "architecture not known here: LayerNorm, and its family here has RMSNorm"
+
+
+def test_an_ancestors_spiral():
+    state = ancestors(**{f"pos_spiral_{name}": torch.tensor(n + 0.5) for n, name in enumerate(SPIRAL)})
+    del state["digit_enc"]
+    checkpoint = read_foreign(written(state))
+    expected = replace(PRESETS["242p"], spiral=True, plain_spiral=True, **START)
+    assert checkpoint.spec == expected and expected.params == 216
+    spiral = expected.layout.split(checkpoint.theta_P[None])["spiral"]
+    assert spiral.tolist() == [[0.5, 1.5, 2.5, 3.5]]
 
 
 # What is refused: settings and tensors
