@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 BEGIN, END = "# ---- data ----\n", "# ---- end of data ----\n"
 CALLS = "Adder(SPEC, WEIGHTS)", "TiedAdder(SPEC, NUMBERS, TIES)"
 BUILD = "def build_model()"
+ADDERBOARD = "# ---- AdderBoard ----"
+"""What follows is AdderBoard's interface alone: it lets a submission decode."""
 LINE = 99  # characters in a line of data
 DEEPEST = 90
 """Dictionaries and lists inside each other: Python's parser takes 200 brackets, of which strings need some."""
@@ -36,6 +38,37 @@ DEEPEST = 90
 
 PROOF = ("verdict", "level", "margin", "theta_sha256")
 """What the metadata say of a proof."""
+
+
+ARENA = '''
+
+__all__ = ["MAX_OUTPUT_LEN", "VOCAB_SIZE", "build_model", "decode", "encode"]
+
+
+class SelfAttention(nn.Module):
+    """The model's attention as a module of its own, which the arena's harness looks for. It has no parameters."""
+
+    def __init__(self, attend: Any) -> None:
+        super().__init__()
+        self.attend = attend
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.attend(*inputs)
+
+
+class ArenaAdder(Adder):
+    """The model above, with its attention as a module."""
+
+    def __init__(self, *data: Any) -> None:
+        super().__init__(*data)
+        self.self_attention = SelfAttention(super().attention)
+
+    def attention(self, *inputs: Any) -> Any:
+        return self.self_attention(*inputs)
+
+
+'''
+"""What a file for optimizationarena.com has before `build_model`: its harness decodes, by `encode` and `decode`."""
 
 
 READER = '''\
@@ -73,10 +106,12 @@ def export_source(
     author: str,
     provenance: dict[str, Any],
     proof: dict[str, Any] | None = None,
+    arena: bool = False,
 ) -> str:
     """Return the text of submission.py for one seed's θ [P] (write it as UTF-8).
 
     name, author: as AdderBoard is to show them.
+    arena: for optimizationarena.com, whose harness decodes, in place of AdderBoard's.
     provenance: plain values (as in JSON) that say where θ comes from.
     proof: the verdict of `prove` on it.
     Raises ValueError if θ has another length or is not finite in float32, if name or author is not text, or if
@@ -95,7 +130,18 @@ def export_source(
     for block, value in blocks.items():
         kind = types.get(block, "dict[str, Any]")
         lines.append(f"{block}: {kind} = {_literal(value)}\n")
-    return _program(spec, "".join(lines))
+    text = _program(spec, "".join(lines))
+    return _for_arena(text) if arena else text
+
+
+def _for_arena(text: str) -> str:
+    """Return a submission to AdderBoard as one to the arena: what decodes goes, attention becomes a module."""
+    whole, _ = text.split(ADDERBOARD)
+    head, tail = whole.split(BUILD)
+    made = "TiedAdder" if CALLS[1] in tail else "Adder"
+    model = ARENA.replace("ArenaAdder(Adder)", f"ArenaAdder({made})")
+    head = head.replace("an AdderBoard submission", "a submission to optimizationarena.com", 1)
+    return head.rstrip() + "\n" + model + BUILD + tail.replace(f"{made}(", "ArenaAdder(").rstrip() + "\n"
 
 
 def hub_source(spec: Spec) -> str:

@@ -18,9 +18,17 @@ from search.errors import UserError, reraise_as
 @click.command()
 @checkpoint_argument
 @target_option("File to write.", default="submission.py", show_default=True)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["adderboard", "arena"]),
+    default="adderboard",
+    show_default=True,
+    help="Whose harness it is for: AdderBoard's, or optimizationarena.com's, which decodes itself.",
+)
 @click.option("--author", default="adder-search", show_default=True, help="Named in the metadata.")
-def export(checkpoint: Path, target: Path, author: str) -> None:
-    """Write a CHECKPOINT as one self-contained AdderBoard submission."""
+def export(checkpoint: Path, target: Path, kind: str, author: str) -> None:
+    """Write a CHECKPOINT as one self-contained submission to AdderBoard, or to another contest."""
     from model import preset_name
     from model.export import export_source
     from search.store.verdicts import beside, settle
@@ -31,8 +39,10 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
     with reraise_as(checkpoint):
         claim = beside(checkpoint, spec, theta_P)
         proof = settle(claim, spec, theta_P) if claim else None
-        source = export_source(spec, theta_P, name=name, author=author, provenance=provenance, proof=proof)
+        arena = kind == "arena"
+        source = export_source(spec, theta_P, name=name, author=author, provenance=provenance, proof=proof, arena=arena)
     if target.is_file() and target.read_bytes() != source.encode():
         raise UserError(f"{target}: exists and has other text; choose another file with -o")
     write_text(target, source)
-    click.echo(f"{target}: {spec.params} parameters, build_model() and add(model, a, b)")
+    interface = "encode(a, b) and decode(tokens)" if arena else "add(model, a, b)"
+    click.echo(f"{target}: {spec.params} parameters, build_model() and {interface}")

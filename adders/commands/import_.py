@@ -23,9 +23,10 @@ from search.errors import reraise_as
 @click.option("-o", "--out", "target", required=True, type=PATH, help="Folder to make.")
 @json_option
 def import_(file: Path, target: Path, as_json: bool) -> None:
-    """Turn a FILE of MicroAdder's or of the 456p report's into a checkpoint folder, and verify it.
+    """Turn a FILE of another project's into a checkpoint folder, and verify it.
 
-    Nothing in the file is run. A checkpoint that gets additions wrong is written all the same.
+    MicroAdder's, JackCai1206's, the 456p report's and Qwen-like adders' are known. Nothing in the file is run.
+    A checkpoint that gets additions wrong is written all the same.
     """
     from adders.foreign.read import read_foreign
     from model import verify as decode_all
@@ -43,4 +44,7 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
         **result.as_dict(),
     }
     head = f"{target}: from a {provenance['format']} checkpoint"
-    show(as_json, values, [head, f"  {name_of(spec)}: {grade(result)}"])
+    lines = [head, f"  {name_of(spec)}: {grade(result)}"]
+    if held := provenance.get("frozen_on_the_way"):
+        lines.append(f"  counted though frozen on the way, being learned: {', '.join(held)}")
+    show(as_json, values, lines)

@@ -301,6 +301,19 @@ class State:
             raise ValueError(f"tensor {self.place(name)} is missing")
         return tuple(tensor.shape)
 
+    def equals(self, name: str, expected: Tensor) -> bool:
+        """True if a tensor is there, not yet taken, and is the expected one in float32."""
+        tensor: Any = self._remaining.get(self._key(name))
+        is_same = isinstance(tensor, Tensor) and tensor.shape == expected.shape
+        return is_same and torch.equal(tensor.detach().float(), expected)
+
+    def number(self, name: str) -> float:
+        """Return a scalar that is not yet taken, with the fewest digits that float32 rounds to it."""
+        if self.shape(name):
+            raise ValueError(f"tensor {self.place(name)} must have shape (), found {self.shape(name)}")
+        scalar = self._remaining[self._key(name)].detach().float()
+        return shortest(scalar) if scalar.isfinite() else math.nan
+
     def _key(self, name: str) -> str:
         """Return a tensor's name without what is put around a model, as the file has it."""
         module, dot, rest = name.partition(".")

@@ -8,7 +8,7 @@ of its tree.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -38,8 +38,9 @@ OLDER: Choices = {
         "none": {},
         "eos": {"frozen_eos": True},
         "plus_eos": {"frozen_eos": True, "frozen_plus": True},
+        "plus_eos_equals": {"frozen_eos": True, "frozen_plus": True},
     },
-    "freeze_z_hi": {False: {}, True: {"frozen_z_hi": True}},
+    "freeze_z_hi": {False: {}, True: {}},
     "alibi": {False: {}},
     "softmax1": {False: {}},
     "attn_mode": {"split": {}},
@@ -57,7 +58,6 @@ OLDER: Choices = {
     },
 }
 OF_ARC: Choices = {
-    "freeze_tok_arc": {"": {}},
     "tie_tok_arc_ab": {False: {}, True: {"circular": True}},
 }
 OF_SPIRAL: Choices = {
@@ -73,7 +73,6 @@ NEWER: Choices = {
     "vocab_size": {10: {}},
     "max_seq_len": {34: {}},
     "qk_input": {"pos": {}},
-    "freeze_tok_arc": {"": {}},
     "tie_fc2_head": {False: {}, True: {"tie_fc2_head": True}},
     "norm_mode": {
         "weighted": {},
@@ -95,12 +94,6 @@ NEWER_FIXED: dict[str, Any] = {
     "shared_norm": True,
     "no_ffn_bias": True,
 }
-ALL = frozenset({"amp", "phase", "slope", "offset"})
-FROZEN: dict[Any, dict[str, Any]] = {
-    frozenset(): {},
-    frozenset({"slope"}): {"flat_spiral": True},
-    ALL: {"frozen_spiral": True},
-}
 OLDER_SIZES = {
     "tok_dim": 3,
     "pos_dim": 3,
@@ -118,7 +111,7 @@ NEWER_SIZES = {
     "ffn_dim": 2,
 }
 SIZES = {"d_model", *OLDER_SIZES}
-SPIRAL = {"freeze_spiral", "spiral_init_amp", "spiral_init_slope"}
+SPIRAL = {"freeze_tok_arc", "freeze_spiral", "spiral_init_amp", "spiral_init_slope"}
 # Initial values, which do not matter to a trained model.
 START = {
     "token_init",
@@ -151,6 +144,7 @@ ANCESTORS_PLACES = {
     "norm1": "ln1",
     "norm2": "ln2",
     "norm_f": "ln_f",
+    **{f"spiral_{name}": f"pos_spiral_{name}" for name in ("amp", "phase", "slope", "offset")},
 }
 # Our slices that are one tensor of the same shape there.
 SAME = {
@@ -170,18 +164,29 @@ SAME = {
     "head": "head_proj.weight",
 }
 NORMS = ("norm1", "norm2", "norm_f")
+SHORT = 4
+"""Significant digits of a number that somebody chose; one that was learned needs about eight."""
 ARC = ("tok_arc_A", "tok_arc_B", "tok_arc_start", "tok_arc_stride")
 TURN = ("spiral_amp", "spiral_phase", "spiral_slope", "spiral_offset")
+EQUALS = "special_pos_equals"
 LINE = ("pos_corr_slope", "pos_corr_intercept")
 
 
 def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor]:
-    """Return spec and θ [P]. Raises ValueError for settings no spec can express and tensors that do not fit."""
+    """Return spec and θ [P], with numbers that were learned and then frozen among θ's, as they count.
+
+    Raises ValueError for settings no spec can express and tensors that do not fit.
+    """
     older = any(name.startswith("blocks.") for name in state.names())
     if older:
         state.places = PLACES
-    elif "digit_enc" in state:
+    elif "z10_enc" in state:
         older, state.places = True, ANCESTORS_PLACES
+        if "ln_f.bias" in state:
+            raise ValueError("architecture not known here: LayerNorm, and its family here has RMSNorm")
+        if "spiral_amp" in state:
+            config = {**config, "pos_mode": "spiral_correct", "pos_correction_mode": "none"}
+    _names(config, "freeze_tok_arc", ARC)
     options = _older(config, state) if older else _newer(config)
     options |= _sizes(config, older) | _spiral(config, options, state, older)
     try:
@@ -200,6 +205,28 @@ def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor
 # ---- settings
 
 
+def frozen_on_the_way(config: Mapping[str, Any], spec: SplitSubspace) -> list[str]:
+    """Return the parts of θ that training held at values which earlier training had found."""
+    held = [f"arc {name}" for name in _names(config, "freeze_tok_arc", ARC)] if spec.arc else []
+    if spec.spiral and not (spec.frozen_spiral or spec.flat_spiral):
+        held += [f"spiral {name}" for name in _names(config, "freeze_spiral", TURN)]
+    if config.get("freeze_z_hi") and not spec.frozen_z_hi:
+        held.append("z_hi")
+    if config.get("freeze_special") == "plus_eos_equals":
+        held.append("equals")
+    return held
+
+
+def _names(config: Mapping[str, Any], setting: str, tensors: Sequence[str]) -> list[str]:
+    """Return what a setting freezes, in the order of its tensors. Raises ValueError for a name of none."""
+    value = config.get(setting, "")
+    asked = set(value.split(",")) - {""} if type(value) is str else {None}
+    known = [tensor.rpartition("_")[2] for tensor in tensors]
+    if not asked <= set(known):
+        raise unknown(setting, value)
+    return [name for name in known if name in asked]
+
+
 def _older(config: Mapping[str, Any], state: State) -> dict[str, Any]:
     has_arc, has_spiral = (
         config.get("tok_emb_mode") == "parametric",
@@ -212,6 +239,9 @@ def _older(config: Mapping[str, Any], state: State) -> dict[str, Any]:
     }
     others = {*OF_ARC, *OF_SPIRAL, *SIZES, *SPIRAL, *START, "num_kv_heads", "q_phase"}
     options = all_chosen(config, choices, others)
+    zero = torch.zeros(1, integer(config, "pos_dim", OLDER_SIZES["pos_dim"]))
+    if config.get("freeze_z_hi") and state.equals("z_hi_pos", zero):
+        options["frozen_z_hi"] = True
     if "arc" in options and "tok_arc_B" not in state:
         options["circular"] = True
     phase, tied = config.get("q_phase", False), "tie_qk" in options
@@ -252,18 +282,25 @@ def _spiral(config: Mapping[str, Any], options: Mapping[str, Any], state: State,
     }
     if "spiral" not in options:
         return start
-    setting = config.get("freeze_spiral", "")
-    frozen = frozenset(setting.split(",")) - {""} if type(setting) is str else None
+    frozen = _names(config, "freeze_spiral", TURN)
     index = number(config, "equals_spiral_idx", -1.0)
-    if frozen not in FROZEN:
-        raise unknown("freeze_spiral", setting)
-    if frozen != ALL:
-        if index >= 0:  # theirs stays where the spiral began, ours would move with it
-            raise ValueError(f"{unknown('equals_spiral_idx', index)} with a learned spiral")
-        return start | FROZEN[frozen]
-    fixed = {name: shortest(state.take(name, ())) for name in start}
-    ring = {"equals_on_ring": True, "equals_index": index} if index >= 0 else {}
-    return FROZEN[frozen] | fixed | ring
+    chosen = {"amp": start["spiral_amp"], "phase": 0.0, "slope": start["spiral_slope"], "offset": 0.0}
+    if frozen == list(chosen) and all(_is_chosen(state, name, value) for name, value in chosen.items()):
+        fixed = {name: shortest(state.take(name, ())) for name in start}
+        ring = {"equals_on_ring": True, "equals_index": index} if index >= 0 else {}
+        return {"frozen_spiral": True} | fixed | ring
+    if index >= 0:  # theirs stays where the spiral began, ours would move with it
+        raise ValueError(f"{unknown('equals_spiral_idx', index)} with a learned spiral")
+    is_flat = frozen == ["slope"] and state.equals("spiral_slope", torch.zeros(()))
+    return start | ({"flat_spiral": True} if is_flat else {})
+
+
+def _is_chosen(state: State, name: str, value: float) -> bool:
+    """True if a frozen number of the spiral is where it began, or has so few digits that nothing learned it."""
+    if state.equals(f"spiral_{name}", torch.tensor(value)):
+        return True
+    found = state.number(f"spiral_{name}")
+    return found != 0 and found == float(f"{found:.{SHORT}g}")
 
 
 # ---- tensors

@@ -23,6 +23,7 @@ from adders.foreign.file import (
     mapping,
     plain,
 )
+from model.families.split_subspace.spec import SplitSubspace
 from model.files import read_limited
 from model.spec import Spec
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -44,8 +45,8 @@ SETTINGS = ("config", "model_config", "hyper_parameters", "hparams")
 METRICS = ("val_exact", "accuracy", "n_params")
 PROGRAMS = {".py", ".ipynb", ".sh"}
 A_PROGRAM = (
-    "a program, not a checkpoint; nothing of it was run. AdderBoard's own verify.py runs a submission; "
-    "adder-search verify reads the checkpoint that it was made of"
+    "a program, not a checkpoint; nothing of it was run. It could do whatever you can: "
+    "adder-search verify --run-code FILE runs a submission locked in a child"
 )
 WITHOUT_SETTINGS = (
     "a bare state dict: tensors without the settings of their model. adder-search import reads files with both, "
@@ -77,7 +78,7 @@ FORMATS = (
     Format(
         "JackCai1206",
         "JackCai1206's training code",
-        ("digit_enc",),
+        ("z10_enc",),
         microadder.read,
         needs_settings=False,
     ),
@@ -106,7 +107,8 @@ def _checkpoint(content: Content, source: dict[str, Any]) -> Checkpoint:
     place = _place_of_state(content)
     state = State(content[place] if place else content, place or "its content")
     if layers := layers_of(state.names()):
-        raise ValueError(f"architecture not known here: {layers} layers, and models here have one")
+        words = {2: "two", 3: "three", 4: "four"}
+        raise ValueError(f"architecture not known here: {words.get(layers, layers)} layers: this reads one")
     format_ = next(f for f in FORMATS if any(name.startswith(f.marks) for name in ["", *state.names()]))
     settings = _settings(content) if format_.needs_settings else {}
     if settings is None:
@@ -114,12 +116,10 @@ def _checkpoint(content: Content, source: dict[str, Any]) -> Checkpoint:
     spec, theta_P = format_.read(settings, state)
     if (stored := integer(content, "params", spec.params)) != spec.params:
         raise ValueError(f"params is {stored}, but its settings and tensors make {spec.params}")
-    return _ours(
-        spec,
-        theta_P,
-        content,
-        source | {"format": format_.name, "trained_by": format_.trained_by},
-    )
+    about = source | {"format": format_.name, "trained_by": format_.trained_by}
+    if isinstance(spec, SplitSubspace) and (held := microadder.frozen_on_the_way(settings, spec)):
+        about["frozen_on_the_way"] = held
+    return _ours(spec, theta_P, content, about)
 
 
 def _place_of_state(content: Content) -> str:

@@ -14,6 +14,7 @@ matrix maps its second axis to its first.
 from __future__ import annotations
 
 import math
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ WEIGHTS: dict[str, Any] = {}
 
 DIGITS, HEAD = 10, 4
 LARGEST = 10**DIGITS - 1
+VOCAB_SIZE, MAX_OUTPUT_LEN = 10, 11
 EPS = 1e-6
 
 
@@ -196,6 +198,24 @@ def build_model() -> tuple[Adder, dict[str, Any]]:
     return Adder(SPEC, WEIGHTS).eval(), dict(METADATA)
 
 
+def encode(a: int, b: int) -> list[int]:
+    """The prompt's tokens. Raises ValueError unless both are integers from 0 to 9999999999."""
+    for n in (a, b):
+        if type(n) is not int or not 0 <= n <= LARGEST:
+            raise ValueError(f"operands must be integers from 0 to {LARGEST}, got {n!r}")
+    x, y = ([n // 10**i % 10 for i in range(DIGITS)] for n in (a, b))
+    return [0, *x, 0, 0, *y, 0]
+
+
+def decode(tokens: list[int]) -> int:
+    """The number that an answer's tokens write, units first; it ends at the first token that is no digit."""
+    digits = takewhile(range(DIGITS).__contains__, tokens)
+    return sum(digit * 10**i for i, digit in enumerate(digits))
+
+
+# ---- AdderBoard ----
+
+
 @torch.inference_mode()
 def generate(model: nn.Module, prompt: list[int], steps: int) -> list[int]:
     """Greedy decoding: append the likeliest next token, `steps` times. It knows nothing of addition."""
@@ -208,10 +228,5 @@ def generate(model: nn.Module, prompt: list[int], steps: int) -> list[int]:
 
 
 def add(model: nn.Module, a: int, b: int) -> int:
-    """The sum that the model decodes. Raises ValueError unless both are integers from 0 to 9999999999."""
-    for n in (a, b):
-        if type(n) is not int or not 0 <= n <= LARGEST:
-            raise ValueError(f"operands must be integers from 0 to {LARGEST}, got {n!r}")
-    x, y = ([n // 10**i % 10 for i in range(DIGITS)] for n in (a, b))
-    answer = generate(model, [0, *x, 0, 0, *y, 0], DIGITS + 1)
-    return sum(digit * 10**i for i, digit in enumerate(answer))
+    """The sum that the model decodes. Raises ValueError as `encode` does."""
+    return decode(generate(model, encode(a, b), MAX_OUTPUT_LEN))

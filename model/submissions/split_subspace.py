@@ -38,6 +38,8 @@ WEIGHTS: dict[str, Any] = {}
 
 DIGITS = 10
 LARGEST = 10**DIGITS - 1
+VOCAB_SIZE = SPEC.get("vocabulary", 14)
+MAX_OUTPUT_LEN = 12 if VOCAB_SIZE == 14 else 11  # of 14 tokens one ends the answer
 EPS = 1e-5
 
 
@@ -230,6 +232,25 @@ def build_model() -> tuple[Adder, dict[str, Any]]:
     return Adder(SPEC, WEIGHTS).eval(), dict(METADATA)
 
 
+def encode(a: int, b: int) -> list[int]:
+    """The prompt's tokens. Raises ValueError unless both are integers from 0 to 9999999999."""
+    for n in (a, b):
+        if type(n) is not int or not 0 <= n <= LARGEST:
+            raise ValueError(f"operands must be integers from 0 to {LARGEST}, got {n!r}")
+    x, y = ([n // 10**i % 10 for i in range(DIGITS)] for n in (a, b))
+    plus, equals = (10, 11) if VOCAB_SIZE == 14 else (0, 0)
+    return [*x, plus, *y, equals]
+
+
+def decode(tokens: list[int]) -> int:
+    """The number that an answer's tokens write, units first; it ends at the first token that is no digit."""
+    digits = takewhile(range(DIGITS).__contains__, tokens)
+    return sum(digit * 10**i for i, digit in enumerate(digits))
+
+
+# ---- AdderBoard ----
+
+
 @torch.inference_mode()
 def generate(model: nn.Module, prompt: list[int], steps: int) -> list[int]:
     """Greedy decoding: append the likeliest next token, `steps` times. It knows nothing of addition."""
@@ -242,12 +263,5 @@ def generate(model: nn.Module, prompt: list[int], steps: int) -> list[int]:
 
 
 def add(model: nn.Module, a: int, b: int) -> int:
-    """The sum that the model decodes. Raises ValueError unless both are integers from 0 to 9999999999."""
-    for n in (a, b):
-        if type(n) is not int or not 0 <= n <= LARGEST:
-            raise ValueError(f"operands must be integers from 0 to {LARGEST}, got {n!r}")
-    x, y = ([n // 10**i % 10 for i in range(DIGITS)] for n in (a, b))
-    # Only a vocabulary of 14 has tokens that are no digit: the first one ends the answer.
-    plus, equals, steps = (10, 11, 12) if SPEC["vocabulary"] == 14 else (0, 0, 11)
-    answer = takewhile(range(DIGITS).__contains__, generate(model, [*x, plus, *y, equals], steps))
-    return sum(digit * 10**i for i, digit in enumerate(answer))
+    """The sum that the model decodes. Raises ValueError as `encode` does."""
+    return decode(generate(model, encode(a, b), MAX_OUTPUT_LEN))

@@ -30,6 +30,7 @@ from search.cli.options import (
 from search.errors import Failure, UserError, reraise_as
 
 if TYPE_CHECKING:
+    from model import Verification
     from search.run.rerun import Request, Rerun
     from search.store.home import Home
     from trainer.checkpoints.checkpoint import Checkpoint
@@ -95,17 +96,30 @@ def pull(
 @checkpoint_argument
 @click.option("--qualified", is_flag=True, help="Exit with 0 from 99 % on.")
 @click.option("--extended", is_flag=True, help="Add ten further sets of 10,000 and carry-stratified sets.")
+@click.option("--run-code", is_flag=True, help="Run a submission, a .py file, in a child without network.")
+@number_option("--minutes", 30, 1, 1_440, "Time that a submission has.")
 @trust_option
 @home_option
 @json_option
-def verify(checkpoint: Path, qualified: bool, extended: bool, home: Home, as_json: bool) -> None:
+def verify(
+    checkpoint: Path,
+    qualified: bool,
+    extended: bool,
+    run_code: bool,
+    minutes: int,
+    home: Home,
+    as_json: bool,
+) -> None:
     """Check a CHECKPOINT on AdderBoard's 10,010 additions. Exit code 0 only if all are right.
 
     One of another task is checked on edge cases and 10,000 problems of its own, or on all where there are fewer.
+    A stranger's submission.py is run, with --run-code, and only its answers are judged.
     """
     from model import verify as decode_all
     from model.tasks import Rows
 
+    if run_code:
+        _verify_submission(checkpoint, qualified, extended, minutes, as_json)
     loaded = load_checkpoint(checkpoint, any_task=True)
     result = decode_all(loaded.spec, loaded.theta_P, extended=extended)
     _record_verification(loaded, home, result.correct)
@@ -114,13 +128,39 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: Home, as_jso
         lines.append(f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32")
     if result.verified and isinstance(loaded.spec.task, Rows):
         lines.append("  these are all problems of the task: proved by enumeration")
-    wrong = list(dict.fromkeys(result.failures))  # AdderBoard asks some pairs twice
-    task: Any = loaded.spec.task
-    lines += [f"  {task.words(a, b)} = {task.value(a, b)}, decoded {answer}" for a, b, answer in wrong[:SHOWN]]
-    if len(wrong) > SHOWN:
-        lines.append(f"  and {len(wrong) - SHOWN} more (--json lists all)")
+    lines += _wrong_lines(result, loaded.spec.task)
     lines += [f"  {name}: {correct}/{total}" for name, (correct, total) in result.extended.items()]
     show(as_json, result.as_dict(), lines)
+    exit_unless(result.qualified if qualified else result.verified)
+
+
+def _wrong_lines(result: Verification, task: Any) -> list[str]:
+    """Return the first wrong answers in words, and how many more there are."""
+    wrong = list(dict.fromkeys(result.failures))  # AdderBoard asks some pairs twice
+    lines = [f"  {task.words(a, b)} = {task.value(a, b)}, decoded {answer}" for a, b, answer in wrong[:SHOWN]]
+    if len(wrong) > SHOWN:
+        lines.append(f"  and {len(wrong) - SHOWN} more (--json lists all)")
+    return lines
+
+
+def _verify_submission(path: Path, qualified: bool, extended: bool, minutes: int, as_json: bool) -> None:
+    """Run a submission in a child, show its answers and end the command."""
+    from model.tasks import ADDITION
+    from search.cli.submission import MEMORY, run_submission
+
+    if path.suffix != ".py" or not path.is_file():
+        raise UserError(f"{path}: --run-code is for a submission, a .py file; a checkpoint needs none")
+    if extended:
+        raise UserError("--extended is for checkpoints: a submission is asked the 10,010 additions")
+    result, open_ways = run_submission(path, minutes)
+    params = f"{result.params} parameters by its own count" if result.params >= 0 else "it counts no parameters"
+    lines = [f"{path.name}, {params}: {grade(result)}"]
+    lines += _wrong_lines(result, ADDITION)
+    if open_ways:
+        lines.append(f"  this machine could not keep it from: {', '.join(open_ways)}")
+    else:
+        lines.append(f"  run without network, with files to read only, in {MEMORY >> 30} GiB; its code was not judged")
+    show(as_json, result.as_dict() | {"not_kept_from": open_ways}, lines)
     exit_unless(result.qualified if qualified else result.verified)
 
 

@@ -127,6 +127,10 @@ class AnyState(State):
         self.taken[name] = torch.arange(start, start + count, dtype=torch.float32).view(shape)
         return self.taken[name]
 
+    def equals(self, name: str, expected: Tensor) -> bool:
+        """Have each frozen tensor where it began."""
+        return True
+
     def check(self, name: str, expected: Tensor, why: str, tolerance: float = 0.0) -> None:
         """Take any tensor for a repeated or frozen one."""
 

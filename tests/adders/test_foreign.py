@@ -65,6 +65,7 @@ OLDER_LADDER = yaml.safe_load("""
 67p: {qk_dim: 4}
 """)
 """The older tree's settings, each with those of the models above it."""
+SPIRAL = ("amp", "phase", "slope", "offset")
 START = {"spiral_amp": 1.0, "spiral_slope": 1 / 9}
 
 
@@ -240,12 +241,50 @@ def test_published_files_of_other_programs(name, params, correct):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("neelectric_211.npz", "architecture not known here: 2 layers, and models here have one"),
+        ("neelectric_211.npz", "architecture not known here: two layers: this reads one"),
+        ("jack_234.pt", "architecture not known here: LayerNorm, and its family here has RMSNorm"),
         ("fblissjr_trained_mask-none.pt", "a bare state dict: tensors without the settings*"),
     ],
 )
 def test_published_files_that_no_spec_can_say(name, expected):
     assert says(refused(published_file(f"foreign/{name}")), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "held"),
+    [
+        ("72p", "75p", ["z_hi"]),
+        ("70p", "75p", ["spiral phase", "spiral offset", "z_hi"]),
+        ("65p", "74p", ["arc start", "arc stride", *(f"spiral {n}" for n in SPIRAL), "z_hi"]),
+    ],
+)
+def test_published_files_with_learned_values_frozen_on_the_way(name, preset, held):
+    """A number that was learned counts, whenever it was frozen: what the files say is fewer."""
+    checkpoint = read_foreign(published_file(f"foreign/micro_{name}.pt"))
+    assert replace(checkpoint.spec, **START) == replace(PRESETS[preset], **START)
+    assert checkpoint.provenance["frozen_on_the_way"] == held
+    assert verify(checkpoint.spec, checkpoint.theta_P).verified
+
+
+def test_what_is_frozen_counts_unless_somebody_chose_it():
+    whole = microadder()
+    chosen = read_foreign(written(whole))
+    assert chosen.spec == NEW and "frozen_on_the_way" not in chosen.provenance
+
+    whole["model_state_dict"]["spiral_phase"] = torch.tensor(-0.3771967)  # learned, then frozen
+    call("import", written(whole), "-o", "ours")
+    learned = load_any(Path("ours"))
+    assert learned.spec == replace(NEW, frozen_spiral=False) and learned.spec.params == NEW.params + 4
+    assert torch.equal(learned.theta_P[3:7], torch.tensor([3.5, -0.3771967, 0.15, 0.0]))
+    assert learned.provenance["frozen_on_the_way"] == [f"spiral {name}" for name in SPIRAL]
+
+    whole = microadder(spiral_init_amp=1.0)  # chosen elsewhere: of few digits
+    assert read_foreign(written(whole)).spec == NEW
+    whole["model_state_dict"]["spiral_amp"] = torch.tensor(2.3609099)
+    whole["config"]["freeze_tok_arc"] = "stride,start"
+    assert read_foreign(written(whole)).provenance["frozen_on_the_way"][:3] == [
+        "arc start", "arc stride", "spiral amp",
+    ]  # fmt: skip
 
 
 def ancestors(**more):
@@ -265,8 +304,21 @@ def test_an_ancestors_tensors_alone():
     assert checkpoint.spec == replace(PRESETS["242p"], **START)
     assert torch.equal(checkpoint.theta_P, some_theta(PRESETS["242p"])[0])
     assert checkpoint.provenance["format"] == "JackCai1206"
-    norm = refused(written(ancestors(**{"ln1.bias": torch.zeros(6)})))
-    assert norm == "tensors that are no part of this architecture: ln1.bias"
+    for wrapped in (lambda state: {"model": state}, lambda state: {f"module.{n}": t for n, t in state.items()}):
+        again = read_foreign(written(wrapped(ancestors())))
+        assert again.spec == checkpoint.spec and torch.equal(again.theta_P, checkpoint.theta_P)
+    norm = refused(written(ancestors(**{"ln_f.bias": torch.zeros(6)})))
+    assert norm == "architecture not known here: LayerNorm, and its family here has RMSNorm"
+
+
+def test_an_ancestors_spiral():
+    state = ancestors(**{f"pos_spiral_{name}": torch.tensor(n + 0.5) for n, name in enumerate(SPIRAL)})
+    del state["digit_enc"]
+    checkpoint = read_foreign(written(state))
+    expected = replace(PRESETS["242p"], spiral=True, plain_spiral=True, **START)
+    assert checkpoint.spec == expected and expected.params == 216
+    spiral = expected.layout.split(checkpoint.theta_P[None])["spiral"]
+    assert spiral.tolist() == [[0.5, 1.5, 2.5, 3.5]]
 
 
 # What is refused: settings and tensors
@@ -287,8 +339,8 @@ def untied():
             ({name: value}, f"{UNKNOWN}{name}={value}")
             for name, value in {
                 "n_layers": 2, "alibi": True, "vocab_size": 12, "norm_mode": "scalar", "d_model": 6,
-                "freeze_spiral": "slope,offset", "num_kv_heads": 2, "novelty": "yes", "tie_fc2_head": True,
-                "freeze_tok_arc": "A", "head_dim": 4, "pos_correction_mode": "some",
+                "freeze_spiral": "slope,tilt", "num_kv_heads": 2, "novelty": "yes", "tie_fc2_head": True,
+                "freeze_tok_arc": "C", "head_dim": 4, "pos_correction_mode": "some",
             }.items()
         ],
         ({"q_proj_mode": "toeplitz", "n_heads": 5, "head_dim": 1}, f"{UNKNOWN}q_proj_mode=toeplitz with n_heads=5"),
@@ -327,7 +379,7 @@ def test_settings_of_the_older_tree_that_no_spec_can_say(changes, expected):
         ({"state_dict": report(SMALL)["model_state"]}, "a bare state dict: tensors without the settings*"),
         (
             renamed(report(SMALL), lambda name: name.replace("blocks.0", "blocks.1")),
-            f"{UNKNOWN}2 layers, and models here have one",
+            f"{UNKNOWN}two layers: this reads one",
         ),
         (report(SMALL, tie_qkv="vk"), f"{UNKNOWN}tie_qkv=vk"),
         (report(SMALL, qkv_rank=0), f"{UNKNOWN}tie_qkv=shareA_tieKV needs a qkv_rank above 0, got qkv_rank=0"),

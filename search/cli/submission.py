@@ -1,0 +1,91 @@
+"""A stranger's submission, a .py file, judged from outside: the child that runs it, its limits, its answers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from search.errors import Failure, printable
+
+if TYPE_CHECKING:
+    from model import Verification
+
+MEMORY = 8 << 30  # bytes that can be addressed: torch maps two or three
+MOST = 1 << 20  # bytes of answers
+CHUNK = 1 << 16
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+"""All of the child's environment: none of this one's secrets."""
+
+
+def run_submission(path: Path, minutes: float) -> tuple[Verification, list[str]]:
+    """Run a submission on AdderBoard's 10,010 additions, in a child process (model/stranger.py).
+
+    Returns the result, and what the child could not be kept from on this machine. Raises Failure, saying why in one
+    line, where the file fails, ends, or takes more than its minutes.
+    """
+    from model import Verification, stranger
+    from model.adderboard import official_pairs
+
+    pairs = official_pairs()
+    seconds = max(1, round(60 * minutes))
+    lines = _lines_of(Path(stranger.__file__), path.resolve(), pairs, seconds)
+    if len(lines) < 2:
+        raise Failure(f"{path}: ended before it had a model: by its own doing, or for more than {MEMORY >> 30} GiB")
+    open_ways, first, *answers = lines
+    if first.startswith("!"):
+        raise Failure(f"{path}: build_model() failed: {printable(first[2:])}")
+    if len(answers) < len(pairs):
+        raise Failure(f"{path}: ended after {len(answers):,} of {len(pairs):,} additions, or wrote what is no answer")
+    wrong: list[tuple[int, int, Any]] = []
+    for (a, b), word in zip(pairs, answers, strict=False):
+        decoded = int(word) if word.lstrip("-").isdecimal() else None
+        if decoded != a + b:
+            wrong.append((a, b, decoded))
+    params = int(first) if first.isdecimal() else -1
+    result = Verification(params, len(pairs) - len(wrong), len(pairs), wrong)
+    return result, [way for way in open_ways.split(",") if way]
+
+
+def _lines_of(program: Path, path: Path, pairs: list[tuple[int, int]], seconds: int) -> list[str]:
+    """Return the lines that the child writes until it ends. Raises Failure when it takes longer, or writes too much."""
+    reading, writing = os.pipe()
+    words = [sys.executable, "-I", str(program), str(path), str(writing), str(MEMORY), str(seconds)]
+    with tempfile.TemporaryFile() as asked:
+        asked.write("".join(f"{a} {b}\n" for a, b in pairs).encode())
+        asked.seek(0)
+        child = subprocess.Popen(
+            words, env=ENVIRONMENT, cwd=path.parent, pass_fds=[writing], start_new_session=True,
+            stdin=asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    os.close(writing)
+    try:
+        return _read(reading, path, seconds)
+    finally:
+        os.close(reading)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)  # of its children too: they cannot leave its group
+        child.wait()
+
+
+def _read(reading: int, path: Path, seconds: int) -> list[str]:
+    """Return all lines of a pipe."""
+    text, end = b"", time.monotonic() + seconds
+    while True:
+        ready, _, _ = select.select([reading], [], [], max(0.0, end - time.monotonic()))
+        if not ready:
+            count = max(0, text.count(b"\n") - 2)
+            raise Failure(f"{path.name}: {count:,} additions in {seconds:,} s; --minutes allows more")
+        more = os.read(reading, CHUNK)
+        if not more:
+            return text.decode(errors="replace").split("\n")[:-1]
+        text += more
+        if len(text) > MOST:
+            raise Failure(f"{path.name}: writes more than its answers")

@@ -1,0 +1,185 @@
+"""`verify --run-code`: strangers' submissions are run locked up, and each way of being hostile is tried."""
+
+import json
+import platform
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from model import adderboard, stranger
+from search.cli import submission as judged
+from tests.commands import call, done, fails_with_one
+
+pytestmark = [
+    pytest.mark.usefixtures("here", "few"),
+    pytest.mark.skipif(platform.machine() not in stranger.ARCHITECTURES, reason="no filter for this machine"),
+]
+FILE = Path("theirs.py")
+RIGHT = "def build_model():\n    return object(), {}\ndef add(model, a, b):\n    return a + b\n"
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Ask five pairs."""
+    pairs = adderboard.official_pairs()[:5]
+    monkeypatch.setattr(adderboard, "official_pairs", lambda: pairs)
+
+
+def written(add, before="", build="return object(), {}"):
+    FILE.write_text(f"{before}\ndef build_model():\n    {build}\ndef add(model, a, b):\n    {add}\n")
+    return FILE
+
+
+def verified(*more):
+    return call("verify", FILE, "--run-code", *more)
+
+
+def tried(what):
+    """What a submission got when it tried something while it was loaded."""
+    FILE.write_text(
+        f"import os, socket, subprocess, signal, threading\ndef trial():\n    {what}\n"
+        "try:\n    trial()\nexcept BaseException as error:\n"
+        "    raise ValueError(type(error).__name__ + ' ' + str(error))\n"
+        f"{RIGHT}"
+    )
+    return verified()
+
+
+def test_it_is_run_only_when_asked():
+    written("return a + b", before="open('was-run', 'w')")
+    line = fails_with_one(2, "verify", FILE)
+    assert line.startswith("theirs.py: a program, not a checkpoint; nothing of it was run.") and "--run-code" in line
+    assert not Path("was-run").exists()
+    assert "is for a submission, a .py file" in fails_with_one(2, "verify", "nothing.py", "--run-code")
+    Path("folder").mkdir()
+    assert "is for a submission" in fails_with_one(2, "verify", "folder", "--run-code")
+    assert "--extended is for checkpoints" in fails_with_one(2, "verify", FILE, "--run-code", "--extended")
+
+
+def test_answers_and_parameters_are_counted():
+    written("return a + b")
+    assert done("verify", FILE, "--run-code").splitlines() == [
+        "theirs.py, it counts no parameters: 5/5 VERIFIED",
+        "  run without network, with files to read only, in 8 GiB; its code was not judged",
+    ]
+    written("return a + b if b else 7", before="class P:\n    def numel(self): return 3\nclass M:\n"
+            "    def parameters(self):\n        p = P()\n        return [p, p, P()]", build="return M()")  # fmt: skip
+    said = verified("--json")
+    values = json.loads(said.stdout)
+    assert said.exit_code == 1 and values["params"] == 6 and values["correct"] == 3 and not values["not_kept_from"]
+    assert values["failures"] == [[0, 0, 7], [9_999_999_999, 0, 7]]
+
+
+@pytest.mark.parametrize(
+    ("add", "decoded"),
+    [
+        ("return str(a + b)", None), ("return float(a + b)", None), ("return None", None), ("return True", None),
+        ("return 10 ** 5000", None), ("raise RuntimeError('no')", None), ("return -1", -1),
+    ],
+)  # fmt: skip
+def test_what_is_no_number_is_wrong(add, decoded):
+    written(add)
+    said = json.loads(verified("--json").stdout)
+    assert said["correct"] == 0 and said["failures"][0] == [0, 0, decoded]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "socket.socket()",
+        "socket.create_connection(('127.0.0.1', PORT))",
+        "socket.socketpair()",
+        "open('new', 'w')",
+        "open('mine', 'r+')",
+        "os.open('mine', os.O_WRONLY)",
+        "os.open('mine', os.O_RDONLY | os.O_TRUNC)",
+        "os.truncate('mine', 0)",
+        "os.unlink('mine')",
+        "os.rename('mine', 'other')",
+        "os.mkdir('new')",
+        "os.symlink('mine', 'new')",
+        "os.link('mine', 'new')",
+        "os.chmod('mine', 0)",
+        "os.utime('mine')",
+        "os.mkfifo('new')",
+        "os.setxattr('mine', 'user.x', b'1')",
+        "subprocess.run(['touch', 'new'])",
+        "os.execv('/bin/true', ['true'])",
+        "os.kill(os.getppid(), signal.SIGTERM)",
+        "os.setsid()",
+        "os.setpgid(0, 0)",
+    ],
+)
+def test_what_it_may_not_do(what):
+    Path("mine").write_text("whole")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        result = tried(what.replace("PORT", str(server.getsockname()[1])))
+    assert result.exit_code == 1
+    assert result.stderr == "error: theirs.py: build_model() failed: ValueError: " + (
+        f"PermissionError [Errno 1] Operation not permitted{result.stderr.partition('permitted')[2]}"
+    )
+    assert Path("mine").read_text() == "whole" and sorted(f.name for f in Path().iterdir()) == ["mine", "theirs.py"]
+
+
+def test_what_it_may_do():
+    """Threads, reading, forks: torch needs them."""
+    Path("mine").write_text("whole")
+    tried("t = threading.Thread(target=print); t.start(); t.join(); open('mine').read(); os.fork() or os._exit(0)")
+    assert verified().stdout.startswith("theirs.py, it counts no parameters: 5/5 VERIFIED")
+
+
+def test_it_has_nothing_of_this_environment(monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "secret")
+    written("return len([n for n in os.environ if 'MLFLOW' in n])", before="import os")
+    assert json.loads(verified("--json").stdout)["correct"] == 1  # 0 + 0
+
+
+def test_what_ends_or_goes_on_is_bounded(monkeypatch):
+    written("os._exit(0)", before="import os")
+    ended = "theirs.py: ended after 0 of 5 additions, or wrote what is no answer"
+    assert fails_with_one(1, "verify", FILE, "--run-code") == ended
+    written("return a + b", before="import os; os._exit(0)")
+    assert fails_with_one(1, "verify", FILE, "--run-code").startswith("theirs.py: ended before it had a model")
+    written("return a + b", before="import sys; sys.exit('bye')")
+    assert fails_with_one(1, "verify", FILE, "--run-code").endswith("build_model() failed: SystemExit: bye")
+    written("return a + b", before="x = bytearray(1 << 36)")
+    assert fails_with_one(1, "verify", FILE, "--run-code").startswith("theirs.py: build_model() failed: MemoryError")
+    written(
+        "return a + b",
+        before="import sys\nfor n in range(200): print('x' * 10**5), print('y' * 10**5, file=sys.stderr)",
+    )
+    assert verified().stdout.splitlines()[0].endswith("5/5 VERIFIED") and len(verified().output) < 300
+    flood = "import os\nfor fd in range(3, 50):\n    try:\n        while True: os.write(fd, b'x' * 9999)\n"
+    written("return a + b", before=f"{flood}    except OSError: pass")
+    assert "writes more than its answers" in fails_with_one(1, "verify", FILE, "--run-code")
+    written("return a +", before="")
+    assert "build_model() failed: SyntaxError" in fails_with_one(1, "verify", FILE, "--run-code")
+
+    run = judged.run_submission
+    monkeypatch.setattr(judged, "run_submission", lambda path, minutes: run(path, 0.02))
+    for add, before in (
+        ("while True: pass", ""),
+        ("return a + b", "import os\nif os.fork(): os._exit(0)\nwhile True: pass"),
+    ):
+        written(add, before)
+        begin = time.monotonic()
+        assert fails_with_one(1, "verify", FILE, "--run-code") == "theirs.py: 0 additions in 1 s; --minutes allows more"
+        assert time.monotonic() - begin < 20
+    processes = subprocess.check_output(["ps", "-eo", "args"], text=True)
+    assert "theirs.py" not in processes
+
+
+def test_what_a_machine_cannot_lock_is_said(monkeypatch):
+    """Where there is no filter for a machine, as on macOS, the child says so, and the command."""
+    say = "import sys; sys.path.insert(0, sys.argv[1]); import stranger; stranger.ARCHITECTURES = {}; "
+    run = [sys.executable, "-I", "-c", say + "print(stranger.lock(1 << 33, 9))", str(Path(stranger.__file__).parent)]
+    assert subprocess.check_output(run, text=True) == "['network', 'files', 'other processes']\n"
+    result, _ = judged.run_submission(written("return a + b"), 1)
+    monkeypatch.setattr(judged, "run_submission", lambda path, minutes: (result, ["network", "files"]))
+    assert (
+        done("verify", FILE, "--run-code").splitlines()[-1] == "  this machine could not keep it from: network, files"
+    )
