@@ -33,6 +33,7 @@ from search.store.ended_seed import TrainedBy
 from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
+from search.study.trial import Configuration
 from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import FINISHED, KILLED, file_of
@@ -202,6 +203,11 @@ class Driver:
         if time.monotonic() > self.progress_due:
             self.progress_due = time.monotonic() + EVERY_S
             write_progress(self.records, self.progress.as_record(self.records.owner))
+        self.projection.note_curves(self._in_training)
+
+    def _in_training(self) -> Iterable[Configuration]:
+        """Return the configurations of the pairs that workers have."""
+        return dict.fromkeys(pair.configuration for pair in self.planner.training)
 
     def stop(self, why: str = INTERRUPTED) -> None:
         """End the loop after the event at hand."""
