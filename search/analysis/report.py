@@ -265,8 +265,8 @@ class _Page:
             "are probably lower (the winner's curse)."
         )
         if self.study and self.study.confirm:
-            seeds = f"{len(self.study.confirm_seeds):,} fresh seeds each"
-            return f"{picked} The study confirms up to {self.study.confirm.configurations:,} of them at its end, on {seeds}."
+            most, seeds = self.study.confirm.configurations, len(self.study.confirm_seeds)
+            return f"{picked} At its end the study confirms up to {most:,} of them, on {seeds:,} fresh seeds each."
         return f"{picked} Fresh seeds would tell: a confirmation pass."
 
     def stopping(self) -> str:

@@ -1,6 +1,7 @@
 """The report: what its page says, that it needs nothing else, and that its table sorts."""
 
 import html
+import json
 import os
 import re
 
@@ -160,3 +161,14 @@ def test_the_page_opens_with_its_picture_and_a_phone_sees_the_intervals(tmp_path
                 assert browser.execute_script(order)[:3] == ["best", "DIV", "DL"]
                 if folder := os.environ.get("ADDER_SEARCH_PICTURES"):
                     browser.save_screenshot(f"{folder}/report-{width}-{scheme}.png")
+
+
+def test_a_page_in_the_middle_of_a_run_knows_that_a_confirmation_is_planned():
+    study, *rest = searched(7)
+    assert "Fresh seeds would tell: a confirmation pass." in words_of(study, *rest)
+    values = study.model_dump(mode="json", by_alias=True)
+    values |= {"confirm": {"configurations": 2, "seeds": {"first": 900, "count": 64}}}
+    planned = type(study).model_validate_json(json.dumps(values))
+    said = words_of(planned, *rest)
+    assert "At its end the study confirms up to 2 of them, on 64 fresh seeds each." in said
+    assert "Fresh seeds would tell" not in said
