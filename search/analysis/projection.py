@@ -5,7 +5,10 @@ Metrics, parameters and tags are declared in search/tracking/shown.py; here are 
 
 import json
 import tempfile
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +18,7 @@ from model.verdict import VERDICT_FILE
 from search.errors import UserError
 from search.markup import escape
 from search.record import ENOUGH, SeedRecord
-from search.stats.counting import Counts, PooledRate, group_by, rank
+from search.stats.counting import WORDS, Counts, PooledRate, group_by, rank, state_of
 from search.store.recorded_seed import RecordedSeed
 from search.store.results import curve_table
 from search.store.study_records import StudyRecords
@@ -55,6 +58,7 @@ from search.tracking.tracking import (
     FINISHED,
     KEY_TAG,
     KILLED,
+    OUTCOME_TAG,
     RIGHT,
     RUNNING,
     SEED_TAG,
@@ -63,12 +67,16 @@ from search.tracking.tracking import (
     answered,
 )
 from search.tracking.views import write_views
-from trainer import MEASURES, Seed
+from trainer import MEASURES, Outcome, Result, Seed
 
 BEST_CHILDREN = 3
-"""Grokked seeds of a configuration that have a run of their own."""
+"""Grokked seeds of a configuration that have a run of their own, with checkpoint."""
 ALL_DRAWN = 32
-"""Up to this many configurations of a study, each has its picture; beyond, those that grokked have."""
+"""Up to this many configurations of a study, each has its picture, and runs of its first seeds; beyond, those that
+grokked have pictures. As many that train at once have their curves written meanwhile.
+"""
+LIVE_S = 30.0
+"""Seconds between two writings of the curves of seeds that train."""
 MOST_DRAWN = 256
 """Seeds of a configuration whose curves are drawn."""
 TABLES = {"md": "table.md", "csv": "table.csv", "json": "table.json"}
@@ -93,6 +101,7 @@ class Projection:
         self.records, self.tracker, self.outbox, self.pages = records, tracker, outbox, pages
         self.counted: dict[str, tuple[int, int]] = {}
         """By configuration: number of rows when it was counted, and when it was last heard of."""
+        self.live_due = time.monotonic() + LIVE_S
 
     def note_training(self, configuration: Configuration) -> None:
         """Show a configuration's run as running."""
@@ -119,6 +128,21 @@ class Projection:
 
     def _write_counts(self, configuration: Configuration, rows: Sequence[SeedRecord]) -> None:
         write_counts(self.tracker, self.tracker.run_of(configuration), rows)
+
+    def note_curves(self, training: Callable[[], Iterable[Configuration]]) -> None:
+        """Have the curves of seeds that train written, as far as they are saved, if it is time.
+
+        training: returns the configurations of these seeds.
+        """
+        if time.monotonic() < self.live_due or not self.tracker.study.kind.is_compared:
+            return
+        self.live_due = time.monotonic() + LIVE_S
+        for configuration in islice(training(), ALL_DRAWN):
+            self.outbox.put(self._write_curves, configuration, key=(configuration.key, "curves"))
+
+    def _write_curves(self, configuration: Configuration) -> None:
+        rows = self.records.list_seeds(configuration.key)
+        write_curves(self.records, self.tracker, configuration, rows)
 
     def note(self, configuration: Configuration, status: str) -> None:
         """Have all written that is known of a configuration. status: of its run from now on."""
@@ -235,7 +259,12 @@ def write_configuration(records: StudyRecords, tracker: Tracker, configuration: 
     run, rows = tracker.run_of(configuration), records.list_seeds(configuration.key)
     if final := sorted((row for row in rows if row.is_final), key=rank):
         _write_best(records, tracker, configuration, final)
-        rows = records.list_seeds(configuration.key)  # of which some are decoded now
+    if tracker.study.kind.is_compared:
+        write_curves(records, tracker, configuration, rows)
+        for row in final[:BEST_CHILDREN]:
+            if row.has_grokked:
+                write_seed(records, tracker, row)
+    rows = records.list_seeds(configuration.key)  # of which some are decoded now
     write_counts(tracker, run, rows, count_checks(rows, configuration.spec.task.problems))
     for row in rows:
         if row.proof:
@@ -248,9 +277,9 @@ def write_configuration(records: StudyRecords, tracker: Tracker, configuration: 
 def _write_best(
     records: StudyRecords, tracker: Tracker, configuration: Configuration, final: Sequence[SeedRecord]
 ) -> None:
-    """Write picture, best checkpoint and child runs. final: rows of the ended seeds, the best first."""
+    """Write picture and best checkpoint. final: rows of the ended seeds, the best first."""
     run, study = tracker.run_of(configuration), tracker.study
-    grokked = [r for r in final if r.has_grokked]
+    grokked = final[0].has_grokked
     if not study.kind.is_compared:  # of thousands of proposals those that matter are written at the end
         if grokked:
             _write_checkpoint(tracker, run, BEST, records.seed(final[0]))
@@ -260,9 +289,6 @@ def _write_best(
     best = records.seed(final[0])
     _write_checkpoint(tracker, run, BEST, best)
     tracker.write(run, tags={BEST_TAG: str(best.result.pair.seed)})
-    _write_curves(records, tracker, configuration, final)
-    for row in grokked[:BEST_CHILDREN]:
-        write_seed(records, tracker, row)
 
 
 def _write_checkpoint(tracker: Tracker, run: ShownRun, name: str, seed: RecordedSeed) -> None:
@@ -271,7 +297,40 @@ def _write_checkpoint(tracker: Tracker, run: ShownRun, name: str, seed: Recorded
         tracker.write_folder(run, Path(folder) / name, name)
 
 
-# A grokked seed
+# Seeds, while they train and when they have ended
+
+
+def write_curves(
+    records: StudyRecords, tracker: Tracker, configuration: Configuration, rows: Sequence[SeedRecord]
+) -> None:
+    """Write the curves of a configuration's first seeds as far as they are recorded, and runs of some seeds.
+
+    rows: the configuration's. Runs have the best seeds that grokked and, where a study has few configurations, the
+    first seeds and the best one. What is written while seeds train is what is written in the end.
+    """
+    study, run = tracker.study, tracker.run_of(configuration)
+    final = sorted((row for row in rows if row.is_final), key=rank)
+    watched = set(study.watched)
+    shown = {row.seed for row in final[:BEST_CHILDREN] if row.has_grokked}
+    if study.planned <= ALL_DRAWN:
+        shown |= watched | {row.seed for row in final[:1]}
+    ended = [row for row in final if row.seed in shown | watched]
+    result_of = {seed.result.pair.seed: seed.result for seed in records.seeds(ended)}
+    result_of |= records.results_so_far(configuration, watched - result_of.keys())
+    row_of = {row.seed: row for row in rows}
+    tracker.delete_seeds(run, shown)
+    for seed in sorted(shown & result_of.keys() & row_of.keys()):
+        _write_seed_curve(tracker, configuration, row_of[seed], result_of[seed])
+    _write_first_seeds(tracker, configuration, row_of, {s: r for s, r in result_of.items() if s in watched})
+
+
+def _write_seed_curve(tracker: Tracker, configuration: Configuration, row: SeedRecord, result: Result) -> None:
+    """Write the run of a seed: its curve, and what became of it."""
+    run = _seed_run(tracker, tracker.run_of(configuration), row.seed)
+    curve, every = readings(result, configuration.spec), configuration.recipe.eval_every
+    tracker.write_steps(run, MEASURES[0], {i * every: values for i, values in enumerate(curve, start=1)})
+    tracker.write(run, tags={OUTCOME_TAG: WORDS[state_of(row)]}, params={"seed": str(row.seed)})
+    tracker.set_status(run, RUNNING if row.outcome == Outcome.RUNNING else status_of([row]))
 
 
 def _seed_run(tracker: Tracker, parent: ShownRun, seed: Seed) -> ShownRun:
@@ -279,22 +338,19 @@ def _seed_run(tracker: Tracker, parent: ShownRun, seed: Seed) -> ShownRun:
 
 
 def write_seed(records: StudyRecords, tracker: Tracker, row: SeedRecord) -> None:
-    """Write the run of one grokked seed: curve, checkpoint, and its decoded additions, which the ledger gets too."""
+    """Complete the run of a grokked seed: its checkpoint and decoded additions, which the ledger gets too."""
     seed = records.seed(row)
     result, configuration = seed.result, seed.configuration
     run = _seed_run(tracker, tracker.run_of(configuration), result.pair.seed)
-    if run.status == FINISHED and row.verified is not None:
+    is_whole = run.status == FINISHED and run.tags.get(SHOWN_TAG) == CHECKPOINT
+    if is_whole and row.verified is not None:
         return
     decoded = verify(configuration.spec, result.theta_P)
     if row.verified is None:
         records.record_verification(row.key, decoded.correct)
-    if run.status == FINISHED:
+    if is_whole:
         return
-    eval_every, curve = configuration.recipe.eval_every, readings(result, configuration.spec)
-    steps = {i * eval_every: values for i, values in enumerate(curve, start=1)}
-    tracker.write_steps(run, MEASURES[0], steps)
     params = {
-        "seed": str(result.pair.seed),
         "grok_step": str(result.grok_step),
         "held": str(result.held),
         "params": str(configuration.spec.params),
@@ -305,6 +361,7 @@ def write_seed(records: StudyRecords, tracker: Tracker, row: SeedRecord) -> None
     if is_adder:
         log_dataset(tracker.client, run.id, adderboard_dataset())
         _log_model(tracker, run, seed, Facts(decoded.correct, decoded.margin))
+    tracker.write(run, tags={SHOWN_TAG: CHECKPOINT})
     tracker.set_status(run, FINISHED)
 
 
@@ -349,20 +406,31 @@ def select_drawn(final: Sequence[SeedRecord]) -> list[SeedRecord]:
     return winners + losers[: MOST_DRAWN - len(winners)]
 
 
-def _write_curves(
-    records: StudyRecords, tracker: Tracker, configuration: Configuration, final: Sequence[SeedRecord]
+def _write_first_seeds(
+    tracker: Tracker, configuration: Configuration, row_of: Mapping[Seed, SeedRecord], result_of: Mapping[Seed, Result]
 ) -> None:
-    """Write metrics of the first seeds over steps, which MLflow's charts show."""
-    watched = set(tracker.study.watched)
-    rows = [r for r in final if r.seed in watched]
-    grokked, enough = sum(r.has_grokked for r in final), tracker.study.until.grokked
-    if not rows or (len(rows) < len(watched) and not (enough and grokked >= enough)):
-        return
-    results = [seed.result for seed in records.seeds(rows)]
-    curves = [(readings(r, configuration.spec), {"grok_step": r.grok_step}) for r in results]
+    """Write metrics of the first seeds over steps, up to the first step that one of them has still to reach.
+
+    row_of: the configuration's rows. result_of: the first seeds', as far as they got. A seed that has ended, or was cut
+    off because there was enough, counts with its last values; then those that had not begun count nowhere.
+    """
+    study, recipe = tracker.study, configuration.recipe
+    grokked, enough = sum(row.has_grokked for row in row_of.values()), study.until.grokked or inf
+    open_until = []
+    for seed in study.watched:
+        row, result = row_of.get(seed), result_of.get(seed)
+        if row is None and grokked < enough:
+            return
+        if row is not None and not (row.is_final or row.reason == ENOUGH):
+            # its last evaluation may be followed by a finish, by which it groks
+            reached = len(result.curve_EM) if result else 0
+            open_until.append(min(reached, recipe.steps // recipe.eval_every - 1))
+    curves = [(readings(r, configuration.spec), {"grok_step": r.grok_step}) for r in result_of.values()]
+    curves = [(curve, grok) for curve, grok in curves if curve]
+    longest = max((len(curve) for curve, _ in curves), default=0)
     steps = {}
-    for i in range(max(len(curve) for curve, _ in curves)):
-        step = (i + 1) * configuration.recipe.eval_every
+    for i in range(min([longest, *open_until])):
+        step = (i + 1) * recipe.eval_every
         steps[step] = step_metrics(step, [curve[min(i, len(curve) - 1)] | grok for curve, grok in curves])
     tracker.write_steps(tracker.run_of(configuration), f"{FIRST_SEEDS}grok_rate", steps)
 

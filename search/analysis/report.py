@@ -260,10 +260,14 @@ class _Page:
                 "Trust the confirmation column: its seeds had no part in choosing. The search's rates are "
                 "what the configurations were chosen for, so they are too high on average (the winner's curse)."
             )
-        return (
+        picked = (
             f"The best of {len(self.configurations):,} were picked by these same rates, so their true rates "
-            "are probably lower (the winner's curse). Fresh seeds would tell: a confirmation pass."
+            "are probably lower (the winner's curse)."
         )
+        if self.study and self.study.confirm:
+            most, seeds = self.study.confirm.configurations, len(self.study.confirm_seeds)
+            return f"{picked} At its end the study confirms up to {most:,} of them, on {seeds:,} fresh seeds each."
+        return f"{picked} Fresh seeds would tell: a confirmation pass."
 
     def stopping(self) -> str:
         """Describe what the rules that stop seeds did in the search; empty if they never fired."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -18,14 +19,48 @@ if TYPE_CHECKING:
     from search.store.study_records import StudyRecords
     from search.study.schema import Study
 
+WATCH_S = 2.0
+"""Seconds between two looks of `status --watch`."""
+
 
 @click.command()
 @click.argument("study", type=STUDY, required=False)
 @click.option("--seeds", "each", is_flag=True, help="Each seed of a STUDY of several configurations.")
+@click.option("--watch", "watched", is_flag=True, help="Show it anew until the STUDY's run ends.")
 @home_option
 @json_option
-def status(study: str | None, each: bool, home: Home, as_json: bool) -> None:
+def status(study: str | None, each: bool, watched: bool, home: Home, as_json: bool) -> None:
     """Show the recorded studies, or one STUDY by configuration, and how far it is while it runs."""
+    if watched and (as_json or not study):
+        raise UserError("--watch shows one STUDY, and no JSON: adder-search status STUDY --watch")
+    if watched and study:
+        _watch(study, each, home)
+    about, text = _status(study, each, home, as_json)
+    show(as_json, about, text)
+
+
+def _watch(study: str, each: bool, home: Home) -> None:
+    """Show a study while it is run: on a terminal its status, drawn again in place, elsewhere a line now and then."""
+    from rich.console import Console
+
+    from search.run.progress import Display
+    from search.run.snapshot import snapshot_of
+    from search.store.running import read_progress
+    from search.store.study_records import open_records
+
+    records = open_records(home, study)
+    with Display(Console(highlight=False), transient=True) as display:
+        while records.get_driver():
+            running = read_progress(records)
+            if display.live:
+                display.say(_status(study, each, home)[1])
+            elif running and display.due():
+                display.say(str(snapshot_of(running)))
+            time.sleep(WATCH_S)
+
+
+def _status(study: str | None, each: bool, home: Home, as_json: bool = False) -> tuple[dict[str, Any], str]:
+    """Return what `status` shows, as plain values and as a text."""
     from search.cli import render
     from search.stats.counting import overview, summarise
     from search.store.home import home_flag
@@ -54,7 +89,7 @@ def status(study: str | None, each: bool, home: Home, as_json: bool) -> None:
     flag = home_flag(home)
     text = render.status(studies, seeds, names, running, flag, each, totals) if opened else home.nothing_run
     about = {"home": str(home.path), "studies": studies, "seeds": [asdict(seed) for seed in seeds] or None}
-    show(as_json, about | ({"running": running} if study else {}), text)
+    return about | ({"running": running} if study else {}), text
 
 
 def cut_off(seed: SeedRecord) -> SeedRecord:

@@ -7,7 +7,6 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from model.tasks import ADDITION
 from search.errors import printable
 from search.plugins import rules
 from search.record import ENOUGH, SeedRecord
-from search.run.snapshot import Snapshot, describe
+from search.run.snapshot import describe, snapshot_of
 from search.stats.counting import (
     INTERRUPTED,
     WORDS,
@@ -214,8 +213,7 @@ def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
     """Return lines on a run that goes on: who runs it, how far it is, and what trains."""
     since = time.strftime("%H:%M", time.localtime(running["began"]))
     host, process = running["owner"].split("/")[:2]
-    snapshot = Snapshot(**{f.name: running[f.name] for f in fields(Snapshot) if f.name in running})
-    lines = [f"runs since {since} as process {process} on {host}", *describe(snapshot)]
+    lines = [f"runs since {since} as process {process} on {host}", *describe(snapshot_of(running))]
     for key, step, count in running["training"]:
         lines.append(f"training: {names.get(key, key)}: {count} {'seed' if count == 1 else 'seeds'} at step {step:,}")
     return [f"  {line}" for line in lines]

@@ -34,6 +34,9 @@ STARTING_S, STOPPING_S = 120.0, 150.0
 SAVING_S = 60.0
 """Longest wait of a cell for the run before it to end."""
 POLL_S = 0.5
+NOTIFY = (
+    "Shell command (JSON on its standard input) or http(s) URL that is told when a first seed groks, and at the end."
+)
 _say = partial(click.echo, err=True)
 
 
@@ -42,6 +45,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         home_option,
         click.option("--max-hours", type=HOURS, help="Stop cleanly after so long."),
+        click.option("--notify", metavar="CMD", default="", help=NOTIFY),
         click.option("--detach", is_flag=True, help="Run in the background; it prints into the home."),
         trust_option,
         click.argument("study", type=STUDY),
@@ -68,6 +72,7 @@ def run(
     sets: tuple[str, ...],
     env: tuple[str, ...],
     detach: bool,
+    notify: str,
     max_hours: float | None,
     home: Home,
 ) -> None:
@@ -87,16 +92,16 @@ def run(
         with reraise_as(study, UserError):
             click.echo(_plan(plan, home, fresh))
         return
-    open_and_run(plan, study, home, fresh, detach, max_hours)
+    open_and_run(plan, study, home, fresh, detach, max_hours, notify)
 
 
 @click.command()
 @_options
-def resume(study: str, detach: bool, max_hours: float | None, home: Home) -> None:
+def resume(study: str, detach: bool, notify: str, max_hours: float | None, home: Home) -> None:
     """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
     if not detach:
         leave_cell()
-    open_and_run(_prepare(study, home), study, home, detach=detach, max_hours=max_hours)
+    open_and_run(_prepare(study, home), study, home, detach=detach, max_hours=max_hours, notify=notify)
 
 
 def _prepare(source: str, home: Home, fresh: bool = False, changes: Changes = UNCHANGED) -> Study:
@@ -129,14 +134,15 @@ def open_and_run(
     fresh: bool = False,
     detach: bool = False,
     max_hours: float | None = None,
+    notify: str = "",
 ) -> None:
     """Open the study's stores, then run it here or in the background."""
     opened = open_study(study, source, home, _say, fresh)
     if detach:
-        _detach(opened.study, opened.records, max_hours)
+        _detach(opened.study, opened.records, max_hours, notify)
     else:
         with _interruptible():
-            _run(opened, max_hours)
+            _run(opened, max_hours, notify)
 
 
 @contextmanager
@@ -155,7 +161,7 @@ def _interruptible() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _run(opened: Opened, max_hours: float | None) -> None:
+def _run(opened: Opened, max_hours: float | None, notify: str) -> None:
     from rich.console import Console
 
     from search.cli import render
@@ -166,7 +172,7 @@ def _run(opened: Opened, max_hours: float | None) -> None:
     if is_cell():  # the run that was interrupted may still save what it trained
         _wait_until(lambda: not records.get_driver(), SAVING_S)
     try:
-        ended = train(opened, Display(Console(highlight=False)), by_ray, max_hours)
+        ended = train(opened, Display(Console(highlight=False)), by_ray, max_hours, notify)
     except ExecutorDied as died:
         raise Failure(f"{died}. {render.GO_ON} {run_command(records.home, source)}") from None
     click.echo(render.summary(opened.study, source, records, ended))
@@ -174,7 +180,7 @@ def _run(opened: Opened, max_hours: float | None) -> None:
         sys.exit(130 if ended.interrupted else Failure.code)
 
 
-def _detach(study: Study, records: StudyRecords, max_hours: float | None) -> None:
+def _detach(study: Study, records: StudyRecords, max_hours: float | None, notify: str) -> None:
     """Start the same command as a process of its own, and wait until it holds the study's lease."""
     home = records.home
     home.logs.mkdir(exist_ok=True)
@@ -183,6 +189,7 @@ def _detach(study: Study, records: StudyRecords, max_hours: float | None) -> Non
     file.write_text(study.model_dump_json(by_alias=True, indent=2), encoding="utf-8")  # as it is now
     words = ["run", str(file), "--home", str(home.path)]
     words += ["--max-hours", str(max_hours)] if max_hours else []
+    words += ["--notify", notify] if notify else []
     with log.open("w", encoding="utf-8") as out:
         process = subprocess.Popen(
             [*own_module("adder_search"), *words],

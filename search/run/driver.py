@@ -33,6 +33,7 @@ from search.store.ended_seed import TrainedBy
 from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
+from search.study.trial import Configuration
 from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import FINISHED, KILLED, file_of
@@ -99,6 +100,9 @@ class Driver:
         """Workers in a row that were given up before they had reported at all."""
         self.remarks: set[str] = set()
         """Workers' warnings that were printed."""
+        self.has_grokked = any(state[Outcome.GROKKED] for state in planner.study_run.ended.values())
+        self.tell: Callable[..., object] = lambda **event: None
+        """Is told of the first seed that groks, as a notifier is (search/run/notify.py)."""
         self.announced: set[str] = set()
         """Keys of configurations that MLflow shows as running."""
 
@@ -202,6 +206,11 @@ class Driver:
         if time.monotonic() > self.progress_due:
             self.progress_due = time.monotonic() + EVERY_S
             write_progress(self.records, self.progress.as_record(self.records.owner))
+        self.projection.note_curves(self._in_training)
+
+    def _in_training(self) -> Iterable[Configuration]:
+        """Return the configurations of the pairs that workers have."""
+        return dict.fromkeys(pair.configuration for pair in self.planner.training)
 
     def stop(self, why: str = INTERRUPTED) -> None:
         """End the loop after the event at hand."""
@@ -229,6 +238,7 @@ class Driver:
             self._free_pairs(worker.name, self._described(report))
             return
         self._record(worker, report)
+        self._tell_first_grok(report)
         self.planner.update(worker.name, report.steps, report.perfect)
         if report.steps:
             worker.phase = TRAINING
@@ -280,6 +290,13 @@ class Driver:
         pairs = self.planner.end(worker.name, ended)
         rows = [_row_of(pair, trained_by.columns(seed)) for pair, seed in seeds if cut.get(pair.key) != 0]
         self._complete(pairs, rows, [pair for pair in pairs if pair.key in cut])
+
+    def _tell_first_grok(self, report: Report) -> None:
+        """Tell of a report's first seed that groks, if it is the study's."""
+        groks = bool(report.perfect) or any(seed.outcome == Outcome.GROKKED for seed in report.ended.values())
+        if groks and not self.has_grokked:
+            self.has_grokked = True
+            self.tell(event="first seed grokked", study=self.study.name)
 
     def _complete(
         self, pairs: Sequence[PlannedPair], rows: Sequence[SeedRecord], cut: Sequence[PlannedPair] = ()

@@ -259,18 +259,32 @@ def train(
     display: Display,
     executor_of: Callable[[Study, Home, Display], Executor],
     max_hours: float | None = None,
+    notify: str = "",
 ) -> Ended:
-    """Hold the study's lease and train what is left. Raises UserError, Failure."""
+    """Hold the study's lease and train what is left. Raises UserError, Failure.
+
+    notify: the command or webhook that is told of the first seed that groks, and of the end.
+    """
     from search.run.driver import Driver
+    from search.run.notify import telling
 
     study, source, records = opened.study, opened.source, opened.records
     with reraise_as(source, UserError), records.lease:
         executor = executor_of(study, records.home, display)
         display.begin(study)
-        with display, Driver.open(study, records, opened.client, display, max_hours) as driver:
+        with display, Driver.open(study, records, opened.client, display, max_hours) as driver, telling(notify) as tell:
+            driver.tell = tell
             driver.progress.source = str(Path(source).absolute()) if is_file(source) else source
             records.update_study(study.model_dump(mode="json", by_alias=True))
             ended = driver.run(executor)
+            tell(
+                event="study stopped" if ended.interrupted else "study ended",
+                study=study.name,
+                seeds=sum(row.is_final for row in ended.rows),
+                grokked=sum(row.has_grokked for row in ended.rows),
+                failed=len(ended.failed),
+                why=ended.why,
+            )
             display.end(driver.progress.snapshot())
     return ended
 

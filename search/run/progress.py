@@ -179,11 +179,11 @@ PLAIN_EVERY_S, LIVE_EVERY_S = (5.0, 60.0), 0.25
 
 
 class Display:
-    """Show snapshots; use as a context manager."""
+    """Show snapshots; use as a context manager. transient: on a terminal, take away at the end what was shown."""
 
-    def __init__(self, console: Console):
+    def __init__(self, console: Console, transient: bool = False):
         self.console = console
-        self.live = Live(console=console, refresh_per_second=4) if is_live(console) else None
+        self.live = Live(console=console, refresh_per_second=4, transient=transient) if is_live(console) else None
         self.began, self.shown = time.monotonic(), 0.0
 
     def __enter__(self) -> Self:

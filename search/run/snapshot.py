@@ -1,6 +1,8 @@
 """One moment of a study that runs, and what is said of it."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 BAR = 20
 """Characters of a bar."""
@@ -39,6 +41,11 @@ class Snapshot:
         return ". ".join(describe(self))
 
 
+def snapshot_of(running: Mapping[str, Any]) -> Snapshot:
+    """Return the snapshot in what a driver left of its progress (search/store/running.py)."""
+    return Snapshot(**{f.name: running[f.name] for f in fields(Snapshot) if f.name in running})
+
+
 def describe(s: Snapshot) -> list[str]:
     """Return lines: how far the study is, the best configuration, and time."""
     up_to = "up to " if s.is_open else ""
@@ -69,7 +76,9 @@ def bar(s: Snapshot) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return hours, minutes and seconds without leading zeros: 1:02:03, 4:05, 0:07."""
+    """Return the two largest units of a time: 2 h 5 min, 1 min 51 s, 7 s."""
     minutes, rest = divmod(int(seconds + 0.5), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    if hours:
+        return f"{hours:,} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -47,6 +47,7 @@ from trainer.recipe.passed import passed
 
 if TYPE_CHECKING:
     from search.study.schema import Study
+    from trainer import Result
 
 DIED = "its driver died"
 AT_ONCE = 500
@@ -414,6 +415,25 @@ class StudyRecords:
                 configuration = self._configurations[row.configuration]
                 with self.database.undamaged(f"θ of seed {row.seed} of study {self.study}"):
                     yield from_blobs(configuration, row, blobs[row.key])
+
+    @retry_while_unavailable
+    def results_so_far(self, configuration: Configuration, seeds: Collection[Seed]) -> dict[Seed, Result]:
+        """Return seeds of a configuration that train, or were cut off, as far as their saved states have them.
+
+        Left out are those without a state that can be read here: nothing is saved, or it is one of stages.
+        """
+        from trainer.bank.saved import result_of
+
+        numbers = {seed.init_seed for seed in seeds}
+        query = sa.select(STATES).filter_by(study=self.study, configuration=configuration.key)
+        rows = self.database.read(query.where(STATES.c.init_seed.in_(numbers)))
+        states = {Seed(row["init_seed"], row["data_seed"]): row["state"] for row in rows}
+        read = {
+            seed: result_of(configuration.pair(seed), configuration.trained, states[seed])
+            for seed in seeds
+            if seed in states
+        }
+        return {seed: result for seed, result in read.items() if result is not None}
 
     @retry_while_unavailable
     def _blobs(self, rows: Sequence[SeedRecord]) -> list[Values]:

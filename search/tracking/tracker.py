@@ -7,7 +7,7 @@ and when in search/analysis/projection.py.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,9 +35,11 @@ from search.tracking.shown import (
 from search.tracking.tracking import (
     FINISHED,
     KEY_TAG,
+    OUTCOME_TAG,
     PARENT_TAG,
     RUNNING,
     SEED_TAG,
+    SHOWN_TAG,
     STUDY_TAG,
     FencedClient,
     answered,
@@ -46,6 +48,7 @@ from search.tracking.tracking import (
     find_experiment,
     open_experiment,
 )
+from trainer import Seed
 
 MOST_RUNS = 50_000  # of an experiment: MLflow's limit for one search
 STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit for one call is 1,000
@@ -99,6 +102,8 @@ class Tracker:
         self.client = FencedClient(client, verify)
         self.is_watching = False
         self._runs: dict[Identity, ShownRun] | None = None
+        self._steps: dict[str, set[int]] = {}
+        """By run: steps of which it has metrics."""
         with answered(client.tracking_uri):
             existing = find_experiment(client, study.name)
             about = {NOTE: escape(study.about)} if study.about else {}
@@ -214,6 +219,16 @@ class Tracker:
                 self.client.delete_run(run.id)
                 del self.runs[identity]
 
+    def delete_seeds(self, parent: ShownRun, shown: Collection[Seed]) -> None:
+        """Delete runs of a configuration's seeds that have nothing but a curve, unless they are to be shown."""
+        kept = {str(seed) for seed in shown}
+        for identity, run in list(self.runs.items()):
+            tag, seed, of = identity
+            is_only_curve = OUTCOME_TAG in run.tags and SHOWN_TAG not in run.tags
+            if tag == SEED_TAG and of == parent.id and seed not in kept and is_only_curve:
+                self.client.delete_run(run.id)
+                del self.runs[identity]
+
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Measure the driver's machine for the study's run, if MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING asks for it."""
@@ -279,12 +294,15 @@ class Tracker:
         a driver that was paused in this call writes again is the same to MLflow, which drops it.
         """
         start = run.info.start_time
-        written = {metric.step for metric in self.client.get_metric_history(run.id, mark)}
+        written = self._steps.pop(run.id, None)  # if an answer is lost, the store is asked again
+        if written is None:
+            written = {metric.step for metric in self.client.get_metric_history(run.id, mark)}
         new = [step for step in steps if step not in written]
         for i in range(0, len(new), STEPS_AT_ONCE):
             batch = new[i : i + STEPS_AT_ONCE]
             metrics = [Metric(name, v, start, step) for step in batch for name, v in steps[step].items()]
             self.client.log_batch(run.id, metrics=metrics)
+        self._steps[run.id] = written.union(new)
 
     def write_folder(self, run: ShownRun, source: Path, name: str | None = None) -> None:
         """Write the files of a folder as artifacts of a run, below `name` if there is one."""

@@ -26,6 +26,7 @@ from search.store.ledger import Ledger
 from trainer.files import durable
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
+OUTCOME_TAG = "adder.outcome"  # of a seed's run: what became of the seed, or that it trains
 STUDY_TAG, BEST_TAG, SHOWN_TAG = "adder.study", "adder.best_seed", "adder.shown"
 """The first is a tag of the study's run, and of its experiment, which has the study's name there. The last says how
 much of the ledger a run shows (search/analysis/projection.py)."""

@@ -19,7 +19,7 @@ How MLflow 3.17 keeps a view, read in its scripts (savedViewEnvelope, Experiment
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,16 +36,20 @@ from search.tracking.shown import (
     TABLE,
     in_view,
 )
+from search.tracking.tracking import KEY_TAG, SEED_TAG
+from trainer import MEASURES
 
 TAG = "mlflow.sharedViewState."
 VIEWS = {
     "table": ("adder-search-table", "TABLE"),
     "charts": ("adder-search-charts", "CHART"),
+    "seeds": ("adder-search-seeds", "CHART"),
     "constraints": ("adder-search-constraints", "TABLE"),
     "with-against-without": ("adder-search-with-against-without", "CHART"),
 }
 """Key and mode of the views, the first to be opened first."""
-CONFIGURATIONS = "tags.`adder.configuration` LIKE '%'"  # neither their seeds' runs nor the study's own
+CONFIGURATIONS = f"tags.`{KEY_TAG}` LIKE '%'"  # neither their seeds' runs nor the study's own
+SEEDS = f"tags.`{SEED_TAG}` LIKE '%'"
 RATE, RANKED = f"{FINAL}grok_rate", f"{FINAL}ranked_by"
 SIDES = {"xaxis": "without", "yaxis": "with"}
 MOST_AXES = 10
@@ -92,8 +96,7 @@ def charts_view(study: Study) -> View:
     axes = {"selectedParams": fields, "selectedMetrics": [RATE], "showAllRuns": True}
     charts = [_chart("searched", "searched", "PARALLEL", **axes)] if fields else []
     charts.append(_chart("rate", "curves", "BAR", metricKey=RATE))
-    plain = {"lineSmoothness": 0, "useGlobalLineSmoothing": False}
-    charts += [_chart(c, "curves", "LINE", metricKey=c, selectedMetricKeys=[c], **plain) for c in CHARTS]
+    charts += _lines(CHARTS)
     sections = [
         _section("searched", "What was searched, and the grok rate", columns=1, cardHeight=320),
         _section("curves", "Grok rates, and the first seeds over steps", columns=3, cardHeight=300),
@@ -101,6 +104,21 @@ def charts_view(study: Study) -> View:
     ]
     state = _sorted_by() | _charts(charts, sections if fields else sections[1:], "FIRST_20_RUNS")
     return View(TAG + VIEWS["charts"][0], "Charts of grok rates", state)
+
+
+def seeds_view() -> View:
+    """Return charts of the twenty best seeds over steps, which grow while seeds train.
+
+    By order of creation they would be hidden below their configurations' runs.
+    """
+    sections = [
+        _section("curves", "Seeds over steps", columns=3, cardHeight=360),
+        _section("rest", "More", display=False),
+    ]
+    state = _sorted_by(MEASURES[0]) | {"searchFilter": SEEDS}
+    return View(
+        TAG + VIEWS["seeds"][0], "Curves of seeds", state | _charts(_lines(MEASURES[:3]), sections, "FIRST_20_RUNS")
+    )
 
 
 def constraints_view() -> View:
@@ -151,6 +169,12 @@ def _chart(uuid: str, section: str, kind: str, **more: Any) -> dict[str, Any]:
     return {**known, "runsCountToCompare": 20, **more}
 
 
+def _lines(metrics: Iterable[str]) -> list[dict[str, Any]]:
+    """Return a chart over steps for each metric."""
+    plain = {"lineSmoothness": 0, "useGlobalLineSmoothing": False}
+    return [_chart(m, "curves", "LINE", metricKey=m, selectedMetricKeys=[m], **plain) for m in metrics]
+
+
 def _section(uuid: str, name: str, **more: Any) -> dict[str, Any]:
     return {"uuid": uuid, "name": name, "display": True, "isReordered": True, "deleted": False, **more}
 
@@ -158,7 +182,7 @@ def _section(uuid: str, name: str, **more: Any) -> dict[str, Any]:
 def write_views(client: MlflowClient, study: Study, experiment_id: str) -> None:
     """Give a study's experiment its views. Writes what is not there yet, so a second time writes nothing."""
     experiment = client.get_experiment(experiment_id)
-    views = [table_view(study), charts_view(study)]
+    views = [table_view(study), charts_view(study), seeds_view()]
     if study.kind.toggled:
         views += [constraints_view(), ratios_view()]
     for view in views:

@@ -282,8 +282,10 @@ confirm: {configurations: 1, seeds: {first: 90, count: 2}}
 resources: {cpu: 1, gpu: 0, slots: 2, seeds_per_trial: 4}
 """,
 }
+SPAN = r"(?:\d+ h \d+ min|\d+ min \d+ s|\d+ s\b)"
+"""A time, as runs and plans say it."""
 MEASURED = (
-    (re.compile(r"(?<= )\d+:\d\d(?:, [\d,]+ seed-steps/s)?(?:, about \d+:\d\d left)?"), "TIME"),
+    (re.compile(rf"(?<= ){SPAN}(?:, [\d,]+ seed-steps/s)?(?:, about {SPAN} left)?"), "TIME"),
     (re.compile(r"--home \S+"), "--home HOME"),
     (re.compile(r"\d+ at once|; more follow"), ""),
     (re.compile(r"\S+(?= (?:core-seconds here|seed-steps a second))"), "N"),

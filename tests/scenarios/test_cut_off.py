@@ -119,7 +119,7 @@ def killed(folder, late):
 def test_whatever_call_was_its_last(late, every, tmp_path):
     whole, cut_off = killed(tmp_path, late)
     was, wanted = facts(whole), thetas(whole.path)
-    assert sorted(was[0]) == ["57p", "seed 2", "seed 3", "study sweep"] and len(wanted) == 4
+    assert sorted(was[0]) == ["57p", "seed 1", "seed 2", "seed 3", "study sweep"] and len(wanted) == 4
     assert len(cut_off) > 25
     between = [home for home in cut_off if is_ahead(home)]
     assert len(between) >= 3, "the ledger has a seed, before and after MLflow was told"

@@ -74,6 +74,10 @@ def test_the_views_open_on_the_rates_and_on_drawn_charts(ui, tmp_path):
         wait_until(lambda: browser.find_elements("css selector", CURVES), "a curve")
         wait_until(lambda: browser.find_elements("css selector", ".parcoords svg .axis"), "the axes")
 
+        browser.get(page_of(ui, "recipes", "seeds"))
+        visible(browser, "Seeds over steps", "exact", "token", "loss", "seed 770")
+        wait_until(lambda: len(browser.find_elements("css selector", CURVES)) >= SEEDS, "curves of seeds")
+
 
 @contextlib.contextmanager
 def listening():

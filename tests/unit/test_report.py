@@ -1,6 +1,8 @@
 """The report: what its page says, that it needs nothing else, and that its table sorts."""
 
 import html
+import json
+import os
 import re
 
 import pytest
@@ -136,3 +138,37 @@ def test_a_click_or_enter_sorts_the_table(tmp_path):
         (sorted_by,) = browser.find_elements("css selector", "th[aria-sort=ascending]")
         assert sorted_by.text.startswith("median")
         assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def test_the_page_opens_with_its_picture_and_a_phone_sees_the_intervals(tmp_path):
+    """Rates with their intervals and the curves stand before the text, in both colour schemes and widths."""
+    from tests.browser import chromium
+
+    target = tmp_path / "report.html"
+    target.write_text(words_of(*searched(7)), encoding="utf-8")
+    right = "return [...document.querySelectorAll('#best .bar')].map(bar => bar.getBoundingClientRect().right)"
+    order = "return [...document.querySelectorAll('#best, .picture, dl')].map(e => e.id || e.tagName)"
+    with chromium(tmp_path / "browser") as browser:
+        for scheme in ("light", "dark"):
+            media = [{"name": "prefers-color-scheme", "value": scheme}]
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+            for width in (1300, 400):
+                size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == 400}
+                browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+                browser.get(target.as_uri())
+                ends = browser.execute_script(right)
+                assert ends and max(ends) <= width, f"an interval is out of sight at {width} px"
+                assert browser.execute_script(order)[:3] == ["best", "DIV", "DL"]
+                if folder := os.environ.get("ADDER_SEARCH_PICTURES"):
+                    browser.save_screenshot(f"{folder}/report-{width}-{scheme}.png")
+
+
+def test_a_page_in_the_middle_of_a_run_knows_that_a_confirmation_is_planned():
+    study, *rest = searched(7)
+    assert "Fresh seeds would tell: a confirmation pass." in words_of(study, *rest)
+    values = study.model_dump(mode="json", by_alias=True)
+    values |= {"confirm": {"configurations": 2, "seeds": {"first": 900, "count": 64}}}
+    planned = type(study).model_validate_json(json.dumps(values))
+    said = words_of(planned, *rest)
+    assert "At its end the study confirms up to 2 of them, on 64 fresh seeds each." in said
+    assert "Fresh seeds would tell" not in said

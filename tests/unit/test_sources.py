@@ -137,7 +137,7 @@ def test_a_study_may_come_on_the_standard_input(monkeypatch):
     assert said.exit_code == 0 and said.output.startswith("x\n")
     sources = []
     monkeypatch.setattr("search.tracking.tracking.connect", lambda *given, **options: None)
-    monkeypatch.setattr(run, "_run", lambda opened, max_hours: sources.append(opened.source))
+    monkeypatch.setattr(run, "_run", lambda opened, *options: sources.append(opened.source))
     assert CliRunner().invoke(main, ["run", "-"], input=GOOD).exit_code == 0
     assert sources == ["x"], "the next run takes it from the records"
 

@@ -78,7 +78,7 @@ def test_only_on_a_terminal_a_run_draws_over_what_it_has_shown(place, surroundin
                 display.show(HALFWAY)
     file.flush()
     text = written()
-    assert "seeds 3 of 8" in text and "1,000 seed-steps/s, about 1:00 left" in text
+    assert "seeds 3 of 8" in text and "1,000 seed-steps/s, about 1 min 0 s left" in text
     lines = [line for line in text.splitlines() if "seeds 3 of 8" in line]
     assert is_live == ("\x1b[" in text) and is_live == (display.live is not None)
     if not is_live:

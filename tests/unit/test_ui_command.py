@@ -66,7 +66,8 @@ def test_the_latest_studies_are_listed_first_and_the_first_is_opened(client, ope
     table += "&viewStateShareKey=adder-search-table&compareRunsMode=TABLE"
     charts = table.replace("table", "charts").replace("TABLE", "CHART")
     assert lines[1:4] == ["  57p", f"    table  {address}{table}", f"    charts {address}{charts}"]
-    assert lines[5] == f"    runs   {address}#/experiments/22/runs?workflowType=machine_learning"
+    assert lines[4].startswith("    seeds ")
+    assert lines[6] == f"    runs   {address}#/experiments/22/runs?workflowType=machine_learning"
     assert pages == [start + table] and not any("token" in page for page in opened), (
         "all users see what a browser is told"
     )
@@ -85,10 +86,10 @@ def test_a_server_that_has_the_records_shows_them_itself(client, opened, monkeyp
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://records:5000")
     monkeypatch.setattr(tracking, "connect", lambda home, uri: client)
     write_views(client, load_study("57p"), client.create_experiment("57p"))
-    said, _, table, charts = call("ui").stdout.splitlines()
+    said, _, table, charts, seeds = call("ui").stdout.splitlines()
     assert said == "the records are on the MLflow server http://records:5000"
     assert opened == [table.split()[1]] and table.split()[1].startswith("http://records:5000/#/experiments/")
-    assert charts.split()[0] == "charts"
+    assert [line.split()[0] for line in (charts, seeds)] == ["charts", "seeds"]
 
 
 def test_a_port_that_is_taken_is_said(client):
@@ -105,7 +106,7 @@ def test_a_study_of_constraints_has_a_table_by_constraint_and_a_chart_of_with_ag
     client = MagicMock()
     client.get_experiment.return_value = SimpleNamespace(creation_time=1_700_000_000_000, tags={})
     write_views(client, load_study("constraints"), "1")
-    assert len({name for _, name, _ in (given.args for given in client.set_experiment_tag.call_args_list)}) == 4
+    assert len({name for _, name, _ in (given.args for given in client.set_experiment_tag.call_args_list)}) == 5
     table, charts = views.constraints_view().state, views.ratios_view().state
     assert table["groupBy"]["groupByKeys"] == [{"mode": "param", "groupByData": "constraint"}]
     assert table["selectedColumns"][:4] == [

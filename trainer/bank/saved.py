@@ -16,7 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trainer.bank.tracker import BY_EVALUATION
+from model.spec import Spec
+from trainer.bank.tracker import BY_EVALUATION, Result, SeedTracker
+from trainer.recipe import Pair
 
 DIGEST = 16
 """Bytes of a key, and of the digest in front."""
@@ -67,15 +69,38 @@ def curve_bytes(records: Table, n: int, evaluations: int) -> bytes:
 def unpack(data: bytes, key: bytes, records: Table, state: Table) -> Saved | None:
     """Return what `pack` was given, laid out as these tables are; None for damaged bytes or another key."""
     rest = data[DIGEST:]
-    if data[:DIGEST] != digest(rest) or rest[:DIGEST] != key:
+    if not _is_whole(data) or rest[:DIGEST] != key:
         return None
     evaluations, trains = HEAD.unpack_from(rest, DIGEST)
     reader = _Reader(rest, DIGEST + HEAD.size)
-    found = {name: reader.next(t.dtype, t.shape[1:]) for name, t in _single(records)}
-    for name in BY_EVALUATION:
-        found[name] = reader.next(records[name].dtype, (evaluations, *records[name].shape[2:]))
+    found = reader.records(records, evaluations)
     trained = sorted(state.items()) if trains else []
     return Saved(found, {name: reader.next(t.dtype, t.shape[1:]) for name, t in trained})
+
+
+def result_of(pair: Pair, spec: Spec, data: bytes) -> Result | None:
+    """Return a pair as far as its saved state has it, for whom does not train it: its curve, and what was best so far.
+
+    spec: what its bank trains. None for damaged bytes, and for those of another kind of bank or pair.
+    """
+    if not _is_whole(data) or len(data) < 2 * DIGEST + HEAD.size:
+        return None
+    tracker = SeedTracker([pair], spec, list(spec.probes()))
+    rest = data[DIGEST:]
+    evaluations, _ = HEAD.unpack_from(rest, DIGEST)
+    try:
+        records = _Reader(rest, DIGEST + HEAD.size).records(tracker.records, evaluations)
+    except ValueError:  # it ends before its curve does
+        return None
+    if int(records["steps"]) != evaluations * tracker.eval_every:
+        return None
+    records["called_by"].fill_(-1)  # places among rules that this pair does not have
+    tracker.restore([0], records)
+    return tracker.result(0)
+
+
+def _is_whole(data: bytes) -> bool:
+    return data[:DIGEST] == digest(data[DIGEST:])
 
 
 class _Reader:
@@ -83,6 +108,13 @@ class _Reader:
 
     def __init__(self, data: bytes, place: int):
         self.data, self.place = bytearray(data), place
+
+    def records(self, like: Table, evaluations: int) -> dict[str, Tensor]:
+        """Take the records of a pair, laid out as these are, with so many evaluations."""
+        found = {name: self.next(t.dtype, t.shape[1:]) for name, t in _single(like)}
+        for name in BY_EVALUATION:
+            found[name] = self.next(like[name].dtype, (evaluations, *like[name].shape[2:]))
+        return found
 
     def next(self, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
         count = torch.Size(shape).numel()

@@ -1,0 +1,94 @@
+"""Telling somebody that a study's first seed has grokked, or that it has ended: by a command, or a webhook.
+
+Whatever becomes of it, the run goes on: a notifier has its own thread and a bounded time, and a failure is one line.
+"""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+from search.errors import masked, one_line
+
+LONGEST_S = 10.0
+"""Seconds that a notification may take, and that the end of a run waits for the last one."""
+WEBHOOK = ("http://", "https://")
+
+log = logging.getLogger(__name__)
+
+
+class Notifier:
+    """Tell `target` of events, one after another: a shell command, which reads an event as JSON, or a webhook's URL."""
+
+    def __init__(self, target: str):
+        self.target = target
+        self.events: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()
+        self.thread = threading.Thread(target=self._work, name="notify", daemon=True)
+        self.thread.start()
+
+    def tell(self, **event: Any) -> None:
+        """Have an event told: plain values, with its name as `event`."""
+        self.events.put(event)
+
+    def close(self) -> None:
+        """Wait until all is told, at most LONGEST_S."""
+        self.events.put(None)
+        self.thread.join(LONGEST_S + 1)
+
+    def _work(self) -> None:
+        while (event := self.events.get()) is not None:
+            try:
+                body = json.dumps(event).encode()
+                post(self.target, body) if self.target.startswith(WEBHOOK) else call(self.target, body)
+            except subprocess.TimeoutExpired:
+                log.warning("--notify: has not ended in %.0f s, and was killed", LONGEST_S)
+            except Exception as error:  # whatever it is, the run goes on
+                log.warning("--notify: %s", masked(one_line(error)))
+
+
+@contextmanager
+def telling(target: str) -> Iterator[Callable[..., object]]:
+    """Yield a function that tells a target of an event, its values by name; of no target, one that does nothing."""
+    if not target:
+        yield lambda **event: None
+        return
+    notifier = Notifier(target)
+    try:
+        yield notifier.tell
+    finally:
+        notifier.close()
+
+
+def post(url: str, body: bytes) -> None:
+    """Send JSON to a webhook. Raises OSError where it is not taken."""
+    request = Request(url, body, {"Content-Type": "application/json"})
+    try:
+        urlopen(request, timeout=LONGEST_S).close()
+    except URLError as error:  # without the address, which may have a secret
+        raise OSError(f"the webhook did not take it: {error.reason}") from None
+
+
+def call(command: str, body: bytes) -> None:
+    """Give JSON to a shell command as its standard input. Raises OSError, or TimeoutExpired: then it is killed."""
+    process = subprocess.Popen(
+        command, shell=True, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        _, said = process.communicate(body, LONGEST_S)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    if process.returncode:
+        last = said.decode(errors="replace").strip().rpartition("\n")[2][:200]
+        raise OSError(f"ended with {process.returncode}" + (f": {last}" if last else ""))
