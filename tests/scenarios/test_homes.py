@@ -172,6 +172,8 @@ def test_a_home_at_another_place_is_as_it_was_and_goes_on_there(bring, toggled, 
     assert (new / "artifacts/sweep").is_dir()
     client = MlflowClient(tracking_uri=f"sqlite:///{Home(new).mlflow_db}")
     for run in runs_of(client, "sweep"):
+        if run.info.run_name.startswith("seed "):
+            continue  # a live curve, which has no files
         place = Path(client.download_artifacts(run.info.run_id, ""))
         assert place.is_relative_to(here / new) and any(place.iterdir())
 

@@ -153,7 +153,7 @@ def test_what_ends_or_goes_on_is_bounded(monkeypatch):
         before="import sys\nfor n in range(200): print('x' * 10**5), print('y' * 10**5, file=sys.stderr)",
     )
     assert verified().stdout.splitlines()[0].endswith("5/5 VERIFIED") and len(verified().output) < 300
-    flood = "import os\nfor fd in range(3, 50):\n    try:\n        while True: os.write(fd, b'x' * 9999)\n"
+    flood = "import os\nfor fd in range(3, 4096):\n    try:\n        while True: os.write(fd, b'x' * 9999)\n"
     written("return a + b", before=f"{flood}    except OSError: pass")
     assert "writes more than its answers" in fails_with_one(1, "verify", FILE, "--run-code")
     written("return a +", before="")
