@@ -1,19 +1,23 @@
 """A missing switch, given by hand. The plan is in README.md.
 
-    python lab/2026-11-29-flipped-unit/flipped.py    # writes flipped.csv: one row per seed and arm
+    python lab/2026-11-29-flipped-unit/flipped.py            # writes flipped.csv: one row per seed and arm
+    python lab/2026-11-29-flipped-unit/flipped.py compare    # prints the differences of flipped.csv's arms, and their p
 
 Axes: S seed, P entry of θ.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import torch
+from scipy.stats import binom
 from torch import Tensor
 
+from lab.paired import PairedArms
 from lab.plans import load_plan
 from model import preset
 from trainer import Bank, Pair, Recipe, Seed
@@ -86,6 +90,19 @@ def trained_on(seeds: list[int], states: list[bytes], by: Change) -> list[dict[s
     ]
 
 
+def compare() -> None:
+    """Print flipped against both other arms: pairs that differ, the difference's interval, McNemar's mid-P."""
+    rows = pd.read_csv(HERE / "flipped.csv")
+    by_arm = {arm: dict(zip(its["seed"], its["outcome"] == "grokked", strict=True)) for arm, its in rows.groupby("arm")}
+    for other in ("alone", "copied"):
+        paired = PairedArms.of([(by_arm["flipped"][seed], won) for seed, won in by_arm[other].items()])
+        fewer = min(paired.first, paired.second)
+        differing = binom(paired.first + paired.second, 0.5)
+        mid_p = 2 * (differing.cdf(fewer) - differing.pmf(fewer) / 2)
+        low, high = (100 * end for end in paired.interval)
+        print(f"{other}: {paired.first} and {paired.second}, {low:.1f} to {high:.1f} points, mid-P {mid_p:.3f}")
+
+
 def main() -> None:
     torch.set_num_threads(1)
     chosen: dict[str, list[tuple[int, bytes]]] = {"one way": [], "both ways": []}
@@ -121,4 +138,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    compare() if sys.argv[1:] == ["compare"] else main()

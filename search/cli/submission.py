@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 MEMORY = 8 << 30  # bytes that can be addressed: torch maps two or three
 MOST = 1 << 20  # bytes of answers
 CHUNK = 1 << 16
+NUMBER = re.compile(r"-?[0-9]{1,20}")
+"""What is read as a number: a submission can write to the pipe itself, and Python refuses numbers that are too long."""
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 """All of the child's environment: none of this one's secrets."""
 
@@ -46,10 +49,10 @@ def run_submission(path: Path, minutes: float) -> tuple[Verification, list[str]]
         raise Failure(f"{path}: ended after {len(answers):,} of {len(pairs):,} additions, or wrote what is no answer")
     wrong: list[tuple[int, int, Any]] = []
     for (a, b), word in zip(pairs, answers, strict=False):
-        decoded = int(word) if word.lstrip("-").isdecimal() else None
+        decoded = int(word) if NUMBER.fullmatch(word) else None
         if decoded != a + b:
             wrong.append((a, b, decoded))
-    params = int(first) if first.isdecimal() else -1
+    params = int(first) if NUMBER.fullmatch(first) else -1
     result = Verification(params, len(pairs) - len(wrong), len(pairs), wrong)
     return result, [way for way in open_ways.split(",") if way]
 

@@ -39,7 +39,8 @@ def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any
             numbers[path] = drawn[path]
             continue
         after = space[path].after
-        if value(path) is None or (after and value(after) is None):
+        is_missing = value(path) is None and not space[path].has(None)
+        if is_missing or (after and value(after) is None):
             raise begun_otherwise(study, path, "none", "a number")
         number = value(path) - value(after) if after else value(path)
         if not space[path].has(number):

@@ -29,7 +29,8 @@ def sampler_of(study: Study) -> BaseSampler:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         if name == "tpe":
-            return _TPE(seed, multivariate=True)
+            is_conditional = any(field.when for field in space.values())
+            return _TPE(seed, multivariate=True, group=is_conditional)  # of a group all fields have numbers
         if name == "nsga2":
             # Small generations: with Optuna's 50 most searches here would end in the first, which is chance.
             population = min(max(4, study.planned // 15), 50)

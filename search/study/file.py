@@ -19,7 +19,7 @@ from search.study.schema import Study
 from search.study.space import Strict
 from search.study.spelling import LARGEST_FILE, inline_files
 from search.study.stopping import Stop
-from search.study.written import EXTENDS, UNCHANGED, Changes, Data, differences, extended
+from search.study.written import EXTENDS, UNCHANGED, Changes, Data, extended, remark_on
 from trainer import Recipe
 from trainer.files.installed import INSTALLED
 
@@ -54,19 +54,25 @@ class Reader:
 
     def study(self, text: str, source: str, folder: Path) -> Study:
         """Return the study of a text of YAML. Raises UserError naming source, key path and what would be right."""
-        data = _mapping(text, source)
+        data, bases = _mapping(text, source), list[Data]()
         try:
-            data = self._spelt_out(data, source, folder)
-            return Study.model_validate(data)
+            data = inline_files(self._spelt_out(data, bases, folder), folder)
+            study = Study.model_validate(data)
         except ValidationError as error:
             lines = list(_lines(error, data))
         except ValueError as error:
             lines = [str(error)]
+        else:
+            if bases:
+                self.say(f"{source}: {remark_on(bases[0], data)}")
+            return study
         raise UserError("\n".join(printable(f"{source}: {line}{_remark(line)}") for line in lines))
 
-    def _spelt_out(self, data: Data, source: str, folder: Path) -> Data:
-        """Return plain values with all that they extend, name or point to. Raises ValueError at the key path."""
-        bases: list[Data] = []
+    def _spelt_out(self, data: Data, bases: list[Data], folder: Path) -> Data:
+        """Return plain values laid over those that they extend, which are added to `bases`; names and keys as asked.
+
+        Raises ValueError at the key path, UserError.
+        """
         folders = [folder]
 
         def base_of(name: str) -> Data:
@@ -75,12 +81,8 @@ class Reader:
             folders.append(its_folder)
             return base
 
-        data = self.changes.applied(extended(data, base_of)) if EXTENDS in data else self.changes.applied(data)
-        data = inline_files(data, folder)
-        if bases:
-            own = [text for text in differences(bases[0], data) if text.partition(":")[0] not in ("name", "about")]
-            self.say(f"{source}: extends {bases[0].get('name')}; {'; '.join(own) or 'nothing differs'}")
-        return data
+        data = self.changes.named(data)
+        return self.changes.set_in(extended(data, base_of) if EXTENDS in data else data)
 
     def _base(self, name: str, folder: Path) -> tuple[Data, Path]:
         """Return the plain values of a study to be extended, recorded, shipped or a file, and its folder.
@@ -102,7 +104,7 @@ class Reader:
                 f"{name!r} is no study of this home, none that comes with the package, and no file; "
                 f"{did_you_mean(name, shipped)}"
             )
-        return inline_files(_mapping(text, str(file)), file.parent), file.parent
+        return inline_files(self.changes.named(_mapping(text, str(file))), file.parent), file.parent
 
 
 def load_study(name: str, reader: Reader | None = None) -> Study:
@@ -186,7 +188,7 @@ def recorded_study(definition: str, source: str, changes: Changes = UNCHANGED) -
 
     Raise UserError, naming source and first problem, where this version refuses what an earlier one took.
     """
-    data = changes.applied(without_unknown_rules(json.loads(definition)))
+    data = changes.set_in(without_unknown_rules(json.loads(definition)))
     try:
         return Study.model_validate_json(json.dumps(data))
     except ValidationError as error:

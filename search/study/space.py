@@ -274,20 +274,20 @@ def grid_size(space: Space) -> int:
 
 def _combinations(space: Space, candidates: Mapping[str, Sequence[Any]]) -> Iterator[Numbers]:
     """Yield every proposal of the candidates of each field, once: a field that is not searched there has no number."""
-    paths, seen = order(space), set[frozenset[tuple[str, Any]]]()
-    is_conditional = any(d.when for d in space.values())
+    paths, seen = order(space), set[frozenset[str]]()
+    is_conditional = any(field.when for field in space.values())
     for values in product(*(candidates[path] for path in paths)):
-        drawn = dict(zip(paths, values, strict=True))
-        numbers = numbers_by(space, partial(_number_of, drawn))
-        point = frozenset((path, repr(number)) for path, number in numbers.items())
-        if is_conditional and point in seen:
-            continue
-        seen.add(point)
+        asked: dict[str, Any] = {}
+        for path, value in zip(paths, values, strict=True):
+            if space[path].is_asked(asked.get):
+                asked[path] = value
+        numbers = {path: stored(value) for path, value in asked.items()}
+        if is_conditional:
+            point = frozenset(f"{path} {number!r}" for path, number in numbers.items())
+            if point in seen:
+                continue
+            seen.add(point)
         yield numbers
-
-
-def _number_of(values: Mapping[str, Any], path: str, field: Distribution) -> Any:
-    return stored(values[path])
 
 
 def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tuple[Spec, Recipe]]) -> None:

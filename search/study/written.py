@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from model.fields import did_you_mean
-from search.errors import UserError
+from search.errors import UserError, printable
 from search.study.reading import read_data
 from search.study.space import error_at, errors_at
 
@@ -23,6 +23,8 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SECTIONS_OF_FIELDS = ("space",)
 """Sections whose keys are paths themselves, as in space.recipe.lr."""
 MOST_EXTENDED = 16
+MOST_TOLD = 12
+"""Differences that a remark names at most."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,16 @@ class Changes:
     def __bool__(self) -> bool:
         return bool(self.sets or self.env)
 
-    def applied(self, data: Data) -> Data:
-        """Return plain values with names replaced and keys set. Raises ValueError at the key path, UserError."""
-        data = _replaced(data, _values_of(self.env), "")
+    def named(self, data: Data) -> Data:
+        """Return what a file has, with names replaced. Raises ValueError at the key path, UserError.
+
+        A recorded study has had its names replaced, and code of modules in it, whose text stays as it is.
+        """
+        replaced: Data = _replaced(data, _values_of(self.env), "")
+        return replaced
+
+    def set_in(self, data: Data) -> Data:
+        """Return plain values with keys set. Raises UserError."""
         for text in self.sets:
             data = _with_set(data, text)
         return data
@@ -107,6 +116,14 @@ def differences(below: Any, above: Any, path: str = "") -> list[str]:
         else:
             texts += differences(below[key], above[key], place)
     return texts
+
+
+def remark_on(base: Data, data: Data) -> str:
+    """Return a line on what a study changes in the one that it extends, in characters that a terminal can show."""
+    own = [text for text in differences(base, data) if text.partition(":")[0] not in ("name", "about")]
+    more = [f"and {len(own) - MOST_TOLD} more"] if len(own) > MOST_TOLD else []
+    told = "; ".join([*own[:MOST_TOLD], *more]) or "nothing differs"
+    return printable(f"extends {base.get('name')}; {told}")
 
 
 # ---- names that stand for values

@@ -138,6 +138,16 @@ def test_it_has_nothing_of_this_environment(monkeypatch):
     assert json.loads(verified("--json").stdout)["correct"] == 1  # 0 + 0
 
 
+@pytest.mark.parametrize("forged", ["9" * 5_000, "--5", "-", "0x1", "٣" * 30, "1" * 21])
+def test_what_it_writes_to_the_pipe_itself_is_no_number(forged):
+    """Its descriptor is on the command line: a submission can write to it before the program that runs it does."""
+    write = f"import os, sys\nos.write(int(sys.argv[2]), ({forged!r} + '\\n').encode())"
+    written("return a + b", before=write)
+    said = verified("--json")
+    values = json.loads(said.stdout)
+    assert said.exit_code == 1 and values["params"] == -1 and values["correct"] < 5
+
+
 def test_what_ends_or_goes_on_is_bounded(monkeypatch):
     written("os._exit(0)", before="import os")
     ended = "theirs.py: ended after 0 of 5 additions, or wrote what is no answer"
