@@ -48,9 +48,11 @@ class Outbox:
         self.thread.start()
 
     def put(self, call: Callable[..., Any], *args: Any, key: Hashable = None) -> None:
-        """Have a job done. It takes the place of one that waits with the same key: what that writes is out of date."""
+        """Have a job done after those that wait. One with the same key is dropped: what that writes is out of date."""
+        key = key or object()
         with self.change:
-            self.jobs[key or object()] = lambda: call(*args)
+            self.jobs.pop(key, None)  # its place is no longer its turn: others may have come between
+            self.jobs[key] = lambda: call(*args)
             self.change.notify()
 
     def drain(self, longest_s: float, away_s: float, tick: Callable[[int], Any] = lambda count: None) -> int:
