@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,23 @@ if TYPE_CHECKING:
     from model.spec import Spec
 
 
+def source(spec: Spec, theta_P: Tensor) -> str:
+    """Return the text of submission.py for one θ [P], without names, provenance and verdict: what a proof is about."""
+    return export_source(spec, theta_P, name="proof", author="", provenance={})
+
+
+def program_digest(spec: Spec, theta_P: Tensor) -> str:
+    """Return the SHA-256 of a submission's numbers and code, in hexadecimal."""
+    return hashlib.sha256(source(spec, theta_P).encode()).hexdigest()
+
+
 class Program:
     """One θ [P] as `adder-search export` writes it, with its weights in float32."""
 
     def __init__(self, spec: Spec, theta_P: Tensor):
         self.names: dict[str, Any] = {"__name__": "submission"}
-        source = export_source(spec, theta_P, name="proof", author="", provenance={})
-        exec(compile(source, "submission.py", "exec"), self.names)  # literals and our own code
+        text = source(spec, theta_P)
+        exec(compile(text, "submission.py", "exec"), self.names)  # literals and our own code
         self.model: Any = self.names["build_model"]()[0]
 
     def captured(self, tokens: list[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
