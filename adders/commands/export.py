@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -29,20 +30,21 @@ from search.errors import UserError, reraise_as
 @click.option("--author", default="adder-search", show_default=True, help="Named in the metadata.")
 def export(checkpoint: Path, target: Path, kind: str, author: str) -> None:
     """Write a CHECKPOINT as one self-contained submission to AdderBoard, or to another contest."""
+    from adders.proof.file import settled
     from model import preset_name
     from model.export import export_source
-    from search.store.verdicts import beside, settle
+    from search.store.verdicts import beside
 
     loaded = load_checkpoint(checkpoint)
     spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
     name = f"{preset_name(spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
     with reraise_as(checkpoint):
-        claim = beside(checkpoint, spec, theta_P)
-        proof = settle(claim, spec, theta_P) if claim else None
-        arena = kind == "arena"
-        source = export_source(spec, theta_P, name=name, author=author, provenance=provenance, proof=proof, arena=arena)
+        write = partial(export_source, spec, theta_P, name=name, author=author, provenance=provenance)
+        has_claim = beside(checkpoint, spec, theta_P) is not None
+        proof = settled(checkpoint, spec, theta_P, write()) if has_claim else None
+        source = write(proof=proof, arena=kind == "arena")
     if target.is_file() and target.read_bytes() != source.encode():
         raise UserError(f"{target}: exists and has other text; choose another file with -o")
     write_text(target, source)
-    interface = "encode(a, b) and decode(tokens)" if arena else "add(model, a, b)"
+    interface = "encode(a, b) and decode(tokens)" if kind == "arena" else "add(model, a, b)"
     click.echo(f"{target}: {spec.params} parameters, build_model() and {interface}")

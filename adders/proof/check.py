@@ -1538,7 +1538,7 @@ def own_axes(query: Query, case: Case, box: Box) -> list[Floats]:
             effects = transposed(each.gains(j, column) for each in sums)
             mean = [sum(gains) / len(effects) for gains in transposed(effects)]
             vectors += [[x - m for x, m in pairs(effect, mean)] for effect in effects]
-    size = max(max(map(abs, vector)) for vector in vectors)
+    size = max(max(map(abs, vector)) for vector in vectors) or 1.0
     vectors += [[1e-6 * size * x for x in unit] for unit in units]
     return axes_of(vectors, 0.0)
 
@@ -1642,6 +1642,12 @@ def check(proof: dict[str, Any], spec: dict[str, Any], theta: Floats) -> int:
     is_close = math.isclose(margin, logits, rel_tol=1e-3)
     require(is_close, f"the pair's margin is {margin:.4g}, not {logits:.4g}")
 
+    return prove(attention, digits)
+
+
+def prove(attention: Attention, digits: int) -> int:
+    """Prove that a net is right on all pairs. Return the number of parts of cases."""
+    net = attention.net
     parts = 0
     left = [100**digits] * net.steps  # pairs for which a digit is not proved
     for k, t in queries(net):

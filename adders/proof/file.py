@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from adders.proof.net import FAMILIES
-from adders.proof.program import program_digest
+from adders.proof.program import source
 from adders.proof.prover import prove
 from adders.proof.rounding import MACHINES
+from adders.proof.second import program_digest
 from model.tied import ties_of
-from model.verdict import digest
+from model.verdict import UNDECIDED, digest
+from search.store.verdicts import beside, settle
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,7 +35,7 @@ def verdict_of(spec: Spec, theta_P: Tensor, proof: Proof) -> dict[str, Any]:
         "params": spec.params,
         "spec": spec.as_dict(),
         "theta_sha256": digest(theta_P),
-        "program_sha256": program_digest(spec, theta_P),
+        "program_sha256": program_digest(source(spec, theta_P)),
     }
     return proof.as_dict() | about
 
@@ -48,6 +50,20 @@ def decide_soon(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any] |
     return decide(spec, theta_P, limit_s) if ties_of(spec)[0].family in FAMILIES else None
 
 
+def settled(folder: Path, spec: Spec, theta_P: Tensor, text: str) -> dict[str, Any] | None:
+    """Return a verdict on a checkpoint's submission that was decided here: the one in its folder, or one of now.
+
+    text: of the submission. Raises ValueError where the folder's verdict names another program.
+    """
+    claim = beside(folder, spec, theta_P)
+    named = claim.get("program_sha256") if claim else None
+    if named and named != program_digest(text):
+        raise ValueError(f"its proof is of another program; `adder-search prove {folder} --record` proves this one")
+    if claim and not named:  # of before proofs named one
+        claim = {"claimed": claim["verdict"]} | claim | {"verdict": UNDECIDED}
+    return settle(claim, spec, theta_P)
+
+
 def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
     """Return what is proved, as JSON."""
     values = {
@@ -56,7 +72,7 @@ def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
         "params": spec.params,
         "spec": spec.as_dict(),
         "theta_sha256": digest(theta_P),
-        "program_sha256": program_digest(spec, theta_P),
+        "program_sha256": program_digest(source(spec, theta_P)),
         "level": proof.level,
         "digits": proof.digits,
         "bounds": asdict(MACHINES[proof.level]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,8 @@ if TYPE_CHECKING:
 
 
 def source(spec: Spec, theta_P: Tensor) -> str:
-    """Return the text of submission.py for one θ [P], without names, provenance and verdict: what a proof is about."""
+    """Return the text of submission.py for one θ [P], without a name: what a proof is about."""
     return export_source(spec, theta_P, name="proof", author="", provenance={})
-
-
-def program_digest(spec: Spec, theta_P: Tensor) -> str:
-    """Return the SHA-256 of a submission's numbers and code, in hexadecimal."""
-    return hashlib.sha256(source(spec, theta_P).encode()).hexdigest()
 
 
 class Program:

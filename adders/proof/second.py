@@ -1,11 +1,14 @@
-"""Does a submission compute what its proof bounds? `python second.py SUBMISSION.py CHECKPOINT [PAIRS]`.
+"""Does a submission compute what its proof bounds? `python second.py SUBMISSION.py PROOF.json CHECKPOINT [PAIRS]`.
 
-It runs submission.py as it is, on pairs of numbers of which half carry often, and takes the logits of a digit of each.
-Their gaps must lie between the bounds that check.py has for that pair alone. Beside check.py it needs torch.
+The submission's numbers and code must be those that the proof names. It is run as it is, on pairs of numbers of which
+half carry often and on the proof's own, for the logits of a digit of each. Their gaps must lie between the bounds that
+check.py has for that pair alone. Beside check.py it needs torch.
 """
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import importlib.util
 import random
 import sys
@@ -26,6 +29,17 @@ SCALE = 2.0**-15
 ONE_STATE = {state: check.Column([state]) for state in check.EVERY.states}
 HARD = (0, 1, 4, 5, 8, 9)
 """Digits that carries are made of."""
+
+
+def program_digest(text: str) -> str:
+    """Return the SHA-256 of a submission's text without the statements that name it: METADATA and PROVENANCE."""
+    lines: list[str | None] = list(text.splitlines(keepends=True))
+    for statement in ast.parse(text).body:
+        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) in ("METADATA", "PROVENANCE"):
+            first, last = statement.lineno - 1, statement.end_lineno or statement.lineno
+            lines[first:last] = [None] * (last - first)
+    kept = "".join(line for line in lines if line is not None)
+    return hashlib.sha256(kept.encode()).hexdigest()
 
 
 class Outside(ValueError):
@@ -107,18 +121,24 @@ def compare(reader: Reader, submission: Any, pairs: Iterable[tuple[int, int]], e
     return compared
 
 
-def main(submission: str, checkpoint: str, count: int = PAIRS) -> None:
+def main(submission: str, proof: str, checkpoint: str, count: str = str(PAIRS)) -> None:
     """Print what was compared, or exit with one line."""
+    said = check.parsed(check.content(Path(proof)))
+    text = Path(submission).read_text(encoding="utf-8")
+    if said.get("program_sha256") != program_digest(text):
+        sys.exit(f"NOT READ: {proof} is a proof of another program than {submission}")
     spec, theta = check.read(Path(checkpoint))
-    reader = Reader(spec, check.numbers_of(theta))
+    reader, program = Reader(spec, check.numbers_of(theta)), loaded(Path(submission))
+    worst = said["margin"]["pair"]
     try:
-        compared = compare(reader, loaded(Path(submission)), some_pairs(count))
+        compared = compare(reader, program, [worst], every=True)
+        compared += compare(reader, program, some_pairs(int(count)))
     except Outside as error:
         sys.exit(f"NOT READ: {error}")
-    print(f"READ: {compared:,} gaps of logits of {count:,} pairs lie where the proof says")
+    print(f"READ: {compared:,} gaps of logits, of {int(count) + 1:,} pairs, lie where the proof says")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (3, 4):
+    if len(sys.argv) not in (4, 5):
         sys.exit(__doc__)
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]) if sys.argv[3:] else PAIRS)
+    main(*sys.argv[1:])
