@@ -143,8 +143,8 @@ def said_of(folder):
         said.append(done(*words, "--home", folder).replace(str(folder), "HOME"))
     shutil.rmtree("out", ignore_errors=True)
     Path("out").mkdir()
-    assert call("records", "sweep", "--of", "curves", "-o", "out/c.csv", "--home", folder).exit_code == 0
-    assert call("pull", "sweep", "--best", "-o", "out/best", "--home", folder).exit_code == 0
+    done("records", "sweep", "--of", "curves", "-o", "out/c.csv", "--home", folder)
+    done("pull", "sweep", "--best", "-o", "out/best", "--home", folder)
     return said, snapshot("out")
 
 
@@ -205,7 +205,7 @@ def test_the_evidence_of_two_homes_is_pooled_by_their_files():
     assert [cell[n] for n in ("cost", "pairs", "n_with", "n_without")] == ["open", 0, 3, 2]
     files = ["a.parquet", "b.parquet", "a.csv", "b.csv"]
     for name, study in (("a", "sweep"), ("b", "other")):
-        assert call("records", study, "--of", "seeds", "-o", f"{name}.csv", "--home", name).exit_code == 0
+        done("records", study, "--of", "seeds", "-o", f"{name}.csv", "--home", name)
     (paired,) = json.loads(call("table", *files, "--format", "json").stdout)
     assert [paired[n] for n in ("pairs", "only_with", "only_without")] == [2, 1, 0]
     mixed = call("table", "a.parquet", "other", "--format", "json", "--home", "b")

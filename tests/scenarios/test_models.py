@@ -8,7 +8,7 @@ import pytest
 
 from search.study.trial import Configuration
 from search.tracking.models import digest_of
-from tests.commands import call
+from tests.commands import done
 from tests.homes import Recorder, empty_home, quickly, study_of
 from tests.reference import client_of
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -76,13 +76,13 @@ def test_a_version_predicts_with_torch_alone(modelled):
 
 
 def test_a_checkpoint_is_registered_by_a_command_once(modelled):
-    home = str(modelled.home.path)
-    assert call("pull", "sweep", "--best", "-o", "best", "--home", home).exit_code == 0
+    home = modelled.home.path
+    done("pull", "sweep", "--best", "-o", "best", "--home", home)
     digest = digest_of(Checkpoint.load(Path("best")))
     for _ in range(2):
-        done = call("register", "best", "--name", "own", "--alias", "mine", "--home", "elsewhere")
-        assert done.exit_code == 0 and "best: version 1 of own, 67 parameters, NOT verified" in done.stdout, done.stderr
-    assert '"models:/own/1"' in done.stdout, "smallest is of verified ones"
+        said = done("register", "best", "--name", "own", "--alias", "mine", "--home", "elsewhere")
+        assert "best: version 1 of own, 67 parameters, NOT verified" in said
+    assert '"models:/own/1"' in said, "smallest is of verified ones"
     client = client_of("elsewhere")
     (version,) = client.search_model_versions("name = 'own'")
     assert version.tags["adder.theta"] == digest
@@ -94,7 +94,7 @@ def test_a_study_goes_with_its_models():
     study.seeds((1, 2), grokked=(2,))
     study.write_pages()
     study.done()
-    assert call("delete", "sweep", "--yes", "--home", "runs").exit_code == 0
+    done("delete", "sweep", "--yes", "--home", "runs")
     client = client_of("runs")
     assert not client.search_registered_models() and not client.search_logged_models(["1"])
     assert not list(Path("runs/artifacts").glob("sweep/**/*"))

@@ -41,7 +41,7 @@ def made(tmp_path_factory, few_selection_problems):
     """A home in which the parent study has run."""
     folder = tmp_path_factory.mktemp("parent")
     with without_ray(), quickly():
-        assert call("run", write_study(folder, PARENT), "--home", folder / "home").exit_code == 0
+        done("run", write_study(folder, PARENT), "--home", folder / "home")
     return folder / "home"
 
 
@@ -146,7 +146,7 @@ def test_into_ties_by_a_ramp(here, parent):
     assert wanted.best_step >= 4, "before the ramp has ended nothing counts"
     own = ancestors_of(made)[-1]
     assert own["tied"] == TIES and own["how"][0].startswith("folded: ")
-    assert call("rerun", "pulled").exit_code == 0
+    done("rerun", "pulled")
 
 
 def test_what_cannot_be_started_from_is_one_line(here, parent):
@@ -164,9 +164,7 @@ def test_what_cannot_be_started_from_is_one_line(here, parent):
     }
     for says, start in refused.items():
         file = write_study(here, CHILD | {"start": start})
-        done = call("run", file, "--home", "home")
-        assert done.exit_code == 2
-        (line,) = done.stderr.splitlines()
+        (line,) = call("run", file, "--home", "home", code=2).stderr.splitlines()
         assert alike(line, f"error: {file}: {says}"), line
     assert not rows_of(here / "home", "child")
 
