@@ -27,7 +27,7 @@ ROOMS = {
         "fields", "outcomes", "stopping", "data", "files", "optimisers", "recipe", "step", "engine",
         "checkpoints", "curvature", "bank", "road",
     ],
-    "adders": ["proof", "foreign", "finishing", "acceptance", "explain", "commands"],
+    "adders": ["proof", "foreign", "finishing", "acceptance", "explain", "stranger", "commands"],
 }  # fmt: skip
 """Sub-packages and files of a package: each imports only from itself and those before it."""
 
