@@ -33,7 +33,6 @@ GROUPS = {
     "Checkpoints": {
         "pull": ("checkpoints", "Fetch a seed's checkpoint out of the records."),
         "verify": ("checkpoints", "Check a checkpoint on AdderBoard's 10,010 additions."),
-        "register": ("register", "Put checkpoints into MLflow's model registry."),
         "rerun": ("checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
         "fold": ("checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),
     },

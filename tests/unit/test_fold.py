@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from model import preset
-from model.export import tricks
 from model.families.split_subspace import folds
 from model.fold import fold
 from tests import CERTIFICATES
@@ -48,7 +47,7 @@ def test_a_trained_54_becomes_46(here):
     assert "official: 10,010 of 10,010 right, 0 answered differently" in said
     assert "fresh: 2,000 of 2,000 right, 0 answered differently" in said
     folded, parent = Checkpoint.load(Path("small")), Checkpoint.load(CERTIFICATES / "earlier/54p")
-    assert folded.spec.params == 46 and "unit_out" in tricks(folded.spec)
+    assert folded.spec.params == 46 and "unit_out" in folded.spec.applied()
     assert folded.provenance["trained_again"] is False
     assert folded.provenance["folded_from"]["params"] == 54
     assert folded.provenance["folded_from"]["provenance"] == parent.provenance

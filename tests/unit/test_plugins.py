@@ -13,6 +13,7 @@ from search import plugins
 from search.store import verdicts
 from search.study.checkpoints import load_any
 from tests.commands import own_environment
+from tests.homes import RIGHT, Recorder, empty_home, quickly, study_of
 
 pytestmark = pytest.mark.usefixtures("here")
 WALK = """
@@ -124,3 +125,20 @@ def test_a_net_is_decided_by_the_first_prover_that_knows_it(monkeypatch):
         None,
     ]
     assert limits == [verdicts.SOON_S] * 2
+
+
+def test_what_mlflow_has_as_models_is_written_by_packages(monkeypatch):
+    """Of each seed that grokked, once it is decoded, and of a study at its end."""
+    seeds, studies = [], []
+    writer = SimpleNamespace(
+        write_seed=lambda tracker, run, seed, decoded: seeds.append((seed.result.pair.seed.init_seed, decoded.correct)),
+        write_study=lambda records, tracker, rows, configurations: studies.append((len(rows), len(configurations))),
+    )
+    readers_of(monkeypatch, a=writer)
+    monkeypatch.setattr("search.study.kind.loaded", lambda group: {})
+    with quickly():
+        recorder = Recorder(empty_home("runs"), study_of())
+        recorder.seeds((1, 2, 3), grokked=(2, 3))
+        recorder.write_pages()
+        recorder.done()
+    assert sorted(seeds) == [(2, RIGHT), (3, RIGHT)] and studies == [(3, 1)]

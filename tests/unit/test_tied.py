@@ -6,14 +6,12 @@ import pickle
 import pytest
 import torch
 
-from model import add, make_spec, preset, verify
-from model.export import export_source
+from model import make_spec, preset, verify
 from model.tied import Tied, constrained, describe_change, free, project, projector, retied, shared, tie, zeroed
 from search.study.trial import Configuration
 from tests import CERTIFICATES
 from tests.commands import call, fails_with_one
 from tests.specs import some_theta, some_tokens
-from tests.submissions import constant, loaded
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.step import step
@@ -135,19 +133,3 @@ def test_commands_read_it(here):
     described = json.loads(call("models", folder, "--json").stdout)[0]
     assert described["params"] == 42 and "norm[0,1] = norm[0,0]" in described["ties"]
     assert "smallest form known" in fails_with_one(2, "fold", folder, "-o", "x")
-
-
-@every_base
-def test_an_export_has_each_number_once_and_answers_alike(name, tmp_path):
-    spec = tied(name)
-    theta = some_theta(spec)[0]
-    source = export_source(spec, theta, name="n", author="a", provenance={})
-    numbers, ties = constant(source, "NUMBERS"), constant(source, "TIES")
-    assert len(numbers) == spec.params and "WEIGHTS" not in source and "from model" not in source
-    assert {n: torch.tensor(t).flatten().tolist() for n, t in ties.items()} == spec.by_tensor()
-    submission = loaded(source)
-    model, metadata = submission.build_model()
-    assert metadata["params"] == sum(p.numel() for p in model.parameters()) == spec.params
-    assert spec.spelt()[0] in metadata["tricks"]
-    a, b = [3, 9_999_999_999, 1_234_567_890], [4, 1, 9_876_543_210]
-    assert [submission.add(model, *pair) for pair in zip(a, b, strict=True)] == add(spec, theta, a, b)

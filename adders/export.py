@@ -238,9 +238,9 @@ def weights(spec: Spec, theta_P: Tensor) -> dict[str, Any]:
 
 def _template(family: str) -> Any:
     """Import the family's submission."""
-    module = f"{__package__}.submissions.{family}"
+    module = f"model.submissions.{family}"
     if importlib.util.find_spec(module) is None:
-        written = [f for f in FAMILIES if importlib.util.find_spec(f"{__package__}.submissions.{f}")]
+        written = [f for f in FAMILIES if importlib.util.find_spec(f"model.submissions.{f}")]
         raise ValueError(f"family {family!r} has no submission file; {did_you_mean(family, written)}")
     return importlib.import_module(module)
 
