@@ -1,7 +1,7 @@
 """Export: one θ as one self-contained AdderBoard submission, data plus fixed code.
 
 The fixed code is the family's file in `model/submissions`, unchanged but for its data block. The data of a
-tied spec are its numbers, each once, and its ties, which TiedAdder reads (model/submissions/tied.py).
+tied spec are its numbers, each once, and its ties, which TiedAdder reads (adders/tied_adder.py).
 Everything goes in as literals, so no text of a user or a checkpoint can become code.
 
 Axes: P parameters.
@@ -209,7 +209,7 @@ def _nested(spec: Tied) -> dict[str, Any]:
 
 def _tied_class() -> str:
     """Return the source of the class that reads tied numbers."""
-    from model.submissions.tied import TiedAdder
+    from adders.tied_adder import TiedAdder
 
     return inspect.getsource(TiedAdder)
 

@@ -27,7 +27,10 @@ ROOMS = {
         "fields", "outcomes", "stopping", "data", "files", "optimisers", "recipe", "step", "engine",
         "checkpoints", "curvature", "bank", "road",
     ],
-    "adders": ["export", "proof", "foreign", "finishing", "acceptance", "explain", "stranger", "registry", "commands"],
+    "adders": [
+        "tied_adder", "export", "proof", "foreign", "folding", "finishing", "acceptance", "explain", "stranger",
+        "registry", "commands",
+    ],
 }  # fmt: skip
 """Sub-packages and files of a package: each imports only from itself and those before it."""
 

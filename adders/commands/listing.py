@@ -16,4 +16,5 @@ export = _listed("export", "Write a checkpoint as an AdderBoard submission.", "e
 register = _listed("register", "Put checkpoints into MLflow's model registry.", "export")
 publish = _listed("publish", "Write checkpoints as folders for a model hub.", "register")
 import_ = _listed("import", "Turn another program's checkpoint into one of ours.", "rerun")
+fold = _listed("fold", "Rewrite a checkpoint exactly with fewer numbers.", "import")
 finish = _listed("finish", "Take a checkpoint that is nearly right to all 10,010.", "fold")

@@ -34,7 +34,6 @@ GROUPS = {
         "pull": ("checkpoints", "Fetch a seed's checkpoint out of the records."),
         "verify": ("checkpoints", "Check a checkpoint on AdderBoard's 10,010 additions."),
         "rerun": ("checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
-        "fold": ("checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),
     },
 }
 """Our commands by group: the module of this package that has the `click.Command`, and its line of help."""

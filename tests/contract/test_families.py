@@ -268,7 +268,7 @@ def test_families_are_the_files_of_their_folder():
     folders = [found.name for found in pkgutil.iter_modules(families.__path__)]
     names = [name for name in folders if name not in MAKERS]  # a module is made of a user's class
     assert list(FAMILIES) == names and len(names) >= 2
-    assert {found.name for found in pkgutil.iter_modules(submissions.__path__)} == {*names, "tied"}
+    assert {found.name for found in pkgutil.iter_modules(submissions.__path__)} == set(names)
     for name, cls in FAMILIES.items():
         assert cls.family == name and cls.__module__.startswith(f"model.families.{name}")
         assert cls.about and all(len(role) > 3 for role in cls.roles.values())
