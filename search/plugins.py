@@ -93,7 +93,7 @@ class Page(Protocol):
 
 @cache
 def added(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name."""
+    """Return the entry points of a group by name, as model/doors.py does, which `--help` does not need."""
     return {point.name: point for point in entry_points(group=group)}
 
 

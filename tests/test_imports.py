@@ -25,11 +25,11 @@ ROOMS = {
     ],
     "trainer": [
         "fields", "outcomes", "stopping", "data", "files", "optimisers", "recipe", "step", "engine",
-        "checkpoints", "curvature", "bank", "road",
+        "checkpoints", "finishing", "bank", "road",
     ],
     "adders": [
-        "tied_adder", "export", "proof", "foreign", "folding", "finishing", "acceptance", "explain", "stranger",
-        "registry", "commands",
+        "tied_adder", "export", "proof", "foreign", "folding", "curvature", "finishing", "acceptance", "explain",
+        "stranger", "registry", "commands",
     ],
 }  # fmt: skip
 """Sub-packages and files of a package: each imports only from itself and those before it."""
