@@ -8,10 +8,10 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from tests import CERTIFICATES
+from tests.adders.test_registry import PREDICT
 from tests.commands import call, fails_with_one
 from tests.homes import Recorder, empty_home, study_of
 from tests.reference import environment
-from tests.scenarios.test_models import PREDICT
 from tests.services import mlflow_server
 
 pytestmark = pytest.mark.full
