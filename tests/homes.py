@@ -19,13 +19,13 @@ import sqlalchemy as sa
 import torch
 from mlflow.tracking._tracking_service import utils
 
-from search.analysis import projection
-from search.record import UNMEASURED
+from search.run import projection
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor, Restarted
 from search.run.messages import Report, Speed
 from search.run.planner import plan
 from search.run.sync import AtOnce
+from search.stats.record import UNMEASURED
 from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.home import Home
 from search.store.ledger import Ledger

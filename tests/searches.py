@@ -5,7 +5,7 @@ from dataclasses import replace
 from optuna.trial import TrialState
 
 from search.kinds.proposals import KEY, Proposals
-from search.record import SeedRecord
+from search.stats.record import SeedRecord
 from search.study.file import parse_study
 from tests.bad_studies import GOOD
 from trainer import Outcome

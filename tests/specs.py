@@ -11,7 +11,6 @@ import torch
 from hypothesis import strategies as st
 
 from model import PRESETS
-from model.export import weights
 from model.spec import FAMILIES
 from trainer.data.problems import sample
 from trainer.step import step
@@ -97,7 +96,8 @@ def variants():
 def reference(spec, theta_P):
     """The family's plain module with these weights, in θ's precision."""
     template = importlib.import_module(f"model.submissions.{spec.family}")
-    return template.Adder(spec.as_dict(), weights(spec, theta_P)).to(theta_P.dtype)
+    tensors = spec.layout.split(theta_P.detach()[None])
+    return template.Adder(spec.as_dict(), {name: t[0].tolist() for name, t in tensors.items()}).to(theta_P.dtype)
 
 
 def some_theta(spec, seeds=1):

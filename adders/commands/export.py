@@ -29,8 +29,8 @@ from search.errors import UserError, reraise_as
 @click.option("--author", default="adder-search", show_default=True, help="Named in the metadata.")
 def export(checkpoint: Path, target: Path, kind: str, author: str) -> None:
     """Write a CHECKPOINT as one self-contained submission to AdderBoard, or to another contest."""
+    from adders.export import export_source
     from model import preset_name
-    from model.export import export_source
     from search.store.verdicts import beside, settle
 
     loaded = load_checkpoint(checkpoint)

@@ -5,7 +5,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from model.fields import spelt
-from search.record import SeedRecord
+from search.stats.record import SeedRecord
 from tests.unit.test_table import arm
 
 

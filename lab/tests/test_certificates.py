@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from adders.export import export_source
 from adders.proof import attention, columns
 from adders.proof.file import decide
 from lab.pages import maker
@@ -17,7 +18,6 @@ from lab.scripts.moved_form import rescaled, shared_entries
 from model import verify
 from model.adderboard import uniform_pairs
 from model.decode import add
-from model.export import export_source
 from model.tasks import ADDITION
 from search.run.rerun import read_request, train_again
 from trainer.checkpoints.checkpoint import Checkpoint

@@ -11,9 +11,9 @@ from itertools import combinations, product
 from typing import Any
 
 from search.analysis.table_text import bullets, markdown_table, rows_text
-from search.record import SeedRecord
 from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, PooledRate, group_by
 from search.stats.logistic import Coefficient, fit
+from search.stats.record import SeedRecord
 from search.study.described import shown
 
 Values = tuple[tuple[Any, ...], tuple[Any, ...]]

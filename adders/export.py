@@ -1,7 +1,7 @@
 """Export: one θ as one self-contained AdderBoard submission, data plus fixed code.
 
 The fixed code is the family's file in `model/submissions`, unchanged but for its data block. The data of a
-tied spec are its numbers, each once, and its ties, which TiedAdder reads (model/submissions/tied.py).
+tied spec are its numbers, each once, and its ties, which TiedAdder reads (adders/tied_adder.py).
 Everything goes in as literals, so no text of a user or a checkpoint can become code.
 
 Axes: P parameters.
@@ -209,7 +209,7 @@ def _nested(spec: Tied) -> dict[str, Any]:
 
 def _tied_class() -> str:
     """Return the source of the class that reads tied numbers."""
-    from model.submissions.tied import TiedAdder
+    from adders.tied_adder import TiedAdder
 
     return inspect.getsource(TiedAdder)
 
@@ -238,9 +238,9 @@ def weights(spec: Spec, theta_P: Tensor) -> dict[str, Any]:
 
 def _template(family: str) -> Any:
     """Import the family's submission."""
-    module = f"{__package__}.submissions.{family}"
+    module = f"model.submissions.{family}"
     if importlib.util.find_spec(module) is None:
-        written = [f for f in FAMILIES if importlib.util.find_spec(f"{__package__}.submissions.{f}")]
+        written = [f for f in FAMILIES if importlib.util.find_spec(f"model.submissions.{f}")]
         raise ValueError(f"family {family!r} has no submission file; {did_you_mean(family, written)}")
     return importlib.import_module(module)
 

@@ -1,12 +1,14 @@
 """Checkpoints as MLflow's models: of a study's best seeds, by aliases, and put there by a command."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from adders.registry.models import digest_of
 from search.study.trial import Configuration
-from search.tracking.models import digest_of
-from tests.commands import done
+from tests import CERTIFICATES
+from tests.commands import call, done
 from tests.homes import Recorder, empty_home, quickly, study_of
 from tests.reference import client_of
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -77,3 +79,13 @@ def test_a_study_goes_with_its_models():
     client = client_of("runs")
     assert not client.search_registered_models() and not client.search_logged_models(["1"])
     assert not list(Path("runs/artifacts").glob("sweep/**/*"))
+
+
+def test_a_registered_checkpoint_is_proved_if_its_folder_says_so(tmp_path):
+    shutil.copytree(CERTIFICATES / "7p", tmp_path / "7p")
+    assert call("register", tmp_path / "7p", "--name", "proved", "--home", "elsewhere").exit_code == 0
+    client = client_of("elsewhere")
+    assert client.get_registered_model("proved").aliases.keys() == {"smallest", "smallest-proved"}
+    (version,) = client.search_model_versions("name = 'proved'")
+    metrics = client.get_logged_model(version.tags["adder.model"]).metrics
+    assert {m.key: m.value for m in metrics}["proved"] == 1
