@@ -10,9 +10,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 MARK = "ADDER_SEARCH_SERVICE_MARK"
 OURS = ("ADDER_SEARCH_", "MLFLOW_", "RAY_", "PG")
@@ -22,20 +20,20 @@ PATIENCE_S = 900.0
 """Until what does not come is a failure: long, since a machine can be busy."""
 
 
-def free_port() -> int:
+def free_port():
     with socket.socket() as taken:
         taken.bind((LOOPBACK, 0))
         return int(taken.getsockname()[1])
 
 
-def is_healthy(address: str) -> bool:
+def is_healthy(address):
     """True if an MLflow server answers."""
     with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
         return bool(answer.status == 200)
     return False
 
 
-def wait_until(there: Callable[[], Any], what: str) -> Any:
+def wait_until(there, what):
     """What `there` returns once that is true. Fails with `what` if it never is."""
     deadline = time.monotonic() + PATIENCE_S
     while not (found := there()):
@@ -44,7 +42,7 @@ def wait_until(there: Callable[[], Any], what: str) -> Any:
     return found
 
 
-def marked(variable: str, mark: str, session: int | None = None) -> list[int]:
+def marked(variable, mark, session=None):
     """Processes that have a mark in their environment, or are of a session, and have not ended."""
     wanted, there = f"{variable}={mark}".encode(), []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -60,12 +58,12 @@ class Process:
     """A process and all that it starts: known by their session, or where they left it by a mark in their
     environment (Ray's agents write their titles over theirs)."""
 
-    def __init__(self, command: list[str], log: Path, environment: Mapping[str, str], **options: Any):
+    def __init__(self, command, log, environment, **options):
         self.mark, self.log, self.has_ended = uuid.uuid4().hex, log, False
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
         with log.open("ab") as output:
             self.popen = subprocess.Popen(
-                command,
+                [*map(str, command)],
                 env={**inherited, **environment, MARK: self.mark},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -74,7 +72,7 @@ class Process:
                 **options,
             )
 
-    def wait_until(self, there: Callable[[], Any], timeout: float = PATIENCE_S) -> None:
+    def wait_until(self, there, timeout=PATIENCE_S):
         """Until it is there. Fails with the end of its log if the process has ended, or after the timeout."""
         deadline = time.monotonic() + timeout
         while not there():
@@ -82,15 +80,15 @@ class Process:
             assert not (ended or late), f"{'ended' if ended else 'late'}: {self.said()}"
             time.sleep(0.05)
 
-    def said(self) -> str:
+    def said(self):
         """The end of its log."""
         return self.log.read_text(errors="replace")[-4_000:]
 
-    def processes(self) -> list[int]:
+    def processes(self):
         """Those of its processes that are still there."""
         return [] if self.has_ended else marked(MARK, self.mark, self.popen.pid)
 
-    def end(self, gently: signal.Signals | None = None, timeout: float = 20) -> None:
+    def end(self, gently=None, timeout=20):
         """Send a signal and wait for the end; then SIGKILL to whatever is left of it."""
         if gently and self.popen.poll() is None:
             self.popen.send_signal(gently)
@@ -108,7 +106,7 @@ class Process:
 
 
 @contextlib.contextmanager
-def short_folder() -> Iterator[Path]:
+def short_folder():
     """A short path: Ray's sockets lie below it, and a socket's path has at most 107 characters."""
     path = Path(tempfile.mkdtemp(prefix="as-", dir="/tmp"))
     try:

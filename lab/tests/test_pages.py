@@ -98,7 +98,7 @@ def test_the_links_of_a_page_lead_to_files(page):
     assert [(to, name) for to, name in anchors if name not in headings(page.parent / to if to else page)] == []
 
 
-def headings(page: Path) -> set[str]:
+def headings(page):
     """Return the anchors of a page's headings, as GitHub writes them."""
     texts = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in texts}

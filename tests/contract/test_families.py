@@ -17,7 +17,7 @@ from model import PRESETS, families, make_spec, preset_name, submissions
 from model.families.low_rank.spec import SHARED
 from model.fold import fold
 from model.spec import FAMILIES, MAKERS
-from tests import needs_compiler
+from tests import by_tier, needs_compiler
 from tests.banks import assert_is_eager
 from tests.specs import any_tokens, bases, reference, some_theta, some_tokens, specs, variants
 from trainer import Pair, Recipe, Seed
@@ -30,6 +30,7 @@ VARIANTS = variants() | HIDDEN
 every_family = pytest.mark.parametrize("family", FAMILIES)
 SMALLEST = [bases(family)[-1] for family in FAMILIES]
 ENDS = [*SMALLEST, *(bases(family)[1] for family in FAMILIES)]
+presets_by_tier = pytest.mark.parametrize("spec", by_tier(PRESETS, SMALLEST))
 
 
 def logits_of(spec, theta_SP, tokens_STB, first=None):
@@ -157,17 +158,10 @@ def test_every_variant_is_a_value(spec):
     is_a_value(spec)
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        pytest.param(
-            spec,
-            id=name,
-            marks=pytest.mark.full if (name in PRESETS and spec not in ENDS) or " without " in name else [],
-        )
-        for name, spec in VARIANTS.items()
-    ],
-)
+QUICK = [spec for name, spec in VARIANTS.items() if spec in ENDS or not (name in PRESETS or " without " in name)]
+
+
+@pytest.mark.parametrize("spec", by_tier(VARIANTS, QUICK))
 def test_every_variant_keeps_the_contract(spec):
     for promise in CONTRACT:
         promise(spec)
@@ -213,13 +207,7 @@ KERNELS = {"46p tied": TIED, **HIDDEN, **PRESETS} | {
 }
 KERNELS = {name: spec for name, spec in KERNELS.items() if spec.kernel()}
 BATCH = 40  # problems: two blocks of lanes and a half
-kernels_by_tier = pytest.mark.parametrize(
-    "spec",
-    [
-        pytest.param(spec, id=name, marks=[] if spec in (*SMALLEST, TIED, HIDDEN["67p hidden=8"]) else pytest.mark.full)
-        for name, spec in KERNELS.items()
-    ],
-)
+kernels_by_tier = pytest.mark.parametrize("spec", by_tier(KERNELS, [*SMALLEST, TIED, HIDDEN["67p hidden=8"]]))
 
 
 def loss_gradient(spec, theta_SP, tokens_STB):

@@ -11,7 +11,7 @@ import json
 import pytest
 
 from search.study.file import load_study
-from tests import ROOT, needs_compiler, needs_plugins
+from tests import ROOT, by_tier, needs_compiler, needs_plugins
 from tests.golden.make_golden import (
     CASES,
     checkpoints,
@@ -68,7 +68,7 @@ def test_commands_say_the_same_of_certificates():
 
 @needs_compiler
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("study", ["a sweep", pytest.param("a search", marks=pytest.mark.full)])
+@pytest.mark.parametrize("study", by_tier(["a sweep", "a search"], ["a sweep"]))
 def test_runs_print_the_same(study):
     expected = {name: lines for name, lines in stored("messages").items() if name.startswith(study)}
     assert messages([study]) == expected

@@ -99,7 +99,7 @@ def test_five_machines_without_a_common_folder_lose_two_and_the_driver(tmp_path)
         def see_nothing(places):
             assert list(home.iterdir()) and not any(list(Path(f"{place}/root{home}").iterdir()) for place in places)
 
-        known = {"environment": cluster.environment(), "program": (*head.inside, str(COMMAND))}
+        known = {"environment": cluster.environment(), "program": (*head.inside, COMMAND)}
         with running_study(study, tmp_path, **known) as command:
             command.wait_for(lambda: len(states(home)) >= 5, "five workers were never at work at once")
             see_nothing(places)
