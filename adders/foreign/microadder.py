@@ -183,7 +183,10 @@ def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor
     elif "z10_enc" in state:
         older, state.places = True, ANCESTORS_PLACES
         if "ln_f.bias" in state:
-            raise ValueError("architecture not known here: LayerNorm, and its family here has RMSNorm")
+            raise ValueError(
+                "architecture not known here: LayerNorm, and its family here has RMSNorm, without means and biases; "
+                "adder-search verify --run-code tries its submission"
+            )
         if "spiral_amp" in state:
             config = {**config, "pos_mode": "spiral_correct", "pos_correction_mode": "none"}
     _names(config, "freeze_tok_arc", ARC)
