@@ -313,6 +313,11 @@ def test_an_ancestors_tensors_alone():
     assert says(refused(written(shared)), f"{LAYER_NORM}, without means and biases; *verify --run-code tries*")
 
 
+def test_an_ancestor_with_other_hidden_units():
+    wider = {"ffn.0.weight": torch.ones(3, 6), "ffn.0.bias": torch.ones(3), "ffn.2.weight": torch.ones(6, 3)}
+    assert read_foreign(written(ancestors(**wider))).spec == replace(PRESETS["242p"], hidden=3, **START)
+
+
 def test_an_ancestors_spiral():
     state = ancestors(**{f"pos_spiral_{name}": torch.tensor(n + 0.5) for n, name in enumerate(SPIRAL)})
     del state["digit_enc"]
