@@ -39,6 +39,7 @@ PAGES = "adder_search.pages"
 
 NOTEBOOK = ("forge", "cascade", "claims", "thresholds")
 """Commands that the research notebook adds."""
+NOTEBOOK_SAYS = "the research notebook: pip install -e ./lab"
 
 
 class Reader(Protocol):
@@ -117,16 +118,16 @@ def rules() -> dict[str, type[Rule]]:
     return ours | {key: rule for key, rule in others.items() if key not in ours}
 
 
-def part(name: str, option: str) -> Any:
+def part(name: str, option: str, brought_by: str = NOTEBOOK_SAYS) -> Any:
     """Return the part that an option needs. Raise UserError where no package has it, Failure as `load` does."""
     if name not in added(PARTS):
-        raise needs_notebook(option)
+        raise UserError(f"{option} needs {brought_by}")
     return load(added(PARTS)[name], option)
 
 
 def needs_notebook(name: str) -> UserError:
     """Return the error of a command or option that comes with the notebook, where that is not installed."""
-    return UserError(f"{name} needs the research notebook: pip install -e ./lab")
+    return UserError(f"{name} needs {NOTEBOOK_SAYS}")
 
 
 def load(point: EntryPoint, name: str) -> Any:

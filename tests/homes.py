@@ -14,7 +14,7 @@ import pytest
 import torch
 from mlflow.tracking._tracking_service import utils
 
-from search.analysis import projection
+from search.run import projection
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor
 from search.run.messages import Report, Speed

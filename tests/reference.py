@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from mlflow import MlflowClient
 from mlflow.artifacts import load_dict
 
-from search.record import SeedRecord
 from search.run.spared import Draw
+from search.stats.record import SeedRecord
 from search.store.database import STATES
 from search.store.home import Home
 from search.study.file import parse_study

@@ -10,11 +10,11 @@ from unittest.mock import Mock
 import numpy as np
 import sqlalchemy as sa
 
-from search.record import UNMEASURED
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor, Restarted
 from search.run.messages import Report, Speed
 from search.run.planner import plan
+from search.stats.record import UNMEASURED
 from search.store.ended_seed import EndedSeed
 from search.study.trial import Configuration
 from tests.homes import TRAINED_BY, Silent, records_of, result_of

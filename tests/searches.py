@@ -6,7 +6,7 @@ from typing import Any, cast
 from optuna.trial import TrialState
 
 from search.kinds.proposals import KEY, Proposals
-from search.record import SeedRecord
+from search.stats.record import SeedRecord
 from search.store.study_records import StudyRecords, Values
 from search.study.file import parse_study
 from search.study.trial import Configuration

@@ -21,20 +21,18 @@ FORBIDDEN = {
 """What a package must not import. The core finds plug-ins by entry points, as it does a stranger's package."""
 ROOMS = {
     "search": [
-        "errors", "terminal", "markup", "plugins", "record", "stats", "study", "store", "tracking", "analysis", "run",
-        "kinds",
-        "cli",
+        "errors", "markup", "plugins", "stats", "study", "store", "tracking", "analysis", "run", "kinds", "cli",
     ],
     "trainer": [
         "fields", "outcomes", "stopping", "data", "files", "optimisers", "recipe", "step", "engine",
         "checkpoints", "curvature", "bank", "road",
     ],
-    "adders": ["proof", "foreign", "finishing", "acceptance", "explain", "commands"],
+    "adders": ["proof", "foreign", "finishing", "acceptance", "explain", "stranger", "commands"],
 }  # fmt: skip
 """Sub-packages and files of a package: each imports only from itself and those before it."""
 
 
-MOST_ARROWS = {"search": 55}
+MOST_ARROWS = {"search": 44}
 """Pairs of rooms of which one imports from the other: at most so many. Each is a reason to open a second room."""
 
 

@@ -10,7 +10,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from model.fields import spelt
-from search.record import SeedRecord
+from search.stats.record import SeedRecord
 from search.study.schema import Study
 from tests.unit.test_table import arm
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from search.analysis.table_text import bullets, markdown_table, rows_text
 from search.analysis.verdicts import cost
-from search.record import SeedRecord
 from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, GrokRate, PooledRate, group_by
 from search.stats.intervals import Interval, Paired, ratio_of_intervals
 from search.stats.logistic import Coefficient, fit
+from search.stats.record import SeedRecord
 from search.study.described import shown
 
 Values = tuple[tuple[Any, ...], tuple[Any, ...]]

@@ -29,8 +29,8 @@ from search.analysis.verdicts import (
     trains,
 )
 from search.errors import UserError
-from search.record import SeedRecord
 from search.stats.intervals import Interval, Paired
+from search.stats.record import SeedRecord
 from trainer import Recipe
 
 Constraint = tuple[str, Any]  # name and value

@@ -13,8 +13,8 @@ from model import preset
 from search.analysis.arms import Arm
 from search.analysis.table import Cell, Pair, Table, constraint_table
 from search.analysis.verdicts import RULE, SECTION, Agreement, Answer, Effect, published
-from search.record import SeedRecord
 from search.stats.intervals import LEVEL, discoveries
+from search.stats.record import SeedRecord
 from trainer import Recipe
 from trainer.recipe.teacher import shown
 

@@ -146,20 +146,16 @@ def _wrong_lines(result: Verification, task: Any) -> list[str]:
 def _verify_submission(path: Path, qualified: bool, extended: bool, minutes: int, as_json: bool) -> None:
     """Run a submission in a child, show its answers and end the command."""
     from model.tasks import ADDITION
-    from search.cli.submission import MEMORY, run_submission
+    from search.plugins import part
 
     if path.suffix != ".py" or not path.is_file():
         raise UserError(f"{path}: --run-code is for a submission, a .py file; a checkpoint needs none")
     if extended:
         raise UserError("--extended is for checkpoints: a submission is asked the 10,010 additions")
-    result, open_ways = run_submission(path, minutes)
+    result, open_ways, how = part("submission", "--run-code", "the package adders")(path, minutes)
     params = f"{result.params} parameters by its own count" if result.params >= 0 else "it counts no parameters"
     lines = [f"{path.name}, {params}: {grade(result)}"]
-    lines += _wrong_lines(result, ADDITION)
-    if open_ways:
-        lines.append(f"  this machine could not keep it from: {', '.join(open_ways)}")
-    else:
-        lines.append(f"  run without network, with files to read only, in {MEMORY >> 30} GiB; its code was not judged")
+    lines += [*_wrong_lines(result, ADDITION), f"  {how}"]
     show(as_json, result.as_dict() | {"not_kept_from": open_ways}, lines)
     exit_unless(result.qualified if qualified else result.verified)
 

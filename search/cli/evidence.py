@@ -24,7 +24,7 @@ from search.cli.options import (
 )
 from search.errors import UserError
 from search.plugins import part
-from search.record import COLUMNS
+from search.stats.record import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd

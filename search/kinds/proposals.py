@@ -18,9 +18,9 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from model import Spec
 from search.kinds.earlier import numbers_of
 from search.kinds.samplers import attributes_of, distribution_of, sampler_of, suggest
-from search.record import SeedRecord
 from search.run.allocation import objective
 from search.stats.counting import group_by
+from search.stats.record import SeedRecord
 from search.store.home import sqlite_url
 from search.store.study_records import StudyRecords, Values
 from search.study.kind import names_of

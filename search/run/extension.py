@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from search.errors import UserError
-from search.record import SeedRecord
+from search.stats.record import SeedRecord
 from search.study.kind import kinds
 from search.study.schema import Study
 from search.study.start import digest_of

@@ -2,7 +2,7 @@
 
 What MLflow has is listed once; only what differs from the ledger is written, so writing twice changes nothing. A run is
 found by a tag, never by its name. Only who has the study's lease writes. What is written is declared in shown.py,
-and when in search/analysis/projection.py.
+and when in search/run/projection.py.
 """
 
 import json

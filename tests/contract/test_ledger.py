@@ -14,7 +14,7 @@ import torch
 
 from model import PRESETS
 from search.errors import AlreadyExists, Failure
-from search.record import ENOUGH
+from search.stats.record import ENOUGH
 from search.store import database as database_module
 from search.store import lease as lease_module
 from search.store.database import RESULTS, ROWS, STUDIES, Database, DatabaseUnavailable

@@ -8,12 +8,12 @@ from collections import Counter
 
 import pytest
 
-from search.analysis.projection import summary_of
+from search.run.projection import summary_of
+from search.stats.metrics import MAY_BE_ZERO
 from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.study_records import StudyRecords
-from search.tracking.shown import MAY_BE_ZERO
 from search.tracking.tracking import KEY_TAG, SEED_TAG, SHOWN_TAG, STUDY_TAG, connect
 from tests.homes import drive, empty_home, forget_places, records_of, study_of, thetas
 from tests.leases import dead_owner

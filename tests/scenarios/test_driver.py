@@ -8,9 +8,9 @@ from unittest.mock import Mock
 import pytest
 import sqlalchemy as sa
 
-from search.record import ENOUGH
 from search.run import worker
 from search.run.packing import Capacity
+from search.stats.record import ENOUGH
 from search.store.home import Home
 from tests import in_process
 from tests.commands import fails_with_one

@@ -16,8 +16,9 @@ from search.analysis.pareto import rates_of
 from search.analysis.table import constraint_table
 from search.errors import Failure
 from search.stats.intervals import ratio_interval
+from search.stats.metrics import MAY_BE_ZERO
 from search.store.home import Home
-from search.tracking.shown import CONFIGURATION_JSON, MAY_BE_ZERO
+from search.tracking.shown import CONFIGURATION_JSON
 from search.tracking.tracking import KEY_TAG, connect
 from tests.commands import call, done, fails_with_one
 from tests.homes import STUDY, Recorder, empty_home, forget_places, quickly, recorded, records_of, snapshot, study_of

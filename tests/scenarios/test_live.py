@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 import search
-from search.analysis import projection
-from search.analysis.projection import Projection
+from search.run import projection
+from search.run.projection import Projection
 from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home

@@ -8,8 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from benchmarks import cluster, load
-from search.analysis import projection
-from search.run import driver, worker
+from search.run import driver, projection, worker
 from search.store.home import Home
 from tests import homes
 from tests.reference import environment

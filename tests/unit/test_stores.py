@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from model import PRESETS
-from search.analysis.projection import describe_study
 from search.cli import render
 from search.errors import Failure, UserError
 from search.run.driver import Ended
+from search.run.projection import describe_study
 from search.store.home import Home, below
 from search.study.file import load_study
 from search.study.trial import Configuration

@@ -17,8 +17,9 @@ from model.tasks import ADDITION
 from model.verdict import VERDICT_FILE
 from search.errors import UserError
 from search.markup import escape
-from search.record import ENOUGH, SeedRecord
 from search.stats.counting import WORDS, Counts, PooledRate, group_by, rank, state_of
+from search.stats.metrics import MAY_BE_ZERO, count_checks, final_metrics
+from search.stats.record import ENOUGH, SeedRecord
 from search.store.recorded_seed import RecordedSeed
 from search.store.results import curve_table
 from search.store.study_records import StudyRecords
@@ -38,13 +39,10 @@ from search.tracking.models import (
 from search.tracking.shown import (
     FINAL,
     FIRST_SEEDS,
-    MAY_BE_ZERO,
     NOTE,
     ROLE_METRICS,
     ROLE_TAGS,
     TABLE,
-    count_checks,
-    final_metrics,
     readings,
     step_metrics,
 )
