@@ -8,7 +8,7 @@ import pytest
 from adders.registry.models import digest_of
 from search.study.trial import Configuration
 from tests import CERTIFICATES
-from tests.commands import call, done
+from tests.commands import done
 from tests.homes import Recorder, empty_home, quickly, study_of
 from tests.reference import client_of
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -83,7 +83,7 @@ def test_a_study_goes_with_its_models():
 
 def test_a_registered_checkpoint_is_proved_if_its_folder_says_so(tmp_path):
     shutil.copytree(CERTIFICATES / "7p", tmp_path / "7p")
-    assert call("register", tmp_path / "7p", "--name", "proved", "--home", "elsewhere").exit_code == 0
+    done("register", tmp_path / "7p", "--name", "proved", "--home", "elsewhere")
     client = client_of("elsewhere")
     assert client.get_registered_model("proved").aliases.keys() == {"smallest", "smallest-proved"}
     (version,) = client.search_model_versions("name = 'proved'")

@@ -30,6 +30,7 @@ VARIANTS = variants() | HIDDEN
 every_family = pytest.mark.parametrize("family", FAMILIES)
 SMALLEST = [bases(family)[-1] for family in FAMILIES]
 ENDS = [*SMALLEST, *(bases(family)[1] for family in FAMILIES)]
+presets_by_tier = pytest.mark.parametrize("spec", by_tier(PRESETS, SMALLEST))
 
 
 def logits_of(spec, theta_SP, tokens_STB, first=None):
