@@ -11,8 +11,10 @@ from adders.proof import attention, columns
 from adders.proof.file import decide
 from lab.pages import maker
 from lab.scripts.moved_form import rescaled, shared_entries
-from model import verify
+from lab.stages import EarlierStage
+from model import preset, verify
 from search.run.rerun import read_request, train_again
+from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 
 FOLDERS = sorted(p.parent for p in (Path(__file__).parents[1] / "certificates").glob("*/checkpoint.json"))
@@ -68,7 +70,13 @@ TRAINED = list(filter(is_trained_by_the_engine_alone, FOLDERS))
 def test_a_certificate_from_scratch_is_trained_again_to_the_bit(folder):
     """Those of one run in several stages from their first step."""
     checkpoint = Checkpoint.load(folder)
-    assert train_again(checkpoint, read_request(checkpoint)).same
+    again = train_again(checkpoint, read_request(checkpoint))
+    assert again.same and again.stages == 1 + len(checkpoint.provenance.get("stages", ()))
+
+
+def test_a_stage_may_hand_on_some_of_its_entries():
+    about = {"spec": preset("57p").as_dict(), "recipe": Recipe().as_dict(), "entries": [3, 1]}
+    assert EarlierStage.of(about).following_theta(torch.arange(57.0), preset("46p")).tolist() == [3.0, 1.0]
 
 
 @pytest.mark.parametrize("name", ["13p", "13p-one-run"])
