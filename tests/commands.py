@@ -3,12 +3,9 @@
 import contextlib
 import os
 import re
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +14,11 @@ from click.testing import CliRunner
 
 from search.cli import main
 from search.cli.listed import Listed
-from tests.processes import PATIENCE_S, marked, wait_until
+from tests.processes import PATIENCE_S, Process, marked
 
 COMMAND = Path(sys.executable).with_name("adder-search")
-MARK = "ADDER_SEARCH_TEST_MARK"
 OTHERS = (
-    "ADDER_SEARCH_HOME", "ADDER_SEARCH_DATABASE", "ADDER_SEARCH_DEPOT", "MLFLOW_TRACKING_URI", "RAY_ADDRESS",
+    "ADDER_SEARCH_HOME", "ADDER_SEARCH_DATABASE", "MLFLOW_TRACKING_URI", "RAY_ADDRESS",
     "PYTHONPATH", "FORCE_COLOR",
 )  # fmt: skip
 """Environment variables that would lead a command elsewhere."""
@@ -107,43 +103,20 @@ def own_environment():
     return {k: v for k, v in os.environ.items() if k not in OTHERS}
 
 
-class Running:
-    """A command that has been started. All its descendants carry its mark in their environment."""
+class Running(Process):
+    """A command that has been started."""
 
-    def __init__(
-        self,
-        *words,
-        cwd,
-        environment=None,
-        program=(COMMAND,),
-    ):
-        self.mark, self.started = uuid.uuid4().hex, time.monotonic()
-        own = own_environment() | {MARK: self.mark}
+    def __init__(self, *words, cwd, environment=None, program=(COMMAND,)):
+        self.started = time.monotonic()
         self.out, self.err = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [*map(str, (*program, *words))],
-            cwd=cwd,
-            env=own | {name: str(value) for name, value in (environment or {}).items()},
-            stdin=subprocess.DEVNULL,
-            stdout=self.out,
-            stderr=self.err,
-            start_new_session=True,
-        )
+        own = own_environment() | dict(environment or {})
+        super().__init__((*program, *words), own, self.out, self.err, cwd=cwd)
 
     def wait(self, timeout=PATIENCE_S):
         code = self.process.wait(timeout)
-        seconds = time.monotonic() - self.started
-        self.err.seek(0)
-        return Said(code, self.printed(), self.err.read(), seconds)
+        return Said(code, self.printed(), self.warned(), time.monotonic() - self.started)
 
-    def wait_for(self, there, what):
-        """Until it is there; fails with what the command said if that ends first."""
-
-        def ended_or_there():
-            ended = self.process.poll() is not None
-            return "there" if there() else "ended" if ended else ""
-
-        assert wait_until(ended_or_there, what) == "there", self.wait()
+    said = wait
 
     def printed(self):
         """Its output until now."""
@@ -154,8 +127,8 @@ class Running:
         return os.pread(self.err.fileno(), 1 << 20, 0).decode()
 
     def descendants(self):
-        """Processes with the mark that are still there, this one left out. Needs Linux's /proc."""
-        return [pid for pid in marked(MARK, self.mark) if pid != self.process.pid]
+        """Processes with its mark that are still there, this one left out."""
+        return [pid for pid in marked(self.mark) if pid != self.process.pid]
 
     def workers(self):
         """Descendants other than Ray's two agents, which outlive a killed driver by a minute now and then."""
@@ -177,11 +150,7 @@ class Running:
 
     def end(self):
         """Leave nothing of it behind, whatever the test did."""
-        for pid in (self.process.pid, *self.descendants()):
-            if pid != self.process.pid or self.process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        self.process.wait(timeout=20)
+        super().end()
         self.out.close()
         self.err.close()
 

@@ -92,7 +92,6 @@ class Disk:
         self.root, self.moments, self.lock = root, 0, threading.RLock()
         self.images = {}
         self.kept = {}
-        self.read = {}
         self.names, self.contents = self._look()  # what is there at first is on disk
         for path in (root, *root.rglob("*")):
             self._keep(os.open(path, os.O_RDONLY))
@@ -161,17 +160,8 @@ class Disk:
                 inside[entry.name] = entry.inode()
                 with suppress(FileNotFoundError):  # a journal: its transaction has come to nothing
                     if entry.is_file():
-                        contents[entry.inode()] = self._bytes(entry)
+                        contents[entry.inode()] = Path(entry).read_bytes()
         return names, contents
-
-    def _bytes(self, entry):
-        about = entry.stat()
-        mark = (about.st_ino, about.st_size, about.st_mtime_ns)
-        if mark not in self.read or entry.name.endswith((".db", "-journal")):
-            handle = os.open(entry.path, os.O_RDONLY)
-            with os.fdopen(handle, "rb") as file:
-                self.read[mark] = file.read()
-        return self.read[mark]
 
     def _note(self, moment):
         with self.lock:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import LOOPBACK, OURS, Process, free_port, is_healthy, short_folder
+from tests.processes import LOOPBACK, OURS, Service, free_port, is_healthy, short_folder
 
 REQUIRED = "ADDER_SEARCH_SERVICES"
 """Set to `required`, a program that is missing is a failure and no reason to skip."""
@@ -110,9 +110,9 @@ class Postgres:
         settings |= {"fsync": "off", "shared_buffers": "16MB", "max_connections": 200}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         command = [self.programs / "postgres", "-D", self.data, *options]
-        self.process = Process(command, self.folder / "postgres.log", {}, **self._as)
+        self.process = Service(command, self.folder / "postgres.log", {}, **self._as)
         ready = [self.programs / "pg_isready", "-q", "-h", LOOPBACK, "-p", str(self.port)]
-        self.process.wait_until(lambda: subprocess.run(ready, timeout=20).returncode == 0)
+        self.process.wait_for(lambda: subprocess.run(ready, timeout=20).returncode == 0)
 
     def stop(self):
         """End the server at once, with its connections (PostgreSQL's fast shutdown)."""
@@ -190,8 +190,8 @@ class MlflowServer:
             **self._secrets,
             **(self.database.environment() if self.database else {}),
         }
-        self.process = Process(command, self.folder / "mlflow.log", environment, cwd=self.folder)
-        self.process.wait_until(lambda: is_healthy(self.uri))
+        self.process = Service(command, self.folder / "mlflow.log", environment, cwd=self.folder)
+        self.process.wait_for(lambda: is_healthy(self.uri))
 
     def stop(self):
         """End the server; what it stored stays."""
@@ -218,7 +218,7 @@ print(json.dumps(found))
 """
 
 
-class RayNode(Process):
+class RayNode(Service):
     """One node of a cluster: a raylet and the workers that it starts."""
 
     name = ""
@@ -236,7 +236,7 @@ class RayNode(Process):
 
     def start_again_if_late(self):
         """Ray gives a node 30 s to start, which a busy machine may not have."""
-        if self.popen.poll() is not None and "timed out during startup" in self.said():
+        if self.process.poll() is not None and "timed out during startup" in self.said():
             self.end()
             super().__init__(*self.given[0], **self.given[1])
 
@@ -372,7 +372,7 @@ class RayCluster:
                 node.start_again_if_late()  # after the question, which takes seconds: who waits sees an end at once
             return are_alive
 
-        nodes[-1].wait_until(are_there)
+        nodes[-1].wait_for(are_there)
 
     def stop(self):
         for node in [*self.nodes, *([self.head] if self.head else [])]:

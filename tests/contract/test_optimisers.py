@@ -71,6 +71,17 @@ def steps(optimiser, state, hyper, grads):
 # The contract
 
 
+@every_variant
+def test_a_slot_that_is_not_active_stands_still(name):
+    recipe = recipe_of(name)
+    optimiser, hyper = optimiser_of(recipe), hyper_of([recipe] * 2, SPEC.layout)
+    state = state_of(initial(2), optimiser)
+    state["active"][1] = False
+    after = steps(optimiser, state, hyper, torch.ones(3, 2, SPEC.params))
+    assert all(torch.equal(after[key][1], state[key][1]) for key in after)
+    assert not torch.equal(after["theta"][0], state["theta"][0])
+
+
 @pytest.mark.parametrize(
     "others", [["l1"], ["grokfast"], ["sam", "l1"], ["average"], ["sam", "l1", "grokfast", "average"]]
 )

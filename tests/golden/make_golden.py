@@ -73,7 +73,7 @@ def configurations(study):
 
 
 def shortened(fields, usual, kind="recipe"):
-    """Fields without those at their usual values; `lengthened` is the inverse."""
+    """Fields without those at their usual values."""
     if not isinstance(fields, dict):
         return fields
     defaults = usual.get(fields.get("family", kind), {})
@@ -81,23 +81,14 @@ def shortened(fields, usual, kind="recipe"):
     return {n: v for n, v in inner.items() if n not in defaults or v != defaults[n]}
 
 
-def lengthened(fields, usual, kind="recipe"):
-    if not isinstance(fields, dict):
-        return fields
-    inner = {n: lengthened(v, usual) if n == "base" else v for n, v in fields.items()}
-    return usual.get(fields.get("family", kind), {}) | inner
+def keys_of(path):
+    """A study's configurations; fields that have the stored defaults are left out."""
+    usual, listed = stored("defaults"), configurations(load_study(str(path)))
+    return [{part: shortened(v, usual) for part, v in configuration.items()} for configuration in listed]
 
 
 def keys():
-    """By study; fields that have the stored defaults are left out."""
-    usual = stored("defaults")
-    return {
-        name: [
-            {part: shortened(v, usual) for part, v in configuration.items()}
-            for configuration in configurations(load_study(str(path)))
-        ]
-        for name, path in sorted(study_files().items())
-    }
+    return {name: keys_of(path) for name, path in sorted(study_files().items())}
 
 
 # ---- what commands say of a recorded home

@@ -247,12 +247,11 @@ def report(rounds):
     print(f"{len(rounds)} rounds, {done} faults, {sum(r['starts'] for r in rounds)} starts; all records equal")
     first, last = rounds[0]["after"], rounds[-1]["after"]
     print(f"after the first round {first}\nafter the last round  {last}")
-    for name in ("temporary", "runs"):
-        assert last[name] <= first[name], f"{name} grows: {first[name]} to {last[name]}"
-    for name in ("ports", "processes"):
-        assert last[name] <= first[name] + 10, f"{name} grows: {first[name]} to {last[name]}"
-    for name in ("head_mb", "mlflow_mb"):
-        assert last[name] < 1.5 * first[name] + 200, f"{name} grows: {first[name]} to {last[name]}"
+    most = {name: first[name] for name in ("temporary", "runs")}
+    most |= {name: first[name] + 10 for name in ("ports", "processes")}
+    most |= {name: 1.5 * first[name] + 200 for name in ("head_mb", "mlflow_mb")}
+    for name, limit in most.items():
+        assert last[name] <= limit, f"{name} grows: {first[name]} to {last[name]}"
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def test_five_machines_without_a_common_folder_lose_two_and_the_driver(tmp_path)
     with machines(6) as (head, *others), ray_cluster(workers=0, machine=head) as cluster:
         nodes = [cluster.add(cpus=1, machine=machine, hidden=home) for machine in others]
         cluster.wait_for(*nodes)
-        places = [Path(f"/proc/{node.popen.pid}") for node in nodes]
+        places = [Path(f"/proc/{node.process.pid}") for node in nodes]
         assert len({(place / "ns/net").readlink() for place in places}) == 5
 
         def see_nothing(places):
