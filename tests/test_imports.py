@@ -29,7 +29,7 @@ ROOMS = {
         "checkpoints", "finishing", "bank", "road",
     ],
     "adders": [
-        "tied_adder", "export", "proof", "foreign", "folding", "curvature", "finishing", "acceptance", "explain",
+        "adderboard", "export", "proof", "foreign", "folding", "curvature", "finishing", "acceptance", "explain",
         "stranger", "registry", "commands",
     ],
 }  # fmt: skip
