@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -15,9 +15,6 @@ import torch
 from mlflow.tracking._tracking_service import utils
 
 from search.run import projection
-from search.run.driver import Driver
-from search.run.executor import LocalExecutor
-from search.run.messages import Report, Speed
 from search.run.sync import AtOnce
 from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.home import Home
@@ -124,7 +121,7 @@ class Recorder:
         """Record seeds that were ended from outside."""
         work = self._claimed(numbers, work)
         keys = [(c.key, s.init_seed, s.data_seed) for c, s, _ in work]
-        self.records.record({}, TRAINED_BY, states=dict.fromkeys(keys, b"x" * 500))
+        self.records.record({}, TRAINED_BY, states=dict.fromkeys(keys, b"0" * 500))
         self.records.censor(dict.fromkeys(keys, 0), "interrupted")
         self._show(work, KILLED)
 
@@ -157,59 +154,8 @@ class Silent:
         pass
 
 
-def made_up(name, attempt, grokked):
-    """A worker whose seeds end as soon as they begin."""
-    number, report = 0, Report(name, attempt, 0)
-    while not (reply := (yield report)).is_end:
-        bank, ended = reply.bank or bank, {}  # noqa: F821  the first reply has one
-        for order in reply.orders:
-            configuration, seed = Configuration(bank.spec, order.pair.recipe), order.pair.seed.init_seed
-            ended[order.number] = EndedSeed.of(result_of(configuration, seed, seed in grokked))
-        number += 1
-        facts = {"environment": TRAINED_BY.environment, "speed": Speed(TRAINED_BY.seed_steps_per_s)}
-        report = Report(name, attempt, number, ended, **facts)
-
-
-class MadeUpExecutor(LocalExecutor):
-    """Made-up workers. seen: called before the first one, after each report of ended seeds, and at the end."""
-
-    def __init__(self, grokked=(), seen: Callable[[], None] = lambda: None):
-        super().__init__()
-        self.grokked, self.seen, self.ended = grokked, seen, False
-
-    def __enter__(self):
-        self.seen()
-        return self
-
-    def __exit__(self, *error):
-        if not any(error):
-            self.seen()
-            self.seen()
-
-    def start(self, worker, on_gpu, attempt=0):
-        self.workers[worker] = made_up(worker, attempt, self.grokked)
-        self.turns.append((worker, None))
-
-    def poll(self, timeout_s: float):
-        if self.ended:
-            self.seen()
-        events = super().poll(timeout_s)
-        self.ended = any(isinstance(event, Report) and event.ended for event in events)
-        return events
-
-
 def records_of(home: Home | Path | str, study: str = "sweep") -> StudyRecords:
     return StudyRecords(Ledger(home if isinstance(home, Home) else Home(home)), study)
-
-
-def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] = lambda driver: None) -> None:
-    """Run a study to its end with the real driver, whose seeds end as soon as they begin. seen: called with
-    the driver after whatever it did.
-    """
-    records, client = records_of(home, study.name), client or connect(home, creates=True)
-    with records.lease, Driver.open(study, records, client, Silent()) as driver:
-        records.update_study(study.model_dump(mode="json", by_alias=True))
-        driver.run(MadeUpExecutor(grokked, lambda: seen(driver)))
 
 
 def recorded(folder, *trials, text=STUDY, **more) -> Path:

@@ -1,9 +1,9 @@
-"""Runs of a study in milliseconds: the real driver, plan and ledger, made-up workers, and no MLflow.
+"""Runs of a study in milliseconds: the real driver, plan and ledger, made-up workers, and MLflow only by `drive`.
 
 Workers train nothing: what a seed comes to is a function of its number (tests/homes.py), after so many evaluations.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import Mock
 
@@ -17,6 +17,7 @@ from search.run.planner import plan
 from search.stats.record import UNMEASURED
 from search.store.ended_seed import EndedSeed
 from search.study.trial import Configuration
+from search.tracking.tracking import connect
 from tests.homes import TRAINED_BY, Silent, records_of, result_of
 from trainer import Outcome, Seed
 
@@ -110,6 +111,46 @@ class MadeUp(LocalExecutor):
         self.turns = type(self.turns)(turn for turn in self.turns if turn[0] != worker)
         self.start(worker, False, self.attempts[worker] + 1)
         return Restarted(worker, **about)
+
+
+class Watched(LocalExecutor):
+    """Made-up workers, whose seeds end as soon as they begin. seen: called before the first one, after each
+    report of ended seeds, and at the end.
+    """
+
+    def __init__(self, grokked=(), seen: Callable[[], None] = lambda: None):
+        super().__init__()
+        self.grokked, self.seen, self.ended = grokked, seen, False
+
+    def __enter__(self):
+        self.seen()
+        return self
+
+    def __exit__(self, *error):
+        if not any(error):
+            self.seen()
+            self.seen()
+
+    def start(self, worker, on_gpu, attempt=0):
+        self.workers[worker] = made_up(worker, attempt, Trained(), self.grokked, evaluations=1)
+        self.turns.append((worker, None))
+
+    def poll(self, timeout_s: float):
+        if self.ended:
+            self.seen()
+        events = super().poll(timeout_s)
+        self.ended = any(isinstance(event, Report) and event.ended for event in events)
+        return events
+
+
+def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] = lambda driver: None) -> None:
+    """Run a study to its end with the real driver, whose seeds end as soon as they begin. seen: called with
+    the driver after whatever it did.
+    """
+    records, client = records_of(home, study.name), client or connect(home, creates=True)
+    with records.lease, Driver.open(study, records, client, Silent()) as driver:
+        records.update_study(study.model_dump(mode="json", by_alias=True))
+        driver.run(Watched(grokked, lambda: seen(driver)))
 
 
 def results(records):

@@ -25,7 +25,7 @@ from search.run.progress import Display
 from search.study.file import load_study
 from search.study.schema import Study
 from search.study.trial import Configuration
-from tests import CERTIFICATES, ROOT, homes
+from tests import CERTIFICATES, ROOT, homes, runs
 from tests.commands import call, done
 from tests.in_process import without_ray
 from trainer import MEASURES, Bank, Outcome, Pair, Recipe, Seed
@@ -143,7 +143,7 @@ def record_home(folder: Path) -> None:
     listed.censored(work=[(three, n) for n in range(5, 9)])
     listed.seeds(work=[(two, n) for n in range(60, 64)], grokked=(60,), confirmation=True)
     listed.done()
-    homes.drive(home, homes.study_of(SEARCHED), grokked=(31, 33, 91))
+    runs.drive(home, homes.study_of(SEARCHED), grokked=(31, 33, 91))
 
 
 def records() -> dict[str, Any]:

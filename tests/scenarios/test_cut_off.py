@@ -15,8 +15,9 @@ from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.study_records import StudyRecords
 from search.tracking.tracking import KEY_TAG, SEED_TAG, SHOWN_TAG, STUDY_TAG, connect
-from tests.homes import drive, empty_home, forget_places, records_of, study_of, thetas
+from tests.homes import empty_home, forget_places, records_of, study_of, thetas
 from tests.leases import dead_owner
+from tests.runs import drive
 
 WRITING = ("create_experiment", "create_run", "log_batch", "log_artifacts", "log_artifact", "log_dict",
            "log_metric", "log_text", "set_tag", "set_experiment_tag", "set_terminated",

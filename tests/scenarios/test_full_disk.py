@@ -11,7 +11,8 @@ import pytest
 from search.store import database
 from search.store.study_records import StudyRecords
 from search.tracking import outbox
-from tests.homes import drive, empty_home, forget_places, records_of, study_of, thetas
+from tests.homes import empty_home, forget_places, records_of, study_of, thetas
+from tests.runs import drive
 from tests.scenarios.test_cut_off import facts
 
 GROKKED = (2,)

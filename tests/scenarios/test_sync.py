@@ -11,8 +11,9 @@ from mlflow.entities import ViewType
 from search.store.home import Home
 from search.tracking.tracking import KEY_TAG, SEED_TAG, STUDY_TAG, connect
 from tests.commands import call, done, fails_with_one
-from tests.homes import drive, empty_home, forget_places, quickly, records_of, study_of, two_studies
+from tests.homes import empty_home, forget_places, quickly, records_of, study_of, two_studies
 from tests.leases import dead_owner
+from tests.runs import drive
 from tests.scenarios.test_cut_off import facts
 
 pytestmark = pytest.mark.usefixtures("here", "quick")
