@@ -122,8 +122,8 @@ class Tied(Spec, listed=False):
     def kernel(self) -> Kernel | None:
         return self.base.kernel()
 
-    def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
-        return self.base.sequence(x, y, z)
+    def sequence(self, *columns: list[Tensor]) -> list[Tensor]:
+        return self.base.sequence(*columns)
 
     def tokens_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
         return self.base.tokens_of(a, b)

@@ -52,7 +52,7 @@ DECIDED = [p for p in (*FOLDERS, *OTHERS) if (p / "proof.json").exists() and is_
 def test_a_verdict_is_reached_again(folder, monkeypatch):
     """And no sum of weights comes near 0, where cases were once left out."""
     checkpoint, written = Checkpoint.load(folder), json.loads((folder / "proof.json").read_text())
-    least = list[float]()
+    least = []
     for module in (attention, columns):
         monkeypatch.setattr(module, "require_weight", least.append)
     assert decide(checkpoint.spec, checkpoint.theta_P, limit_s=300)["verdict"] == written["verdict"]

@@ -238,7 +238,8 @@ def constraint_table(
         unread = not seeds and any((row.get("recipe.finish_above") or 1) < 1 for row in configurations)
         raise NoPartners(
             f"none of {len(configurations)} recorded configurations is a preset with a partner, which has the same "
-            "recipe and one constraint toggled, nor were flags searched; adder-search run constraints trains such pairs"
+            "recipe and one constraint toggled, nor do they differ in a flag; adder-search run constraints trains "
+            "such pairs"
             + ("; of a module `adder-search best` and `report` show what toggling cost" if by_module else "")
             + ("; with finish_above the records of its seeds are needed too" if unread else "")
         )

@@ -45,8 +45,8 @@ def write_table(table: Table, style: str, *, paper: bool = False, ui: str = "") 
 def rows_text(rows: Sequence[dict[str, Any]], style: str) -> str:
     if style == "json":
         return json.dumps(rows, indent=1, allow_nan=False) + "\n"
-    text = StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    text, columns = StringIO(), dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

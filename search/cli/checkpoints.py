@@ -136,7 +136,10 @@ def verify(
 def _wrong_lines(result: Verification, task: Any) -> list[str]:
     """Return the first wrong answers in words, and how many more there are."""
     wrong = list(dict.fromkeys(result.failures))  # AdderBoard asks some pairs twice
-    lines = [f"  {task.words(a, b)} = {task.value(a, b)}, decoded {answer}" for a, b, answer in wrong[:SHOWN]]
+    lines = [
+        f"  {task.words(a, b)} = {task.shown(task.value(a, b))}, decoded {task.shown(answer)}"
+        for a, b, answer in wrong[:SHOWN]
+    ]
     if len(wrong) > SHOWN:
         lines.append(f"  and {len(wrong) - SHOWN} more (--json lists all)")
     return lines

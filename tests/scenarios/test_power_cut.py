@@ -8,9 +8,8 @@ from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
 from tests.crashes import Disk
-from tests.homes import empty_home, forget_places, study_of, thetas
+from tests.homes import drive, empty_home, forget_places, study_of, thetas
 from tests.leases import dead_owner
-from tests.runs import drive
 from tests.scenarios.test_cut_off import facts
 
 GROKKED = (2,)

@@ -11,8 +11,7 @@ from search.store.home import Home
 from search.tracking import removal
 from search.tracking.tracking import connect, find_experiment
 from tests.commands import done
-from tests.homes import forget_places, quickly, records_of, study_of, thetas, two_studies
-from tests.runs import drive
+from tests.homes import drive, forget_places, quickly, records_of, study_of, thetas, two_studies
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from search.run.metrics import COUNTER, MEASURES, PREFIX, STUDY
-from tests import ROOT, homes, runs
+from tests import ROOT, homes
 from tests.commands import running
 from tests.homes import records_of
 from tests.processes import wait_until
@@ -45,7 +45,7 @@ def test_what_a_driver_says_is_what_its_ledger_has(tmp_path):
         assert all(isinstance(values[name], dict) == bool(its.label) for name, its in MEASURES.items())
         said.append(sum(values["seeds_ended"].values()) + sum(values["seeds_open"].values()))
 
-    runs.drive(home, study, (2,), seen=look)
+    homes.drive(home, study, (2,), seen=look)
     assert said[1:] == [4] * (len(said) - 1) and len(said) == 4, "each seed is in one state"
 
 

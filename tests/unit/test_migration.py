@@ -25,10 +25,9 @@ from search.store.ledger import Ledger
 from search.study.file import recorded_study
 from tests import needs_plugins
 from tests.commands import call, fails_with_one
-from tests.homes import Recorder, records_of, snapshot, study_of, work_of
+from tests.homes import Recorder, drive, records_of, snapshot, study_of, work_of
 from tests.planners import taken
 from tests.processes import LOOPBACK
-from tests.runs import drive
 from tests.services import postgres
 from trainer import Outcome
 

@@ -14,8 +14,7 @@ from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails_with_one
-from tests.homes import empty_home, quickly, records_of, study_of
-from tests.runs import drive
+from tests.homes import drive, empty_home, quickly, records_of, study_of
 from tests.searches import IMPOSSIBLE, LINE, SPACE, Memory, asked, numbers, proposals_of, reported, row, states, train
 from trainer import Outcome, Recipe
 

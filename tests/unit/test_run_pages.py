@@ -14,9 +14,8 @@ from search.study.trial import Configuration
 from search.tracking.shown import describe_configuration, main_params
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import STUDY_TAG
-from tests.homes import Recorder, empty_home, quickly, study_of
+from tests.homes import Recorder, drive, empty_home, quickly, study_of
 from tests.reference import client_of, runs_of
-from tests.runs import drive
 
 SEARCH = {
     "space": {"recipe.lr": {"float": [0.01, 0.02]}, "model.tie_vo": {"choice": [True, False]}},

@@ -262,7 +262,7 @@ class EngineBackend:
         scale = row["mix_scale"]
         asked = {
             **schedule.kinds(step, row, scale)._asdict(),
-            "carry_mix": schedule.carry_mix(step, row) * scale,
+            "carry_mix": schedule.carry_mix(step, row, self.spec.task) * scale,
             "mixed_lengths": row["mixed_lengths"],
             "ramp": schedule.ramp(step, row),
             "digits": self._digits(step, row),
