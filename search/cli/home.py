@@ -14,7 +14,7 @@ from search.cli.options import STUDY, home_option, json_option, show
 from search.errors import UserError
 
 if TYPE_CHECKING:
-    from search.record import SeedRecord
+    from search.stats.record import SeedRecord
     from search.store.home import Home
     from search.store.study_records import StudyRecords
     from search.study.schema import Study

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from model.tasks import ADDITION
 from search.errors import printable
 from search.plugins import rules
-from search.record import ENOUGH, SeedRecord
 from search.run.snapshot import describe, snapshot_of
 from search.stats.counting import (
     INTERRUPTED,
@@ -31,6 +30,7 @@ from search.stats.counting import (
     state_of,
     unended_warning,
 )
+from search.stats.record import ENOUGH, SeedRecord
 from search.stats.stages import describe_stages
 from search.store.home import home_flag, run_command
 from search.store.study_records import StudyRecords

@@ -19,6 +19,8 @@ from search.study.sampler import PARAMS, Sampler, section_of
 from search.study.space import Distribution, Strict, check_space, corners, fixed, numbers_by, refuse, resolve
 from search.study.start import InitialTheta
 from search.study.trial import CARRY_MIX, Configuration
+from search.study.warm import KEY as WARM_START
+from search.study.warm import known_trials
 from trainer import Recipe
 
 if TYPE_CHECKING:
@@ -60,12 +62,20 @@ class Search(Kind):
         self.seeks_few_parameters = PARAMS in self.sampler.directions
         self.goal = self.sampler.described
         self.proposer = f"{self.sampler.name} (sampler seed {self.sampler.seed})"
+        if self.sampler.warm_start:
+            self.proposer += f", which knew {self.sampler.warm_start}"
 
     def check(self) -> None:
         study, start = self.study, self.study.start
         check_space(self.space, study.base_spec, study.configuration)
         self.sampler.planned(self.space)
-        refuse((start and start.count > 1, "start.best: a search starts from one θ"))
+        learns_nothing = f"{WARM_START}: {self.sampler.name} learns from no trial; take tpe or nsga2"
+        refuse(
+            (start and start.count > 1, "start.best: a search starts from one θ"),
+            (self.sampler.warm_start and self.sampler.name in BY_NUMBER, learns_nothing),
+        )
+        if self.sampler.warm_start:
+            known_trials(self.sampler.warm_start, self.space, self.sampler.directions)
 
     # ---- its configurations
 

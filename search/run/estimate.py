@@ -9,7 +9,6 @@ from statistics import median
 from model import Spec
 from model.families.module.spec import Module
 from model.tied import ties_of
-from search.record import SeedRecord
 from search.run import mps
 from search.run.forecast import Forecast, forecast
 from search.run.gpu_cost import BATCH, describe_cards, gpu_here, measured_name, speed_of
@@ -18,6 +17,7 @@ from search.run.snapshot import duration
 from search.run.spared import BLOCK
 from search.stats.counting import GrokRate
 from search.stats.intervals import LEVEL, exact_high
+from search.stats.record import SeedRecord
 from search.store.home import Home
 from search.store.study_records import StudyRecords
 from search.study.schema import Study

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from model import Spec, preset_name
 from search import plugins
 from search.plugins import KINDS, loaded
-from search.record import SeedRecord
 from search.stats.counting import describe_rules
+from search.stats.record import SeedRecord
 from search.study.described import MOST_SIZES, describe_sizes, describe_values, differing
 from search.study.sampler import GROK_RATE
 from search.study.seeds import seed_list

@@ -18,7 +18,7 @@ from model.tied import Tied, free
 from search.run.estimate import _worth
 from search.study.file import parse_study
 from search.study.trial import Configuration
-from tests import needs_compiler
+from tests import needs_compiler, needs_plugins
 from tests.banks import assert_is_eager, engine_tokens
 from tests.commands import call, done, refused_for_its_task
 from tests.unit.test_cuda_engine import assert_trains_alike, bank_of
@@ -224,6 +224,7 @@ def test_a_seed_has_grokked_from_grok_at_on():
     assert [tracker.result(n).grok_step for n in range(3)] == [None, 1, 1]
 
 
+@needs_plugins
 def test_add_and_every_command_that_knows_no_task_refuse_another_by_one_line(here):
     spec = spec_of(SMALL)
     with pytest.raises(ValueError, match=f"add is about addition in base 10 .* task is {SMALL}"):

@@ -371,6 +371,12 @@ def choice_of(spec: Spec) -> Choice:
     return choose(spec, constant_fold) if kernel is BY_TAPE else Choice(kernel, "")
 
 
+def has_kernel(spec: Spec) -> bool:
+    """True if a spec's kernel is there or can be built."""
+    kernel = kernel_of(spec)
+    return kernel is not None and not missing_to_build(kernel.source, kernel.shape)
+
+
 def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
     """Load a kernel for a recipe's loss; one with a teacher has its own build. Raise BuildError."""
     return library(kernel.source, _macros(kernel, recipe), kernel.folders)
