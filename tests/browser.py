@@ -23,10 +23,10 @@ OPTIONS = (
 
 
 @contextlib.contextmanager
-def started(folder: Path) -> Iterator[tuple[Running, str]]:
+def started(folder: Path, *options: str) -> Iterator[tuple[Running, str]]:
     """`adder-search ui` on a folder's home, without a terminal, and its address."""
     port = free_port()
-    with running("ui", "--port", str(port), cwd=folder) as command:
+    with running("ui", "--port", str(port), *options, cwd=folder) as command:
         yield command, f"http://127.0.0.1:{port}"
 
 
