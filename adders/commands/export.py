@@ -31,8 +31,8 @@ from search.errors import UserError, reraise_as
 def export(checkpoint: Path, target: Path | None, kind: str, author: str) -> None:
     """Write a CHECKPOINT as one self-contained submission to AdderBoard, or to another contest; or as ONNX."""
     from adders.commands.onnx_file import check_libraries, write_onnx
+    from adders.export import export_source
     from model import preset_name
-    from model.export import export_source
     from search.store.verdicts import beside, settle
 
     loaded = load_checkpoint(checkpoint)

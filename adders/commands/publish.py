@@ -119,8 +119,8 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
     import torch
     from safetensors.torch import save
 
+    from adders.export import data_blocks, hub_source
     from model import verify
-    from model.export import data_blocks, hub_source
     from model.verdict import VERDICT_FILE, write_verdict
     from search.store.verdicts import beside, settle
     from trainer.checkpoints.checkpoint import JSON_FILE

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from adders.export import export_source
 from adders.proof import attention, columns
 from adders.proof.file import decide
 from lab.pages import maker
@@ -17,7 +18,6 @@ from lab.scripts.moved_form import rescaled, shared_entries
 from model import verify
 from model.adderboard import uniform_pairs
 from model.decode import add
-from model.export import export_source
 from model.tasks import ADDITION
 from search.run.rerun import read_request, train_again
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -52,7 +52,7 @@ DECIDED = [p for p in (*FOLDERS, *OTHERS) if (p / "proof.json").exists() and is_
 def test_a_verdict_is_reached_again(folder, monkeypatch):
     """And no sum of weights comes near 0, where cases were once left out."""
     checkpoint, written = Checkpoint.load(folder), json.loads((folder / "proof.json").read_text())
-    least = list[float]()
+    least = []
     for module in (attention, columns):
         monkeypatch.setattr(module, "require_weight", least.append)
     assert decide(checkpoint.spec, checkpoint.theta_P, limit_s=300)["verdict"] == written["verdict"]

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from model import Spec, preset_name
-from model.tasks import Columns
 from search import plugins
 from search.plugins import KINDS, loaded
 from search.stats.counting import describe_rules
@@ -268,7 +267,7 @@ class Kind:
 
         Searched fields are left out: a plan has a remark on each.
         """
-        recipes = [recipe for spec, recipe in self.listed if isinstance(spec.task, Columns)]
+        recipes = [recipe for spec, recipe in self.listed if spec.task.carries]
         recipes = recipes if self.listed else [self.study.base_recipe]
         recipes = [recipe for recipe in recipes if not recipe.stages]  # each stage has a budget of its own
         texts = Counter[str]()

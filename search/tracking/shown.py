@@ -33,6 +33,7 @@ CONFIGURATION_JSON = "configuration.json"
 ANCESTOR_TAGS, TIED_TAG = ("adder.parent", "adder.grandparent"), "adder.tied"
 """Tags of a configuration whose seeds start from another's θ: whose, and the ties beyond its parent's."""
 NOTE = "mlflow.note.content"
+PROVED_TAG = "adder.proved"  # of a seed's run: the verdict on all pairs, as `word` has it
 LONGEST_TAG = 4_000  # characters
 MEANING = (
     "`first_seeds.*`: over steps, of its first seeds alone. `final.*`: of all its seeds, `final.confirmation_*` of "
@@ -145,3 +146,8 @@ def ancestor_tags(configuration: Configuration) -> dict[str, str]:
     tags = dict(zip(ANCESTOR_TAGS, map(describe_step, reversed(steps)), strict=False))
     ties = ", ".join(ties_beyond_parent(steps[-1].get("spec"), configuration.spec))
     return tags | ({TIED_TAG: ties[:LONGEST_TAG]} if ties else {})
+
+
+def word(value: bool) -> str:
+    """Return a tag's text of what is so or not."""
+    return "yes" if value else "no"

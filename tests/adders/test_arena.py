@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
+from adders.export import export_source
 from model import PRESETS, add
-from model.export import export_source
 from model.families.low_rank.spec import LowRank
 from search.study.checkpoints import load_any
 from tests.adderboard_runner import problems

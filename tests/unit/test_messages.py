@@ -12,9 +12,8 @@ from search.stats.record import ENOUGH
 from search.store.database import STATES
 from search.store.ended_seed import EndedSeed
 from search.store.lease import Superseded
-from tests.homes import TRAINED_BY, empty_home, records_of, result_of, study_of
+from tests.homes import TRAINED_BY, MadeUp, driver_of, empty_home, records_of, result_of, study_of
 from tests.leases import dead_owner
-from tests.runs import MadeUp, driver_of
 from trainer import Outcome
 
 SEEDS = list(range(1, 13))

@@ -22,6 +22,7 @@ from search.study.file import load_study
 from search.study.trial import Configuration
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import check_place, connect
+from tests import needs_plugins
 from tests.commands import call, fails_with_one
 from tests.homes import study_of, two_studies
 from tests.unit.test_counting import GROKKED, rows
@@ -61,7 +62,9 @@ def password(monkeypatch, here):
 ME = "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
 
 
-@pytest.mark.parametrize("words", [("run", "smoke"), ("register", "c")], ids=["run", "register"])
+@pytest.mark.parametrize(
+    "words", [("run", "smoke"), pytest.param(("register", "c"), marks=needs_plugins)], ids=["run", "register"]
+)
 def test_a_server_that_is_not_there_is_said_at_once(words, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
