@@ -15,7 +15,7 @@ HASHED := $(PIP) --require-hashes
 
 # What another version of Python, or of a library, can break: imports, the engine's bits, reruns, models, a run by Ray,
 # a home begun under another Python.
-SHORT := tests/unit/test_native.py tests/slow/test_other_python.py tests/unit/test_rerun.py tests/scenarios/test_models.py \
+SHORT := tests/unit/test_native.py tests/slow/test_other_python.py tests/unit/test_rerun.py tests/adders/test_registry.py \
 	tests/slow/test_lifecycle.py::test_a_run_in_a_folder_of_things_that_must_not_be_taken_for_ours \
 	tests/test_imports.py tests/unit/test_supported.py tests/unit/test_libraries.py tests/unit/test_ray_private.py
 

@@ -14,9 +14,9 @@ import time
 import torch
 from torch.nn import functional as F
 
+from adders.export import weights
 from benchmarks.ceilings import synchronize
 from model import Spec
-from model.export import weights
 from model.families.low_rank import LowRank
 from model.families.low_rank import spec as low_rank
 from model.families.rope import Rope

@@ -35,14 +35,14 @@ import torch
 from rich.console import Console
 
 from benchmarks import fake
-from search.analysis.projection import Projection, write_study
-from search.record import SeedRecord
 from search.run import ray_executor
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor
 from search.run.messages import Reply, Report, Speed
 from search.run.progress import Display
+from search.run.projection import Projection, write_study
 from search.run.sync import AtOnce
+from search.stats.record import SeedRecord
 from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.home import Home
 from search.store.ledger import Ledger

@@ -106,6 +106,7 @@ def compress(
 
     A checkpoint is folded first where a fold is known. The same command goes on with a folder's descent.
     """
+    from adders.folding.folded import fold_checkpoint
     from compress.local import (
         LONGEST,
         LocalDescent,
@@ -115,7 +116,6 @@ def compress(
         to_checkpoint,
     )
     from model import verify
-    from trainer.checkpoints.folded import fold_checkpoint
 
     began = time.monotonic()
     loaded = load_checkpoint(checkpoint)
@@ -154,8 +154,8 @@ def compress(
 
 def _theta_beside(path: Path, start: Checkpoint) -> Tensor:
     """Return θ of another checkpoint of the same form."""
+    from adders.folding.folded import fold_checkpoint
     from model import preset_name
-    from trainer.checkpoints.folded import fold_checkpoint
 
     checkpoint, _ = fold_checkpoint(load_checkpoint(path))
     if checkpoint.spec != start.spec:
@@ -201,7 +201,7 @@ def _show_rounds(local: LocalDescent, say: Callable[..., None], save: Callable[[
 
 def _round_text(local: LocalDescent, candidates: list[TieCandidate]) -> str:
     """Return a round in one line: numbers that are left, sets that held, and the ties of the smallest one."""
-    from model.tied import describe_change
+    from compress.ties import describe_change
 
     descent = local.descent
     accepted = [c for c in candidates if c.start]

@@ -1,7 +1,7 @@
 """Curvature for candidates that training does not bring there: finish one that is near, project one that is far.
 
 First-order steps creep along the valleys of a loss of a dozen numbers; damped Gauss-Newton steps
-(trainer/curvature/minimise.py) do not. They see problems of their own, never those that judge.
+(adders/curvature/minimise.py) do not. They see problems of their own, never those that judge.
 
 Axes: P parameters of a base, R numbers.
 """
@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from adders.acceptance import AcceptanceSet, base_theta, own_theta
-from compress.descent import Training
-from model.tied import Ties, selection_matrix, shared, tie
-from trainer.curvature.minimise import (
+from adders.curvature.minimise import (
     QuadraticPenalty,
     Task,
     gauss_newton,
     levenberg_marquardt,
 )
-from trainer.curvature.pool import Cost, Pool, draw_problems, tokens_from
+from adders.curvature.pool import Cost, Pool, draw_problems, tokens_from
+from compress.descent import Training
+from model.tied import Ties, selection_matrix, shared, tie
 
 TURNS = 3  # each with new problems, and the errors that are left
 HOPELESS = 0.5  # share of errors above which no further turn is made

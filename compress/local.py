@@ -27,13 +27,13 @@ from compress.descent import Descent, Training
 from compress.finishing import finish_candidate, project_by_curvature
 from compress.journal import Journal
 from compress.proposers import Rules
+from compress.ties import describe_change, tie_ramp_defaults
 from model import Verification
 from model.spec import Spec
-from model.tied import Tied, count, describe_change, tie, ties_of
+from model.tied import Tied, count, tie, ties_of
 from trainer import Bank, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files.installed import code_version
-from trainer.recipe.ramp import tie_ramp_defaults
 
 SLOTS = 16
 OURS = ("model", "trainer", "search", "adders", "compress")

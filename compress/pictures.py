@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from compress.candidates import DatabaseCandidates, TieCandidate, front, lineages, smallest
 from search.analysis.lineage import tree
 from search.analysis.plots import COLOURS, GREY, INK, WIDEST, new_figure, png, quiet
-from search.analysis.projection import write_seed
+from search.run.projection import write_seed
 from search.store.study_records import StudyRecords
 from search.tracking.tracker import Tracker
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from compress.section import Compress, section_of
+from compress.ties import tie_ramp_defaults
 from search.study.kind import Kind
 from search.study.space import Strict, error_at
-from trainer.recipe.ramp import tie_ramp_defaults
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -30,13 +30,13 @@ from compress.hessian import (
 )
 from compress.quadratic import Quadratic, quadratic
 from compress.section import KINDS
+from compress.ties import retied
 from model.spec import Spec
 from model.tied import (
     Ties,
     canonical,
     constrained,
     equated,
-    retied,
     tie,
     ties_of,
     zeroed,

@@ -19,7 +19,7 @@ from model.fold import fold
 from model.tied import Tied, tie, ties_of
 from search.errors import reraise_as
 from search.plugins import part
-from search.record import SeedRecord
+from search.stats.record import SeedRecord
 from search.store.recorded_seed import RecordedSeed
 from search.store.study_records import StudyRecords
 from search.study.ancestors import ancestors_of

@@ -16,7 +16,7 @@ from search.cli.options import HOURS, STUDY, FiniteRange, home_option
 from search.errors import UserError
 
 if TYPE_CHECKING:
-    from search.record import SeedRecord
+    from search.stats.record import SeedRecord
     from search.store.home import Home
     from search.store.ledger import Ledger
     from search.study.schema import Study

@@ -16,13 +16,15 @@ from model.fields import did_you_mean
 
 TASKS = "adder_search.tasks"
 FAMILIES = "adder_search.families"
+FINISHERS = "adder_search.finishers"
 OURS = {"model"}
 MOST_PACKAGES, LONGEST = 3, 80
 """Packages of a stranger's checkpoint that a message names, and characters of each."""
 
 
 @cache
-def _points(group: str) -> dict[str, EntryPoint]:
+def points(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name."""
     return {point.name: point for point in entry_points(group=group)}
 
 
@@ -32,17 +34,17 @@ def known(name: str, registry: Mapping[str, Any], group: str, kind: str) -> Any:
     kind: what it is, in a word. Raises ValueError, in one line, for a name that nobody brings, with the nearest ones,
     and for an entry point that fails.
     """
-    points = _points(group)
-    if name not in registry and name in points:
-        value = points[name].value
+    brought = points(group)
+    if name not in registry and name in brought:
+        value = brought[name].value
         try:
-            points[name].load()
+            brought[name].load()
         except Exception as error:
             raise ValueError(f"{kind} {name}: {value} cannot be imported: {first_line(error)}") from None
         if name not in registry:
             raise ValueError(f"{kind} {name}: {value} is no {kind} of that name")
     if name not in registry:
-        raise ValueError(f"unknown {kind} {name!r:.80}; {did_you_mean(name, {*registry, *points})}")
+        raise ValueError(f"unknown {kind} {name!r:.80}; {did_you_mean(name, {*registry, *brought})}")
     return registry[name]
 
 

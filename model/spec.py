@@ -75,6 +75,8 @@ class Spec(ABC):
     """Purpose of each slice of θ that some spec of the family has."""
     delimiters: ClassVar[int] = 1
     """Tokens of the prompt beside each of its numbers."""
+    operands: ClassVar[tuple[int, ...]] = (2,)
+    """How many numbers the family can be asked about."""
     essential: ClassVar[tuple[str, ...]] = ()
     """Slices of θ that must not be all zero: without them every answer is the same."""
     parts: ClassVar[Mapping[str, Parts]] = {}
@@ -112,12 +114,15 @@ class Spec(ABC):
 
     def check_task(self) -> None:
         """Raise ValueError for a task that the family cannot be asked."""
-        if not isinstance(self.task, Columns):
-            raise ValueError(f"{self.family} adds columns and cannot be asked {self.task.title}; the family module can")
+        task = self.task
+        numbers = task.numbers if isinstance(task, Columns) else 0
+        if numbers not in self.operands:
+            able = [name for name, cls in FAMILIES.items() if numbers in cls.operands]
+            names = ", ".join([*able, "module"])
+            raise ValueError(f"{self.family} cannot be asked {task.title}; these can: {names}")
         if self.tokens > MOST_TOKENS:
-            raise ValueError(
-                f"base={self.task.base} needs {self.tokens} tokens in {self.family}, of {MOST_TOKENS} at most"
-            )
+            base = in_columns(task).base
+            raise ValueError(f"base={base} needs {self.tokens} tokens in {self.family}, of {MOST_TOKENS} at most")
 
     @property
     @abstractmethod
@@ -137,7 +142,8 @@ class Spec(ABC):
     @property
     def prompt(self) -> int:
         """Tokens before the first of the answer."""
-        return 2 * (in_columns(self.task).digits + self.delimiters)
+        task = in_columns(self.task)
+        return task.numbers * (task.digits + self.delimiters)
 
     @property
     @abstractmethod
@@ -189,12 +195,12 @@ class Spec(ABC):
         """Return the logits for the token after each position from `first` on; see `apply`."""
         return self.apply(self.expand(theta_SP), tokens_STB, first)
 
-    def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
+    def sequence(self, *columns: list[Tensor]) -> list[Tensor]:
         """Return the whole token sequence (prompt, answer, end) from digit columns, units first.
 
-        x, y: a tensor for each digit; z: one more, or fewer to get the beginning of a sequence.
+        columns: of each number, a tensor for each digit; then of the answer, or fewer to get the beginning.
         """
-        return cast("list[Tensor]", self._forward.sequence(self, x, y, z))
+        return cast("list[Tensor]", self._forward.sequence(self, *columns))
 
     def tokens_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
         """Return the whole token sequence of problems that were drawn: a tensor [..., B] a position.
@@ -205,15 +211,14 @@ class Spec(ABC):
 
     def prompt_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
         """Return the prompt's tokens [B] of problems that are asked: int64."""
-        task = in_columns(self.task)
-        return self.sequence(task.columns(a), task.columns(b), [])
+        return self.sequence(*in_columns(self.task).operands(a, b), [])
 
     def read_answer(self, answer_AB: Tensor) -> Tensor:
         """Return the numbers [B] that decoded answers spell. They end at the first token that is no digit."""
-        base = in_columns(self.task).base
-        is_answer_AB = (answer_AB < base).cumprod(0)
-        powers = [base**n for n in range(len(answer_AB))]
-        return (answer_AB * is_answer_AB * answer_AB.new_tensor(powers)[:, None]).sum(0)
+        task = in_columns(self.task)
+        is_answer_AB = (answer_AB < task.base).cumprod(0)
+        number_B: Tensor = task.number(answer_AB * is_answer_AB)
+        return number_B
 
     def folds(self) -> list[Fold]:
         """Return the exact rewritings of this spec to others that the family knows."""

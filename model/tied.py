@@ -122,8 +122,8 @@ class Tied(Spec, listed=False):
     def kernel(self) -> Kernel | None:
         return self.base.kernel()
 
-    def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
-        return self.base.sequence(x, y, z)
+    def sequence(self, *columns: list[Tensor]) -> list[Tensor]:
+        return self.base.sequence(*columns)
 
     def tokens_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
         return self.base.tokens_of(a, b)
@@ -350,11 +350,6 @@ def equated(ties: Ties, i: int, j: int, sign: int) -> Ties:
     return canonical(changed)
 
 
-def retied(ties: Ties, p: int, k: int) -> Ties:
-    """Return the ties with entry p alone reading k: 0, or plus or minus a number."""
-    return canonical((*ties[:p], k, *ties[p + 1 :]))
-
-
 def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None) -> Ties:
     """Add constraints to ties: `form[0,2] = 0`, `fc1[1,4] = -arc[0]`.
 
@@ -390,22 +385,6 @@ def describe_new(base: Spec, before: Ties, after: Ties) -> list[str]:
             texts.append(text)
             ties = extended
     return texts
-
-
-def describe_change(base: Spec, before: Ties, after: Ties) -> tuple[list[str], list[str]]:
-    """Return as text the ties that `after` drops from `before`, and those that it adds."""
-    texts = Tied(base=base, ties=before).spelt()
-    dropped = [text for text in texts if not _holds(base, text, after)]
-    common = constrained(base, [text for text in texts if text not in dropped])
-    return dropped, describe_new(base, common, after)
-
-
-def _holds(base: Spec, text: str, ties: Ties) -> bool:
-    """True if ties say what a constraint says."""
-    try:
-        return constrained(base, [text], ties) == ties
-    except ValueError:  # it contradicts them
-        return False
 
 
 def shared(first: Ties, second: Ties) -> Ties:
@@ -447,18 +426,6 @@ def project(ties: Ties, theta_SP: Tensor) -> Tensor:
     sums_SR = entries_SRP.cumsum(-1)[..., -1]
     theta_SR: Tensor = (sums_SR / rows.abs().sum(1)).to(theta_SP.dtype)
     return theta_SR
-
-
-def projector(ties: Ties) -> Tensor:
-    """Return Π [P, P], float32: the orthogonal projector on the θ that keep the ties."""
-    import torch
-
-    k = torch.tensor(ties)
-    sign = torch.sign(k)
-    is_same_number = k[:, None].abs() == k[None].abs()
-    shares = is_same_number & (k[:, None] != 0)
-    projector_PP: Tensor = (shares * sign[:, None] * sign[None]).float()
-    return projector_PP / shares.sum(1, keepdim=True).clamp(min=1)
 
 
 MAKERS[Tied.family] = tied

@@ -6,6 +6,7 @@ docs/extending.md has an example.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -16,7 +17,7 @@ from search.errors import Failure, UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model import Spec
+    from model import Spec, Verification
     from trainer.checkpoints.checkpoint import Checkpoint
     from trainer.stopping import Rule
 
@@ -34,11 +35,14 @@ PROVERS = "adder_search.provers"
 """Deciders of all pairs of numbers: NAME = module:function (`Prover`)."""
 STOPPING = "adder_search.stopping"
 """Rules that end seeds early: NAME = module:class (`Rule` in trainer/stopping/rule.py)."""
+MODELS = "adder_search.models"
+"""Writers of MLflow's models: NAME = module (`Models`)."""
 PAGES = "adder_search.pages"
 """Pages with scripts that `ui` shows: NAME = module:function (`Page`)."""
 
 NOTEBOOK = ("forge", "cascade", "claims", "thresholds")
 """Commands that the research notebook adds."""
+NOTEBOOK_SAYS = "the research notebook: pip install -e ./lab"
 
 
 class Reader(Protocol):
@@ -63,6 +67,20 @@ class Prover(Protocol):
         """Return the verdict (model/verdict.py) within `limit_s` seconds; None for a spec that is not known here."""
 
 
+class Models(Protocol):
+    """Write what MLflow is to have of a study as its models. A package with these functions in adder_models.py has:
+
+    [project.entry-points."adder_search.models"]
+    models = "adder_models"
+    """
+
+    def write_seed(self, tracker: Any, run: Any, seed: Any, decoded: Verification) -> None:
+        """Write what belongs to the run of a grokked seed, a `RecordedSeed`, beside its checkpoint."""
+
+    def write_study(self, records: Any, tracker: Any, rows: Sequence[Any], configurations: Sequence[Any]) -> None:
+        """Write what a study comes to. rows: its seeds; configurations: rows of the frame."""
+
+
 class Page(Protocol):
     """Return a page whose scripts `ui` lets run, before its data are in it. A package adder_maps has:
 
@@ -75,7 +93,7 @@ class Page(Protocol):
 
 @cache
 def added(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name."""
+    """Return the entry points of a group by name, as model/doors.py does, which `--help` does not need."""
     return {point.name: point for point in entry_points(group=group)}
 
 
@@ -103,6 +121,10 @@ def provers() -> list[Prover]:
     return list(loaded(PROVERS).values())
 
 
+def models() -> list[Models]:
+    return list(loaded(MODELS).values())
+
+
 def pages() -> list[Page]:
     return list(loaded(PAGES).values())
 
@@ -117,16 +139,16 @@ def rules() -> dict[str, type[Rule]]:
     return ours | {key: rule for key, rule in others.items() if key not in ours}
 
 
-def part(name: str, option: str) -> Any:
+def part(name: str, option: str, brought_by: str = NOTEBOOK_SAYS) -> Any:
     """Return the part that an option needs. Raise UserError where no package has it, Failure as `load` does."""
     if name not in added(PARTS):
-        raise needs_notebook(option)
+        raise UserError(f"{option} needs {brought_by}")
     return load(added(PARTS)[name], option)
 
 
 def needs_notebook(name: str) -> UserError:
     """Return the error of a command or option that comes with the notebook, where that is not installed."""
-    return UserError(f"{name} needs the research notebook: pip install -e ./lab")
+    return UserError(f"{name} needs {NOTEBOOK_SAYS}")
 
 
 def load(point: EntryPoint, name: str) -> Any:

@@ -16,3 +16,9 @@ needs_plugins = pytest.mark.skipif(
     not all((ROOT / name).exists() for name in PLUGINS), reason=f"needs {' and '.join(PLUGINS)}"
 )
 needs_compiler = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
+
+
+def by_tier(values, quick):
+    """Parameters of a test: `make test` takes the quick ones, `make test-full` all. values: a mapping has their ids."""
+    named = values.items() if isinstance(values, dict) else ((None, value) for value in values)
+    return [pytest.param(value, id=name, marks=() if value in quick else pytest.mark.full) for name, value in named]

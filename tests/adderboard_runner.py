@@ -10,7 +10,6 @@ import importlib.util
 import json
 import random
 import sys
-from types import ModuleType
 
 LARGEST = 9_999_999_999
 EDGE_CASES = [
@@ -27,7 +26,7 @@ EDGE_CASES = [
 ]
 
 
-def load(path: str) -> ModuleType:
+def load(path):
     """The submission at `path` as a module."""
     found = importlib.util.spec_from_file_location("submission", path)
     assert found is not None and found.loader is not None
@@ -36,7 +35,7 @@ def load(path: str) -> ModuleType:
     return module
 
 
-def problems() -> list[tuple[int, int]]:
+def problems():
     """10 edge cases, then 10,000 pairs drawn a then b."""
     rng = random.Random(2025)
     pairs = list(EDGE_CASES)
@@ -47,7 +46,7 @@ def problems() -> list[tuple[int, int]]:
     return pairs
 
 
-def main(path: str, count: str = "10010") -> None:
+def main(path, count="10010"):
     submission = load(path)
     model, metadata = submission.build_model()
     pairs = problems()[: int(count)]

@@ -11,7 +11,7 @@ import pytest
 
 from tests import ROOT
 from trainer.engine.build import ENGINE, FLAGS, FOLDERS, headers_in
-from trainer.engine.native import EngineBackend, Slots, kernel_of
+from trainer.engine.native import Slots, kernel_of
 from trainer.files.installed import cache_folder
 
 COMPILER, MACHINE = "aarch64-linux-gnu-g++", "qemu-aarch64"
@@ -30,7 +30,7 @@ class Trained:
     measures: bytes
 
     @classmethod
-    def here(cls, backend: EngineBackend, slots: Slots, steps: int) -> "Trained":
+    def here(cls, backend, slots, steps):
         """Train and evaluate slots on this machine."""
         rows = slots.rows.copy()
         trained = Slots(rows, slots.data_seeds, slots.ties, slots.errors)
@@ -39,7 +39,7 @@ class Trained:
         return cls(rows, losses, bytes(sums))
 
 
-def program_of(kernel, optimise: str) -> Path:
+def program_of(kernel, optimise):
     """Return the program for a kernel's shape, compiled once.
 
     optimise: the compiler's level of optimisation. It changes the speed and no bit.
@@ -62,7 +62,7 @@ def program_of(kernel, optimise: str) -> Path:
     return program
 
 
-def near_the_smallest(compiler: str, machine: list[str], numbers_NA: np.ndarray, folder: Path) -> np.ndarray:
+def near_the_smallest(compiler, machine, numbers_NA, folder):
     """Return a * b, a / b, a * b + c and a + b [N, 4] of numbers a, b, c [N, 3], as the engine computes them.
 
     machine: words that run a program of the compiler's.
@@ -76,7 +76,7 @@ def near_the_smallest(compiler: str, machine: list[str], numbers_NA: np.ndarray,
     return np.frombuffer(ran.stdout, np.float32).reshape(-1, 4, 16).transpose(0, 2, 1).reshape(-1, 4)
 
 
-def train_on_arm(backend: EngineBackend, slots: Slots, steps: int, folder: Path, optimise: str) -> Trained:
+def train_on_arm(backend, slots, steps, folder, optimise):
     """Train slots by a program for ARM, then evaluate them on the selection problems."""
     given, made = folder / "given", folder / "made"
     given.write_bytes(b"".join(map(sent, arrays_of(backend, slots, steps))))
@@ -89,7 +89,7 @@ def train_on_arm(backend: EngineBackend, slots: Slots, steps: int, folder: Path,
     return Trained(rows, floats[seeds * numbers :], content[floats.nbytes :])
 
 
-def assert_same_there(backend: EngineBackend, slots: Slots, steps: int, folder: Path, optimise: str) -> Trained:
+def assert_same_there(backend, slots, steps, folder, optimise):
     """Slots have the same bits after their next steps on ARM as here. Return what they have here."""
     here = Trained.here(backend, slots, steps)
     there = train_on_arm(backend, slots, steps, folder, optimise)
@@ -99,7 +99,7 @@ def assert_same_there(backend: EngineBackend, slots: Slots, steps: int, folder: 
     return here
 
 
-def arrays_of(backend: EngineBackend, slots: Slots, steps: int):
+def arrays_of(backend, slots, steps):
     """Yield what the program reads, in its order."""
     for tape in backend.tapes:
         yield np.array([tape.inputs], np.int32)
@@ -120,6 +120,6 @@ def arrays_of(backend: EngineBackend, slots: Slots, steps: int):
     yield np.array([steps, backend.problems.shape[-1]], np.int32)
 
 
-def sent(array: np.ndarray) -> bytes:
+def sent(array):
     """Return an array as the program reads it: its numbers, behind how many there are."""
     return np.int64(array.size).tobytes() + np.ascontiguousarray(array).tobytes()

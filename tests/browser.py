@@ -5,14 +5,11 @@ import os
 import shutil
 import signal
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from tests.commands import Running, running
+from tests.commands import running
 from tests.processes import PATIENCE_S, free_port, wait_until
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -23,15 +20,15 @@ OPTIONS = (
 
 
 @contextlib.contextmanager
-def started(folder: Path) -> Iterator[tuple[Running, str]]:
+def started(folder, *options):
     """`adder-search ui` on a folder's home, without a terminal, and its address."""
     port = free_port()
-    with running("ui", "--port", str(port), cwd=folder) as command:
+    with running("ui", "--port", port, *options, cwd=folder) as command:
         yield command, f"http://127.0.0.1:{port}"
 
 
 @contextlib.contextmanager
-def served(folder: Path) -> Iterator[SimpleNamespace]:
+def served(folder):
     """A running `adder-search ui`: its address and what it printed. Who asks before it is up waits and
     is served; nothing else runs, so nothing can be left; and it ends as a supervisor ends it.
     """
@@ -46,19 +43,19 @@ def served(folder: Path) -> Iterator[SimpleNamespace]:
         assert said.code == -signal.SIGTERM and "Traceback" not in said.err, said
 
 
-def page_of(ui: SimpleNamespace, study: str, what: str) -> str:
+def page_of(ui, study, what):
     """The address that the command printed below a study's name, for a browser that has opened the first."""
     _, _, mine = ui.printed().partition(f"\n  {study}\n")
     return next(line.split()[1] for line in mine.splitlines() if line.split()[0] == what)
 
 
-def entrance_of(ui: SimpleNamespace) -> str:
+def entrance_of(ui):
     """The address with the token that the command printed first."""
-    return str(ui.printed().split()[0])
+    return ui.printed().split()[0]
 
 
 @contextlib.contextmanager
-def chromium(profile: Path) -> Iterator[Any]:
+def chromium(profile):
     """Selenium's driver of a headless Chromium; without one the tests are skipped."""
     webdriver = pytest.importorskip("selenium.webdriver")
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -77,11 +74,11 @@ def chromium(profile: Path) -> Iterator[Any]:
         found.quit()
 
 
-def visible(browser: Any, *words: str) -> str:
+def visible(browser, *words):
     """Wait until the page shows all these words."""
 
-    def text() -> str | bool:
+    def text():
         shown = browser.execute_script("return document.body ? document.body.innerText : ''")
         return all(word in shown for word in words) and shown
 
-    return str(wait_until(text, f"the page shows {words}"))
+    return wait_until(text, f"the page shows {words}")

@@ -3,48 +3,40 @@
 import contextlib
 import os
 import re
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from search.cli import main
 from search.cli.listed import Listed
-from tests.processes import PATIENCE_S, marked, wait_until
+from tests.processes import PATIENCE_S, Process, marked
 
 COMMAND = Path(sys.executable).with_name("adder-search")
-MARK = "ADDER_SEARCH_TEST_MARK"
 OTHERS = (
-    "ADDER_SEARCH_HOME", "ADDER_SEARCH_DATABASE", "ADDER_SEARCH_DEPOT", "MLFLOW_TRACKING_URI", "RAY_ADDRESS",
+    "ADDER_SEARCH_HOME", "ADDER_SEARCH_DATABASE", "MLFLOW_TRACKING_URI", "RAY_ADDRESS",
     "PYTHONPATH", "FORCE_COLOR",
 )  # fmt: skip
 """Environment variables that would lead a command elsewhere."""
 
 
-def call(*words: object) -> Result:
-    """Run a command in this process; whatever it raises but an exit is raised here."""
+def call(*words, code=None):
+    """Run a command in this process; whatever it raises but an exit is raised here. code: with which it must exit."""
     result = CliRunner().invoke(main, [str(w) for w in words], catch_exceptions=False)
-    assert "Traceback" not in result.output
+    assert "Traceback" not in result.output and code in (None, result.exit_code), result.output
     return result
 
 
-def done(*words: object) -> str:
+def done(*words):
     """Run a command that must succeed. Returns what it printed."""
-    result = call(*words)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return call(*words, code=0).stdout
 
 
-def fails(code: int, *words: object) -> list[str]:
+def fails(code, *words):
     """The error lines of a command that must fail with this code, say nothing else and write nothing."""
     assert not Path("setup.cfg").exists(), "here other tests write too: take the fixture `here`"
     before = sorted(Path().rglob("*"))
@@ -56,12 +48,12 @@ def fails(code: int, *words: object) -> list[str]:
     return [line.removeprefix("error: ") for line in lines]
 
 
-def fails_with_one(code: int, *words: object) -> str:
+def fails_with_one(code, *words):
     (line,) = fails(code, *words)
     return line
 
 
-def refused_for_its_task(path: object) -> set[str]:
+def refused_for_its_task(path):
     """Give a checkpoint of another task to each command that takes one, of plug-ins too. Return those that refuse it.
 
     All but those that know tasks must, in one line.
@@ -81,7 +73,7 @@ def refused_for_its_task(path: object) -> set[str]:
     return refused
 
 
-def says(line: str, expected: str) -> bool:
+def says(line, expected):
     """Whether a line is the expected one, in which a * stands for anything."""
     return bool(re.fullmatch(".*".join(map(re.escape, expected.split("*"))), line))
 
@@ -99,78 +91,55 @@ class Said:
 RAY_AGENTS = (b"ray::DashboardAgent", b"ray::RuntimeEnvAgent")
 
 
-def _title(pid: int) -> bytes:
+def _title(pid):
     """What a process calls itself, or nothing if it has ended."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     return b""
 
 
-def own_environment() -> dict[str, str]:
+def own_environment():
     """This process's environment without what would lead a command elsewhere."""
     return {k: v for k, v in os.environ.items() if k not in OTHERS}
 
 
-class Running:
-    """A command that has been started. All its descendants carry its mark in their environment."""
+class Running(Process):
+    """A command that has been started."""
 
-    def __init__(
-        self,
-        *words: str,
-        cwd: Path,
-        environment: Mapping[str, str] | None = None,
-        program: Sequence[str] = (str(COMMAND),),
-    ):
-        self.mark, self.started = uuid.uuid4().hex, time.monotonic()
-        own = own_environment() | {MARK: self.mark}
+    def __init__(self, *words, cwd, environment=None, program=(COMMAND,)):
+        self.started = time.monotonic()
         self.out, self.err = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [*program, *words],
-            cwd=cwd,
-            env=own | dict(environment or {}),
-            stdin=subprocess.DEVNULL,
-            stdout=self.out,
-            stderr=self.err,
-            start_new_session=True,
-        )
+        own = own_environment() | dict(environment or {})
+        super().__init__((*program, *words), own, self.out, self.err, cwd=cwd)
 
-    def wait(self, timeout: float = PATIENCE_S) -> Said:
+    def wait(self, timeout=PATIENCE_S):
         code = self.process.wait(timeout)
-        seconds = time.monotonic() - self.started
-        self.err.seek(0)
-        return Said(code, self.printed(), self.err.read(), seconds)
+        return Said(code, self.printed(), self.warned(), time.monotonic() - self.started)
 
-    def wait_for(self, there: Callable[[], Any], what: str) -> None:
-        """Until it is there; fails with what the command said if that ends first."""
+    said = wait
 
-        def ended_or_there() -> str:
-            ended = self.process.poll() is not None
-            return "there" if there() else "ended" if ended else ""
-
-        assert wait_until(ended_or_there, what) == "there", self.wait()
-
-    def printed(self) -> str:
+    def printed(self):
         """Its output until now."""
         return os.pread(self.out.fileno(), 1 << 20, 0).decode()
 
-    def warned(self) -> str:
+    def warned(self):
         """Its lines on stderr until now."""
         return os.pread(self.err.fileno(), 1 << 20, 0).decode()
 
-    def descendants(self) -> list[int]:
-        """Processes with the mark that are still there, this one left out. Needs Linux's /proc."""
-        return [pid for pid in marked(MARK, self.mark) if pid != self.process.pid]
+    def descendants(self):
+        """Processes with its mark that are still there, this one left out."""
+        return [pid for pid in marked(self.mark) if pid != self.process.pid]
 
-    def workers(self) -> list[int]:
+    def workers(self):
         """Descendants other than Ray's two agents, which outlive a killed driver by a minute now and then."""
         return [pid for pid in self.descendants() if not _title(pid).startswith(RAY_AGENTS)]
 
-    def training(self) -> list[int]:
+    def training(self):
         """Ray's processes that train trials now."""
         titles = {pid: _title(pid) for pid in self.workers()}
         return [pid for pid, title in titles.items() if title.startswith(b"ray::") and b"IDLE" not in title]
 
-    def gone(self, timeout: float = 20, killed: bool = False) -> bool:
+    def gone(self, timeout=20, killed=False):
         """Whether every descendant has ended by then; of a killed command, every one that does its work."""
         deadline = time.monotonic() + timeout
         while self.workers() if killed else self.descendants():
@@ -179,19 +148,15 @@ class Running:
             time.sleep(0.2)
         return True
 
-    def end(self) -> None:
+    def end(self):
         """Leave nothing of it behind, whatever the test did."""
-        for pid in (self.process.pid, *self.descendants()):
-            if pid != self.process.pid or self.process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        self.process.wait(timeout=20)
+        super().end()
         self.out.close()
         self.err.close()
 
 
 @contextlib.contextmanager
-def running(*words: str, cwd: Path, **options: Any) -> Iterator[Running]:
+def running(*words, cwd, **options):
     """A command that is ended with the block. Options: `environment`, added to this process's; `program`."""
     command = Running(*words, cwd=cwd, **options)
     try:
@@ -200,7 +165,7 @@ def running(*words: str, cwd: Path, **options: Any) -> Iterator[Running]:
         command.end()
 
 
-def adder_search(*words: str, cwd: Path, timeout: float = PATIENCE_S, **options: Any) -> Said:
+def adder_search(*words, cwd, timeout=PATIENCE_S, **options):
     """Run a command to its end."""
     with running(*words, cwd=cwd, **options) as command:
         return command.wait(timeout)

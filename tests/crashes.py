@@ -16,33 +16,27 @@ import io
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 CHANGING = ("rename", "replace", "unlink", "remove", "rmdir", "mkdir", "fsync")
 SQLITE = b"SQLite format 3\0"
 OF_SQLITE = ("records.db", "-journal", ".new-journal")
-Names = dict[int, dict[str, int]]
-"""By a folder's inode: the inodes of what is in it, by name."""
-Contents = dict[int, bytes]
-Image = dict[str, bytes | None]
-"""Files by relative path, and folders (None)."""
 
 
 @dataclass
 class Found:
     """What could be found after a cut at these moments, counted from 1, and how it came about at first."""
 
-    image: Image
+    image: dict[str, bytes | None]
+    """Files by relative path, and folders (None)."""
     how: str
     moments: list[int] = field(default_factory=list)
 
-    def restore(self, folder: Path) -> Path:
+    def restore(self, folder):
         """The folder as it is found."""
         folder.mkdir(parents=True)
         for name, data in self.image.items():
@@ -54,7 +48,7 @@ class Found:
 
 
 @contextmanager
-def exchanged(changing: Callable[[Any], Any], opening: Callable[[Any], Any]) -> Iterator[None]:
+def exchanged(changing, opening):
     """Put something in the place of each call that changes names or syncs, and of `open`."""
     with pytest.MonkeyPatch.context() as patch:
         for name in CHANGING:
@@ -66,15 +60,15 @@ def exchanged(changing: Callable[[Any], Any], opening: Callable[[Any], Any]) -> 
 
 
 @contextmanager
-def failing(at: int) -> Iterator[list[str]]:
+def failing(at):
     """Have the call of this number, from 1, fail of those that change names, sync, or open a file for writing.
 
     Yields the calls: there were fewer if none failed.
     """
-    calls: list[str] = []
+    calls = []
 
-    def watched(call: Any, changes: Any = lambda *given: True) -> Any:
-        def watching(*given: Any, **more: Any) -> Any:
+    def watched(call, changes=lambda *given: True):
+        def watching(*given, **more):
             if changes(*given):
                 calls.append(call.__name__)
                 if len(calls) == at:
@@ -89,27 +83,29 @@ def failing(at: int) -> Iterator[list[str]]:
 
 
 class Disk:
-    """A folder whose power may be cut."""
+    """A folder whose power may be cut.
 
-    def __init__(self, root: Path):
+    names: by a folder's inode the inodes of what is in it, by name. contents: a file's bytes by its inode.
+    """
+
+    def __init__(self, root):
         self.root, self.moments, self.lock = root, 0, threading.RLock()
-        self.images: dict[int, Found] = {}
-        self.kept: dict[int, int] = {}
-        self.read: dict[tuple[int, int, int], bytes] = {}
+        self.images = {}
+        self.kept = {}
         self.names, self.contents = self._look()  # what is there at first is on disk
         for path in (root, *root.rglob("*")):
             self._keep(os.open(path, os.O_RDONLY))
 
     @contextmanager
-    def recording(self) -> Iterator[None]:
+    def recording(self):
         with exchanged(self._watched, self._opening):
             yield
         self._note("at the end")
         for handle in self.kept.values():
             os.close(handle)
 
-    def _watched(self, call: Any) -> Any:
-        def watched(*given: Any, **more: Any) -> Any:
+    def _watched(self, call):
+        def watched(*given, **more):
             with self.lock:  # no other thread's call between the moment, the call and what it promises
                 self._note(f"before {call.__name__}({', '.join(map(str, given))})")
                 done = call(*given, **more)
@@ -119,8 +115,8 @@ class Disk:
 
         return watched
 
-    def _opening(self, call: Any) -> Any:
-        def opening(file: Any, mode: str = "r", *given: Any, **more: Any) -> Any:
+    def _opening(self, call):
+        def opening(file, mode="r", *given, **more):
             with self.lock:
                 if set(mode) & set("wax+"):
                     self._note(f"before open({file}, {mode})")
@@ -131,7 +127,7 @@ class Disk:
 
         return opening
 
-    def _synced(self, handle: int) -> None:
+    def _synced(self, handle):
         """A file's bytes are on disk, or a folder's names."""
         names, contents = self._look()
         inode = os.fstat(handle).st_ino
@@ -139,13 +135,13 @@ class Disk:
             self._keep(os.dup(handle))
         for known, new in ((self.names, names), (self.contents, contents)):
             if inode in new:
-                known[inode] = new[inode]  # type: ignore[index]
+                known[inode] = new[inode]
 
-    def _keep(self, handle: int) -> None:
+    def _keep(self, handle):
         """Hold what is on disk open, so that no other file gets its inode once its name is gone."""
         self.kept[os.fstat(handle).st_ino] = handle
 
-    def _look(self) -> tuple[Names, Contents]:
+    def _look(self):
         """The folder as a process sees it at one moment."""
         with ExitStack() as held:
             for database in self.root.glob("*.db"):  # who reads lets no other thread commit meanwhile
@@ -155,28 +151,19 @@ class Disk:
                 reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
             return self._walk()
 
-    def _walk(self) -> tuple[Names, Contents]:
-        names: Names = {}
-        contents: Contents = {}
+    def _walk(self):
+        names = {}
+        contents = {}
         for folder, _, _ in os.walk(self.root):
             inside = names[Path(folder).stat().st_ino] = {}
             for entry in os.scandir(folder):
                 inside[entry.name] = entry.inode()
                 with suppress(FileNotFoundError):  # a journal: its transaction has come to nothing
                     if entry.is_file():
-                        contents[entry.inode()] = self._bytes(entry)
+                        contents[entry.inode()] = Path(entry).read_bytes()
         return names, contents
 
-    def _bytes(self, entry: os.DirEntry[str]) -> bytes:
-        about = entry.stat()
-        mark = (about.st_ino, about.st_size, about.st_mtime_ns)
-        if mark not in self.read or entry.name.endswith((".db", "-journal")):
-            handle = os.open(entry.path, os.O_RDONLY)
-            with os.fdopen(handle, "rb") as file:
-                self.read[mark] = file.read()
-        return self.read[mark]
-
-    def _note(self, moment: str) -> None:
+    def _note(self, moment):
         with self.lock:
             self.moments += 1
             names, contents = self._look()
@@ -188,16 +175,16 @@ class Disk:
                 found.moments.append(self.moments)
 
     @property
-    def found(self) -> list[Found]:
+    def found(self):
         """Each once, in the order in which they became possible."""
         return list(self.images.values())
 
-    def _forget(self, names: Names, contents: Contents) -> None:
+    def _forget(self, names, contents):
         """What is gone and was never synced: its inode is another's now, a folder's that was a journal's."""
         self.names = {i: inside for i, inside in self.names.items() if i in self.kept or i in names}
         self.contents = {i: data for i, data in self.contents.items() if i in self.kept or i in contents}
 
-    def _take_databases(self, names: Names, contents: Contents) -> None:
+    def _take_databases(self, names, contents):
         for inode, data in contents.items():
             if data.startswith(SQLITE):
                 self.contents[inode] = data
@@ -210,7 +197,7 @@ class Disk:
                         known[name] = inside[name]
                         self.contents[inside[name]] = contents[inside[name]]
 
-    def _possible(self, names: Names, contents: Contents) -> Iterator[tuple[str, Image]]:
+    def _possible(self, names, contents):
         torn = {
             inode: data if data == self.contents.get(inode) else data[: len(data) // 2]
             for inode, data in contents.items()
@@ -228,15 +215,15 @@ class Disk:
                     yield f"of the names only {name}", _image(root, merged, torn | self.contents)
 
 
-def _one(name: str, before: dict[str, int], now: dict[str, int]) -> dict[str, int]:
+def _one(name, before, now):
     """A folder's names before, and now as to one of them; what was renamed in it has one of its two names."""
     moved = {k: v for k, v in now.items() if k == name or (name not in now and v == before[name])}
     gone = {k for k, v in before.items() if k not in now and (k == name or v in moved.values())}
     return {k: v for k, v in before.items() if k not in gone} | moved
 
 
-def _image(folder: int, names: Names, contents: Contents, above: str = "") -> Image:
-    found: Image = {}
+def _image(folder, names, contents, above=""):
+    found = {}
     for name, inode in sorted(names.get(folder, {}).items()):
         if inode in contents or inode not in names:
             found[above + name] = contents.get(inode, b"")

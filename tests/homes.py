@@ -1,24 +1,31 @@
-"""Homes with records, made without training: what seeds come to is made up, all else is as by a driver."""
+"""Homes with records, made without training: what seeds come to is made up, all else is as by a driver.
+
+Made-up workers train nothing: what a seed comes to is a function of its number, after so many evaluations.
+"""
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
+import sqlalchemy as sa
 import torch
 from mlflow.tracking._tracking_service import utils
 
-from search.analysis import projection
+from search.run import projection
 from search.run.driver import Driver
-from search.run.executor import LocalExecutor
+from search.run.executor import LocalExecutor, Restarted
 from search.run.messages import Report, Speed
+from search.run.planner import plan
 from search.run.sync import AtOnce
+from search.stats.record import UNMEASURED
 from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.home import Home
 from search.store.ledger import Ledger
@@ -41,7 +48,7 @@ RIGHT = 10_010  # of AdderBoard's additions, as `quickly` has every seed decode 
 
 
 @contextmanager
-def quickly() -> Iterator[None]:
+def quickly():
     """Without what takes seconds: pictures and decoded additions."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projection, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT, margin=None))
@@ -56,7 +63,7 @@ def study_of(text=STUDY, **changes):
     return type(study).model_validate_json(json.dumps(known)) if changes else study
 
 
-def empty_home(folder) -> Home:
+def empty_home(folder):
     home = Home(folder)
     home.create()
     return home
@@ -90,7 +97,7 @@ def work_of(study, *numbers):
 class Recorder:
     """A study in a home, to which seeds are added, whatever a planner would choose."""
 
-    def __init__(self, home: Home, study):
+    def __init__(self, home, study):
         self.home, self.study, self.records = home, study, records_of(home, study.name)
         self.tracker = Tracker(connect(home, creates=True), home, study)
         definition = study.model_dump(mode="json", by_alias=True)
@@ -106,7 +113,7 @@ class Recorder:
     def configurations(self):
         return [Configuration(*listed) for listed in self.study.listed]
 
-    def seeds(self, numbers=(), work=(), grokked=(), changes: Mapping[int, dict] | None = None, shown=True,
+    def seeds(self, numbers=(), work=(), grokked=(), changes = None, shown=True,
               confirmation=False):  # fmt: skip
         """Record seeds of the first configuration, or pairs. changes: of some results, by their seeds' numbers.
         shown: MLflow has it too.
@@ -124,7 +131,7 @@ class Recorder:
         """Record seeds that were ended from outside."""
         work = self._claimed(numbers, work)
         keys = [(c.key, s.init_seed, s.data_seed) for c, s, _ in work]
-        self.records.record({}, TRAINED_BY, states=dict.fromkeys(keys, b"x" * 500))
+        self.records.record({}, TRAINED_BY, states=dict.fromkeys(keys, b"0" * 500))
         self.records.censor(dict.fromkeys(keys, 0), "interrupted")
         self._show(work, KILLED)
 
@@ -142,7 +149,7 @@ class Recorder:
         """What MLflow shows of the study as a whole."""
         projection.Projection(self.records, self.tracker, AtOnce(), projection.write_study).note_study()
 
-    def done(self) -> Path:
+    def done(self):
         self.records.lease.release()
         return self.home.path
 
@@ -157,25 +164,85 @@ class Silent:
         pass
 
 
-def made_up(name, attempt, grokked):
-    """A worker whose seeds end as soon as they begin."""
-    number, report = 0, Report(name, attempt, 0)
+EVALUATIONS = 3
+"""Evaluations after which a made-up seed ends."""
+
+
+def cut(steps):
+    """What a worker says of a seed that it ended because there was enough."""
+    nothing = (np.zeros(shape, np.float32) for shape in (0, (0, 0), (0, 0)))
+    return EndedSeed(Outcome.CENSORED, UNMEASURED | {"steps": steps}, *nothing)
+
+
+class Trained:
+    """What made-up workers did: of each seed the steps at which its process began, and how often it ended."""
+
+    def __init__(self):
+        self.begun = {}
+        self.ended = {}
+
+
+def made_up(name, attempt, trained, grokked=(), evaluations=EVALUATIONS):
+    """A worker that is real but for its bank: its pairs are one evaluation further at each report."""
+    number, report, at = 0, Report(name, attempt, 0), {}
     while not (reply := (yield report)).is_end:
-        bank, ended = reply.bank or bank, {}  # noqa: F821  the first reply has one
+        bank = reply.bank or bank  # noqa: F821  the first reply with pairs has one
         for order in reply.orders:
-            configuration, seed = Configuration(bank.spec, order.pair.recipe), order.pair.seed.init_seed
-            ended[order.number] = EndedSeed.of(result_of(configuration, seed, seed in grokked))
+            step = int(order.state or b"0")
+            at.setdefault(order.number, [order, step])
+            trained.begun.setdefault(order.pair.seed.init_seed, []).append(step)
+        ended, perfect = {}, []
+        for n, (order, step) in list(at.items()):
+            at[n][1] = step = step + order.pair.recipe.eval_every
+            seed = order.pair.seed.init_seed
+            if n in reply.enough and seed not in grokked:
+                ended[n] = cut(step)
+            elif step >= evaluations * order.pair.recipe.eval_every:
+                ended[n] = EndedSeed.of(result_of(Configuration(bank.spec, order.pair.recipe), seed, seed in grokked))
+                trained.ended[seed] = trained.ended.get(seed, 0) + 1
+            elif seed in grokked:
+                perfect.append(n)
+        for n in ended:
+            del at[n]
+        steps = {n: step for n, (_, step) in at.items()}
+        states = {n: str(step).encode() for n, step in steps.items()}
         number += 1
-        facts = {"environment": TRAINED_BY.environment, "speed": Speed(TRAINED_BY.seed_steps_per_s)}
-        report = Report(name, attempt, number, ended, **facts)
+        report = Report(
+            name, attempt, number, ended, steps, perfect, states,
+            environment=TRAINED_BY.environment, speed=Speed(5.0, sum(steps.values())),
+        )  # fmt: skip
 
 
-class MadeUpExecutor(LocalExecutor):
-    """Made-up workers. seen: called before the first one, after each report of ended seeds, and at the end."""
+class MadeUp(LocalExecutor):
+    """Made-up workers in turns. capacity: how many. A test does with messages what it likes."""
 
-    def __init__(self, grokked=(), seen: Callable[[], None] = lambda: None):
-        super().__init__()
-        self.grokked, self.seen, self.ended = grokked, seen, False
+    def __init__(self, capacity=None, grokked=(), **options):
+        super().__init__(capacity)
+        self.trained, self.grokked, self.options = Trained(), grokked, options
+        self.attempts = {}
+
+    def start(self, worker, on_gpu, attempt=0):
+        self.attempts[worker] = attempt
+        self.workers[worker] = made_up(worker, attempt, self.trained, self.grokked, **self.options)
+        self.turns.append((worker, None))
+
+    def reply(self, report, reply):
+        if report.worker in self.workers and report.attempt == self.attempts[report.worker]:
+            super().reply(report, reply)
+
+    def kill(self, worker, **about):
+        """A worker's process dies, with all that it has not said, and is started again."""
+        self.turns = type(self.turns)(turn for turn in self.turns if turn[0] != worker)
+        self.start(worker, False, self.attempts[worker] + 1)
+        return Restarted(worker, **about)
+
+
+class Watched(MadeUp):
+    """Made-up seeds that end at once. seen: called before them, after each report of ended ones, and at the end."""
+
+    def __init__(self, grokked=(), seen=lambda: None):
+        super().__init__(grokked=grokked, evaluations=1)
+        self.seen, self.ended = seen, False
 
     def __enter__(self):
         self.seen()
@@ -186,11 +253,7 @@ class MadeUpExecutor(LocalExecutor):
             self.seen()
             self.seen()
 
-    def start(self, worker, on_gpu, attempt=0):
-        self.workers[worker] = made_up(worker, attempt, self.grokked)
-        self.turns.append((worker, None))
-
-    def poll(self, timeout_s: float):
+    def poll(self, timeout_s):
         if self.ended:
             self.seen()
         events = super().poll(timeout_s)
@@ -198,21 +261,40 @@ class MadeUpExecutor(LocalExecutor):
         return events
 
 
-def records_of(home: Home | Path | str, study: str = "sweep") -> StudyRecords:
+def records_of(home, study="sweep"):
     return StudyRecords(Ledger(home if isinstance(home, Home) else Home(home)), study)
 
 
-def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] = lambda driver: None) -> None:
+@contextmanager
+def driver_of(home, study):
+    """A study's driver that has its lease; MLflow is told nothing."""
+    records, nobody = records_of(home, study.name), Mock(jobs=(), away=False)
+    sa.event.listen(records.database.engine, "connect", _in_memory)
+    records.database.engine.dispose()
+    nobody.drain.return_value = 0
+    with records.lease:
+        records.censor_orphaned()
+        records.update_study(study.model_dump(mode="json", by_alias=True))
+        yield Driver(study, records, Silent(), plan(study, records), Mock(), nobody)
+
+
+def _in_memory(connection, _):
+    """What an fsync promises is tried elsewhere (tests/scenarios/test_power_cut.py)."""
+    connection.execute("PRAGMA journal_mode = MEMORY")
+    connection.execute("PRAGMA synchronous = OFF")
+
+
+def drive(home, study, grokked=(), client=None, seen=lambda driver: None):
     """Run a study to its end with the real driver, whose seeds end as soon as they begin. seen: called with
     the driver after whatever it did.
     """
     records, client = records_of(home, study.name), client or connect(home, creates=True)
     with records.lease, Driver.open(study, records, client, Silent()) as driver:
         records.update_study(study.model_dump(mode="json", by_alias=True))
-        driver.run(MadeUpExecutor(grokked, lambda: seen(driver)))
+        driver.run(Watched(grokked, lambda: seen(driver)))
 
 
-def recorded(folder, *trials, text=STUDY, **more) -> Path:
+def recorded(folder, *trials, text=STUDY, **more):
     """A home with one study and trials of its first configuration's seeds."""
     study = Recorder(empty_home(folder), study_of(text))
     for numbers in trials:
@@ -221,7 +303,7 @@ def recorded(folder, *trials, text=STUDY, **more) -> Path:
 
 
 @cache
-def _two_studies() -> TemporaryDirectory[str]:
+def _two_studies():
     """In a folder that goes when Python ends."""
     folder = TemporaryDirectory(prefix="adder-search-test-")
     home = empty_home(folder.name)
@@ -236,7 +318,7 @@ def _two_studies() -> TemporaryDirectory[str]:
     return folder
 
 
-def two_studies(folder="runs") -> Path:
+def two_studies(folder="runs"):
     """A home with two studies, one of them with seeds that never ended. Recorded once, and copied."""
     forget_places()
     home = Home(shutil.copytree(_two_studies().name, folder))
@@ -244,7 +326,7 @@ def two_studies(folder="runs") -> Path:
     return home.path
 
 
-def forget_places() -> None:
+def forget_places():
     """Where a process has seen a run's artifacts, MLflow takes them to be: not of a home that moves while it
     looks on.
     """

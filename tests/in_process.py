@@ -7,12 +7,10 @@ import functools
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -32,7 +30,7 @@ FITS = Capacity(2)
 
 
 @contextmanager
-def without_ray() -> Iterator[None]:
+def without_ray():
     """`run` and `resume`, called in this process, need no Ray and leave nothing of theirs behind."""
     before = signal.getsignal(signal.SIGTERM)
     with environment({}), pytest.MonkeyPatch.context() as patch:
@@ -43,7 +41,7 @@ def without_ray() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-def _executor(study: Any, *rest: Any) -> LocalExecutor:
+def _executor(study, *rest):
     gpu = FITS.gpu or float(study.resources.gpu not in (0, "auto"))
     return LocalExecutor(replace(FITS, gpu=gpu))
 
@@ -51,18 +49,18 @@ def _executor(study: Any, *rest: Any) -> LocalExecutor:
 # ---- as a process of its own
 
 
-def hold_while_training(lock: Any) -> None:
+def hold_while_training(lock):
     """Have the executor hold a lock while a worker trains."""
     poll = LocalExecutor.poll
 
-    def polled(executor: LocalExecutor, timeout_s: float) -> Any:
+    def polled(executor, timeout_s):
         with lock:
             return poll(executor, timeout_s)
 
-    LocalExecutor.poll = polled  # type: ignore[method-assign]
+    LocalExecutor.poll = polled
 
 
-def stop_in_call(when: str, method: str, at: int, note: Path | None) -> None:
+def stop_in_call(when, method, at, note):
     """Have this process stop itself (SIGSTOP) before or after a call that changes something in MLflow.
 
     method: of MlflowClient; "any" counts all of them. note: a file that gets the number of calls. No other thread
@@ -71,13 +69,13 @@ def stop_in_call(when: str, method: str, at: int, note: Path | None) -> None:
     counted, alone, begin = count(1), threading.RLock(), Database.begin
     training = threading.RLock()
 
-    def stop() -> None:
+    def stop():
         with training, alone:  # to this thread, which else goes on until another one has noticed
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
-    def watched(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(name, call):
         @functools.wraps(call)
-        def calling(*args: Any, **options: Any) -> Any:
+        def calling(*args, **options):
             number = next(counted) if name.startswith(WRITING) and method in ("any", name) else None
             if note and number:
                 note.write_text(str(number))
@@ -92,11 +90,11 @@ def stop_in_call(when: str, method: str, at: int, note: Path | None) -> None:
         return calling
 
     @contextmanager
-    def alone_in_it(database: Database) -> Iterator[Any]:
+    def alone_in_it(database):
         with alone, begin(database) as db:
             yield db
 
-    Database.begin = alone_in_it  # type: ignore[method-assign]
+    Database.begin = alone_in_it
     hold_while_training(training)
     for name, call in list(vars(MlflowClient).items()):
         if callable(call) and not name.startswith("_"):

@@ -3,26 +3,24 @@
 import contextlib
 import subprocess
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from search.errors import AlreadyExists
 from search.store import lease
-from search.store.study_records import StudyRecords
 
 
-def dead_owner() -> str:
+def dead_owner():
     """Return an owner's name on this machine whose process has ended."""
     process = subprocess.Popen(["true"])
     process.wait()
     return f"{lease._machine()}/{process.pid}/00000000"
 
 
-def at_once(drivers: list[StudyRecords], take: Callable[[StudyRecords], object]) -> list[str]:
+def at_once(drivers, take):
     """Call `take` with the records of all drivers at one time. Returns the owners that were not refused."""
     together = threading.Barrier(len(drivers))
 
-    def run(records: StudyRecords) -> str | None:
+    def run(records):
         together.wait()
         with contextlib.suppress(AlreadyExists):
             take(records)

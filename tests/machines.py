@@ -6,8 +6,6 @@ Needs to be root. All of a machine goes with its processes and its name.
 import contextlib
 import secrets
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,25 +27,25 @@ exec "$@"
 class Machine:
     """A namespace with one address."""
 
-    def __init__(self, network: str, number: int):
+    def __init__(self, network, number):
         self.name, self.address = f"{network}-{number}", f"10.57.0.{number}"
         self.inside = ["ip", "netns", "exec", self.name]
         """Words before a command that runs there with the folders of this machine."""
 
-    def apart(self, folder: Path, hidden: Path) -> list[str]:
+    def apart(self, folder, hidden):
         """Return words before a command that runs there and can write only what nobody else sees.
 
         folder: where it has its home folder, with a copy of Ray's token. hidden: it finds this one empty.
         """
         return [*self.inside, "unshare", "--mount", "sh", "-ec", APART, "sh", str(folder), str(hidden)]
 
-    def cut_off(self) -> None:
+    def cut_off(self):
         """Pull its cable: nothing goes or comes, and nobody is told."""
         subprocess.run([*self.inside, "ip", "link", "set", "cable", "down"], check=True)
 
 
 @contextlib.contextmanager
-def machines(count: int) -> Iterator[list[Machine]]:
+def machines(count):
     """So many machines. Skips where no namespaces can be made."""
     network = f"adder-{secrets.token_hex(3)}"
     found = [Machine(network, number) for number in range(1, count + 1)]
@@ -71,5 +69,5 @@ def machines(count: int) -> Iterator[list[Machine]]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
-def _ip(namespace: str, words: str) -> None:
+def _ip(namespace, words):
     subprocess.run(["ip", "-n", namespace, *words.split()], check=True)

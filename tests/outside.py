@@ -33,7 +33,7 @@ WRONG = [
 ]
 
 
-def hyra() -> tuple[Tied, torch.Tensor]:
+def hyra():
     """Its spec and θ, whose numbers stand in the order in which the entries first read them."""
     spec = tied(base=BASE.as_dict(), ties=TIES)
     assert isinstance(spec, Tied)

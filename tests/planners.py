@@ -1,9 +1,9 @@
 """Studies, planners and ledger rows for the tests of what is trained next."""
 
 from search.kinds.proposals import Proposals
-from search.record import SeedRecord
 from search.run.packing import Capacity
 from search.run.planner import Planner
+from search.stats.record import SeedRecord
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study

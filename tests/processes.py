@@ -10,11 +10,9 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-MARK = "ADDER_SEARCH_SERVICE_MARK"
+MARK = "ADDER_SEARCH_TEST_MARK"
 OURS = ("ADDER_SEARCH_", "MLFLOW_", "RAY_", "PG")
 """How the names of environment variables begin that would lead a service elsewhere."""
 LOOPBACK = "127.0.0.1"
@@ -22,20 +20,20 @@ PATIENCE_S = 900.0
 """Until what does not come is a failure: long, since a machine can be busy."""
 
 
-def free_port() -> int:
+def free_port():
     with socket.socket() as taken:
         taken.bind((LOOPBACK, 0))
         return int(taken.getsockname()[1])
 
 
-def is_healthy(address: str) -> bool:
+def is_healthy(address):
     """True if an MLflow server answers."""
     with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
         return bool(answer.status == 200)
     return False
 
 
-def wait_until(there: Callable[[], Any], what: str) -> Any:
+def wait_until(there, what):
     """What `there` returns once that is true. Fails with `what` if it never is."""
     deadline = time.monotonic() + PATIENCE_S
     while not (found := there()):
@@ -44,9 +42,9 @@ def wait_until(there: Callable[[], Any], what: str) -> Any:
     return found
 
 
-def marked(variable: str, mark: str, session: int | None = None) -> list[int]:
+def marked(mark, session=None):
     """Processes that have a mark in their environment, or are of a session, and have not ended."""
-    wanted, there = f"{variable}={mark}".encode(), []
+    wanted, there = f"{MARK}={mark}".encode(), []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             state, _, _, its = (entry / "stat").read_text().rpartition(") ")[2].split()[:4]
@@ -60,42 +58,37 @@ class Process:
     """A process and all that it starts: known by their session, or where they left it by a mark in their
     environment (Ray's agents write their titles over theirs)."""
 
-    def __init__(self, command: list[str], log: Path, environment: Mapping[str, str], **options: Any):
-        self.mark, self.log, self.has_ended = uuid.uuid4().hex, log, False
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
-        with log.open("ab") as output:
-            self.popen = subprocess.Popen(
-                command,
-                env={**inherited, **environment, MARK: self.mark},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                **options,
-            )
+    def __init__(self, command, environment, stdout, stderr=subprocess.STDOUT, **options):
+        self.mark, self.has_ended = uuid.uuid4().hex, False
+        self.process = subprocess.Popen(
+            [*map(str, command)],
+            env={name: str(value) for name, value in environment.items()} | {MARK: self.mark},
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            **options,
+        )
 
-    def wait_until(self, there: Callable[[], Any], timeout: float = PATIENCE_S) -> None:
-        """Until it is there. Fails with the end of its log if the process has ended, or after the timeout."""
-        deadline = time.monotonic() + timeout
-        while not there():
-            ended, late = self.popen.poll() is not None, time.monotonic() > deadline
-            assert not (ended or late), f"{'ended' if ended else 'late'}: {self.said()}"
-            time.sleep(0.05)
+    def wait_for(self, there, what="it"):
+        """Until it is there. Fails with what the process said if that ends first."""
 
-    def said(self) -> str:
-        """The end of its log."""
-        return self.log.read_text(errors="replace")[-4_000:]
+        def ended_or_there():
+            ended = self.process.poll() is not None
+            return "there" if there() else "ended" if ended else ""
 
-    def processes(self) -> list[int]:
+        assert wait_until(ended_or_there, what) == "there", self.said()
+
+    def processes(self):
         """Those of its processes that are still there."""
-        return [] if self.has_ended else marked(MARK, self.mark, self.popen.pid)
+        return [] if self.has_ended else marked(self.mark, self.process.pid)
 
-    def end(self, gently: signal.Signals | None = None, timeout: float = 20) -> None:
+    def end(self, gently=None, timeout=20):
         """Send a signal and wait for the end; then SIGKILL to whatever is left of it."""
-        if gently and self.popen.poll() is None:
-            self.popen.send_signal(gently)
+        if gently and self.process.poll() is None:
+            self.process.send_signal(gently)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.popen.wait(timeout)
+                self.process.wait(timeout)
         deadline = time.monotonic() + timeout
         while left := self.processes():
             assert time.monotonic() < deadline, f"still there after SIGKILL: {left}"
@@ -103,12 +96,26 @@ class Process:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.02)
-        self.popen.wait(timeout)
+        self.process.wait(timeout)
         self.has_ended = True
 
 
+class Service(Process):
+    """One that writes a log, and has nothing of this process's environment that would lead it elsewhere."""
+
+    def __init__(self, command, log, environment, **options):
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+        self.log = log
+        with log.open("ab") as output:
+            super().__init__(command, {**inherited, **environment}, output, **options)
+
+    def said(self):
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-4_000:]
+
+
 @contextlib.contextmanager
-def short_folder() -> Iterator[Path]:
+def short_folder():
     """A short path: Ray's sockets lie below it, and a socket's path has at most 107 characters."""
     path = Path(tempfile.mkdtemp(prefix="as-", dir="/tmp"))
     try:

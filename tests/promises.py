@@ -16,7 +16,7 @@ SHOWN = 60
 """Characters of a sentence that stand in promises.txt, behind a digest of the whole."""
 
 
-def sentences(page: str) -> list[str]:
+def sentences(page):
     """Return a page's sentences, and the rows of its tables, each as it stands in promises.txt."""
     text = (ROOT / page).read_text()
     text = re.sub(r"^\|.*\n\|[-|]+\|$|^#.*$", "", text, flags=re.MULTILINE)  # heads of tables, and headings
@@ -29,10 +29,10 @@ def sentences(page: str) -> list[str]:
     return [f"{hashlib.sha256(s.encode()).hexdigest()[:8]} {s[:SHOWN]}".rstrip() for s in filter(None, found)]
 
 
-def registered() -> dict[str, dict[str, list[str]]]:
+def registered():
     """Return the tests of each sentence of each page, as promises.txt has them."""
-    pages: dict[str, dict[str, list[str]]] = {}
-    tests: list[str] = []
+    pages = {}
+    tests = []
     for line in filter(None, REGISTRY.read_text().splitlines()):
         if line.startswith("    "):
             tests.append(line.strip())
@@ -43,7 +43,7 @@ def registered() -> dict[str, dict[str, list[str]]]:
     return pages
 
 
-def is_there(test: str) -> bool:
+def is_there(test):
     """True if a test, or a function of a shell script, is in the file that it names, or its plug-in is not here."""
     file, _, name = test.partition("::")
     path = ROOT / file
@@ -54,7 +54,7 @@ def is_there(test: str) -> bool:
 
 
 if __name__ == "__main__":
-    held, lines = registered(), list[str]()
+    held, lines = registered(), []
     for page in PAGES:
         lines.append(f"# {page}\n")
         for sentence in sentences(page):

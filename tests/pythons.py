@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from tests import ROOT
@@ -12,7 +11,7 @@ VARIABLE = "ADDER_SEARCH_PYTHONS"
 WHY_NONE = f"needs the environment of another Python: make test PYTHON=python3.12, or its folder in {VARIABLE}"
 
 
-def find_others(environment: Mapping[str, str] = os.environ, root: Path = ROOT) -> dict[str, Path]:
+def find_others(environment=os.environ, root=ROOT):
     """Return the folders of virtual environments with adder-search by their Pythons, as "3.12"; not this Python's.
 
     Those that ADDER_SEARCH_PYTHONS names, else those that `make` made in this tree; not that of `make test-latest`.
@@ -24,12 +23,12 @@ def find_others(environment: Mapping[str, str] = os.environ, root: Path = ROOT) 
     return {version: folder for version, folder in found.items() if version != here()}
 
 
-def here() -> str:
+def here():
     """Return the minor version of this Python, as "3.12"."""
     return "{}.{}".format(*sys.version_info)
 
 
-def version_of(folder: Path) -> str:
+def version_of(folder):
     """Return the minor version of a virtual environment's Python."""
     found = re.search(r"^version = (\d+\.\d+)", (folder / "pyvenv.cfg").read_text(), re.MULTILINE)
     assert found, f"{folder} does not say its version"

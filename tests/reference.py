@@ -6,18 +6,13 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import astuple, replace
-from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import sqlalchemy as sa
-from mlflow import MlflowClient
 from mlflow.artifacts import load_dict
 
-from search.record import SeedRecord
 from search.run.spared import Draw
 from search.store.database import STATES
 from search.store.home import Home
@@ -25,7 +20,7 @@ from search.study.file import parse_study
 from search.study.space import points
 from search.study.trial import Configuration
 from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, connect
-from tests.commands import Running, Said, running
+from tests.commands import running
 from tests.homes import records_of
 from trainer import MEASURES, Bank, Outcome
 from trainer.road import RoadBank
@@ -42,35 +37,29 @@ QUICK = {
 }  # fmt: skip
 """Four seeds in two trials, a second of training each."""
 
-Key = tuple[str, int, int]
-Facts = tuple[bytes, bytes, int, str]
-"""θ, curve, steps and outcome."""
 
-
-def write_study(folder: Path, study: Mapping[str, Any]) -> str:
+def write_study(folder, study):
     folder.mkdir(exist_ok=True)
     file = folder / f"{study['name']}.yaml"
     file.write_text(json.dumps(study))  # YAML too, without aliases
-    return str(file)
+    return file
 
 
-def running_study(
-    study: Mapping[str, Any], folder: Path, home: Path | str = "home", **options: Any
-) -> AbstractContextManager[Running]:
+def running_study(study, folder, home="home", **options):
     """The command that runs a study, by a file in a folder that has its home too. Options: those of `running`."""
-    words = ("run", write_study(folder, study), "--home", str(folder / home))
+    words = ("run", write_study(folder, study), "--home", folder / home)
     return running(*words, **{"cwd": folder} | options)
 
 
-def run_study(study: Mapping[str, Any], folder: Path, home: Path | str = "home", **options: Any) -> Said:
+def run_study(study, folder, home="home", **options):
     """Run a study to its end by a command of its own."""
     with running_study(study, folder, home, **options) as command:
         return command.wait()
 
 
-def states(home: Path) -> set[bytes]:
+def states(home):
     """The newest saved states of all pairs that are in training, in the home or on the server of this environment."""
-    found: set[bytes] = set()
+    found = set()
     if (place := Home(home)).exists():
         engine = sa.create_engine(place.ledger_url)
         with suppress(sa.exc.SQLAlchemyError), engine.connect() as ledger:
@@ -79,16 +68,16 @@ def states(home: Path) -> set[bytes]:
     return found
 
 
-def wait_for_progress(command: Running, home: Path) -> None:
+def wait_for_progress(command, home):
     """Until a state of a pair has been saved that was not there before."""
     before = states(home)
     command.wait_for(lambda: not states(home) <= before, "no state was saved")
 
 
-def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
+def expected(study):
     """What a study's listed configurations must come to, or all points of its grid."""
     asked = parse_study(json.dumps(study), "expected")
-    found: dict[Key, Facts] = {}
+    found = {}
     grid = [asked.configuration(point) for point in points(asked.space)] if asked.space else []
     draw, stop = Draw(asked), asked.stop
     for number, (spec, recipe) in enumerate(grid or asked.listed):
@@ -103,28 +92,29 @@ def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
     return found
 
 
-def _facts(result: Any) -> Facts:
+def _facts(result):
+    """θ, curve, steps and outcome."""
     theta, curve = result.theta_P.numpy().tobytes(), result.curve_EM.numpy().tobytes()
     return theta, curve, result.steps, result.outcome.value
 
 
-def environment(values: Mapping[str, str]) -> Any:
+def environment(values):
     """This process's environment with some values, as a command's would be: a block after which it is as before."""
     return patch.dict(os.environ, values)
 
 
-def client_of(home: Path) -> MlflowClient:
+def client_of(home):
     return connect(Home(home))
 
 
-def rows_of(home: Path, study: str) -> list[SeedRecord]:
+def rows_of(home, study):
     records = records_of(home, study)
     rows = records.list_seeds()
     records.database.engine.dispose()  # a loop that looks often would take all of a server's connections
     return rows
 
 
-def recorded(home: Path, study: str) -> dict[Key, Facts]:
+def recorded(home, study):
     """What the ledger has of a study's seeds that have ended."""
     records = records_of(home, study)
     seeds = records.seeds(row for row in records.list_seeds() if row.is_final)
@@ -133,13 +123,13 @@ def recorded(home: Path, study: str) -> dict[Key, Facts]:
     return found
 
 
-def runs_of(client: MlflowClient, study: str) -> list[Any]:
+def runs_of(client, study):
     experiment = client.get_experiment_by_name(study)
     assert experiment is not None
     return list(client.search_runs([experiment.experiment_id], max_results=5_000))
 
 
-def check_whole(home: Path, study: Mapping[str, Any], wanted: Mapping[Key, Facts]) -> None:
+def check_whole(home, study, wanted):
     """A study is recorded as if nothing had happened: each seed once, with these results, nothing open."""
     name = study["name"]
     rows = rows_of(home, name)
@@ -161,16 +151,14 @@ def check_whole(home: Path, study: Mapping[str, Any], wanted: Mapping[Key, Facts
         if KEY_TAG in run.data.tags:
             check_run(home, run, wanted)
     records = records_of(home, name)
-    assert records.get_study()["owner"] is None  # type: ignore[index]
+    assert records.get_study()["owner"] is None
     assert records.list_configurations().keys() == {key for key, _, _ in wanted}
     if study.get("space"):
         proposed = {p["configuration"] for p in records.list_proposals()} - {None}
         assert proposed == {key for key, _, _ in wanted}, "a proposal was left open"
 
 
-def ends_whole(
-    study: Mapping[str, Any], folder: Path, home: Path, wanted: Mapping[Key, Facts] | None = None, **options: Any
-) -> Said:
+def ends_whole(study, folder, home, wanted=None, **options):
     """Run a study to its end by a command of its own, and compare its records with uninterrupted training."""
     said = run_study(study, folder, home, **options)
     assert said.code == 0, said
@@ -178,7 +166,7 @@ def ends_whole(
     return said
 
 
-def check_run(home: Path, run: Any, wanted: Mapping[Key, Facts]) -> None:
+def check_run(home, run, wanted):
     """A configuration's counts are those of its seeds, and each step's metrics are there once."""
     mine = [facts for (key, _, _), facts in wanted.items() if key == run.data.tags[KEY_TAG]]
     counts = Counter(outcome for _, _, _, outcome in mine)

@@ -1,15 +1,12 @@
 """Searches for the tests: spaces, proposals that remember what they wrote, and rows to tell them of."""
 
 from dataclasses import replace
-from typing import Any, cast
 
 from optuna.trial import TrialState
 
 from search.kinds.proposals import KEY, Proposals
-from search.record import SeedRecord
-from search.store.study_records import StudyRecords, Values
+from search.stats.record import SeedRecord
 from search.study.file import parse_study
-from search.study.trial import Configuration
 from tests.bad_studies import GOOD
 from trainer import Outcome
 
@@ -29,43 +26,41 @@ NARROW = "space: {recipe.lr: {float: [0.01, 0.02]}, model.qk_dim: {choice: [3, 4
 class Memory:
     """A study's records in memory, with the methods that a search calls."""
 
-    def __init__(self) -> None:
-        self.proposed: list[Values] = []
-        self.known: dict[str, Configuration] = {}
-        self.recorded: list[SeedRecord] = []
+    def __init__(self):
+        self.proposed = []
+        self.known = {}
+        self.recorded = []
 
-    def create_proposal(self, number: int, configuration: Configuration | None, numbers: Values) -> None:
+    def create_proposal(self, number, configuration, numbers):
         assert number == len(self.proposed)
         key = configuration and configuration.key
         self.proposed.append({"number": number, "configuration": key, "numbers": dict(numbers)})
         if configuration:
             self.known.setdefault(configuration.key, configuration)
 
-    def list_proposals(self) -> list[Values]:
+    def list_proposals(self):
         return list(self.proposed)
 
-    def list_configurations(self) -> dict[str, Configuration]:
+    def list_configurations(self):
         return dict(self.known)
 
-    def list_seeds(self) -> list[SeedRecord]:
+    def list_seeds(self):
         return list(self.recorded)
 
 
-def proposals_of(
-    ledger: Memory, name: str = "tpe", count: int | None = 24, space: str = SPACE, more: str = ""
-) -> Proposals:
+def proposals_of(ledger, name="tpe", count=24, space=SPACE, more=""):
     given = f"sampler: {{name: {name}, configurations: {'null' if count is None else count}{more}}}\n"
     begin = GOOD.replace("model: 57p\n", "") if "model: " in space else GOOD
-    return Proposals(parse_study(begin + space + given, "test"), cast(StudyRecords, ledger))
+    return Proposals(parse_study(begin + space + given, "test"), ledger)
 
 
-def row(outcome: Outcome = Outcome.FAILED, token: float | None = 0.5, step: int | None = None) -> SeedRecord:
+def row(outcome=Outcome.FAILED, token=0.5, step=None):
     return SeedRecord(outcome=outcome, best_token=token, grok_step=step)
 
 
-def train(proposals: Proposals, configuration: Configuration, *rows: SeedRecord) -> None:
+def train(proposals, configuration, *rows):
     """Record rows, one a seed, and tell of them, as a driver does."""
-    ledger = cast(Memory, proposals.records)
+    ledger = proposals.records
     key = configuration.key
     mine = [replace(row, configuration=key, init_seed=n, data_seed=n) for n, row in enumerate(rows, start=1)]
     others = [r for r in ledger.recorded if r.configuration != key]
@@ -73,24 +68,24 @@ def train(proposals: Proposals, configuration: Configuration, *rows: SeedRecord)
     proposals.tell(configuration, mine)
 
 
-def asked(proposals: Proposals, most: int = 1_000) -> list[Configuration]:
+def asked(proposals, most=1_000):
     """Ask and tell, at most so often."""
-    found: list[Configuration] = []
+    found = []
     while len(found) < most and (configuration := proposals.ask()) is not None:
         found.append(configuration)
         train(proposals, configuration, row(token=configuration.recipe.lr % 1))
     return found
 
 
-def numbers(proposals: Proposals) -> list[dict[str, Any]]:
+def numbers(proposals):
     return [t.params for t in proposals.trials()]
 
 
-def states(proposals: Proposals) -> list[TrialState]:
+def states(proposals):
     return [t.state for t in proposals.trials()]
 
 
-def reported(proposals: Proposals) -> list[Configuration]:
+def reported(proposals):
     """The proposals that Optuna was told of, each once."""
     keys = [t.user_attrs[KEY] for t in proposals.trials() if t.state == TrialState.COMPLETE]
     return [c for c in proposals.proposed() if c.key in keys]

@@ -14,7 +14,6 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,12 +22,12 @@ from tests import ROOT
 NOBODY = 65534
 
 
-def need_second_user() -> None:
+def need_second_user():
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
 
 
-def start_as_second_user(function: str, *values: Any) -> subprocess.Popen[str]:
+def start_as_second_user(function, *values):
     """Start a function of this module as another user; it prints what it returns as JSON."""
     command = [sys.executable, "-m", "tests.second_user", function, *map(json.dumps, values)]
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
@@ -37,7 +36,7 @@ def start_as_second_user(function: str, *values: Any) -> subprocess.Popen[str]:
     )
 
 
-def as_second_user(function: str, *values: Any) -> Any:
+def as_second_user(function, *values):
     """Return what a function of this module returns when another user calls it."""
     with start_as_second_user(function, *values) as process:
         out, err = process.communicate(timeout=120)
@@ -48,7 +47,7 @@ def as_second_user(function: str, *values: Any) -> Any:
 # ---- as that user
 
 
-def plant(folder: str, module: str, trace: str, end: str) -> list[str]:
+def plant(folder, module, trace, end):
     """Put a module that writes `trace` wherever it can be put below a folder, until the file `end` is there.
 
     Returns the folders below in which something can be written or read.
@@ -67,12 +66,12 @@ def plant(folder: str, module: str, trace: str, end: str) -> list[str]:
     return sorted(entered)
 
 
-def knock(ports: list[int]) -> dict[str, list[str]]:
+def knock(ports):
     """Return what each port of this machine lets somebody without a token do."""
     return {str(port): _http(port) + _grpc(port) for port in ports}
 
 
-def fetch(requests: list[list[Any]]) -> list[int]:
+def fetch(requests):
     """Return the HTTP status of each request: address, body or None, headers."""
     statuses = []
     for address, body, headers in requests:
@@ -89,7 +88,7 @@ def fetch(requests: list[list[Any]]) -> list[int]:
 PATHS = ("/", "/metrics", "/api/version", "/api/jobs/", "/api/job_agent/jobs/", "/logs", "/api/v0/logs/file")
 
 
-def _http(port: int) -> list[str]:
+def _http(port):
     """Return the paths that are answered, with what the answer is."""
     answers = []
     for path in PATHS:
@@ -120,7 +119,7 @@ CALLS = {
 REFUSED = ("UNAUTHENTICATED", "UNIMPLEMENTED", "UNAVAILABLE")
 
 
-def _grpc(port: int) -> list[str]:
+def _grpc(port):
     import grpc
 
     answers = []
@@ -135,7 +134,7 @@ def _grpc(port: int) -> list[str]:
     return answers
 
 
-def _main(function: str, *values: str) -> None:
+def _main(function, *values):
     with socket.socket() as free:  # loads what a connection needs, from where only root can read
         free.bind(("127.0.0.1", 0))
         knock([free.getsockname()[1]])

@@ -14,15 +14,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.machines import Machine
-from tests.processes import LOOPBACK, OURS, Process, free_port, is_healthy, short_folder
+from tests.processes import LOOPBACK, OURS, Service, free_port, is_healthy, short_folder
 
 REQUIRED = "ADDER_SEARCH_SERVICES"
 """Set to `required`, a program that is missing is a failure and no reason to skip."""
@@ -32,7 +28,7 @@ REQUIRED = "ADDER_SEARCH_SERVICES"
 
 
 @functools.cache
-def _postgres_programs() -> Path | None:
+def _postgres_programs():
     """The folder with initdb and postgres, which a distribution may keep off PATH."""
     folders = [Path(found).resolve().parent for name in ("initdb", "postgres") if (found := shutil.which(name))]
     if config := shutil.which("pg_config"):
@@ -41,7 +37,7 @@ def _postgres_programs() -> Path | None:
     return next((f for f in folders if (f / "initdb").is_file() and (f / "postgres").is_file()), None)
 
 
-def missing() -> str:
+def missing():
     """What is not installed that the services need; empty if all is there."""
     if not sys.platform.startswith("linux"):
         return "finds processes in Linux's /proc"
@@ -52,13 +48,13 @@ def missing() -> str:
     return ""
 
 
-def need_services() -> None:
+def need_services():
     """Skip with the reason, or fail where services are required."""
     if reason := missing():
         (pytest.fail if os.environ.get(REQUIRED) == "required" else pytest.skip)(reason)
 
 
-def _postgres_user() -> pwd.struct_passwd | None:
+def _postgres_user():
     with contextlib.suppress(KeyError):
         return pwd.getpwnam("postgres")
     return None
@@ -70,20 +66,20 @@ class Postgres:
     USER = "adder"
     DATABASES = ("mlflow", "mlflow_auth", "optuna")
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder):
         programs = _postgres_programs()
         assert programs
         self.folder, self.programs, self.data = folder, programs, folder / "data"
         self.port, self.password = free_port(), secrets.token_urlsafe(16)
         self.passfile = folder / "passfile"
-        self.process: Process | None = None
-        self._as: dict[str, Any] = {"cwd": folder}
+        self.process = None
+        self._as = {"cwd": folder}
         if os.geteuid() == 0 and (user := _postgres_user()):
             folder.chmod(0o711)
             self._as |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         self._create()
 
-    def _create(self) -> None:
+    def _create(self):
         self.data.mkdir(mode=0o700)
         write_secret(self.passfile, f"{LOOPBACK}:{self.port}:*:{self.USER}:{self.password}\n")
         secret = self.folder / "initial"
@@ -96,43 +92,43 @@ class Postgres:
         databases = "".join(f"CREATE DATABASE {name};\n" for name in self.DATABASES)
         self._run(["postgres", "--single", "-D", self.data, "postgres"], databases)
 
-    def _run(self, words: list[Any], said: str = "") -> None:
-        command = [str(self.programs / words[0]), *map(str, words[1:])]
+    def _run(self, words, said=""):
+        command = [self.programs / words[0], *words[1:]]
         done = subprocess.run(command, input=said, capture_output=True, text=True, timeout=60, **self._as)
         assert done.returncode == 0, done.stderr
 
-    def url(self, database: str) -> str:
+    def url(self, database):
         """Without the password, which libpq finds in the file that PGPASSFILE names."""
         return f"postgresql+psycopg://{self.USER}@{LOOPBACK}:{self.port}/{database}"
 
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         return {"PGPASSFILE": str(self.passfile)}
 
-    def start(self) -> None:
+    def start(self):
         """Start the server and wait until it answers."""
         settings = {"listen_addresses": LOOPBACK, "port": self.port, "unix_socket_directories": ""}
         settings |= {"fsync": "off", "shared_buffers": "16MB", "max_connections": 200}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        command = [str(self.programs / "postgres"), "-D", str(self.data), *options]
-        self.process = Process(command, self.folder / "postgres.log", {}, **self._as)
-        ready = [str(self.programs / "pg_isready"), "-q", "-h", LOOPBACK, "-p", str(self.port)]
-        self.process.wait_until(lambda: subprocess.run(ready, timeout=20).returncode == 0)
+        command = [self.programs / "postgres", "-D", self.data, *options]
+        self.process = Service(command, self.folder / "postgres.log", {}, **self._as)
+        ready = [self.programs / "pg_isready", "-q", "-h", LOOPBACK, "-p", str(self.port)]
+        self.process.wait_for(lambda: subprocess.run(ready, timeout=20).returncode == 0)
 
-    def stop(self) -> None:
+    def stop(self):
         """End the server at once, with its connections (PostgreSQL's fast shutdown)."""
         if self.process:
             self.process.end(signal.SIGINT)
         self.process = None
 
 
-def write_secret(path: Path, text: str) -> None:
+def write_secret(path, text):
     """A file that its owner alone may read."""
     path.touch(mode=0o600)
     path.write_text(text)
 
 
 @contextlib.contextmanager
-def started(kind: Callable[..., Any], **options: Any) -> Iterator[Any]:
+def started(kind, **options):
     """A service in a folder of its own, started and in the end stopped."""
     with short_folder() as place:
         service = kind(place, **options)
@@ -143,7 +139,7 @@ def started(kind: Callable[..., Any], **options: Any) -> Iterator[Any]:
             service.stop()
 
 
-def postgres() -> AbstractContextManager[Postgres]:
+def postgres():
     """A throw-away PostgreSQL that is running."""
     need_services()
     return started(Postgres)
@@ -157,10 +153,10 @@ class MlflowServer:
 
     USER = "admin"
 
-    def __init__(self, folder: Path, database: Postgres | None):
+    def __init__(self, folder, database):
         self.folder, self.database, self.port = folder, database, free_port()
         self.password, self.uri = secrets.token_urlsafe(16), f"http://{LOOPBACK}:{self.port}"
-        self.process: Process | None = None
+        self.process = None
         users = database.url("mlflow_auth") if database else f"sqlite:///{folder}/users.db"
         (folder / "auth.ini").write_text(
             f"[mlflow]\ndefault_permission = NO_PERMISSIONS\ndatabase_uri = {users}\n"
@@ -172,7 +168,7 @@ class MlflowServer:
             "MLFLOW_FLASK_SERVER_SECRET_KEY": secrets.token_urlsafe(16),
         }
 
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         """What a client needs."""
         return {
             "MLFLOW_TRACKING_URI": self.uri,
@@ -181,30 +177,30 @@ class MlflowServer:
             "MLFLOW_HTTP_REQUEST_TIMEOUT": "100",  # seconds; a busy machine's server may take more than our 10
         }
 
-    def start(self) -> None:
+    def start(self):
         """Start the server and wait until it answers."""
         store = self.database.url("mlflow") if self.database else f"sqlite:///{self.folder}/mlflow.db"
         command = [sys.executable, "-I", "-m", "mlflow", "server", "--app-name", "basic-auth"]
-        command += ["--host", LOOPBACK, "--port", str(self.port), "--workers", "1"]
-        command += ["--backend-store-uri", store, "--artifacts-destination", str(self.folder / "artifacts")]
+        command += ["--host", LOOPBACK, "--port", self.port, "--workers", "1"]
+        command += ["--backend-store-uri", store, "--artifacts-destination", self.folder / "artifacts"]
         command += ["--allowed-hosts", f"{LOOPBACK}:{self.port}", "--cors-allowed-origins", self.uri]
         environment = {
-            "MLFLOW_AUTH_CONFIG_PATH": str(self.folder / "auth.ini"),
+            "MLFLOW_AUTH_CONFIG_PATH": self.folder / "auth.ini",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # processes for nothing
             **self._secrets,
             **(self.database.environment() if self.database else {}),
         }
-        self.process = Process(command, self.folder / "mlflow.log", environment, cwd=self.folder)
-        self.process.wait_until(lambda: is_healthy(self.uri))
+        self.process = Service(command, self.folder / "mlflow.log", environment, cwd=self.folder)
+        self.process.wait_for(lambda: is_healthy(self.uri))
 
-    def stop(self) -> None:
+    def stop(self):
         """End the server; what it stored stays."""
         if self.process:
             self.process.end(signal.SIGTERM, timeout=10)
         self.process = None
 
 
-def mlflow_server(database: Postgres | None = None) -> AbstractContextManager[MlflowServer]:
+def mlflow_server(database=None):
     """An MLflow server that is running, on SQLite in its folder or on a PostgreSQL's databases."""
     return started(MlflowServer, database=database)
 
@@ -222,25 +218,25 @@ print(json.dumps(found))
 """
 
 
-class RayNode(Process):
+class RayNode(Service):
     """One node of a cluster: a raylet and the workers that it starts."""
 
     name = ""
 
-    def end(self, *given: Any, **more: Any) -> None:
+    def end(self, *given, **more):
         """SIGKILL to all of it. It stands still first, as a machine that goes: a raylet tells of no worker's death."""
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
         super().end(*given, **more)
 
-    def __init__(self, *given: Any, **more: Any):
+    def __init__(self, *given, **more):
         self.given = given, more
         super().__init__(*given, **more)
 
-    def start_again_if_late(self) -> None:
+    def start_again_if_late(self):
         """Ray gives a node 30 s to start, which a busy machine may not have."""
-        if self.popen.poll() is not None and "timed out during startup" in self.said():
+        if self.process.poll() is not None and "timed out during startup" in self.said():
             self.end()
             super().__init__(*self.given[0], **self.given[1])
 
@@ -253,8 +249,8 @@ class RayCluster:
     """
 
     def __init__(
-        self, folder: Path, workers: int = 2, cpus: float = 1, gpus: float = 0,
-        settings: Mapping[str, str] | None = None, grows_to: int = 0, machine: Machine | None = None,
+        self, folder, workers = 2, cpus = 1, gpus = 0,
+        settings = None, grows_to = 0, machine = None,
     ):  # fmt: skip
         self.workers, self.shares, self.settings = workers, (cpus, gpus), dict(settings or {})
         self.grows_to = grows_to
@@ -262,34 +258,34 @@ class RayCluster:
         self.address = f"{machine.address if machine else LOOPBACK}:{self.port}"
         self.token = folder / "token"
         write_secret(self.token, secrets.token_hex(32))
-        self.head: RayNode | None = None
-        self.nodes: list[RayNode] = []
+        self.head = None
+        self.nodes = []
 
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         """What a driver needs."""
         return {"RAY_ADDRESS": self.address, **self._authentication()}
 
-    def _authentication(self) -> dict[str, str]:
+    def _authentication(self):
         return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token)}
 
-    def _system(self) -> dict[str, str]:
+    def _system(self):
         """A dead node is noticed after 5 s, where Ray takes 15."""
         niceness = {n: v for n, v in os.environ.items() if n == "RAY_worker_niceness"}
         return {**self._authentication(), "RAY_health_check_period_ms": "1000", **niceness, **self.settings}
 
-    def start(self) -> None:
+    def start(self):
         """Start the head, then the nodes, and wait until it knows them."""
-        options = ["--head", "--port", str(self.port)]
+        options = ["--head", "--port", self.port]
         options += ["--num-cpus", "0", "--num-gpus", "0", "--include-dashboard", "false"]
         if self.grows_to:
-            options += ["--autoscaling-config", str(self._autoscaler())]
+            options += ["--autoscaling-config", self._autoscaler()]
         self.head = self._start("head", options, self.machine)
         self.wait_for(self.head)
         for _ in range(self.workers):
             self.add(*self.shares)
         self.wait_for(self.head, *self.nodes)
 
-    def _autoscaler(self) -> Path:
+    def _autoscaler(self):
         """Write what Ray's fake autoscaler needs, which starts nodes as processes when they are asked for."""
         self.settings |= {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
         types = {"ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}}
@@ -313,34 +309,34 @@ class RayCluster:
         return path
 
     def add(
-        self, cpus: float = 1, gpus: float = 0, kind: str = "", environment: Mapping[str, str] | None = None,
-        machine: Machine | None = None, hidden: Path | None = None,
-    ) -> RayNode:  # fmt: skip
+        self, cpus = 1, gpus = 0, kind = "", environment = None,
+        machine = None, hidden = None,
+    ):  # fmt: skip
         """Start one more node, and do not wait for it. GPUs and a kind of accelerator are only declared.
 
         machine: where it is, with only a network in common with the others. hidden: a folder that is empty there.
         """
         name = f"node-{len(self.nodes)}"
-        options = ["--address", self.address, "--num-cpus", str(cpus), "--num-gpus", str(gpus)]
+        options = ["--address", self.address, "--num-cpus", cpus, "--num-gpus", gpus]
         options += ["--resources", json.dumps({f"accelerator_type:{kind}": 1})] if kind else []
         self.nodes.append(self._start(name, options, machine, hidden, environment))
         return self.nodes[-1]
 
-    def drain(self, node: RayNode, seconds: int) -> None:
+    def drain(self, node, seconds):
         """Tell Ray that a node will be taken away, as who lends machines does, so long before."""
         (number,) = (its["id"] for its in self.known() if its["name"] == node.name)
         words = ["drain-node", "--address", self.address, "--node-id", number]
         words += ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "taken away"]
-        words += ["--deadline-remaining-seconds", str(seconds)]
+        words += ["--deadline-remaining-seconds", seconds]
         self._run("-m", "ray.scripts.scripts", *words).check_returncode()
 
     def _start(
-        self, name: str, options: list[str], machine: Machine | None = None, hidden: Path | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> RayNode:  # fmt: skip
+        self, name, options, machine = None, hidden = None,
+        environment = None,
+    ):  # fmt: skip
         before = (machine.apart(self.folder, hidden) if hidden else machine.inside) if machine else []
         command = [sys.executable, "-I", "-m", "ray.scripts.scripts", "start", "--block", "--node-name", name]
-        command += ["--temp-dir", str(self.folder / name)]  # else two that start at once take one socket
+        command += ["--temp-dir", self.folder / name]  # else two that start at once take one socket
         command += ["--node-ip-address", machine.address if machine else LOOPBACK, "--object-store-memory", "100000000"]
         command += ["--disable-usage-stats", "--include-log-monitor", "false", *options]
         log = self.folder / f"{name}.log"
@@ -349,40 +345,40 @@ class RayCluster:
         node.name = name
         return node
 
-    def known(self) -> list[dict[str, Any]]:
+    def known(self):
         """The nodes that the head knows: `name`, `id`, `alive`, what it `has` by Ray's names of resources,
         and the port of its `metrics`.
         """
         asked = self._run("-c", ASK, self.address)
         return json.loads(asked.stdout) if asked.returncode == 0 else []
 
-    def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, *words):
         """Run Python as someone who has the cluster's token."""
         own = {k: v for k, v in os.environ.items() if not k.startswith(OURS)} | self._authentication()
-        command = [*(self.machine.inside if self.machine else []), sys.executable, "-I", *words]
+        command = [*(self.machine.inside if self.machine else []), sys.executable, "-I", *map(str, words)]
         return subprocess.run(command, env=own, capture_output=True, text=True, timeout=60)
 
-    def alive(self) -> set[str]:
+    def alive(self):
         """The names of the nodes that the head takes to be there."""
         return {node["name"] for node in self.known() if node["alive"]}
 
-    def wait_for(self, *nodes: RayNode) -> None:
+    def wait_for(self, *nodes):
         """Until the head knows these."""
         wanted = {node.name for node in nodes}
 
-        def are_there() -> bool:
+        def are_there():
             are_alive = wanted <= self.alive()
             for node in nodes:
                 node.start_again_if_late()  # after the question, which takes seconds: who waits sees an end at once
             return are_alive
 
-        nodes[-1].wait_until(are_there)
+        nodes[-1].wait_for(are_there)
 
-    def stop(self) -> None:
+    def stop(self):
         for node in [*self.nodes, *([self.head] if self.head else [])]:
             node.end()
 
 
-def ray_cluster(**options: Any) -> AbstractContextManager[RayCluster]:
+def ray_cluster(**options):
     """A running cluster: options are those of `RayCluster`."""
     return started(RayCluster, **options)

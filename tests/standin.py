@@ -9,13 +9,13 @@ from trainer.engine.cuda.machine import SOURCES
 from trainer.files.installed import compiler_command
 
 
-def standin_folder(folder: Path) -> Path:
+def standin_folder(folder):
     """Return a folder with libcuda.so.1 and libnvrtc.so.13, for ADDER_SEARCH_CUDA."""
     folder.mkdir(exist_ok=True)
     cuda = folder / "libcuda.so.1"
     options = ["-std=c++17", "-O1", "-shared", "-fPIC", f'-DEMULATOR="{SOURCES / "emulator.cpp"}"']
     source = Path(__file__).with_name("standin_cuda.cpp")
-    subprocess.run([*compiler_command(), *options, str(source), "-o", str(cuda), "-ldl"], check=True)
+    subprocess.run([*compiler_command(), *options, source, "-o", cuda, "-ldl"], check=True)
     if not (nvrtc := folder / "libnvrtc.so.13").exists():
         os.link(cuda, nvrtc)
     return folder
@@ -36,7 +36,7 @@ fi
 """
 
 
-def standin_mps(folder: Path) -> Path:
+def standin_mps(folder):
     """Make a nvidia-cuda-mps-control in a folder, which writes to the file that is returned how it is called.
 
     STANDIN_MPS: what it says when it fails to start.

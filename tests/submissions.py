@@ -2,16 +2,15 @@
 
 import ast
 from types import ModuleType
-from typing import Any
 
 
-def loaded(source: str) -> ModuleType:
+def loaded(source):
     module = ModuleType("submission")
     exec(compile(source, "submission.py", "exec"), module.__dict__)
     return module
 
 
-def constant(source: str, name: str) -> Any:
+def constant(source, name):
     """The value of a module constant, which must be a literal."""
     values = [
         node.value

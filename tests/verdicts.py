@@ -1,14 +1,12 @@
 """Verdicts as a file or a ledger has them, true or forged."""
 
 import json
-from typing import Any
 
 from model.verdict import COUNTEREXAMPLE, digest
 from tests import CERTIFICATES
-from trainer.checkpoints.checkpoint import Checkpoint
 
 
-def verdict_on(checkpoint: Checkpoint, word: str) -> dict[str, Any]:
+def verdict_on(checkpoint, word):
     """A verdict with all that one has, as if it had been found of this checkpoint."""
     values = json.loads((CERTIFICATES / "7p/proof.json").read_text())
     for name in ("check", "check_seconds", "parts", "program_sha256"):

@@ -11,7 +11,7 @@ from pathlib import Path
 DECLARED = '    luck: float = column("how lucky it was", 0.5, unit="fraction", measured=True, summary=MEDIAN)\n'
 MEASURED = "    luck: float = 0.25\n"
 EDITS = {
-    "search.record": ("    best_token: float | None = column(", DECLARED),
+    "search.stats.record": ("    best_token: float | None = column(", DECLARED),
     "trainer.bank.tracker": ("    screen: str | None = None\n", MEASURED),
 }
 """A line that is put before another one of a module: the declaration, and what measures it."""
@@ -39,10 +39,10 @@ def use_column(home):
 
     from benchmarks import rows
     from search.analysis.frames import configurations_frame
+    from search.stats.metrics import final_metrics
     from search.store.ended_seed import EndedSeed, TrainedBy
     from search.store.home import Home
     from search.store.study_records import open_records
-    from search.tracking.shown import final_metrics
     from tests.commands import done
     from trainer import Outcome, Result, Seed
 

@@ -1,4 +1,4 @@
-"""`adder-search export`: a checkpoint as a submission to AdderBoard."""
+"""`adder-search export`: a checkpoint as a submission to AdderBoard, or for what is not torch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from search.cli.options import (
     checkpoint_argument,
     load_checkpoint,
     target_option,
+    write_file,
     write_text,
 )
 from search.errors import UserError, reraise_as
@@ -18,26 +19,36 @@ from search.errors import UserError, reraise_as
 
 @click.command()
 @checkpoint_argument
-@target_option("File to write.", default="submission.py", show_default=True)
+@target_option("File to write [submission.py, or adder.onnx].")
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["adderboard", "arena"]),
+    type=click.Choice(["adderboard", "arena", "onnx"]),
     default="adderboard",
     show_default=True,
-    help="Whose harness it is for: AdderBoard's, or optimizationarena.com's, which decodes itself.",
+    help="Whose harness it is for: AdderBoard's, or optimizationarena.com's, which decodes itself; or an ONNX file.",
 )
 @click.option("--author", default="adder-search", show_default=True, help="Named in the metadata.")
-def export(checkpoint: Path, target: Path, kind: str, author: str) -> None:
-    """Write a CHECKPOINT as one self-contained submission to AdderBoard, or to another contest."""
+def export(checkpoint: Path, target: Path | None, kind: str, author: str) -> None:
+    """Write a CHECKPOINT as one self-contained submission to AdderBoard, or to another contest; or as ONNX."""
+    from adders.commands.onnx_file import check_libraries, write_onnx
+    from adders.export import export_source
     from adders.proof.file import settled
     from model import preset_name
-    from model.export import export_source
     from search.store.verdicts import beside
 
     loaded = load_checkpoint(checkpoint)
     spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
     name = f"{preset_name(spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
+    target = target or Path("adder.onnx" if kind == "onnx" else "submission.py")
+    if kind == "onnx":
+        with reraise_as():
+            check_libraries()
+            write_file(target, lambda path: write_onnx(spec, theta_P, name, path))
+        click.echo(
+            f"{target}: {spec.params} parameters, tokens [batch, length] to logits; its metadata say how to decode"
+        )
+        return
     with reraise_as(checkpoint):
         write = partial(export_source, spec, theta_P, name=name, author=author, provenance=provenance)
         has_claim = beside(checkpoint, spec, theta_P) is not None

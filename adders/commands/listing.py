@@ -13,6 +13,8 @@ def _listed(name: str, says: str, after: str) -> Listed:
 prove = _listed("prove", "Prove or refute that a checkpoint adds all 10^20 pairs.", "verify")
 explain = _listed("explain", "Write a page in which a checkpoint adds, digit by digit.", "prove")
 export = _listed("export", "Write a checkpoint as an AdderBoard submission.", "explain")
+register = _listed("register", "Put checkpoints into MLflow's model registry.", "export")
 publish = _listed("publish", "Write checkpoints as folders for a model hub.", "register")
 import_ = _listed("import", "Turn another program's checkpoint into one of ours.", "rerun")
+fold = _listed("fold", "Rewrite a checkpoint exactly with fewer numbers.", "import")
 finish = _listed("finish", "Take a checkpoint that is nearly right to all 10,010.", "fold")

@@ -5,8 +5,8 @@ from typing import Any
 
 from adders.proof.file import decide
 from model.verdict import is_right
-from search.record import SeedRecord
 from search.stats.counting import rank
+from search.stats.record import SeedRecord
 from search.store.study_records import StudyRecords
 
 

@@ -119,10 +119,10 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
     import torch
     from safetensors.torch import save
 
+    from adders.export import data_blocks, hub_source
     from adders.proof.file import settled
     from adders.proof.program import source
     from model import verify
-    from model.export import data_blocks, hub_source
     from model.verdict import VERDICT_FILE, write_verdict
     from trainer.checkpoints.checkpoint import JSON_FILE
     from trainer.files import durable

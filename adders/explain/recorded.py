@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from search.record import SeedRecord
+from search.stats.record import SeedRecord
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from trainer import MEASURES, Result, Seed

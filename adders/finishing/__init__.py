@@ -3,9 +3,9 @@
 METHODS = {
     "margin": "adders.finishing.margin",
     "train": "adders.finishing.methods",
-    "levenberg_marquardt": "trainer.curvature.minimise",
+    "levenberg_marquardt": "adders.curvature.minimise",
     "targeted": "adders.finishing.methods",
-    "lbfgs": "trainer.curvature.minimise",
+    "lbfgs": "adders.curvature.minimise",
     "cma_es": "adders.finishing.methods",
 }
 """Name of each method -> the module of its function, which needs torch. In their default order; "margin" goes

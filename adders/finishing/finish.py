@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from adders import finishing
+from adders.curvature.minimise import Task
+from adders.curvature.pool import Cost
 from model.spec import Spec
 from trainer.bank.bank import programs_of
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.curvature.minimise import Task
-from trainer.curvature.pool import Cost
 from trainer.files.installed import code_version
 from trainer.recipe import Recipe
 

@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from adders.curvature.minimise import Task
+from adders.curvature.pool import LEAST_NUMBER, Cost, tokens_from
 from adders.proof.prover import worst_pairs
 from model.spec import Spec
-from trainer.curvature.minimise import Task
-from trainer.curvature.pool import LEAST_NUMBER, Cost, tokens_from
 
 Array = NDArray[np.float64]
 Row = tuple[int, int, int]

@@ -10,9 +10,9 @@ import random
 import torch
 from torch import Tensor
 
+from adders.curvature.minimise import Task
+from adders.curvature.pool import Pool, draw_problems, tokens_from
 from trainer.bank.bank import Bank, programs_of
-from trainer.curvature.minimise import Task
-from trainer.curvature.pool import Pool, draw_problems, tokens_from
 from trainer.recipe import Pair, Recipe, Seed
 
 

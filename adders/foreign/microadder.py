@@ -183,7 +183,12 @@ def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor
     elif "z10_enc" in state:
         older, state.places = True, ANCESTORS_PLACES
         if "ln_f.bias" in state:
-            raise ValueError("architecture not known here: LayerNorm, and its family here has RMSNorm")
+            raise ValueError(
+                "architecture not known here: LayerNorm, and its family here has RMSNorm, without means and biases; "
+                "adder-search verify --run-code tries its submission"
+            )
+        if "fc1.bias" in state:  # tensors alone say how many hidden units there are
+            config = {**config, "ffn_dim": math.prod(state.shape("fc1.bias"))}
         if "spiral_amp" in state:
             config = {**config, "pos_mode": "spiral_correct", "pos_correction_mode": "none"}
     _names(config, "freeze_tok_arc", ARC)

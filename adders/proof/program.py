@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from model.export import export_source
+from adders.export import export_source
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from compress.candidates import TieCandidate
 from compress.local import LocalDescent, Settings
+from compress.ties import tie_ramp_defaults
 from model.spec import Spec
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.recipe.ramp import tie_ramp_defaults
 
 DATA, WHOLE, BRIEF, BEST = 7, 3_000, (300, 600, 1_000), 5
 

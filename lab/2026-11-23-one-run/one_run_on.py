@@ -22,13 +22,13 @@ from pathlib import Path
 import torch
 from one_run import BASE, LAB, LAST, into
 
+from compress.ties import tie_ramp_defaults
 from lab.scripts.moved_form import shared_entries
 from lab.scripts.table_file import append
 from model import verify
 from model.tied import Tied, project
 from trainer import Bank, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.recipe.ramp import tie_ramp_defaults
 
 FORM = replace(BASE, opposite_out=True)
 FINISH = {"finish_above": 0.5}

@@ -6,8 +6,8 @@ import pandas as pd
 
 from lab.interactions.model import Interactions, interactions, lattices
 from lab.tables import markdown
-from search.record import SeedRecord
 from search.stats.intervals import discoveries
+from search.stats.record import SeedRecord
 
 HERE = Path(__file__).parent
 

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from adders.curvature.minimise import finish_by_curvature
 from adders.finishing.finish import MARGIN, finish
 from model import preset, verify
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.curvature.minimise import finish_by_curvature
 
 LOW, STEPS, FIRST_DATA_SEED = 0.5, 20_000, 900_000
 BASE: dict[str, Any] = {

@@ -15,13 +15,13 @@ from candidates import Array, Candidate, Labels
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from adders.curvature.pool import tokens_from
 from adders.finishing.margin import Row
 from adders.proof.prover import worst_pairs
 from model.families.split_subspace import SplitSubspace
 from model.families.split_subspace.forward import EPS
 from model.spec import Spec
 from model.tied import Tied, canonical, shared
-from trainer.curvature.pool import tokens_from
 
 Ints = NDArray[np.int64]
 FIRST, NEW, MOST, BINDING = 1_000, 300, 2_000, 300

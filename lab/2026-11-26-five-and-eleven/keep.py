@@ -17,12 +17,12 @@ import torch
 from judge import spec_of
 from search_sets import CERTIFICATES, TABLE, parent_of
 
+from adders.curvature.minimise import Task
+from adders.curvature.pool import Cost
 from adders.finishing import margin as programmes
 from adders.proof.prover import prove
 from model.verdict import PROVED
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.curvature.minimise import Task
-from trainer.curvature.pool import Cost
 from trainer.files.installed import code_version
 
 

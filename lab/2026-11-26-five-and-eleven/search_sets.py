@@ -26,9 +26,10 @@ from candidates import Array, Candidate, Labels, Model, Sets  # noqa: E402
 from judge import FIRST, Pool, Verdict, judge, lift, look, scale_of, spec_of  # noqa: E402
 
 from adders.proof.prover import prove  # noqa: E402
+from compress.ties import describe_change  # noqa: E402
 from model.families.split_subspace import SplitSubspace  # noqa: E402
 from model.spec import Spec  # noqa: E402
-from model.tied import Tied, canonical, describe_change, tie  # noqa: E402
+from model.tied import Tied, canonical, tie  # noqa: E402
 from trainer.checkpoints.checkpoint import Checkpoint  # noqa: E402
 
 TABLE = HERE / "candidates.csv"

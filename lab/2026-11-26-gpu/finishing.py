@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
+from adders.curvature.minimise import finish_by_curvature
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.curvature.minimise import finish_by_curvature
 
 PARENT = Path(__file__).parents[1] / "certificates/57p"
 SEEDS, DAMAGE = 8, 0.005

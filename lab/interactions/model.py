@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from model.fields import spelt
 from search.analysis.arms import Arm, read_arms
 from search.analysis.table import row_order
-from search.record import SeedRecord
 from search.stats.intervals import discoveries
 from search.stats.logistic import Coefficient, fit
+from search.stats.record import SeedRecord
 
 if TYPE_CHECKING:
     import numpy as np

@@ -28,8 +28,8 @@ from lab.scripts.seed_table import COLUMNS, rise
 from lab.scripts.table_file import append, read
 from model import preset_name, verify
 from model.tasks import ADDITION
-from search.record import SeedRecord
 from search.stats.counting import COUNTED, missed
+from search.stats.record import SeedRecord
 from search.study.file import load_study
 from search.study.schema import Study
 from search.study.trial import Configuration

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import sqlalchemy as sa
 
-from search.record import SeedRecord
+from search.stats.record import SeedRecord
 from search.store.database import ROWS
 from search.store.home import Home
 from search.store.ledger import Ledger

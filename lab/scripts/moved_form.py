@@ -29,11 +29,11 @@ import torch
 from torch import Tensor
 
 from adders.acceptance import AcceptanceSet
+from compress.ties import tie_ramp_defaults
 from model.spec import Spec
 from model.tied import Tied, project, tie
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.recipe.ramp import tie_ramp_defaults
 
 SEEDS = range(1, 9)
 

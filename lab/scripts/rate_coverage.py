@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from search.record import SeedRecord
 from search.stats.counting import FEWEST_SEEDS, GrokRate, PooledRate
+from search.stats.record import SeedRecord
 
 CALLED_LOSERS, BLOCK = 0.7, 10
 RATES = np.linspace(0.02, 0.9, 26)

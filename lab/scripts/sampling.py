@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from search.kinds.proposals import Proposals
-from search.record import SeedRecord
+from search.stats.record import SeedRecord
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.schema import Study

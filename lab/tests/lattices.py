@@ -1,23 +1,15 @@
 """Records of combinations of constraints whose grok rates are known, as search.analysis.frames has them."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 from scipy.special import expit
 from scipy.stats import norm
 
 from model.fields import spelt
-from search.record import SeedRecord
-from search.study.schema import Study
+from search.stats.record import SeedRecord
 from tests.unit.test_table import arm
 
-Rows = list[dict[str, Any]]
 
-
-def rates(study: Study, mean: float, effects: Mapping[tuple[str, ...], float]) -> np.ndarray:
+def rates(study, mean, effects):
     """Return the grok rate of each listed configuration: `mean` in log odds, and effects of constraints and pairs."""
     log_odds = []
     for spec, _ in study.listed:
@@ -28,9 +20,7 @@ def rates(study: Study, mean: float, effects: Mapping[tuple[str, ...], float]) -
     return expit(np.array(log_odds))
 
 
-def outcomes(
-    rate_C: np.ndarray, seeds: int, rng: np.random.Generator, alike: float = 0.0, groups_C: Any = 0
-) -> np.ndarray:
+def outcomes(rate_C, seeds, rng, alike=0.0, groups_C=0):
     """Return True where a seed grokked [C, S].
 
     alike: correlation between a seed's luck in two configurations of the same group (0 or 1).
@@ -40,10 +30,10 @@ def outcomes(
     return norm.cdf(luck_CS) < rate_C[:, None]
 
 
-def recorded(study: Study, grokked_CS: np.ndarray, first: int | None = None) -> tuple[Rows, list[SeedRecord]]:
+def recorded(study, grokked_CS, first=None):
     """Return rows of the first few listed configurations (or of all) and of their seeds."""
-    configurations: Rows = []
-    seeds: list[SeedRecord] = []
+    configurations = []
+    seeds = []
     pairs = zip(study.listed[:first], grokked_CS, strict=False)
     for (spec, recipe), grokked_S in pairs:
         row = arm(spec, int(grokked_S.sum()), len(grokked_S), recipe=recipe, study=study.name)
@@ -52,7 +42,7 @@ def recorded(study: Study, grokked_CS: np.ndarray, first: int | None = None) -> 
     return configurations, seeds
 
 
-def _seeds(row: Mapping[str, Any], grokked_S: Sequence[bool]) -> list[SeedRecord]:
+def _seeds(row, grokked_S):
     return [
         SeedRecord(
             study=row["study"],

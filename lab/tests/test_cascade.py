@@ -6,6 +6,7 @@ import torch
 from model import preset
 from search.run import worker
 from search.study.ancestors import ancestors_of
+from tests import by_tier
 from tests.commands import call
 from tests.homes import records_of
 from tests.reference import rows_of, write_study
@@ -25,15 +26,7 @@ STUDY = SHORT | {"name": "cascade", "seeds": [1, 2, 3], "configurations": STAGES
 
 
 def run(here, study=STUDY, code=0, home="home", go_on="0"):
-    done = call("cascade", write_study(here, study), "--home", home, "--go-on", go_on)
-    assert done.exit_code == code, done.output
-    return done.stdout
-
-
-def fails_to_run(here, study):
-    done = call("cascade", write_study(here, study), "--home", "home", "--go-on", "0")
-    assert done.exit_code == 2, done.output
-    return done.stderr
+    return call("cascade", write_study(here, study), "--home", home, "--go-on", go_on, code=code).output
 
 
 def test_each_seed_goes_on_from_its_own_theta_and_keeps_what_is_frozen(here):
@@ -56,7 +49,7 @@ def test_each_seed_goes_on_from_its_own_theta_and_keeps_what_is_frozen(here):
         assert [step["study"] for step in lineage] == NAMES
         assert [step["seed"] for step in lineage[1:]] == [str(seed)] * 2
         assert lineage[2]["tied"] == ["z_hi[0] = 0"]
-    error = fails_to_run(here, STUDY | {"seeds": [1, 2, 3, 4]})
+    error = run(here, STUDY | {"seeds": [1, 2, 3, 4]}, 2)
     assert "study cascade.2-frozen: was begun with other seeds; give the study a new name" in error
 
 
@@ -71,9 +64,7 @@ def thetas(home="home"):
     return found
 
 
-@pytest.mark.parametrize(
-    "call_number", [pytest.param(1, marks=pytest.mark.full), 2, pytest.param(4, marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize("call_number", by_tier([1, 2, 4], [2]))
 def test_killed_and_resumed_it_ends_the_same(here, monkeypatch, call_number):
     """Killed in each stage in turn."""
     run(here, home="other")
@@ -87,8 +78,8 @@ def test_killed_and_resumed_it_ends_the_same(here, monkeypatch, call_number):
 
     with monkeypatch.context() as patch:
         patch.setattr(worker, "work", dies)
-        done = call("cascade", write_study(here, STUDY), "--home", "home", "--go-on", "0")
-    assert done.exit_code == 130 and len(calls) == call_number
+        run(here, code=130)
+    assert len(calls) == call_number
     run(here)
     assert thetas() == thetas("other") and all(thetas()[name] for name in NAMES[1:])
     monkeypatch.setattr(worker, "work", lambda *_: pytest.fail("what is done is not trained again"))
@@ -99,7 +90,7 @@ def test_only_what_holds_goes_on(here):
     exact = {seed: trained(preset("57p"), RECIPE, seed, None).best_exact for seed in STUDY["seeds"]}
     middle = sorted(exact.values())[1]
     some = STUDY | {"name": "some", "configurations": [{}, {"recipe": FROZEN}]}
-    run(here, some, go_on=str(middle))
+    run(here, some, go_on=middle)
     wanted = sorted(s for s, e in exact.items() if e >= middle)
     assert sorted(r["init_seed"] for r in rows_of("home", "some.2")) == wanted
     none = STUDY | {"name": "none", "configurations": [{}, {"recipe": FROZEN}]}
@@ -115,4 +106,4 @@ def test_only_what_holds_goes_on(here):
     ],
 )
 def test_a_bad_one_is_told(here, change, line):
-    assert line in fails_to_run(here, STUDY | change)
+    assert line in run(here, STUDY | change, 2)

@@ -37,7 +37,8 @@ def seeds(configuration, outcomes, study="57p-paired", first=310_001, **facts):
         {"study": study, "configuration": configuration, "init_seed": n, "data_seed": n,
          "outcome": names[letter],
          "steps": 60_000, "budget": 60_000, "grok_step": 40_000.0 if letter == "g" else float("nan"),
-         "held": letter == "g", "best_token": 1.0 if letter == "g" else 0.5, **facts}
+         "held": letter == "g", "best_token": 1.0 if letter == "g" else 0.5,
+         "hopeless_step": 20_000.0 if letter == "u" else None, **facts}
         for n, letter in enumerate(outcomes, first)
     ]  # fmt: skip
 
@@ -73,6 +74,9 @@ harmless    f60     f60      open
 harmless    g1f1    g1f1     open
 unrelated   g8f24   g8f24    fails
 unrelated   g8f24   f24g8    open
+impossible  u20     g8f12    open     half of the 20 may have been about to grok
+no-better   u20     g8f12    open
+impossible  f20     g8f12    holds
 """
 """Kind of a claim, outcomes of its arms and the verdict."""
 
@@ -102,9 +106,11 @@ def test_a_test_that_a_false_discovery_rate_does_not_leave_decides_nothing(kind,
         assert (judged.verdict, judged.believed) == (expected, expected == alone)
 
 
-def test_given_up_seeds_keep_a_rate_open_where_the_rule_was_not_measured():
+def test_given_up_seeds_keep_a_claim_open_where_the_rule_was_not_measured():
     """None of 60 grokked: of the published recipe that is below 20 %, of another one nobody knows."""
-    rows = seeds(ONE, 60 * "u", hopeless_step=20_000.0) + seeds(OTHER, 60 * "u", hopeless_step=20_000.0)
+    better = claim_of("better", **{"with": "published", "without": "robust"})
+    assert judge(better, arms(seeds(ONE, 20 * "u") + seeds(OTHER, 8 * "g" + 12 * "f"))).verdict == OPEN
+    rows = seeds(ONE, 60 * "u") + seeds(OTHER, 60 * "u")
     known = {**claim_of("rate", at_least=0.2).model_dump(by_alias=True)}
     published = Claim.model_validate(known | {"with": "published"})
     assert judge(published, arms(rows)).verdict == FAILS
@@ -166,8 +172,8 @@ def test_no_rate_is_asked_of_a_study_that_stops_at_a_success(claim):
 
 
 def test_of_named_records_the_claims_that_they_touch_are_shown(tmp_path):
-    pd.DataFrame(seeds(ONE, "ggff") + seeds(OTHER, "fffg")).assign(hopeless_step=None).to_csv(tmp_path / "a.csv")
-    pd.DataFrame(seeds("other", "gf", study="x")).assign(hopeless_step=None).to_csv(tmp_path / "b.csv")
+    pd.DataFrame(seeds(ONE, "ggff") + seeds(OTHER, "fffg")).to_csv(tmp_path / "a.csv")
+    pd.DataFrame(seeds("other", "gf", study="x")).to_csv(tmp_path / "b.csv")
 
     def call(file, *words):
         given = [str(tmp_path / file), *words, "--home", str(tmp_path / "home")]
@@ -254,16 +260,6 @@ def test_the_pairs_of_a_claims_study_and_of_its_cell_are_added_up():
     at_end = [row | {"grok_step": float(cell.with_it.recipe.steps)} for row in rows]
     assert str(judge(claim, arms(at_end)).with_it) == "1 of 5", "curvature finished the table's, not the study's"
     assert str(judge(claim, arms(rows[:4])).with_it) == "1 of 2"
-
-
-def test_seeds_that_a_rule_ended_decide_nothing_where_they_may_be_as_many_as_the_others():
-    """By the test alone 0 of 20 are fewer than 8 of 20. Half of the 20 may have been about to grok."""
-    ended, base = seeds(ONE, "u" * 20, hopeless_step=20_000.0), seeds(OTHER, "g" * 8 + "f" * 12)
-    assert judge(claim_of("impossible"), arms(ended + base)).verdict == OPEN
-    assert judge(claim_of("no-better"), arms(ended + base)).verdict == OPEN
-    better = claim_of("better", **{"with": "published", "without": "robust"})
-    assert judge(better, arms(ended + base)).verdict == OPEN
-    assert judge(claim_of("impossible"), arms(seeds(ONE, "f" * 20) + base)).verdict == HOLDS
 
 
 def test_a_cell_that_the_table_lacks_is_an_error():

@@ -9,13 +9,13 @@ import pytest
 from lab import forged
 from lab.forged import CORRECTED, STATES
 from tests.browser import chromium
-from tests.commands import call
+from tests.commands import call, done
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     page = tmp_path_factory.mktemp("page") / "forgeformer.html"
-    assert call("forge", "37", "46", "--page", page).exit_code == 0
+    done("forge", "37", "46", "--page", page)
     return page
 
 

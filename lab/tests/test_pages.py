@@ -1,6 +1,7 @@
 """Pages are what their tables of seeds say, and their links lead somewhere."""
 
 import re
+from io import StringIO
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +14,8 @@ from search.analysis.frames import seeds_of
 from search.stats.counting import GrokRate, PooledRate
 from search.stats.intervals import LEVEL, exact_high, mid_p
 from trainer import Recipe
+
+every_page = pytest.mark.parametrize("page", pages.pages(), ids=lambda page: str(page.relative_to(pages.ROOT)))
 
 
 def test_generating_the_pages_changes_nothing():
@@ -40,24 +43,33 @@ def test_a_rate_is_counted_anew_and_a_wrong_source_names_its_page(monkeypatch, t
         pages.generated(page, "<!-- rate: y.csv --><!-- / -->")
 
 
-ENDED = ["1,grokked,,", "1,failed,,", "1,failed,,rung", "1,screened,,rung", "1,given_up,20000,", "1,given_up,30000,"]
+ENDED = """configuration,outcome,hopeless_step,screen
+1,grokked,,
+1,failed,,
+1,failed,,rung
+1,screened,,rung
+1,given_up,20000,
+1,given_up,30000,
+"""
 
 
-def test_a_rate_has_the_interval_that_the_product_gives_to_the_same_seeds():
-    head = ["configuration", "outcome", "hopeless_step", "screen"]
-    rows = pd.DataFrame([line.split(",") for line in ENDED], columns=head).replace("", float("nan"))
+@pytest.fixture
+def ended():
+    """Rows of seeds, of which a rule ended some."""
+    return pd.read_csv(StringIO(ENDED), dtype={"configuration": str})
+
+
+def test_a_rate_has_the_interval_that_the_product_gives_to_the_same_seeds(ended):
     low, high = mid_p(1, 6)[0], mid_p(1 + exact_high(0, 1, LEVEL) + 2, 6)[1]
-    assert tables.rate_of(rows).interval == GrokRate.of(seeds_of(rows)).interval == (low, high)
-    assert tables.with_interval(tables.rate_of(rows)) == f"1 of 6 (16.7 %, {100 * low:.1f}–{100 * high:.1f} %)"
-    tried = tables.vectors(rows.assign(tries=2))
+    assert tables.rate_of(ended).interval == GrokRate.of(seeds_of(ended)).interval == (low, high)
+    assert tables.with_interval(tables.rate_of(ended)) == f"1 of 6 (16.7 %, {100 * low:.1f}–{100 * high:.1f} %)"
+    tried = tables.vectors(ended.assign(tries=2))
     assert (tried.grokked, tried.n, tried.missed) == (1, 12, pytest.approx(2.95)), "each may have been the lucky one"
 
 
 @pytest.mark.parametrize("column", ["hopeless_step", "screen"])
-def test_a_table_that_lacks_what_an_interval_takes_has_none(column):
-    head = ["configuration", "outcome", "hopeless_step", "screen"]
-    rows = pd.DataFrame([line.split(",") for line in ENDED], columns=head).replace("", float("nan"))
-    for lacking in (rows.drop(columns=column), rows.assign(**{column: float("nan")})):
+def test_a_table_that_lacks_what_an_interval_takes_has_none(column, ended):
+    for lacking in (ended.drop(columns=column), ended.assign(**{column: float("nan")})):
         with pytest.raises(ValueError, match=f"a rule ended [12] seeds, and their table has no column {column}"):
             tables.rate_of(lacking)
 
@@ -89,7 +101,7 @@ def test_a_screen_that_was_not_recorded_follows_from_the_study(study, table, by)
         screened(load_plan(study), moved, by)
 
 
-@pytest.mark.parametrize("page", pages.pages(), ids=lambda page: str(page.relative_to(pages.ROOT)))
+@every_page
 def test_the_links_of_a_page_lead_to_files(page):
     links = re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8"))
     local = [link for link in links if "://" not in link and not link.startswith("mailto:")]
@@ -98,13 +110,13 @@ def test_the_links_of_a_page_lead_to_files(page):
     assert [(to, name) for to, name in anchors if name not in headings(page.parent / to if to else page)] == []
 
 
-def headings(page: Path) -> set[str]:
+def headings(page):
     """Return the anchors of a page's headings, as GitHub writes them."""
     texts = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in texts}
 
 
-@pytest.mark.parametrize("page", pages.pages(), ids=lambda page: str(page.relative_to(pages.ROOT)))
+@every_page
 def test_no_line_begins_with_a_rate(page):
     """Markdown takes such a line for HTML and leaves its links alone."""
     assert not re.search(r"^ *(- )?<!-- (rate|k of n|vectors)", page.read_text("utf-8"), re.MULTILINE)

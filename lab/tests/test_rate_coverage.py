@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lab.scripts.rate_coverage import RATES, coverage, late, near
-from search.record import SeedRecord
 from search.stats.counting import PooledRate
 from search.stats.intervals import clustered, mid_p
+from search.stats.record import SeedRecord
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 8, 13, 32])

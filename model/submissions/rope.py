@@ -23,15 +23,6 @@ from torch.nn import functional as F
 
 # ---- data ----
 SPEC: dict[str, Any] = {"family": "rope"}
-METADATA: dict[str, Any] = {
-    "name": "rope",
-    "author": "",
-    "params": 0,
-    "architecture": "",
-    "tricks": [],
-}
-PROVENANCE: dict[str, Any] = {}
-WEIGHTS: dict[str, Any] = {}
 # ---- end of data ----
 
 DIGITS, HEAD = 10, 4
@@ -193,11 +184,6 @@ def architecture(spec: dict[str, Any]) -> str:
     )
 
 
-def build_model() -> tuple[Adder, dict[str, Any]]:
-    """The trained model and what AdderBoard shows of it."""
-    return Adder(SPEC, WEIGHTS).eval(), dict(METADATA)
-
-
 def encode(a: int, b: int) -> list[int]:
     """The prompt's tokens. Raises ValueError unless both are integers from 0 to 9999999999."""
     for n in (a, b):
@@ -211,22 +197,3 @@ def decode(tokens: list[int]) -> int:
     """The number that an answer's tokens write, units first; it ends at the first token that is no digit."""
     digits = takewhile(range(DIGITS).__contains__, tokens)
     return sum(digit * 10**i for i, digit in enumerate(digits))
-
-
-# ---- AdderBoard ----
-
-
-@torch.inference_mode()
-def generate(model: nn.Module, prompt: list[int], steps: int) -> list[int]:
-    """Greedy decoding: append the likeliest next token, `steps` times. It knows nothing of addition."""
-    device = next(model.parameters()).device
-    tokens = list(prompt)
-    for _ in range(steps):
-        logits_BTV = model(torch.tensor([tokens], device=device))
-        tokens.append(int(logits_BTV[0, -1].argmax()))
-    return tokens[len(prompt) :]
-
-
-def add(model: nn.Module, a: int, b: int) -> int:
-    """The sum that the model decodes. Raises ValueError as `encode` does."""
-    return decode(generate(model, encode(a, b), MAX_OUTPUT_LEN))

@@ -1,17 +1,20 @@
-"""Tasks of columns: two numbers in a base, and an answer made column by column: z = p·x + q·y and what is carried.
+"""Tasks of columns: one to three numbers in a base, and an answer made of their columns.
 
-A family puts the columns in order, between delimiters of its own (`Spec.sequence`); `written` is the order in which
-people write them. The engine is compiled for p, q, the base and the number of columns (`macros`), so each task is
-drawn at addition's speed. An answer has one column more than an operand; beyond it nothing is carried, so an answer
-below 0 has the largest digit there: its complement in the base.
+Units are the first column. A family puts the columns in order, between delimiters of its own (`Spec.sequence`);
+`written` is the order in which people write them. The engine is compiled for the task (`macros`), so each is drawn at
+addition's speed: model/tasks/sums.py, model/tasks/sequences.py.
+
+A problem is two numbers, so a third one rides on them: its lower columns above those of the first number, the others
+above those of the second. Of a task of one number the second is 0.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import random
+from abc import abstractmethod
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import option
@@ -28,35 +31,28 @@ UNIFORM = 10_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Columns(Task):
-    """Two numbers of `digits` digits in a base, and an answer of one digit more, all with units first."""
+    """Numbers of `digits` digits in a base, and an answer. A subclass says the answer, and how it is written."""
 
-    sign: ClassVar[int] = 1
-    """What the second number is multiplied by."""
+    carries: ClassVar[bool] = True
 
     base: int = option(10, "base of the numbers", unit="digits", ge=2, le=16)
     digits: int = option(10, "columns of an operand", unit="columns", ge=2, le=20)
-    times: int = option(1, "what the first number is multiplied by; below the base", unit="factor", ge=1, le=15)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.limit > LARGEST:
-            raise ValueError(f"digits must leave numbers below 2^50, got {self.digits} in base {self.base}")
-        if self.times >= self.base:
-            raise ValueError(f"times must be below the base, or answers need more columns, got {self.times}")
+        if self.limits[0] > LARGEST:
+            what = "three numbers" if self.numbers == 3 else "numbers"
+            raise ValueError(f"digits must leave {what} below 2^50, got {self.digits} in base {self.base}")
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are asked about, 1 to 3."""
+        return 2
 
     @property
     def prompt(self) -> int:
-        return 2 * (self.digits + 1)
-
-    @property
-    def answers(self) -> int:
-        """Columns of the answer. All of them count."""
-        return self.digits + 1
-
-    @property
-    def vocabulary(self) -> int:
-        """The digits, then the sign, then the equals sign."""
-        return self.base + 2
+        """Tokens of numbers, and one behind each."""
+        return self.numbers * (self.digits + 1)
 
     @property
     def outputs(self) -> int:
@@ -68,93 +64,115 @@ class Columns(Task):
         return int(self.base**self.digits)
 
     @property
-    def ordered(self) -> bool:
-        """True if the first number is never the smaller one."""
-        return False
+    def half(self) -> int:
+        """The least number that has too many digits for what the first number carries of the third."""
+        return int(self.base ** (-(-self.digits // 2)))
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """What the two numbers of a problem are below."""
+        if self.numbers == 1:
+            return self.limit, 1
+        if self.numbers == 2:
+            return self.limit, self.limit
+        return self.limit * self.half, self.limit * (self.limit // self.half)
+
+    @property
+    @abstractmethod
+    def kinds(self) -> dict[str, tuple[int, int]]:
+        """Macros of the answer, each with the value that it has for addition."""
 
     @property
     def macros(self) -> dict[str, int] | None:
-        """Return what the engine's C++ is compiled for: nothing for addition; None for a task that it does not know.
-
-        A subclass with an `answer` of its own must return None.
-        """
         values = {
             "BASE": (self.base, 10),
             "DIGITS": (self.digits, 10),
-            "TIMES": (self.times, 1),
-            "SIGN": (self.sign, 1),
-            "ORDERED": (int(self.ordered), 0),
+            "NUMBERS": (self.numbers, 2),
+            **self.kinds,
         }
         return {name: value for name, (value, usual) in values.items() if value != usual}
 
-    def answer(self, x: Sequence[Any], y: Sequence[Any]) -> list[Any]:
-        """Return the answer's columns, from those of both numbers: tensors or integers."""
-        carried = x[0] * 0
-        columns = []
-        for a, b in zip(x, y, strict=True):
-            total = self.times * a + self.sign * b + carried
-            carried = total // self.base
-            columns.append(total - self.base * carried)
-        return [*columns, carried % self.base]
+    @abstractmethod
+    def answer(self, *numbers: Sequence[Any]) -> list[Any]:
+        """Return the answer's columns, from those of the numbers: tensors or integers."""
 
     def value(self, a: Any, b: Any) -> Any:
         """Return the answer as a number: that of its columns. a, b: integers, or int64 tensors."""
-        return self.number(self.answer(self.columns(a), self.columns(b)))
+        return self.number(self.answer(*self.operands(a, b)))
+
+    def packed(self, a: Any, b: Any, third: Any) -> tuple[Any, Any]:
+        """Return the two numbers of a problem about three: integers, or tensors of integers below 2^50."""
+        above = third // self.half
+        return a + self.limit * (third - self.half * above), b + self.limit * above
+
+    def operands(self, a: Any, b: Any) -> list[list[Any]]:
+        """Return the columns of each number of a problem. a, b: integers, or int64 tensors."""
+        if self.numbers == 3:
+            third = a // self.limit + self.half * (b // self.limit)
+            return [self.columns(number) for number in (a % self.limit, b % self.limit, third)]
+        return [self.columns(number) for number in (a, b)[: self.numbers]]
 
     def columns(self, number: Any) -> list[Any]:
-        """Return the digits of an operand, units first."""
+        """Return the digits of a number, units first."""
         return [number // self.base**n % self.base for n in range(self.digits)]
 
     def number(self, columns: Sequence[Any]) -> Any:
         """Return the number that columns spell, units first."""
         return sum(digit * self.base**n for n, digit in enumerate(columns))
 
-    def drawn_columns(self, a: Tensor, b: Tensor) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """Return the columns of both numbers and of the answer, units first, for two numbers that were drawn.
+    def drawn_columns(self, a: Tensor, b: Tensor) -> list[list[Tensor]]:
+        """Return the columns of each number and of the answer, units first, for a problem that was drawn.
 
         a, b: float64 integers, of which every division is exact on every device.
         """
-        x, y = (self._exact_columns(number) for number in self.asked(a, b))
-        return x, y, self.answer(x, y)
+        a, b = self.asked(a, b)
+        digits = -(-self.digits // 2)
+        if self.numbers == 3:
+            x, y = self._exact_columns(a, self.digits + digits), self._exact_columns(b, 2 * self.digits - digits)
+            third = x[self.digits :] + y[self.digits :]
+            numbers = [x[: self.digits], y[: self.digits], third]
+        else:
+            numbers = [self._exact_columns(number, self.digits) for number in (a, b)[: self.numbers]]
+        return [*numbers, self.answer(*numbers)]
 
-    def _exact_columns(self, number: Tensor) -> list[Tensor]:
-        """Return the digits of float64 integers, units first: tensors of the same shape."""
+    def _exact_columns(self, number: Tensor, count: int) -> list[Tensor]:
+        """Return `count` digits of float64 integers, units first: tensors of the same shape."""
         import torch
 
         cut = [number]
-        for n in range(1, self.digits + 1):
+        for n in range(1, count + 1):
             above = torch.floor((number + 0.5) * (1 / self.base**n))
             cut.append(above)
         return [here - self.base * above for here, above in pairwise(cut)]
 
     def written(self, a: Tensor, b: Tensor) -> list[Tensor]:
-        x, y = self.columns(a.long()), self.columns(b.long())
-        return self.spelt(x, y, self.answer(x, y))
+        numbers = self.operands(a.long(), b.long())
+        return self.spelt(*numbers, self.answer(*numbers))
 
-    def spelt(self, x: Sequence[Tensor], y: Sequence[Tensor], z: Sequence[Tensor]) -> list[Tensor]:
-        """Return columns as people write them, the most significant digit first: 0 4 1 + 0 0 7 = 0 0 4 8."""
-        import torch
-
-        sign, equals = (torch.full_like(x[0], self.base + n) for n in range(2))
-        return [*x[::-1], sign, *y[::-1], equals, *z[::-1]]
+    @abstractmethod
+    def spelt(self, *columns: Sequence[Tensor]) -> list[Tensor]:
+        """Return the columns of numbers and answer, as people write them, with tokens between them."""
 
     def check_pairs(self, a: Sequence[int], b: Sequence[int]) -> None:
-        for n in (*a, *b):
-            if type(n) is not int or not 0 <= n < self.limit:
-                raise ValueError(f"operands must be integers from 0 to {self.limit - 1}, got {n!r}")
+        for numbers, limit in zip((a, b), self.limits, strict=True):
+            for n in numbers:
+                if type(n) is not int or not 0 <= n < limit:
+                    raise ValueError(f"operands must be integers from 0 to {limit - 1}, got {n!r}")
         super().check_pairs(a, b)
 
     def pairs(self) -> Pairs:
         """Return the pairs that verify a net: all of them, or edge cases and uniform ones (AdderBoard's protocol)."""
-        if self.limit**2 > UNIFORM:
+        first, second = self.limits
+        if first * second > UNIFORM:
             return self.ask(self.edge_cases() + self.uniform(2025, UNIFORM))
-        every = [(a, b) for a in range(self.limit) for b in range(self.limit)]
+        every = list(product(range(first), range(second)))
         return list(dict.fromkeys(self.ask(every)))
 
     def uniform(self, seed: int, count: int) -> Pairs:
         """Draw pairs of integers, a then b, from Python's generator."""
-        rng, last = random.Random(seed), self.limit - 1
-        return [(rng.randint(0, last), rng.randint(0, last)) for _ in range(count)]
+        rng = random.Random(seed)
+        first, second = (limit - 1 for limit in self.limits)
+        return [(rng.randint(0, first), rng.randint(0, second)) for _ in range(count)]
 
     def ask(self, pairs: Pairs) -> Pairs:
         """Return the pairs that are asked of drawn ones."""
@@ -164,28 +182,27 @@ class Columns(Task):
         return list(zip(a.tolist(), b.tolist(), strict=True))
 
     def edge_cases(self) -> Pairs:
-        """Return ten hard pairs: in base ten, of ten digits, AdderBoard's."""
+        """Return ten hard pairs: in base ten, of ten digits, AdderBoard's. A third number is 0, then the largest."""
         last, middle = self.limit - 1, self.limit // 2
         rises = [n % self.base for n in range(self.digits)]
         falls = [(self.digits - n) % self.base for n in range(self.digits)]
         ones, turned = self.number([1] * self.digits), (self.number(falls), self.number(rises))
         carried = [(middle, middle), (ones, self.limit - ones), turned]
-        return [(0, 0), (0, 1), (last, 0), (last, 1), (last, last), *carried, (last, last), (1, last)]
+        hard = [(0, 0), (0, 1), (last, 0), (last, 1), (last, last), *carried, (last, last), (1, last)]
+        if self.numbers == 3:
+            return [self.packed(a, b, third) for third in (0, last) for a, b in hard]
+        return hard
 
     @property
     def problems(self) -> int:
         """Pairs that verify a net: how many `pairs` has."""
-        if self.limit**2 > UNIFORM:
-            return len(self.edge_cases()) + UNIFORM
-        return self.limit * (self.limit + 1) // 2 if self.ordered else self.limit**2
-
-    def words(self, a: int, b: int) -> str:
-        times = f"{self.times} · " if self.times > 1 else ""
-        return f"{times}{a} {'+' if self.sign > 0 else '-'} {b}"
+        first, second = self.limits
+        is_all = first * second <= UNIFORM
+        return first * second if is_all else len(self.edge_cases()) + UNIFORM
 
 
 def in_columns(task: Task) -> Columns:
     """Return a task of columns. Raises ValueError for any other."""
     if not isinstance(task, Columns):
-        raise ValueError(f"{task.title} is no task of two numbers and a sum of theirs, which this is about")
+        raise ValueError(f"{task.title} is no task of columns, which this is about")
     return task

@@ -1,7 +1,7 @@
 """A task: what a net is asked. A frozen dataclass of options, like a family, and a field of every spec.
 
 A problem is two numbers: the operands of a sum, or the number of a row and 0. What they mean, and in which tokens they
-are asked and answered, is the task's: `Columns` (two numbers in a base), `Rows` (a finite table with a split), or a
+are asked and answered, is the task's: `Columns` (numbers in a base), `Rows` (a finite table with a split), or a
 subclass in another package. Problems of training steps are a function of (data seed, step) alone.
 
 Axes: R row (a seed at a step), B problem, T position, A answer position.
@@ -32,6 +32,8 @@ class Task(ABC):
     """The interface of every task. Instances are values: equal tasks ask the same problems."""
 
     name: ClassVar[str]
+    carries: ClassVar[bool] = False
+    """True if a recipe's carry problems are problems of the task."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -50,7 +52,7 @@ class Task(ABC):
     def macros(self) -> dict[str, int] | None:
         """Return what the engine's C++ is compiled for: nothing for addition; None for a task that it does not know.
 
-        A subclass of `Columns` with an `answer` of its own must return None.
+        A subclass of a task with an `answer` of its own must return None.
         """
         return None
 
@@ -145,6 +147,10 @@ class Task(ABC):
 
         tokens = self.written(torch.tensor(a), torch.tensor(b))
         return " ".join(str(int(token)) for token in tokens[: self.prompt])
+
+    def shown(self, value: int) -> str:
+        """Return an answer's number in words."""
+        return str(value)
 
     def __str__(self) -> str:
         """Return the task as one writes it, and as `make_task` reads it: `subtraction base=3 digits=4`."""

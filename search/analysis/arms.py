@@ -9,9 +9,9 @@ from typing import Any
 from model import Spec, make_spec
 from model.spec import FAMILIES, MAKERS
 from search.errors import UserError
-from search.record import SeedRecord
 from search.stats.counting import COUNTED, ENDED_BY_RULES, GrokRate, missed
 from search.stats.intervals import Interval
+from search.stats.record import SeedRecord
 from search.store.home import IDENTIFIER
 from trainer import Recipe, Seed
 

@@ -1,19 +1,23 @@
-"""Searched flags of the model against each other: the rate in each cell, and if two are more than their sum.
+"""Flags: one on against off, or two against each other with the rate in each cell, and if they are more than their sum.
 
 The configurations may differ in other fields too, as those of a search do. A flag is a field of the model with few
-values.
+values, or one of the recipe or task with few names. One alone may be any field, or which
+of two listed configurations it is.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
 from itertools import combinations, product
+from math import inf
+from numbers import Real
 from typing import Any
 
 from search.analysis.table_text import bullets, markdown_table, rows_text
-from search.record import SeedRecord
-from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, PooledRate, group_by
+from search.analysis.verdicts import cost
+from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, GrokRate, PooledRate, group_by
+from search.stats.intervals import Interval, Paired, ratio_of_intervals
 from search.stats.logistic import Coefficient, fit
+from search.stats.record import SeedRecord
 from search.study.described import shown
 
 Values = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -22,8 +26,22 @@ Cell = tuple[Any, Any]
 """A value of each."""
 Rows = Sequence[Mapping[str, Any]]
 Seeds = Sequence[SeedRecord]
+Rate = GrokRate | PooledRate
 MOST_VALUES, MOST_GRIDS = 4, 15
+MOST_ALONE = 12
+"""Values of the only field that differs."""
 NOT_FLAGS = {"model.family", "model.ties"}
+FIELDS = ("model.", "recipe.", "task.")
+NOTES_ON_ONE = (
+    "×: the rate over the first one's, with its 95 % interval, seed by seed where both had the same seeds; costs or "
+    "helps where this leaves out 1",
+)
+POOLED = (
+    "a rate of several configurations is of all their counted seeds, without those of a confirmation; its interval is "
+    "clustered by seed. What else differs is averaged over, and a sampler that learns visits good regions more often: "
+    "a hint and no experiment",
+)
+STOPPED = ("a study that stops at a success has no ratio",)
 NOTES = (
     "a cell: grokked of counted seeds of all its configurations, without those of a confirmation; intervals of "
     f"95 % are clustered by seed, as configurations share their seeds, under {FEWEST_SEEDS} seeds there are {TOO_FEW}",
@@ -34,6 +52,184 @@ BEYOND = (
     "beyond both: the odds with both, over what they were if both ratios of odds were multiplied, of a logistic "
     "model of the two and their product, penalised (Firth), with standard errors clustered by seed",
 )
+
+
+# One flag
+
+
+@dataclass(frozen=True)
+class Against:
+    """A rate over another."""
+
+    ratio: float | None
+    """None where the other is 0."""
+    interval: Interval | None
+    """None where several configurations have too few seeds."""
+    pairs: int
+    """Seeds that both had."""
+
+    @property
+    def times(self) -> str:
+        return "×–" if self.ratio is None else f"×{self.ratio:.2f}"
+
+    @property
+    def ends(self) -> str:
+        ends = ("∞" if end == inf else f"{end:.2f}" for end in self.interval or ())
+        return " to ".join(ends) or "no interval"
+
+    def __str__(self) -> str:
+        return f"{self.times} ({self.ends})"
+
+
+@dataclass(frozen=True)
+class Side:
+    """A value of a flag. against: its rate over that of the flag's first value, which has none."""
+
+    value: Any
+    rate: Rate | None
+    """None where no seed was counted."""
+    against: Against | None
+
+    @property
+    def text(self) -> str:
+        return "none" if self.value is None else shown(self.value)
+
+    @property
+    def effect(self) -> str:
+        return str(cost(self.against.interval)) if self.against else ""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """The flag of a study that has one."""
+
+    study: str
+    name: str
+    sides: tuple[Side, ...]
+    has_stopped: bool
+    """True if it went on until enough seeds had grokked."""
+
+    def lines(self) -> list[list[str]]:
+        head = [self.name, "grokked", "rate (95 %)", f"over {self.sides[0].text}", "effect"]
+        return [head, *map(_line, self.sides)]
+
+    def tidy(self) -> list[dict[str, Any]]:
+        """Return one row for each value."""
+        rows = []
+        for side in self.sides:
+            rate, against = side.rate, side.against
+            low, high = rate.interval if rate and rate.interval else (None, None)
+            ratio_low, ratio_high = against.interval if against and against.interval else (None, None)
+            rows.append({
+                "study": self.study, "flag": self.name, "value": side.value, "n": rate.n if rate else 0,
+                "grokked": rate.grokked if rate else 0, "rate": rate and rate.rate, "low": low, "high": high,
+                "ratio": against and against.ratio, "ratio_low": ratio_low,
+                "ratio_high": None if ratio_high == inf else ratio_high, "pairs": against.pairs if against else 0,
+                "effect": side.effect or None,
+            })  # fmt: skip
+        return rows
+
+
+def _line(side: Side) -> list[str]:
+    counts = f"{side.rate.grokked} of {side.rate.n}" if side.rate else "–"
+    ends = " ({:.1%} to {:.1%})".format(*side.rate.interval) if side.rate and side.rate.interval else ""
+    percent = f"{side.rate.rate:.1%}{ends}" if side.rate else ""
+    ratio = str(side.against or "")
+    if side.against and side.against.pairs:
+        ratio += f", {side.against.pairs} seeds in both"
+    return [side.text, counts, percent, ratio, side.effect]
+
+
+def single_flags(configurations: Iterable[Mapping[str, Any]], seeds: Iterable[SeedRecord]) -> list[Flag]:
+    """Return the flag of each study that has one: rows as search.analysis.frames has them."""
+    flags = []
+    for study, rows, by_key in _by_study(configurations, seeds):
+        if not (single := _single(rows)):
+            continue
+        name, values = single
+        sides: list[Side] = []
+        first: Seeds = ()
+        has_stopped = any(row.get("stopped") for row in rows)
+        for value in sorted({*values}, key=_order):
+            members = [row for row, its in zip(rows, values, strict=True) if its == value]
+            own = [seed for row in members for seed in by_key.get(row["configuration"], ())]
+            rate = _rate(own) if own else None
+            if rate and has_stopped:
+                rate = _as_recorded(rate, members)
+            is_compared = own and first and not has_stopped
+            sides.append(Side(value, rate, _against(own, first) if is_compared else None))
+            first = own if len(sides) == 1 else first
+        flags.append(Flag(study, name, tuple(sides), has_stopped))
+    return flags
+
+
+def _as_recorded(rate: Rate, rows: Rows) -> Rate:
+    """Return a rate of a study that stops at a success with the interval of its row; without one if it is of many."""
+    if isinstance(rate, PooledRate):
+        return replace(rate, interval=None)
+    return replace(rate, recorded_interval=(rows[0]["grok_rate_low"], rows[0]["grok_rate_high"]))
+
+
+def _single(rows: Rows) -> tuple[str, list[Any]] | None:
+    """Return the name of a study's only flag and each configuration's value; None if it has none, or several.
+
+    It is the one field that differs, or which of two configurations it is, or else the one flag of the model.
+    """
+    differing = [name for name in rows[0] if name.startswith(FIELDS) and len(_values(rows, name)) > 1]
+    if len(rows) == 2 and len(differing) > 1:
+        return "configuration", [row.get("title", row["configuration"]) for row in rows]
+    flags = _flags(rows)
+    if len(differing) == 1 and len(_values(rows, differing[0])) <= MOST_ALONE:
+        flags = differing
+    if len(flags) != 1:
+        return None
+    return flags[0].partition(".")[2], [_plain(row.get(flags[0])) for row in rows]
+
+
+def _rate(seeds: Seeds) -> Rate:
+    is_one = len({row.configuration for row in seeds}) == 1
+    return GrokRate.of(seeds) if is_one else PooledRate.of(seeds)
+
+
+def _against(own: Seeds, first: Seeds) -> Against:
+    """Return the rate of seeds over that of the first value's; seeds that both had are compared with themselves."""
+    sides = own, first
+    share, other = map(_rate, sides)
+    by_seed = [_counts(side) for side in sides]
+    shared = by_seed[0].keys() & by_seed[1].keys()
+    is_paired = 2 * len(shared) >= min(map(len, by_seed))
+    if is_paired and all(isinstance(rate, GrokRate) for rate in (share, other)):
+        pairs = Paired.of([(by_seed[0][seed][0] > 0, by_seed[1][seed][0] > 0) for seed in shared])
+        return Against(pairs.ratio, pairs.ratio_interval, pairs.n)
+    rates = share.rate or 0.0, other.rate or 0.0
+    interval = None
+    if share.interval and other.interval:
+        interval = ratio_of_intervals(rates[0], share.interval, rates[1], other.interval, _alike(by_seed, rates))
+    return Against(rates[0] / rates[1] if rates[1] else None, interval, len(shared))
+
+
+def _counts(seeds: Seeds) -> dict[Any, tuple[int, int]]:
+    """Return by seed in how many configurations it grokked, and of how many."""
+    counts: dict[Any, tuple[int, int]] = {}
+    for row in seeds:
+        grokked, n = counts.get(row.seed, (0, 0))
+        counts[row.seed] = grokked + row.has_grokked, n + 1
+    return counts
+
+
+def _alike(by_seed: Sequence[Mapping[Any, tuple[int, int]]], rates: Sequence[float]) -> float:
+    """Return the correlation of two rates: that of what each seed grokked beyond its share, on both sides."""
+    beyond = [
+        {seed: grokked - rate * n for seed, (grokked, n) in counts.items()}
+        for counts, rate in zip(by_seed, rates, strict=True)
+    ]
+    one, other = beyond
+    together = sum(one[seed] * other[seed] for seed in one.keys() & other.keys())
+    apart = [sum(value**2 for value in side.values()) for side in beyond]
+    return together / (apart[0] * apart[1]) ** 0.5 if all(apart) else 0.0
+
+
+# Two flags
 
 
 @dataclass(frozen=True)
@@ -79,50 +275,99 @@ class Grid:
 
 def flag_grids(configurations: Iterable[Mapping[str, Any]], seeds: Iterable[SeedRecord]) -> list[Grid]:
     """Return a grid of each two flags whose values differ in a study: rows as search.analysis.frames has them."""
-    own = (row for row in seeds if row.outcome in COUNTED and not row.confirmation)
-    counted = group_by(own, "study")
     grids = []
-    for study, rows in group_by(configurations, "study").items():
-        by_key = group_by(counted.get(study, ()), "configuration")
-        flags = [name for name in rows[0] if name.startswith("model.") and name not in NOT_FLAGS]
-        values = {name: _values(row.get(name) for row in rows) for name in flags}
-        varied = [name for name in flags if 1 < len(values[name]) <= MOST_VALUES]
+    for study, rows, by_key in _by_study(configurations, seeds):
+        if len(rows) == 2:  # one against the other
+            continue
+        values = {name: _values(rows, name) for name in _flags(rows)}
         grids += [_grid(study, pair, (values[pair[0]], values[pair[1]]), rows, by_key)
-                  for pair in combinations(varied, 2)]  # fmt: skip
+                  for pair in combinations(values, 2)]  # fmt: skip
     return grids
 
 
-def write_grids(grids: Sequence[Grid], style: str) -> str:
-    """Return grids in one of table_text's FORMATS: md, csv or json."""
+def write_flags(singles: Sequence[Flag], grids: Sequence[Grid], style: str) -> str:
+    """Return flags in one of table_text's FORMATS: md, csv or json."""
     if style != "md":
-        return rows_text([row for grid in grids for row in grid.tidy()], style)
-    parts = [
-        f"{grid.study}: {' × '.join(grid.flags)}\n\n{markdown_table(head, lines)}\n\n{grid.beyond}"
-        for grid in grids
-        for head, *lines in [grid.lines()]
-    ]
-    return "\n\n".join([*parts, "Notes:", bullets(notes_on(grids))]) + "\n"
+        rows = [row for flag in singles for row in flag.tidy()]
+        return rows_text([*rows, *(row for grid in grids for row in grid.tidy())], style)
+    parts = []
+    for flag in singles:
+        parts.append(f"{flag.study}: {flag.name}\n\n{_table(flag)}")
+    for grid in grids:
+        parts.append(f"{grid.study}: {' × '.join(grid.flags)}\n\n{_table(grid)}\n\n{grid.beyond}")
+    return "\n\n".join([*parts, "Notes:", bullets([*notes_on_one(singles), *notes_on(grids)])]) + "\n"
+
+
+def _table(answer: Flag | Grid) -> str:
+    head, *lines = answer.lines()
+    return markdown_table(head, lines)
+
+
+def notes_on_one(flags: Sequence[Flag]) -> tuple[str, ...]:
+    """Return the notes that explain what these flags show."""
+    notes: tuple[str, ...] = NOTES_ON_ONE if flags else ()
+    if any(isinstance(side.rate, PooledRate) for flag in flags for side in flag.sides):
+        notes += POOLED
+    return notes + (STOPPED if any(flag.has_stopped for flag in flags) else ())
 
 
 def notes_on(grids: Sequence[Grid]) -> tuple[str, ...]:
     """Return the notes that explain what these grids show."""
+    if not grids:
+        return ()
     return (*NOTES, *(BEYOND if any(grid.interaction for grid in grids) else ()))
 
 
-def _values(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the different values in order, without those that are missing; none if they are no flag's."""
-    known = {v for v in values if v is not None and not (isinstance(v, float) and math.isnan(v))}
-    return tuple(sorted(known)) if all(isinstance(v, int | str) or hasattr(v, "item") for v in known) else ()
+def _by_study(
+    configurations: Iterable[Mapping[str, Any]], seeds: Iterable[SeedRecord]
+) -> Iterator[tuple[str, Rows, Mapping[str, Seeds]]]:
+    """Yield each study with its configurations, and the counted seeds of each that confirm nothing."""
+    own = (row for row in seeds if row.outcome in COUNTED and not row.confirmation)
+    counted = group_by(own, "study")
+    for study, rows in group_by(configurations, "study").items():
+        yield study, rows, group_by(counted.get(study, ()), "configuration")
+
+
+def _flags(rows: Rows) -> list[str]:
+    """Return the fields with few values: all of the model, and those of recipe and task that are no numbers."""
+    flags = []
+    for name in rows[0]:
+        if not name.startswith(FIELDS) or name in NOT_FLAGS:
+            continue
+        values = _values(rows, name)
+        is_word = all(value is None or isinstance(value, str) or shown(value) in ("on", "off") for value in values)
+        if 1 < len(values) <= MOST_VALUES and (is_word or name.startswith("model.")):
+            flags.append(name)
+    return flags
+
+
+def _values(rows: Rows, name: str) -> tuple[Any, ...]:
+    """Return the different values of a field in order: none before others, off before on."""
+    return tuple(sorted({_plain(row.get(name)) for row in rows}, key=_order))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as it is compared: NaN, where a frame has no value, is None, and a list a tuple of its text."""
+    if isinstance(value, Sized) and not isinstance(value, str):
+        return (repr(value),)
+    return None if value != value else value
+
+
+def _order(value: Any) -> tuple[Any, ...]:
+    return value is not None, float(value) if isinstance(value, Real) else 0.0, shown(value)
 
 
 def _grid(study: str, flags: tuple[str, str], values: Values, rows: Rows, seeds: Mapping[str, Seeds]) -> Grid:
-    members = {cell: [r for r in rows if (r.get(flags[0]), r.get(flags[1])) == cell] for cell in product(*values)}
+    members = {
+        cell: [r for r in rows if (_plain(r.get(flags[0])), _plain(r.get(flags[1]))) == cell]
+        for cell in product(*values)
+    }
     cells: dict[Cell, PooledRate | None] = {}
     for cell, part in members.items():
         of_cell = [seed for row in part for seed in seeds.get(row["configuration"], ())]
         cells[cell] = PooledRate.of(of_cell) if of_cell else None
     interaction, reason = _interaction(values, members, cells, seeds)
-    names = (flags[0].removeprefix("model."), flags[1].removeprefix("model."))
+    names = (flags[0].partition(".")[2], flags[1].partition(".")[2])
     return Grid(study, names, values, cells, interaction, reason)
 
 

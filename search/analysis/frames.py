@@ -16,14 +16,14 @@ from model import preset_name
 from model.files import read_limited
 from model.tasks import ADDITION
 from search.errors import UserError, reraise_as
-from search.record import COLUMNS as columns
-from search.record import SeedRecord
 from search.stats.counting import Until, group_by, rank
+from search.stats.metrics import OF_COLUMNS, OF_CONFIRMATION, OF_SEARCH, count_checks, final_metrics
+from search.stats.record import COLUMNS as columns
+from search.stats.record import SeedRecord
 from search.store.home import Home
 from search.store.study_records import StudyRecords, open_several
 from search.study.kind import names_of
 from search.study.trial import Configuration, task_fields
-from search.tracking.shown import OF_COLUMNS, OF_CONFIRMATION, OF_SEARCH, count_checks, final_metrics
 from trainer import MEASURES
 from trainer.outcomes import OPEN
 
@@ -62,8 +62,8 @@ NEEDED = (
 def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | None = None) -> pd.DataFrame:
     """Return the records of one study or several: a row a seed, a configuration, or a point of a curve.
 
-    seeds: the columns of `SeedRecord` (search/record.py) and title (its configuration's name), rung (the preset's),
-    params, budget, proved (1: right on all 10^20 pairs; 0: not).
+    seeds: the columns of `SeedRecord` (search/stats/record.py), title (its configuration's name), rung (the
+    preset's), params, budget, proved (1: right on all 10^20 pairs; 0: not).
     configurations: those names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
     its 95 % interval, stopped (once enough had grokked: the interval is for that), screened_wrongly (upper
     bound, of the screened), seed_steps, grokked_per_million, core_s_per_grokked, median_grok_step, all of the

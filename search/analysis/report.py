@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from search import plugins
 from search.analysis import STYLE
 from search.analysis.fields import columns, fields_of, meaning, shown
-from search.analysis.flags import MOST_GRIDS, Grid, flag_grids, notes_on
+from search.analysis.flags import MOST_GRIDS, Flag, Grid, flag_grids, notes_on, notes_on_one, single_flags
 from search.analysis.frames import seeds_of
 from search.analysis.pareto import rates_of, standing
 from search.analysis.plots import (
@@ -120,6 +120,7 @@ def report(
         most_axes=MOST_AXES,
         most_grids=MOST_GRIDS,
         flag_notes=notes_on(page.flags),
+        single_notes=notes_on_one(page.single_flag),
     )
 
 
@@ -168,6 +169,7 @@ class _Page:
         self.asked_fields = [] if study and not study.kind.is_compared else fields_of(study, self.configurations)
         self.fields = [field for field in self.asked_fields if field.varies]
         self.several = len(configurations) > 1
+        self.is_compared = self.several and (not study or study.kind.is_compared)
         self.counts = seeds["outcome"].value_counts()
         self.confirmed = bool((configurations["confirmation_seeds"] > 0).any())
         self.counted = seeds[seeds["outcome"].isin([o.value for o in COUNTED])]
@@ -423,11 +425,14 @@ class _Page:
         return notes(self.table) if self.table else []
 
     @cached_property
+    def single_flag(self) -> list[Flag]:
+        """The study's only flag; nothing if it has none or several."""
+        return single_flags(_plain(self.configurations), self.records) if self.is_compared else []
+
+    @cached_property
     def flags(self) -> list[Grid]:
         """Searched flags against each other."""
-        if not self.several or (self.study and not self.study.kind.is_compared):
-            return []
-        return flag_grids(_plain(self.configurations), self.records)
+        return flag_grids(_plain(self.configurations), self.records) if self.is_compared else []
 
     @cached_property
     def importances(self) -> Importances | None:

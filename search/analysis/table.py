@@ -29,8 +29,8 @@ from search.analysis.verdicts import (
     trains,
 )
 from search.errors import UserError
-from search.record import SeedRecord
 from search.stats.intervals import Interval, Paired
+from search.stats.record import SeedRecord
 from trainer import Recipe
 
 Constraint = tuple[str, Any]  # name and value
@@ -238,7 +238,8 @@ def constraint_table(
         unread = not seeds and any((row.get("recipe.finish_above") or 1) < 1 for row in configurations)
         raise NoPartners(
             f"none of {len(configurations)} recorded configurations is a preset with a partner, which has the same "
-            "recipe and one constraint toggled, nor were flags searched; adder-search run constraints trains such pairs"
+            "recipe and one constraint toggled, nor do they differ in a flag; adder-search run constraints trains "
+            "such pairs"
             + ("; of a module `adder-search best` and `report` show what toggling cost" if by_module else "")
             + ("; with finish_above the records of its seeds are needed too" if unread else "")
         )

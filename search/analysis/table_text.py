@@ -13,8 +13,8 @@ from model import preset
 from search.analysis.arms import Arm
 from search.analysis.table import Cell, Pair, Table, constraint_table
 from search.analysis.verdicts import RULE, SECTION, Agreement, Answer, Effect, published
-from search.record import SeedRecord
 from search.stats.intervals import LEVEL, discoveries
+from search.stats.record import SeedRecord
 from trainer import Recipe
 from trainer.recipe.teacher import shown
 
@@ -45,8 +45,8 @@ def write_table(table: Table, style: str, *, paper: bool = False, ui: str = "") 
 def rows_text(rows: Sequence[dict[str, Any]], style: str) -> str:
     if style == "json":
         return json.dumps(rows, indent=1, allow_nan=False) + "\n"
-    text = StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    text, columns = StringIO(), dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

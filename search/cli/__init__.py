@@ -33,9 +33,7 @@ GROUPS = {
     "Checkpoints": {
         "pull": ("checkpoints", "Fetch a seed's checkpoint out of the records."),
         "verify": ("checkpoints", "Check a checkpoint on AdderBoard's 10,010 additions."),
-        "register": ("register", "Put checkpoints into MLflow's model registry."),
         "rerun": ("checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
-        "fold": ("checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),
     },
 }
 """Our commands by group: the module of this package that has the `click.Command`, and its line of help."""

@@ -1,4 +1,4 @@
-"""`adder-search pull`, `verify`, `rerun` and `fold`: checkpoints."""
+"""`adder-search pull`, `verify` and `rerun`: checkpoints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from search.cli.options import (
     name_of,
     number_option,
     progress_bar,
-    refuse_other,
     said_of,
     save_checkpoint,
     show,
@@ -137,7 +136,10 @@ def verify(
 def _wrong_lines(result: Verification, task: Any) -> list[str]:
     """Return the first wrong answers in words, and how many more there are."""
     wrong = list(dict.fromkeys(result.failures))  # AdderBoard asks some pairs twice
-    lines = [f"  {task.words(a, b)} = {task.value(a, b)}, decoded {answer}" for a, b, answer in wrong[:SHOWN]]
+    lines = [
+        f"  {task.words(a, b)} = {task.shown(task.value(a, b))}, decoded {task.shown(answer)}"
+        for a, b, answer in wrong[:SHOWN]
+    ]
     if len(wrong) > SHOWN:
         lines.append(f"  and {len(wrong) - SHOWN} more (--json lists all)")
     return lines
@@ -146,20 +148,16 @@ def _wrong_lines(result: Verification, task: Any) -> list[str]:
 def _verify_submission(path: Path, qualified: bool, extended: bool, minutes: int, as_json: bool) -> None:
     """Run a submission in a child, show its answers and end the command."""
     from model.tasks import ADDITION
-    from search.cli.submission import MEMORY, run_submission
+    from search.plugins import part
 
     if path.suffix != ".py" or not path.is_file():
         raise UserError(f"{path}: --run-code is for a submission, a .py file; a checkpoint needs none")
     if extended:
         raise UserError("--extended is for checkpoints: a submission is asked the 10,010 additions")
-    result, open_ways = run_submission(path, minutes)
+    result, open_ways, how = part("submission", "--run-code", "the package adders")(path, minutes)
     params = f"{result.params} parameters by its own count" if result.params >= 0 else "it counts no parameters"
     lines = [f"{path.name}, {params}: {grade(result)}"]
-    lines += _wrong_lines(result, ADDITION)
-    if open_ways:
-        lines.append(f"  this machine could not keep it from: {', '.join(open_ways)}")
-    else:
-        lines.append(f"  run without network, with files to read only, in {MEMORY >> 30} GiB; its code was not judged")
+    lines += [*_wrong_lines(result, ADDITION), f"  {how}"]
     show(as_json, result.as_dict() | {"not_kept_from": open_ways}, lines)
     exit_unless(result.qualified if qualified else result.verified)
 
@@ -175,42 +173,6 @@ def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> No
         record_verification(Ledger(home), checkpoint, correct)
     except (UserError, Failure) as error:
         click.echo(f"this call could not be recorded: {error}", err=True)
-
-
-@click.command()
-@checkpoint_argument
-@target_option("Folder to write.", required=True)
-@number_option("--pairs", 1_000_000, 0, None, "Fresh pairs to compare on.")
-@json_option
-def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
-    """Rewrite a CHECKPOINT exactly into its smallest form; nothing is trained again.
-
-    Both models answer the 10,010 official additions and fresh pairs (fewer, if they get many wrong); exit code 0
-    only if they answer alike.
-    """
-    from model import preset_name
-    from trainer.checkpoints.folded import compare_checkpoints, fold_checkpoint
-
-    loaded = load_checkpoint(checkpoint)
-    smaller, steps = fold_checkpoint(loaded)
-    before, after = loaded.spec, smaller.spec
-    if not steps:
-        raise UserError(f"{checkpoint}: {before.params} parameters is the smallest form known for it")
-    refuse_other(target, smaller)
-    sets = compare_checkpoints(loaded, smaller, pairs)
-    save_checkpoint(smaller, target)
-    lines = [f"{target}: {preset_name(before)} folded to {after.params} parameters, nothing trained again"]
-    lines += [f"  {step}" for step in steps]
-    lines += [
-        f"  {name}: {c.right:,} of {c.pairs:,} right, {c.different_answers} answered differently, "
-        f"logits up to {c.largest_logit:,.0f} differ by at most {c.largest_logit_difference:.2g}"
-        for name, c in sets.items()
-    ]
-    params = [before.params, after.params]
-    values = {"params": params, "folds": list(steps), "spec": after.as_dict()}
-    show(as_json, values | {"compared": smaller.provenance["compared"]}, lines)
-    if any(c.different_answers for c in sets.values()):
-        raise Failure("the two forms do not answer alike: see the counts above")
 
 
 @click.command()

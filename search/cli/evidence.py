@@ -24,7 +24,7 @@ from search.cli.options import (
 )
 from search.errors import UserError
 from search.plugins import part
-from search.record import COLUMNS
+from search.stats.record import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +115,9 @@ def table(
     target: Path | None,
     home: Home,
 ) -> None:
-    """Show which constraint works at which scale, from the records alone; of a search its flags against each other.
+    """Show which constraint works at which scale, from the records alone.
+
+    Where a study has no such pairs: its only flag, on against off, or each two flags against each other.
 
     STUDY is a recorded study, or a .parquet or .csv file of configurations or seeds (adder-search records);
     without any, all studies of the home are read, or with --shipped none.
@@ -145,15 +147,18 @@ def table(
 
 
 def _show_flags(records: RecordSet, style: str, target: Path | None) -> bool:
-    """Show searched flags against each other. Return False if there are none."""
-    from search.analysis.flags import flag_grids, write_grids
+    """Show flags, one on against off and two against each other. Return False if there are none."""
+    from search.analysis.flags import flag_grids, single_flags, write_flags
 
-    grids = flag_grids(records.configurations(), records.seeds())
-    if not grids:
+    rows = records.configurations(), records.seeds()
+    singles, grids = single_flags(*rows), flag_grids(*rows)
+    if not singles and not grids:
         return False
     if target and target.suffix.lower() in PICTURES:
-        raise UserError(f"{target}: searched flags have no picture; write {target.with_suffix('.md')}")
-    _deliver(target, lambda: write_grids(grids, style), None, f"{len(grids)} pairs of flags")
+        raise UserError(f"{target}: flags have no picture; write {target.with_suffix('.md')}")
+    counts = {"flag": len(singles), "pair of flags": len(grids)}
+    summary = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    _deliver(target, lambda: write_flags(singles, grids, style), None, summary)
     return True
 
 
@@ -237,17 +242,15 @@ def records(study: str, target: Path, of: Literal["seeds", "configurations", "cu
 
 def _write_search(study: str, target: Path, home: Home) -> None:
     """Write a search as a study of Optuna's."""
-    from search.kinds.proposals import write_study
-    from search.kinds.search import Search
     from search.store.home import sqlite_url
     from search.store.study_records import open_records
 
     records = open_records(home, study)
     recorded = records.get_recorded_study()
-    if recorded is None or not isinstance(recorded.kind, Search):
+    if recorded is None or not recorded.kind.space:
         raise UserError(f"study {study!r} is no search: Optuna proposed nothing")
     trials: list[int] = []
-    write_file(target, lambda path: trials.append(write_study(recorded, records, path)))
+    write_file(target, lambda path: trials.append(recorded.kind.write_proposals(records, path)))
     click.echo(f"{target}: {trials[0]} trials; optuna-dashboard {shlex.quote(sqlite_url(target))}")
 
 

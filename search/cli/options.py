@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.errors import Failure, UserError, reraise_as
-from search.terminal import is_live
 
 if TYPE_CHECKING:
     from model import Spec, Verification
@@ -109,6 +108,8 @@ def progress_bar(first: str, quiet: bool = False) -> Iterator[Callable[..., None
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from search.run.terminal import is_live
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())

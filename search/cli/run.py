@@ -19,13 +19,13 @@ from search.cli.options import HOURS, STUDY, home_option, trust_option
 from search.errors import Failure, UserError, reraise_as
 from search.run.entry import Opened, by_ray, open_study, prepare, renamed, train
 from search.run.source import read_study, records_of, study_name
+from search.run.terminal import is_cell, leave_cell
 from search.store.home import Home, home_flag, run_command
 from search.study.written import UNCHANGED, Changes
-from search.terminal import is_cell, leave_cell
 from trainer.files.installed import own_module
 
 if TYPE_CHECKING:
-    from search.record import SeedRecord
+    from search.stats.record import SeedRecord
     from search.store.study_records import StudyRecords
     from search.study.schema import Study
 

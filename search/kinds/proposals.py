@@ -18,9 +18,9 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from model import Spec
 from search.kinds.earlier import numbers_of
 from search.kinds.samplers import attributes_of, distribution_of, sampler_of, suggest
-from search.record import SeedRecord
 from search.run.allocation import objective
 from search.stats.counting import group_by
+from search.stats.record import SeedRecord
 from search.store.home import sqlite_url
 from search.store.study_records import StudyRecords, Values
 from search.study.kind import names_of
@@ -28,6 +28,7 @@ from search.study.sampler import PARAMS, section_of
 from search.study.schema import Study
 from search.study.space import Numbers, numbers_by
 from search.study.trial import Configuration
+from search.study.warm import known_trials
 from trainer import Outcome, Recipe
 
 KEY = "configuration"
@@ -37,7 +38,7 @@ KEY = "configuration"
 class Proposals:
     """The proposals of one search.
 
-    A proposal's number is that of its Optuna trial and of its row in the ledger.
+    A proposal's number is that of its row in the ledger. Its Optuna trial stands behind those that the sampler knew.
     """
 
     def __init__(
@@ -57,10 +58,15 @@ class Proposals:
         self.objectives = self.sampler.directions
         self._proposed: dict[str, Configuration] = {}
         self._open: dict[str, list[int]] = {}
-        """Numbers of the proposals that Optuna has not been told of, by their configurations' keys."""
+        """Numbers of the trials that Optuna has not been told of, by their configurations' keys."""
         self._drawn = 0
         earlier = records.list_proposals()
         self.optuna = optuna.create_study(directions=list(self.objectives.values()), sampler=sampler_of(study))
+        warm = self.sampler.warm_start
+        self._known = known_trials(warm, self.space, self.objectives) if warm else []
+        for n, (numbers, values) in enumerate(self._known):
+            attributes = attributes_of(self.optuna.sampler, n)
+            self.optuna.add_trial(self._trial(numbers, values=values, system_attrs=attributes))
         if earlier:
             self._rebuild(earlier)
 
@@ -84,7 +90,7 @@ class Proposals:
             trial = self.optuna.ask()
             numbers = self._draw(trial)
             configuration = self._configuration(numbers)
-            self.records.create_proposal(trial.number, configuration, numbers)
+            self.records.create_proposal(trial.number - len(self._known), configuration, numbers)
             self._drawn += 1
             if configuration is None:
                 self.optuna.tell(trial, state=TrialState.FAIL)
@@ -105,7 +111,7 @@ class Proposals:
 
     def trials(self) -> list[FrozenTrial]:
         """Return every proposal as it is now, in a list of its own."""
-        return list(self.optuna.get_trials(deepcopy=False))
+        return self.optuna.get_trials(deepcopy=False)[len(self._known) :]
 
     def _draw(self, trial: optuna.Trial) -> Numbers:
         return numbers_by(self.space, partial(suggest, trial))
@@ -130,7 +136,7 @@ class Proposals:
         configurations = self.records.list_configurations()
         searched = (r for r in self.records.list_seeds() if not r.confirmation)
         rows = group_by(searched, "configuration")
-        complete = 0
+        complete = len(self._known)
         for proposal in earlier:
             key, numbers = proposal["configuration"], proposal["numbers"]
             if key is None:
@@ -144,7 +150,7 @@ class Proposals:
                     values = self._values(configuration, rows[key])
                     facts = {"values": values, "system_attrs": attributes_of(self.optuna.sampler, complete)}
                 else:
-                    self._open.setdefault(key, []).append(proposal["number"])
+                    self._open.setdefault(key, []).append(proposal["number"] + len(self._known))
                 numbers = numbers_of(self.study, configuration, numbers)
                 trial = self._trial(numbers, user_attrs={KEY: key}, **facts)
                 complete += is_trained

@@ -19,9 +19,13 @@ from search.study.sampler import PARAMS, Sampler, section_of
 from search.study.space import Distribution, Strict, check_space, corners, fixed, numbers_by, refuse, resolve
 from search.study.start import InitialTheta
 from search.study.trial import CARRY_MIX, Configuration
+from search.study.warm import KEY as WARM_START
+from search.study.warm import known_trials
 from trainer import Recipe
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from search.kinds.proposals import Proposals
     from search.run.forecast import Draft, Forecast
     from search.run.planner import Planner
@@ -60,12 +64,20 @@ class Search(Kind):
         self.seeks_few_parameters = PARAMS in self.sampler.directions
         self.goal = self.sampler.described
         self.proposer = f"{self.sampler.name} (sampler seed {self.sampler.seed})"
+        if self.sampler.warm_start:
+            self.proposer += f", which knew {self.sampler.warm_start}"
 
     def check(self) -> None:
         study, start = self.study, self.study.start
         check_space(self.space, study.base_spec, study.configuration)
         self.sampler.planned(self.space)
-        refuse((start and start.count > 1, "start.best: a search starts from one θ"))
+        learns_nothing = f"{WARM_START}: {self.sampler.name} learns from no trial; take tpe or nsga2"
+        refuse(
+            (start and start.count > 1, "start.best: a search starts from one θ"),
+            (self.sampler.warm_start and self.sampler.name in BY_NUMBER, learns_nothing),
+        )
+        if self.sampler.warm_start:
+            known_trials(self.sampler.warm_start, self.space, self.sampler.directions)
 
     # ---- its configurations
 
@@ -201,6 +213,11 @@ class Search(Kind):
         return f"; {most:,} is beyond the budget, {budget:,} steps" if most > budget else ""
 
     # ---- its results
+
+    def write_proposals(self, records: StudyRecords, file: Path) -> int:
+        from search.kinds.proposals import write_study
+
+        return write_study(self.study, records, file)
 
     def summary(self, records: StudyRecords) -> list[str]:
         """Return a line on proposals that are impossible, and one on those that repeat a configuration."""

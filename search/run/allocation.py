@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from search.record import SeedRecord
 from search.stats.counting import GrokRate, pareto
+from search.stats.record import SeedRecord
 from search.study.sampler import GROK_RATE, PER_MILLION
 from search.study.seeds import Allocation
 from trainer import Recipe

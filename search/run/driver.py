@@ -19,16 +19,16 @@ from typing import Any, Self
 
 from mlflow import MlflowClient
 
-from search.analysis.projection import Projection
-from search.record import ENOUGH, UNMEASURED, SeedRecord
 from search.run.executor import DIED, Event, Executor, Finished, Restarted
 from search.run.messages import NewBank, Order, Reply, Report
 from search.run.metrics import Values
 from search.run.planner import Planner, plan
 from search.run.progress import Display, Progress
+from search.run.projection import Projection
 from search.run.study_run import PlannedPair
 from search.run.sync import projection_of
 from search.run.workers import COMPILING, TRAINING, WAITING, Workers, WorkerState
+from search.stats.record import ENOUGH, UNMEASURED, SeedRecord
 from search.store.ended_seed import TrainedBy
 from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords

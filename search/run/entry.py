@@ -210,6 +210,7 @@ def prepare(study: Study, source: str, home: Home, say: Say, fresh: bool = False
         least = f"Ray reserves more than {ADDRESS_SPACE >> 30} GB, most of which it does not use"
         raise Failure(f"ulimit -v leaves {limit / 2**30:.1f} GB of addresses; {least}")
     from search.study.start import read_start
+    from trainer.finishing import check_finisher
     from trainer.recipe.stages import check_stages
 
     if study.start and study.start.checkpoint:
@@ -220,6 +221,7 @@ def prepare(study: Study, source: str, home: Home, say: Say, fresh: bool = False
     with reraise_as(source):
         for _, recipe in study.listed:
             check_stages(recipe)
+            check_finisher(recipe)
     if remark := "" if fresh else remark_on_others(study, home):
         say(remark)
 

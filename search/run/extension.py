@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from search.errors import UserError
-from search.record import SeedRecord
+from search.stats.record import SeedRecord
 from search.study.kind import kinds
 from search.study.schema import Study
+from search.study.start import digest_of
 from trainer import Seed
 
 WAY_OUT = "give the study a new name, or run it with --fresh"
@@ -44,6 +45,19 @@ def _check_definition(study: Study, before: Mapping[str, Any]) -> None:
     begun, start = before.get("start"), study.start and study.start.model_dump(mode="json")
     if begun != start:
         raise begun_otherwise(study, "start", _short(begun), _short(start))
+    known, now = (_warm_trials(definition) for definition in (before, study.model_dump(mode="json")))
+    if known != now:
+        raise begun_otherwise(study, "sampler.warm_start", *map(_named, (known, now)))
+
+
+def _named(trials: list[Any]) -> str:
+    return f"{len(trials)} trials ({digest_of(trials)})" if trials else "none"
+
+
+def _warm_trials(definition: Mapping[str, Any]) -> list[Any]:
+    """Return the trials that a definition's sampler knows before it proposes."""
+    warm = (definition.get("sampler") or {}).get("warm_start") or {}
+    return warm.get("trials") or []
 
 
 def _short(values: Any) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from search.record import SeedRecord
 from search.run.planner import Planner, plan
 from search.run.study_run import Round
+from search.stats.record import SeedRecord
 from search.store.study_records import StudyRecords, Values
 from search.study.schema import Study
 from search.study.space import Numbers

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from search.record import ENOUGH, SeedRecord
 from search.run.packing import BankShapes, Capacity
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
 from search.run.spared import Draw
 from search.run.study_run import PlannedPair, Round, StudyRun
+from search.stats.record import ENOUGH, SeedRecord
 from search.store.study_records import StudyRecords
 from search.study.kind import ProposalSource
 from search.study.schema import Study

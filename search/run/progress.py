@@ -12,15 +12,15 @@ from rich.live import Live
 from rich.markup import escape
 from rich.text import Text
 
-from search.record import SeedKey
 from search.run.messages import Report
 from search.run.planner import Planner
 from search.run.snapshot import Snapshot, bar, describe
 from search.run.study_run import PlannedPair
+from search.run.terminal import is_cell, is_live
 from search.run.workers import COMPILING, TRAINING, Workers
 from search.stats.intervals import mid_p
+from search.stats.record import SeedKey
 from search.study.schema import Study
-from search.terminal import is_cell, is_live
 from trainer import Outcome
 
 MOST_STEPS = 2_000

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from search.record import SeedKey, SeedRecord
 from search.run.allocation import ConfigurationScore, objective
 from search.stats.counting import COUNTED, GrokRate
+from search.stats.record import SeedKey, SeedRecord
 from search.study.schema import Study
 from search.study.trial import Configuration
 from trainer import Outcome, Seed

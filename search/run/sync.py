@@ -5,8 +5,8 @@ from typing import Any
 
 from mlflow import MlflowClient
 
-from search.analysis.projection import Jobs, Projection, write_study
 from search.errors import Failure
+from search.run.projection import Jobs, Projection, write_study
 from search.store.study_records import StudyRecords
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import answered

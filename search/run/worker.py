@@ -22,9 +22,9 @@ from search.run.messages import EndedSeed, NewBank, Order, Reply, Report, Speed
 from search.study.resources import Resources
 from trainer import Bank, Pair, Result
 from trainer.checkpoints.checkpoint import code_version
-from trainer.curvature.pool import has_kernel
 from trainer.engine.build import denormals
 from trainer.engine.cuda.driver import is_declared
+from trainer.engine.native import has_kernel
 from trainer.outcomes import OPEN
 from trainer.road import RoadBank
 

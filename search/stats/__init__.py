@@ -1,1 +1,1 @@
-"""Counts, rates and intervals. Numbers in, numbers out."""
+"""A seed's record; counts, rates and intervals of records. Numbers in, numbers out."""

@@ -14,8 +14,8 @@ from math import nan
 from typing import Any, Self, TypeVar
 
 from search.plugins import rules
-from search.record import COLUMNS, ENOUGH, SeedRecord
 from search.stats.intervals import LEVEL, Interval, clustered, exact_high, mid_p, stopped
+from search.stats.record import COLUMNS, ENOUGH, SeedRecord
 from trainer import Outcome, Rule, Seed
 
 Counts = Mapping[str, Any]

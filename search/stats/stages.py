@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from search.record import SeedRecord
 from search.stats.counting import COUNTED
+from search.stats.record import SeedRecord
 from trainer.recipe.passed import passed
 
 

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError, TimeoutError
 
 from search.errors import Failure, reraise_as
-from search.record import COLUMNS, Column
+from search.stats.record import COLUMNS, Column
 from search.store.home import FOREIGN, IDENTIFIER, VERSION_TABLE, Home, other_version
 from search.store.retry import retry
 from trainer import Outcome

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from search.record import MEASURED
+from search.stats.record import MEASURED
 from trainer import Outcome
 
 if TYPE_CHECKING:

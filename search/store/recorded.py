@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from model import preset_name
 from model.fields import did_you_mean
 from search.errors import NotFound, UserError
-from search.record import SeedRecord
 from search.stats.counting import rank
+from search.stats.record import SeedRecord
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.kind import names_of

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from search.record import MEASURED, SeedRecord
+from search.stats.record import MEASURED, SeedRecord
 from search.store.ended_seed import FLOAT, crc_of
 from search.study.start import ANY
 from search.study.trial import Configuration

@@ -10,8 +10,8 @@ from pathlib import Path
 from model import Spec
 from model.transfer import transfer
 from search.errors import UserError, reraise_as
-from search.record import SeedRecord
 from search.stats.counting import rank
+from search.stats.record import SeedRecord
 from search.store.recorded import finished_seeds, match_configurations
 from search.store.study_records import StudyRecords
 from search.study.ancestors import ancestors_of

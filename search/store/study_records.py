@@ -16,7 +16,7 @@ from model import make_spec
 from model.fields import did_you_mean
 from model.verdict import read_verdict
 from search.errors import AlreadyExists, NotFound, reraise_as
-from search.record import ENOUGH, SeedKey, SeedRecord
+from search.stats.record import ENOUGH, SeedKey, SeedRecord
 from search.store.database import (
     CONFIGURATIONS,
     KEY_COLUMNS,

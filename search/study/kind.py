@@ -14,11 +14,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from model import Spec, preset_name
-from model.tasks import Columns
 from search import plugins
 from search.plugins import KINDS, loaded
-from search.record import SeedRecord
 from search.stats.counting import describe_rules
+from search.stats.record import SeedRecord
 from search.study.described import MOST_SIZES, describe_sizes, describe_values, differing
 from search.study.sampler import GROK_RATE
 from search.study.seeds import seed_list
@@ -31,6 +30,8 @@ from trainer import Recipe, Seed
 from trainer.recipe.lengths import ends_after
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.figure import Figure
 
     from search.study.ancestors import Step
@@ -268,7 +269,7 @@ class Kind:
 
         Searched fields are left out: a plan has a remark on each.
         """
-        recipes = [recipe for spec, recipe in self.listed if isinstance(spec.task, Columns)]
+        recipes = [recipe for spec, recipe in self.listed if spec.task.carries]
         recipes = recipes if self.listed else [self.study.base_recipe]
         recipes = [recipe for recipe in recipes if not recipe.stages]  # each stage has a budget of its own
         texts = Counter[str]()
@@ -315,6 +316,10 @@ class Kind:
     def summary(self, records: Any) -> list[str]:
         """Return the lines of a run's summary on proposals."""
         return []
+
+    def write_proposals(self, records: Any, file: Path) -> int:
+        """Write its proposals as a study of Optuna's. Return how many; none, and no file, where it has no space."""
+        return 0
 
     def write_pages(self, records: Any, tracker: Any) -> None:
         """Write the end of a study to MLflow, of a kind that is not compared."""

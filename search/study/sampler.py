@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from search.study.space import LARGEST_SEED, MOST_POINTS, Space, Strict, error_at, grid_size
+from search.study.warm import WarmStart
 
 PROPOSED = 16  # configurations, where the file does not say
 PARAMS, GROK_RATE, PER_MILLION = "params", "grok_rate", "per_million"
@@ -24,6 +25,9 @@ class Sampler(Strict):
         None,
         description="what is sought: grok_rate or per_million (grokked seeds for each million seed-steps) up, "
         "beside it params down; grok_rate alone, unless named",
+    )
+    warm_start: WarmStart | None = Field(
+        None, description="trials of another search that tpe or nsga2 knows from the start; or the path of their file"
     )
 
     @field_validator("objectives")

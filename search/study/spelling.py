@@ -14,6 +14,7 @@ from model.tasks import ADDITION, changed, make_task
 from model.tied import Tied
 from search.study.reading import read_data
 from search.study.space import error_at, errors_at
+from search.study.warm import inline_trials
 from trainer import Recipe
 from trainer.files.paths import expanded
 from trainer.files.trusted import is_own, trust
@@ -112,10 +113,12 @@ def inline_files(data: dict[str, Any], folder: Path = Path()) -> dict[str, Any]:
 
     folder: where a module's file is looked for. A model's `checkpoint: DIR` becomes its spec, and `ties: FILE` a list
     of constraints or a mapping by tensor, in a recipe's stages too; `module: FILE.py:Class` gets the file's text; a
-    recipe's `teacher: DIR` becomes the teacher itself, and a task's `entries: {file: FILE}` the table. Raise ValueError
-    at the key path.
+    recipe's `teacher: DIR` becomes the teacher itself, a task's `entries: {file: FILE}` the table, and a sampler's
+    `warm_start: FILE` its trials. Raise ValueError at the key path.
     """
     data = _with_code(_inline_entry(data, ""), "", folder)
+    if "sampler" in data:
+        data = {**data, "sampler": inline_trials(data["sampler"], folder)}
     if isinstance(entries := data.get("configurations"), list):
         paths = [f"configurations.{n}." for n in range(len(entries))]
         inlined = [_with_code(_inline_entry(e, path), path, folder) for e, path in zip(entries, paths, strict=True)]

@@ -18,7 +18,7 @@ from mlflow.entities import Experiment, ViewType
 from mlflow.tracking._tracking_service.utils import _get_store
 from rich.filesize import decimal
 
-from search.record import SeedRecord
+from search.stats.record import SeedRecord
 from search.store.home import Home
 from search.store.study_records import StudyRecords
 from search.study.schema import is_name

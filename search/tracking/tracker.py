@@ -2,7 +2,7 @@
 
 What MLflow has is listed once; only what differs from the ledger is written, so writing twice changes nothing. A run is
 found by a tag, never by its name. Only who has the study's lease writes. What is written is declared in shown.py,
-and when in search/analysis/projection.py.
+and when in search/run/projection.py.
 """
 
 import json
@@ -23,7 +23,7 @@ from search.store.home import IDENTIFIER, Home
 from search.store.lease import Superseded
 from search.study.schema import Study, is_name
 from search.study.trial import Configuration
-from search.tracking.models import log_dataset, training_dataset
+from search.tracking.datasets import log_dataset, training_dataset
 from search.tracking.shown import (
     CONFIGURATION_JSON,
     NOTE,
@@ -171,6 +171,10 @@ class Tracker:
             self.describe(run, configuration)
         check_place(self.unfenced, self.home, run)
         return run
+
+    def seed_run(self, configuration: Configuration, seed: Seed) -> ShownRun:
+        """Return the run of a configuration's seed, below the configuration's, created if there is none."""
+        return self.open_run(f"seed {seed}", SEED_TAG, str(seed), self.run_of(configuration))
 
     def describe(self, run: ShownRun, configuration: Configuration) -> None:
         """Write what a configuration is: name and description, ancestors, parameters, its fields as a file, its data.

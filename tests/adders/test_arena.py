@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
+from adders.export import export_source
 from model import PRESETS, add
-from model.export import export_source
 from model.families.low_rank.spec import LowRank
 from search.study.checkpoints import load_any
 from tests.adderboard_runner import problems
@@ -124,7 +124,7 @@ def test_each_preset_keeps_the_rules_and_says_what_we_decode(name):
 
 
 def test_a_format_that_there_is_not():
-    result = call("export", LAB / "6p", "--format", "onnx", "-o", "s.py")
-    assert result.exit_code == 2 and "'onnx' is not one of 'adderboard', 'arena'" in result.stderr
+    result = call("export", LAB / "6p", "--format", "mlx", "-o", "s.py")
+    assert result.exit_code == 2 and "'mlx' is not one of 'adderboard', 'arena', 'onnx'" in result.stderr
     done("export", LAB / "6p", "-o", "s.py")
     assert "exists and has other text" in fails_with_one(2, "export", LAB / "6p", "--format", "arena", "-o", "s.py")

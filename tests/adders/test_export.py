@@ -1,4 +1,4 @@
-"""The exported submission as a file. That it answers as the fast forward pass does is in tests/contract."""
+"""The exported submission as a file, and that it answers as the fast forward pass does."""
 
 import ast
 import json
@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from adders.export import export_source
 from model import PRESETS, add
-from model.export import export_source
+from model.adderboard import official_pairs
+from model.spec import FAMILIES
 from tests.adders.golden_checkpoints import SPECS as GOLDEN
 from tests.adders.golden_checkpoints import golden_theta
-from tests.specs import some_theta
+from tests.specs import bases, some_theta
 from tests.submissions import constant, loaded
+from tests.unit.test_tied import every_base
+from tests.unit.test_tied import tied as tied_spec
 
 RUNNER = Path(__file__).parents[1] / "adderboard_runner.py"
 
@@ -135,3 +139,54 @@ def test_text_stays_data(text):
 
     assert code(hostile) == code(source_of(spec, theta_P))
     assert loaded(hostile).build_model()[1]["name"] == text
+
+
+# What it answers
+
+SMALLEST = [bases(family)[-1] for family in FAMILIES]
+presets_by_tier = pytest.mark.parametrize(
+    "spec",
+    [pytest.param(spec, id=name, marks=[] if spec in SMALLEST else pytest.mark.full) for name, spec in PRESETS.items()],
+)
+
+
+def talkative_theta(spec):
+    """The first θ [P] of many random ones that gives at least five different answers to forty pairs."""
+    a, b = zip(*official_pairs()[:40], strict=True)
+    for seed in range(100):
+        noise_P = torch.randn(spec.params, generator=torch.Generator().manual_seed(seed))
+        theta_P = spec.initial(seed) + noise_P
+        if len(set(add(spec, theta_P, a, b))) >= 5:
+            return theta_P
+    raise AssertionError(f"every one of them says the same to all: {spec}")
+
+
+@presets_by_tier
+def test_the_exported_file_answers_what_verify_counts(spec):
+    """In float64: in single precision one of many thousand random choices is a tie."""
+    theta_P, pairs = talkative_theta(spec), official_pairs()[:60]
+    submission = loaded(source_of(spec, theta_P))
+    model, metadata = submission.build_model()
+    assert metadata["params"] == spec.params == sum(p.numel() for p in model.parameters())
+    assert metadata["architecture"] and len(metadata["tricks"]) == len(spec.applied())
+    model.double()
+    a, b = zip(*pairs, strict=True)
+    ours = add(spec, theta_P.double(), a, b)
+    assert [submission.add(model, *pair) for pair in pairs] == ours
+    assert len(set(ours)) > 1
+
+
+@every_base
+def test_an_export_has_each_number_once_and_answers_alike(name):
+    spec = tied_spec(name)
+    theta = some_theta(spec)[0]
+    source = source_of(spec, theta)
+    numbers, ties = constant(source, "NUMBERS"), constant(source, "TIES")
+    assert len(numbers) == spec.params and "WEIGHTS" not in source and "from model" not in source
+    assert {n: torch.tensor(t).flatten().tolist() for n, t in ties.items()} == spec.by_tensor()
+    submission = loaded(source)
+    model, metadata = submission.build_model()
+    assert metadata["params"] == sum(p.numel() for p in model.parameters()) == spec.params
+    assert spec.spelt()[0] in metadata["tricks"]
+    a, b = [3, 9_999_999_999, 1_234_567_890], [4, 1, 9_876_543_210]
+    assert [submission.add(model, *pair) for pair in zip(a, b, strict=True)] == add(spec, theta, a, b)

@@ -12,6 +12,9 @@ import pytest
 import torch
 
 import model.adderboard
+from adders.curvature import minimise
+from adders.curvature.minimise import Task
+from adders.curvature.pool import Cost, Pool, draw_problems, tokens_from, wrong_pairs
 from adders.finishing import margin
 from adders.finishing.finish import METHODS, finish
 from adders.proof.prover import worst_pairs
@@ -26,9 +29,6 @@ from tests.banks import finish as advanced
 from tests.commands import call, done, fails_with_one
 from trainer import Bank, Outcome, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.curvature import minimise
-from trainer.curvature.minimise import Task
-from trainer.curvature.pool import Cost, Pool, draw_problems, tokens_from, wrong_pairs
 from trainer.step import step
 
 PARENT = Checkpoint.load(CERTIFICATES / "earlier" / "57p")
@@ -75,7 +75,7 @@ def gauss_newton(theta_P, tokens_1TB):
 
 @pytest.mark.parametrize("by_engine", [True, False])
 def test_a_pools_slope_and_curvature_are_those_of_training(monkeypatch, by_engine):
-    monkeypatch.setattr("trainer.curvature.pool.has_kernel", lambda spec: by_engine)
+    monkeypatch.setattr("adders.curvature.pool.has_kernel", lambda spec: by_engine)
     tokens = tokens_from(SPEC, draw_problems(1, 0, 16))
     theta_P, cost = damaged().double(), Cost()
     pool = Pool(SPEC, tokens, cost)
@@ -96,7 +96,7 @@ def test_a_kernel_finds_the_pairs_that_torch_finds(monkeypatch, name):
     its, pairs = Checkpoint.load(CERTIFICATES / name), draw_problems(1, 0, 1_000)[:-3]
     theta_P = its.theta_P.float() * (1 + 0.01 * torch.sin(torch.arange(its.spec.params)))
     by_kernel = wrong_pairs(its.spec, theta_P, pairs, Cost())
-    monkeypatch.setattr("trainer.curvature.pool.has_kernel", lambda spec: False)
+    monkeypatch.setattr("adders.curvature.pool.has_kernel", lambda spec: False)
     assert by_kernel == wrong_pairs(its.spec, theta_P, pairs, Cost())
     assert 0 < len(by_kernel) < len(pairs)
 

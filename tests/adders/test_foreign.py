@@ -218,6 +218,7 @@ def test_an_error_has_the_files_own_names():
     assert "tensor _orig_mod.fc1.weight must have shape" in refused(written(content))
 
 
+LAYER_NORM = "architecture not known here: LayerNorm, and its family here has RMSNorm"
 SPELLED_OUT = {
     "pe_type": "learned", "pe_init_period": 11.0, "norm_type": "", "token_emb_rank": 0, "use_index_emb": False,
     "lm_head_rank": 0,
@@ -242,7 +243,7 @@ def test_published_files_of_other_programs(name, params, correct):
     ("name", "expected"),
     [
         ("neelectric_211.npz", "architecture not known here: two layers: this reads one"),
-        ("jack_234.pt", "architecture not known here: LayerNorm, and its family here has RMSNorm"),
+        ("jack_234.pt", f"{LAYER_NORM}*"),
         ("fblissjr_trained_mask-none.pt", "a bare state dict: tensors without the settings*"),
     ],
 )
@@ -307,8 +308,14 @@ def test_an_ancestors_tensors_alone():
     for wrapped in (lambda state: {"model": state}, lambda state: {f"module.{n}": t for n, t in state.items()}):
         again = read_foreign(written(wrapped(ancestors())))
         assert again.spec == checkpoint.spec and torch.equal(again.theta_P, checkpoint.theta_P)
-    norm = refused(written(ancestors(**{"ln_f.bias": torch.zeros(6)})))
-    assert norm == "architecture not known here: LayerNorm, and its family here has RMSNorm"
+    shared = ancestors(**{"ln_f.bias": torch.zeros(6)})  # 248: two of three norms are one
+    del shared["ln2.weight"]
+    assert says(refused(written(shared)), f"{LAYER_NORM}, without means and biases; *verify --run-code tries*")
+
+
+def test_an_ancestor_with_other_hidden_units():
+    wider = {"ffn.0.weight": torch.ones(3, 6), "ffn.0.bias": torch.ones(3), "ffn.2.weight": torch.ones(6, 3)}
+    assert read_foreign(written(ancestors(**wider))).spec == replace(PRESETS["242p"], hidden=3, **START)
 
 
 def test_an_ancestors_spiral():

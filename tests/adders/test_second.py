@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from adders.export import export_source
 from adders.proof import check, second
 from adders.proof.file import proof_text
 from adders.proof.program import Program, source
 from adders.proof.prover import Proof
-from model.export import export_source
 from tests import CERTIFICATES
 from tests.commands import call, done, fails_with_one
 from trainer.checkpoints.checkpoint import Checkpoint

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from adders.curvature.pool import Cost
 from adders.finishing.margin import Margins, margin
 from adders.proof import check, prover
 from adders.proof.columns import first_cases, split
@@ -21,7 +22,6 @@ from model import PRESETS
 from model.verdict import COUNTEREXAMPLE, UNDECIDED
 from tests import CERTIFICATES
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.curvature.pool import Cost
 
 LEARNED = PRESETS["100p"].without("linear_correction").without("spiral").without("arc")
 """Tokens and positions are learned, so that a token's size moves the position that the norm leaves."""

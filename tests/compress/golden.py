@@ -6,32 +6,27 @@ What a set reaches is a function of its ties alone, so a descent is decided by i
 import json
 import os
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from adders import acceptance
 from compress import finishing, hessian, local
 from compress.candidates import DatabaseCandidates, digest
-from model.spec import Spec
-from model.tied import Ties, canonical, project, tie
+from model.tied import canonical, project, tie
 from search.run import worker
-from search.store.home import Home
-from search.store.ledger import Ledger
-from search.store.study_records import StudyRecords
 from tests import CERTIFICATES
 from tests.commands import done
+from tests.homes import records_of
 from tests.in_process import without_ray
 from tests.reference import QUICK, write_study
-from trainer import Outcome, Result, Seed
+from trainer import Outcome, Result
 from trainer.bank.bank import Bank
 from trainer.engine import native, torch_backend
 
@@ -49,31 +44,31 @@ STUDY = {
 }
 
 
-def numbers(ties: Ties) -> int:
+def numbers(ties):
     return max(map(abs, ties), default=0)
 
 
-def exact_match(ties: Ties, seed: Seed, fewest: int) -> float:
+def exact_match(ties, seed, fewest):
     if numbers(ties) < fewest:
         return 0.1
     return EXACT[(int(digest(ties), 16) + seed.data_seed // 100) % len(EXACT)]
 
 
-def errors(theta_P: Tensor, fewest: int) -> int:
+def errors(theta_P, fewest):
     """Number of errors of θ [P] of a base: of too small sets and of two sets in five some, else none."""
-    place: dict[float, int] = {0.0: 0}
+    place = {0.0: 0}
     for x in theta_P.abs().tolist():
         place.setdefault(x, len(place))
     ties = canonical(place[abs(x)] * (1 if x > 0 else -1) for x in theta_P.tolist())
     return 7 if numbers(ties) < fewest or int(digest(ties), 16) % 5 in (2, 3) else 0
 
 
-def on_the_ties(base: Spec, ties: Ties, theta_P: Tensor) -> Tensor:
+def on_the_ties(base, ties, theta_P):
     numbers_R = project(ties, theta_P[None])
     return tie(base, ties).untie(numbers_R)[0] if hasattr(tie(base, ties), "untie") else numbers_R[0]
 
 
-def made_up_loss(spec: Spec, theta_SP: Tensor, tokens: Tensor) -> Tensor:
+def made_up_loss(spec, theta_SP, tokens):
     """Return losses [S] whose curvature is the same on every CPU: its last bits decide between sets of equal cost."""
     weight_P = 1 + torch.arange(theta_SP.shape[1]) * 0.618 % 1
     return theta_SP**2 @ weight_P.to(theta_SP.dtype)
@@ -82,21 +77,21 @@ def made_up_loss(spec: Spec, theta_SP: Tensor, tokens: Tensor) -> Tensor:
 class UntrainedBank:
     """A bank of a local descent whose pairs end at once. reached: a pair's exact match, loss and θ [P]."""
 
-    def __init__(self, pairs: Any, reached: Callable[[Any], tuple[float, float, Tensor]]):
+    def __init__(self, pairs, reached):
         self.pairs, self.reached, self.seed_steps, self.is_open = pairs, reached, 0, True
 
-    def advance(self) -> bool:
+    def advance(self):
         self.seed_steps = sum(p.recipe.steps for p in self.pairs)
         was_open, self.is_open = self.is_open, False
         return was_open
 
-    def newest(self) -> list[dict[str, Any]]:
+    def newest(self):
         return [{"step": 0, "best_exact": 0.0} for _ in self.pairs]
 
-    def end(self, pairs: Any) -> None:
+    def end(self, pairs):
         pass
 
-    def result(self, n: int) -> Result:
+    def result(self, n):
         pair = self.pairs[n]
         exact, loss, theta_P = self.reached(pair)
         return Result(
@@ -106,13 +101,13 @@ class UntrainedBank:
         )  # fmt: skip
 
 
-def made_up(base: Spec, pair: Any, fewest: int) -> tuple[float, float, Tensor]:
+def made_up(base, pair, fewest):
     """What a pair reaches, by its set and seed alone: exact match, loss and θ [P]."""
     exact, loss = exact_match(pair.ties, pair.seed, fewest), int(digest(pair.ties), 16) % 97 / 1_000
     return exact, loss, on_the_ties(base, pair.ties, torch.tensor(pair.start))
 
 
-def made_up_facts(fewest: int, spec: Spec, result: Result) -> dict[str, Any]:
+def made_up_facts(fewest, spec, result):
     exact, loss, theta_P = made_up(spec, result.pair, fewest)
     return {"best_exact": exact, "theta_P": theta_P, "curve_EM": torch.full_like(result.curve_EM, loss)}
 
@@ -120,13 +115,13 @@ def made_up_facts(fewest: int, spec: Spec, result: Result) -> dict[str, Any]:
 class BarelyTrainedBank:
     """A bank of a study, whose results are made up. facts: what differs of a result, its exact match with it."""
 
-    def __init__(self, facts: Callable[[Spec, Result], dict[str, Any]], spec: Spec, pairs: Any, **options: Any):
+    def __init__(self, facts, spec, pairs, **options):
         self.bank, self.facts = Bank(spec, pairs, **options), facts
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self.bank, name)
 
-    def result(self, n: int) -> Result:
+    def result(self, n):
         result = self.bank.result(n)
         facts = self.facts(self.bank.spec, result)
         grokked = facts["best_exact"] == 1.0
@@ -134,8 +129,11 @@ class BarelyTrainedBank:
         return replace(result, outcome=outcome, grok_step=6 if grokked else None, **facts)
 
 
-def untrained(patch: pytest.MonkeyPatch, fewest: int) -> None:
-    """Patch what a descent asks of training and of many problems."""
+def without_training(patch, parent, facts_of=None):
+    """Patch what a descent asks of training, of many problems and of pictures."""
+    fewest = PARENTS[parent]
+    patch.setattr("compress.pictures.log_descents", lambda *_: None)
+    patch.setattr(worker, "Bank", partial(BarelyTrainedBank, facts_of or partial(made_up_facts, fewest)))
     selection = torch_backend.selection
     for module in (torch_backend, native):
         patch.setattr(module, "selection", lambda task: selection(task, 200))
@@ -146,19 +144,26 @@ def untrained(patch: pytest.MonkeyPatch, fewest: int) -> None:
     patch.setattr(finishing, "gauss_newton", lambda pool, theta_P, *_, **__: theta_P)
 
 
-def local_descent(parent: str) -> dict[str, Any]:
-    """`compress CHECKPOINT`: what its banks were asked to train, and what its journal has."""
-    trace: list[Any] = []
+def local_descent(parent, most=None):
+    """`compress CHECKPOINT`: what its banks were asked to train, and what its journal has.
 
-    def bank(base: Spec, pairs: Any, **_: Any) -> UntrainedBank:
+    most: rounds of one command, which the next one goes on from. The last one finds nothing to do.
+    """
+    trace, rounds, before = [], 0, -1
+
+    def bank(base, pairs, **_):
         steps, counts = pairs[0].recipe.steps, Counter(digest(p.ties) for p in pairs)
         trace.append([steps, pairs[0].seed.data_seed, [[of_set, n] for of_set, n in counts.items()]])
         return UntrainedBank(pairs, lambda pair: made_up(base, pair, PARENTS[parent]))
 
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        untrained(patch, PARENTS[parent])
+        without_training(patch, parent)
         patch.setattr(local, "Bank", bank)
-        done("compress", CERTIFICATES / parent, "-o", Path(folder) / "small", *LOCAL)
+        whole = local.LocalDescent.rounds
+        patch.setattr(local.LocalDescent, "rounds", lambda self: islice(whole(self), most))
+        while rounds != before:
+            said = done("compress", CERTIFICATES / parent, "-o", Path(folder) / "small", *LOCAL, "--json")
+            before, rounds = rounds, json.loads(said)["rounds"]
         journal = json.loads((Path(folder) / "small/descent.json").read_text())
     progress, accepted = journal["progress"], []
     visits = dict(progress["expansions"])
@@ -170,17 +175,25 @@ def local_descent(parent: str) -> dict[str, Any]:
     return {"banks": trace, "accepted": accepted, "tried": progress["tried"], **counters}
 
 
-def study_descent(parent: str) -> list[list[Any]]:
-    """A study with `compress`: every set with its round, parent, exact match, errors and acceptance."""
-    study = STUDY | {"name": f"descent-{parent}", "start": {"checkpoint": str(CERTIFICATES / parent)}}
+def study_of(parent):
+    return STUDY | {"name": "small", "start": {"checkpoint": str(CERTIFICATES / parent)}}
+
+
+def sets_of(home):
+    return DatabaseCandidates(records_of(home, "small")).read()
+
+
+def outline(home):
+    """Every set of a study with its round, parent, exact match, errors and acceptance."""
+    return [[t.round, digest(t.ties), t.parent, t.reached, t.wrong, bool(t.start)] for t in sets_of(home)]
+
+
+def study_descent(parent):
+    """A study with `compress`."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, without_ray():
-        untrained(patch, PARENTS[parent])
-        patch.setattr("compress.pictures.log_descents", lambda *_: None)
-        patch.setattr(worker, "Bank", partial(BarelyTrainedBank, partial(made_up_facts, PARENTS[parent])))
-        home = Path(folder) / "home"
-        done("run", write_study(Path(folder), study), "--home", home)
-        sets = DatabaseCandidates(StudyRecords(Ledger(Home(home)), study["name"])).read()
-    return [[t.round, digest(t.ties), t.parent, t.reached, t.wrong, bool(t.start)] for t in sets]
+        without_training(patch, parent)
+        done("run", write_study(Path(folder), study_of(parent)), "--home", home := Path(folder) / "home")
+        return outline(home)
 
 
 RECORDERS = {"local": local_descent, "study": study_descent}

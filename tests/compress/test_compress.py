@@ -6,32 +6,31 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from adders.acceptance import AcceptanceSet
-from compress import descent, local
-from compress.candidates import DatabaseCandidates, TieCandidate, digest, lineage_of, smallest
+from compress import local
+from compress.candidates import DatabaseCandidates, TieCandidate, lineage_of, smallest
 from compress.journal import Journal
 from compress.pictures import TREE, log_descents
-from compress.proposers import joined
 from model import preset
 from model.tied import Tied, constrained, free
-from search.run import driver, worker
+from search.run import driver
 from search.store.home import Home
 from search.study.file import parse_study
 from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect
-from tests import CERTIFICATES, needs_compiler
+from tests import CERTIFICATES, by_tier, needs_compiler
 from tests.commands import call, done, fails_with_one
-from tests.compress.golden import BarelyTrainedBank
+from tests.compress import golden
+from tests.compress.golden import sets_of
+from tests.compress.test_golden import DESCENTS
 from tests.homes import empty_home, records_of
 from tests.reference import recorded, rows_of, write_study
-from tests.scenarios.studies import BY_ENGINE
 from tests.scenarios.test_interrupted import Died
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -90,8 +89,7 @@ def only(rounds, count):
 @needs_compiler
 def test_a_descent_is_gone_on_with_and_read_by_every_command(here, monkeypatch):
     monkeypatch.setattr(local.LocalDescent, "rounds", only(local.LocalDescent.rounds, 1))
-    first = call("compress", START, "-o", "small", *SHORT)
-    assert first.exit_code == 0 and "sets held" in first.stderr, first.output
+    assert "sets held" in call("compress", START, "-o", "small", *SHORT, code=0).stderr
     small, journal = Checkpoint.load(Path("small")), json.loads(Path("small/descent.json").read_text())
     assert isinstance(small.spec, Tied) and small.spec.params < 46 and journal["progress"]["rounds"] == 1
     assert small.provenance["compressed_from"]["params"] == 46
@@ -104,7 +102,7 @@ def test_a_descent_is_gone_on_with_and_read_by_every_command(here, monkeypatch):
     written = json.loads(Path("small/verification.json").read_text())
     assert written["correct"] == json.loads(call("verify", "small", "--json").stdout)["correct"]
     assert "46p tied to" in call("models", "small").stdout
-    assert call("export", "small", "-o", "submission.py").exit_code == 0
+    done("export", "small", "-o", "submission.py")
     assert "made by compress" in fails_with_one(2, "rerun", "small")
     again = json.loads(call("compress", START, "-o", "small", *SHORT, "--json").stdout)
     assert again["rounds"] == 2 and again["params"] <= small.spec.params and again["core_seconds"] > 0
@@ -153,67 +151,30 @@ def test_a_diagnosis_names_what_is_free_and_what_is_cheap():
 
 # ---- a study
 
-STUDY = {
-    "name": "small",
-    "start": {"checkpoint": str(START)},
-    "compress": {"proposals": 4, "beam": 2, "rounds": 3, "reach": "values"},
-    "recipe": {"steps": 6, "ramp": 3, "batch": 2, "eval_every": 3},
-    "seeds": {"count": 2},
-    "resources": BY_ENGINE | {"slots": 3, "seeds_per_trial": 6},
-}
-NEEDED = 40
-"""Numbers without which nothing is right, of the untrained bank."""
+STUDY = golden.study_of("46p")
 
 
 def facts_of(spec, result):
-    """By the set alone: with NEEDED numbers or more it is right, unless it ties arc[0]; of two seeds the first."""
-    ties, numbers = result.pair.ties, max(map(abs, result.pair.ties))
-    is_right = numbers >= NEEDED and ties.count(1) == 1 and result.pair.seed.data_seed == 1
-    return {"best_exact": 1.0 if is_right else numbers / 100}
+    """By the set and seed alone; what is trained is as it is."""
+    return {"best_exact": golden.exact_match(result.pair.ties, result.pair.seed, golden.PARENTS["46p"])}
 
 
 @pytest.fixture
-def untrained(few_selection_problems, no_ray, quick, here, monkeypatch):
-    monkeypatch.setattr(worker, "Bank", partial(BarelyTrainedBank, facts_of))
-    monkeypatch.setattr(AcceptanceSet, "errors", lambda self, theta_P: 0)
-    monkeypatch.setattr(AcceptanceSet, "size", 59_400)
-    monkeypatch.setattr(descent, "propose", neighbours)
-    monkeypatch.setattr("compress.pictures.log_descents", lambda *_: None)  # its pictures take seconds
+def untrained(no_ray, quick, here, monkeypatch):
+    golden.without_training(monkeypatch, "46p", facts_of)
 
 
-def neighbours(rules, parent, count, batch_size, tried, draw):
-    """Tie one to three neighbours: what no curvature is needed for."""
-    names, sets = parent.base.layout.entries(), {}
-    for p in range(len(names) - 1):
-        for end in range(p + 1, min(p + 4, len(names))):
-            ties = parent.ties
-            for q in range(p, end):
-                ties = joined(ties, constrained(parent.base, [f"{names[q + 1]} = {names[q]}"]))
-            if digest(ties) not in tried and ties != parent.ties:
-                sets[ties] = None
-    return list(sets)[:count]
-
-
-def run(here, **changes):
-    return call("run", write_study(here, STUDY | changes), "--home", "home")
-
-
-def sets_of(name="small"):
-    return DatabaseCandidates(records_of("home", name)).read()
-
-
-def facts(sets):
-    return [(t.number, t.round, t.configuration, t.parent, t.ties, t.reached, bool(t.start)) for t in sets]
+def run(here, code=0, **changes):
+    return call("run", write_study(here, STUDY | changes), "--home", "home", code=code)
 
 
 @pytest.mark.usefixtures("untrained")
 def test_rounds_go_on_from_what_was_accepted_and_nothing_is_tried_twice(here):
-    done = run(here)
-    assert done.exit_code == 0, done.output
-    sets, rows = sets_of(), rows_of(here / "home", "small")
+    run(here)
+    sets, rows = sets_of("home"), rows_of(here / "home", "small")
     assert len({t.ties for t in sets}) == len(sets), "one subspace, one set"
     assert len(rows) == 2 * 12 == len(recorded(here / "home", "small")) and all(row.is_final for row in rows)
-    child = next(t for t in sets if t.round == 2)
+    child = next(t for t in sets if t.round == 3)
     parent, configuration = (sets[child.parent], records_of("home", "small").list_configurations()[child.configuration])
     assert configuration.start.digest == parent.start.digest
     assert configuration.spec.ties == child.ties and configuration.spec.base == preset("46p")
@@ -222,11 +183,11 @@ def test_rounds_go_on_from_what_was_accepted_and_nothing_is_tried_twice(here):
     assert last["tied"] and configuration.start.lineage[0]["model"] == "54p"
     best = smallest(sets)
     assert lineage_of(sets, best.number)[0].number == 0
-    assert call("pull", "small", "--best", "-o", "best", "--home", "home").exit_code == 0
+    done("pull", "small", "--best", "-o", "best", "--home", "home")
     pulled = Checkpoint.load(Path("best"))
     assert pulled.spec.params == best.numbers and pulled.spec.ties == best.ties
     assert torch.equal(pulled.spec.untie(pulled.theta_P[None])[0], torch.tensor(best.thetas[0]))
-    assert call("rerun", "best").exit_code == 0
+    done("rerun", "best")
 
 
 @pytest.mark.usefixtures("untrained")
@@ -234,7 +195,7 @@ def test_what_is_shown_of_a_descent(here):
     run(here, compress=STUDY["compress"] | {"rounds": 2})
     home, study = Home("home"), parse_study(json.dumps(STUDY), "")
     client = connect(home)
-    tracker, records, best = Tracker(client, home, study), records_of(home, "small"), smallest(sets_of())
+    tracker, records, best = Tracker(client, home, study), records_of(home, "small"), smallest(sets_of("home"))
     log_descents(records, tracker)
     paths = {i.path for i in client.list_artifacts(tracker.study_run().id, "pictures")}
     assert paths == {"pictures/sets-tried.png"}
@@ -246,8 +207,8 @@ def test_what_is_shown_of_a_descent(here):
     assert "sets tried from here" in shown
     lineages = json.loads(call("best", "small", "--lineage", "--json", "--home", "home").stdout)["lineages"]
     assert lineages[-1][-1]["params"] == best.numbers and lineages[-1][-1]["tied"]
-    assert call("report", "small", "-o", "page.html", "--home", "home").exit_code == 0
-    assert call("status", "small", "--home", "home").exit_code == 0
+    done("report", "small", "-o", "page.html", "--home", "home")
+    done("status", "small", "--home", "home")
 
 
 CUTS = {
@@ -260,10 +221,8 @@ CUTS = {
 
 
 @pytest.mark.usefixtures("untrained")
-@pytest.mark.parametrize(
-    "where", [pytest.param(w, marks=[] if w == "in mid-round" else pytest.mark.full) for w in CUTS]
-)
-def test_whatever_ends_the_driver_the_same_sets_are_accepted(where, here, monkeypatch, uninterrupted):
+@pytest.mark.parametrize("where", by_tier(list(CUTS), ["in mid-round"]))
+def test_whatever_ends_the_driver_the_same_sets_are_accepted(where, here, monkeypatch):
     cls, name, when = CUTS[where]
     method, calls, outboxes, start = getattr(cls, name), [], [], Outbox.__post_init__
 
@@ -289,40 +248,20 @@ def test_whatever_ends_the_driver_the_same_sets_are_accepted(where, here, monkey
             run(here)
     assert len(calls) >= 2
     monkeypatch.setattr(cls, name, method)
-    done = run(here)
-    assert done.exit_code == 0, done.output
-    assert facts(sets_of()) == uninterrupted["sets"]
+    run(here)
     rows = rows_of(here / "home", "small")
-    keys = {(r["configuration"], r["init_seed"], r["data_seed"]) for r in rows}
-    assert len(keys) == len(rows) == 24 and all(row.is_final for row in rows)
-    assert recorded(here / "home", "small") == uninterrupted["seeds"]
-    again = run(here)
-    assert "nothing left to train" in again.stdout and facts(sets_of()) == uninterrupted["sets"]
-
-
-WHOLE = {}
-
-
-@pytest.fixture
-def uninterrupted(tmp_path_factory, monkeypatch, untrained):
-    """What a run comes to that nothing ends."""
-    if not WHOLE:
-        folder = tmp_path_factory.mktemp("whole")
-        with monkeypatch.context() as patch:
-            patch.chdir(folder)
-            assert run(folder).exit_code == 0
-            WHOLE.update(sets=facts(sets_of()), seeds=recorded(folder / "home", "small"))
-    return WHOLE
+    assert len(set(recorded(here / "home", "small"))) == len(rows) == 24 and all(row.is_final for row in rows)
+    assert "nothing left to train" in run(here).stdout and golden.outline("home") == DESCENTS["study"]["46p"]
 
 
 @pytest.mark.usefixtures("untrained")
 def test_more_rounds_are_an_edited_file(here):
     run(here, compress=STUDY["compress"] | {"rounds": 2})
-    before = facts(sets_of())
-    assert run(here).exit_code == 0
-    assert facts(sets_of())[: len(before)] == before and max(t.round for t in sets_of()) == 3
+    before = golden.outline("home")
+    run(here)
+    assert golden.outline("home")[: len(before)] == before and max(t.round for t in sets_of("home")) == 3
     run(here, compress=STUDY["compress"] | {"rounds": 9, "patience": 1})
-    sets = sets_of()
+    sets = sets_of("home")
     smaller = [min(t.numbers for t in sets if t.start and t.round <= n) for n in range(sets[-1].round + 1)]
     assert smaller[-1] == smaller[-2], "it ended for want of a smaller set"
 
@@ -330,10 +269,10 @@ def test_more_rounds_are_an_edited_file(here):
 @pytest.mark.usefixtures("untrained")
 def test_a_start_that_is_not_right_enough_is_one_line(here, monkeypatch):
     monkeypatch.setattr(AcceptanceSet, "errors", lambda self, theta_P: 12)
-    done = run(here)
-    line = "start: 46p has not grokked: it adds 12 of 59,400 of our own problems wrongly"
-    assert done.exit_code == 2 and done.stderr.splitlines() == [f"error: {here / 'small.yaml'}: {line}"]
-    assert run(here, compress=STUDY["compress"] | {"accept": {"exact": 0.99}, "rounds": 1}).exit_code == 0
+    refused = run(here, code=2)
+    line = "start: 46p has not grokked: it adds 12 of 54,600 of our own problems wrongly"
+    assert refused.stderr.splitlines() == [f"error: {here / 'small.yaml'}: {line}"]
+    run(here, compress=STUDY["compress"] | {"accept": {"exact": 0.99}, "rounds": 1})
 
 
 def test_a_round_that_is_written_again_as_the_answer_was_lost_is_there_once(here):

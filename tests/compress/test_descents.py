@@ -1,4 +1,4 @@
-"""The state machine of descents over both of its stores, and the local executor, with banks that train nothing."""
+"""Which sets descents accept, and the local executor, with banks that train nothing; rounds: test_golden.py."""
 
 import json
 from dataclasses import replace
@@ -13,7 +13,7 @@ from adders.acceptance import AcceptanceSet, base_theta
 from adders.proof.rounding import ANY
 from compress import descent as descents
 from compress import local
-from compress.candidates import DatabaseCandidates, digest, lineage_of
+from compress.candidates import digest
 from compress.descent import Descent, Training
 from compress.finishing import finish_candidate
 from compress.journal import Journal
@@ -21,11 +21,9 @@ from compress.local import LocalDescent, Settings, to_checkpoint
 from compress.proposers import Rules
 from compress.study import StudyDescent
 from model import preset
-from model.tied import constrained, project, tie, ties_of
-from search.study.trial import Configuration
+from model.tied import constrained, project, ties_of
 from tests import CERTIFICATES, needs_compiler
 from tests.compress.golden import UntrainedBank
-from tests.homes import records_of
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -46,62 +44,6 @@ def cheap(monkeypatch):
     monkeypatch.setattr(AcceptanceSet, "errors", lambda self, theta_P: 0 if theta_P[-1] > 0 else 9_999)
     monkeypatch.setattr(AcceptanceSet, "loss", lambda self, theta_P: 0.5)
     monkeypatch.setattr(AcceptanceSet, "size", 59_400)
-
-
-@pytest.fixture(params=["database", "folder"])
-def reopen(request, home, tmp_path):
-    """Open the store of a descent, again and again."""
-    if request.param == "database":
-        return lambda: DatabaseCandidates(records_of(home, "small"))
-    return lambda: Journal(tmp_path / "small", BASE, "origin", {})
-
-
-def state(descent):
-    """What must be the same when a descent is gone on with, whatever numbers its candidates have."""
-    progress = descent.progress
-    accepted = [
-        (c.ties, c.thetas, c.loss, [a.ties for a in lineage_of(descent.candidates, c.number)],
-         progress.expansions[c.number]) for c in descent.accepted
-    ]  # fmt: skip
-    tried = set(progress.tried) | {c.digest for c in descent.candidates}
-    return accepted, tried, progress.rounds, progress.last_gain, progress.batch_size
-
-
-def one_round(descent, exact=1.0):
-    """Accept the first candidate of a round, fail the others."""
-    proposals = descent.propose(descent.rules.proposals)
-    made = [
-        Configuration(tie(BASE, c.ties), Recipe(steps=6, ramp=3, eval_every=3), descent.parent_of(c).start)
-        for c in proposals
-    ]
-    keyed = [replace(c, configuration=m.key) for c, m in zip(proposals, made, strict=True)]
-    for n, candidate in enumerate(descent.add(keyed, made)):
-        reached = exact if n == 0 else 0.3
-        descent.judge(candidate, reached, [Training((ONES,), reached, 0.1 * n)])
-    descent.end_round()
-
-
-@pytest.mark.usefixtures("cheap")
-def test_a_descent_goes_on_from_its_store(reopen, tmp_path):
-    (tmp_path / "small").mkdir()
-    rules = Rules(proposals=3, beam=2, patience=3)
-    descent = Descent(reopen(), rules)
-    assert descent.candidates == [] and descent.progress.rounds == 0
-    descent.begin([(BASE, [ONES], ())])
-    for accepted in (1.0, 1.0, 0.9):
-        one_round(descent, accepted)
-        assert state(Descent(reopen(), rules)) == state(descent)
-    assert [c.numbers for c in descent.accepted] == [46, 45, 44] and descent.progress.last_gain == 2
-    assert [c.number for c in descent.parents()] == [c.number for c in descent.accepted[:0:-1]]
-    before = {c.digest for c in descent.candidates}
-    again = Descent(reopen(), rules)
-    assert not before & {c.digest for c in again.propose(6)}, "nothing is tried twice"
-    one_round(again, 0.9)
-    assert not again.is_over
-    one_round(again, 0.9)
-    assert again.is_over and Descent(reopen(), rules).is_over, "out of patience"
-    assert not Descent(reopen(), replace(rules, patience=4)).is_over
-    assert Descent(reopen(), replace(rules, patience=9, rounds=5)).is_over
 
 
 def test_what_decodes_all_10_010_and_is_refuted_is_refused(tmp_path, monkeypatch):
@@ -179,23 +121,14 @@ def untrained(monkeypatch, cheap):
     return banks
 
 
-def test_of_many_candidates_the_best_after_a_preview_are_trained(untrained, tmp_path, monkeypatch):
-    """Of four sizes, which take turns; from both starts, side by side."""
-    sizes = [[f"{name} = 0" for name in BASE.layout.entries()[n : n + k]] for k in range(1, 5) for n in range(5)]
-    monkeypatch.setattr(descents, "propose", lambda *_: [constrained(BASE, texts) for texts in sizes])
+def test_sets_are_trained_from_every_start_side_by_side(untrained, tmp_path):
+    """In a preview and after it."""
     settings = Settings(proposals=4, preview=5, steps=200, ramp=100, finish=0)
-    descent = LocalDescent(BASE, [ONES, TWOS], settings, tmp_path)
-    candidates = next(descent.rounds())
-    preview, full = untrained
-    assert (len(preview), len(full)) == (40, 8)
+    next(LocalDescent(BASE, [ONES, TWOS], settings, tmp_path).rounds())
+    assert [len(pairs) for pairs in untrained] == [40, 8]
     for pairs in untrained:
         assert all(a.ties == b.ties for a, b in zip(pairs[::2], pairs[1::2], strict=True))
         assert {p.start[0] for p in pairs[::2]} == {1.0} and {p.start[0] for p in pairs[1::2]} == {2.0}
-    assert {(p.recipe.steps, p.recipe.ramp, p.recipe.eval_every) for p in preview} == {(20, 10, 20)}
-    lowest: dict[int, tuple[int, ...]] = {}
-    for ties in sorted({p.ties for p in preview}, key=loss_of, reverse=True):
-        lowest[max(ties)] = ties
-    assert {p.ties for p in full} == {*lowest.values()} and len(lowest) == len(candidates) == 4
     about = json.loads((tmp_path / "descent.json").read_text())
     assert about["origin"].startswith("ffb63461"), "a descent outlasts new fields of a spec"
 

@@ -14,9 +14,11 @@ from compress.hessian import (
 )
 from compress.quadratic import Quadratic, quadratic
 from compress.section import KINDS
+from compress.ties import describe_change, retied
 from model import preset
-from model.tied import constrained, free, retied, tie, ties_of
+from model.tied import Tied, constrained, free, tie, ties_of
 from tests import CERTIFICATES
+from tests.unit.test_tied import WORDS
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.step import step
 
@@ -127,3 +129,18 @@ def crosses_tensors(ties):
         for k in {abs(k) for k in numbers} - {0}:
             tensors.setdefault(k, set()).add(name)
     return any(len(names) > 1 for names in tensors.values())
+
+
+def test_what_leads_from_one_set_to_another_leads_there():
+    base = preset("46p")
+    before = constrained(base, [*WORDS, "head[0,0] = head[1,1]"])
+    tighter = constrained(base, ["head[0,1] = 0"], before)
+    assert describe_change(base, before, tighter) == ([], ["head[0,1] = 0"])
+    p = base.layout.entries().index("form[1,0]")
+    after = constrained(base, ["arc[0] = norm[0,4]"], retied(before, p, before[-1]))
+    loosened, tied = describe_change(base, before, after)
+    assert loosened == ["form[1,0] = -form[0,1]"] and len(tied) == 2
+    kept = [t for t in Tied(base=base, ties=before).spelt() if t not in loosened]
+    assert constrained(base, kept + tied) == after
+    opposite = retied(before, p, -before[p])
+    assert describe_change(base, before, opposite) == (["form[1,0] = -form[0,1]"], ["form[1,0] = form[0,1]"])

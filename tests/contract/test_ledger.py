@@ -14,7 +14,7 @@ import torch
 
 from model import PRESETS
 from search.errors import AlreadyExists, Failure
-from search.record import ENOUGH
+from search.stats.record import ENOUGH
 from search.store import database as database_module
 from search.store import lease as lease_module
 from search.store.database import RESULTS, ROWS, STUDIES, Database, DatabaseUnavailable
@@ -111,15 +111,34 @@ def later(monkeypatch, seconds):
 # ---- a database of an earlier version
 
 
-def test_columns_that_a_ledger_lacks_are_added_once_with_their_defaults(open_records):
-    claimed(open_records(), *SEEDS)
-    with open_records().database.begin() as db:
-        for name in ("verify_calls", "best_token", "confirmation"):
+ADDED = {"verify_calls": 0, "best_token": None, "stages": None, "confirmation": False}
+
+
+@pytest.fixture
+def lacking(records):
+    """A ledger without columns that an earlier version had not."""
+    claimed(records, *SEEDS)
+    with records.database.begin() as db:
+        for name in ADDED:
             db.exec_driver_sql(f"ALTER TABLE ledger DROP COLUMN {name}")
+    records.database.engine.dispose()
+
+
+@pytest.mark.usefixtures("lacking")
+def test_columns_that_a_ledger_lacks_are_added_once_with_their_defaults(open_records):
     with ThreadPoolExecutor(4) as threads:
-        seeds = list(threads.map(lambda _: open_records().list_seeds(), range(4)))
-    added = [(row.verify_calls, row.best_token, row.confirmation) for rows in seeds for row in rows]
-    assert added == [(0, None, False)] * len(SEEDS) * 4
+        found = list(threads.map(lambda _: columns(open_records(), *ADDED), range(4)))
+    assert found == [dict.fromkeys((1, 2, 3), tuple(ADDED.values()))] * 4
+
+
+@pytest.mark.usefixtures("lacking")
+@pytest.mark.parametrize("open_records", ["sqlite"], indirect=True)
+def test_a_ledger_that_lacks_columns_is_read_where_it_cannot_be_written(open_records, home, monkeypatch):
+    """Of a disk that is read-only: the columns have their defaults, and the file stays as it was."""
+    before = home.ledger_db.read_bytes()
+    monkeypatch.setattr(database_module, "_is_writable", lambda path: False)
+    assert columns(open_records(), *ADDED) == dict.fromkeys((1, 2, 3), tuple(ADDED.values()))
+    assert home.ledger_db.read_bytes() == before
 
 
 def test_a_driver_that_knows_fewer_columns_goes_on(open_records):
@@ -185,26 +204,14 @@ def test_of_many_drivers_one_gets_a_seed(open_records):
 # ---- seeds end
 
 
-def test_results_are_recorded(records, other):
-    claimed(records, SEEDS[0])
-    record(records, result_of(SEEDS[0], Outcome.GROKKED), speed=123.0, environment={"threads": 1})
-    (row,) = other.list_seeds()
-    facts = {
-        "outcome": "grokked", "steps": 60_000, "grok_step": 2_000, "held": False, "best_step": 2_000,
-        "best_exact": 1.0, "best_token": 0.5, "seed_steps_per_s": 123.0, "owner": None, "lease_until": None,
-    }  # fmt: skip
-    assert {name: row[name] for name in facts} == facts and row.environment is None
-    assert records.list_seeds(environment=True) == [replace(row, environment={"threads": 1})]
-    assert row.is_final
-
-
 @pytest.mark.parametrize("outcome", FINAL)
 def test_a_final_row_is_never_overwritten(outcome, records):
     claimed(records, SEEDS[0])
     record(records, result_of(SEEDS[0], outcome, hopeless_step=2_000))
     (before,) = records.list_seeds()
     assert (before["outcome"], before["hopeless_step"]) == (outcome, 2_000)
-    record(records, result_of(SEEDS[0], Outcome.DIVERGED, best_exact=0.1), speed=2.0)
+    record(records, result_of(SEEDS[0], Outcome.DIVERGED, best_exact=0.1, theta_P=torch.zeros(57)), speed=2.0)
+    record(records, result_of(SEEDS[1]))  # of a seed that nobody has claimed
     record(records, states={key_of(SEEDS[0]): b"late"}, cut={key_of(SEEDS[0]): 0})
     records.censor({key_of(SEEDS[0]): 7}, "interrupted")
     records.censor_running("interrupted", {})
@@ -212,6 +219,9 @@ def test_a_final_row_is_never_overwritten(outcome, records):
     with pytest.raises(AlreadyExists, match=rf"study study: seed 1 has run already \({outcome}\)"):
         claimed(records, SEEDS[0])
     assert records.list_seeds() == [before]
+    assert records.seed(before).result.theta_P.any()
+    with records.database.begin() as db:
+        assert len(db.execute(sa.select(RESULTS)).all()) == 1
 
 
 def test_censored_seeds_go_on(records):
@@ -265,7 +275,7 @@ def test_only_rows_of_dead_drivers_are_orphans(records, other, another):
     assert columns(another, "owner") == {1: (other.owner,)}
 
 
-def test_theta_and_curve_are_recorded_to_the_bit(records, other):
+def test_results_theta_and_curve_are_recorded_to_the_bit(records, other):
     """Of a diverged seed with NaN too, and of one that has no evaluation."""
     wild = result_of(SEEDS[1], Outcome.DIVERGED)
     wild.curve_EM[3] = torch.nan
@@ -273,8 +283,11 @@ def test_theta_and_curve_are_recorded_to_the_bit(records, other):
     none = replace(result_of(SEEDS[2]), curve_EM=torch.zeros(0, 4), probes_ER=torch.zeros(0, 0))
     results = [result_of(SEEDS[0], Outcome.GROKKED), wild, none]
     claimed(records, *SEEDS)
-    record(records, *results, environment={"code": "0"})
+    record(records, *results, speed=123.0, environment={"code": "0"})
     rows = other.list_seeds()
+    facts = {"seed_steps_per_s": 123.0, "owner": None, "lease_until": None, "environment": None}
+    assert all(row[name] == fact and row.is_final for row in rows for name, fact in facts.items())
+    assert records.list_seeds(environment=True) == [replace(row, environment={"code": "0"}) for row in rows]
     for found, wanted in zip(other.seeds(reversed(rows)), reversed(results), strict=True):
         assert found.configuration == CONFIGURATION and found.environment == {"code": "0"}
         for name in ("theta_P", "curve_EM", "probes_ER"):
@@ -298,18 +311,6 @@ def test_theta_and_curve_are_recorded_with_the_row_or_not_at_all(records):
             assert not db.execute(sa.select(RESULTS)).all()
     record(records, whole, result_of(SEEDS[1]))
     assert len(list(records.seeds(records.list_seeds()))) == 2
-
-
-def test_what_is_recorded_twice_is_there_once_and_as_it_was(records):
-    claimed(records, SEEDS[0])
-    for result in (result_of(SEEDS[0]), replace(result_of(SEEDS[0]), theta_P=torch.zeros(57))):
-        record(records, result)
-    (row,) = records.list_seeds()
-    assert records.seed(row).result.theta_P.tolist() == result_of(SEEDS[0]).theta_P.tolist()
-    record(records, result_of(SEEDS[1]))  # of a seed that nobody has claimed
-    assert len(records.list_seeds()) == 1
-    with records.database.begin() as db:
-        assert len(db.execute(sa.select(RESULTS)).all()) == 1
 
 
 DAMAGE = {
@@ -545,6 +546,8 @@ def test_a_proposal_is_written_once(records):
     records.create_proposal(0, CONFIGURATION, {"recipe.lr": 0.02})
     for _ in range(2):  # the same may be written again
         records.create_proposal(1, None, {"recipe.lr": 2.0})
+        records.create_parents([InitialTheta(PRESETS["57p"], {ANY: (0.5,) * 57})])
+    assert len(records.list_parents()) == 1
     proposals = [(p["number"], p["configuration"], p["numbers"]) for p in records.list_proposals()]
     assert proposals == [(0, CONFIGURATION.key, {"recipe.lr": 0.02}), (1, None, {"recipe.lr": 2.0})]
     unequal = Configuration(PRESETS["777p"], Recipe())
@@ -552,13 +555,6 @@ def test_a_proposal_is_written_once(records):
         with pytest.raises(AlreadyExists, match="study study: proposal 1 was just taken by another driver"):
             records.create_proposal(1, configuration, numbers)
     assert list(records.list_configurations()) == [CONFIGURATION.key], "whole or not at all"
-
-
-def test_what_is_written_again_as_the_answer_was_lost_is_there_once(records):
-    spec = PRESETS["57p"]
-    for _ in range(2):
-        records.create_parents([InitialTheta(spec, {ANY: (0.5,) * spec.params})])
-    assert len(records.list_parents()) == 1
 
 
 @pytest.mark.parametrize("take", [lambda r: r.lease.acquire(), lambda r: claimed(r, SEEDS[0])])
@@ -609,21 +605,6 @@ def test_a_database_that_gives_no_connection_is_away(records):
     records.database.engine = sa.create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.05)
     with records.database.begin(), pytest.raises(DatabaseUnavailable, match="QueuePool limit"):
         records.lease.renew()
-
-
-def test_a_ledger_that_lacks_columns_is_read_where_it_cannot_be_written(home, monkeypatch):
-    """Of a disk that is read-only: the columns have their defaults, and the file stays as it was."""
-    records = StudyRecords(Ledger(home), "study")
-    claimed(records, *SEEDS)
-    with records.database.begin() as db:
-        for name in ("verify_calls", "stages", "confirmation"):
-            db.exec_driver_sql(f"ALTER TABLE ledger DROP COLUMN {name}")
-    records.database.engine.dispose()
-    before = home.ledger_db.read_bytes()
-    monkeypatch.setattr(database_module, "_is_writable", lambda path: False)
-    rows = StudyRecords(Ledger(home), "study").list_seeds()
-    assert [(row.verify_calls, row.stages, row.confirmation) for row in rows] == [(0, None, False)] * len(SEEDS)
-    assert home.ledger_db.read_bytes() == before
 
 
 @pytest.mark.parametrize("text", ["x", '[["wide"]]', "[[1e999, 1e999, 1, 1]]"])

@@ -1,4 +1,6 @@
-"""What every optimiser and wrapper keeps to. That each computes what it is named after: test_optimisers_references."""
+"""What every optimiser and wrapper keeps to. That each computes what it is named after: test_optimisers_references;
+that a slot depends on itself alone: test_seeds_of_their_own.
+"""
 
 import numpy as np
 import pytest
@@ -70,26 +72,13 @@ def steps(optimiser, state, hyper, grads):
 
 
 @every_variant
-def test_a_slot_depends_on_itself_alone(name):
-    """Bit for bit, whatever the others are: alone, not active, not finite, of another recipe."""
-    other = {"lr": 0.5, "weight_decay": 0.3, "beta1": 0.5, "clip": 0.01}
-    recipes = [recipe_of(name), recipe_of(name, **other)] * 2
-    optimiser, draw = optimiser_of(recipes[0]), torch.Generator().manual_seed(0)
-    hyper = hyper_of(recipes, SPEC.layout)
-    grads = torch.randn(5, 4, SPEC.params, generator=draw)
-    grads[2, 3, 7] = torch.nan
-    state = state_of(initial(4), optimiser)
+def test_a_slot_that_is_not_active_stands_still(name):
+    recipe = recipe_of(name)
+    optimiser, hyper = optimiser_of(recipe), hyper_of([recipe] * 2, SPEC.layout)
+    state = state_of(initial(2), optimiser)
     state["active"][1] = False
-    after = steps(optimiser, state, hyper, grads)
-    for slot in range(4):
-        mine, its = ({k: t[slot : slot + 1] for k, t in d.items()} for d in (state, hyper))
-        alone = steps(optimiser, mine, its, grads[:, slot : slot + 1])
-        for key in after:
-            assert torch.equal(after[key][slot].nan_to_num(5), alone[key][0].nan_to_num(5)), key
-    assert after["step"].tolist() == [5, 0, 5, 5]
-    assert all(torch.equal(after[key][1], state[key][1]) for key in after), "not active: it stands still"
-    assert after["theta"][3].isnan().any(), "or nobody sees that it diverged"
-    assert after["theta"][[0, 2]].isfinite().all()
+    after = steps(optimiser, state, hyper, torch.ones(3, 2, SPEC.params))
+    assert all(torch.equal(after[key][1], state[key][1]) for key in after)
     assert not torch.equal(after["theta"][0], state["theta"][0])
 
 

@@ -9,12 +9,10 @@ import html
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 import yaml
@@ -23,7 +21,6 @@ from model import make_spec, preset
 from model.spec import FAMILIES
 from search.run.progress import Display
 from search.study.file import load_study
-from search.study.schema import Study
 from search.study.trial import Configuration
 from tests import CERTIFICATES, ROOT, homes
 from tests.commands import call, done
@@ -36,16 +33,16 @@ DATA = Path(__file__).with_name("data")
 # ---- defaults and keys
 
 
-def defaults() -> dict[str, dict[str, Any]]:
+def defaults():
     """Every field's default, of the recipe and of each family's spec."""
     kinds = {"recipe": dataclasses.fields(Recipe), **{family: cls.options() for family, cls in FAMILIES.items()}}
     return {kind: {field.name: field.default for field in fields} for kind, fields in kinds.items()}
 
 
 @cache
-def study_files() -> dict[str, Path]:
+def study_files():
     """Every study file of the repository by the study's name, wherever it lies."""
-    files: dict[str, Path] = {}
+    files = {}
     for path in sorted(ROOT.rglob("*.yaml")):
         parts = path.relative_to(ROOT).parts
         if parts[0] == "build" or any(part.startswith(".") for part in parts):  # of `make wheel`, and of tools
@@ -58,7 +55,7 @@ def study_files() -> dict[str, Path]:
     return files
 
 
-def configurations(study: Study) -> list[dict[str, Any]]:
+def configurations(study):
     """Key and every field of a study's listed configurations; of a search, of the one that it starts from.
 
     A study that looks for constraints lists none: its recipe alone is what it fixes. Of all combinations the
@@ -75,8 +72,8 @@ def configurations(study: Study) -> list[dict[str, Any]]:
     ]
 
 
-def shortened(fields: Any, usual: dict[str, dict[str, Any]], kind: str = "recipe") -> Any:
-    """Fields without those at their usual values; `lengthened` is the inverse."""
+def shortened(fields, usual, kind="recipe"):
+    """Fields without those at their usual values."""
     if not isinstance(fields, dict):
         return fields
     defaults = usual.get(fields.get("family", kind), {})
@@ -84,23 +81,14 @@ def shortened(fields: Any, usual: dict[str, dict[str, Any]], kind: str = "recipe
     return {n: v for n, v in inner.items() if n not in defaults or v != defaults[n]}
 
 
-def lengthened(fields: Any, usual: dict[str, dict[str, Any]], kind: str = "recipe") -> Any:
-    if not isinstance(fields, dict):
-        return fields
-    inner = {n: lengthened(v, usual) if n == "base" else v for n, v in fields.items()}
-    return usual.get(fields.get("family", kind), {}) | inner
+def keys_of(path):
+    """A study's configurations; fields that have the stored defaults are left out."""
+    usual, listed = stored("defaults"), configurations(load_study(str(path)))
+    return [{part: shortened(v, usual) for part, v in configuration.items()} for configuration in listed]
 
 
-def keys() -> dict[str, list[dict[str, Any]]]:
-    """By study; fields that have the stored defaults are left out."""
-    usual = stored("defaults")
-    return {
-        name: [
-            {part: shortened(v, usual) for part, v in configuration.items()}
-            for configuration in configurations(load_study(str(path)))
-        ]
-        for name, path in sorted(study_files().items())
-    }
+def keys():
+    return {name: keys_of(path) for name, path in sorted(study_files().items())}
 
 
 # ---- what commands say of a recorded home
@@ -127,7 +115,7 @@ confirm: {configurations: 1, seeds: {first: 90, count: 4}}
 """
 
 
-def record_home(folder: Path) -> None:
+def record_home(folder):
     """A home with two studies, recorded without training."""
     home = homes.empty_home(folder)
     listed = homes.Recorder(home, homes.study_of(LISTED))
@@ -146,20 +134,20 @@ def record_home(folder: Path) -> None:
     homes.drive(home, homes.study_of(SEARCHED), grokked=(31, 33, 91))
 
 
-def records() -> dict[str, Any]:
+def records():
     """What the commands say of the recorded home: JSON as it is, the report as lines of text."""
     with TemporaryDirectory() as folder, homes.quickly():
         home, page, table = (Path(folder, name) for name in ("runs", "report.html", "records.json"))
         record_home(home)
 
-        def said(*words: object) -> Any:
+        def said(*words):
             return json.loads(call(*words, "--home", home).output)
 
-        def written(target: Path, *words: object) -> str:
-            assert call(*words, "-o", target, "--home", home).exit_code == 0
+        def written(target, *words):
+            done(*words, "-o", target, "--home", home)
             return target.read_text("utf-8")
 
-        answers: dict[str, Any] = {
+        answers = {
             "status": said("status", "--json"),
             "best": said("best", "--json"),
             "best --lineage": said("best", "searched", "--lineage", "--json"),
@@ -177,7 +165,7 @@ RANDOM = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 """MLflow's name of a run."""
 
 
-def plain(value: Any) -> Any:
+def plain(value):
     """Without what differs between two recordings of the same."""
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
@@ -188,7 +176,7 @@ def plain(value: Any) -> Any:
     return re.sub(r"--home \S+", "--home HOME", RANDOM.sub("RUN", value))  # as seen from where it is called
 
 
-def lines_of(page: str) -> list[str]:
+def lines_of(page):
     """A page's text, a line a block or row; without the table of all that was held fixed."""
     page = re.sub(r"(?s)<(style|script|details)\b.*?</\1>", "", page)
     page = re.sub(r"</(td|th|dt)>", " | ", page)
@@ -201,12 +189,11 @@ def lines_of(page: str) -> list[str]:
 
 
 @cache
-def listings() -> dict[str, Any]:
+def listings():
     """What a study file may have and what comes with the package, as `--json` has it; texts left out."""
 
-    def said(name: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = json.loads(done(name, "--json"))
-        return rows
+    def said(name):
+        return json.loads(done(name, "--json"))
 
     return {
         "keys": {row["path"]: row["default"] for row in said("keys")},
@@ -215,7 +202,7 @@ def listings() -> dict[str, Any]:
     }
 
 
-ASKED: dict[str, tuple[str, ...]] = {
+ASKED = {
     "verify": ("6p",),
     "prove": ("6p",),
     "fold": ("57p", "--pairs", "1000", "-o", "folded"),
@@ -231,10 +218,10 @@ BY_MACHINE = (
 """Numbers that a library's order of sums or the time decides, and what says which machine it was."""
 
 
-def checkpoints() -> dict[str, Any]:
+def checkpoints():
     """What commands say of certificates; of the notebook's commands names and types alone, as its data grows."""
     with TemporaryDirectory() as folder:
-        answers: dict[str, Any] = {}
+        answers = {}
         for name, (certificate, *options) in ASKED.items():
             words = [str(Path(folder, word)) if word == "folded" else word for word in options]
             answers[name] = unlike(json.loads(call(name, CERTIFICATES / certificate, *words, "--json").stdout))
@@ -243,14 +230,14 @@ def checkpoints() -> dict[str, Any]:
     return {name: answer if isinstance(answer, dict) else {"rows": answer} for name, answer in answers.items()}
 
 
-def unlike(value: Any) -> Any:
+def unlike(value):
     """An answer without what differs by machine."""
     if isinstance(value, dict):
         return {k: unlike(v) for k, v in value.items() if k not in BY_MACHINE}
     return [unlike(v) for v in value] if isinstance(value, list) else value
 
 
-def types_of(value: Any) -> Any:
+def types_of(value):
     """Names and types in an answer; a list has those of its first item."""
     if isinstance(value, dict):
         return {k: types_of(v) for k, v in value.items()}
@@ -295,9 +282,9 @@ SOMETIMES = ("writing to MLflow: ", "  load ", "  compiling took ")
 """Lines that are there on a slow or busy machine."""
 
 
-def messages(studies: Iterable[str] = tuple(SAID)) -> dict[str, list[str]]:
+def messages(studies=tuple(SAID)):
     """The plan of a run, and all that it prints without a terminal; a line that is repeated once."""
-    said: dict[str, list[str]] = {}
+    said = {}
     with TemporaryDirectory() as folder, homes.quickly(), without_ray(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(Display, "due", lambda self: True)
         for name in studies:
@@ -331,7 +318,7 @@ BRANCHES = {
     **dict.fromkeys(("54p", "47p", "62p", "67p", "100p", "242p", "262p", "512p", "763p"), SHORT),
 }
 """A preset for each branch of the kernels."""
-CHANGES: dict[str, dict[str, Any]] = yaml.safe_load("""
+CHANGES = yaml.safe_load("""
 tied: {ramp: 40, ramp_start: 20}
 
 adam: {optimiser: adam}
@@ -351,12 +338,12 @@ starts:
    recycle_unless: [[switches, 0.95]], again_at: 40, again_unless: [[token, 0.9]]}
 """)
 """What 57p is trained with: ties, optimisers and wrappers, problems and starts."""
-CASES: dict[str, tuple[str, dict[str, Any]]] = {name: (name, fields) for name, fields in BRANCHES.items()}
+CASES = {name: (name, fields) for name, fields in BRANCHES.items()}
 CASES |= {name: ("57p", SHORT | fields) for name, fields in CHANGES.items()}
 """Name -> (preset, fields of the recipe)."""
 
 
-def curve(name: str) -> dict[str, dict[str, Any]]:
+def curve(name):
     """By seed: mean training loss since the evaluation before, token accuracy; digests of all measures and of θ."""
     model_name, fields = CASES[name]
     spec, ties = preset(model_name), None
@@ -367,7 +354,7 @@ def curve(name: str) -> dict[str, dict[str, Any]]:
     while bank.advance():
         pass
     train_loss, token = (MEASURES.index(measure) for measure in ("train_loss", "token"))
-    curves: dict[str, dict[str, Any]] = {}
+    curves = {}
     for n, number in enumerate(SEEDS):
         result = bank.result(n)
         bits = result.theta_P.numpy().tobytes()
@@ -380,19 +367,19 @@ def curve(name: str) -> dict[str, dict[str, Any]]:
     return curves
 
 
-def all_curves() -> dict[str, Any]:
+def all_curves():
     return {name: curve(name) for name in CASES}
 
 
 # ---- files
 
-WRITERS: dict[str, Callable[[], dict[str, Any]]] = {
+WRITERS = {
     "defaults": defaults, "keys": keys, "records": records, "listings": listings, "checkpoints": checkpoints,
     "messages": messages, "curves": all_curves,
 }  # fmt: skip
 
 
-def text_of(value: dict[str, Any]) -> str:
+def text_of(value):
     """JSON whose lines are what one compares: an entry of an entry a line."""
     lines = []
     for name, inner in value.items():
@@ -406,7 +393,7 @@ def text_of(value: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def stored(name: str) -> Any:
+def stored(name):
     return json.loads((DATA / f"{name}.json").read_text("utf-8"))
 
 

@@ -10,11 +10,9 @@ import json
 import os
 import shutil
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import optuna
 import pandas as pd
@@ -40,14 +38,14 @@ NAMES = (*ENDED, *UNFINISHED)
 
 
 @contextmanager
-def by_its_user() -> Iterator[None]:
+def by_its_user():
     """Be the user who made the home, whose own verdicts on all pairs are no mere claims."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verdicts, "_key", lambda is_made: b"the recorded home's, no secret!!")
         yield
 
 
-def unpacked(folder: Path) -> Path:
+def unpacked(folder):
     """Unpack the home into a folder and return its path there."""
     home = folder / "moved"
     with tarfile.open(ARCHIVE) as archive:
@@ -59,33 +57,32 @@ def unpacked(folder: Path) -> Path:
 class Asked:
     """Commands about a home, called from a folder in which they may write."""
 
-    def __init__(self, home: Path, folder: Path):
+    def __init__(self, home, folder):
         self.home, self.folder = home, folder
 
-    def said(self, *words: object) -> Any:
+    def said(self, *words):
         """Return the JSON that a command prints, without names of runs and paths."""
         answer = json.loads(done(*words, "--home", self.home))
         answer.pop("home", None) if isinstance(answer, dict) else None
         return plain(json.loads(json.dumps(answer).replace(str(self.home), "HOME")))
 
-    def file(self, name: str, *words: object) -> Path:
+    def file(self, name, *words):
         """Return the file or folder that a command wrote."""
         done(*words, "-o", self.folder / name, "--home", self.home)
         return self.folder / name
 
-    def rows(self, study: str, of: str) -> list[dict[str, Any]]:
+    def rows(self, study, of):
         """Return a study's records as a JSON file has them."""
-        rows: list[dict[str, Any]] = json.loads(self.file("rows.json", "records", study, "--of", of).read_text())
-        return rows
+        return json.loads(self.file("rows.json", "records", study, "--of", of).read_text())
 
-    def columns(self, study: str, of: str) -> dict[str, str]:
+    def columns(self, study, of):
         """Return the columns of a study's records and their types in a Parquet file; a CSV file has the same."""
         schema = pq.read_schema(self.file("rows.parquet", "records", study, "--of", of))
         header = self.file("rows.csv", "records", study, "--of", of).read_text().partition("\n")[0]
         assert header.split(",") == schema.names
         return {column.name: str(column.type) for column in schema}
 
-    def curves(self, study: str) -> dict[str, list[Any]]:
+    def curves(self, study):
         """Return how many evaluations each seed of a study has, and a digest of all its measures and probes."""
         frame = pd.read_parquet(self.file("curves.parquet", "records", study, "--of", "curves"))
         seeds = frame.groupby(["configuration", "init_seed", "data_seed"]) if len(frame) else {}
@@ -94,7 +91,7 @@ class Asked:
             for seed, curve in seeds
         }
 
-    def theta(self, row: Mapping[str, Any]) -> str:
+    def theta(self, row):
         """Return a digest of a recorded seed's θ, by the checkpoint that `pull` writes."""
         seed = str(Seed(row["init_seed"], row["data_seed"]))
         words = ("pull", row["study"], "--seed", seed, "--configuration", row["configuration"])
@@ -103,7 +100,7 @@ class Asked:
         shutil.rmtree(folder)
         return digest(bits)
 
-    def best(self, study: str) -> dict[str, Any]:
+    def best(self, study):
         """Return what `pull --best` writes: JSON as it is, of other files a digest."""
         folder = self.file("best", "pull", study, "--best")
         files = {
@@ -122,19 +119,19 @@ BY_MACHINE = ("trial", "core_s", "environment")
 """What a machine gives a seed, or how its run was cut up: not pinned of seeds that train on."""
 
 
-def digest(bits: bytes) -> str:
+def digest(bits):
     return hashlib.sha256(bits).hexdigest()[:16]
 
 
-def as_bits(frame: pd.DataFrame) -> bytes:
+def as_bits(frame):
     return frame.to_numpy("float64").tobytes()
 
 
-def name_of(row: Mapping[str, Any]) -> str:
+def name_of(row):
     return " ".join(str(row[name]) for name in ("configuration", "init_seed", "data_seed"))
 
 
-def without(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def without(row, *names):
     return {name: value for name, value in row.items() if name not in names}
 
 
@@ -142,7 +139,7 @@ LATER = ("model.task", "recipe.grok_at", "recipe.stages")
 """Fields that there were not when the home was recorded."""
 
 
-def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
+def configuration(row):
     """Return a configuration's row. All fields of its spec and recipe are one digest."""
     fields = {name: row[name] for name in row if name.startswith(("model.", "recipe."))}
     then = {name: value for name, value in fields.items() if name not in LATER}
@@ -150,7 +147,7 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
     return without(row, *fields, *BY_MLFLOW) | {"fields": digest(text.encode())}
 
 
-def searched(file: Path) -> list[dict[str, Any]]:
+def searched(file):
     """Return the trials of a search as Optuna reads them."""
     storage = f"sqlite:///{file}"
     (name,) = optuna.get_all_study_names(storage)
@@ -158,15 +155,15 @@ def searched(file: Path) -> list[dict[str, Any]]:
     return [{"params": t.params, "values": t.values, "state": t.state.name} for t in trials]
 
 
-def thetas(asked: Asked, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def thetas(asked, rows):
     return {name_of(row): asked.theta(row) for row in rows}
 
 
-def the_first(rows: list[Any]) -> list[Any]:
+def the_first(rows):
     return rows[:1]
 
 
-def about_study(asked: Asked, study: str, of: Callable[[list[Any]], list[Any]] = list) -> dict[str, Any]:
+def about_study(asked, study, of=list):
     """Return what is recorded of a study. of: the seeds whose θ is pulled, of those that have a curve."""
     rows, curves = asked.rows(study, "seeds"), asked.curves(study)
     return {
@@ -178,7 +175,7 @@ def about_study(asked: Asked, study: str, of: Callable[[list[Any]], list[Any]] =
     }
 
 
-def about_home(asked: Asked) -> dict[str, Any]:
+def about_home(asked):
     """Return what commands say of the home as a whole, and of what few studies have."""
     columns = {of: asked.columns("adders", of) for of in ("configurations", "seeds", "curves")}
     return {
@@ -193,13 +190,13 @@ def about_home(asked: Asked) -> dict[str, Any]:
     }
 
 
-def go_on(asked: Asked) -> dict[str, dict[str, Any]]:
+def go_on(asked):
     """Go on with the unfinished studies in this process, and return what has become of their seeds."""
     with without_ray(), homes.quickly():
         return {study: gone_on(asked, study) for study in UNFINISHED}
 
 
-def gone_on(asked: Asked, study: str) -> dict[str, Any]:
+def gone_on(asked, study):
     """Go on with a study by its name. What a decoded seed would get is made up."""
     done("run", study, "--home", asked.home)
     rows = asked.rows(study, "seeds")
@@ -210,7 +207,7 @@ def gone_on(asked: Asked, study: str) -> dict[str, Any]:
     }
 
 
-def answers() -> dict[str, Any]:
+def answers():
     """Return all that is compared with the stored answers."""
     with TemporaryDirectory() as folder, by_its_user():
         asked = Asked(unpacked(Path(folder)), Path(folder))

@@ -10,15 +10,13 @@ import json
 
 import pytest
 
-from search.study.file import load_study
-from tests import ROOT, needs_compiler, needs_plugins
+from tests import ROOT, by_tier, needs_compiler, needs_plugins
 from tests.golden.make_golden import (
     CASES,
     checkpoints,
-    configurations,
     curve,
     defaults,
-    lengthened,
+    keys_of,
     listings,
     messages,
     plain,
@@ -39,8 +37,7 @@ def test_defaults_stay(kind):
 @pytest.mark.parametrize("name", [n for n in KEYS if not n.startswith("compress-") or (ROOT / "compress").exists()])
 def test_a_study_asks_for_the_same_configurations(name):
     assert name in study_files(), "the study is in no file; if that is meant, take it out of keys.json"
-    expected = [{part: lengthened(v, DEFAULTS) for part, v in entry.items()} for entry in KEYS[name]]
-    assert configurations(load_study(str(study_files()[name]))) == expected
+    assert json.loads(json.dumps(keys_of(study_files()[name]))) == KEYS[name]
 
 
 def test_every_study_and_case_is_stored():
@@ -68,7 +65,7 @@ def test_commands_say_the_same_of_certificates():
 
 @needs_compiler
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("study", ["a sweep", pytest.param("a search", marks=pytest.mark.full)])
+@pytest.mark.parametrize("study", by_tier(["a sweep", "a search"], ["a sweep"]))
 def test_runs_print_the_same(study):
     expected = {name: lines for name, lines in stored("messages").items() if name.startswith(study)}
     assert messages([study]) == expected

@@ -2,6 +2,8 @@
 
 from tests.commands import call
 from tests.reference import QUICK, check_whole, expected, write_study
+from trainer import Seed
+from trainer.bank.tracker import SeedTracker
 
 RECIPE = {"steps": 16, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6, "hold": 4}
 BY_ENGINE = QUICK["resources"] | {"compiled": True}
@@ -49,13 +51,25 @@ STAGED = SWEEP | {
 """Seeds through several stages, of which some are lost on the way."""
 
 
-def run(study, here, *options):
-    return call("run", write_study(here, study), *options, "--home", "home")
+def run(study, here, *options, code=0):
+    return call("run", write_study(here, study), *options, "--home", "home", code=code)
 
 
 def run_whole(study, here):
     """Run a study to its end here, and compare its records with uninterrupted training. Returns what was said."""
     said = run(study, here)
-    assert said.exit_code == 0, said.output
     check_whole(here / "home", study, expected(study))
     return said
+
+
+def let_seed_7_grok(patch):
+    """Make seed 7 perfect from step 8 on."""
+    whole = SeedTracker.record_evaluation
+
+    def record_evaluation(self, pair_L, step_L, measures_LM, *rest):
+        lucky = [self.pairs[n].seed == Seed.of(7) for n in pair_L.tolist()]
+        for i in (i for i, is_seven in enumerate(lucky) if is_seven and int(step_L[i]) >= 8):
+            measures_LM[i, 0] = 1.0
+        return whole(self, pair_L, step_L, measures_LM, *rest)
+
+    patch.setattr(SeedTracker, "record_evaluation", record_evaluation)

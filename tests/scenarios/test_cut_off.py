@@ -1,22 +1,22 @@
-"""A driver that dies after any of its calls to MLflow, or between ledger and MLflow: the next one leaves what
-one that lived leaves.
+"""A driver that dies after any of its calls to MLflow, or between ledger and MLflow, or whose ledger was restored
+from an older copy: the next one leaves what one that lived leaves.
 """
 
 import shutil
 import threading
-from collections import Counter
 
 import pytest
 
-from search.analysis.projection import summary_of
+from search.run.projection import summary_of
+from search.stats.metrics import MAY_BE_ZERO
 from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.study_records import StudyRecords
-from search.tracking.shown import MAY_BE_ZERO
-from search.tracking.tracking import KEY_TAG, SEED_TAG, SHOWN_TAG, STUDY_TAG, connect
+from search.tracking.tracking import KEY_TAG, OUTCOME_TAG, SEED_TAG, SHOWN_TAG, STUDY_TAG, connect
 from tests.homes import drive, empty_home, forget_places, records_of, study_of, thetas
 from tests.leases import dead_owner
+from tests.reference import runs_of
 
 WRITING = ("create_experiment", "create_run", "log_batch", "log_artifacts", "log_artifact", "log_dict",
            "log_metric", "log_text", "set_tag", "set_experiment_tag", "set_terminated",
@@ -71,24 +71,24 @@ def is_ahead(home):
     return {run.data.tags.get(SHOWN_TAG) for run in runs} != {summary_of(rows)}
 
 
-def facts(home):
-    """All that MLflow has of the study, without its ids and times; and the ledger's rows.
+def facts(home, study="sweep"):
+    """All that MLflow has of a study, without its ids and times; and the ledger's rows.
 
     A count of 0 is none: it is there if MLflow was told of seeds that a dead driver had left open.
     """
-    client = connect(home)
-    experiment = client.get_experiment_by_name("sweep")
-    found = {}
-    for run in client.search_runs([experiment.experiment_id]):
-        tags = {k: v for k, v in run.data.tags.items() if k in (SEED_TAG, STUDY_TAG, SHOWN_TAG) or "." not in k}
+    client, found = connect(home), {}
+    for run in runs_of(client, study):
         name, ident = run.info.run_name, run.info.run_id
-        steps = {m: Counter(h.step for h in client.get_metric_history(ident, m))
-                 for m in run.data.metrics if not m.startswith("final.")}  # fmt: skip
         assert name not in found, f"{name} is there twice"
-        artifacts = sorted(a.path for a in client.list_artifacts(ident))
+        ours = (SEED_TAG, STUDY_TAG, SHOWN_TAG, OUTCOME_TAG)
+        tags = {k: v for k, v in run.data.tags.items() if k in ours or "." not in k}
         metrics = {m: v for m, v in run.data.metrics.items() if v or m.removeprefix("final.") not in MAY_BE_ZERO}
+        over_steps = [m for m in run.data.metrics if not m.startswith("final.")]
+        steps = {m: sorted((h.step, h.value) for h in client.get_metric_history(ident, m)) for m in over_steps}
+        artifacts = sorted(a.path for a in client.list_artifacts(ident))
         found[name] = (run.info.status, tags, run.data.params, metrics, steps, artifacts)
-    return found, records_of(home).list_seeds(), sorted(experiment.tags)
+    experiment = client.get_experiment_by_name(study)
+    return found, records_of(home, study).list_seeds(), sorted(experiment.tags)
 
 
 def killed(folder, late):
@@ -123,7 +123,9 @@ def test_whatever_call_was_its_last(late, every, tmp_path):
     assert len(cut_off) > 25
     between = [home for home in cut_off if is_ahead(home)]
     assert len(between) >= 3, "the ledger has a seed, before and after MLflow was told"
-    for home in dict.fromkeys([*between[:3], *cut_off[every // 2 :: every]]):
+    restored = Home(shutil.copytree(whole.path, tmp_path / "restored"))
+    shutil.copy(between[0].ledger_db, restored.ledger_db)  # an older copy, beside an MLflow store that has all
+    for home in dict.fromkeys([restored, *between[:3], *cut_off[every // 2 :: every]]):
         forget_places()
         drive(home, STUDY, GROKKED)
         assert facts(home) == was, home.path.name

@@ -8,9 +8,9 @@ from unittest.mock import Mock
 import pytest
 import sqlalchemy as sa
 
-from search.record import ENOUGH
 from search.run import worker
 from search.run.packing import Capacity
+from search.stats.record import ENOUGH
 from search.store.home import Home
 from tests import in_process
 from tests.commands import fails_with_one
@@ -30,26 +30,21 @@ def workers(reports):
     return {worker for worker, _ in reports}
 
 
-def test_seeds_follow_in_the_slots_that_are_free(reports, here):
-    run_whole(MIXED, here)
+@pytest.mark.parametrize(("study", "most"), [(MIXED, 2), (SPECS, 1)], ids=["one spec", "five specs"])
+def test_configurations_follow_in_the_slots_that_are_free_of_their_spec(study, most, reports, here):
+    """The next spec in a bank of its own, in the same process."""
+    run_whole(study, here)
     assert len(workers(reports)) == 2
-    assert max(len({key for key, _ in steps}) for _, steps in reports) == 2, "both configurations in one bank"
+    assert max(len({key for key, _ in steps}) for _, steps in reports) == most
     assert sorted(p.name for p in (here / "home").iterdir() if p.suffix != ".lock") == [
         "artifacts", "mlflow.db", "progress", "ray", "records.db",
     ], "and nothing of it lies in folders"  # fmt: skip
 
 
-def test_a_worker_goes_on_with_the_next_spec(reports, here):
-    """In a bank of its own, in the same process."""
-    run_whole(SPECS, here)
-    assert len(workers(reports)) == 2
-    assert max(len({key for key, _ in steps}) for _, steps in reports) == 1, "one spec in a bank"
-
-
 def test_on_a_gpu_another_spec_has_a_worker_of_its_own(reports, here, monkeypatch):
     """Its programs are compiled, and a process keeps what it has of a GPU."""
     monkeypatch.setattr(in_process, "FITS", Capacity(2, gpu=1.0))
-    assert run(SPECS, here).exit_code == 0
+    run(SPECS, here)
     assert len(workers(reports)) >= 5
 
 
@@ -79,7 +74,7 @@ def test_what_fails_is_trained_again(unlucky, here, monkeypatch, caplog):
     unlucky["after"] = 1
     monkeypatch.setattr(bank, "EngineBackend", Mock(side_effect=GivenUp("g++ has not ended in 600 s")))
     study = SHORT | {"faults": {"max_failures": 1}}
-    assert run(study, here).exit_code == 0
+    run(study, here)
     said = [r.name for r in caplog.records if "g++ has not ended in 600 s: training without" in r.getMessage()]
     assert said.count("search.run.driver") == 1 < said.count("trainer.bank.bank")
     check_whole(here / "home", study, expected(study))
@@ -95,8 +90,8 @@ def test_seeds_of_a_worker_that_failed_go_on_by_themselves(unlucky, reports, her
 
 def test_seeds_that_fail_for_good_are_censored_and_the_others_done(unlucky, here):
     study = SWEEP | {"faults": {"max_failures": 0}}
-    said = run(study, here)
-    assert said.exit_code == 1 and "RuntimeError: no luck (" in said.stdout and "To go on:" in said.stdout
+    said = run(study, here, code=1)
+    assert "RuntimeError: no luck (" in said.stdout and "To go on:" in said.stdout
     file = said.stdout.partition("no luck (")[2].partition(")")[0]
     assert "in train" in (here / file).read_text(), "the traceback"
     rows = rows_of(here / "home", "quick")
@@ -112,7 +107,6 @@ def test_seeds_that_fail_for_good_are_censored_and_the_others_done(unlucky, here
 @pytest.mark.usefixtures("groks")
 def test_a_run_ends_when_enough_have_grokked(reports, here):
     said = run(UNTIL, here)
-    assert said.exit_code == 0, said.output
     rows = {r["init_seed"]: r for r in rows_of(here / "home", "until")}
     assert (rows[7]["outcome"], rows[7]["grok_step"], rows[7]["held"]) == (Outcome.GROKKED, 8, True)
     cut = [r for r in rows.values() if r["outcome"] == Outcome.CENSORED]
@@ -125,14 +119,14 @@ def test_a_run_ends_when_enough_have_grokked(reports, here):
     assert f"  not counted: {cut_off}" in said.stdout
     assert "have not ended" not in said.stdout, "nobody waits for them"
     before = len(reports)
-    again = run(UNTIL, here)
-    assert again.exit_code == 0 and len(reports) == before, "there is nothing left to train"
+    run(UNTIL, here)
+    assert len(reports) == before, "there is nothing left to train"
 
 
 @pytest.mark.usefixtures("groks")
 def test_what_was_cut_is_trained_when_more_is_asked_for(here):
-    assert run(UNTIL, here).exit_code == 0
-    assert run(UNTIL | {"until": {"grokked": 2, "max_seeds": 12}}, here).exit_code == 0
+    run(UNTIL, here)
+    run(UNTIL | {"until": {"grokked": 2, "max_seeds": 12}}, here)
     after = rows_of(here / "home", "until")
     assert [r["init_seed"] for r in after] == list(range(1, 13)) and all(row.is_final for row in after)
     assert recorded(here / "home", "until") == expected(SWEEP)
@@ -141,20 +135,15 @@ def test_what_was_cut_is_trained_when_more_is_asked_for(here):
 # ---- files that are edited, and refused
 
 
-def test_a_finished_study_is_extended_by_editing_its_file(here):
-    home = here / "home"
-    assert run(SHORT | {"seeds": {"first": 5, "count": 2}}, here).exit_code == 0
-    before = rows_of(home, "quick")
-    assert "\ntoo long: curriculum 7,000: after the last step, 8\n" in run_whole(SHORT, here).stdout
-    assert rows_of(home, "quick")[:2] == before, "what was recorded stays as it is"
-
-
-def test_a_store_that_knows_nothing_of_a_study_is_filled(here, monkeypatch):
-    assert run(SHORT | {"seeds": {"first": 5, "count": 2}}, here).exit_code == 0
+@pytest.mark.parametrize("store", ["home/mlflow.db", "elsewhere.db"])
+def test_a_finished_study_is_extended_by_editing_its_file(store, here, monkeypatch):
+    """Also where MLflow's store knows nothing of it, which is filled."""
+    run(SHORT | {"seeds": {"first": 5, "count": 2}}, here)
     before = rows_of(here / "home", "quick")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here}/elsewhere.db")
-    run_whole(SHORT, here)
-    assert rows_of(here / "home", "quick")[:2] == before
+    if store == "elsewhere.db":
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{here}/{store}")
+    assert "\ntoo long: curriculum 7,000: after the last step, 8\n" in run_whole(SHORT, here).stdout
+    assert rows_of(here / "home", "quick")[:2] == before, "what was recorded stays as it is"
 
 
 @pytest.mark.parametrize("resource", ["cpu", "gpu"])
@@ -181,8 +170,7 @@ def known(database):
 
 def test_a_dry_run_makes_nothing_on_a_server(database, here):
     with environment(known(database) | {"ADDER_SEARCH_DATABASE": database.url("mlflow")}):
-        said = run(GRID, here, "--dry-run")
-        assert said.exit_code == 0, said.output
+        run(GRID, here, "--dry-run")
         assert fails_with_one(2, "status", "quick").startswith("nothing has run yet with adder@")
         engine = sa.create_engine(Home().ledger_url)
         assert not sa.inspect(engine).get_table_names()
@@ -194,7 +182,6 @@ def test_a_search_on_postgresql_has_its_records_there(database, here):
     home = here / "home"
     with environment(known(database)):
         said = run(GRID, here)
-        assert said.exit_code == 0, said.output
         check_whole(home, GRID, expected(GRID))
     assert [f.name for f in home.rglob("*.db")] == ["mlflow.db"]
     texts = [said.output, *(f.read_bytes().decode("latin-1") for f in home.rglob("*") if f.is_file())]
@@ -203,8 +190,7 @@ def test_a_search_on_postgresql_has_its_records_there(database, here):
 
 def test_a_run_without_the_password_is_one_line(database, here):
     with environment(known(database) | {"PGPASSFILE": "nowhere"}):
-        said = run(SHORT, here)
-    assert said.exit_code == 1, said.output
+        said = run(SHORT, here, code=1)
     assert said.stderr.startswith("error: ") and said.stderr.count("\n") == 1
     assert "no password supplied" in said.stderr
     assert not list(here.rglob("records.db")), "something was begun"

@@ -11,6 +11,7 @@ import pytest
 from search.store import database
 from search.store.study_records import StudyRecords
 from search.tracking import outbox
+from tests import by_tier
 from tests.homes import drive, empty_home, forget_places, records_of, study_of, thetas
 from tests.scenarios.test_cut_off import facts
 
@@ -22,13 +23,13 @@ STUDY = study_of(resources={"slots": 2}, seeds={"first": 1, "count": 4})
 def small_disk(folder, megabytes=2):
     """A file system of so many MB. Root alone may mount one."""
     folder.mkdir(parents=True)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", folder]
     if os.geteuid() or subprocess.run(command, capture_output=True).returncode:
         pytest.skip("no small file system can be mounted here")
     try:
         yield folder
     finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+        subprocess.run(["umount", "-l", folder], check=True)
 
 
 def fill(path):
@@ -38,12 +39,8 @@ def fill(path):
             file.write(bytes(1_000))
 
 
-FULL = pytest.mark.full
-MOMENTS = ["recorded", "publishing", *(pytest.param(moment, marks=FULL) for moment in ("begun", "done"))]
-
-
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", by_tier(["begun", "recorded", "publishing", "done"], ["recorded", "publishing"]))
 def test_a_home_without_room_for_a_while(moment, tmp_path, monkeypatch, caplog):
     """Before the first seed is claimed; when the ledger has it and MLflow has not; when MLflow is
     written; at the conclusion.

@@ -16,12 +16,13 @@ from search.analysis.pareto import rates_of
 from search.analysis.table import constraint_table
 from search.errors import Failure
 from search.stats.intervals import ratio_interval
+from search.stats.metrics import MAY_BE_ZERO
 from search.store.home import Home
-from search.tracking.shown import CONFIGURATION_JSON, MAY_BE_ZERO
+from search.tracking.shown import CONFIGURATION_JSON
 from search.tracking.tracking import KEY_TAG, connect
-from tests.commands import call, done, fails_with_one
+from tests.commands import done, fails_with_one
 from tests.homes import STUDY, Recorder, empty_home, forget_places, quickly, recorded, records_of, snapshot, study_of
-from tests.reference import runs_of
+from tests.reference import client_of, runs_of
 from trainer import Outcome, Recipe
 
 pytestmark = pytest.mark.usefixtures("here", "quick")
@@ -48,22 +49,15 @@ def toggled(tmp_path_factory):
 
 
 def of_mlflow(home, study):
-    """What MLflow's metrics, parameters and tags say of a study's configurations, by itself."""
-    client = MlflowClient(tracking_uri=f"sqlite:///{home.mlflow_db}")
-    experiment = client.get_experiment_by_name(study)
-    for run in client.search_runs([experiment.experiment_id], f"tags.`{KEY_TAG}` LIKE '%'"):
-        final = {k.removeprefix("final."): v for k, v in run.data.metrics.items() if k.startswith("final.")}
-        yield {
-            "study": experiment.name,
-            "configuration": run.data.tags[KEY_TAG],
-            "experiment_id": experiment.experiment_id,
-            "run_id": run.info.run_id,
-            "median_grok_step": float("nan"),
-            **dict.fromkeys(MAY_BE_ZERO, 0),
-            **final,
-            **load_dict(f"{run.info.artifact_uri}/{CONFIGURATION_JSON}"),
-            **{name: typed(text) for name, text in run.data.params.items()},
-        }
+    """What MLflow's metrics, parameters and files say of a study's configurations by themselves, by key."""
+    client, found = client_of(home.path), {}
+    for run in runs_of(client, study):
+        if key := run.data.tags.get(KEY_TAG):
+            final = {k.removeprefix("final."): v for k, v in run.data.metrics.items() if k.startswith("final.")}
+            params = {name: typed(text) for name, text in run.data.params.items()}
+            fields = load_dict(f"{run.info.artifact_uri}/{CONFIGURATION_JSON}")
+            found[key] = dict.fromkeys(MAY_BE_ZERO, 0) | final | fields | params
+    return found
 
 
 def typed(text):
@@ -73,23 +67,20 @@ def typed(text):
     return text
 
 
-def test_the_table_of_mlflows_metrics_alone_is_the_ledgers(toggled):
+def test_mlflows_metrics_say_what_the_ledger_says(toggled):
     ours = {row["configuration"]: row for row in configuration_rows(records_of(toggled))}
-    theirs = {row["configuration"]: row for row in of_mlflow(toggled, "sweep")}
-    table = constraint_table(list(theirs.values()))
-    assert table.tidy() == constraint_table(list(ours.values())).tidy()
-    assert [c.paired for c in table.cells.values()] == [None] * 2, "pairs of seeds are in the ledger"
     (base, *_) = ours.values()
     counts = ("seeds", "grokked", "given_up", "censored", "held", "confirmation_seeds", "verified")
     assert [base[name] for name in counts] == [4, 1, 1, 1, 1, 2, 2]
     lists = {f"recipe.{name}" for name, value in Recipe().as_dict().items() if isinstance(value, list)}
+    theirs = of_mlflow(toggled, "sweep")
+    assert theirs.keys() == ours.keys()
     for key, row in theirs.items():
         both = row.keys() & ours[key].keys() - lists  # MLflow has them as text
-        assert len(both) > 60
+        assert len(both) > 60 and not {n for n in both if row[n] != ours[key][n] and row[n] == row[n]}
         search, fresh = rates_of(ours[key])
         assert [row["grok_rate"], row["grok_rate_low"], row["grok_rate_high"]] == [search.rate, *search.interval]
         assert not fresh.n or (row["confirmation_low"], row["confirmation_high"]) == fresh.interval
-        assert not {n for n in both if row[n] != ours[key][n] and row[n] == row[n]}
 
 
 def test_an_arm_that_mlflow_lacks_leaves_the_table_to_the_others():
@@ -143,8 +134,8 @@ def said_of(folder):
         said.append(done(*words, "--home", folder).replace(str(folder), "HOME"))
     shutil.rmtree("out", ignore_errors=True)
     Path("out").mkdir()
-    assert call("records", "sweep", "--of", "curves", "-o", "out/c.csv", "--home", folder).exit_code == 0
-    assert call("pull", "sweep", "--best", "-o", "out/best", "--home", folder).exit_code == 0
+    done("records", "sweep", "--of", "curves", "-o", "out/c.csv", "--home", folder)
+    done("pull", "sweep", "--best", "-o", "out/best", "--home", folder)
     return said, snapshot("out")
 
 
@@ -198,16 +189,14 @@ def test_the_evidence_of_two_homes_is_pooled_by_their_files():
     recorded("b", (1, 2), text=without.replace("sweep", "other"))
     for name, study in (("a", "sweep"), ("b", "other")):
         done("records", study, "-o", f"{name}.parquet", "--home", name)
-    said = call("table", "a.parquet", "b.parquet", "--format", "json")
+        done("records", study, "--of", "seeds", "-o", f"{name}.csv", "--home", name)
+    said = done("table", "a.parquet", "b.parquet", "--format", "json")
     pooled = RecordSet(["sweep"], "a").configurations() + RecordSet(["other"], "b").configurations()
-    assert json.loads(said.stdout) == constraint_table(pooled).tidy()
-    (cell,) = json.loads(said.stdout)
+    assert json.loads(said) == constraint_table(pooled).tidy()
+    (cell,) = json.loads(said)
     assert [cell[n] for n in ("cost", "pairs", "n_with", "n_without")] == ["open", 0, 3, 2]
     files = ["a.parquet", "b.parquet", "a.csv", "b.csv"]
-    for name, study in (("a", "sweep"), ("b", "other")):
-        assert call("records", study, "--of", "seeds", "-o", f"{name}.csv", "--home", name).exit_code == 0
-    (paired,) = json.loads(call("table", *files, "--format", "json").stdout)
+    (paired,) = json.loads(done("table", *files, "--format", "json"))
     assert [paired[n] for n in ("pairs", "only_with", "only_without")] == [2, 1, 0]
-    mixed = call("table", "a.parquet", "other", "--format", "json", "--home", "b")
-    assert mixed.stdout == said.stdout
+    assert done("table", "a.parquet", "other", "--format", "json", "--home", "b") == said
     assert "did you mean other?" in fails_with_one(2, "table", "a.parquet", "othr", "--home", "b")

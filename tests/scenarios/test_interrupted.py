@@ -12,33 +12,42 @@ import pytest
 from search.run.driver import Driver
 from search.run.executor import ExecutorDied, LocalExecutor
 from search.tracking.tracking import KEY_TAG
-from tests.commands import call
+from tests import by_tier
+from tests.commands import done
 from tests.reference import check_whole, client_of, expected, rows_of, runs_of
-from tests.scenarios.studies import GRID, MIXED, SCREENED, STAGED, UNTIL, run, run_whole
+from tests.scenarios.studies import MIXED, SCREENED, STAGED, UNTIL, run, run_whole
 from trainer import Outcome
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here", "nobody_spared")
+
+
+SEARCH = SCREENED | {
+    "name": "searched",
+    "seeds": {"first": 1, "count": 4},
+    "space": {"recipe.lr": {"choice": [0.01, 0.02]}},
+    "sampler": {"name": "grid", "objectives": ["per_million"]},
+    "stop": {"hopeless": False, "screen": {"at": 8, "keep": {}}},
+    "confirm": {"configurations": 1, "seeds": {"first": 90, "count": 2}},
+}
+"""By grokked seeds per million seed-steps, of which there are none."""
 
 
 class Died(BaseException):
     """In the place of SIGKILL: nothing is written any more."""
 
 
-QUICK = (KeyboardInterrupt, 2), (Died, 5)
-MOMENTS = [
-    pytest.param(error, at, marks=[] if (error, at) in QUICK else pytest.mark.full)
-    for error in (KeyboardInterrupt, Died)
-    for at in (2, 3, 4, 5, 6, 7, 9, 11)
-]
+MOMENTS = {
+    f"{error.__name__} {at}": (error, at) for error in (KeyboardInterrupt, Died) for at in (2, 3, 4, 5, 6, 7, 9, 11)
+}
 STUDIES = {
     "seeds of two lengths that share a bank": MIXED,
     "seeds that are screened": SCREENED,
-    "a search": GRID,
+    "a search": SEARCH,
     "stages": STAGED,
 }
 
 
-def interrupt(monkeypatch, at, error, is_taken=False):
+def interrupt(monkeypatch, error, at, is_taken=False):
     """The driver ends at its at-th report, before or after it is taken."""
     remaining, whole = [at], Driver._on_report
 
@@ -52,24 +61,24 @@ def interrupt(monkeypatch, at, error, is_taken=False):
     monkeypatch.setattr(Driver, "_on_report", on_report)
 
 
-@pytest.mark.parametrize(("error", "at"), MOMENTS)
+@pytest.mark.parametrize("moment", by_tier(MOMENTS, [(KeyboardInterrupt, 2), (Died, 5)]))
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
-def test_a_study_ends_the_same_wherever_its_driver_did(study, error, at, here, monkeypatch):
-    interrupt(monkeypatch, at, error)
+def test_a_study_ends_the_same_wherever_its_driver_did(study, moment, here, monkeypatch):
+    interrupt(monkeypatch, *moment)
     with suppress(Died):
-        assert run(study, here).exit_code == 130
+        run(study, here, code=130)
     reached = {r["init_seed"]: r["steps"] for r in rows_of(here / "home", study["name"]) if not r.is_final}
     assert reached, "there was something to interrupt"
     run_whole(study, here)
 
 
 @pytest.mark.usefixtures("groks")
-@pytest.mark.parametrize("at", [6, *(pytest.param(n, marks=pytest.mark.full) for n in (4, 5, 7, 8, 9))])
+@pytest.mark.parametrize("at", by_tier(range(4, 10), [6]))
 def test_a_driver_that_dies_with_enough_ends_the_same(at, here, monkeypatch):
     """Before or after seeds that were cut are recorded."""
-    interrupt(monkeypatch, at, KeyboardInterrupt)
-    assert run(UNTIL, here).exit_code == 130
-    assert run(UNTIL, here).exit_code == 0
+    interrupt(monkeypatch, KeyboardInterrupt, at)
+    run(UNTIL, here, code=130)
+    run(UNTIL, here)
     rows = {r["init_seed"]: r for r in rows_of(here / "home", "until")}
     assert rows[7]["outcome"] == Outcome.GROKKED
     assert all(r.is_final or 0 < r["steps"] < 16 for r in rows.values())
@@ -77,12 +86,12 @@ def test_a_driver_that_dies_with_enough_ends_the_same(at, here, monkeypatch):
 
 def test_seeds_go_on_from_their_own_states(reports, here, monkeypatch):
     """Of those in one bank each begins where it was saved."""
-    interrupt(monkeypatch, 4, KeyboardInterrupt, is_taken=True)
-    assert run(MIXED, here).exit_code == 130
+    interrupt(monkeypatch, KeyboardInterrupt, 4, is_taken=True)
+    run(MIXED, here, code=130)
     rows = [r for r in rows_of(here / "home", "quick") if not r.is_final and r["steps"]]
     reached = {(r["configuration"], r["init_seed"]): r["steps"] for r in rows}
     before = len(reports)
-    assert run(MIXED, here).exit_code == 0
+    run(MIXED, here)
     first = {}
     for _, steps in reversed(reports[before:]):
         first |= steps
@@ -92,34 +101,23 @@ def test_seeds_go_on_from_their_own_states(reports, here, monkeypatch):
 def test_a_run_that_is_out_of_time_goes_on_by_name(here, monkeypatch):
     check = Driver._check_end  # which looks at the clock, here once pairs are handed out
     monkeypatch.setattr(Driver, "_check_end", lambda run: check(run) if run.planner.training else None)
-    said = run(MIXED, here, "--max-hours", "0.0000001")
-    assert said.exit_code == 130 and "To go on:\n  adder-search run" in said.stdout
+    said = run(MIXED, here, "--max-hours", "0.0000001", code=130)
+    assert "To go on:\n  adder-search run" in said.stdout
     reasons = {(r["outcome"], r["reason"]) for r in rows_of(here / "home", "quick")}
     assert reasons == {(Outcome.CENSORED, "time limit")}
     statuses = {r.info.status for r in runs_of(client_of(here / "home"), "quick") if KEY_TAG in r.data.tags}
     assert statuses == {"KILLED"}
     (here / "quick.yaml").unlink()  # the ledger knows it
-    assert call("resume", "quick", "--home", "home").exit_code == 0
+    done("resume", "quick", "--home", "home")
     check_whole(here / "home", MIXED, expected(MIXED))
 
 
 # ---- screens
 
 
-SEARCH = SCREENED | {
-    "name": "searched",
-    "seeds": {"first": 1, "count": 4},
-    "space": {"recipe.lr": {"choice": [0.01, 0.02]}},
-    "sampler": {"name": "grid", "objectives": ["per_million"]},
-    "stop": {"hopeless": False, "screen": {"at": 8, "keep": {}}},
-    "confirm": {"configurations": 1, "seeds": {"first": 90, "count": 2}},
-}
-
-
 def test_a_screened_study_records_each_seed_once_with_its_outcome(here):
     study = SCREENED
     said = run(study, here)
-    assert said.exit_code == 0, said.output
     check_whole(here / "home", study, wanted := expected(study))
     screened = [key for key, (*_, outcome) in wanted.items() if outcome == Outcome.SCREENED]
     assert f"screened: {len(screened)} of 8" in said.stdout and 1 < len(screened) < 8
@@ -127,16 +125,7 @@ def test_a_screened_study_records_each_seed_once_with_its_outcome(here):
     assert run_.data.metrics["final.screened_wrongly"] == len(screened), "nobody was spared"
     probes = {f"first_seeds.probe.{name}" for name in ("odd", "basin", "stride", "lead")}
     assert probes <= run_.data.metrics.keys()
-    assert f"{len(screened)} screened" in call("status", study["name"], "--home", "home").stdout
-
-
-def test_grokked_seeds_per_million_seed_steps_are_an_objective(here, monkeypatch):
-    interrupt(monkeypatch, 5, KeyboardInterrupt)
-    assert run(SEARCH, here).exit_code == 130
-    assert run(SEARCH, here).exit_code == 0
-    rows = rows_of(here / "home", "searched")
-    assert {(r["outcome"], r["steps"]) for r in rows} == {(Outcome.SCREENED, 8)}
-    assert len(rows) == 8, "none grokked, so none is confirmed"
+    assert f"{len(screened)} screened" in done("status", study["name"], "--home", "home")
 
 
 def test_a_run_whose_ray_died_names_the_command_that_goes_on(here, monkeypatch):
@@ -144,8 +133,7 @@ def test_a_run_whose_ray_died_names_the_command_that_goes_on(here, monkeypatch):
         raise ExecutorDied("Ray's node has died")
 
     monkeypatch.setattr(LocalExecutor, "poll", poll)
-    result = run(UNTIL, here)
+    result = run(UNTIL, here, code=1)
     command = f"adder-search run {here / UNTIL['name']}.yaml --home home"
     what_is_left = "What has ended is recorded, the rest is saved. To go on:"
-    assert result.exit_code == 1
     assert result.stderr == f"error: Ray's node has died. {what_is_left} {command}\n"

@@ -20,10 +20,9 @@ from search.run import worker
 from search.run.source import given_study
 from search.store.home import Home
 from search.study.file import parse_study
-from tests import ROOT
-from tests.homes import records_of
+from tests import ROOT, by_tier
+from tests.homes import Trained, made_up, records_of
 from tests.reference import QUICK, check_whole, expected, write_study
-from tests.runs import Trained, made_up
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -98,7 +97,7 @@ def test_records_come_as_data_frames_and_progress_as_it_goes(trained):
 
 def test_a_study_is_a_dict_a_file_a_name_or_a_study(trained):
     """Each names the same: there is nothing left to train."""
-    file = write_study(Path("studies"), QUICK)
+    file = str(write_study(Path("studies"), QUICK))
     began = search.run(parse_study(json.dumps(QUICK), "test"), "home").study
     for same, source in ((file, file), (Path(file), file), ("quick", "quick"), (QUICK, "quick")):
         assert given_study(same, Home("home"), pytest.fail) == (began, source)
@@ -177,7 +176,7 @@ def often(monkeypatch, trained):
 
 
 @pytest.mark.usefixtures("often")
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
+@pytest.mark.parametrize("number", by_tier([signal.SIGINT, signal.SIGTERM], [signal.SIGINT]))
 def test_an_interrupt_ends_it_and_the_same_call_goes_on(number, trained):
     before, seen = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)], []
 

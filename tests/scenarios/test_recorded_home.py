@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests import needs_compiler
+from tests import by_tier, needs_compiler
 from tests.golden import recorded_home
 from tests.golden.recorded_home import (
     NAMES,
@@ -66,7 +66,7 @@ def test_commands_say_the_same_of_the_whole_home(asked):
         assert as_then(answer, ANSWERS["home"][name]) == ANSWERS["home"][name], name
 
 
-@pytest.mark.parametrize("of", [the_first, pytest.param(list, marks=pytest.mark.full)])
+@pytest.mark.parametrize("of", by_tier([the_first, list], [the_first]))
 @pytest.mark.parametrize("study", NAMES)
 def test_a_study_has_the_same_rows_curves_and_thetas(study, of, asked):
     """Of a killed run, whose folders have more than was recorded, others may find more curves."""
@@ -79,9 +79,7 @@ def test_a_study_has_the_same_rows_curves_and_thetas(study, of, asked):
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    "study", [pytest.param(s, marks=[] if s == "killed" else pytest.mark.full) for s in UNFINISHED]
-)
+@pytest.mark.parametrize("study", by_tier(UNFINISHED, ["killed"]))
 @pytest.mark.usefixtures("no_ray", "quick")
 def test_an_unfinished_study_ends_as_it_did_then(study, asked_on):
     then = ANSWERS[f"{study}, gone on with"]

@@ -1,32 +1,18 @@
-"""Records as data frames, and the commands that read them, on a study that has really run."""
+"""Records and pictures of a study that has really run."""
 
 import pytest
-from mlflow import MlflowClient
 
 from search.analysis.frames import records
 from search.tracking.tracking import STUDY_TAG
-from tests.commands import call, fails_with_one
+from tests.commands import done, fails_with_one
+from tests.reference import client_of, runs_of
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.usefixtures("here")]
 
 
-def test_a_row_a_seed(smoke):
-    seeds = records("smoke", home=smoke.home)
-    assert seeds["init_seed"].tolist() == [777, 778, 779, 780] == seeds["data_seed"].tolist()
-    assert set(seeds["outcome"]) == {"failed"} and seeds["steps"].tolist() == seeds["budget"].tolist() == [60] * 4
-    assert seeds["grok_step"].isna().all() and not seeds["confirmation"].any()
-    assert {"threads", "slots", "torch", "cpu", "code"} <= set(seeds["environment"][0])
-
-
-def test_unknown_kinds_of_rows_are_refused(smoke):
-    with pytest.raises(ValueError, match="of must be one of seeds, configurations, curves, got 'seed'"):
-        records("smoke", "seed", home=smoke.home)
-
-
 def test_the_studys_pictures_are_in_mlflow(smoke):
-    client = MlflowClient(tracking_uri=f"sqlite:///{smoke.home / 'mlflow.db'}")
-    experiment = client.get_experiment_by_name("smoke").experiment_id
-    (own,) = client.search_runs([experiment], f"tags.`{STUDY_TAG}` = 'yes'")
+    client = client_of(smoke.home)
+    (own,) = (run for run in runs_of(client, "smoke") if STUDY_TAG in run.data.tags)
     assert own.info.run_name == "study smoke" and own.info.status == "FINISHED"
     names = {item.path for item in client.list_artifacts(own.info.run_id)}
     assert names == {"study.json", "pictures"}, "no table: nothing was trained with and without a constraint"
@@ -37,5 +23,7 @@ def test_the_studys_pictures_are_in_mlflow(smoke):
 def test_pull_by_configuration(smoke, tmp_path):
     key = records("smoke", "configurations", home=smoke.home)["configuration"][0]
     words = ("pull", "smoke", "--home", smoke.home, "-o", tmp_path / "c", "--configuration")
-    assert call(*words, key[:4]).exit_code == 0
+    done(*words, key[:4])
     assert f"has no configuration 'zzz'; valid: {key}" in fails_with_one(2, *words, "zzz")
+    with pytest.raises(ValueError, match="of must be one of seeds, configurations, curves, got 'seed'"):
+        records("smoke", "seed", home=smoke.home)

@@ -92,8 +92,8 @@ def test_what_would_go_is_shown_and_stays(words, answer, code, reason, monkeypat
         monkeypatch.setattr(home_commands, "_is_terminal", lambda: True)
         monkeypatch.setattr(home_commands.click, "confirm", lambda text: answer)
     before = snapshot("runs")
-    said = call("delete", "sweep", "--home", "runs", *words)
-    assert said.exit_code == code and reason in said.output and "is deleted" not in said.output
+    said = call("delete", "sweep", "--home", "runs", *words, code=code)
+    assert reason in said.output and "is deleted" not in said.output
     assert "  seeds      4 (" in said.stdout and snapshot("runs") == before
 
 
@@ -101,7 +101,7 @@ def test_a_deletion_that_was_cut_off_is_completed(monkeypatch):
     two_studies()
     with monkeypatch.context() as patch:
         patch.setattr(removal, "_erase", Mock(side_effect=Failure("locked")))
-        assert call("delete", "sweep", "--home", "runs", "--yes").exit_code == 1
+        call("delete", "sweep", "--home", "runs", "--yes", code=1)
     assert records_of("runs").get_study()["owner"] is None
     check_completed("runs", "the second time")
 
@@ -141,7 +141,7 @@ def test_whichever_call_of_a_deletion_fails_the_same_completes_it(here):
         shutil.copytree("runs", str(at))
         forget_places()
         with failing(at) as calls:
-            said = call("delete", "sweep", "--home", str(at), "--yes")
+            said = call("delete", "sweep", "--home", at, "--yes")
         assert said.exit_code == 0 or "Input/output error" in said.stderr, said.output
         check_completed(str(at), calls[-1])
         if len(calls) < at:

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick"
 
 def test_what_is_left_after_each_stage_is_said_and_a_seed_comes_out_again(here):
     said = run(STAGED, here)
-    assert said.exit_code == 0, said.output
     assert "left of 3 seeds: 3 after wide, 3 after two (9 tries), 0 after tied" in said.output
     assert "left of 3 seeds: 0 after wide" in said.output, "none is good enough there"
     home = ("--home", "home")

@@ -22,7 +22,7 @@ from tests.commands import call, done
 from tests.commands import says as alike
 from tests.homes import forget_places, quickly, records_of
 from tests.in_process import without_ray
-from tests.reference import client_of, rows_of, write_study
+from tests.reference import client_of, rows_of, runs_of, write_study
 from tests.scenarios.studies import SHORT
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -41,7 +41,7 @@ def made(tmp_path_factory, few_selection_problems):
     """A home in which the parent study has run."""
     folder = tmp_path_factory.mktemp("parent")
     with without_ray(), quickly():
-        assert call("run", write_study(folder, PARENT), "--home", folder / "home").exit_code == 0
+        done("run", write_study(folder, PARENT), "--home", folder / "home")
     return folder / "home"
 
 
@@ -75,18 +75,18 @@ def trained(spec, recipe, seed, start, ties=None):
 
 
 def parents_theta(seed):
-    return trained(preset("57p"), RECIPE, seed, None).theta_P
+    return tuple(trained(preset("57p"), RECIPE, seed, None).theta_P.tolist())
 
 
 def test_seeds_begin_at_the_theta_that_was_asked_for_and_say_so(here, parent):
     run(child_of({"study": "parent", "seed": 2}), here)
     (found,) = configurations("child").values()
-    assert found.start.theta_of(Seed.of(7)) == tuple(parents_theta(2).tolist())
+    start = parents_theta(2)
+    assert found.start.theta_of(Seed.of(7)) == start
     made = pulled("child", 8)
-    wanted = trained(preset("57p"), RECIPE, 8, tuple(parents_theta(2).tolist()))
-    assert torch.equal(made.theta_P, wanted.theta_P)
+    assert torch.equal(made.theta_P, trained(preset("57p"), RECIPE, 8, start).theta_P)
     assert made.provenance["trained"] == "from a parent"
-    assert made.provenance["start"]["theta"] == parents_theta(2).tolist()
+    assert made.provenance["start"]["theta"] == list(start)
     parent, own = ancestors_of(made)
     assert (parent["study"], parent["seed"], parent["model"]) == ("parent", "2", "57p")
     assert (own["study"], own["seed"], own["tied"], own["how"]) == ("child", "8", [], [])
@@ -98,20 +98,15 @@ def test_mlflow_has_the_parent_its_parent_and_the_ties(here, parent):
     run(child_of({"study": "parent", "seed": 2}), here)
     run(child_of({"study": "child", "seed": 7}, name="grandchild", **TIED), here)
     client = client_of(here / "home")
-
-    def run_of(name):
-        experiment = client.get_experiment_by_name(name).experiment_id
-        (found,) = client.search_runs([experiment], f"tags.`{KEY_TAG}` != ''")
-        return found
-
-    tags = run_of("grandchild").data.tags
-    assert tags[ANCESTOR_TAGS[0]] == "child, seed 7 of 57p"
+    first, second, third = (
+        next(run for run in runs_of(client, name) if KEY_TAG in run.data.tags)
+        for name in ("parent", "child", "grandchild")
+    )
+    tags, params = third.data.tags, third.data.params
+    assert tags[ANCESTOR_TAGS[0]] == params["recipe.start"] == "child, seed 7 of 57p"
     assert tags[ANCESTOR_TAGS[1]] == "parent, seed 2 of 57p"
-    assert tags[TIED_TAG] == ", ".join(TIES)
-    assert tags[PARENT_TAG] == run_of("child").info.run_id
-    assert run_of("child").data.tags[PARENT_TAG] == run_of("parent").info.run_id
-    assert run_of("grandchild").data.params["model.ties"] == ", ".join(TIES)
-    assert run_of("grandchild").data.params["recipe.start"] == "child, seed 7 of 57p"
+    assert tags[TIED_TAG] == params["model.ties"] == ", ".join(TIES)
+    assert tags[PARENT_TAG] == second.info.run_id and second.data.tags[PARENT_TAG] == first.info.run_id
 
 
 def test_the_best_are_chosen_once(here, parent):
@@ -129,8 +124,9 @@ def test_each_seed_may_go_on_from_its_own(here, parent):
     run(child_of({"study": "parent", "each": True}, seeds=[1, 3]), here)
     (found,) = configurations("child").values()
     for seed in (1, 3):
-        assert found.start.theta_of(Seed.of(seed)) == tuple(parents_theta(seed).tolist())
-        wanted = trained(preset("57p"), RECIPE, seed, tuple(parents_theta(seed).tolist()))
+        start = parents_theta(seed)
+        assert found.start.theta_of(Seed.of(seed)) == start
+        wanted = trained(preset("57p"), RECIPE, seed, start)
         assert torch.equal(pulled("child", seed, f"own-{seed}").theta_P, wanted.theta_P)
     assert ancestors_of(Checkpoint.load(Path("own-3")))[0]["seed"] == "3"
 
@@ -139,14 +135,14 @@ def test_into_ties_by_a_ramp(here, parent):
     run(child_of({"study": "parent", "seed": 3}, **TIED), here)
     made = pulled("child", 7)
     base, ties = preset("46p"), constrained(preset("46p"), TIES)
-    begun = tuple(transfer(preset("57p"), parents_theta(3), base).theta_Q.tolist())
+    begun = tuple(transfer(preset("57p"), torch.tensor(parents_theta(3)), base).theta_Q.tolist())
     wanted = trained(base, TIED["recipe"], 7, begun, ties)
     assert made.spec == Tied(base=base, ties=ties) and made.theta_P.shape == (44,)
     assert torch.equal(made.spec.untie(made.theta_P[None])[0], wanted.theta_P)
     assert wanted.best_step >= 4, "before the ramp has ended nothing counts"
     own = ancestors_of(made)[-1]
     assert own["tied"] == TIES and own["how"][0].startswith("folded: ")
-    assert call("rerun", "pulled").exit_code == 0
+    done("rerun", "pulled")
 
 
 def test_what_cannot_be_started_from_is_one_line(here, parent):
@@ -164,9 +160,7 @@ def test_what_cannot_be_started_from_is_one_line(here, parent):
     }
     for says, start in refused.items():
         file = write_study(here, CHILD | {"start": start})
-        done = call("run", file, "--home", "home")
-        assert done.exit_code == 2
-        (line,) = done.stderr.splitlines()
+        (line,) = call("run", file, "--home", "home", code=2).stderr.splitlines()
         assert alike(line, f"error: {file}: {says}"), line
     assert not rows_of(here / "home", "child")
 

@@ -3,6 +3,7 @@
 import logging
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from mlflow import MlflowClient
@@ -10,7 +11,7 @@ from mlflow.entities import ViewType
 
 from search.store.home import Home
 from search.tracking.tracking import KEY_TAG, SEED_TAG, STUDY_TAG, connect
-from tests.commands import call, done, fails_with_one
+from tests.commands import done, fails_with_one
 from tests.homes import drive, empty_home, forget_places, quickly, records_of, study_of, two_studies
 from tests.leases import dead_owner
 from tests.scenarios.test_cut_off import facts
@@ -54,10 +55,12 @@ def lose_store(home):
 
 LOSSES = {
     "the configuration's run": lose_runs(KEY_TAG),
-    "the seeds' runs": lose_runs(SEED_TAG),
     "the study's run": lose_runs(STUDY_TAG),
-    "a count": lose_runs(KEY_TAG, lambda client, run: client.log_metric(run, "final.grokked", 7)),
-    "a status": lose_runs(KEY_TAG, lambda client, run: client.set_terminated(run, "FAILED")),
+    "the seeds' runs, a count and a status": lambda home: (
+        lose_runs(SEED_TAG)(home),
+        lose_runs(KEY_TAG, lambda client, run: client.log_metric(run, "final.grokked", 7))(home),
+        lose_runs(KEY_TAG, lambda client, run: client.set_terminated(run, "FAILED"))(home),
+    ),
     "the experiment": lambda home: connect(home).delete_experiment("1"),
     "the store": lose_store,
 }
@@ -87,20 +90,21 @@ def test_a_run_with_nothing_to_train_writes_it_too(loss, home, recorded, caplog)
 
 def test_what_is_there_is_not_written_again(home, monkeypatch):
     """Not by a run with nothing to train, which looks once; by `sync` the same values."""
+    written = Mock()
+    with monkeypatch.context() as patch:
+        for name in ("log_batch", "set_terminated", "log_artifacts", "create_run", "log_metric"):
+            patch.setattr(MlflowClient, name, written)
+        drive(home, STUDY)
+    assert not written.called
     client = connect(home)
     (run,) = runs_with(client, KEY_TAG)
-    written = []
-    for name in ("log_batch", "set_terminated", "log_artifacts", "create_run", "log_metric"):
-        call_ = getattr(MlflowClient, name)
-        monkeypatch.setattr(
-            MlflowClient, name, lambda *given, _name=name, _call=call_, **more: (written.append(_name),
-                                                                                   _call(*given, **more))[1]
-        )  # fmt: skip
-    drive(home, STUDY)
-    assert written == []
-    before = [len(client.get_metric_history(run, m)) for m in client.get_run(run).data.metrics]
+
+    def points():
+        return [len(client.get_metric_history(run, m)) for m in client.get_run(run).data.metrics]
+
+    before = points()
     done("sync", "sweep", "--home", "home")
-    assert [len(client.get_metric_history(run, m)) for m in client.get_run(run).data.metrics] == before
+    assert points() == before
 
 
 def test_another_store_is_filled_and_the_first_is_left(home, here, monkeypatch):
@@ -130,7 +134,7 @@ def test_a_study_that_runs_is_left_to_its_driver(home):
     lease.release()
     lease.owner = dead_owner()
     lease.acquire()
-    assert call("sync", "sweep", "--home", "home").exit_code == 0
+    done("sync", "sweep", "--home", "home")
 
 
 def test_what_cannot_be_written_is_a_line(home, monkeypatch):

@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import time
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -151,24 +152,42 @@ def test_nobody_without_the_token_is_let_in_and_who_has_it_reads_the_homes_files
         assert MlflowClient(ui.address).get_experiment_by_name("newer") is not None
 
 
-@pytest.mark.full
-def test_it_ends_while_it_is_coming_up(folder):
-    with started(folder) as (command, address):
-        command.wait_for(lambda: address in command.printed(), "its address")
-        time.sleep(1)  # it loads MLflow's server
-        _ends(command, signal.SIGTERM)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
-def test_it_ends_with_all_that_it_started_while_it_serves(folder, number):
-    with started(folder) as (command, address):
+def test_a_proxys_host_and_path_are_its_own(folder):
+    """As nginx or a hub passes requests on: with the host's name, and with or without the path."""
+    with started(folder, "--behind", "http://lab.example/lab/adder") as (command, address):
         command.wait_for(lambda: is_healthy(address), "health")
-        _ends(command, number, code=0 if number == signal.SIGINT else -number)
+        start, query = command.printed().split("#")[0].split("?")
+        assert start == "http://lab.example/lab/adder/"
+
+        def asked(path, method="GET", host="lab.example", **headers):
+            connection = HTTPConnection(address.removeprefix("http://"))
+            connection.request(method, path, "{}" if method == "POST" else None, {"Host": host, **headers})
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+
+        status, headers, _ = asked(f"/?{query}")
+        place, cookie = headers["location"], headers["set-cookie"].partition(";")[0]
+        assert status == 302 and place.startswith("/lab/adder/")
+        experiments = "ajax-api/2.0/mlflow/experiments/get?experiment_id=1"
+        for path in (place, place.removeprefix("/lab/adder")):
+            assert asked(path, Cookie=cookie)[0] == 200
+            assert asked(f"{path}static-files/favicon.ico", Cookie=cookie)[0] == 200
+            assert b"recipes" in asked(path + experiments, Cookie=cookie)[2]
+            create = asked(f"{path}ajax-api/2.0/mlflow/experiments/create", "POST", Cookie=cookie,
+                           Origin="http://lab.example", **{"Content-Type": "application/json"})  # fmt: skip
+            assert create[0] == 400 and b"name" in create[2]  # it was asked, and lacks a name
+        assert asked(place, host="evil.example", Cookie=cookie)[0] == 403
 
 
-def _ends(command, number, code=None):
-    os.kill(command.process.pid, number)
-    said = command.wait(10)
-    assert said.code == (-number if code is None else code) and said.err == ""
-    assert command.gone(10), "it left processes behind"
+@pytest.mark.full
+@pytest.mark.parametrize("is_up", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_it_ends_with_all_that_it_started(folder, number, is_up):
+    """Also while it is coming up."""
+    with started(folder) as (command, address):
+        command.wait_for(lambda: address in command.printed() and (is_healthy(address) or not is_up), "its address")
+        time.sleep(0 if is_up else 1)  # it loads MLflow's server
+        os.kill(command.process.pid, number)
+        said = command.wait(10)
+        assert said.code == (0 if number == signal.SIGINT else -number) and said.err == ""
+        assert command.gone(10), "it left processes behind"

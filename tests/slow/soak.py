@@ -16,17 +16,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import ray  # noqa: F401
 
 import psutil  # of those that Ray brings: found once it is imported  # isort: skip
 
-from tests.commands import Running
-from tests.processes import Process, short_folder, wait_until
+from tests.processes import short_folder, wait_until
 from tests.reference import QUICK, check_whole, client_of, environment, expected, rows_of, running_study, runs_of
 from tests.scenarios.test_full_disk import fill, small_disk
 from tests.services import MlflowServer, Postgres, RayCluster, mlflow_server, postgres, ray_cluster
@@ -50,14 +47,14 @@ class Round:
     seed: int
     every_s: float
     """Seconds from one fault to the next."""
-    faults: list[dict[str, Any]] = field(default_factory=list)
+    faults: list[dict] = field(default_factory=list)
     starts: int = 0
     """How often its driver was started."""
     codes: list[int] = field(default_factory=list)
     seconds: float = 0.0
     is_equal: bool = False
     """True if its records are those of undisturbed training."""
-    after: dict[str, float] = field(default_factory=dict)
+    after: dict = field(default_factory=dict)
 
 
 @dataclass
@@ -71,79 +68,79 @@ class Stack:
     temporary: Path
     disk: Path
 
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         values = self.database.environment() | self.mlflow.environment() | self.ray.environment()
         return values | {"ADDER_SEARCH_DATABASE": self.database.url("optuna"), "TMPDIR": str(self.temporary)}
 
     # ---- faults; each leaves the services as they were
 
-    def kill(self, driver: Running) -> None:
+    def kill(self, driver):
         driver.process.kill()
 
-    def pause(self, driver: Running) -> None:
+    def pause(self, driver):
         driver.process.send_signal(signal.SIGSTOP)
         time.sleep(AWAY_S)
         driver.process.send_signal(signal.SIGCONT)
 
-    def lose_a_worker(self, driver: Running) -> None:
+    def lose_a_worker(self, driver):
         names = {p: p.info["name"] for p in self._processes(*self.ray.nodes)}
         for process in [p for p, name in names.items() if name.startswith("ray::Impl")][:1]:
             process.kill()
 
-    def lose_a_node(self, driver: Running) -> None:
+    def lose_a_node(self, driver):
         node = next(node for node in self.ray.nodes if not node.has_ended)
         node.end()
         self.ray.wait_for(self.ray.add(cpus=1))
 
-    def drain_a_node(self, driver: Running) -> None:
+    def drain_a_node(self, driver):
         node = next(node for node in self.ray.nodes if not node.has_ended)
         self.ray.drain(node, int(AWAY_S))
         self.ray.wait_for(self.ray.add(cpus=1))
         node.end()
 
-    def lose_mlflow(self, driver: Running) -> None:
+    def lose_mlflow(self, driver):
         self.mlflow.stop()
         time.sleep(AWAY_S)
         self.mlflow.start()
 
-    def lose_the_database(self, driver: Running) -> None:
+    def lose_the_database(self, driver):
         """And with it MLflow's."""
         self.database.stop()
         time.sleep(AWAY_S)
         self.database.start()
 
-    def cut_the_sockets(self, driver: Running) -> None:
+    def cut_the_sockets(self, driver):
         """Of everyone who speaks with PostgreSQL."""
         self.ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
 
-    def fill_the_disk(self, driver: Running) -> None:
+    def fill_the_disk(self, driver):
         fill(self.disk / "filler")
         time.sleep(AWAY_S)
         (self.disk / "filler").unlink()
 
     # ---- what is measured
 
-    def ask(self, query: str) -> Any:
+    def ask(self, query):
         import psycopg
 
         address = self.database.url("optuna").replace("+psycopg", "")
         with environment(self.database.environment()), psycopg.connect(address) as db:
-            return db.execute(query).fetchone()[0]  # type: ignore[index, arg-type]
+            return db.execute(query).fetchone()[0]
 
-    def _processes(self, *services: Process | None) -> list[psutil.Process]:
+    def _processes(self, *services):
         """Of services, or of all of them."""
         every = services or (self.ray.head, *self.ray.nodes, self.mlflow.process, self.database.process)
         pids = {pid for service in every if service for pid in service.processes()}
         return [process for process in psutil.process_iter(["name", "memory_info"]) if process.pid in pids]
 
-    def _megabytes(self, service: Process | None) -> float:
+    def _megabytes(self, service):
         return sum(p.info["memory_info"].rss for p in self._processes(service)) / 1e6
 
-    def measure(self, driver: Running | None = None) -> dict[str, float]:
+    def measure(self, driver=None):
         """Memory in MB, files, ports, folders, sizes: of the driver, and of all that stays."""
         pids = {p.pid for p in self._processes()}
         ports = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.pid in pids]
-        values: dict[str, float] = {
+        values = {
             "head_mb": self._megabytes(self.ray.head),
             "mlflow_mb": self._megabytes(self.mlflow.process),
             "processes": len(pids),
@@ -165,7 +162,7 @@ FAULTS = (
 
 
 @contextlib.contextmanager
-def stack(folder: Path) -> Iterator[Stack]:
+def stack(folder):
     home = folder / "home"
     with (
         small_disk(home / "progress", TRIALS_MB) as disk,
@@ -177,7 +174,7 @@ def stack(folder: Path) -> Iterator[Stack]:
         yield Stack(database, mlflow, cluster, home, temporary, disk)
 
 
-def disturb(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) -> dict[str, Any]:
+def disturb(stack, folder, entry, seeds, until):
     """Run a study to its end, its driver again whenever it has ended, with faults until a time. Returns it."""
     draw = random.Random(entry.seed)
     study = STUDY | {"name": f"soak-{entry.number}", "seeds": {"first": 1_000 * entry.number, "count": seeds}}
@@ -206,7 +203,7 @@ def disturb(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) 
     return study
 
 
-def run_round(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) -> None:
+def run_round(stack, folder, entry, seeds, until):
     study = disturb(stack, folder, entry, seeds, until)
     with environment(stack.environment()):
         side_by_side = study | {"resources": study["resources"] | {"slots": seeds}}
@@ -221,7 +218,7 @@ def run_round(stack: Stack, folder: Path, entry: Round, seeds: int, until: float
     entry.after = stack.measure() | {"runs": runs}
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--minutes", type=float, default=60)
@@ -244,18 +241,17 @@ def main() -> None:
     report(rounds)
 
 
-def report(rounds: list[dict[str, Any]]) -> None:
+def report(rounds):
     """Print what was done, and fail where something grows from one round to the next."""
     done = sum(len(r["faults"]) for r in rounds)
     print(f"{len(rounds)} rounds, {done} faults, {sum(r['starts'] for r in rounds)} starts; all records equal")
     first, last = rounds[0]["after"], rounds[-1]["after"]
     print(f"after the first round {first}\nafter the last round  {last}")
-    for name in ("temporary", "runs"):
-        assert last[name] <= first[name], f"{name} grows: {first[name]} to {last[name]}"
-    for name in ("ports", "processes"):
-        assert last[name] <= first[name] + 10, f"{name} grows: {first[name]} to {last[name]}"
-    for name in ("head_mb", "mlflow_mb"):
-        assert last[name] < 1.5 * first[name] + 200, f"{name} grows: {first[name]} to {last[name]}"
+    most = {name: first[name] for name in ("temporary", "runs")}
+    most |= {name: first[name] + 10 for name in ("ports", "processes")}
+    most |= {name: 1.5 * first[name] + 200 for name in ("head_mb", "mlflow_mb")}
+    for name, limit in most.items():
+        assert last[name] <= limit, f"{name} grows: {first[name]} to {last[name]}"
 
 
 if __name__ == "__main__":

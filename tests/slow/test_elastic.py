@@ -93,13 +93,13 @@ def test_five_machines_without_a_common_folder_lose_two_and_the_driver(tmp_path)
     with machines(6) as (head, *others), ray_cluster(workers=0, machine=head) as cluster:
         nodes = [cluster.add(cpus=1, machine=machine, hidden=home) for machine in others]
         cluster.wait_for(*nodes)
-        places = [Path(f"/proc/{node.popen.pid}") for node in nodes]
+        places = [Path(f"/proc/{node.process.pid}") for node in nodes]
         assert len({(place / "ns/net").readlink() for place in places}) == 5
 
         def see_nothing(places):
             assert list(home.iterdir()) and not any(list(Path(f"{place}/root{home}").iterdir()) for place in places)
 
-        known = {"environment": cluster.environment(), "program": (*head.inside, str(COMMAND))}
+        known = {"environment": cluster.environment(), "program": (*head.inside, COMMAND)}
         with running_study(study, tmp_path, **known) as command:
             command.wait_for(lambda: len(states(home)) >= 5, "five workers were never at work at once")
             see_nothing(places)

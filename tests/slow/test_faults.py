@@ -143,7 +143,7 @@ def test_torn_states_cost_steps_and_no_result(tmp_path):
 def run_faulty(how, times, most, folder):
     """Run a study in which the worker of seed 5 goes wrong so many times, and may at most so often. Returns both."""
     study = QUICK | {"name": how, "faults": {"max_failures": most, "stall_s": 45}}
-    said = run_study(study, folder, program=(sys.executable, "-P", f"{ROOT}/tests/faulty.py", how, str(times)))
+    said = run_study(study, folder, program=(sys.executable, "-P", f"{ROOT}/tests/faulty.py", how, times))
     if how == "memory" and "no control group" in said.err:
         pytest.skip(said.err.strip())
     return study, said
@@ -274,7 +274,7 @@ def test_a_clock_that_jumps(jump, tmp_path):
     """By an hour while a bank trains: the clock by which leases are, as it is set by hand or by a server."""
     offset = tmp_path / "offset"
     offset.write_text("+0")
-    fake = {"LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(offset), "FAKETIME_NO_CACHE": "1",
+    fake = {"LD_PRELOAD": FAKETIME, "FAKETIME_TIMESTAMP_FILE": offset, "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1"}  # fmt: skip
     program = (sys.executable, "-m", "tests.in_process")
     with running_study(QUICK, tmp_path, cwd=ROOT, environment=fake, program=program) as command:
@@ -288,7 +288,7 @@ def test_a_clock_that_jumps(jump, tmp_path):
 @can_be_alone
 def test_as_a_containers_first_process(tmp_path):
     """Which has to take up what others leave, and gets no signal that it does not ask for."""
-    endless, alone = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100_000}}, {"program": (*ALONE, str(COMMAND))}
+    endless, alone = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100_000}}, {"program": (*ALONE, COMMAND)}
     with running_study(endless | {"name": "endless"}, tmp_path, **alone) as command:
         wait_for_progress(command, tmp_path / "home")
         (first,) = Path(f"/proc/{command.process.pid}/task/{command.process.pid}/children").read_text().split()

@@ -33,7 +33,7 @@ def wanted():
 def calls(tmp_path_factory):
     """How often an undisturbed run writes to MLflow, and the seconds that it takes."""
     folder = tmp_path_factory.mktemp("counted")
-    counting = {"PAUSE": "before any 0", "NOTE": str(folder / "count")}
+    counting = {"PAUSE": "before any 0", "NOTE": folder / "count"}
     said = run_study(STUDY, folder, environment=counting, **IN_PROCESS)
     assert said.code == 0, said
     return int((folder / "count").read_text()), said.seconds
@@ -82,7 +82,7 @@ def test_paused_in_a_call_to_mlflow(call, calls, wanted, tmp_path):
     if isinstance(call, int):
         draw = random.Random(SEED + call)
         call = f"{draw.choice(['before', 'after'])} any {draw.randrange(1, calls[0] + 1)}"
-    environment = {"PAUSE": call, "LEASE_S": str(LEASE_S)}
+    environment = {"PAUSE": call, "LEASE_S": LEASE_S}
     with running_study(STUDY, tmp_path, environment=environment, **IN_PROCESS) as command:
         command.wait_for(lambda: is_stopped(command.process.pid), f"there was no call {call}")
         check_taken_over(tmp_path, command, wanted)
@@ -91,7 +91,7 @@ def test_paused_in_a_call_to_mlflow(call, calls, wanted, tmp_path):
 @pytest.mark.parametrize("instant", range(INSTANTS))
 def test_paused_at_any_time(instant, calls, wanted, tmp_path):
     _, seconds = calls
-    with running_study(STUDY, tmp_path, environment={"LEASE_S": str(LEASE_S)}, **IN_PROCESS) as command:
+    with running_study(STUDY, tmp_path, environment={"LEASE_S": LEASE_S}, **IN_PROCESS) as command:
         command.wait_for((tmp_path / "home" / "mlflow.db").exists, "it did not begin")
         time.sleep(random.Random(SEED + instant).uniform(0, 0.7 * seconds))
         pause_unlocked(command, tmp_path / "home")

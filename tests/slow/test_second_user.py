@@ -63,11 +63,11 @@ def seen(request, tmp_path_factory):
         environment = dict.fromkeys(SECRET, CANARY)
         if request.param == "000":
             del environment["RAY_AUTH_TOKEN"]  # Ray makes a token where it finds none
-        environment |= {"HOME": str(folder / "me"), "TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
+        environment |= {"HOME": folder / "me", "TMPDIR": temporary, "RAY_TMPDIR": temporary}
         (folder / "me").mkdir()
         trace, end = temporary / "trace", temporary / "end"
         intruder = start_as_second_user("plant", str(temporary), "graphlib.py", str(trace), str(end))
-        program = ("sh", "-c", f'umask {request.param}; unset PYTEST_CURRENT_TEST; exec "$@"', "sh", str(COMMAND))
+        program = ("sh", "-c", f'umask {request.param}; unset PYTEST_CURRENT_TEST; exec "$@"', "sh", COMMAND)
         with running_study(LONG, folder, environment=environment, program=program) as command:
             command.wait_for(lambda: states(folder / "home"), "nothing was trained")
             pids = [command.process.pid, *command.descendants()]

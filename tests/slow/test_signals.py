@@ -24,7 +24,7 @@ def temporary():
 
 
 def environment_of(temporary):
-    return {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
+    return {"TMPDIR": temporary, "RAY_TMPDIR": temporary}
 
 
 @pytest.fixture
@@ -86,12 +86,12 @@ def pipes_of(pid):
 def test_workers_share_a_gpu_by_the_runs_own_mps(interrupted, temporary, tmp_path):
     """A stand-in of a GPU."""
     libraries, calls = standin_folder(tmp_path / "cuda"), standin_mps(tmp_path / "bin")
-    environment = environment_of(temporary) | {"ADDER_SEARCH_CUDA": str(libraries)}
+    environment = environment_of(temporary) | {"ADDER_SEARCH_CUDA": libraries}
     environment["PATH"] = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     study = (LONG if interrupted else QUICK) | {"resources": QUICK["resources"] | {"gpu": 0.5}}
     with running_study(study, tmp_path, environment=environment) as command:
         wait_for_progress(command, tmp_path / "home")
-        seen = set[str]().union(*map(pipes_of, command.descendants()))
+        seen = set().union(*map(pipes_of, command.descendants()))
         if interrupted:
             command.process.send_signal(signal.SIGINT)
         said = command.wait()

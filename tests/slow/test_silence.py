@@ -29,7 +29,7 @@ def silences(folder, *words):
     child, screen = pty.fork()
     if not child:
         os.chdir(folder)
-        os.execve(COMMAND, [str(COMMAND), *map(str, words)], own_environment() | {"TERM": "xterm-256color"})
+        os.execve(COMMAND, [COMMAND, *map(str, words)], own_environment() | {"TERM": "xterm-256color"})
     shown = b""
     while True:
         if screen not in select.select([screen], [], [], 600)[0]:

@@ -73,7 +73,7 @@ def run(bare, folder, *words):
             if not COMPILERS.search(program.name):
                 (programs / program.name).symlink_to(program)
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "CXX")}
-    env = kept | {"PATH": f"{bare / 'bin'}:{programs}", "XDG_CACHE_HOME": str(folder / "cache")}
+    env = kept | {"PATH": f"{bare / 'bin'}:{programs}", "XDG_CACHE_HOME": folder / "cache"}
     done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -123,7 +123,7 @@ def test_it_trains_on_arm_to_the_bits_of_this_machine(wheel_for_arm, tmp_path):
     tag = wheel_for_arm.stem.rpartition("-")[2]
     words = ["--platform", tag, "--only-binary=:all:", "--target", tmp_path / "ours", wheel_for_arm]
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", *words], check=True)
-    path = {"PATH": "/nowhere", "PYTHONPATH": f"{tmp_path / 'ours'}:/opt/site", "XDG_CACHE_HOME": str(tmp_path)}
+    path = {"PATH": "/nowhere", "PYTHONPATH": f"{tmp_path / 'ours'}:/opt/site", "XDG_CACHE_HOME": tmp_path}
     (python,) = Path(ARM_ROOT).glob("usr/bin/python3.[0-9][0-9]")
     words = [QEMU, "-L", ARM_ROOT, python, "-c", TRAIN]
     there = subprocess.run(words, env=path, capture_output=True, text=True, timeout=1_200)

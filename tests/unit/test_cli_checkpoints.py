@@ -37,7 +37,7 @@ def checkpoint():
 def test_what_is_no_checkpoint(checkpoint):
     """A file of another kind is refused by name, also when a checkpoint lies beside it."""
     says = "nowhere: no such checkpoint; adder-search pull STUDY writes one of a study"
-    for words in ("verify nowhere", "rerun nowhere", "fold nowhere -o x"):
+    for words in ("verify nowhere", "rerun nowhere"):
         assert fails_with_one(2, *words.split()) == says
     Path("untrained/other.pt").write_bytes(b"hello")
     assert re.match("untrained/other.pt: (not a|is no) checkpoint", fails_with_one(2, "verify", "untrained/other.pt"))
@@ -102,20 +102,10 @@ def said_before(words, work, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        "fold untrained -o untrained", "report sweep -o .", "records sweep -o nowhere/x.db",
-        "records sweep -o nowhere/x.csv",
-    ],
-)  # fmt: skip
+    "words", ["report sweep -o .", "records sweep -o nowhere/x.db", "records sweep -o nowhere/x.csv"]
+)
 def test_where_nothing_can_be_written_is_said_before_the_work(words, checkpoint, monkeypatch):
-    folded = (replace(Checkpoint.load(checkpoint), theta_P=torch.zeros(57)), ["a fold"])
-    monkeypatch.setattr("trainer.checkpoints.folded.fold_checkpoint", lambda given: folded)
-    work = (
-        "trainer.checkpoints.folded.compare_checkpoints", "search.store.study_records.open_records",
-        "search.analysis.frames.records",
-    )  # fmt: skip
-    said_before(words, work, monkeypatch)
+    said_before(words, ("search.store.study_records.open_records", "search.analysis.frames.records"), monkeypatch)
 
 
 def test_a_file_that_was_cut_off_is_in_nobodys_way(checkpoint):

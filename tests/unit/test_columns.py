@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from benchmarks import rows
-from search.record import COLUMNS
+from search.stats.record import COLUMNS
 from tests.commands import done
 
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.record import SeedRecord
 from search.stats import counting
 from search.stats.counting import Cost, GrokRate, StoppingCounts, pareto, summarise, tries_until
 from search.stats.intervals import mid_p, stopped
-from search.tracking.shown import final_metrics
+from search.stats.metrics import final_metrics
+from search.stats.record import SeedRecord
 from trainer import Outcome, Seed
 from trainer.stopping import Hopeless, Rung, screen
 from trainer.stopping.hopeless import FALSE_KILLS_UPPER

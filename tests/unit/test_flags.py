@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from search.analysis.flags import flag_grids, write_grids
+from search.analysis.flags import Against, flag_grids, single_flags, write_flags
+from search.stats.counting import GrokRate
+from search.stats.intervals import Paired
 from tests.unit.test_counting import FAILED, GROKKED, rows
 
 
@@ -49,4 +51,105 @@ def test_what_cannot_be_estimated_says_why():
     assert empty.beyond == "not estimable: an empty cell" and empty.lines()[2][2] == "–"
     (none,) = flag_grids(*seeds_of(ADDITIVE | {(True, False): 0.0, (True, True): 0.0}))
     assert none.beyond == "not estimable: all or none grokked at a value of one"
-    assert [row["n"] for row in json.loads(write_grids([none], "json"))] == [80] * 4
+    assert [row["n"] for row in json.loads(write_flags([], [none], "json"))] == [80] * 4
+
+
+# One flag
+
+
+def one_flag(rates, seeds=40, each=1, **fields):
+    """Configurations of one flag, model.tie_vo, and seeds that grok at its values' rates; fields: of both."""
+    rng, configurations, recorded = np.random.default_rng(1), [], []
+    luck = rng.random(seeds)  # of a seed, in all its configurations
+    for value, rate in rates.items():
+        for i in range(each):
+            key = f"{value} {i}"
+            own = {name: shared[i] if isinstance(shared, list) else shared for name, shared in fields.items()}
+            row = {"study": "s", "configuration": key, "title": f"c{key}", "model.family": "f", "model.tie_vo": value}
+            configurations.append(row | own)
+            recorded += rows(*(GROKKED if n < rate else FAILED for n in luck), first=0, configuration=key)
+    return configurations, recorded
+
+
+def test_one_flag_is_answered_with_rates_and_their_ratio_on_the_same_seeds():
+    (flag,) = single_flags(*one_flag({True: 0.3, False: 0.6}))
+    off, on = flag.sides
+    assert (flag.name, off.text, on.text) == ("tie_vo", "off", "on") and flag_grids(
+        *one_flag({True: 0.3, False: 0.6})
+    ) == []
+    assert off.rate == GrokRate(off.rate.grokked, 40) and off.against is None
+    pairs = Paired(on.rate.grokked, 0, off.rate.grokked - on.rate.grokked, 40 - off.rate.grokked)
+    assert on.against == Against(pairs.ratio, pairs.ratio_interval, 40)
+    assert on.against.interval[1] < 1 and str(on.against) == "×{:.2f} ({:.2f} to {:.2f})".format(
+        pairs.ratio, *pairs.ratio_interval
+    )
+    text = write_flags([flag], [], "md")
+    assert f"| on     | {on.rate.grokked} of 40 |" in text and f"| {on.against}, 40 seeds in both | costs" in text
+    first, second = json.loads(write_flags([flag], [], "json"))
+    assert (first["value"], first["ratio"], second["value"], second["ratio"]) == (False, None, True, pairs.ratio)
+
+
+def test_seeds_of_one_side_alone_are_not_paired():
+    configurations, seeds = one_flag({False: 0.6, True: 0.3})
+    apart = [replace(row, init_seed=row.init_seed + 1_000) if row.configuration == "True 0" else row for row in seeds]
+    (same,), (flag,) = single_flags(configurations, seeds), single_flags(configurations, apart)
+    assert flag.sides[1].against.pairs == 0 and flag.sides[1].against.ratio == same.sides[1].against.ratio
+    low, high = flag.sides[1].against.interval
+    narrow = same.sides[1].against.interval
+    assert low < narrow[0] and narrow[1] < high and 0 < low < high
+
+
+def test_sides_of_several_configurations_are_pooled_and_clustered_by_seed():
+    varied = {"recipe.lr": [0.001, 0.002, 0.003, 0.004, 0.005]}
+    (flag,) = single_flags(*one_flag({False: 0.6, True: 0.3}, each=5, **varied))
+    off, on = flag.sides
+    assert flag.name == "tie_vo" and off.rate.n == 200 and off.rate.configurations == 5
+    low, high = on.against.interval
+    (one,) = single_flags(*one_flag({False: 0.6, True: 0.3}))
+    assert 0 < low < on.against.ratio < high < 1 and high - low > 0.5 * np.diff(one.sides[1].against.interval)[0]
+    (few,) = single_flags(*one_flag({False: 0.6, True: 0.3}, seeds=8, each=5, **varied))
+    assert few.sides[1].against.interval is None and str(few.sides[1].against).endswith("(no interval)")
+
+
+def test_one_field_of_the_recipe_or_two_listed_configurations_are_a_flag():
+    configurations, seeds = one_flag({False: 0.6, True: 0.3})
+    for row in configurations:
+        row["recipe.lr"] = 0.02 if row.pop("model.tie_vo") else 0.01
+    (flag,) = single_flags(configurations, seeds)
+    assert (flag.name, [side.text for side in flag.sides]) == ("lr", ["0.01", "0.02"])
+    configurations[0]["recipe.steps"], configurations[1]["recipe.steps"] = 100, 200
+    (flag,) = single_flags(configurations, seeds)
+    assert (flag.name, [side.text for side in flag.sides]) == ("configuration", ["cFalse 0", "cTrue 0"])
+    assert single_flags(configurations[:1], seeds) == []
+    assert single_flags(*one_flag({False: 0.6, True: 0.3}, each=2, **{"model.norm": ["a", "b"]})) == []  # two: a grid
+
+
+def test_a_side_without_a_success_or_of_a_study_that_stops_at_one():
+    (flag,) = single_flags(*one_flag({False: 0.0, True: 0.3}))
+    assert flag.sides[1].against.ratio is None and str(flag.sides[1].against).startswith("×– (")
+    assert str(flag.sides[1].against).endswith(" to ∞)")
+    assert json.loads(write_flags([flag], [], "json"))[1]["ratio_high"] is None
+    configurations, seeds = one_flag({False: 0.6, True: 0.3})
+    recorded = {"stopped": True, "grok_rate_low": 0.25, "grok_rate_high": 0.75}
+    (flag,) = single_flags([row | recorded for row in configurations], seeds)
+    assert flag.sides[1].against is None and flag.sides[0].rate.interval == (0.25, 0.75)
+    assert "stops at a success" in write_flags([flag], [], "md")
+    twice = one_flag({False: 0.6, True: 0.3}, each=2, **{"recipe.lr": [0.1, 0.2]})
+    (flag,) = single_flags([row | recorded for row in twice[0]], twice[1])
+    assert flag.sides[0].rate.interval is None
+    (flag,) = single_flags(configurations, [row for row in seeds if row.configuration != "True 0"])
+    assert flag.sides[1].rate is None and flag.sides[1].against is None
+
+
+def test_none_is_a_value_of_a_field():
+    (flag,) = single_flags(*one_flag({None: 0.6, 4.0: 0.3}))
+    assert [side.text for side in flag.sides] == ["none", "4"]
+
+
+def test_names_of_the_recipe_are_flags_and_its_numbers_are_none():
+    two = {"recipe.optimiser": ["adamw", "lion"], "recipe.lr": [0.01, 0.02]}
+    (grid,) = flag_grids(*one_flag({False: 0.6, True: 0.3}, each=2, **two))
+    assert grid.flags == ("tie_vo", "optimiser")
+    configurations, seeds = one_flag({False: 0.6, True: 0.3}, each=2, **two)
+    (flag,) = single_flags([row | {"model.tie_vo": True} for row in configurations], seeds)
+    assert flag.name == "optimiser" and [side.text for side in flag.sides] == ["adamw", "lion"]

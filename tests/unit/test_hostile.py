@@ -16,6 +16,7 @@ from search.cli import ui
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.tracking.tracking import connect
+from tests import needs_plugins
 from tests.commands import call, fails_with_one
 from tests.homes import STUDY, empty_home, two_studies
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
@@ -104,6 +105,7 @@ def checkpoint(folder, spec, **about):
     return folder
 
 
+@needs_plugins
 def test_a_large_model_that_gets_everything_wrong_is_folded_in_seconds():
     path, begun = checkpoint("wrong", make_spec(family="low_rank", width=8)), time.process_time()
     result = call("fold", path, "-o", "small")

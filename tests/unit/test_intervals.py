@@ -3,12 +3,23 @@
 from itertools import product
 from math import comb, factorial, inf, prod, sqrt
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from search.stats import intervals
-from search.stats.intervals import LEVEL, exact_high, exact_low, mcnemar, mid_p, power, ratio_interval, stopped
+from search.stats.intervals import (
+    LEVEL,
+    exact_high,
+    exact_low,
+    mcnemar,
+    mid_p,
+    power,
+    ratio_interval,
+    ratio_of_intervals,
+    stopped,
+)
 
 GOLDEN = {  # successes, n: the mid-P interval, Clopper and Pearson's, the one-sided 95 % bound
     (0, 10): (0.0, 0.2588658333, 0.0, 0.308497108, 0.258865551),
@@ -102,3 +113,15 @@ def test_unknown_outcomes_widen_the_interval_of_a_stopped_study():
     assert (low, high) == pytest.approx((0.00126509, 0.17646691), abs=1e-8)
     assert stopped(1, 30, 20)[0] < low and stopped(1, 20, 10)[1] > high
     assert stopped(1, 20, 20, missed=2.0)[1] > high and stopped(1, 1, 1)[1] == 1.0
+
+
+def test_a_ratio_of_two_intervals_is_fiellers_where_they_are_symmetric():
+    """Fieller's ends solve (p - R q)² = (a² - 2 R r a b + R² b²) for half widths a and b."""
+    p, a, q, b = 0.5, 0.1, 0.4, 0.05
+    for r in (-0.5, 0.0, 0.8):
+        ends = ratio_of_intervals(p, (p - a, p + a), q, (q - b, q + b), r)
+        roots = np.roots([q * q - b * b, 2 * (r * a * b - p * q), p * p - a * a])
+        assert ends == pytest.approx(sorted(roots.real))
+    assert ratio_of_intervals(0.0, (0.0, 0.1), 0.4, (0.3, 0.5), 0.0)[0] == 0
+    low, high = ratio_of_intervals(0.4, (0.3, 0.5), 0.0, (0.0, 0.1), 0.0)
+    assert (low, high) == (pytest.approx(1 / ratio_of_intervals(0.0, (0.0, 0.1), 0.4, (0.3, 0.5), 0.0)[1]), inf)

@@ -4,17 +4,16 @@ import random
 
 import pytest
 
-from search.record import ENOUGH
 from search.run.executor import DIED, Finished, Restarted
 from search.run.messages import Report, Speed
 from search.run.packing import Capacity
+from search.stats.metrics import final_metrics
+from search.stats.record import ENOUGH
 from search.store.database import STATES
 from search.store.ended_seed import EndedSeed
 from search.store.lease import Superseded
-from search.tracking.shown import final_metrics
-from tests.homes import TRAINED_BY, empty_home, records_of, result_of, study_of
+from tests.homes import TRAINED_BY, MadeUp, driver_of, empty_home, records_of, result_of, study_of
 from tests.leases import dead_owner
-from tests.runs import MadeUp, driver_of
 from trainer import Outcome
 
 SEEDS = list(range(1, 13))

@@ -13,7 +13,7 @@ import search
 from model.families.module.spec import NAMED
 from search.errors import UserError
 from search.study.file import load_study, parse_study
-from tests import ROOT, modules
+from tests import ROOT, modules, needs_plugins
 from tests.commands import call, done, own_environment, refused_for_its_task
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import trusted
@@ -56,6 +56,7 @@ def test_a_study_of_a_module_is_recorded_verified_and_trained_again_without_its_
     assert "9 recorded seeds of other configurations" in plan and "runs nets.py:Net (SHA-256 " in plan
 
 
+@needs_plugins
 def test_every_command_about_addition_refuses_the_checkpoint_by_one_line():
     search.run(STUDY | {"seeds": [1]}, home="home")
     done("pull", "mine", "--seed", "1", "-o", "b", "--home", "home")
@@ -113,7 +114,7 @@ WRONG = {
         searched("model.args.hiden"),
         "space.model.args.hiden: unknown field; did you mean model.args.hidden or ",
     ),
-    "family": ({"model": "57p"}, "task: split_subspace adds columns and cannot be asked parity bits=6 of=2"),
+    "family": ({"model": "57p"}, "task: split_subspace cannot be asked parity bits=6 of=2; these can: module"),
     "task": ({"task": "partiy"}, "task: unknown task 'partiy'; did you mean parity?"),
     "option": ({"task": {"name": "parity", "bit": 3}}, "task: unknown option 'bit' of parity; did you mean bits?"),
     "split": ({"task": {"name": "parity", "train": 1}}, "task: train must leave rows to train on and to hold out"),

@@ -16,12 +16,9 @@ import pytest
 import torch
 
 from model import preset
-from model.tied import project
 from tests import ROOT, needs_compiler
 from tests.banks import assert_alone_as_in_company, finish
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.curvature import arithmetic, minimise
-from trainer.curvature.pool import Cost
 from trainer.engine import native
 
 pytestmark = needs_compiler
@@ -51,29 +48,7 @@ def digest_of(name, steps, batch):
     recipe = Recipe(steps=steps, batch=batch, eval_every=steps // 2, **how)
     found = trained(Bank(preset(name), [Pair(recipe, Seed.of(s)) for s in (777, 1)]))
     made = [t for s in (777, 1) for t in (found[s].theta_P, found[s].curve_EM)]
-    made += [*finished(preset(name), found[777].theta_P), *computed()]
     return hashlib.sha256(b"".join(t.numpy().tobytes() for t in made)).hexdigest()
-
-
-def finished(spec, theta_P):
-    """What curvature makes of a θ, by both methods, and the numbers of ties nearest to that."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, number in {"FRESH": 64, "MOST_ERRORS": 16, "ITERATIONS": 12}.items():
-            patch.setattr(minimise, name, number)
-        task = minimise.Task(spec, 1, 0, Cost(), searched=32)
-        lower_P = minimise.lbfgs(task, theta_P)
-        lowest_P = minimise.levenberg_marquardt(task, lower_P)
-    threes = tuple(1 + n // 3 for n in range(spec.params))
-    return [lower_P, lowest_P, project(threes, lowest_P[None].float())]
-
-
-def computed():
-    """What the arithmetic of curvature makes of numbers, in float64, where θ is rounded to float32."""
-    rows = np.random.default_rng(1).standard_normal((57, 1_001))
-    square = arithmetic.gram(rows)
-    solution = arithmetic.solve(square, rows[:, 0])
-    sums = np.array([arithmetic.dot(row, rows[0]) for row in rows])
-    return map(torch.from_numpy, (square, solution, sums, arithmetic.exp(-np.abs(rows))))
 
 
 OTHER_LIBRARIES = {
@@ -83,15 +58,15 @@ OTHER_LIBRARIES = {
 """Variables by which NumPy, BLAS and LAPACK take other ways than here."""
 SCRIPT = """
 import sys, torch
-from tests.unit.test_native import digest_of
+from {} import digest_of
 print(torch.backends.cpu.get_cpu_capability(), digest_of(sys.argv[1], *map(int, sys.argv[2:])))
 """
 
 
-def digest_on(capability, *args):
+def digest_on(capability, *args, module="tests.unit.test_native"):
     """What a lower kind of CPU makes of it: a process of its own, since torch looks once."""
     environment = os.environ | OTHER_LIBRARIES | {"ATEN_CPU_CAPABILITY": capability}
-    command = [sys.executable, "-c", SCRIPT, *map(str, args)]
+    command = [sys.executable, "-c", SCRIPT.format(module), *map(str, args)]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-2_000:]
     kind, digest = ran.stdout.split()

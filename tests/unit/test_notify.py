@@ -14,8 +14,7 @@ from search.run.driver import Driver
 from search.run.entry import open_study, train
 from search.run.notify import telling
 from search.run.packing import Capacity
-from tests.homes import empty_home, study_of
-from tests.runs import MadeUp, driver_of
+from tests.homes import MadeUp, driver_of, empty_home, study_of
 
 
 def lines(path):

@@ -20,6 +20,7 @@ from search.store.home import Home, home_flag, sqlite_url, typed
 from search.store.ledger import Ledger
 from search.study.file import parse_study
 from search.tracking.tracking import connect
+from tests import needs_plugins
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails_with_one
 from tests.homes import empty_home
@@ -78,6 +79,7 @@ def test_no_number_of_any_command_is_infinite():
                 kind.convert(number, None, None)
 
 
+@needs_plugins
 def test_a_tilde_is_the_users_home_folder_wherever_it_is_given(user, monkeypatch):
     Checkpoint(PRESETS["57p"], PRESETS["57p"].initial(3)).save(user / "c")
     (user / "s.yaml").write_text(GOOD)

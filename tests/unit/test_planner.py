@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from model import preset
-from search.record import ENOUGH
 from search.run.forecast import forecast
+from search.stats.record import ENOUGH
 from search.study.file import parse_study
 from tests.planners import ONLY, SWEEP, end, finish, hear, numbers, planner_of, row_of, taken
 from trainer import Outcome

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from search.kinds.proposals import Proposals
-from search.record import ENOUGH
 from search.run.packing import Capacity
 from search.run.planner import Planner
+from search.stats.record import ENOUGH
 from search.study.file import parse_study
 from tests.planners import Given, row_of
 from tests.searches import reported

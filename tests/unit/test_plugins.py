@@ -8,11 +8,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
+from model import PRESETS
 from search import plugins
 from search.store import verdicts
 from search.study.checkpoints import load_any
-from tests.commands import own_environment
+from tests.bad_studies import GOOD
+from tests.commands import fails_with_one, own_environment
+from tests.homes import RIGHT, Recorder, empty_home, quickly, study_of
+from trainer import Bank, Pair, Recipe, Seed
+from trainer.finishing import NOBODY
 
 pytestmark = pytest.mark.usefixtures("here")
 WALK = """
@@ -124,3 +130,40 @@ def test_a_net_is_decided_by_the_first_prover_that_knows_it(monkeypatch):
         None,
     ]
     assert limits == [verdicts.SOON_S] * 2
+
+
+def test_a_seed_that_is_nearly_right_is_finished_by_a_package_or_refused_before_it_trains(monkeypatch):
+    """A study that asks for it is refused where nobody here does it."""
+    recipe = Recipe(steps=2, eval_every=1, batch=4, hold=0, finish_above=0.0)
+    given = []
+
+    def finish(spec, ties, theta_P, seed):
+        given.append(theta_P)
+        return theta_P
+
+    monkeypatch.setattr("trainer.finishing.points", lambda group: {"a": SimpleNamespace(load=lambda: finish)})
+    bank = Bank(PRESETS["57p"], [Pair(recipe, Seed.of(1))])
+    while bank.advance():
+        pass
+    assert len(given) == 1 and torch.equal(given[0], bank.result(0).theta_P)
+    monkeypatch.setattr("trainer.finishing.points", lambda group: {})
+    Path("some.yaml").write_text(GOOD + "recipe: {finish_above: 0.5}\n")
+    said = fails_with_one(2, "run", "some.yaml")
+    assert said == f"some.yaml: {NOBODY}" and not Path("adder-runs").exists()
+
+
+def test_what_mlflow_has_as_models_is_written_by_packages(monkeypatch):
+    """Of each seed that grokked, once it is decoded, and of a study at its end."""
+    seeds, studies = [], []
+    writer = SimpleNamespace(
+        write_seed=lambda tracker, run, seed, decoded: seeds.append((seed.result.pair.seed.init_seed, decoded.correct)),
+        write_study=lambda records, tracker, rows, configurations: studies.append((len(rows), len(configurations))),
+    )
+    readers_of(monkeypatch, a=writer)
+    monkeypatch.setattr("search.study.kind.loaded", lambda group: {})
+    with quickly():
+        recorder = Recorder(empty_home("runs"), study_of())
+        recorder.seeds((1, 2, 3), grokked=(2, 3))
+        recorder.write_pages()
+        recorder.done()
+    assert sorted(seeds) == [(2, RIGHT), (3, RIGHT)] and studies == [(3, 1)]

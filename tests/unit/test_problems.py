@@ -80,6 +80,12 @@ def test_the_engine_makes_the_same_tokens(name):
     assert torch.equal(engine_tokens(programs, lesson_of(programs, state, hyper)), expected)
 
 
+def test_powers_are_exact():
+    for base in range(2, 17):
+        exact = [base**n for n in range(21) if base**n < 2**53]
+        assert problems._power(base, torch.arange(len(exact))).long().tolist() == exact
+
+
 # Selection problems and sequences
 
 LARGEST = 9_999_999_999

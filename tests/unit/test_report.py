@@ -14,7 +14,8 @@ from search.analysis.plots import COLOURS, GREY
 from search.analysis.plots_search import Importances, importance_figure
 from search.analysis.report import TEMPLATE, report
 from search.markup import sources
-from tests.unit.test_plots import one, searched
+from search.study.trial import Configuration
+from tests.unit.test_plots import frames, one, searched, seed_row, study_of
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'and' {{ braces }}"
 
@@ -172,3 +173,20 @@ def test_a_page_in_the_middle_of_a_run_knows_that_a_confirmation_is_planned():
     said = words_of(planned, *rest)
     assert "At its end the study confirms up to 2 of them, on 64 fresh seeds each." in said
     assert "Fresh seeds would tell" not in said
+
+
+def test_a_study_of_one_flag_answers_it_first_and_large():
+    study = study_of(space={"model.tie_vo": {"choice": [False, True]}}, sampler={"name": "grid"})
+    off, on = (Configuration(*study.configuration({"model.tie_vo": value})) for value in (False, True))
+    recorded = [seed_row(off, n, *(("grokked", 30_000) if n < 6 else ("failed", 60_000))) for n in range(8)]
+    recorded += [seed_row(on, n, *(("grokked", 30_000) if n < 3 else ("failed", 60_000))) for n in range(8)]
+    given = study, *frames(study, [on, off], recorded)
+    page = words_of(*given)
+    sides = page.partition('<div class="sides">')[2].partition("</div>\n<p")[0]
+    assert re.findall("<b>(.*?)</b>", sides) == ["75.0%", "37.5%", "×0.50"]
+    assert "on over off" in sides and "8 seeds in both" in sides and "6 of 8, 38.8% to 95.6%" in sides
+    assert page.index('class="sides"') < page.index(
+        "grokking-curves" if "grokking-curves" in page else "<h2>What was asked"
+    )
+    assert "Flags against each other" not in page
+    assert 'class="sides"' not in words_of(*searched(8))

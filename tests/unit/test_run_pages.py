@@ -8,8 +8,8 @@ import time
 import pytest
 from mlflow.artifacts import load_dict
 
-from search.analysis.projection import describe_study
 from search.markup import escape
+from search.run.projection import describe_study
 from search.study.trial import Configuration
 from search.tracking.shown import describe_configuration, main_params
 from search.tracking.tracker import Tracker

@@ -6,11 +6,13 @@ from unittest.mock import Mock
 import pytest
 from mlflow.entities import RunInfo
 
-from search.analysis import frames, projection
-from search.record import SeedRecord
+from search.analysis import frames
+from search.run import projection
+from search.stats.metrics import MAY_BE_ZERO, METRICS, count_checks, final_metrics
+from search.stats.record import SeedRecord
 from search.study.trial import Configuration
 from search.tracking import views
-from search.tracking.shown import FINAL, MAY_BE_ZERO, METRICS, count_checks, final_metrics
+from search.tracking.shown import FINAL
 from search.tracking.tracker import ShownRun, Tracker
 from search.tracking.tracking import FINISHED, KEY_TAG, PARENT_TAG, RUNNING, SEED_TAG
 from tests.homes import study_of

@@ -19,9 +19,9 @@ from search.cli.render import status
 from search.run.spared import Draw
 from search.stats.counting import GrokRate, overview
 from search.stats.intervals import LEVEL, exact_high, mid_p
+from search.stats.metrics import final_metrics
 from search.study.file import parse_study, recorded_study
 from search.study.stopping import section_of
-from search.tracking.shown import final_metrics
 from tests import ROOT
 from tests.commands import own_environment
 from tests.reference import QUICK

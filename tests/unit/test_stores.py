@@ -13,15 +13,16 @@ from types import SimpleNamespace
 import pytest
 
 from model import PRESETS
-from search.analysis.projection import describe_study
 from search.cli import render
 from search.errors import Failure, UserError
 from search.run.driver import Ended
+from search.run.projection import describe_study
 from search.store.home import Home, below
 from search.study.file import load_study
 from search.study.trial import Configuration
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import check_place, connect
+from tests import needs_plugins
 from tests.commands import call, fails_with_one
 from tests.homes import study_of, two_studies
 from tests.unit.test_counting import GROKKED, rows
@@ -61,7 +62,9 @@ def password(monkeypatch, here):
 ME = "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
 
 
-@pytest.mark.parametrize("words", [("run", "smoke"), ("register", "c")], ids=["run", "register"])
+@pytest.mark.parametrize(
+    "words", [("run", "smoke"), pytest.param(("register", "c"), marks=needs_plugins)], ids=["run", "register"]
+)
 def test_a_server_that_is_not_there_is_said_at_once(words, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -166,3 +169,8 @@ def test_printed_commands_ask_the_store_that_the_run_has_written(named, prefix, 
     (pulled,), (shown,) = ([line for line in lines if f"adder-search {word}" in line] for word in ("pull", "ui"))
     assert pulled.startswith("  adder-search pull 57p ") and shown.startswith(f"  {prefix}adder-search ui")
     assert SECRET not in "".join(lines)
+    unwritten = Ended(rows=rows(GROKKED), unwritten=True, interrupted=True)
+    said = render.summary(load_study("57p"), "57p", records, unwritten)
+    assert f"  {prefix}adder-search run 57p" in said
+    said = render.summary(load_study("57p"), "57p", records, Ended(rows=rows(GROKKED), unwritten=True))
+    assert f": {prefix}adder-search sync 57p" in said

@@ -10,9 +10,9 @@ from search.analysis import verdicts
 from search.analysis.table import constraint_table
 from search.analysis.verdicts import Answer, Effect
 from search.errors import UserError
-from search.record import SeedRecord
 from search.stats.counting import GrokRate
 from search.stats.intervals import Paired, ratio_interval
+from search.stats.record import SeedRecord
 from search.study.trial import Configuration
 from trainer import Recipe
 

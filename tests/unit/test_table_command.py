@@ -141,7 +141,7 @@ def test_of_a_search_the_flags_are_shown_against_each_other(here):
     assert sorted(c["grokked"] for c in cells) == [1, 2, 3, 4]
     assert "1 of 12 (8%, " in call("table", *files).stdout
     said = fails_with_one(2, "table", *files, "-o", "a.svg")
-    assert said == "a.svg: searched flags have no picture; write a.md"
+    assert said == "a.svg: flags have no picture; write a.md"
 
 
 def test_a_picture_has_the_counts_of_every_cell(files, here):

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,7 @@ from model.tied import Tied, free
 from search.run.estimate import _worth
 from search.study.file import parse_study
 from search.study.trial import Configuration
-from tests import needs_compiler
+from tests import needs_compiler, needs_plugins
 from tests.banks import assert_is_eager, engine_tokens
 from tests.commands import call, done, refused_for_its_task
 from tests.unit.test_cuda_engine import assert_trains_alike, bank_of
@@ -28,6 +29,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
 from trainer.engine.cuda.backend import CudaBackend
 from trainer.engine.native import EngineBackend
+from trainer.recipe.seed import check_problems
 from trainer.step import step
 from trainer.step.schedule import hyper_of
 from trainer.stopping.hopeless import Hopeless
@@ -35,9 +37,12 @@ from trainer.stopping.hopeless import Hopeless
 SMALL = "subtraction base=3 digits=4"
 TASKS = [
     SMALL, "subtraction signed=true", "subtraction base=2 digits=2", "addition base=16 digits=12",
+    "addition terms=3", "prefix digits=12", "copy digits=5",
     "addition base=2 digits=20", "addition base=7 digits=5 times=3", "subtraction base=5 digits=6 times=2",
+    "addition base=16 digits=7 times=14 terms=3", "addition base=3 digits=3 terms=3",
+    "reverse base=16 digits=12", "prefix base=7 digits=17", "copy digits=15",
 ]  # fmt: skip
-QUICK = TASKS[:3]
+QUICK = TASKS[:5]
 by_tier = pytest.mark.parametrize(
     "task", [task if task in QUICK else pytest.param(task, marks=pytest.mark.full) for task in TASKS]
 )
@@ -56,18 +61,36 @@ def spec_of(task, family="rope"):
 # What is asked
 
 
+def digits_of(number, task):
+    """Digits of an integer, units first."""
+    return [number // task.base**n % task.base for n in range(task.digits)]
+
+
+def plain(task, a, b):
+    """A problem's answer by integers alone."""
+    if task.name == "prefix":
+        return sum(sum(digits_of(a, task)[: n + 1]) % task.base * task.base**n for n in range(task.digits))
+    if task.numbers == 1:
+        return task.number(digits_of(a, task)[:: -1 if task.name == "reverse" else 1])
+    low = task.base ** -(-task.digits // 2)
+    (first, on_a), (second, on_b) = divmod(a, task.limit)[::-1], divmod(b, task.limit)[::-1]
+    total = task.times * first + task.sign * second + on_a + low * on_b
+    return total % task.base ** (task.digits + 1)
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_an_answer_is_the_tasks_own_and_every_problem_is_verified_once(task):
     task = make_task(task)
     pairs = task.pairs()
-    assert len(pairs) == task.problems and all(0 <= n < task.limit for pair in pairs for n in pair)
-    if task.limit**2 <= 10_000:
-        every = itertools.product(range(task.limit), repeat=2)
-        assert set(pairs) == {(a, b) for a, b in every if a >= b or not task.ordered}
-    modulus = task.base ** (task.digits + 1)
+    first, second = task.limits
+    assert len(pairs) == task.problems and all(0 <= a < first and 0 <= b < second for a, b in pairs)
+    is_ordered = task.name == "subtraction" and not task.signed
+    if first * second <= 10_000:
+        every = itertools.product(range(first), range(second))
+        assert set(pairs) == {(a, b) for a, b in every if a >= b or not is_ordered}
     for a, b in pairs[:300]:
-        assert task.value(a, b) == (task.times * a + task.sign * b) % modulus
-        assert a >= b or not task.ordered
+        assert task.value(a, b) == plain(task, a, b)
+        assert a >= b or not is_ordered
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -77,7 +100,7 @@ def test_drawn_pairs_can_be_asked_and_borrow_where_their_sum_carries(task):
     first, second = (t.long() for t in task.asked(a, b))
     *_, z = task.drawn_columns(a, b)
     assert torch.equal(task.number([c.long() for c in z]), task.value(first, second))
-    if task.sign < 0 and not task.ordered:
+    if task.name == "subtraction" and task.signed:
         assert torch.equal((first < second), a + b >= task.limit)
     drawn = set(zip(first[0].tolist(), second[0].tolist(), strict=True))
     assert len(drawn) > min(4_000, task.problems // 3)
@@ -95,17 +118,25 @@ def test_the_engine_makes_the_same_tokens(task):
         state = {"data_seed": torch.tensor([9]), "step": torch.tensor([at]), "mix_scale": torch.ones(1)}
         hyper, programs = hyper_of([recipe]), EngineBackend(spec, recipe)
         a, b = step.draw(state, hyper, BATCH, 1, task=spec.task)
-        assert max(a.max(), b.max()) < spec.task.limit
+        first, second = spec.task.limits
+        assert a.max() < first and (b.max() < second or second == 1)
         expected = step.tokens_of(spec, a, b)[0, 0]
         assert torch.equal(engine_tokens(programs, lesson_of(programs, state, hyper)), expected)
 
 
+ASKED = [
+    pytest.param(spec_of(task, family), id=f"{family} {task}", marks=[] if family == "rope" else pytest.mark.full)
+    for family, cls in FAMILIES.items()
+    for task in (SMALL, "addition base=4 digits=3 terms=3", "prefix digits=6")
+    if make_task(task).numbers in cls.operands
+]
+
+
 @needs_compiler
-@pytest.mark.parametrize("family", [f if f == "rope" else pytest.param(f, marks=pytest.mark.full) for f in FAMILIES])
-def test_banks_of_the_engine_of_torch_and_of_the_gpu_agree(family):
-    """Eager but for rounding; the emulated GPU to the bit."""
-    spec = spec_of(SMALL, family)
-    recipe = Recipe(steps=6, batch=40, eval_every=3, hold=0, warmup=2, lr=0.001)
+@pytest.mark.parametrize("spec", ASKED)
+def test_banks_of_the_engine_of_torch_and_of_the_gpu_agree(spec):
+    """Eager but for rounding; the emulated GPU to the bit. Half of the problems are the seed's own errors."""
+    recipe = Recipe(steps=6, batch=40, eval_every=3, hold=0, warmup=2, lr=0.001, targeted=0.5)
     pairs = [Pair(recipe, Seed.of(n)) for n in range(2)]
     assert_is_eager(spec, pairs)
     bank = bank_of(spec)
@@ -133,8 +164,8 @@ def test_addition_is_in_no_key_and_no_record_and_other_tasks_are():
     assert "task" not in spec.as_dict() and other.as_dict() == {**spec.as_dict(), "task": SMALL}
     assert make_spec(**spec.as_dict(), task="addition") == spec and make_spec(**other.as_dict()) == other
     assert make_spec(**spec.as_dict(), task={"name": "subtraction", "base": 3, "digits": 4}) == other
-    keys = {Configuration(preset(f"57p {task}"), Recipe()).key for task in TASKS}
-    assert len(keys | {Configuration(spec, Recipe()).key}) == len(TASKS) + 1
+    keys = {Configuration(spec_of(task), Recipe()).key for task in (*TASKS, ADDITION)}
+    assert len(keys) == len(TASKS) + 1
     assert preset_name(other) == f"57p {SMALL}" and preset(preset_name(other)) == other and is_preset(other)
     tied = Tied(base=other, ties=(*free(other.params)[:-1], 1))
     assert tied.task == other.task and make_spec(**tied.as_dict()) == tied
@@ -147,7 +178,10 @@ def test_wrong_tasks_are_one_line_each():
         ("addition bas=3", "unknown option 'bas' of addition; did you mean base?"),
         ("addition base=17", "base must be from 2 to 16, got 17"),
         ("addition digits=16", "digits must leave numbers below 2^50, got 16 in base 10"),
-        ("addition base=3 times=3", "times must be below the base"),
+        ("addition base=3 times=3", "times must be below the base, or answers need more columns, got 3"),
+        ("addition base=3 times=2 terms=3", "times must be below the base, less one with three numbers, or answers"),
+        ("addition terms=3 digits=11", "digits must leave three numbers below 2^50, got 11 in base 10"),
+        ("addition terms=4", "terms must be from 2 to 3, got 4"),
         ({"base": 3}, "task must be a name, or a mapping with a name"),
         (7, "task must be a name, or a mapping with a name"),
     ):
@@ -155,6 +189,11 @@ def test_wrong_tasks_are_one_line_each():
             make_task(task)
     with pytest.raises(ValueError, match="base=16 needs 20 tokens in low_rank, of 16 at most"):
         make_spec("low_rank", task="addition base=16 digits=4")
+    with pytest.raises(ValueError, match=r"split_subspace cannot be asked copy; these can: low_rank, rope, module"):
+        preset("57p copy")
+    for recipe, words in ((Recipe(mixed_lengths=0.3), ""), (Recipe(carry_mix=0.3), "carry_mix is about carries")):
+        with pytest.raises(ValueError, match=words) if words else nullcontext():
+            check_problems(make_task("copy"), recipe)
 
 
 # Rules and refusals
@@ -185,6 +224,7 @@ def test_a_seed_has_grokked_from_grok_at_on():
     assert [tracker.result(n).grok_step for n in range(3)] == [None, 1, 1]
 
 
+@needs_plugins
 def test_add_and_every_command_that_knows_no_task_refuse_another_by_one_line(here):
     spec = spec_of(SMALL)
     with pytest.raises(ValueError, match=f"add is about addition in base 10 .* task is {SMALL}"):

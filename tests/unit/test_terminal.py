@@ -106,7 +106,7 @@ def test_a_bar_is_the_share_of_the_time_that_a_run_takes(elapsed, left, full):
 
 COMMAND = """
 import sys, time
-from search.terminal import leave_cell
+from search.run.terminal import leave_cell
 leave_cell()
 try:
     print("begun", flush=True)

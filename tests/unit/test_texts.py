@@ -8,10 +8,10 @@ import pytest
 
 from search.cli import render
 from search.cli.home import cut_off
-from search.record import ENOUGH, SeedRecord
 from search.run.driver import Ended
 from search.run.estimate import estimate
 from search.stats.counting import overview
+from search.stats.record import ENOUGH, SeedRecord
 from search.store.home import Home
 from search.study.file import load_study, parse_study, shipped_studies
 from search.study.space import points

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED, VALUES, claim_beside, is_right, read_verdict, write_verdict
-from search.record import SeedRecord
 from search.stats.counting import proof_counts, rank
+from search.stats.record import SeedRecord
 from search.store import verdicts
 from search.store.verdicts import beside, own, sealed, settle
 from tests import CERTIFICATES

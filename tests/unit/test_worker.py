@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from model import PRESETS
-from search.record import MEASURED
 from search.run import worker
 from search.run.messages import NewBank, Order, Reply
 from search.run.worker import work
+from search.stats.record import MEASURED
 from search.study.resources import Resources
 from search.study.trial import Configuration
 from trainer import Bank, Outcome, Pair, Recipe, Seed

@@ -15,7 +15,7 @@ from search.store.home import Home
 from search.study.file import parse_study
 from search.study.space import points
 from search.study.written import Changes, differences, extended, laid_over
-from tests.runs import Trained, made_up
+from tests.homes import Trained, made_up
 
 SHORT = {"name": "short", "model": "57p", "recipe": {"steps": 40, "eval_every": 20}, "seeds": [1, 2]}
 LISTED = {

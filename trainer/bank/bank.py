@@ -23,12 +23,12 @@ from model.presets import preset_name
 from model.spec import BY_TAPE, Spec, choices
 from trainer.bank import saved
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
-from trainer.curvature.minimise import finish_by_curvature
 from trainer.data import hard_examples
 from trainer.engine.build import GivenUp
 from trainer.engine.native import EngineBackend, kernel_of, missing_to_train
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import SHIPPED
+from trainer.finishing import finish_by_curvature
 from trainer.optimisers import optimiser_of
 from trainer.optimisers.base import Optimiser
 from trainer.outcomes import MEASURES

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from model.counter import fraction, words
+from model.counter import fraction, mix, words
 from model.tasks import ADDITION, Columns, Task, in_columns
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def _power(base: int, exponent: Tensor) -> Tensor:
 
     Every partial product is exact, which pow() promises nowhere.
     """
-    # A factor for each bit of the exponent.
+    # A factor for each bit of the exponent, never in a tensor of its own: that would be of single precision.
     out = torch.ones_like(exponent, dtype=torch.float64)
     for bit in (1, 2, 4, 8, 16):
-        out = out * torch.where((exponent & bit) != 0, float(base**bit), 1.0)
+        out = torch.where((exponent & bit) != 0, out * float(base**bit), out)
     return out
 
 
@@ -136,6 +136,10 @@ def sample(
         is_kind = kind == number
         a = torch.where(is_kind, carry_a, a)
         b = torch.where(is_kind, carry_b, b)
+    if task.numbers == 3:  # which is as long as the two, and of no kind
+        third = torch.floor(fraction(mix(word_a - word_b), 11, 53) * torch.where(kind < 0, limit, tens))
+        above = torch.floor((third + 0.5) * (1 / task.half))
+        return a + task.limit * (third - task.half * above), b + task.limit * above
     return a, b
 
 
@@ -145,14 +149,13 @@ MARK = 1_000  # above every token
 def marked(spec: Spec) -> list[int]:
     """Return a spec's sequence with marks for digits, other tokens as they are.
 
-    A mark is MARK plus the place of its column among those of both operands and their answer, units first.
+    A mark is MARK plus the place of its column among those of the numbers, two at least, and the answer, units first.
     """
-    digits = in_columns(spec.task).digits
-    marks = [torch.tensor(MARK + n) for n in range(3 * digits + 1)]
-    x = marks[:digits]
-    y = marks[digits : 2 * digits]
-    z = marks[2 * digits :]
-    return [int(token) for token in spec.sequence(x, y, z)]
+    task = in_columns(spec.task)
+    marks = [torch.tensor(MARK + n) for n in range(4 * task.digits + 1)]
+    numbers = [marks[n * task.digits :][: task.digits] for n in range(task.numbers)]
+    answer = marks[max(2, task.numbers) * task.digits :][: task.answers]
+    return [int(token) for token in spec.sequence(*numbers, answer)]
 
 
 def selection(task: Task = ADDITION, count: int = 5_000) -> tuple[Tensor, Tensor]:

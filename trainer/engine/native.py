@@ -262,7 +262,7 @@ class EngineBackend:
         scale = row["mix_scale"]
         asked = {
             **schedule.kinds(step, row, scale)._asdict(),
-            "carry_mix": schedule.carry_mix(step, row) * scale,
+            "carry_mix": schedule.carry_mix(step, row, self.spec.task) * scale,
             "mixed_lengths": row["mixed_lengths"],
             "ramp": schedule.ramp(step, row),
             "digits": self._digits(step, row),
@@ -369,6 +369,12 @@ def choice_of(spec: Spec) -> Choice:
     """
     kernel = spec.kernel()
     return choose(spec, constant_fold) if kernel is BY_TAPE else Choice(kernel, "")
+
+
+def has_kernel(spec: Spec) -> bool:
+    """True if a spec's kernel is there or can be built."""
+    kernel = kernel_of(spec)
+    return kernel is not None and not missing_to_build(kernel.source, kernel.shape)
 
 
 def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:

@@ -8,6 +8,9 @@ from typing import Any
 from model.fields import LARGEST, option
 from trainer.fields import PAPER, Group
 
+LENGTHS = ("curriculum", "mixed_lengths")
+"""Fields that say how long numbers are; the others are about carries."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Curriculum(Group):

@@ -40,20 +40,3 @@ class Ramp(Group):
 def largest_divisor(steps: int, most: int) -> int:
     """Return the largest number up to `most` that divides a number of steps."""
     return next(k for k in range(most, 0, -1) if steps % k == 0)
-
-
-def tie_ramp_defaults(steps: int = 6_000) -> dict[str, Any]:
-    """Return the fields of a recipe that moves a trained θ into ties: short, calm, without a curriculum."""
-    return {
-        "steps": steps,
-        "ramp": steps // 2,
-        "lr": 0.003,
-        "warmup": min(200, steps),
-        "weight_decay": 0.0,
-        "curriculum": (),
-        "carry_mix": 0.3,
-        "fade_start": steps,
-        "fade_end": steps,
-        "hold": steps,
-        "eval_every": largest_divisor(steps, max(1, steps // 6)),
-    }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from model.tasks import Columns, only_addition
 from trainer.recipe.carry import CarrySchedule
-from trainer.recipe.curriculum import Curriculum
+from trainer.recipe.curriculum import LENGTHS, Curriculum
 from trainer.recipe.recipe import Recipe
 from trainer.recipe.restarts import check_recycle, check_restarts
 from trainer.recipe.stages import end_of, road_of
@@ -118,11 +118,13 @@ def check_problems(task: Task, recipe: Recipe) -> None:
     """Raise ValueError for a field of a recipe that means nothing for a task: a curriculum of digits, carries."""
     if recipe.finish_above < 1:
         only_addition(task, "finish_above")
-    if isinstance(task, Columns):
+    if task.carries:
         return
+    lengths = LENGTHS if isinstance(task, Columns) else ()
+    what = "carries" if lengths else "columns of digits"
     for field in (*dataclasses.fields(Curriculum), *dataclasses.fields(CarrySchedule)):
-        if getattr(recipe, field.name) != field.default:
-            raise ValueError(f"{field.name} is about columns of digits, which {task.title} has not")
+        if field.name not in lengths and getattr(recipe, field.name) != field.default:
+            raise ValueError(f"{field.name} is about {what}, which {task.title} has not")
 
 
 def check_road(spec: Spec, recipe: Recipe) -> None:

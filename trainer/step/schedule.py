@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from model.layout import Layout
-from model.tasks import Columns
+from model.tasks import ADDITION, Columns, Task
 from trainer.data.problems import Kinds
 from trainer.optimisers.factors import entries
 from trainer.optimisers.freeze import frozen_from
@@ -129,11 +129,13 @@ def now(state: Mapping[str, Tensor], hyper: Hyper) -> Hyper:
     return {**hyper, "lr": lr, "decay": decay, "l2": l2}
 
 
-def carry_mix(step_R: Tensor, hyper: Hyper) -> Tensor:
+def carry_mix(step_R: Tensor, hyper: Hyper, task: Task = ADDITION) -> Tensor:
     """Return the share of carry problems [R]: constant, then a linear fade to 0 (57p paper, section 3.2).
 
-    Where the recipe has `carry_shares`, it is their sum.
+    Where the recipe has `carry_shares`, it is their sum. It is 0 for a task that has no carries.
     """
+    if not task.carries:
+        return torch.zeros_like(step_R)
     start = hyper["fade_start"]
     end = hyper["fade_end"]
     left = end - step_R

@@ -60,7 +60,7 @@ def draw(
     seeds_R = rows(state["data_seed"])
     step_R = rows(step_KS)
     if isinstance(task, Columns):
-        mix_KS = schedule.carry_mix(step_KS, hyper) * state["mix_scale"]
+        mix_KS = schedule.carry_mix(step_KS, hyper, task) * state["mix_scale"]
         kinds = schedule.kinds(step_KS, hyper, state["mix_scale"])
         a, b = sample(
             seeds_R,

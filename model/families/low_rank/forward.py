@@ -36,17 +36,24 @@ from model.matrices import (
 )
 from model.ops import Tensors
 from model.spec import Kernel, sizes
-from model.tasks import in_columns
+from model.tasks import Sums, in_columns
 
 LAYER_EPS, RMS_EPS = 1e-5, 1e-8
 
 
-def sequence(spec: LowRank, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
-    """Return the token sequence from digit columns, units first."""
-    first = in_columns(spec.task).base
-    plus, equals, eos = (torch.full_like(x[0], first + token) for token in (PLUS, EQUALS, EOS))
-    end = [eos] if len(z) == spec.task.answers and not spec.no_eos else []
-    return [*x[::-1], plus, *y[::-1], equals, *z, *end]
+def sequence(spec: LowRank, *columns: list[Tensor]) -> list[Tensor]:
+    """Return the token sequence from digit columns of numbers and answer, units first.
+
+    Numbers of a sum begin with the most significant digit.
+    """
+    *numbers, answer = columns
+    task = in_columns(spec.task)
+    order = -1 if isinstance(task, Sums) else 1
+    plus, equals, eos = (torch.full_like(numbers[0][0], task.base + token) for token in (PLUS, EQUALS, EOS))
+    behind = [plus] * (len(numbers) - 1) + [equals]
+    asked = [token for number, mark in zip(numbers, behind, strict=True) for token in (*number[::order], mark)]
+    end = [eos] if len(answer) == task.answers and not spec.no_eos else []
+    return [*asked, *answer, *end]
 
 
 def expand(spec: LowRank, theta_SP: Tensor) -> Tensors:

@@ -65,6 +65,7 @@ class LowRank(Spec):
     """
 
     family: ClassVar[str] = "low_rank"
+    operands: ClassVar[tuple[int, ...]] = (1, 2, 3)
     about: ClassVar[str] = "the 456p report's small GPT: learned positions, matrices in thin factors"
     roles: ClassVar[dict[str, str]] = _roles()
     essential: ClassVar[tuple[str, ...]] = ("tokens",)

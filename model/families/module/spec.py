@@ -92,8 +92,8 @@ class Module(Spec, listed=False):
         shapes: Shapes = self._loading.shapes_of(self)
         return shapes
 
-    def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
-        return in_columns(self.task).spelt(x, y, z)
+    def sequence(self, *columns: list[Tensor]) -> list[Tensor]:
+        return in_columns(self.task).spelt(*columns)
 
     def tokens_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
         return self.task.written(*self.task.asked(a, b))

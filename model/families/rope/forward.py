@@ -28,10 +28,12 @@ EPS, SINE_STEP = 1e-6, 1e-4
 _NO_SCALARS = ("tokens", "turns", "ramp")
 
 
-def sequence(spec: Rope, x: Vector, y: Vector, z: Vector) -> Vector:
-    """Return the token sequence from digit columns, units first."""
-    zero = torch.zeros_like(x[0])
-    return [zero, *x, zero, zero, *y, zero, *z]
+def sequence(spec: Rope, *columns: Vector) -> Vector:
+    """Return the token sequence from digit columns of numbers and answer, units first."""
+    *numbers, answer = columns
+    zero = torch.zeros_like(numbers[0][0])
+    asked = [token for number in numbers for token in (zero, *number, zero)]
+    return [*asked, *answer]
 
 
 def expand(spec: Rope, theta_SP: Tensor) -> Tensors:

@@ -39,6 +39,7 @@ class Rope(Spec):
     family: ClassVar[str] = "rope"
     about: ClassVar[str] = "AdderBoard's Qwen-like nets: positions are rotations, SwiGLU"
     delimiters: ClassVar[int] = 2
+    operands: ClassVar[tuple[int, ...]] = (1, 2, 3)
     roles: ClassVar[dict[str, str]] = {
         "tokens": "token table and output head",
         "arc": "digits on an arc: radius, start, stride",

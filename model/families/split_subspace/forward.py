@@ -44,16 +44,22 @@ _NO_SCALARS = ("positions", "attention", "scale")
 ALL = slice(None)
 
 
-def sequence(spec: SplitSubspace, x: Vector, y: Vector, z: Vector) -> Vector:
-    """Return the token sequence from digit columns x, y and z, units first, with the vocabulary's delimiters."""
+def sequence(spec: SplitSubspace, *columns: Vector) -> Vector:
+    """Return the token sequence from digit columns of numbers and answer, units first.
+
+    Delimiters are the vocabulary's.
+    """
+    *numbers, answer = columns
     digits = in_columns(spec.task).base
     is_apart = spec.tokens > digits
     first = digits if is_apart else 0
     step = int(is_apart)
-    plus, equals, eos = (torch.full_like(x[0], first + i * step) for i in range(3))
-    is_whole = len(z) == spec.task.answers
+    plus, equals, eos = (torch.full_like(numbers[0][0], first + i * step) for i in range(3))
+    is_whole = len(answer) == spec.task.answers
     end = [eos] if is_whole and not spec.no_eos else []
-    return [*x, plus, *y, equals, *z, *end]
+    behind = [plus] * (len(numbers) - 1) + [equals]
+    asked = [token for number, mark in zip(numbers, behind, strict=True) for token in (*number, mark)]
+    return [*asked, *answer, *end]
 
 
 def expand(spec: SplitSubspace, theta_SP: Tensor, asking: slice | None = None) -> Tensors:
@@ -481,7 +487,8 @@ def _position_vectors(spec: SplitSubspace, raw: dict[str, Tensor], p: Any) -> Ve
 
     plus, z_hi, eos = (p.get(name, zeros) for name in ("plus", "z_hi", "eos"))
     axes = zip(digits, plus, equals, z_hi, eos, strict=True)
-    return [torch.cat([d, plus, d, equal, d, last, end], dim=1) for d, plus, equal, last, end in axes]
+    before = in_columns(spec.task).numbers - 1
+    return [torch.cat([*[d, plus] * before, d, equal, d, last, end], dim=1) for d, plus, equal, last, end in axes]
 
 
 def _spiral(spec: SplitSubspace, p: Any, index: Tensor) -> list[Any]:

@@ -40,6 +40,7 @@ class SplitSubspace(Spec):
     """
 
     family: ClassVar[str] = "split_subspace"
+    operands: ClassVar[tuple[int, ...]] = (2, 3)
     about: ClassVar[str] = "MicroAdder's decoder: positions route, tokens carry content"
     roles: ClassVar[dict[str, str]] = {
         "tokens": "token table",

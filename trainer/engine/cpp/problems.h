@@ -1,6 +1,7 @@
 // The problems of trainer/data/problems.py, token for token: whole numbers, exact everywhere.
 //
-// Compiled for a task (model/tasks): two numbers of DIGITS in a BASE, whose answer is TIMES x + SIGN y.
+// Compiled for a task (model/tasks): NUMBERS of DIGITS in a BASE. The ANSWER is TIMES x + SIGN y, and + a third number
+// w; or x again, backwards, or the sums of its digits so far.
 //
 // A block's problems are lanes, and no lane branches: a kind of problem is a row of a table, and what single problems
 // are about is their base. Stages are loops over lanes, which the compiler makes vectors of.
@@ -15,6 +16,12 @@
 #endif
 #ifndef DIGITS
 #define DIGITS 10
+#endif
+#ifndef NUMBERS
+#define NUMBERS 2
+#endif
+#ifndef ANSWER
+#define ANSWER 0
 #endif
 #ifndef TIMES
 #define TIMES 1
@@ -31,8 +38,12 @@ constexpr int most_digits(int count) { return power_of(BASE, count + 1) > 1e5 ? 
 constexpr int least(int a, int b) { return a < b ? a : b; }
 constexpr double least(double a, double b) { return a < b ? a : b; }
 
-constexpr int ALL_DIGITS = 3 * DIGITS + 1, PER_BLOCK = 16, LOW = BASE / 2;  // two digits below LOW do not carry
+enum Answer { SUM, COPY, REVERSE, PREFIX };
+constexpr int BEFORE_ANSWER = (NUMBERS > 2 ? 3 : 2) * DIGITS;  // columns: of x and y always
+constexpr int ALL_DIGITS = BEFORE_ANSWER + DIGITS + 1, PER_BLOCK = 16, LOW = BASE / 2;  // two digits below LOW do not carry
 constexpr int PART = least(most_digits(1), DIGITS), PARTS = (DIGITS + PART - 1) / PART;  // of a number: `digits_of`
+// Of three numbers the third rides above the other two: on a its columns below HALF, on b the others.
+constexpr double LIMIT = power_of(BASE, DIGITS), HALF = power_of(BASE, (DIGITS + 1) / 2);
 constexpr uint64_t GOLDEN = 0x9E3779B97F4A7C15ull, STREAM = 0xD1B54A32D192ED03ull;
 
 INLINE uint64_t mixed(uint64_t w) {  // SplitMix64's finaliser
@@ -118,7 +129,7 @@ struct Drawn {
     Words wa, wb;
     Lanes row, single;  // of RANGES; whether numbers are in base LOW
     Lanes column, more_a, more_b, less;  // added to a and b at that column; taken from a's units
-    Each<double> a, b;
+    Each<double> a, b, w;
 
     // Kinds and lengths.
     INLINE_MEMBER void choose(const Lesson& l, uint64_t counter) {
@@ -160,6 +171,9 @@ struct Drawn {
             a[i] = floor_of(fraction(wa[i], 11, 53) * range.a_limit) + range.a_more;
             b[i] = floor_of(fraction(wb[i], 11, 53) * range.b_limit) + range.b_more;
         }
+        // A third number is as long as the two, and of no kind.
+        if constexpr (NUMBERS > 2) EACH_LANE(i)
+            w[i] = floor_of(fraction(mixed(wa[i] - wb[i]), 11, 53) * RANGES.of[row[i] % (DIGITS + 1)].a_limit);
     }
 
     // One of the seed's errors instead, for a share of the problems.
@@ -168,6 +182,10 @@ struct Drawn {
             const int64_t n = error_of(l, wa[i], wb[i]);
             if (n < 0) continue;
             a[i] = l.error_a[n], b[i] = l.error_b[n];
+            if constexpr (NUMBERS > 2) {
+                const double on_a = floor_of((a[i] + 0.5) * (1 / LIMIT)), on_b = floor_of((b[i] + 0.5) * (1 / LIMIT));
+                a[i] -= on_a * LIMIT, b[i] -= on_b * LIMIT, w[i] = on_a + on_b * HALF;
+            }
             single[i] = more_a[i] = more_b[i] = less[i] = 0;
         }
     }
@@ -231,19 +249,32 @@ INLINE void ask(Column* x, Column* y) {
     }
 }
 
-// The answer's columns. A column is below 0 once at most, and at most TIMES times above what a digit can be.
-INLINE void answer(const Column* x, const Column* y, Column* z) {
+// The answer's columns. A column is below 0 once at most, and at most TIMES times above what a digit can be; with a
+// third number once more.
+INLINE void answer(const Column* x, const Column* y, const Column* w, Column* z) {
     const Column none = all<PER_BLOCK>(0);
-    Column over = none;  // less what is carried
+    Column over = none;  // less what is carried; of digits the sum so far
+    if constexpr (ANSWER != SUM) {
+        EACH(c, DIGITS) {
+            Column digit = ANSWER == REVERSE ? x[DIGITS - 1 - c] : x[c];
+            if constexpr (ANSWER == PREFIX) {
+                digit = digit + over;
+                digit = over = digit - (all<PER_BLOCK>(BASE - 1) < digit & all<PER_BLOCK>(BASE));
+            }
+            z[c] = digit;
+        }
+        return;
+    }
     EACH(c, DIGITS) {
         Column sum = SIGN > 0 ? x[c] + y[c] - over : x[c] - y[c] - over;
         EACH(n, TIMES - 1) sum = sum + x[c];
+        if constexpr (NUMBERS > 2) sum = sum + w[c];
         over = none;
         if constexpr (SIGN < 0) {
             const Column is_under = sum < none;
             sum = sum + (is_under & all<PER_BLOCK>(BASE)), over = over - is_under;
         }
-        EACH(n, SIGN > 0 ? TIMES : TIMES - 1) {
+        EACH(n, (SIGN > 0 ? TIMES : TIMES - 1) + (NUMBERS > 2)) {
             const Column is_over = all<PER_BLOCK>(BASE - 1) < sum;
             sum = sum - (is_over & all<PER_BLOCK>(BASE)), over = over + is_over;
         }
@@ -306,10 +337,11 @@ struct Problems {
         drawn.numbers(counter);
         if (l.targeted > 0 && l.errors > 0) drawn.target(l);
         Column column[ALL_DIGITS];
-        Column *const x = column, *const y = column + DIGITS, *const z = column + 2 * DIGITS;
+        Column *const x = column, *const y = column + DIGITS, *const w = y + DIGITS, *const z = column + BEFORE_ANSWER;
         columns_of<0>(drawn.a, drawn.single, x), columns_of<0>(drawn.b, drawn.single, y);
         if (varied) drawn.alter(x, y);
-        ask(x, y), answer(x, y, z);
+        if constexpr (NUMBERS > 2) columns_of<0>(drawn.w, Lanes{}, w);
+        ask(x, y), answer(x, y, w, z);
         EACH(t, sequence.length) {
             const int from = sequence.from(t);
             write_tokens(tokens, t, from < 0 ? all<PER_BLOCK>((int32_t)(-1 - from)) : column[from < 0 ? 0 : from]);

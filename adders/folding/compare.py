@@ -73,10 +73,10 @@ def compare(
 def _teacher_forced(spec: Spec, theta_P: Tensor, a: list[int], b: list[int]) -> tuple[Tensor, Tensor]:
     """Return the digit logits [A, V, B] after the true answer's digits, and where all answers are right [B]."""
     task = in_columns(spec.task)
-    x, y = (task.columns(torch.tensor(n, dtype=torch.int64)) for n in (a, b))
-    z = task.answer(x, y)
+    numbers = task.operands(*(torch.tensor(n, dtype=torch.int64) for n in (a, b)))
+    z = task.answer(*numbers)
     length = spec.prompt + spec.decoded - 1
-    tokens_TB = torch.stack(spec.sequence(x, y, z)[:length])
+    tokens_TB = torch.stack(spec.sequence(*numbers, z)[:length])
     logits = spec.forward(theta_P[None], tokens_TB[None], first=spec.prompt - 1)
     stacked_VAB = torch.stack([v[0].expand(spec.decoded, len(a)) for v in logits])
 

@@ -28,18 +28,19 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "LC_ALL": "C.
 """All of the child's environment: none of this one's secrets."""
 
 
-def run_submission(path: Path, minutes: float) -> tuple[Verification, list[str]]:
-    """Run a submission on AdderBoard's 10,010 additions, in a child process (model/stranger.py).
+def run_submission(path: Path, minutes: float) -> tuple[Verification, list[str], str]:
+    """Run a submission on AdderBoard's 10,010 additions, in a child process (child.py).
 
-    Returns the result, and what the child could not be kept from on this machine. Raises Failure, saying why in one
-    line, where the file fails, ends, or takes more than its minutes.
+    Returns the result, what the child could not be kept from on this machine, and how it was run, in words. Raises
+    Failure, saying why in one line, where the file fails, ends, or takes more than its minutes.
     """
-    from model import Verification, stranger
+    from adders.stranger import child
+    from model import Verification
     from model.adderboard import official_pairs
 
     pairs = official_pairs()
     seconds = max(1, round(60 * minutes))
-    lines = _lines_of(Path(stranger.__file__), path.resolve(), pairs, seconds)
+    lines = _lines_of(Path(child.__file__), path.resolve(), pairs, seconds)
     if len(lines) < 2:
         raise Failure(f"{path}: ended before it had a model: by its own doing, or for more than {MEMORY >> 30} GiB")
     open_ways, first, *answers = lines
@@ -54,7 +55,11 @@ def run_submission(path: Path, minutes: float) -> tuple[Verification, list[str]]
             wrong.append((a, b, decoded))
     params = int(first) if NUMBER.fullmatch(first) else -1
     result = Verification(params, len(pairs) - len(wrong), len(pairs), wrong)
-    return result, [way for way in open_ways.split(",") if way]
+    not_kept_from = [way for way in open_ways.split(",") if way]
+    how = f"run without network, with files to read only, in {MEMORY >> 30} GiB; its code was not judged"
+    if not_kept_from:
+        how = f"this machine could not keep it from: {', '.join(not_kept_from)}"
+    return result, not_kept_from, how
 
 
 def _lines_of(program: Path, path: Path, pairs: list[tuple[int, int]], seconds: int) -> list[str]:

@@ -30,11 +30,12 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
     the version that it is. The alias `smallest` is the verified version with the fewest parameters. To use one:
     mlflow.pyfunc.load_model("models:/NAME@smallest").predict(DataFrame with a and b)
     """
+    from adders.registry.models import THETA_TAG, Facts, adderboard_dataset, digest_of, log_model
+    from adders.registry.models import register as make_version
     from model import preset_name, verify
     from model.verdict import is_right
     from search.store.verdicts import beside, settle
-    from search.tracking.models import THETA_TAG, Facts, adderboard_dataset, digest_of, log_dataset, log_model
-    from search.tracking.models import register as make_version
+    from search.tracking.datasets import log_dataset
     from search.tracking.tracking import answered, check_uri, connect, find_experiment, is_local, open_experiment
 
     loaded = [(path, load_checkpoint(path)) for path in checkpoints]

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from adders.curvature.arithmetic import Array, dot, solve, total
+from adders.curvature.pool import Cost, Pool, draw_problems, tokens_from, wrong_pairs
 from model.adderboard import Pairs
 from model.spec import Spec
 from model.tied import Tied, Ties, project, tie
-from trainer.curvature.arithmetic import Array, dot, solve, total
-from trainer.curvature.pool import Cost, Pool, draw_problems, tokens_from, wrong_pairs
 
 FRESH = 4_096
 MOST_ERRORS = 2_048

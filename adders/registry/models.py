@@ -3,7 +3,6 @@
 A logged model has a pyfunc flavour around the exported submission, so that torch alone predicts with it.
 """
 
-import dataclasses
 import hashlib
 import json
 import tempfile
@@ -13,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag
+from mlflow.entities import Dataset
 from mlflow.exceptions import MlflowException
 
+from adders.export import export_source
 from model import preset_name
-from model.export import export_source
-from model.tasks import ADDITION, Task
+from model.tasks import ADDITION
 from search.errors import Failure, one_line
-from trainer import Recipe
+from search.tracking.datasets import described
+from search.tracking.shown import PROVED_TAG, word
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.recipe.carry import CarrySchedule
-from trainer.recipe.curriculum import Augmentation, Curriculum
 
 BEST, SMALLEST, SMALLEST_PROVED = "best", "smallest", "smallest-proved"
 """Aliases of versions."""
@@ -31,12 +29,7 @@ MEANING = (
     "Adders, one version a checkpoint (adder-search). `best`: the best seed of the configuration that ranks first in "
     "`adder-search best`. `smallest`, `smallest-proved`: the fewest parameters of those that are verified, or proved."
 )
-THETA_TAG, PARAMS_TAG, VERIFIED_TAG, PROVED_TAG = (
-    "adder.theta",
-    "adder.params",
-    "adder.verified",
-    "adder.proved",
-)
+THETA_TAG, PARAMS_TAG, VERIFIED_TAG = "adder.theta", "adder.params", "adder.verified"
 MODEL_TAG = "adder.model"
 """Tag of a version: its logged model. MLflow's SQL store keeps it for sources of another kind alone."""
 PROGRAM = "submission.py"
@@ -79,27 +72,7 @@ def adderboard_dataset() -> Dataset:
     source = {"seed": 2025, "pairs": ADDITION.problems, "protocol": "https://github.com/anadim/AdderBoard"}
     schema = {"mlflow_colspec": [{"type": "long", "name": name, "required": True} for name in ("a", "b", "sum")]}
     text = json.dumps(source)
-    return Dataset("AdderBoard 10,010", _digest(text), "code", text, json.dumps(schema))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def training_dataset(task: Task, recipe: Recipe) -> Dataset:
-    """Return the problems that a recipe trains on: a function of data seed and step, never stored."""
-    groups = (Curriculum, Augmentation, CarrySchedule)
-    fields = {f.name: getattr(recipe, f.name) for group in groups for f in dataclasses.fields(group)}
-    if task != ADDITION:
-        fields["task"] = str(task)
-    text = json.dumps(fields, sort_keys=True)
-    name = "additions by step" if task == ADDITION else f"{task.title} by step"
-    return Dataset(name, _digest(text), "code", text)
-
-
-def log_dataset(client: MlflowClient, run: str, dataset: Dataset, context: str = "verification") -> None:
-    """Note what a run is trained on, or its checkpoint measured."""
-    client.log_inputs(run, datasets=[DatasetInput(dataset, [InputTag("mlflow.data.context", context)])])
+    return described("AdderBoard 10,010", text, json.dumps(schema))
 
 
 def log_model(
@@ -201,7 +174,3 @@ def _smallest(tags_of: Mapping[Any, Mapping[str, str]], tag: str, best: Any) -> 
     """Return the version with the fewest parameters whose tag says yes; of equals the best, or the earliest."""
     versions = [v for v, t in tags_of.items() if t.get(tag) == "yes" and PARAMS_TAG in t]
     return min(versions, key=lambda v: (int(tags_of[v][PARAMS_TAG]), str(v) != str(best), int(v)), default=None)
-
-
-def word(value: bool) -> str:
-    return "yes" if value else "no"

@@ -13,40 +13,28 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from model import verify
-from model.tasks import ADDITION
 from model.verdict import VERDICT_FILE
+from search import plugins
 from search.errors import UserError
 from search.markup import escape
-from search.record import ENOUGH, SeedRecord
 from search.stats.counting import WORDS, Counts, PooledRate, group_by, rank, state_of
+from search.stats.metrics import MAY_BE_ZERO, count_checks, final_metrics
+from search.stats.record import ENOUGH, SeedRecord
 from search.store.recorded_seed import RecordedSeed
 from search.store.results import curve_table
 from search.store.study_records import StudyRecords
 from search.study.trial import Configuration
-from search.tracking.models import (
-    BEST as BEST_ALIAS,
-)
-from search.tracking.models import (
-    PROVED_TAG,
-    Facts,
-    adderboard_dataset,
-    log_dataset,
-    log_model,
-    register,
-    word,
-)
 from search.tracking.shown import (
     FINAL,
     FIRST_SEEDS,
-    MAY_BE_ZERO,
     NOTE,
+    PROVED_TAG,
     ROLE_METRICS,
     ROLE_TAGS,
     TABLE,
-    count_checks,
-    final_metrics,
     readings,
     step_metrics,
+    word,
 )
 from search.tracking.tracker import ShownRun, Tracker
 from search.tracking.tracking import (
@@ -326,22 +314,18 @@ def write_curves(
 
 def _write_seed_curve(tracker: Tracker, configuration: Configuration, row: SeedRecord, result: Result) -> None:
     """Write the run of a seed: its curve, and what became of it."""
-    run = _seed_run(tracker, tracker.run_of(configuration), row.seed)
+    run = tracker.seed_run(configuration, row.seed)
     curve, every = readings(result, configuration.spec), configuration.recipe.eval_every
     tracker.write_steps(run, MEASURES[0], {i * every: values for i, values in enumerate(curve, start=1)})
     tracker.write(run, tags={OUTCOME_TAG: WORDS[state_of(row)]}, params={"seed": str(row.seed)})
     tracker.set_status(run, RUNNING if row.outcome == Outcome.RUNNING else status_of([row]))
 
 
-def _seed_run(tracker: Tracker, parent: ShownRun, seed: Seed) -> ShownRun:
-    return tracker.open_run(f"seed {seed}", SEED_TAG, str(seed), parent)
-
-
 def write_seed(records: StudyRecords, tracker: Tracker, row: SeedRecord) -> None:
     """Complete the run of a grokked seed: its checkpoint and decoded additions, which the ledger gets too."""
     seed = records.seed(row)
     result, configuration = seed.result, seed.configuration
-    run = _seed_run(tracker, tracker.run_of(configuration), result.pair.seed)
+    run = tracker.seed_run(configuration, result.pair.seed)
     is_whole = run.status == FINISHED and run.tags.get(SHOWN_TAG) == CHECKPOINT
     if is_whole and row.verified is not None:
         return
@@ -355,19 +339,12 @@ def write_seed(records: StudyRecords, tracker: Tracker, row: SeedRecord) -> None
         "held": str(result.held),
         "params": str(configuration.spec.params),
     }
-    is_adder = configuration.spec.adds  # datasets and logged models are theirs
-    tracker.write(run, {ADDERBOARD if is_adder else RIGHT: decoded.correct}, params=params)
+    tracker.write(run, {ADDERBOARD if configuration.spec.adds else RIGHT: decoded.correct}, params=params)
     _write_checkpoint(tracker, run, CHECKPOINT, seed)
-    if is_adder:
-        log_dataset(tracker.client, run.id, adderboard_dataset())
-        _log_model(tracker, run, seed, Facts(decoded.correct, decoded.margin))
+    for models in plugins.models():
+        models.write_seed(tracker, run, seed, decoded)
     tracker.write(run, tags={SHOWN_TAG: CHECKPOINT})
     tracker.set_status(run, FINISHED)
-
-
-def _log_model(tracker: Tracker, run: ShownRun, seed: RecordedSeed, facts: Facts) -> str:
-    """Write a seed's checkpoint as a logged model of its run, once, and return the model's id."""
-    return log_model(tracker.client, tracker.experiment, run.id, seed.checkpoint(), facts, tracker.check_place)
 
 
 def _write_proof(tracker: Tracker, parent: ShownRun, row: SeedRecord) -> None:
@@ -441,44 +418,13 @@ def write_study(records: StudyRecords, tracker: Tracker) -> None:
 
     rows = records.list_seeds()
     configurations = configuration_rows(records, rows)
-    _register_best(records, tracker, rows, configurations)
+    for models in plugins.models():
+        models.write_study(records, tracker, rows, configurations)
     with tempfile.TemporaryDirectory() as folder:
         (pictures := Path(folder, "pictures")).mkdir()
         _draw(records, tracker, configurations, rows, pictures)
         _tabulate(tracker, configurations, rows, Path(folder))
         tracker.write_folder(tracker.study_run(), Path(folder))
-
-
-def _register_best(
-    records: StudyRecords, tracker: Tracker, rows: Sequence[SeedRecord], configurations: Sequence[Counts]
-) -> None:
-    """Register the best verified seed of the study's best configuration, and of its smallest: of those that add.
-
-    rows: the study's seeds. configurations: rows of the frame.
-    """
-    from search.analysis.pareto import best_of
-
-    adders = {key for key, c in records.list_configurations().items() if c.spec.adds}
-    grokked = [r for r in rows if r.has_grokked and r.configuration in adders]
-    verified = [r for r in grokked if r.verified == ADDITION.problems]
-    by_key = group_by(sorted(verified, key=rank), "configuration")
-    candidates = [row for row in configurations if row["configuration"] in by_key]
-    if not candidates:
-        return
-    ranked_first = (best_of(candidates) or candidates[0])["configuration"]
-    smallest = min(candidates, key=lambda row: (row["params"], row["configuration"] != ranked_first))
-    for key, aliases in {smallest["configuration"]: (), ranked_first: (BEST_ALIAS,)}.items():
-        best = by_key[key][0]
-        _register(tracker, records.seed(best), Facts(ADDITION.problems, proved=best.proved), aliases)
-
-
-def _register(tracker: Tracker, seed: RecordedSeed, facts: Facts, aliases: Sequence[str]) -> None:
-    """Make a seed's checkpoint a version of the registered model that has the study's name."""
-    study, number = tracker.study.name, seed.result.pair.seed
-    run = _seed_run(tracker, tracker.run_of(seed.configuration), number)
-    model_id = _log_model(tracker, run, seed, facts)
-    about = escape(f"seed {number} of {tracker.study.kind.name_of(seed.configuration)}, study {study}")
-    register(tracker.client, study, model_id, run.id, seed.checkpoint(), facts, aliases, about)
 
 
 def _draw(

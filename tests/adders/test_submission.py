@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from model import adderboard, stranger
-from search.cli import submission as judged
+from adders.stranger import child
+from adders.stranger import submission as judged
+from model import adderboard
 from tests.commands import call, done, fails_with_one
 
 pytestmark = [
     pytest.mark.usefixtures("here", "few"),
-    pytest.mark.skipif(platform.machine() not in stranger.ARCHITECTURES, reason="no filter for this machine"),
+    pytest.mark.skipif(platform.machine() not in child.ARCHITECTURES, reason="no filter for this machine"),
 ]
 FILE = Path("theirs.py")
 RIGHT = "def build_model():\n    return object(), {}\ndef add(model, a, b):\n    return a + b\n"
@@ -185,11 +186,10 @@ def test_what_ends_or_goes_on_is_bounded(monkeypatch):
 
 def test_what_a_machine_cannot_lock_is_said(monkeypatch):
     """Where there is no filter for a machine, as on macOS, the child says so, and the command."""
-    say = "import sys; sys.path.insert(0, sys.argv[1]); import stranger; stranger.ARCHITECTURES = {}; "
-    run = [sys.executable, "-I", "-c", say + "print(stranger.lock(1 << 33, 9))", str(Path(stranger.__file__).parent)]
+    say = "import sys; sys.path.insert(0, sys.argv[1]); import child; child.ARCHITECTURES = {}; "
+    run = [sys.executable, "-I", "-c", say + "print(child.lock(1 << 33, 9))", str(Path(child.__file__).parent)]
     assert subprocess.check_output(run, text=True) == "['network', 'files', 'other processes']\n"
-    result, _ = judged.run_submission(written("return a + b"), 1)
-    monkeypatch.setattr(judged, "run_submission", lambda path, minutes: (result, ["network", "files"]))
-    assert (
-        done("verify", FILE, "--run-code").splitlines()[-1] == "  this machine could not keep it from: network, files"
-    )
+    lines = judged._lines_of
+    monkeypatch.setattr(judged, "_lines_of", lambda *given: ["network,files", *lines(*given)[1:]])
+    said = done("verify", written("return a + b"), "--run-code").splitlines()
+    assert said[-1] == "  this machine could not keep it from: network, files"

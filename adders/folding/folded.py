@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
+from adders.folding.compare import Comparison, compare
 from model.adderboard import official_pairs, uniform_pairs
-from model.compare import Comparison, compare
 from model.fold import fold
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files.installed import code_version

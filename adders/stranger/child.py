@@ -1,6 +1,6 @@
 """Run a stranger's AdderBoard submission: what a child process does, which locks itself before it reads the file.
 
-    python -I stranger.py SUBMISSION FD BYTES SECONDS
+    python -I child.py SUBMISSION FD BYTES SECONDS
 
 reads pairs from stdin, "a b" a line, and writes lines to the file descriptor FD: what it could not lock, then the
 parameters that the model counts, then each answer, "-" where it is none. It imports nothing of this package.

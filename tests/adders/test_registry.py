@@ -1,29 +1,19 @@
 """Checkpoints as MLflow's models: of a study's best seeds, by aliases, and put there by a command."""
 
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 
 import pytest
 
+from adders.registry.models import digest_of
 from search.study.trial import Configuration
-from search.tracking.models import digest_of
-from tests.commands import call
+from tests import CERTIFICATES
+from tests.commands import done
 from tests.homes import Recorder, empty_home, quickly, study_of
 from tests.reference import client_of
 from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here", "quick")
-PREDICT = """
-import sys, warnings
-warnings.simplefilter("ignore")
-import mlflow, pandas as pd
-mlflow.set_tracking_uri(sys.argv[1])
-model = mlflow.pyfunc.load_model(sys.argv[2])
-sums = model.predict(pd.DataFrame({"a": [3, 9_999_999_999], "b": [4, 1]}))["sum"]
-assert not {"search", "trainer", "model"} & set(sys.modules), "it needs torch alone"
-print(*map(int, sums))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -66,23 +56,14 @@ def test_the_best_verified_seeds_of_a_study_are_versions_with_aliases(modelled):
     assert logged.source_run_id == best.run_id and client.get_run(best.run_id).inputs.dataset_inputs
 
 
-@pytest.mark.full
-def test_a_version_predicts_with_torch_alone(modelled):
-    said = subprocess.run(
-        [sys.executable, "-c", PREDICT, f"sqlite:///{modelled.home.mlflow_db}", "models:/sweep@best"],
-        capture_output=True, text=True, check=True, cwd="/",
-    ).stdout.split()  # fmt: skip
-    assert len(said) == 2 and all(map(str.isdecimal, said))
-
-
 def test_a_checkpoint_is_registered_by_a_command_once(modelled):
-    home = str(modelled.home.path)
-    assert call("pull", "sweep", "--best", "-o", "best", "--home", home).exit_code == 0
+    home = modelled.home.path
+    done("pull", "sweep", "--best", "-o", "best", "--home", home)
     digest = digest_of(Checkpoint.load(Path("best")))
     for _ in range(2):
-        done = call("register", "best", "--name", "own", "--alias", "mine", "--home", "elsewhere")
-        assert done.exit_code == 0 and "best: version 1 of own, 67 parameters, NOT verified" in done.stdout, done.stderr
-    assert '"models:/own/1"' in done.stdout, "smallest is of verified ones"
+        said = done("register", "best", "--name", "own", "--alias", "mine", "--home", "elsewhere")
+        assert "best: version 1 of own, 67 parameters, NOT verified" in said
+    assert '"models:/own/1"' in said, "smallest is of verified ones"
     client = client_of("elsewhere")
     (version,) = client.search_model_versions("name = 'own'")
     assert version.tags["adder.theta"] == digest
@@ -94,7 +75,17 @@ def test_a_study_goes_with_its_models():
     study.seeds((1, 2), grokked=(2,))
     study.write_pages()
     study.done()
-    assert call("delete", "sweep", "--yes", "--home", "runs").exit_code == 0
+    done("delete", "sweep", "--yes", "--home", "runs")
     client = client_of("runs")
     assert not client.search_registered_models() and not client.search_logged_models(["1"])
     assert not list(Path("runs/artifacts").glob("sweep/**/*"))
+
+
+def test_a_registered_checkpoint_is_proved_if_its_folder_says_so(tmp_path):
+    shutil.copytree(CERTIFICATES / "7p", tmp_path / "7p")
+    done("register", tmp_path / "7p", "--name", "proved", "--home", "elsewhere")
+    client = client_of("elsewhere")
+    assert client.get_registered_model("proved").aliases.keys() == {"smallest", "smallest-proved"}
+    (version,) = client.search_model_versions("name = 'proved'")
+    metrics = client.get_logged_model(version.tags["adder.model"]).metrics
+    assert {m.key: m.value for m in metrics}["proved"] == 1

@@ -15,13 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from adders.curvature.arithmetic import exp, gram, total
 from model.adderboard import DIGITS, Pairs, carry_pairs
 from model.spec import Spec
-from trainer.curvature.arithmetic import exp, gram, total
 from trainer.data import hard_examples
-from trainer.engine.build import missing_to_build
 from trainer.engine.kernel import KernelLoss, is_wrong
-from trainer.engine.native import Array, kernel_of
+from trainer.engine.native import Array, has_kernel
 from trainer.step import step
 from trainer.step.objective import answer_logits
 from trainer.step.step import tokens_of
@@ -67,12 +66,6 @@ def tokens_from(spec: Spec, pairs: Pairs) -> Tensor:
     """Return the tokens [1, T + 1, B] of pairs."""
     a_1B, b_1B = torch.tensor(pairs, dtype=torch.float64).T[:, None]
     return tokens_of(spec, a_1B, b_1B)
-
-
-def has_kernel(spec: Spec) -> bool:
-    """True if a spec's kernel is there or can be built."""
-    kernel = kernel_of(spec)
-    return kernel is not None and not missing_to_build(kernel.source, kernel.shape)
 
 
 class TorchLoss:

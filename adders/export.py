@@ -1,7 +1,7 @@
 """Export: one θ as one self-contained AdderBoard submission, data plus fixed code.
 
-The fixed code is the family's file in `model/submissions`, unchanged but for its data block. The data of a
-tied spec are its numbers, each once, and its ties, which TiedAdder reads (model/submissions/tied.py).
+The fixed code is the family's file in `model/submissions`, and what adders/adderboard.py says of all families.
+The data of a tied spec are its numbers, each once, and its ties, which TiedAdder reads.
 Everything goes in as literals, so no text of a user or a checkpoint can become code.
 
 Axes: P parameters.
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from model.spec import Spec
 
 BEGIN, END = "# ---- data ----\n", "# ---- end of data ----\n"
-CALLS = "Adder(SPEC, WEIGHTS)", "TiedAdder(SPEC, NUMBERS, TIES)"
-BUILD = "def build_model()"
+CALL, TIED_CALL = "Adder(SPEC, WEIGHTS)", "TiedAdder(SPEC, NUMBERS, TIES)"
+ENCODE = "def encode("
+"""The first function of a family's file that says what tokens mean; before it the model is built."""
 ADDERBOARD = "# ---- AdderBoard ----"
 """What follows is AdderBoard's interface alone: it lets a submission decode."""
 LINE = 99  # characters in a line of data
@@ -40,8 +41,7 @@ PROOF = ("verdict", "level", "margin", "theta_sha256")
 """What the metadata say of a proof."""
 
 
-ARENA = '''
-
+ARENA = '''\
 __all__ = ["MAX_OUTPUT_LEN", "VOCAB_SIZE", "build_model", "decode", "encode"]
 
 
@@ -65,8 +65,6 @@ class ArenaAdder(Adder):
 
     def attention(self, *inputs: Any) -> Any:
         return self.self_attention(*inputs)
-
-
 '''
 """What a file for optimizationarena.com has before `build_model`: its harness decodes, by `encode` and `decode`."""
 
@@ -130,18 +128,7 @@ def export_source(
     for block, value in blocks.items():
         kind = types.get(block, "dict[str, Any]")
         lines.append(f"{block}: {kind} = {_literal(value)}\n")
-    text = _program(spec, "".join(lines))
-    return _for_arena(text) if arena else text
-
-
-def _for_arena(text: str) -> str:
-    """Return a submission to AdderBoard as one to the arena: what decodes goes, attention becomes a module."""
-    whole, _ = text.split(ADDERBOARD)
-    head, tail = whole.split(BUILD)
-    made = "TiedAdder" if CALLS[1] in tail else "Adder"
-    model = ARENA.replace("ArenaAdder(Adder)", f"ArenaAdder({made})")
-    head = head.replace("an AdderBoard submission", "a submission to optimizationarena.com", 1)
-    return head.rstrip() + "\n" + model + BUILD + tail.replace(f"{made}(", "ArenaAdder(").rstrip() + "\n"
+    return _program(spec, "".join(lines), arena=arena)
 
 
 def hub_source(spec: Spec) -> str:
@@ -181,14 +168,28 @@ def data_blocks(
     return blocks | {"WEIGHTS": weights(spec, theta_P)}
 
 
-def _program(spec: Spec, data: str) -> str:
-    """Return a family's program with its data."""
+def _program(spec: Spec, data: str, *, arena: bool = False) -> str:
+    """Return a family's program with its data; for the arena attention is a module, and nothing decodes."""
+    from adders import adderboard
+
     base = spec.base if isinstance(spec, Tied) else spec
-    head, rest = inspect.getsource(_template(base.family)).split(BEGIN)
-    code = rest.split(END)[1]
+    about, rest = inspect.getsource(_template(base.family)).split(BEGIN)
+    model, tokens = rest.split(END)[1].split(ENCODE)
+    build = inspect.getsource(adderboard.build_model)
+    parts = [model]
     if isinstance(spec, Tied):
-        code = code.replace(*CALLS).replace(BUILD, f"{_tied_class()}\n\n{BUILD}")
-    return head + BEGIN + data + END + code
+        parts.append(inspect.getsource(adderboard.TiedAdder))
+        build = build.replace(CALL, TIED_CALL)
+    if arena:
+        about = about.replace("an AdderBoard submission", "a submission to optimizationarena.com", 1)
+        made = "TiedAdder" if isinstance(spec, Tied) else "Adder"
+        parts.append(ARENA.replace("ArenaAdder(Adder)", f"ArenaAdder({made})"))
+        build = build.replace(f"{made}(", "ArenaAdder(")
+    parts += [build, ENCODE + tokens]
+    if not arena:
+        parts += [ADDERBOARD, inspect.getsource(adderboard.generate), inspect.getsource(adderboard.add)]
+    code = "\n\n\n".join(part.strip() for part in parts)
+    return f"{about}{BEGIN}{data}{END}\n{code}\n"
 
 
 def stored_numbers(spec: Spec, theta_P: Tensor) -> list[float]:
@@ -205,13 +206,6 @@ def _nested(spec: Tied) -> dict[str, Any]:
         shape = spec.base.shapes()[name]
         nested[name] = torch.tensor(ties).reshape(shape).tolist()
     return nested
-
-
-def _tied_class() -> str:
-    """Return the source of the class that reads tied numbers."""
-    from model.submissions.tied import TiedAdder
-
-    return inspect.getsource(TiedAdder)
 
 
 def tricks(spec: Spec) -> list[str]:
@@ -238,9 +232,9 @@ def weights(spec: Spec, theta_P: Tensor) -> dict[str, Any]:
 
 def _template(family: str) -> Any:
     """Import the family's submission."""
-    module = f"{__package__}.submissions.{family}"
+    module = f"model.submissions.{family}"
     if importlib.util.find_spec(module) is None:
-        written = [f for f in FAMILIES if importlib.util.find_spec(f"{__package__}.submissions.{f}")]
+        written = [f for f in FAMILIES if importlib.util.find_spec(f"model.submissions.{f}")]
         raise ValueError(f"family {family!r} has no submission file; {did_you_mean(family, written)}")
     return importlib.import_module(module)
 

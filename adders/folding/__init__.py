@@ -1,0 +1,1 @@
+"""Folds of checkpoints that add, compared answer by answer with the original."""

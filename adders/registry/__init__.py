@@ -1,0 +1,1 @@
+"""Adders as MLflow's models: logged models of runs, and versions of registered models with aliases."""

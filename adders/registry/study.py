@@ -1,0 +1,64 @@
+"""What MLflow has of a study's adders as models: the door `adder_search.models` (search/plugins.py)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adders.registry.models import BEST, Facts, adderboard_dataset, log_model, register
+from model import Verification
+from model.tasks import ADDITION
+from search.analysis.pareto import best_of
+from search.markup import escape
+from search.stats.counting import group_by, rank
+from search.stats.record import SeedRecord
+from search.store.recorded_seed import RecordedSeed
+from search.store.study_records import StudyRecords
+from search.tracking.datasets import log_dataset
+from search.tracking.tracker import ShownRun, Tracker
+
+
+def write_seed(tracker: Tracker, run: ShownRun, seed: RecordedSeed, decoded: Verification) -> None:
+    """Note that a seed was measured on AdderBoard's additions, and write its checkpoint as a logged model.
+
+    Nothing of a seed that does not add.
+    """
+    if seed.configuration.spec.adds:
+        log_dataset(tracker.client, run.id, adderboard_dataset())
+        _log_model(tracker, run, seed, Facts(decoded.correct, decoded.margin))
+
+
+def _log_model(tracker: Tracker, run: ShownRun, seed: RecordedSeed, facts: Facts) -> str:
+    """Write a seed's checkpoint as a logged model of its run, once, and return the model's id."""
+    return log_model(tracker.client, tracker.experiment, run.id, seed.checkpoint(), facts, tracker.check_place)
+
+
+def write_study(
+    records: StudyRecords,
+    tracker: Tracker,
+    rows: Sequence[SeedRecord],
+    configurations: Sequence[Mapping[str, Any]],
+) -> None:
+    """Register the best verified seed of the study's best configuration, and of its smallest: of those that add.
+
+    rows: the study's seeds. configurations: rows of the frame.
+    """
+    adders = {key for key, c in records.list_configurations().items() if c.spec.adds}
+    grokked = [r for r in rows if r.has_grokked and r.configuration in adders]
+    verified = [r for r in grokked if r.verified == ADDITION.problems]
+    by_key = group_by(sorted(verified, key=rank), "configuration")
+    candidates = [row for row in configurations if row["configuration"] in by_key]
+    if not candidates:
+        return
+    ranked_first = (best_of(candidates) or candidates[0])["configuration"]
+    smallest = min(candidates, key=lambda row: (row["params"], row["configuration"] != ranked_first))
+    for key, aliases in {smallest["configuration"]: (), ranked_first: (BEST,)}.items():
+        best = by_key[key][0]
+        _register(tracker, records.seed(best), Facts(ADDITION.problems, proved=best.proved), aliases)
+
+
+def _register(tracker: Tracker, seed: RecordedSeed, facts: Facts, aliases: Sequence[str]) -> None:
+    """Make a seed's checkpoint a version of the registered model that has the study's name."""
+    study, number = tracker.study.name, seed.result.pair.seed
+    run = tracker.seed_run(seed.configuration, number)
+    model_id = _log_model(tracker, run, seed, facts)
+    about = escape(f"seed {number} of {tracker.study.kind.name_of(seed.configuration)}, study {study}")
+    register(tracker.client, study, model_id, run.id, seed.checkpoint(), facts, aliases, about)

@@ -1,0 +1,1 @@
+"""Strangers' submissions to AdderBoard, run locked up and judged by their answers."""

@@ -1,0 +1,94 @@
+"""What a constraint costs with a wide start: the plan's studies, and the tables of what came of them.
+
+`python make.py plan` writes the four studies, `python make.py HOME` the rows of those that have ended.
+"""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from model import Spec, preset
+
+HERE = Path(__file__).parent
+CONSTRAINTS = ("shared_norm", "rank1_out", "no_ffn_bias", "tie_vo", "frozen_spiral", "qk_dim=4")
+FIRST = 994_001
+STUDY = HERE.parents[1] / "studies" / "57p-wide.yaml"
+RING_100P = [["equals", "at", 0.809, -0.5878, -0.1111]]
+"""Where the table of constraints puts EQUALS at 100 parameters."""
+LONG = {"steps": 100_000, "init": []}
+"""Of the wide stage at 170 parameters, as in the table of constraints: EQUALS is no point of a ring there."""
+SCALES: dict[str, dict[str, Any]] = {"57p": {}, "74p": {}, "100p": {"init": RING_100P}, "170p": LONG}
+"""Changes of the wide stage's recipe, in the order in which the scales are trained."""
+VECTORS = {"57p": 64, "74p": 32, "100p": 32, "170p": 32}
+
+
+def toggled(spec: Spec, constraint: str) -> Spec:
+    """Return a spec with a constraint taken off, or applied."""
+    name, _, value = constraint.partition("=")
+    return spec.toggled(name, int(value) if value else True)
+
+
+def changes(spec: Spec, base: str) -> dict[str, Any]:
+    """Return a spec as a study file writes it: a preset, and what differs from it."""
+    fields, of_base = spec.as_dict(), preset(base).as_dict()
+    return {"preset": base} | {name: value for name, value in fields.items() if value != of_base[name]}
+
+
+def arms(scale: str) -> Iterable[tuple[str, Spec]]:
+    """Yield the arms of a scale by name: as it is, and with each constraint toggled."""
+    yield "none", preset(scale)
+    for constraint in CONSTRAINTS:
+        yield constraint, toggled(preset(scale), constraint)
+
+
+def road(scale: str, spec: Spec, stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return `57p-wide`'s stages for a spec. The third is 57p's alone: other scales do not tie fc2 to the head."""
+    wide, narrow, tied = stages
+    start = replace(spec, hidden=8, tie_fc2_head=False)
+    wide = wide | {"model": changes(start, scale), "recipe": wide["recipe"] | SCALES[scale]}
+    third = [tied | {"into": changes(spec, scale)}] if scale == "57p" else []
+    return [wide, narrow, *third]
+
+
+def study(scale: str) -> dict[str, Any]:
+    """Return the study of a scale."""
+    wide = yaml.safe_load(STUDY.read_text(encoding="utf-8"))
+    recipe = wide["recipe"]
+    if scale == "170p":
+        recipe["lr_factors"] = []
+    listed = []
+    for name, spec in arms(scale):
+        stages = road(scale, spec, wide["recipe"]["stages"])
+        listed.append({"name": name, "model": changes(spec, scale), "recipe": {"stages": stages}})
+    return {
+        "name": f"wide-{scale}",
+        "about": f"what each constraint costs at {scale}, begun with eight hidden units",
+        "recipe": {name: value for name, value in recipe.items() if name != "stages"},
+        "configurations": listed,
+        "seeds": {"first": FIRST, "count": VECTORS[scale]},
+        "stop": {"hopeless": False},
+        "resources": {"cpu": 1, "gpu": "auto"},
+    }
+
+
+class Plain(yaml.SafeDumper):
+    """Writes equal values in full: study files have no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def write_studies() -> None:
+    for scale in SCALES:
+        text = yaml.dump(study(scale), Dumper=Plain, sort_keys=False, default_flow_style=None, width=130)
+        head = f"# {scale}: 57p-wide's road, each constraint toggled in all of its stages (README.md; by make.py).\n"
+        (HERE / f"wide-{scale}.yaml").write_text(head + text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["plan"]:
+        write_studies()

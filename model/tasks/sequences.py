@@ -1,0 +1,101 @@
+"""Tasks of one number, whose digits are read as a sequence, and whose answer is a sequence of as many.
+
+The first token is the column of units. There are no carries: of a recipe's problems only the lengths are these tasks'.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from model.fields import option
+from model.tasks.columns import Columns
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KINDS = ("sum", "copy", "reverse", "prefix")
+"""Answers that the engine knows: macro ANSWER of trainer/engine/cpp/problems.h."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sequences(Columns):
+    """Digits, =, and as many digits."""
+
+    carries: ClassVar[bool] = False
+
+    @property
+    def numbers(self) -> int:
+        return 1
+
+    @property
+    def answers(self) -> int:
+        return self.digits
+
+    @property
+    def vocabulary(self) -> int:
+        """The digits, then the equals sign."""
+        return self.base + 1
+
+    @property
+    def kinds(self) -> dict[str, tuple[int, int]]:
+        return {"ANSWER": (KINDS.index(self.name), 0)}
+
+    def answer(self, *numbers: Sequence[Any]) -> list[Any]:
+        (number,) = numbers
+        return self.turned(number)
+
+    @abstractmethod
+    def turned(self, number: Sequence[Any]) -> list[Any]:
+        """Return the answer's digits from those that are read."""
+
+    def asked(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        return a, b * 0
+
+    def spelt(self, *columns: Sequence[Tensor]) -> list[Tensor]:
+        number, answer = columns
+        return [*number, number[0] * 0 + self.base, *answer]
+
+    def read(self, answer_AB: Sequence[Tensor]) -> Tensor:
+        return super().read(answer_AB[::-1])
+
+    def words(self, a: int, b: int) -> str:
+        return f"{self.name} {self.shown(a)}"
+
+    def shown(self, value: int) -> str:
+        return " ".join(map(str, self.columns(value)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Copy(Sequences):
+    """The digits again."""
+
+    name: ClassVar[str] = "copy"
+
+    def turned(self, number: Sequence[Any]) -> list[Any]:
+        return [*number]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reverse(Sequences):
+    """The digits from the last to the first."""
+
+    name: ClassVar[str] = "reverse"
+
+    def turned(self, number: Sequence[Any]) -> list[Any]:
+        return [*number[::-1]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prefix(Sequences):
+    """The sum of the digits so far, modulo the base: in base two, prefix parity."""
+
+    name: ClassVar[str] = "prefix"
+
+    base: int = option(2, "base of the digits, and modulus of their sums", unit="digits", ge=2, le=16)
+
+    def turned(self, number: Sequence[Any]) -> list[Any]:
+        return list(accumulate(number, lambda so_far, digit: (so_far + digit) % self.base))
