@@ -55,6 +55,8 @@ ROOM = 1 + 2.0**-17
 """Bounds are of numbers before a rounding: those behind 100 of them are larger by less than 128 U."""
 MOST_TERMS = 34
 """Of a sum over positions, at most."""
+EXCESS = 1 + (2 * MOST_TERMS + 4) * U * ROOM
+"""By how much a mean over positions may exceed the largest value: all its roundings."""
 
 # -- this program, in float64
 
@@ -261,15 +263,18 @@ def layer_norm(xs: Row, weights: Row, biases: Row, eps: float) -> Row:
 
     With numbers up to A, one of less than n steps is mean += (x - mean) / i, or the like of two groups: four roundings
     of numbers up to 2 A, and it averages what was lost before. So the mean loses 8 n U A at most. The sum of squares
-    grows by (x - mean) (x - new mean): two differences up to 2 A that are off by (8 n + 2) U A each, three roundings of
-    4 A² and one of the sum, n · 4 A². That is (36 n + 20) U A² a step, and as much of the variance.
+    grows by (x - mean) (x - new mean): two differences up to 2 A that are off by (8 n + 2) U A each, a rounding of 4 A²
+    and one of the sum, n · 4 A². That is (36 n + 12) U A² for each number, and of the variance as much in all. A step
+    of two groups loses less than twice that for each number of the smaller one, and a number is in the smaller one
+    log2 n times at most, four of 16.
     """
     n = len(xs)
     size = max(x.size for x in xs)
     middle = combined([(1 / n, x) for x in xs])
     squares = [dot([x - middle], [x - middle], exact) for x in xs]
     square = combined([(1 / n, x) for x in squares], eps)
-    error = (36 * n + 20) * U * ROOM * size**2
+    require(n <= 16, "a LayerNorm is too wide")
+    error = 2 * 4 * (36 * n + 12) * U * ROOM * size**2
     error = error + abs(single(eps) - eps) + 2 * half(square.size * ROOM)
     root = inverse_root(rounded(square, error), eps / 2)
     middle = rounded(middle, 8 * n * U * ROOM * size)
@@ -802,7 +807,7 @@ class Rope(Net):
     def turns(self, weights: Row) -> tuple[Row, list[list[Row]]]:
         """Return a norm's weights, and the waves by which two pairs turn at each place: of queries, or of keys."""
         speed = self.spec["rope_base"] ** -0.5
-        slow = Form(speed, error=POWER * half(speed) + SLACK * speed)
+        slow = Form(speed, error=(POWER + 1) * half(speed) + SLACK * speed)  # and one rounding of the base
         places = [Form(float(place)) for place in range(35)]
         return weights, [[waves(place), waves(place * slow)] for place in places]
 
@@ -1152,14 +1157,11 @@ class Attention:
             self.seen[place] = {v: self.channels_of(token) for v, token in tokens.items()}
 
         # no channel is larger than its rows times the largest values, and what their sums lose
-        excess = 1 + (2 * MOST_TERMS + 4) * U * ROOM
-        self.most = [inner(map(abs, row), self.sizes) * excess for row in self.channels]
+        self.most = [inner(map(abs, row), self.sizes) * EXCESS for row in self.channels]
 
     def find_matrix(self) -> None:
         """Set `matrix`, by which the output multiplies what is seen, and `errors`, what float32 loses of that."""
-        # what is seen: a mean of values, that 2 MOST_TERMS + 4 roundings have made larger
-        excess = 1 + (2 * MOST_TERMS + 4) * U * ROOM
-        seen = [Form(0.0, error=size * excess + 2.0**-116) for size in self.sizes]
+        seen = [Form(0.0, error=size * EXCESS + 2.0**-116) for size in self.sizes]
         unknowns = [next(iter(x.slopes)) for x in seen]
         self.matrix = list[Floats]()
         self.errors = Floats()
@@ -1187,18 +1189,18 @@ class Attention:
         for d, writes in enumerate(self.writes):
             made = [inner(writes, column) for column in transposed(self.channels)]
             missing = [w - m for w, m in pairs(self.matrix[d], made)]
-            steps = [
-                abs(w) + abs(m) + inner(map(abs, writes), map(abs, c))
-                for w, m, c in pairs(self.matrix[d], made, transposed(self.channels))
-            ]
 
             # of each head a mean of what its tokens give; then what sums and quotients lose of that
-            for part, h in pairs(cut(missing, net.heads), range(net.heads)):
+            for h, part in enumerate(cut(missing, net.heads)):
                 given = [combined(pairs(part, token.values[h])).size for token in self.every]
                 self.errors[d] += max(given)
-            lost = (2 * MOST_TERMS + 4) * U * ROOM + SLACK
-            self.errors[d] += lost * inner(map(abs, missing), self.sizes)
-            self.errors[d] += SLACK * inner(steps, self.sizes) + 2.0**-100
+            lost = (EXCESS - 1) * inner(map(abs, missing), self.sizes)
+
+            # `made` and `missing` themselves are off by this program's roundings
+            for r, write in enumerate(writes):
+                lost += SLACK * abs(write) * inner(map(abs, self.channels[r]), self.sizes)
+            lost += SLACK * inner(map(abs, self.matrix[d]), self.sizes)
+            self.errors[d] += lost + 2.0**-100
 
     def channels_of(self, token: Token) -> list[Row]:
         """Return what a token gives to the channels, by head."""
@@ -1302,8 +1304,8 @@ def weight(score: Form, shift: Form) -> tuple[float, float]:
     far = shift.value - score.value
     error = (score - shift).radius
 
-    # exp's argument is a difference from the largest score, which is off by as much
-    moved = error + SHIFT * U * (abs(far) + 2 * error)
+    # exp's argument is a difference from the largest score; this one and that one are off by less than 0.1
+    moved = error + SHIFT * U * ROOM * (abs(far) + 0.2)
     moved = moved + SLACK * (1 + score.size + shift.size)
     require(moved < 0.1, "scores are lost in rounding")
 

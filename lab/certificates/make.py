@@ -58,10 +58,13 @@ def proofs() -> str:
         if row["count"]:
             least, most = (float(row[name]) / 1e20 for name in ("count", "count_possible"))
             wrong = f"{least:.3g} to {most:.3g}" if least < most else f"{int(row['count']):,}"
-        checks = {"checked": f"checked, {row['check_seconds']} s", "run": "run", "unchecked": "unchecked"}
+        seconds, parts = row["check_seconds"], row["parts"]
+        checks = {"checked": f"CHECKED, {seconds} s, {int(parts or 0):,} parts", "run": "run"}
         worst = f"{float(row['margin']):.2g}, Z{row['digit']} of {row['a']} + {row['b']}"
         boxes = f"{int(row['boxes']):,}" if row["verdict"] == "PROVED" else "–"
-        lines.append((row["net"], verdict, wrong, worst, boxes, f"{row['seconds']} s", checks[row["check"]]))
+        lines.append(
+            (row["net"], verdict, wrong, worst, boxes, f"{row['seconds']} s", checks.get(row["check"], row["check"]))
+        )
     return markdown(("net", "verdict (level)", "wrong of 10^20", "smallest margin", "boxes", "prover", "check"), lines)
 
 

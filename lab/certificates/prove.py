@@ -32,6 +32,8 @@ PUBLISHED = "microadder_"
 LIMIT_S = 600
 COUNT_LIMIT_S = 60
 UNCHECKED = "unchecked"
+TOO_LONG = {"170p": "check.py bounds its two heads one after the other, and its cases are then too many"}
+"""Certificates that check.py has not decided in ten minutes."""
 
 
 def checkpoints() -> dict[str, Path]:
@@ -63,7 +65,9 @@ def judged(path: Path, is_proved: bool) -> dict[str, Any]:
         values["check"] = "run"  # through the exported program, by the prover
     elif proof.verdict == PROVED:
         content = json.loads(proof_text(spec, theta_P, proof))
-        if content["checker"]:
+        if path.name in TOO_LONG:
+            values["check"] = f"{UNCHECKED}: {TOO_LONG[path.name]}"
+        elif content["checker"]:
             start = time.process_time()
             values |= check_of(content, spec.as_dict(), theta_P.tolist())
             values["check_seconds"] = round(time.process_time() - start, 1)

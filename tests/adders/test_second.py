@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -19,6 +20,7 @@ from tests.commands import call, done, fails_with_one
 from trainer.checkpoints.checkpoint import Checkpoint
 
 LAB = CERTIFICATES.parent
+QUICK = ("6p", "133p", "2026-11-27-rope-descents/14p")
 NETS = {
     "split_subspace": CERTIFICATES / "6p",
     "two channels": CERTIFICATES / "133p",
@@ -249,3 +251,50 @@ def test_a_digest_is_of_numbers_and_code_alone():
     other = theta_P.clone()
     other[0] = torch.nextafter(other[0], torch.tensor(9.0))
     assert second.program_digest(source(spec, other)) != second.program_digest(named)
+
+
+def test_lab_has_proofs_of_the_programs_that_are_exported_now():
+    """Where a family's program changes, `python lab/certificates/prove.py --check` proves the certificates again."""
+    verdicts = list(LAB.glob("*/*/proof.json"))
+    assert len(verdicts) > 60
+    for path in verdicts:
+        checkpoint = Checkpoint.load(path.parent)
+        text = source(checkpoint.spec, checkpoint.theta_P)
+        assert json.loads(path.read_text())["program_sha256"] == second.program_digest(text), path
+
+
+def table():
+    """The lines of the certificates' table."""
+    return pd.read_csv(CERTIFICATES / "proofs.csv", dtype=str, keep_default_na=False).to_dict("records")
+
+
+def test_each_that_is_called_proved_is_checked_or_says_why_not():
+    lines = {line["net"]: line for line in table()}
+    for path in LAB.glob("*/*/proof.json"):
+        folder = path.parent
+        name = folder.name if folder.parent == CERTIFICATES else f"{folder.parent.name}/{folder.name}"
+        verdict = json.loads(path.read_text())
+        assert lines[name]["verdict"] == verdict["verdict"]
+        assert lines[name]["check"] == verdict["check"]
+    for line in lines.values():
+        assert line["check"] == ("run" if line["verdict"] == "COUNTEREXAMPLE" else "checked") or (
+            line["check"].startswith("unchecked: ") and len(line["check"]) > 30
+        )
+    assert sum(line["check"] == "checked" for line in lines.values()) > 50
+
+
+CHECKED = [line["net"] for line in table() if line["check"] == "checked" and not line["net"].startswith("published")]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in CHECKED]
+)
+def test_the_certificates_are_checked(name):
+    """Three by `make test`, all by `make test-full`."""
+    folder = LAB / name if "/" in name else CERTIFICATES / name
+    checkpoint = Checkpoint.load(folder)
+    verdict = json.loads((folder / "proof.json").read_text())
+    proof = Proof("any", margin=verdict["margin"], pair=tuple(verdict["pair"]), digit=verdict["digit"])
+    content = json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
+    parts = check.check(content, checkpoint.spec.as_dict(), checkpoint.theta_P.tolist())
+    assert parts >= 1_838
