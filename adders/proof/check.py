@@ -1423,7 +1423,7 @@ class Sums:
 
 
 class Box(NamedTuple):
-    """All channels that are so much along each axis, and an axis' multiple off by `error`."""
+    """All channels that are `middle` along each axis, up to `reach` more or less."""
 
     axes: list[Floats]
     middle: Floats
@@ -1471,7 +1471,7 @@ def logits_in(query: Query, box: Box) -> tuple[Row, list[int], float]:
 
 def undecided(query: Query, case: Case, box: Box, right: int, rivals: list[int]) -> Direction | None:
     """Return None if the right token's logit exceeds its rivals' for all pairs of a case; else the direction in which
-    the gap to a rival falls, of the least.
+    the least of the gaps that may be 0 falls.
     """
     logits, unknowns, _ = logits_in(query, box)
     worst, least = None, inf
@@ -1480,8 +1480,9 @@ def undecided(query: Query, case: Case, box: Box, right: int, rivals: list[int])
         if gap.value > gap.radius * ROOM:
             continue
 
-        # the gap is at least value - rest - falling · (channels - middle)
-        slopes = [gap.slopes[unknown] for unknown in unknowns]
+        # the gap is at least value - rest - falling · (channels - middle), where `rest` are the errors that are not
+        # from where the channels are: so it is positive where falling · channels is below `bound`
+        slopes = [gap.slopes.get(unknown, 0.0) for unknown in unknowns]
         factors = [-slope / reach for slope, reach in pairs(slopes, box.reach)]
         falling = tuple(inner(factors, column) for column in transposed(box.axes))
         rest = gap.radius - sum(map(abs, slopes))
@@ -1496,7 +1497,10 @@ def undecided(query: Query, case: Case, box: Box, right: int, rivals: list[int])
 
 
 def halves(query: Query, case: Case, direction: Direction, box: Box) -> list[Case]:
-    """Return a case in two parts, by the column that moves attention most in a direction; none where none does."""
+    """Return a case in two parts, by the column that moves attention most in a direction; none where none does.
+
+    Whatever column and states are chosen, the two have all its pairs.
+    """
     net = query.net
     level = inner(direction, channels_of_middle(box)) / net.heads
     widest, gains, place = 0.0, Floats(), 0
@@ -1528,7 +1532,10 @@ def units_of(attention: Attention) -> list[Floats]:
 
 
 def own_axes(query: Query, case: Case, box: Box) -> list[Floats]:
-    """Return axes along which the states of a case's columns lie, the longest first."""
+    """Return axes along which the states of a case's columns lie, the longest first: a box along them is small.
+
+    Small multiples of the channels come last, so that the axes are as many as they.
+    """
     units = units_of(query.attention)
     if len(units) == 1:
         return units

@@ -54,9 +54,9 @@ class Reader:
         self.attention = check.Attention(self.net)
         self.queries = dict[tuple[int, int], check.Query]()
 
-    def gaps(self, a: int, b: int, k: int) -> tuple[int, list[tuple[int, float, float]], float]:
-        """Return the right token of digit k, its rivals with the least and the largest gap, and the gaps' scale."""
-        x, y, z = ([n // 10**j % 10 for j in range(11)] for n in (a, b, a + b))
+    def box(self, a: int, b: int, k: int) -> tuple[check.Query, check.Box]:
+        """Return what is asked for as digit k of a + b, and the channels that attention writes there."""
+        x, y, z = digits_of(a, b)
         case = []
         for j in range(10):
             carry = (a % 10**j + b % 10**j) // 10**j
@@ -66,11 +66,19 @@ class Reader:
             self.queries[k, token] = check.Query(self.attention, k, token)
         query = self.queries[k, token]
         units = check.units_of(self.attention)
-        box = check.box_around(query, tuple(case), units, is_kept=True)
-        logits, _, scale = check.logits_in(query, box)
-        right, rivals = check.rivals_of(k, z[min(k, 10)], len(logits))
+        return query, check.box_around(query, tuple(case), units, is_kept=True)
+
+    def gaps(self, a: int, b: int, k: int) -> tuple[int, list[tuple[int, float, float]], float]:
+        """Return the right token of digit k, its rivals with the least and the largest gap, and the gaps' scale."""
+        logits, _, scale = check.logits_in(*self.box(a, b, k))
+        right, rivals = check.rivals_of(k, digits_of(a, b)[2][min(k, 10)], len(logits))
         gaps = [(v, logits[right] - logits[v]) for v in rivals]
         return right, [(v, gap.value - gap.radius, gap.value + gap.radius) for v, gap in gaps], scale
+
+
+def digits_of(a: int, b: int) -> list[list[int]]:
+    """Return the digits of two numbers and of their sum, units first."""
+    return [[n // 10**j % 10 for j in range(11)] for n in (a, b, a + b)]
 
 
 def some_pairs(count: int) -> list[tuple[int, int]]:

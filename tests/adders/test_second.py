@@ -117,6 +117,39 @@ def test_no_direction_of_attention_goes_beyond_its_end(name):
             assert end - max(values) < size
 
 
+def channels(reader, program, a, b, k):
+    """What attention writes of digit k of a + b in the program's float32, along each channel."""
+    tokens = program.names["encode"](a, b) + second.digits_of(a, b)[2][:k]
+    *_, seen = program.captured(tokens)
+    values = seen[:, -1].flatten().double().tolist()
+    return [sum(c * x for c, x in zip(row, values, strict=True)) for row in reader.attention.channels]
+
+
+def beyond(reader, program):
+    """How far float32's channels are from their middles, the farthest, in parts of what is allowed."""
+    parts = []
+    for n, (a, b) in enumerate(second.some_pairs(40)):
+        _, box = reader.box(a, b, n % 11)
+        have = channels(reader, program, a, b, n % 11)
+        parts += [abs(x - m) / r for x, m, r in zip(have, box.middle, box.reach, strict=True)]
+    return max(parts)
+
+
+@pytest.mark.parametrize("name", ["split_subspace", "two channels"])
+def test_what_attention_writes_in_float32_lies_in_its_box(name, monkeypatch):
+    """But not where weights and sums are taken as real numbers: softmax rounds."""
+    _, reader, program = loaded(NETS[name])
+    assert 1e-4 < beyond(reader, program) < 1
+    weight = check.weight
+    monkeypatch.setattr(check, "weight", lambda *given: (sum(weight(*given)) / 2,) * 2)
+    monkeypatch.setattr(check.Query, "lost", lambda query: [0.0] * len(query.attention.channels))
+    for tokens in reader.attention.seen.values():
+        for heads in tokens.values():
+            heads[:] = [[check.Form(u.value) for u in row] for row in heads]
+    reader.queries.clear()  # it has asked nothing yet
+    assert beyond(reader, program) > 1
+
+
 def paths(case, draws, count):
     """Pairs of a case, as the states of their columns; half of them of few different states, which reach ends."""
     found = []
