@@ -36,8 +36,6 @@ NOT_YET = {
     "170p": "check.py bounds its two heads one after the other, and its cases are then too many for ten minutes",
     "published-170p": "an earlier check.py proved it in 96 s, this one was not run to its end",
     "2026-11-24-rope/122p-seed201": "check.py takes minutes, and was not run to its end",
-    "2026-11-24-rope/52p-seed230": "check.py takes minutes, and was not run to its end",
-    "2026-11-27-rope-descents/11p": "check.py takes minutes, and was not run to its end",
 }
 """Why check.py has not checked a proof: without its line here it is tried."""
 
