@@ -5,8 +5,11 @@
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 
 FROM ${PYTHON_IMAGE} AS dependencies
-# cpu or cuda. The default index has the CUDA build; the CPU build comes from TORCH_INDEX or from WHEELS.
+# cpu or cuda. The default index has the CUDA build; the CPU build comes from TORCH_INDEX or from WHEELS, and where
+# neither has it, the larger CUDA build is taken.
 ARG TORCH=cpu
+# URL of the index for all else, in place of pip's default; empty: that.
+ARG PIP_INDEX_URL=
 # URL of a package index that has torch's builds (PyTorch's own does); empty: none.
 ARG TORCH_INDEX=
 # A folder of wheels in the build context, used before any index; its name begins with "wheels"; it may be missing.
@@ -18,8 +21,12 @@ WORKDIR /build
 
 # Only what these say, so that a changed line of code leaves this layer alone. The pattern makes the folder optional.
 COPY requirements/core.txt requirements/torch-cpu.txt requirements/torch-cuda.txt ${WHEELS:-wheels}* ./
-RUN pip install --only-binary :all: --no-deps --require-hashes \
-        --find-links . ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -r "torch-$TORCH.txt" -r core.txt \
+RUN install() { \
+        pip install --only-binary :all: --no-deps --require-hashes \
+            --find-links . ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -r "torch-$1.txt" -r core.txt; \
+    }; \
+    install "$TORCH" \
+    || { [ "$TORCH" = cpu ] && echo "no CPU build of torch: taking the one with CUDA" && install cuda; } \
     || { echo "TORCH=$TORCH: if torch was not found, name an index (TORCH_INDEX) or a folder (WHEELS) that has it"; exit 1; }
 
 FROM dependencies AS source

@@ -20,10 +20,10 @@ OPTIONS = (
 
 
 @contextlib.contextmanager
-def started(folder):
+def started(folder, *options):
     """`adder-search ui` on a folder's home, without a terminal, and its address."""
     port = free_port()
-    with running("ui", "--port", port, cwd=folder) as command:
+    with running("ui", "--port", port, *options, cwd=folder) as command:
         yield command, f"http://127.0.0.1:{port}"
 
 

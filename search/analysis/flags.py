@@ -6,7 +6,7 @@ of two listed configurations it is.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import inf
 from numbers import Real
@@ -147,17 +147,27 @@ def single_flags(configurations: Iterable[Mapping[str, Any]], seeds: Iterable[Se
         if not (single := _single(rows)):
             continue
         name, values = single
-        members: dict[Any, list[SeedRecord]] = {value: [] for value in sorted({*values}, key=_order)}
-        for row, value in zip(rows, values, strict=True):
-            members[value] += by_key.get(row["configuration"], ())
-        first = next(iter(members.values()))
+        sides: list[Side] = []
+        first: Seeds = ()
         has_stopped = any(row.get("stopped") for row in rows)
-        sides = []
-        for value, own in members.items():
-            is_compared = own and first and own is not first and not has_stopped
-            sides.append(Side(value, _rate(own) if own else None, _against(own, first) if is_compared else None))
+        for value in sorted({*values}, key=_order):
+            members = [row for row, its in zip(rows, values, strict=True) if its == value]
+            own = [seed for row in members for seed in by_key.get(row["configuration"], ())]
+            rate = _rate(own) if own else None
+            if rate and has_stopped:
+                rate = _as_recorded(rate, members)
+            is_compared = own and first and not has_stopped
+            sides.append(Side(value, rate, _against(own, first) if is_compared else None))
+            first = own if len(sides) == 1 else first
         flags.append(Flag(study, name, tuple(sides), has_stopped))
     return flags
+
+
+def _as_recorded(rate: Rate, rows: Rows) -> Rate:
+    """Return a rate of a study that stops at a success with the interval of its row; without one if it is of many."""
+    if isinstance(rate, PooledRate):
+        return replace(rate, interval=None)
+    return replace(rate, recorded_interval=(rows[0]["grok_rate_low"], rows[0]["grok_rate_high"]))
 
 
 def _single(rows: Rows) -> tuple[str, list[Any]] | None:

@@ -63,7 +63,7 @@ def _status(study: str | None, each: bool, home: Home, as_json: bool = False) ->
     """Return what `status` shows, as plain values and as a text."""
     from search.cli import render
     from search.stats.counting import overview, summarise
-    from search.store.home import home_flag
+    from search.store.home import run_command
     from search.store.study_records import open_several
 
     opened = open_several(home, [study] if study else []) if study or home.exists() else []
@@ -86,8 +86,8 @@ def _status(study: str | None, each: bool, home: Home, as_json: bool = False) ->
         said = "no seed begun yet" + (f"; run by {owner}" if owner else "")
         studies.append({"study": records.study, **summarise([]), "said": said})
     seeds = rows if study else []
-    flag = home_flag(home)
-    text = render.status(studies, seeds, names, running, flag, each, totals) if opened else home.nothing_run
+    go_on = run_command(home, study) if study else ""
+    text = render.status(studies, seeds, names, running, go_on, each, totals) if opened else home.nothing_run
     about = {"home": str(home.path), "studies": studies, "seeds": [asdict(seed) for seed in seeds] or None}
     return about | ({"running": running} if study else {}), text
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shlex
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -72,13 +71,13 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     if not (ended.begun or ended.interrupted):
         lines.append("  every seed had ended before: nothing left to train")
     lines += [f"  {what} failed: {reason}" for what, reason in ended.failed.items()]
-    flag = home_flag(records.home)
+    flag, store = home_flag(records.home), records.home.store_prefix
     if ended.unwritten and not ended.interrupted:
-        lines.append(f"  not all of it is in MLflow yet: adder-search sync {study.name}{flag} writes what is left")
+        sync = f"{store}adder-search sync {study.name}{flag}"
+        lines.append(f"  not all of it is in MLflow yet: {sync} writes what is left")
     if ended.interrupted or ended.failed:
         lines += ["", GO_ON, f"  {run_command(records.home, name)}"]
     else:
-        store = records.home.store_prefix
         following = [f"adder-search report {study.name} -o {study.name}.html{flag}", f"{store}adder-search ui{flag}"]
         if any(r.has_grokked for r in rows):
             folder = _unused(f"{study.name}-best")
@@ -177,14 +176,14 @@ def status(
     rows: Sequence[SeedRecord],
     names: Mapping[str, str] | None = None,
     running: Mapping[str, Any] | None = None,
-    flag: str = "",
+    go_on: str = "",
     each: bool = False,
     totals: Mapping[str, int] | None = None,
 ) -> str:
     """Return studies (of `counting.overview`), then ledger rows, and how a study goes on that was interrupted.
 
     Rows of several configurations are counted by configuration, unless `each` is to be shown. names: of one study's
-    configurations, by key. running: what its driver left (search/store/running.py). flag: names the home.
+    configurations, by key. running: what its driver left (search/store/running.py). go_on: the command.
     totals: problems that verify a configuration, by key.
     """
     by_key, known = group_by(rows, "configuration"), names or {}
@@ -200,7 +199,7 @@ def status(
     else:
         lines += [_seed(r, known if len(by_key) > 1 else None, totals or {}) for r in rows]
     if not running and INTERRUPTED in map(state_of, rows):
-        lines += ["", GO_ON, f"  adder-search run {shlex.quote(rows[0].study)}{flag}"]
+        lines += ["", GO_ON, f"  {go_on}"]
     return "\n".join(lines)
 
 

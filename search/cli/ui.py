@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sys
 import webbrowser
@@ -10,6 +11,7 @@ from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
@@ -31,15 +33,19 @@ LINK = "ui.html"
 @click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
 @click.option("--no-browser", is_flag=True, help="Print the addresses and open none.")
 @click.option("--no-auth", is_flag=True, help="Ask for no token: every user of this machine may use it.")
+@click.option("--behind", metavar="URL", default="", help="Where a proxy serves it, as https://HOST/adder.")
 @home_option
-def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
+def ui(port: int, no_browser: bool, no_auth: bool, behind: str, home: Home) -> None:
     """Open the MLflow UI on what was recorded, each study by grok rate.
 
     The first address has a token in it that is made at each start. MLflow's clients find it in MLFLOW_TRACKING_TOKEN.
+
+    It listens on this machine alone. From another one: ssh -L 5000:127.0.0.1:5000 HOST, and the same addresses.
     """
     from search.store.home import TRACKING
     from search.tracking.server import listening
 
+    behind = _proxy_address(behind) if behind else ""
     if not os.environ.get(TRACKING):
         _check_store(home)
         listening(port).close()  # MLflow takes seconds to import: a port that is taken is said before
@@ -47,7 +53,7 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
 
     has_browser = not no_browser and _has_display()
     if is_local(home.tracking_uri):
-        _serve(home, port, None if no_auth else secrets.token_urlsafe(24), has_browser)
+        _serve(home, port, None if no_auth else secrets.token_urlsafe(24), has_browser, behind)
     else:
         _show_server(home, has_browser)
 
@@ -78,14 +84,27 @@ def _show_server(home: Home, has_browser: bool) -> None:
         open_page(page)
 
 
-def _serve(home: Home, port: int, token: str | None, has_browser: bool) -> None:
-    """Serve the MLflow UI until Ctrl-C. token: what a browser has to know; None: nothing."""
+def _proxy_address(text: str) -> str:
+    """Return the address under which a proxy serves the UI, without a slash at its end. Raises UserError."""
+    try:
+        parts = urlsplit(text)
+        is_plain = not (parts.query or parts.fragment or parts.username or parts.password)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_plain = is_address = False
+    if not is_plain or not is_address or not re.fullmatch(r"(/[\w.~-]+)*/?", parts.path):
+        raise UserError(f"--behind: must be an address as https://HOST/adder, without ? and #, got {masked(text)}")
+    return text.rstrip("/")
+
+
+def _serve(home: Home, port: int, token: str | None, has_browser: bool, behind: str) -> None:
+    """Serve the MLflow UI until Ctrl-C. token: what a browser has to know; None: nothing. behind: a proxy's address."""
     from search.tracking.server import ADDRESS, listening, serve
     from search.tracking.tracking import connect
 
     uri, link = home.tracking_uri, home.path / LINK
     with listening(port) as listener:
-        start = f"http://{ADDRESS}:{port}/"
+        start = f"{behind or f'http://{ADDRESS}:{port}'}/"
         entrance = f"{start}?token={token}" if token else start
         click.echo(f"{entrance}#/experiments shows {home.path} (Ctrl-C ends)")
         if token:
@@ -96,7 +115,7 @@ def _serve(home: Home, port: int, token: str | None, has_browser: bool) -> None:
             write_link(link, entrance + page.removeprefix(start))
             open_page(link.as_uri())
         try:
-            serve(listener, home, uri, token, lambda: link.unlink(missing_ok=True), _own_pages())
+            serve(listener, home, uri, token, lambda: link.unlink(missing_ok=True), _own_pages(), behind)
         finally:
             link.unlink(missing_ok=True)
 

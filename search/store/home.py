@@ -219,5 +219,5 @@ def home_flag(home: Home) -> str:
 
 
 def run_command(home: Home, study: str) -> str:
-    """Return the command that goes on with a study, by its name or the path of its file."""
-    return f"adder-search run {typed(study)}{home_flag(home)}"
+    """Return the command that goes on with a study, by its name or the path of its file, and names its MLflow store."""
+    return f"{home.store_prefix}adder-search run {typed(study)}{home_flag(home)}"

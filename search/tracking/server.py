@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
@@ -36,16 +36,16 @@ if (asked.has("viewStateShareKey")) {
     const kept = ["workflowType", "viewStateShareKey", "compareRunsMode"].filter(key => asked.has(key));
     history.replaceState(null, "", page + "?" + new URLSearchParams(kept.map(key => [key, asked.get(key)])));
 }
-localStorage.setItem("adder-search.place", location.pathname.split("/")[1]);
+localStorage.setItem("adder-search.place", location.pathname);
 </script>"""
 """Runs before MLflow's own scripts. It keeps the place for REFUSAL, whose origin other ports do not share. MLflow's own
 would show a newcomer the pages for language models, with an assistant over a quarter of them; and a page that is loaded
 again would lose its view to the order and filter in its address."""
 
-REFUSAL = """<!DOCTYPE html><meta charset="utf-8"><title>adder-search ui</title>
+REFUSAL = r"""<!DOCTYPE html><meta charset="utf-8"><title>adder-search ui</title>
 <script>
 const place = localStorage.getItem("adder-search.place") ?? "";
-if (/^[0-9a-f]+$/.test(place) && location.pathname !== `/${place}/`) location.replace(`/${place}/${location.hash}`);
+if (/^(\/[\w.~-]+)+\/$/.test(place) && location.pathname !== place) location.replace(place + location.hash);
 </script>
 <p>This page wants a token. Open the first address that adder-search ui has printed, then this one.
 MLflow's clients find the token in MLFLOW_TRACKING_TOKEN.</p>
@@ -79,14 +79,21 @@ def serve(
     token: str | None,
     entered: Callable[[], object] = lambda: None,
     pages: Sequence[str] = (),
+    behind: str = "",
 ) -> None:
     """Serve the UI until this process is told to end: by SIGTERM or Ctrl-C in good order, else at once.
 
     token: what a request has to bring (None: nothing). entered: called when a browser has brought it.
     pages: those that may be among the artifacts, whose scripts are to run when they are shown.
+    behind: the address under which a proxy serves it, if one does.
     What `mlflow ui` does, without its further processes: nothing can tell those of a SIGKILL.
     """
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # nine processes for nothing
+    outside = urlsplit(behind)
+    if outside.netloc:  # MLflow's server reads this when it is imported
+        hosts = [f"{host}{port}" for host in ("localhost", ADDRESS, outside.hostname) for port in ("", ":*")]
+        os.environ.setdefault("MLFLOW_SERVER_ALLOWED_HOSTS", ",".join(hosts))
+        os.environ.setdefault("MLFLOW_SERVER_CORS_ALLOWED_ORIGINS", f"{outside.scheme}://{outside.netloc}")
     import uvicorn  # before MLflow's server, which looks if it is loaded
     from mlflow.server import constants
 
@@ -102,8 +109,12 @@ def serve(
     app.router.routes.insert(0, Route("/", lambda request: HTMLResponse(page)))
     confine_artifacts(home.artifacts)
     ruled = ruled_by(app, page_policy([OPENING, REFUSAL, *pages]))
-    gate = ruled if token is None else TokenGate(ruled, token, f"adder-search-{listener.getsockname()[1]}", entered)
-    config = uvicorn.Config(gate, log_level="warning", timeout_graceful_shutdown=2)
+    gate, prefix = ruled, outside.path.rstrip("/")
+    if token is not None:
+        cookie = f"adder-search-{listener.getsockname()[1]}"
+        gate = TokenGate(ruled, token, cookie, entered, prefix, outside.scheme == "https")
+    served = without_prefix(gate, prefix)
+    config = uvicorn.Config(served, log_level="warning", timeout_graceful_shutdown=2)
     with suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
 
@@ -147,12 +158,30 @@ def ruled_by(app: ASGIApp, rules: str) -> ASGIApp:
     return ruled
 
 
+def without_prefix(app: ASGIApp, prefix: str) -> ASGIApp:
+    """Return an application for a proxy that may pass on, or leave out, the path under which it serves this one."""
+
+    async def app_below(scope: Scope, receive: Receive, send: Send) -> None:
+        if prefix and scope.get("path", "").startswith(f"{prefix}/"):
+            scope = _below(scope, prefix)
+        await app(scope, receive, send)
+
+    return app_below
+
+
+def _below(scope: Scope, place: str) -> Scope:
+    """Return a scope whose path begins behind a place."""
+    raw_path = scope.get("raw_path", scope["path"].encode())
+    return {**scope, "path": scope["path"].removeprefix(place), "raw_path": raw_path[len(place) :]}
+
+
 @dataclass
 class TokenGate:
     """An ASGI application that hands on to `app` what brings the token: by cookie at its place, or as a bearer.
 
     An address with the token is answered by a cookie and the address at that place without it: it is not kept in
-    histories and sent nowhere else. entered: called when that happens.
+    histories and sent nowhere else. entered: called when that happens. prefix: of a proxy's addresses, which browsers
+    see. is_secure: they are of https.
     """
 
     app: ASGIApp
@@ -160,13 +189,14 @@ class TokenGate:
     cookie: str
     """Name of the cookie."""
     entered: Callable[[], object] = lambda: None
+    prefix: str = ""
+    is_secure: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         place = place_of(self.token)
         is_at_place = scope.get("path", "").startswith(f"{place}/")
         if is_at_place:
-            raw_path = scope.get("raw_path", scope["path"].encode())
-            scope = {**scope, "path": scope["path"].removeprefix(place), "raw_path": raw_path[len(place) :]}
+            scope = _below(scope, place)
         is_free = scope["type"] == "lifespan" or scope["path"] in OPEN
         if is_free or self._is_known(HTTPConnection(scope), is_at_place):
             await self.app(scope, receive, send)
@@ -183,11 +213,13 @@ class TokenGate:
         if not self._is_token(request.query_params.get("token", "")):
             return HTMLResponse(REFUSAL, 401, {"www-authenticate": "Bearer", **REFUSED})
         self.entered()
-        place = place_of(self.token)
+        place = self.prefix + place_of(self.token)
         rest = urlencode([(n, value) for n, value in request.query_params.multi_items() if n != "token"])
         address = place + request.scope["path"] + (f"?{rest}" if rest else "")
         answer = RedirectResponse(address, 302, {"referrer-policy": "no-referrer"})
-        answer.set_cookie(self.cookie, self.token, path=f"{place}/", httponly=True, samesite="lax")
+        answer.set_cookie(
+            self.cookie, self.token, path=f"{place}/", secure=self.is_secure, httponly=True, samesite="lax"
+        )
         return answer
 
     def _is_known(self, request: HTTPConnection, is_at_place: bool) -> bool:

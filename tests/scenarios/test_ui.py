@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import time
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -149,6 +150,33 @@ def test_nobody_without_the_token_is_let_in_and_who_has_it_reads_the_homes_files
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_TOKEN", token)
         assert MlflowClient(ui.address).get_experiment_by_name("newer") is not None
+
+
+def test_a_proxys_host_and_path_are_its_own(folder):
+    """As nginx or a hub passes requests on: with the host's name, and with or without the path."""
+    with started(folder, "--behind", "http://lab.example/lab/adder") as (command, address):
+        command.wait_for(lambda: is_healthy(address), "health")
+        start, query = command.printed().split("#")[0].split("?")
+        assert start == "http://lab.example/lab/adder/"
+
+        def asked(path, method="GET", host="lab.example", **headers):
+            connection = HTTPConnection(address.removeprefix("http://"))
+            connection.request(method, path, "{}" if method == "POST" else None, {"Host": host, **headers})
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+
+        status, headers, _ = asked(f"/?{query}")
+        place, cookie = headers["location"], headers["set-cookie"].partition(";")[0]
+        assert status == 302 and place.startswith("/lab/adder/")
+        experiments = "ajax-api/2.0/mlflow/experiments/get?experiment_id=1"
+        for path in (place, place.removeprefix("/lab/adder")):
+            assert asked(path, Cookie=cookie)[0] == 200
+            assert asked(f"{path}static-files/favicon.ico", Cookie=cookie)[0] == 200
+            assert b"recipes" in asked(path + experiments, Cookie=cookie)[2]
+            create = asked(f"{path}ajax-api/2.0/mlflow/experiments/create", "POST", Cookie=cookie,
+                           Origin="http://lab.example", **{"Content-Type": "application/json"})  # fmt: skip
+            assert create[0] == 400 and b"name" in create[2]  # it was asked, and lacks a name
+        assert asked(place, host="evil.example", Cookie=cookie)[0] == 403
 
 
 @pytest.mark.full

@@ -4,6 +4,7 @@ requirements/ has the hashes of what is installed.
 
 import configparser
 import re
+import subprocess
 
 import pytest
 import yaml
@@ -60,6 +61,29 @@ def test_base_images_are_named_by_version_and_digest():
     assert [image for image in named if image.startswith("python")] == again, "one Python, in both files"
     for image in named:
         assert re.fullmatch(PINNED, image), image
+
+
+@pytest.mark.parametrize(
+    ("torch", "indices", "expected"),
+    [
+        ("cpu", "cpu", ["cpu"]),
+        ("cpu", "cuda", ["cpu", "cuda"]),
+        ("cuda", "cuda", ["cuda"]),
+        ("cpu", "", ["cpu", "cuda"]),
+    ],
+)
+def test_an_image_gets_the_torch_that_an_index_has(torch, indices, expected, tmp_path):
+    """The Dockerfile's step with a pip that has such builds alone."""
+    step = re.search(r"^RUN (install\(\).*?)\n\n", (ROOT / "Dockerfile").read_text(), re.DOTALL | re.MULTILINE)[1]
+    pip = tmp_path / "pip"
+    pip.write_text(f'#!/bin/sh\necho "$@" >> asked\ncase "$*" in *torch-{indices or "no"}.txt*) ;; *) exit 1;; esac\n')
+    pip.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/bin:/usr/bin", "TORCH": torch, "TORCH_INDEX": "https://torch.example"}
+    ended = subprocess.run(["sh", "-c", step], cwd=tmp_path, env=env, capture_output=True, text=True)
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert [re.search(r"torch-(\w+)\.txt", line)[1] for line in asked] == expected
+    assert all("--require-hashes" in line and "--extra-index-url https://torch.example" in line for line in asked)
+    assert ended.returncode == (not indices) and ("name an index" in ended.stdout) == (not indices)
 
 
 def lock(file):

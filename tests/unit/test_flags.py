@@ -130,8 +130,13 @@ def test_a_side_without_a_success_or_of_a_study_that_stops_at_one():
     assert str(flag.sides[1].against).endswith(" to ∞)")
     assert json.loads(write_flags([flag], [], "json"))[1]["ratio_high"] is None
     configurations, seeds = one_flag({False: 0.6, True: 0.3})
-    (flag,) = single_flags([row | {"stopped": True} for row in configurations], seeds)
-    assert flag.sides[1].against is None
+    recorded = {"stopped": True, "grok_rate_low": 0.25, "grok_rate_high": 0.75}
+    (flag,) = single_flags([row | recorded for row in configurations], seeds)
+    assert flag.sides[1].against is None and flag.sides[0].rate.interval == (0.25, 0.75)
+    assert "stops at a success" in write_flags([flag], [], "md")
+    twice = one_flag({False: 0.6, True: 0.3}, each=2, **{"recipe.lr": [0.1, 0.2]})
+    (flag,) = single_flags([row | recorded for row in twice[0]], twice[1])
+    assert flag.sides[0].rate.interval is None
     (flag,) = single_flags(configurations, [row for row in seeds if row.configuration != "True 0"])
     assert flag.sides[1].rate is None and flag.sides[1].against is None
 

@@ -7,13 +7,22 @@ import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact import artifact_repository_registry as registry
 
-from search.tracking.server import OPENING, REFUSAL, TokenGate, confine_artifacts, page_policy, place_of, ruled_by
+from search.tracking.server import (
+    OPENING,
+    REFUSAL,
+    TokenGate,
+    confine_artifacts,
+    page_policy,
+    place_of,
+    ruled_by,
+    without_prefix,
+)
 
 TOKEN = "a-token"
 PLACE = place_of(TOKEN)
 
 
-def ask(path=f"{PLACE}/", query="", headers=(), kind="http"):
+def ask(path=f"{PLACE}/", query="", headers=(), kind="http", prefix="", is_secure=False):
     """The status and headers of an answer, and how often a browser has come in. 200: it was let through."""
     sent, entered = [], []
 
@@ -24,7 +33,8 @@ def ask(path=f"{PLACE}/", query="", headers=(), kind="http"):
     async def send(message):
         sent.append(message)
 
-    gate = TokenGate(app, TOKEN, "name", lambda: entered.append(1))
+    gate = TokenGate(app, TOKEN, "name", lambda: entered.append(1), prefix, is_secure)
+    gate = without_prefix(gate, prefix)
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
     scope = {"type": kind, "path": path, "query_string": query.encode(), "headers": raw}
     asyncio.run(gate(scope, None, send))
@@ -62,6 +72,17 @@ def test_an_address_with_the_token_becomes_a_cookie_of_the_place_and_the_address
     assert (status, headers["location"], entered) == (302, f"{PLACE}/page?a=1&b=", 1)
     assert headers["set-cookie"] == f"name={TOKEN}; HttpOnly; Path={PLACE}/; SameSite=lax"
     assert ask("/", "token=guess")[::2] == ask("/", "token=")[::2] == ask("/", "token=%C3%A9")[::2] == (401, 0)
+
+
+@pytest.mark.parametrize("passed", ["", "/lab/adder"])  # proxies leave their path out, or pass it on
+def test_behind_a_proxy_cookie_and_addresses_are_below_its_path(passed):
+    prefix = "/lab/adder"
+    status, headers, entered = ask(f"{passed}/page", f"token={TOKEN}&b=", prefix=prefix, is_secure=True)
+    assert (status, headers["location"], entered) == (302, f"{prefix}{PLACE}/page?b=", 1)
+    assert headers["set-cookie"] == f"name={TOKEN}; HttpOnly; Path={prefix}{PLACE}/; SameSite=lax; Secure"
+    status, headers, _ = ask(f"{passed}{PLACE}/page", headers=GOOD[:1], prefix=prefix)
+    assert (status, headers["x-path"]) == (200, "/page")
+    assert ask("/lab/adderx/", headers=GOOD[:1], prefix=prefix)[0] == 401
 
 
 @pytest.mark.parametrize(

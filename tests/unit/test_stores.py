@@ -169,3 +169,8 @@ def test_printed_commands_ask_the_store_that_the_run_has_written(named, prefix, 
     (pulled,), (shown,) = ([line for line in lines if f"adder-search {word}" in line] for word in ("pull", "ui"))
     assert pulled.startswith("  adder-search pull 57p ") and shown.startswith(f"  {prefix}adder-search ui")
     assert SECRET not in "".join(lines)
+    unwritten = Ended(rows=rows(GROKKED), unwritten=True, interrupted=True)
+    said = render.summary(load_study("57p"), "57p", records, unwritten)
+    assert f"  {prefix}adder-search run 57p" in said
+    said = render.summary(load_study("57p"), "57p", records, Ended(rows=rows(GROKKED), unwritten=True))
+    assert f": {prefix}adder-search sync 57p" in said

@@ -32,7 +32,9 @@ def follow_links(home, token):
 @pytest.fixture
 def client(here, monkeypatch):
     """Of a home in the current folder, whose `ui` serves nothing."""
-    monkeypatch.setattr(server, "serve", lambda door, home, uri, token, entered, pages: follow_links(home, token))
+    monkeypatch.setattr(
+        server, "serve", lambda door, home, uri, token, entered, pages, behind: follow_links(home, token)
+    )
     home = Home("adder-runs")
     home.create()
     Ledger(home)
@@ -117,3 +119,21 @@ def test_a_study_of_constraints_has_a_table_by_constraint_and_a_chart_of_with_ag
         "SCATTER", "table.rate_without", "table.rate_with",
     )  # fmt: skip
     assert [bar["metricKey"] for bar in bars] == ["table.ratio", "table.ratio_low", "table.ratio_high"]
+
+
+def test_what_is_no_address_of_a_proxy_is_one_line(here):
+    for url in (
+        "lab.example/x", "ftp://lab/x", "http://", "https://lab/x?y=1", "https://lab/#x",
+        "https://me:pw@lab/x", "https://lab:port/x", "https://lab//x", "https://[x/y",
+    ):  # fmt: skip
+        said = fails_with_one(2, "ui", "--behind", url)
+        assert said.startswith("--behind: must be an address as https://HOST/adder, without ? and #, got ")
+        assert "pw" not in said
+
+
+def test_behind_a_proxy_its_addresses_are_printed(client, here):
+    client.create_experiment("57p")
+    lines = call("ui", "--port", free_port(), "--behind", "https://lab.example/adder/").stdout.splitlines()
+    assert lines[0].startswith("https://lab.example/adder/?token=")
+    pages = [line for line in lines if "http" in line and "token" not in line]
+    assert pages and all("https://lab.example/adder/#/" in line for line in pages)
