@@ -1,25 +1,20 @@
 """The notebook's checkpoints are what docs/results.md says of them."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from adders.export import export_source
 from adders.proof import attention, columns
 from adders.proof.file import decide
 from lab.pages import maker
 from lab.scripts.moved_form import rescaled, shared_entries
-from model import verify
-from model.adderboard import uniform_pairs
-from model.decode import add
-from model.tasks import ADDITION
+from lab.stages import EarlierStage
+from model import preset, verify
 from search.run.rerun import read_request, train_again
+from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 
 FOLDERS = sorted(p.parent for p in (Path(__file__).parents[1] / "certificates").glob("*/checkpoint.json"))
@@ -75,7 +70,13 @@ TRAINED = list(filter(is_trained_by_the_engine_alone, FOLDERS))
 def test_a_certificate_from_scratch_is_trained_again_to_the_bit(folder):
     """Those of one run in several stages from their first step."""
     checkpoint = Checkpoint.load(folder)
-    assert train_again(checkpoint, read_request(checkpoint)).same
+    again = train_again(checkpoint, read_request(checkpoint))
+    assert again.same and again.stages == 1 + len(checkpoint.provenance.get("stages", ()))
+
+
+def test_a_stage_may_hand_on_some_of_its_entries():
+    about = {"spec": preset("57p").as_dict(), "recipe": Recipe().as_dict(), "entries": [3, 1]}
+    assert EarlierStage.of(about).following_theta(torch.arange(57.0), preset("46p")).tolist() == [3.0, 1.0]
 
 
 @pytest.mark.parametrize("name", ["13p", "13p-one-run"])
@@ -93,37 +94,3 @@ def test_six_numbers_of_five_digits_are_enough_and_of_four_are_not():
     rounded = maker(FOLDERS[0].parent).rounded
     correct = [verify(checkpoint.spec, rounded(checkpoint.theta_P, digits)).correct for digits in (5, 4)]
     assert correct[0] == 10_010 > correct[1]
-
-
-TIED = [f for f in FOLDERS if '"family": "tied"' in (f / "checkpoint.json").read_text()]
-ELSEWHERE = """
-import json, runpy, sys
-pairs, found = json.load(open("pairs.json")), {}
-for name in sys.argv[1:]:
-    submission = runpy.run_path(name)
-    model, metadata = submission["build_model"]()
-    found[name] = metadata["params"], [submission["add"](model, a, b) for a, b in pairs]
-assert not {"model", "trainer", "search", "adders"} & sys.modules.keys()
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.full
-def test_exports_of_tied_certificates_run_in_another_directory(tmp_path):
-    """With torch alone, in a process of their own, on edge cases and pairs that nobody chose by."""
-    pairs = ADDITION.edge_cases() + uniform_pairs(len(TIED), 10)
-    (tmp_path / "pairs.json").write_text(json.dumps(pairs))
-    said = {}
-    for folder in TIED:
-        its = Checkpoint.load(folder)
-        source = export_source(its.spec, its.theta_P, name=folder.name, author="a", provenance={})
-        (tmp_path / f"{folder.name}.py").write_text(source)
-        said[f"{folder.name}.py"] = [
-            its.spec.params,
-            add(its.spec, its.theta_P, *map(list, zip(*pairs, strict=True))),
-        ]
-    command = [sys.executable, "-I", "-c", ELSEWHERE, *said]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # the matrices are so small that a second one only waits
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == said

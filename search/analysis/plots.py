@@ -185,8 +185,10 @@ def time_to_grok(seeds: pd.DataFrame) -> TimeToGrok:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # no band where the share is 0 or 1
         band = survival.confidence_interval(method="log-log")
+    # The band is one of survival, and turned upside down; there is none where no seed or every seed has grokked.
     none, every = survival.probabilities == 1, survival.probabilities == 0
     low = np.where(none, 0.0, 1 - band.high.probabilities)
+    # Once every seed at risk has grokked, the lower end stays what it was: more was not shown.
     low = pd.Series(np.where(every, np.nan, low)).ffill().fillna(0.0).to_numpy()
     high = np.where(every, 1.0, np.where(none, 0.0, 1 - band.low.probabilities))
     columns = (survival.quantiles, 1 - survival.probabilities, low, high)
@@ -208,12 +210,17 @@ def _clustered_band(
     codes, names = pd.factorize(pd.MultiIndex.from_frame(seeds[SEED]))
     if len(names) < FEWEST_SEEDS:
         return np.full((2, len(steps)), np.nan)
-    tries, before_S = np.bincount(codes).tolist(), share[np.searchsorted(steps, ends_S, side="right") - 1]
+    # A seed's configurations rise and fall together, so they are one observation of so many tries.
+    tries = np.bincount(codes).tolist()
+    before_S = share[np.searchsorted(steps, ends_S, side="right") - 1]
     ends = []
     for step, now in zip(steps, share, strict=True):
+        # P(grokked by now | not by its end) = (F(now) - F(end)) / (1 - F(end))
         since_S = np.clip((now - before_S) / np.maximum(1 - before_S, 1e-12), 0, 1)
-        k_S = np.where(grokked, ends_S <= step, np.where(censored, since_S, 0.0))
-        ends.append(clustered(np.bincount(codes, k_S).tolist(), tries))
+        open_S = np.where(censored, since_S, 0.0)
+        grokked_S = np.where(grokked, ends_S <= step, open_S)
+        successes = np.bincount(codes, grokked_S).tolist()
+        ends.append(clustered(successes, tries))
     return np.array(ends).T
 
 
@@ -221,7 +228,8 @@ def time_figure(groups: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw time-to-grok curves, one a group of seeds, with bands and the marks of censored seeds."""
     figure = new_figure(WIDEST, 4.4)
     axis = figure.subplots()
-    top, alpha = 0.0, 0.14 if len(groups) <= 3 else 0.07
+    alpha = 0.14 if len(groups) <= 3 else 0.07  # of bands that lie over each other
+    top = 0.0
     for colour, (name, seeds) in zip(COLOURS, groups.items(), strict=False):
         curve = time_to_grok(seeds)
         steps = np.append(curve.steps, curve.end)
@@ -252,12 +260,12 @@ def front_figure(configurations: pd.DataFrame) -> Figure:
     front, rest = judged[on_front].sort_values("params"), judged[~on_front]
     figure = new_figure(WIDEST, 5)
     axis = figure.subplots()
-    alpha = 0.9 if len(judged) <= 60 else 0.5
+    alpha = 0.9 if len(judged) <= 60 else 0.5  # of intervals, which hide each other in a large search
     for rows, colour, size, z in ((rest, GREY, 22, 2), (front, COLOURS[0], 46, 4)):
         axis.vlines(rows["params"], rows["grok_rate_low"], rows["grok_rate_high"], color=colour, lw=1.2,
                     alpha=alpha, zorder=z)  # fmt: skip
         axis.scatter(rows["params"], rows["grok_rate"], color=colour, s=size, lw=0, zorder=z + 1)
-    stairs = front.drop_duplicates("params")
+    stairs = front.drop_duplicates("params")  # equals in size and rate have one label
     axis.step(stairs["params"], stairs["grok_rate"], where="post", color=COLOURS[0], lw=1.2, alpha=0.6, zorder=3)
     for row in stairs.itertuples():
         axis.annotate(_front_label(row, front), (row.params, row.grok_rate), xytext=(-7, 3), ha="right",

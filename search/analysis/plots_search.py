@@ -60,7 +60,8 @@ def _draw_rates(axis: Axes, field: Field, configurations: pd.DataFrame, seeds: p
         axis.vlines(x, configurations["grok_rate_low"], configurations["grok_rate_high"], color=GREY, lw=1, zorder=2)
     alpha = min(0.9, max(0.3, 25 / len(x)))
     axis.scatter(x, configurations["grok_rate"], s=18, color=SOFT, alpha=alpha, lw=0, zorder=3)
-    if len(bins := pooled(field, configurations, seeds)) > 1:
+    bins = pooled(field, configurations, seeds)
+    if len(bins) > 1:  # one point says nothing of the field
         place, rate, low, high = np.array(bins).T
         spread = np.nan_to_num(np.maximum([rate - low, high - rate], 0))
         axis.errorbar(place, rate, spread, fmt="o" if field.categories else "o-", ms=4.5, lw=1.6, elinewidth=1.4,
@@ -133,13 +134,17 @@ def importances(
     """
     if np.ptp(objective) == 0:
         return None
+    # The forest finds shares in noise too: shuffled, the objective has nothing to do with any field.
     rng = np.random.default_rng(0)
     shares = _shares(fields, objective)
     shuffled = [max(_shares(fields, rng.permutation(objective)).values()) for _ in range(SHUFFLES)]
-    ordered = sorted(((f, shares[f.path]) for f in fields), key=lambda pair: -pair[1])
+    chance = float(np.quantile(shuffled, 0.95))
+    ordered = sorted(((field, shares[field.path]) for field in fields), key=lambda pair: -pair[1])
     others = [_shares(fields, values) for values in redrawn if np.ptp(values)]
-    every = [[share, *(o[f.path] for o in others)] for f, share in ordered if others]
-    return Importances(ordered, float(np.quantile(shuffled, 0.95)), [(min(s), max(s)) for s in every])
+    if not others:
+        return Importances(ordered, chance, [])
+    every = [[share, *(other[field.path] for other in others)] for field, share in ordered]
+    return Importances(ordered, chance, [(min(found), max(found)) for found in every])
 
 
 def _shares(fields: Sequence[Field], objective: np.ndarray) -> dict[str, float]:

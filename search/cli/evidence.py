@@ -242,17 +242,15 @@ def records(study: str, target: Path, of: Literal["seeds", "configurations", "cu
 
 def _write_search(study: str, target: Path, home: Home) -> None:
     """Write a search as a study of Optuna's."""
-    from search.kinds.proposals import write_study
-    from search.kinds.search import Search
     from search.store.home import sqlite_url
     from search.store.study_records import open_records
 
     records = open_records(home, study)
     recorded = records.get_recorded_study()
-    if recorded is None or not isinstance(recorded.kind, Search):
+    if recorded is None or not recorded.kind.space:
         raise UserError(f"study {study!r} is no search: Optuna proposed nothing")
     trials: list[int] = []
-    write_file(target, lambda path: trials.append(write_study(recorded, records, path)))
+    write_file(target, lambda path: trials.append(recorded.kind.write_proposals(records, path)))
     click.echo(f"{target}: {trials[0]} trials; optuna-dashboard {shlex.quote(sqlite_url(target))}")
 
 

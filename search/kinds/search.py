@@ -24,6 +24,8 @@ from search.study.warm import known_trials
 from trainer import Recipe
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from search.kinds.proposals import Proposals
     from search.run.forecast import Draft, Forecast
     from search.run.planner import Planner
@@ -213,6 +215,11 @@ class Search(Kind):
         return f"; {most:,} is beyond the budget, {budget:,} steps" if most > budget else ""
 
     # ---- its results
+
+    def write_proposals(self, records: StudyRecords, file: Path) -> int:
+        from search.kinds.proposals import write_study
+
+        return write_study(self.study, records, file)
 
     def summary(self, records: StudyRecords) -> list[str]:
         """Return a line on proposals that are impossible, and one on those that repeat a configuration."""

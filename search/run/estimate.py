@@ -1,10 +1,13 @@
 """The plan of a run before it starts: its estimated time; of a table of constraints cells, seeds, core-hours, power."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from statistics import median
+from typing import NamedTuple
 
 from model import Spec
 from model.families.module.spec import Module
@@ -46,6 +49,26 @@ class _Training:
     has_search: bool = True
     seeds: Mapping[Configuration, int] | None = None
     core_hours: Mapping[Configuration, float] | None = None
+
+
+class _Program(NamedTuple):
+    """What a bank runs, whose speed is asked for. spec: None where the study has none of its own."""
+
+    spec: Spec | None
+    recipe: Recipe
+    slots: int
+
+
+class _Rates(NamedTuple):
+    """Seed-steps/s of a bank, by key of a configuration and of any other, and where they are from."""
+
+    by_key: Mapping[str, float]
+    other: float
+    source: str
+
+    @classmethod
+    def of(cls, by_key: Mapping[str, float], source: str) -> _Rates:
+        return cls(by_key, median(by_key.values()), source)
 
 
 def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records: StudyRecords | None = None) -> str:
@@ -204,7 +227,8 @@ def _cards(study: Study) -> list[str]:
 def _configurations(study: Study, listed: Sequence[Configuration], known: Forecast) -> list[str]:
     """Return lines on the configurations and seeds of a study."""
     each, several = len(study.first_seeds), study.planned > 1 and not study.kind.has_unequal_seeds
-    steps = " to ".join(f"{n:,}" for n in sorted({f(c.recipe.steps for c in listed) for f in (min, max)}))
+    budgets = [c.recipe.steps for c in listed]
+    steps = " to ".join(f"{n:,}" for n in sorted({min(budgets), max(budgets)}))
     in_all = f"{each} of each, {known.asked} in all" if several else str(known.asked)
     at_most = "at most " if known.is_bound else ""
     recorded = f"{known.recorded} recorded, {at_most}{known.search.total()} to train"
@@ -231,8 +255,10 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
         return [f"{text}; {off}: not measured for this task, so off"]
     if not rules:
         return [text]
+    # One seed of each block is spared and trains on, which bounds how many of the others would have grokked.
     spared = ended // BLOCK
     missed = (ended - spared) * exact_high(0, spared, LEVEL)
+    # Where every rule was measured on every configuration, its measure says more than that bound.
     shares = [rule.measured(c.key, str(rule)) for rule in rules for c in listed]
     measured = [share for share in shares if isinstance(share, float)]
     if measured and len(measured) == len(shares) and not study.kind.space:
@@ -265,40 +291,65 @@ def _later(study: Study, several: bool, has_search: bool) -> list[str]:
 
 def _expected_rates(
     study: Study, listed: Sequence[Configuration], rows: Sequence[SeedRecord], fits: Capacity, by_mps: bool
-) -> tuple[dict[str, float], float, str]:
-    """Return seed-steps/s of a trial: by configuration's key, of any, and where they are from: rows, or a model."""
-    measured: dict[str, list[float]] = {}
+) -> _Rates:
+    """Return the speeds that a plan counts on: what was recorded here says most, then a trial, then a model."""
+    if recorded := _recorded_rates(rows):
+        return recorded
+    shapes = BankShapes(study)
+    programs = {c.key: _Program(c.trained, c.recipe, shapes.slots_of(c.program, fits)) for c in listed}
+    if not programs:
+        programs = {"": _Program(shapes.base, study.base_recipe, shapes.most_slots(fits))}
+    if not study.resources.compiled:
+        eager = {key: EAGER * study.resources.cpu * BATCH / of.recipe.batch for key, of in programs.items()}
+        return _Rates.of(eager, "a guess until this study has run here")
+    return _tried_rates(study, programs) or _modelled_rates(study, programs, fits, by_mps)
+
+
+def _recorded_rates(rows: Sequence[SeedRecord]) -> _Rates | None:
+    """Return the speeds of recorded seeds; None without any."""
+    by_key: dict[str, list[float]] = {}
     for row in rows:
         if row.seed_steps_per_s:
-            measured.setdefault(row.configuration, []).append(row.seed_steps_per_s)
-    if measured:
-        overall = median(rate for rates in measured.values() for rate in rates)
-        return {key: median(rates) for key, rates in measured.items()}, overall, "measured here"
-    shapes = BankShapes(study)
-    programs: dict[str, tuple[Spec | None, Recipe, int]]
-    programs = {c.key: (c.trained, c.recipe, shapes.slots_of(c.program, fits)) for c in listed}
-    programs = programs or {"": (shapes.base, study.base_recipe, shapes.most_slots(fits))}
-    rates = {key: EAGER * study.resources.cpu * BATCH / recipe.batch for key, (_, recipe, _) in programs.items()}
-    if not study.resources.compiled:
-        return rates, median(rates.values()), "a guess until this study has run here"
-    tried = [(spec, recipe, slots) for spec, recipe, slots in programs.values() if spec and not _has_cpp(spec)]
-    if tried:
-        from trainer.bank.bank import tried_rate  # a plan for the engine needs no torch
+            by_key.setdefault(row.configuration, []).append(row.seed_steps_per_s)
+    if not by_key:
+        return None
+    overall = median(rate for rates in by_key.values() for rate in rates)
+    return _Rates({key: median(rates) for key, rates in by_key.items()}, overall, "measured here")
 
-        of, recipe, slots = tried[0]
-        # Other batches take time in proportion.
-        problems = recipe.batch * tried_rate(of, recipe, slots, study.resources.threads)
-        rates = {key: problems / recipe.batch for key, (_, recipe, _) in programs.items()}
-        return rates, median(rates.values()), f"as {of.label} was tried here for a moment"
-    for key, (spec, recipe, slots) in programs.items():
-        speed = speed_of(spec)
-        on_gpu = speed.gpu_rate(slots, fits.gpu, by_mps)
-        rates[key] = (on_gpu if fits.on_gpu else speed.core * study.resources.cpu) * BATCH / recipe.batch
-    presets = " and ".join(dict.fromkeys(speed_of(spec).preset for spec, *_ in programs.values()))
+
+def _tried_rates(study: Study, programs: Mapping[str, _Program]) -> _Rates | None:
+    """Return the speeds by a moment of training; None where the engine's speed was measured for every family.
+
+    Only the first program is tried: a plan is to be there at once.
+    """
+    unmeasured = [of for of in programs.values() if of.spec and not _has_cpp(of.spec)]
+    if not unmeasured:
+        return None
+    from trainer.bank.bank import tried_rate  # a plan for the engine needs no torch
+
+    spec, recipe, slots = unmeasured[0]
+    assert spec is not None
+    # Other batches take time in proportion.
+    problems = recipe.batch * tried_rate(spec, recipe, slots, study.resources.threads)
+    rates = {key: problems / of.recipe.batch for key, of in programs.items()}
+    return _Rates.of(rates, f"as {spec.label} was tried here for a moment")
+
+
+def _modelled_rates(study: Study, programs: Mapping[str, _Program], fits: Capacity, by_mps: bool) -> _Rates:
+    """Return the speeds by the model of a core, or of a GPU."""
+    rates = {}
+    for key, of in programs.items():
+        speed = speed_of(of.spec)
+        if fits.on_gpu:
+            full = speed.gpu_rate(of.slots, fits.gpu, by_mps)
+        else:
+            full = speed.core * study.resources.cpu
+        rates[key] = full * BATCH / of.recipe.batch
+    presets = " and ".join(dict.fromkeys(speed_of(of.spec).preset for of in programs.values()))
     if not fits.on_gpu:
         source = f"as measured of {presets} on a core of a busy Xeon"
     elif name := measured_name(gpu_here()):
         source = f"as measured of {presets} on an {name}"
     else:
         source = f"expected of {presets} on {gpu_here().name} by an H100's speed, not measured"
-    return rates, median(rates.values()), source
+    return _Rates.of(rates, source)

@@ -30,6 +30,8 @@ from trainer import Recipe, Seed
 from trainer.recipe.lengths import ends_after
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.figure import Figure
 
     from search.study.ancestors import Step
@@ -314,6 +316,10 @@ class Kind:
     def summary(self, records: Any) -> list[str]:
         """Return the lines of a run's summary on proposals."""
         return []
+
+    def write_proposals(self, records: Any, file: Path) -> int:
+        """Write its proposals as a study of Optuna's. Return how many; none, and no file, where it has no space."""
+        return 0
 
     def write_pages(self, records: Any, tracker: Any) -> None:
         """Write the end of a study to MLflow, of a kind that is not compared."""

@@ -6,7 +6,6 @@ real: tests/slow/test_signals.py and test_faults.py.
 """
 
 from contextlib import suppress
-from itertools import product
 
 import pytest
 
@@ -37,7 +36,9 @@ class Died(BaseException):
     """In the place of SIGKILL: nothing is written any more."""
 
 
-MOMENTS = product((KeyboardInterrupt, Died), (2, 3, 4, 5, 6, 7, 9, 11))
+MOMENTS = {
+    f"{error.__name__} {at}": (error, at) for error in (KeyboardInterrupt, Died) for at in (2, 3, 4, 5, 6, 7, 9, 11)
+}
 STUDIES = {
     "seeds of two lengths that share a bank": MIXED,
     "seeds that are screened": SCREENED,
