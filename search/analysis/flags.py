@@ -15,6 +15,7 @@ from typing import Any
 
 from search.analysis.table_text import bullets, markdown_table, rows_text
 from search.analysis.verdicts import cost
+from search.errors import printable
 from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, GrokRate, PooledRate, group_by
 from search.stats.intervals import Interval, Paired, ratio_of_intervals
 from search.stats.logistic import Coefficient, fit
@@ -164,7 +165,7 @@ def _single(rows: Rows) -> tuple[str, list[Any]] | None:
     """
     differing = [name for name in rows[0] if name.startswith(FIELDS) and len(_values(rows, name)) > 1]
     if len(rows) == 2 and len(differing) > 1:
-        return "configuration", [row.get("title", row["configuration"]) for row in rows]
+        return "configuration", [printable(str(row.get("title", row["configuration"]))) for row in rows]
     flags = _flags(rows)
     if len(differing) == 1 and len(_values(rows, differing[0])) <= MOST_ALONE:
         flags = differing

@@ -119,6 +119,8 @@ def test_one_field_of_the_recipe_or_two_listed_configurations_are_a_flag():
     configurations[0]["recipe.steps"], configurations[1]["recipe.steps"] = 100, 200
     (flag,) = single_flags(configurations, seeds)
     assert (flag.name, [side.text for side in flag.sides]) == ("configuration", ["cFalse 0", "cTrue 0"])
+    configurations[0]["title"] = "\x1b[31mred"  # a file may have any text there
+    assert single_flags(configurations, seeds)[0].sides[0].text == r"\x1b[31mred"
     assert single_flags(configurations[:1], seeds) == []
     assert single_flags(*one_flag({False: 0.6, True: 0.3}, each=2, **{"model.norm": ["a", "b"]})) == []  # two: a grid
 
