@@ -161,6 +161,7 @@ VALUES: dict[str, Fits] = {
 """What a verdict on disk or in a ledger says, and if a value can be that."""
 MORE: dict[str, Fits] = {
     "seal": _digest,
+    "program_sha256": _digest,
     "claimed": lambda value: value in (PROVED, COUNTEREXAMPLE),
 }
 """What it may say beside that (search/store/verdicts.py)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -32,8 +33,9 @@ def export(checkpoint: Path, target: Path | None, kind: str, author: str) -> Non
     """Write a CHECKPOINT as one self-contained submission to AdderBoard, or to another contest; or as ONNX."""
     from adders.commands.onnx_file import check_libraries, write_onnx
     from adders.export import export_source
+    from adders.proof.file import settled
     from model import preset_name
-    from search.store.verdicts import beside, settle
+    from search.store.verdicts import beside
 
     loaded = load_checkpoint(checkpoint)
     spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
@@ -48,12 +50,12 @@ def export(checkpoint: Path, target: Path | None, kind: str, author: str) -> Non
         )
         return
     with reraise_as(checkpoint):
-        claim = beside(checkpoint, spec, theta_P)
-        proof = settle(claim, spec, theta_P) if claim else None
-        arena = kind == "arena"
-        source = export_source(spec, theta_P, name=name, author=author, provenance=provenance, proof=proof, arena=arena)
+        write = partial(export_source, spec, theta_P, name=name, author=author, provenance=provenance)
+        has_claim = beside(checkpoint, spec, theta_P) is not None
+        proof = settled(checkpoint, spec, theta_P, write()) if has_claim else None
+        source = write(proof=proof, arena=kind == "arena")
     if target.is_file() and target.read_bytes() != source.encode():
         raise UserError(f"{target}: exists and has other text; choose another file with -o")
     write_text(target, source)
-    interface = "encode(a, b) and decode(tokens)" if arena else "add(model, a, b)"
+    interface = "encode(a, b) and decode(tokens)" if kind == "arena" else "add(model, a, b)"
     click.echo(f"{target}: {spec.params} parameters, build_model() and {interface}")

@@ -17,7 +17,7 @@ from search.cli.options import (
     target_option,
     writing,
 )
-from search.errors import UserError
+from search.errors import UserError, reraise_as
 from search.markup import escape
 from search.study.ancestors import Step, ancestors_of
 
@@ -120,14 +120,16 @@ def _write_model(path: Path, checkpoint: Checkpoint, folder: Path, home: Home) -
     from safetensors.torch import save
 
     from adders.export import data_blocks, hub_source
+    from adders.proof.file import settled
+    from adders.proof.program import source
     from model import verify
     from model.verdict import VERDICT_FILE, write_verdict
-    from search.store.verdicts import beside, settle
     from trainer.checkpoints.checkpoint import JSON_FILE
     from trainer.files import durable
 
     spec = checkpoint.spec
-    proof = settle(beside(path, spec, checkpoint.theta_P), spec, checkpoint.theta_P)
+    with reraise_as(path):
+        proof = settled(path, spec, checkpoint.theta_P, source(spec, checkpoint.theta_P))
     data = data_blocks(spec, checkpoint.theta_P, name=folder.name, author=AUTHOR, proof=proof)
     result = verify(spec, checkpoint.theta_P)
     numbers = data.get("WEIGHTS") or {"numbers": data["NUMBERS"]}

@@ -1,4 +1,4 @@
-"""Proofs on disk: what check.py needs to check a verdict without the prover, and the verdict beside a checkpoint."""
+"""Proofs on disk: what check.py proves again without the prover, and the verdict beside a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from adders.proof.net import FAMILIES
+from adders.proof.program import source
 from adders.proof.prover import prove
 from adders.proof.rounding import MACHINES
+from adders.proof.second import program_digest
 from model.tied import ties_of
-from model.verdict import digest
+from model.verdict import UNDECIDED, digest
+from search.store.verdicts import beside, settle
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from adders.proof.prover import Proof
     from model.spec import Spec
 
-FORMAT = 1
+FORMAT = 2
 CHECKER = Path(__file__).with_name("check.py")
 
 
@@ -32,6 +35,7 @@ def verdict_of(spec: Spec, theta_P: Tensor, proof: Proof) -> dict[str, Any]:
         "params": spec.params,
         "spec": spec.as_dict(),
         "theta_sha256": digest(theta_P),
+        "program_sha256": program_digest(source(spec, theta_P)),
     }
     return proof.as_dict() | about
 
@@ -46,19 +50,34 @@ def decide_soon(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any] |
     return decide(spec, theta_P, limit_s) if ties_of(spec)[0].family in FAMILIES else None
 
 
+def settled(folder: Path, spec: Spec, theta_P: Tensor, text: str) -> dict[str, Any] | None:
+    """Return a verdict on a checkpoint's submission that was decided here: the one in its folder, or one of now.
+
+    text: of the submission. Raises ValueError where the folder's verdict names another program.
+    """
+    claim = beside(folder, spec, theta_P)
+    named = claim.get("program_sha256") if claim else None
+    if named and named != program_digest(text):
+        raise ValueError(f"its proof is of another program; `adder-search prove {folder} --record` proves this one")
+    if claim and not named:  # of before proofs named one
+        claim = {"claimed": claim["verdict"]} | claim | {"verdict": UNDECIDED}
+    return settle(claim, spec, theta_P)
+
+
 def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
-    """Return a proof as JSON, a row a line."""
+    """Return what is proved, as JSON."""
     values = {
         "format": FORMAT,
         "claim": f"greedy decoding in float32 is right for all pairs of {proof.digits}-digit numbers",
         "params": spec.params,
         "spec": spec.as_dict(),
         "theta_sha256": digest(theta_P),
+        "program_sha256": program_digest(source(spec, theta_P)),
         "level": proof.level,
         "digits": proof.digits,
         "bounds": asdict(MACHINES[proof.level]),
         "margin": {"logits": proof.margin, "pair": proof.pair, "digit": proof.digit},
-        "checker": CHECKER.name if is_checkable(spec, proof) else None,
+        "checker": CHECKER.name if proof.level == "any" else None,
         "versions": {name: _version(name) for name in ("adder-search", "torch", "numpy", "scipy")},
     }
     if proof.level == "here":
@@ -66,15 +85,7 @@ def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
             "processor": torch.backends.cpu.get_cpu_capability(),
             "threads": torch.get_num_threads(),
         }
-    head = json.dumps(values, indent=1).rstrip("}").rstrip()
-    rows = ",\n  ".join(map(json.dumps, proof.rows if proof.complete else []))
-    return f'{head},\n "rows": [\n  {rows}\n ]\n}}\n'
-
-
-def is_checkable(spec: Spec, proof: Proof) -> bool:
-    """True if check.py can check the proof: the level 'any', one head, an attention output of rank 1."""
-    is_known = ties_of(spec)[0].family == "split_subspace"
-    return is_known and proof.complete and proof.level == "any" and bool(proof.rows)
+    return json.dumps(values, indent=1) + "\n"
 
 
 def _version(name: str) -> str:

@@ -13,13 +13,18 @@ if TYPE_CHECKING:
     from model.spec import Spec
 
 
+def source(spec: Spec, theta_P: Tensor) -> str:
+    """Return the text of submission.py for one θ [P], without a name: what a proof is about."""
+    return export_source(spec, theta_P, name="proof", author="", provenance={})
+
+
 class Program:
     """One θ [P] as `adder-search export` writes it, with its weights in float32."""
 
     def __init__(self, spec: Spec, theta_P: Tensor):
         self.names: dict[str, Any] = {"__name__": "submission"}
-        source = export_source(spec, theta_P, name="proof", author="", provenance={})
-        exec(compile(source, "submission.py", "exec"), self.names)  # literals and our own code
+        text = source(spec, theta_P)
+        exec(compile(text, "submission.py", "exec"), self.names)  # literals and our own code
         self.model: Any = self.names["build_model"]()[0]
 
     def captured(self, tokens: list[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -112,14 +112,11 @@ class Proof:
     """Of one core."""
     rows: list[list[float]] = field(default_factory=list)
     """[digit, token, label, ends of boxes ...] where one channel and the first cases were enough."""
-    complete: bool = True
-    """True if the rows are the whole proof."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the rows, as plain values; no margin where no case was looked at."""
         values = asdict(self) | {"margin": self.margin if np.isfinite(self.margin) else None}
-        for name in ("rows", "complete"):
-            del values[name]
+        del values["rows"]
         return values
 
 
@@ -144,7 +141,7 @@ def prove(
             with no_lost_numbers():
                 return Prover(spec, theta_P, level, digits, limit_s).run(watch)
         except Lost as lost:
-            return Proof(level.name, digits, open=[Open(0, 0, 0, str(lost))], complete=False)
+            return Proof(level.name, digits, open=[Open(0, 0, 0, str(lost))])
 
     proof = at(machine or ANY)
     has_time = not any(o.reason == TIME for o in proof.open)
@@ -223,7 +220,6 @@ class Prover:
             proof.verdict = COUNTEREXAMPLE
         elif not (any(self.left) or self.candidates):
             proof.verdict = PROVED
-        proof.complete = proof.complete and proof.verdict == PROVED
         proof.seconds = time.process_time() - self.start
         return proof
 
@@ -262,7 +258,6 @@ class QueryProver:
             decided = self._check(low, high, cases, right, first)
             self.prover.left[self.query.k] -= cases.pairs[decided].sum()
             remaining = np.flatnonzero(right & ~decided)
-            self.proof.complete = self.proof.complete and not len(remaining)
             children, stuck = split_cases(self.sums, cases[remaining])
             self._leave(len(stuck), "no case is left to split")
             todo += [children[i : i + AT_ONCE] for i in range(0, len(children), AT_ONCE)]

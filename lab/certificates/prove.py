@@ -1,6 +1,7 @@
-"""Prove or refute certificates and published checkpoints: a line each in proofs.csv, and proof.json in each folder.
+"""Prove or refute what the project calls proved: a line each in proofs.csv, and proof.json in each folder.
 
-python lab/certificates/prove.py [NAME ...]      of NAMEs alone; the other lines stay
+python lab/certificates/prove.py [NAME ...]            of NAMEs alone; the other lines stay
+python lab/certificates/prove.py --check [NAME ...]    check.py alone: the prover's verdict is that of the folder
 ADDER_SEARCH_GOLDEN: folder of MicroAdder's published checkpoints, which are proved too where it is set
 """
 
@@ -10,7 +11,7 @@ import json
 import os
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from adders.foreign.read import read_foreign
 from adders.proof import check
 from adders.proof.count import count_wrong
 from adders.proof.file import proof_text, verdict_of
-from adders.proof.prover import prove
-from model.verdict import COUNTEREXAMPLE, PROVED, VERDICT_FILE
+from adders.proof.prover import Proof, Wrong, prove
+from model.verdict import COUNTEREXAMPLE, PROVED, VERDICT_FILE, claim_beside
 from trainer.checkpoints.checkpoint import Checkpoint
 
 FOLDER = Path(__file__).parent
@@ -30,33 +31,59 @@ TABLE = FOLDER / "proofs.csv"
 PUBLISHED = "microadder_"
 LIMIT_S = 600
 COUNT_LIMIT_S = 60
+UNCHECKED = "unchecked"
 
 
 def checkpoints() -> dict[str, Path]:
-    """Return the paths of all checkpoints by name."""
+    """Return the paths of all checkpoints by name: certificates, others in lab with a verdict, published ones."""
     paths = {path.parent.name: path.parent for path in FOLDER.glob("*/checkpoint.json")}
+    for verdict in FOLDER.parent.glob(f"*/*/{VERDICT_FILE}"):
+        if verdict.parents[1] != FOLDER:
+            paths[f"{verdict.parents[1].name}/{verdict.parent.name}"] = verdict.parent
     if folder := os.environ.get("ADDER_SEARCH_GOLDEN"):
         paths |= {f"published-{p.stem.removeprefix(PUBLISHED)}": p for p in Path(folder).glob(f"{PUBLISHED}*.pt")}
     return paths
 
 
-def judged(path: Path) -> dict[str, Any]:
-    """Return what `adder-search prove --json` says of a checkpoint, how it was checked, and in how many seconds."""
+def judged(path: Path, is_proved: bool) -> dict[str, Any]:
+    """Return what `adder-search prove --json` says of a checkpoint, how it was checked, and in how many seconds.
+
+    is_proved: the prover is not asked again where the folder has its verdict.
+    """
     checkpoint = Checkpoint.load(path) if path.is_dir() else read_foreign(path)
     spec, theta_P = checkpoint.spec, checkpoint.theta_P
-    proof = prove(spec, theta_P, limit_s=LIMIT_S)
-    values = verdict_of(spec, theta_P, proof) | {"check": "unchecked", "check_seconds": None}
+    known = claim_beside(path, spec, theta_P) if is_proved and path.is_dir() else None
+    proof = proof_of(known) if known else prove(spec, theta_P, limit_s=LIMIT_S)
+    values = verdict_of(spec, theta_P, proof) | {"check": UNCHECKED, "check_seconds": None}
+    if known and "count" in (old := json.loads((path / VERDICT_FILE).read_text(encoding="utf-8"))):
+        values["count"] = old["count"]
+    elif proof.verdict == COUNTEREXAMPLE and path.is_dir():
+        values["count"] = asdict(count_wrong(spec, theta_P, limit_s=COUNT_LIMIT_S))
     if proof.verdict == COUNTEREXAMPLE:
         values["check"] = "run"  # through the exported program, by the prover
-        if path.is_dir():
-            values["count"] = asdict(count_wrong(spec, theta_P, limit_s=COUNT_LIMIT_S))
     elif proof.verdict == PROVED:
         content = json.loads(proof_text(spec, theta_P, proof))
         if content["checker"]:
             start = time.process_time()
-            check.check(content, spec.as_dict(), theta_P.tolist())
-            values |= {"check": "checked", "check_seconds": round(time.process_time() - start, 1)}
+            values |= check_of(content, spec.as_dict(), theta_P.tolist())
+            values["check_seconds"] = round(time.process_time() - start, 1)
+        else:
+            values["check"] = f"{UNCHECKED}: at level {proof.level} alone, by this machine's own roundings"
     return values
+
+
+def proof_of(verdict: dict[str, Any]) -> Proof:
+    """Return the proof that a recorded verdict is of."""
+    names = {field.name for field in fields(Proof)} & verdict.keys()
+    return Proof(**{name: verdict[name] for name in names} | {"wrong": [Wrong(**w) for w in verdict["wrong"]]})
+
+
+def check_of(content: dict[str, Any], spec: dict[str, Any], theta: list[float]) -> dict[str, Any]:
+    """Return what check.py says of a proof."""
+    try:
+        return {"check": "checked", "parts": check.check(content, spec, theta)}
+    except SystemExit as refused:
+        return {"check": f"{UNCHECKED}: {str(refused).removeprefix('NOT CHECKED: ')}"}
 
 
 def line(name: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +96,7 @@ def line(name: str, values: dict[str, Any]) -> dict[str, Any]:
         "wrong_a": wrong.get("a"), "wrong_b": wrong.get("b"), "answer": wrong.get("answer"),
         "count": count.get("wrong"), "count_possible": count.get("possible"),
         "cases": values["cases"], "boxes": values["boxes"], "seconds": f"{values['seconds']:.1f}",
-        "check": values["check"], "check_seconds": values["check_seconds"],
+        "check": values["check"], "parts": values.get("parts"), "check_seconds": values["check_seconds"],
     }  # fmt: skip
 
 
@@ -83,11 +110,11 @@ def write(new: dict[str, Any]) -> None:
     table.loc[order.index].to_csv(TABLE, index=False, lineterminator="\n")
 
 
-def main(names: list[str]) -> None:
+def main(names: list[str], is_proved: bool) -> None:
     torch.set_num_threads(1)
     paths = checkpoints()
     for name in names or sorted(paths):
-        values = judged(paths[name])
+        values = judged(paths[name], is_proved)
         if paths[name].is_dir():
             (paths[name] / VERDICT_FILE).write_text(json.dumps(values) + "\n", encoding="utf-8")
         write(line(name, values))
@@ -95,4 +122,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main([name for name in sys.argv[1:] if name != "--check"], "--check" in sys.argv)

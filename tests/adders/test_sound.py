@@ -79,8 +79,7 @@ def test_who_else_asks_for_extremes_is_told_that_numbers_are_lost():
             ask(LEARNED, theta_P)
     spec = LEARNED.as_dict()
     with pytest.raises(SystemExit, match="NOT CHECKED: a sum of weights is lost in float64"):
-        net = check.Net(spec, theta_P.tolist())
-        check.Query(net, [[check.Token(net, c, v) for v in range(10 if c < 10 else 1)] for c in range(12)], 1, 0)
+        check.Query(check.Attention(check.net_of(spec, theta_P.tolist())), 1, 0)
 
 
 def test_each_pair_is_in_one_case_of_each_digit():
@@ -184,8 +183,8 @@ def test_a_spirals_angle_holds_its_product_fused_with_its_sum():
     spec = PRESETS["100p"]
     beyond = 0
     for phase in phases:
-        net = object.__new__(check.Net)
-        net.spec = check.DEFAULTS | spec.as_dict()
+        net = object.__new__(check.SplitSubspace)
+        net.spec = check.SplitSubspace.DEFAULTS | spec.as_dict()
         net.w = {"spiral": check.forms([1.0, phase, 0.0, 0.0])}
         bound = _turn(index, phase)
         for k in range(10):

@@ -1,0 +1,251 @@
+"""check.py's bounds hold what programs compute, and break where it is broken; what is proved is what is shipped."""
+
+import itertools
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from adders.export import export_source
+from adders.proof import check, second
+from adders.proof.file import proof_text
+from adders.proof.program import Program, source
+from adders.proof.prover import Proof
+from tests import CERTIFICATES
+from tests.commands import call, done, fails_with_one
+from trainer.checkpoints.checkpoint import Checkpoint
+
+LAB = CERTIFICATES.parent
+NETS = {
+    "split_subspace": CERTIFICATES / "6p",
+    "two channels": CERTIFICATES / "133p",
+    "two heads": CERTIFICATES / "170p",
+    "low_rank": CERTIFICATES / "456p",
+    "LayerNorm": CERTIFICATES / "512p",
+    "rope": LAB / "2026-11-27-rope-descents/14p",
+    "rope, three channels": LAB / "2026-11-24-rope/122p-seed201",
+}
+ALL = [pytest.param(name, marks=pytest.mark.full if name in ("two heads", "LayerNorm") else ()) for name in NETS]
+ERRING = ["10p-qualified", "28p-from-scratch", "17p-one-run", pytest.param("77p-456p", marks=pytest.mark.full)]
+
+
+def loaded(path):
+    """A checkpoint with the bounds of its net and its exported program."""
+    checkpoint = Checkpoint.load(path)
+    reader = second.Reader(checkpoint.spec.as_dict(), checkpoint.theta_P.tolist())
+    return checkpoint, reader, Program(checkpoint.spec, checkpoint.theta_P)
+
+
+class Submission:
+    """A program, as second.py has it of a file."""
+
+    def __init__(self, program):
+        self.build_model = lambda: (program.model, {})
+        self.encode = program.names["encode"]
+
+
+def worst_of(path):
+    return json.loads((path / "proof.json").read_text())["pair"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_logits_lie_in_their_bounds(name):
+    """Of the worst pair and of others; and of the worst one bounds are mostly within 2 % of the gap."""
+    _, reader, program = loaded(NETS[name])
+    assert second.compare(reader, Submission(program), [worst_of(NETS[name])], every=True) >= 90
+    assert second.compare(reader, Submission(program), second.some_pairs(60)) >= 500
+    a, b = worst_of(NETS[name])
+    gaps = [gap for k in range(11) for gap in reader.gaps(a, b, k)[1]]
+    near = [0 < most - least < 0.02 * abs(most) for _, least, most in gaps]
+    assert sum(near) > len(gaps) / 2
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", NETS)
+def test_logits_of_ten_thousand_pairs_lie_in_their_bounds(name):
+    _, reader, program = loaded(NETS[name])
+    second.compare(reader, Submission(program), [worst_of(NETS[name])], every=True)
+    assert second.compare(reader, Submission(program), second.some_pairs(10_000)) >= 90_000
+
+
+@pytest.mark.parametrize("name", ["split_subspace", "low_rank", "rope"])
+def test_logits_of_another_net_lie_outside(name):
+    """One number of θ off by 1 of 100."""
+    checkpoint, reader, _ = loaded(NETS[name])
+    theta_P = checkpoint.theta_P.clone()
+    theta_P[0] *= 1.01
+    with pytest.raises(second.Outside):
+        second.compare(reader, Submission(Program(checkpoint.spec, theta_P)), second.some_pairs(20))
+
+
+MUTANTS = {
+    "a turned angle has its cosine for its sine": ("waves", lambda angle: [WAVES(angle)[0]] * 2),
+    "SiLU is off by 1 of 1,000": ("silu", lambda x: check.combined([(1.001, SILU(x))])),
+    "a norm is of 1 % more": ("inverse_root", lambda square, least: ROOT(check.combined([(1.02, square)]), least)),
+    "a column reads another": ("cut", lambda row, count: CUT(row[::-1], count)),
+}
+WAVES, SILU, ROOT, CUT = check.waves, check.silu, check.inverse_root, check.cut
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_where_the_checkers_arithmetic_is_broken_logits_lie_outside(mutant, monkeypatch):
+    monkeypatch.setattr(check, *MUTANTS[mutant])
+    _, reader, program = loaded(NETS["rope"])
+    with pytest.raises(second.Outside):
+        second.compare(reader, Submission(program), second.some_pairs(20))
+
+
+@pytest.mark.parametrize("name", [name for name in NETS if name != "LayerNorm"])
+def test_no_direction_of_attention_goes_beyond_its_end(name):
+    """In real numbers, of pairs that a case allows, in directions at random; and some pair comes near."""
+    _, reader, _ = loaded(NETS[name])
+    attention = reader.attention
+    draws = np.random.default_rng(5)
+    for k, t in ((0, 0), (3, 7), (10, 1)):
+        query = check.Query(attention, k, t)
+        for case in list(check.first_cases(k, t, 10).values())[:3]:
+            direction = tuple(draws.normal(size=len(attention.channels)))
+            end = query.end(direction, case, is_kept=False)
+            values = [inner(query, states, direction) for states in paths(case, draws, 300)]
+            assert max(values) < end
+            size = end + query.end(tuple(-x for x in direction), case, is_kept=False)
+            assert end - max(values) < size
+
+
+def paths(case, draws, count):
+    """Pairs of a case, as the states of their columns; half of them of few different states, which reach ends."""
+    found = []
+    for _ in range(count * 20):
+        states, carry = [], 0
+        few = draws.random() < 0.5
+        last = None
+        for column in case:
+            possible = [s for s in column.states if s[2] == carry]
+            if not possible:
+                break
+            again = last in possible and few and draws.random() < 0.7
+            state = last if again else possible[draws.integers(len(possible))]
+            states.append(state)
+            last, carry = state, sum(state) // 10
+        if len(states) == 10:
+            found.append(states)
+        if len(found) == count:
+            break
+    return found
+
+
+def inner(query, states, direction):
+    """The channels of a pair times a direction, in real numbers."""
+    net, total = query.net, 0.0
+    seen = list(query.fixed.items())
+    for j, ((x, y, carry), places) in enumerate(zip(states, net.columns, strict=True)):
+        digits = (x, y, (x + y + carry) % 10)
+        seen += list(zip(places, digits, strict=True))[: 3 if j < query.k else 2]
+    for h, weights in enumerate(query.weights):
+        middle = [sum(weights[place][v]) for place, v in seen]
+        values = [
+            sum(d * u.value for d, u in zip(direction, query.attention.seen[place][v][h], strict=True))
+            for place, v in seen
+        ]
+        total += sum(e * u for e, u in zip(middle, values, strict=True)) / sum(middle)
+    return total
+
+
+@pytest.mark.parametrize("name", ERRING)
+def test_a_net_that_errs_is_not_checked(name):
+    """Though its proof says everything right that can be recomputed of one pair."""
+    checkpoint = Checkpoint.load(CERTIFICATES / name)
+    verdict = json.loads((CERTIFICATES / name / "proof.json").read_text())
+    proof = Proof("any", margin=verdict["margin"], pair=tuple(verdict["pair"]), digit=verdict["digit"])
+    content = json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
+    with pytest.raises(SystemExit, match="another digit may win"):
+        check.check(content, checkpoint.spec.as_dict(), checkpoint.theta_P.tolist())
+
+
+def errs(checkpoint):
+    """True if a pair of one digit is decoded wrongly."""
+    program = Program(checkpoint.spec, checkpoint.theta_P)
+    return any(program.add(a, b) != a + b for a, b in itertools.product(range(10), repeat=2))
+
+
+@pytest.mark.parametrize("name", ["split_subspace", "low_rank", "rope"])
+def test_a_nudged_net_is_checked_only_if_it_adds_right(name):
+    """Nudged more and more, in one direction: what is decoded wrongly is never checked, and both happen."""
+    checkpoint = Checkpoint.load(NETS[name])
+    draws = torch.Generator().manual_seed(3)
+    way = torch.randn(checkpoint.theta_P.shape, generator=draws) * checkpoint.theta_P
+    outcomes = set()
+    for step in (1e-5, 1e-2, 3e-2, 0.1, 0.3):
+        nudged = Checkpoint(checkpoint.spec, checkpoint.theta_P + step * way)
+        try:
+            net = check.net_of(nudged.spec.as_dict(), nudged.theta_P.tolist())
+            is_checked = check.prove(check.Attention(net), 1) > 0
+        except SystemExit:
+            is_checked = False
+        is_wrong = errs(nudged)
+        assert not (is_checked and is_wrong)
+        outcomes.add((is_checked, is_wrong))
+    assert {(True, False), (False, True)} <= outcomes
+
+
+@pytest.mark.parametrize("name", ["first_cases", "halves"])
+def test_where_a_pair_is_in_no_case_nothing_is_checked(name, monkeypatch):
+    checkpoint = Checkpoint.load(NETS["two channels"])
+    whole = getattr(check, name)
+
+    def less(*given):
+        found = whole(*given)
+        return dict(list(found.items())[:-1]) if isinstance(found, dict) else found[:-1]
+
+    net = check.net_of(checkpoint.spec.as_dict(), checkpoint.theta_P.tolist())
+    attention = check.Attention(net)
+    monkeypatch.setattr(check, name, less)
+    monkeypatch.setattr(check, "queries", lambda net: [(k, t) for k in range(3) for t in range(10 if k else 1)])
+    monkeypatch.setattr(net, "steps", 3)
+    with pytest.raises(SystemExit, match="a pair is in no case"):
+        check.prove(attention, 10)
+
+
+@pytest.fixture
+def folder(here):
+    """A certificate, and a proof of it that names its program."""
+    shutil.copytree(CERTIFICATES / "6p", here / "6p")
+    assert call("prove", "6p", "--record", "-o", "proof.json").exit_code == 0
+    return here / "6p"
+
+
+def test_a_submission_is_the_one_that_its_proof_names(folder, capsys):
+    done("export", "6p")
+    second.main("submission.py", "proof.json", "6p", "20")
+    assert capsys.readouterr().out.startswith("READ: ")
+    text = Path("submission.py").read_text()
+    Path("other.py").write_text(text.replace("return x * torch.rsqrt", "return 1.0 * x * torch.rsqrt"))
+    Path("named.py").write_text(text.replace("adder-search", "someone"))
+    with pytest.raises(SystemExit, match=r"is a proof of another program than other\.py"):
+        second.main("other.py", "proof.json", "6p", "20")
+    second.main("named.py", "proof.json", "6p", "5")
+
+
+@pytest.mark.parametrize("words", [("export", "6p"), ("publish", "6p", "-o", "hub", "--home", "none")])
+def test_a_proof_of_another_program_is_refused(words, folder):
+    path = folder / "proof.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(values | {"program_sha256": "0" * 64}))
+    said = fails_with_one(2, *words)
+    assert "its proof is of another program" in said and "adder-search prove 6p --record" in said
+    assert not Path("submission.py").exists()
+    done("prove", "6p", "--record")
+    done(*words)
+
+
+def test_a_digest_is_of_numbers_and_code_alone():
+    checkpoint = Checkpoint.load(NETS["rope"])
+    spec, theta_P = checkpoint.spec, checkpoint.theta_P
+    named = export_source(spec, theta_P, name="x", author="y", provenance={"a": 1})
+    assert second.program_digest(named) == second.program_digest(source(spec, theta_P))
+    other = theta_P.clone()
+    other[0] = torch.nextafter(other[0], torch.tensor(9.0))
+    assert second.program_digest(source(spec, other)) != second.program_digest(named)
