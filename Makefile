@@ -2,7 +2,7 @@
 # make test-short: what another Python may break.   make test-latest: which newest library breaks.
 # make test-full: the gate before a release.   make test-faults: kills, outages, load.   make soak: an hour of faults.
 # PYTHON=python3.13 does any of these on another Python, in an environment of its own (.venv-3.13).
-# docs/reliability.md has all of them.
+# docs/reliability.md has all of them.   make api: pages of what is called from Python.
 # make secrets: the passwords and the token of docker-compose.yml (docs/cluster.md).
 PYTHON ?= python3
 VENV ?= .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
@@ -19,13 +19,17 @@ SHORT := tests/unit/test_native.py tests/slow/test_other_python.py tests/unit/te
 	tests/slow/test_lifecycle.py::test_a_run_in_a_folder_of_things_that_must_not_be_taken_for_ours \
 	tests/test_imports.py tests/unit/test_supported.py tests/unit/test_libraries.py tests/unit/test_ray_private.py
 
-.PHONY: demo test test-short test-latest test-full test-faults soak lint pages audit wheel lock secrets digests clean
+.PHONY: demo api test test-short test-latest test-full test-faults soak lint pages audit wheel lock secrets digests clean
 
 demo: $(VENV)/.installed
 	$(BIN)/adder-search run studies/57p.yaml
 	$(BIN)/adder-search pull 57p --best -o best
 	$(BIN)/adder-search verify best
 	$(BIN)/adder-search export best -o submission.py
+
+# Pages of what is called from Python, out of docstrings.
+api: $(VENV)/.installed-test
+	$(BIN)/sphinx-build -W --keep-going -q docs/api build/api
 
 test: $(VENV)/.installed-test
 	$(PYTEST)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from model import Verification
     from trainer.checkpoints.checkpoint import Checkpoint
 
+A_ROUND = "A round tries some sets of ties (--proposals): it trains each, and keeps those that still add"
 SHOWN = 4
 """Ties of a round that are named."""
 kinds_help = "Which constraints, with commas between them; other: a tie loosened for another."
@@ -136,6 +137,7 @@ def compress(
         local = LocalDescent(start.spec, thetas, settings, target)
     with writing(target), progress_bar("proposing sets", quiet=as_json) as say:
         target.mkdir(parents=True, exist_ok=True)
+        is_late = True  # unless the block comes to its end
         with time_limit(began + 3600 * max_hours - time.monotonic() if max_hours else None):
             _show_rounds(
                 local,
@@ -143,13 +145,14 @@ def compress(
                 lambda: to_checkpoint(local, start, folds).save(target),
                 quiet=as_json,
             )
+            is_late = local.is_late
         say("verifying")
         smallest = to_checkpoint(local, start, folds)
         verification = verify(smallest.spec, smallest.theta_P)
         smallest.save(target)
         (target / "verification.json").write_text(json.dumps(verification.as_dict(), indent=2) + "\n", encoding="utf-8")
     about = summary(local, verification)
-    click.echo(json.dumps(about) if as_json else _text(about, verification, target, loaded.spec.params))
+    click.echo(json.dumps(about) if as_json else _text(about, verification, target, loaded.spec.params, is_late))
 
 
 def _theta_beside(path: Path, start: Checkpoint) -> Tensor:
@@ -221,15 +224,21 @@ def _round_text(local: LocalDescent, candidates: list[TieCandidate]) -> str:
     return f"{head}; {len(accepted)} of {len(candidates)} sets held, {new.numbers} by {by}"
 
 
-def _text(about: dict[str, Any], verification: Verification, target: Path, before: int) -> str:
-    """Return the outcome of a descent in lines. before: numbers of the checkpoint, before it was folded."""
+def _text(about: dict[str, Any], verification: Verification, target: Path, before: int, is_late: bool) -> str:
+    """Return the outcome of a descent in lines.
+
+    before: numbers of the checkpoint, before it was folded. is_late: its time ended it.
+    """
     counts = about["count"]
     start = about["start"]
-    folded = [f"  folded from {before} to {start} numbers, exactly"] if start < before else []
+    lines = [f"  folded from {before} to {start} numbers, exactly"] if start < before else []
+    if not about["rounds"]:
+        why = "--max-hours ended the first one, and the same command goes on" if is_late else "no set was left to try"
+        lines.append(f"  no round has ended. {A_ROUND}; {why}")
     return "\n".join(
         [
             f"{target}: {start} numbers tied to {about['params']}, {grade(verification)}",
-            *folded,
+            *lines,
             f"  {about['sets_tried']} sets tried in {about['rounds']} rounds, {about['seconds']:,.0f} s, "
             f"{about['core_seconds']:,.0f} core-seconds",
             f"  {counts['across']} as AdderBoard has counted, {counts['hidden']} with hidden constants;"

@@ -40,10 +40,12 @@ function looking(net, step) {
     };
     const body = rows.map(row => `<tr><th scope="row">${row}</th>${columns.map(j =>
       cell(j === COLUMNS && row !== "Z" ? -1 : place[row](j))).join("")}</tr>`);
-    const others = rest.map(t => `<th>${t === asked - 1 ? "=" : "+"}</th>${cell(t)}`).join("");
+    const sign = t => t === asked - 1 ? "=" : t ? "+" : "start";
+    const written = rest.some(t => tokens[t] === 0) ? "the signs, all of them token 0 to this model" : "the signs";
+    const others = rest.map(t => `<th>${sign(t)}</th>${cell(t)}`).join("");
     return `<table data-head="${h}"><caption>${heads.length > 1 ? `head ${h + 1} <span>` : "<span>"}columns, the highest first</span></caption>
       <thead><tr><th></th>${columns.map(j => `<th scope="col">${j}</th>`).join("")}</tr></thead>
-      <tbody>${body.join("")}</tbody></table><table><tbody><tr>${others}</tr></tbody></table>`;
+      <tbody>${body.join("")}</tbody></table><table><caption><span>${written}</span></caption><tbody><tr>${others}</tr></tbody></table>`;
   }).join("");
 }
 

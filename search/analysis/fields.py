@@ -92,6 +92,9 @@ def _field(path: str, space: Space, configurations: pd.DataFrame) -> Field:
     if distribution and distribution.after:
         values = values - configurations[distribution.after]
         name += f" after {distribution.after.partition('.')[2]}"
+    for other, wanted in ((distribution and distribution.when) or {}).items():
+        # elsewhere the field is as in the base, whatever the column says
+        values = values.where([shown(value) == shown(wanted) for value in configurations[other]])
     known = values.dropna()
     categories = _categories(known, distribution)
     return Field(

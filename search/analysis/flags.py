@@ -5,8 +5,9 @@ values, or one of the recipe or task with few names. One alone may be any field,
 of two listed configurations it is.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations, product
 from math import inf
 from numbers import Real
@@ -14,11 +15,13 @@ from typing import Any
 
 from search.analysis.table_text import bullets, markdown_table, rows_text
 from search.analysis.verdicts import cost
+from search.errors import printable
 from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, GrokRate, PooledRate, group_by
 from search.stats.intervals import Interval, Paired, ratio_of_intervals
 from search.stats.logistic import Coefficient, fit
 from search.stats.record import SeedRecord
 from search.study.described import shown
+from trainer import Seed
 
 Values = tuple[tuple[Any, ...], tuple[Any, ...]]
 """Those of two flags."""
@@ -78,7 +81,7 @@ class Against:
         return " to ".join(ends) or "no interval"
 
     def __str__(self) -> str:
-        return f"{self.times} ({self.ends})"
+        return f"{self.times} ({self.ends})" + (f", {self.pairs} seeds in both" if self.pairs else "")
 
 
 @dataclass(frozen=True)
@@ -110,34 +113,19 @@ class Flag:
     """True if it went on until enough seeds had grokked."""
 
     def lines(self) -> list[list[str]]:
-        head = [self.name, "grokked", "rate (95 %)", f"over {self.sides[0].text}", "effect"]
-        return [head, *map(_line, self.sides)]
+        rows = [[side.text, _cell(side.rate), str(side.against or ""), side.effect] for side in self.sides]
+        return [[self.name, "grokked", f"over {self.sides[0].text}", "effect"], *rows]
 
     def tidy(self) -> list[dict[str, Any]]:
         """Return one row for each value."""
         rows = []
         for side in self.sides:
-            rate, against = side.rate, side.against
-            low, high = rate.interval if rate and rate.interval else (None, None)
-            ratio_low, ratio_high = against.interval if against and against.interval else (None, None)
-            rows.append({
-                "study": self.study, "flag": self.name, "value": side.value, "n": rate.n if rate else 0,
-                "grokked": rate.grokked if rate else 0, "rate": rate and rate.rate, "low": low, "high": high,
-                "ratio": against and against.ratio, "ratio_low": ratio_low,
-                "ratio_high": None if ratio_high == inf else ratio_high, "pairs": against.pairs if against else 0,
-                "effect": side.effect or None,
-            })  # fmt: skip
+            ratio = asdict(side.against or Against(None, None, 0))
+            low, high = ratio.pop("interval") or (None, None)
+            ends = {"ratio_low": low, "ratio_high": None if high == inf else high}
+            about = {"study": self.study, "flag": self.name, "value": side.value}
+            rows.append({**about, **_counts(side.rate), **ratio, **ends, "effect": side.effect or None})
         return rows
-
-
-def _line(side: Side) -> list[str]:
-    counts = f"{side.rate.grokked} of {side.rate.n}" if side.rate else "–"
-    ends = " ({:.1%} to {:.1%})".format(*side.rate.interval) if side.rate and side.rate.interval else ""
-    percent = f"{side.rate.rate:.1%}{ends}" if side.rate else ""
-    ratio = str(side.against or "")
-    if side.against and side.against.pairs:
-        ratio += f", {side.against.pairs} seeds in both"
-    return [side.text, counts, percent, ratio, side.effect]
 
 
 def single_flags(configurations: Iterable[Mapping[str, Any]], seeds: Iterable[SeedRecord]) -> list[Flag]:
@@ -177,7 +165,7 @@ def _single(rows: Rows) -> tuple[str, list[Any]] | None:
     """
     differing = [name for name in rows[0] if name.startswith(FIELDS) and len(_values(rows, name)) > 1]
     if len(rows) == 2 and len(differing) > 1:
-        return "configuration", [row.get("title", row["configuration"]) for row in rows]
+        return "configuration", [printable(str(row.get("title", row["configuration"]))) for row in rows]
     flags = _flags(rows)
     if len(differing) == 1 and len(_values(rows, differing[0])) <= MOST_ALONE:
         flags = differing
@@ -193,40 +181,37 @@ def _rate(seeds: Seeds) -> Rate:
 
 def _against(own: Seeds, first: Seeds) -> Against:
     """Return the rate of seeds over that of the first value's; seeds that both had are compared with themselves."""
-    sides = own, first
-    share, other = map(_rate, sides)
-    by_seed = [_counts(side) for side in sides]
-    shared = by_seed[0].keys() & by_seed[1].keys()
-    is_paired = 2 * len(shared) >= min(map(len, by_seed))
-    if is_paired and all(isinstance(rate, GrokRate) for rate in (share, other)):
-        pairs = Paired.of([(by_seed[0][seed][0] > 0, by_seed[1][seed][0] > 0) for seed in shared])
+    share, other = _rate(own), _rate(first)
+    won, others = ({row.seed: row.has_grokked for row in side} for side in (own, first))
+    shared = won.keys() & others.keys()
+    is_paired = 2 * len(shared) >= min(len(won), len(others))
+    if is_paired and isinstance(share, GrokRate) and isinstance(other, GrokRate):
+        pairs = Paired.of([(won[seed], others[seed]) for seed in shared])
         return Against(pairs.ratio, pairs.ratio_interval, pairs.n)
-    rates = share.rate or 0.0, other.rate or 0.0
+    rate, base = share.rate or 0.0, other.rate or 0.0
     interval = None
     if share.interval and other.interval:
-        interval = ratio_of_intervals(rates[0], share.interval, rates[1], other.interval, _alike(by_seed, rates))
-    return Against(rates[0] / rates[1] if rates[1] else None, interval, len(shared))
+        alike = _correlation(_beyond(own, rate), _beyond(first, base))
+        interval = ratio_of_intervals(rate, share.interval, base, other.interval, alike)
+    return Against(rate / base if base else None, interval, len(shared))
 
 
-def _counts(seeds: Seeds) -> dict[Any, tuple[int, int]]:
-    """Return by seed in how many configurations it grokked, and of how many."""
-    counts: dict[Any, tuple[int, int]] = {}
-    for row in seeds:
-        grokked, n = counts.get(row.seed, (0, 0))
-        counts[row.seed] = grokked + row.has_grokked, n + 1
-    return counts
+def _beyond(seeds: Seeds, rate: float) -> dict[Seed, float]:
+    """Return how often each seed grokked beyond what a rate lets expect."""
+    n, grokked = Counter(row.seed for row in seeds), Counter(row.seed for row in seeds if row.has_grokked)
+    return {seed: grokked[seed] - rate * n[seed] for seed in n}
 
 
-def _alike(by_seed: Sequence[Mapping[Any, tuple[int, int]]], rates: Sequence[float]) -> float:
-    """Return the correlation of two rates: that of what each seed grokked beyond its share, on both sides."""
-    beyond = [
-        {seed: grokked - rate * n for seed, (grokked, n) in counts.items()}
-        for counts, rate in zip(by_seed, rates, strict=True)
-    ]
-    one, other = beyond
+def _correlation(one: Mapping[Seed, float], other: Mapping[Seed, float]) -> float:
     together = sum(one[seed] * other[seed] for seed in one.keys() & other.keys())
-    apart = [sum(value**2 for value in side.values()) for side in beyond]
-    return together / (apart[0] * apart[1]) ** 0.5 if all(apart) else 0.0
+    squares = [sum(value**2 for value in side.values()) for side in (one, other)]
+    return together / (squares[0] * squares[1]) ** 0.5 if all(squares) else 0.0
+
+
+def _counts(rate: Rate | None) -> dict[str, Any]:
+    """Return a rate as columns."""
+    low, high = rate.interval if rate and rate.interval else (None, None)
+    return {"n": rate.n if rate else 0, "grokked": rate.grokked if rate else 0, "low": low, "high": high}
 
 
 # Two flags
@@ -262,12 +247,10 @@ class Grid:
         odds = self.interaction.odds_ratio if self.interaction else (None, None, None)
         rows = []
         for (a, b), rate in self.cells.items():
-            low, high = rate.interval if rate and rate.interval else (None, None)
             rows.append({
                 "study": self.study, "flag": self.flags[0], "value": a, "with_flag": self.flags[1], "with_value": b,
-                "configurations": rate.configurations if rate else 0, "n": rate.n if rate else 0,
-                "grokked": rate.grokked if rate else 0, "seeds": rate.seeds if rate else 0, "low": low, "high": high,
-                **dict(zip(("odds_ratio", "odds_ratio_low", "odds_ratio_high"), odds, strict=True)),
+                "configurations": rate.configurations if rate else 0, "seeds": rate.seeds if rate else 0,
+                **_counts(rate), **dict(zip(("odds_ratio", "odds_ratio_low", "odds_ratio_high"), odds, strict=True)),
                 "reason": self.reason or None,
             })  # fmt: skip
         return rows
@@ -402,7 +385,7 @@ def _interaction(
     return fit(design_CK, outcomes_CS)[3], ""
 
 
-def _cell(rate: PooledRate | None) -> str:
+def _cell(rate: Rate | None) -> str:
     if rate is None:
         return "–"
     ends = ", {:.0%} to {:.0%}".format(*rate.interval) if rate.interval else ""

@@ -119,7 +119,9 @@ class Search(Kind):
     # ---- its words
 
     def name_of(self, configuration: Configuration) -> str:
-        return configuration.title if self.study.start else describe_values(configuration, self.space)
+        value = fixed(configuration.spec, configuration.recipe)
+        searched = [path for path, field in self.space.items() if field.is_asked(value)]
+        return configuration.title if self.study.start else describe_values(configuration, searched)
 
     @cached_property
     def varied(self) -> list[str]:

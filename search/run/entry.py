@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from search.errors import Failure, UserError, reraise_as
-from search.run.source import given_study, is_file, records_of, remark_on_others
+from search.run.source import changes_of, given_study, is_file, records_of, remark_on_others
 from search.store.home import Home, missing
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ def run(
     progress: Callable[[Snapshot], object] | None = None,
     max_hours: float | None = None,
     fresh: bool = False,
+    set: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> Trained:
     """Train a study, or go on with it, and return its records, as `adder-search run` does.
 
@@ -106,6 +108,7 @@ def run(
     and GPUs, or on the cluster at RAY_ADDRESS. Both give the same θ, bit for bit.
     progress: is called with a `Snapshot` every 5 to 60 s, and at the end; `print` shows it as a line.
     max_hours: stop cleanly after so many hours. fresh: start over, under the name NAME-2, NAME-3 and so on.
+    set: values by key path, as {"recipe.lr": 0.01}, in place of the study's. env: what ${NAME} in a file stands for.
 
     An interrupt of the main thread ends it cleanly, then raises KeyboardInterrupt; the same call goes on. Raises
     UserError for what cannot be trained, and Failure if a seed failed for good or something outside did.
@@ -117,7 +120,7 @@ def run(
     """
     _check_options(executor, max_hours)
     place = Home(home)
-    asked, source = given_study(study, place, log.warning)
+    asked, source = given_study(study, place, log.warning, changes_of(set or {}, env or {}))
     prepare(asked, source, place, log.warning, fresh, by_ray=executor == "ray")
     opened = open_study(asked, source, place, log.warning, fresh)
     ended = train(opened, _listener(progress), EXECUTORS[executor], max_hours)

@@ -31,7 +31,8 @@ USELESS = 0.05  # what rules may add to the upper end of an interval before the 
 MOST_SIZES = 24  # numbers of parameters that are listed each
 EAGER = 100
 """Seed-steps/s of a core at batch 256 without the engine: a guess."""
-NICE = os.environ.get("RAY_worker_niceness", "15")  # noqa: SIM112
+NICENESS = "RAY_worker_niceness"
+NICE = os.environ.get(NICENESS, "15")
 """What Ray starts workers with."""
 
 
@@ -92,7 +93,8 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
         lines.append(f"  too long        {late}")
     lines += kind.plan_search()
     lines += [f"  {name.lower():15} {words}" for name, words in kind.rules([c.key for c in listed])]
-    lines.append(f"  resources       cpu {share['CPU']:g}, gpu {share['GPU']:g} for each bank, at nice {NICE}")
+    banks = f"cpu {share['CPU']:g}, gpu {share['GPU']:g} for each bank"
+    lines.append(f"  resources       {banks}, at nice {NICE} ({NICENESS} sets it)")
     if here["GPU"]:
         lines.append(f"  where           {_where(study, fits, here['CPU'], by_mps)}")
     lines += [*_cards(study), *_code(listed), *_busy(here["CPU"])]

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from math import ceil
 
 from search.run.packing import BankShapes, Capacity
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
@@ -89,16 +90,21 @@ class Planner:
     def _unfinished(self, rows: Sequence[SeedRecord]) -> Iterator[Round]:
         """Yield the pairs that were begun and are still wanted. What was cut comes again when more is asked for."""
         study, run = self.study, self.study_run
+        confirming = set(study.confirm_seeds)
         rounds = {seed for seeds in study.rounds for seed in seeds}
         for row in rows:
             if row.is_final or row.reason == ENOUGH or row.configuration not in run.states:
                 continue
-            configuration, is_confirming = run.states[row.configuration].configuration, row.confirmation
-            pair = configuration.spec, configuration.recipe
-            own = set(study.kind.seeds_of(pair)) if study.kind.has_unequal_seeds else rounds
-            wanted = set(study.confirm_seeds) if is_confirming else own
-            if row.seed in wanted and (is_confirming or not run.has_enough(configuration)):
-                yield Round(configuration, [row.seed], is_confirming)
+            configuration = run.states[row.configuration].configuration
+            if row.confirmation:
+                is_wanted = row.seed in confirming
+            elif study.kind.has_unequal_seeds:
+                own = study.kind.seeds_of((configuration.spec, configuration.recipe))
+                is_wanted = row.seed in own and not run.has_enough(configuration)
+            else:
+                is_wanted = row.seed in rounds and not run.has_enough(configuration)
+            if is_wanted:
+                yield Round(configuration, [row.seed], row.confirmation)
 
     # ---- pairs for workers
 
@@ -144,11 +150,13 @@ class Planner:
         """
         limit = bank.slots + bank.slots // 8
         most = min(limit, self.study.resources.seeds_per_trial or limit)
-        busy, waiting = self._busy(), self.waiting.keys()
-        elsewhere = busy.total() - busy[bank.kind] + len(waiting - busy.keys() - {bank.kind})
+        # Other kinds keep the workers that they have, and one is kept for each kind that waits and has none.
+        busy = self._busy()
+        without = self.waiting.keys() - busy.keys() - {bank.kind}
+        elsewhere = busy.total() - busy[bank.kind] + len(without)
         workers = max(1, self.capacity.concurrent - elsewhere)
         here = sum(len(other.pairs) for other in self.banks.values() if other.kind is bank.kind)
-        share = -(-(here + len(self.waiting[bank.kind])) // workers)
+        share = ceil((here + len(self.waiting[bank.kind])) / workers)
         return max(0, min(most, share) - len(bank.pairs))
 
     def _has_waiting(self, kind: BankKind) -> bool:
@@ -230,7 +238,12 @@ class Planner:
         for state in open_.values():
             if state.is_complete and (following := run.following_round(state)):
                 self._enqueue(following)  # there is not enough after all
-        ended = [s for k, s in open_.items() if s.is_complete and (k in own or (s.rows and not s.is_reported))]
+        # What just ended is told again, with its new rows; of others only what nobody was told of.
+        ended = []
+        for key, state in open_.items():
+            is_news = key in own or (state.rows and not state.is_reported)
+            if state.is_complete and is_news:
+                ended.append(state)
         for state in ended:
             state.is_reported = True
             self.search.report(state)
@@ -302,13 +315,18 @@ class Planner:
         if self.study.until.grokked is None:
             return
         satisfied = {key for key, state in run.states.items() if run.has_enough(state.configuration)}
-        for kind, queue in list(self.waiting.items()) if satisfied else ():
-            needed = deque(p for p in queue if p.confirmation or p.configuration.key not in satisfied)
-            for pair in queue if len(needed) < len(queue) else ():
-                if not pair.confirmation and pair.configuration.key in satisfied:
+        if not satisfied:
+            return
+        for kind, queue in list(self.waiting.items()):
+            needed = deque[PlannedPair]()
+            for pair in queue:
+                if pair.confirmation or pair.configuration.key not in satisfied:
+                    needed.append(pair)
+                else:
                     run.states[pair.configuration.key].cancel(pair.seed)
-            self.waiting[kind] = needed
-            if not needed:
+            if needed:
+                self.waiting[kind] = needed
+            else:
                 del self.waiting[kind]
 
     # ---- what a run would train, for a plan of it

@@ -86,28 +86,46 @@ def _recorded_definition(home: Home, study: str) -> dict[str, Any] | None:
     return without_unknown_rules(definition) if definition else None
 
 
-def given_study(given: Any, home: Home, say: Callable[[str], object]) -> tuple[Study, str]:
+def changes_of(sets: Mapping[str, Any], env: Mapping[str, str]) -> Changes:
+    """Return what a caller changes in a study: values by key path, and what names stand for. Raises UserError."""
+    from search.study.written import Changes
+
+    for option, values in (("set", sets), ("env", env)):
+        if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
+            raise UserError(f"{option}: must be a dict with names for keys, got {values!r:.80}")
+    with reraise_as("set", (TypeError, ValueError)):
+        texts = [f"{path}={json.dumps(value, default=_plain)}" for path, value in sets.items()]
+    return Changes(tuple(texts), tuple(f"{name}={value}" for name, value in env.items()))
+
+
+def given_study(
+    given: Any, home: Home, say: Callable[[str], object], changes: Changes | None = None
+) -> tuple[Study, str]:
     """Return the study that a caller gave in any form, and what to call it in messages. Raises UserError.
 
     given: a dict as a study file has it, a Study, or the name or path of a file, which `read_study` reads.
+    changes: what is set in it.
     """
-    from search.study.file import parse_study
+    from search.study.file import Reader, recorded_study
     from search.study.schema import Study
+    from search.study.written import Changes
     from trainer.files.paths import expanded
 
+    changes = changes or Changes()
     if isinstance(given, Study):
-        return given, given.name
+        changed = recorded_study(given.model_dump_json(by_alias=True), given.name, changes) if changes else given
+        return changed, changed.name
     if isinstance(given, Mapping):
         source = str(given.get("name", "the study"))
         with reraise_as(source, (TypeError, ValueError)):
             text = json.dumps(given, default=_plain)
-        return parse_study(text, source), source
+        return Reader(changes, partial(_recorded_definition, home), say).study(text, source, Path()), source
     if not isinstance(given, str | Path):
         forms = "a dict, a Study, or the name or path of a study file"
         raise UserError(f"a study is {forms}, got {type(given).__name__}")
     with reraise_as():
         source = expanded(str(given))
-    return read_study(source, home, say), source
+    return read_study(source, home, say, changes), source
 
 
 def _plain(value: Any) -> Any:

@@ -324,10 +324,10 @@ def describe_rules(kind: type[Rule], asked: Sequence[Rule], configurations: Iter
     measured = [counts for counts in lookups if isinstance(counts, tuple)]
     if len(measured) < len(lookups) or not lookups:
         alone = len(lookups) == 1
-        missing = "it was not measured for this spec and recipe" if alone else "not all was measured"
-        return f"{text}What it kills, its spared ones say alone: {missing}"
+        missing = "it was not measured before with this spec and recipe" if alone else "not all was measured before"
+        return f"{text}How many of the ended ones would have grokked, these spared ones tell: {missing}"
     grokked, n = map(sum, zip(*measured, strict=True))
-    return f"{text}Measured before: of {n:,} seeds that it called and that ran on {grokked:,} grokked"
+    return f"{text}Measured before: {grokked:,} grokked of {n:,} seeds that it would have ended and that ran on"
 
 
 def few_digits(amount: float) -> str:

@@ -50,7 +50,8 @@ class WarmStart(Strict):
     )
 
     def __str__(self) -> str:
-        return f"{len(self.trials)} trials" + (f" of {self.file}" if self.file else "")
+        plural = "s" * (len(self.trials) != 1)
+        return f"{len(self.trials)} trial{plural}" + (f" of {self.file}" if self.file else "")
 
 
 def inline_trials(sampler: Any, folder: Path) -> Any:
@@ -238,7 +239,7 @@ def _is_meant(value: Any, cell: Any) -> bool:
     if value is None:
         return cell in (*MISSING, "None", "null")
     if isinstance(value, bool):
-        return cell is value or (isinstance(cell, str) and cell.lower() == str(value).lower())
+        return cell is value or (isinstance(cell, str) and cell.lower() in (str(value).lower(), shown(value)))
     if isinstance(value, str):
         return bool(cell == value)
     try:

@@ -14,6 +14,7 @@ import torch
 from adders.acceptance import AcceptanceSet
 from compress import local
 from compress.candidates import DatabaseCandidates, TieCandidate, lineage_of, smallest
+from compress.commands import A_ROUND
 from compress.journal import Journal
 from compress.pictures import TREE, log_descents
 from model import preset
@@ -53,7 +54,9 @@ def test_time_that_is_up_ends_a_round_wherever_it_is(phase, rounds, here, monkey
 
     monkeypatch.setattr(local.Descent if phase == "propose" else local.LocalDescent, phase, without_end)
     said = done("compress", CERTIFICATES / "57p", "-o", "small", *SHORT, "--max-hours", 1)
-    first, folded, _, counts = said.splitlines()
+    first, folded, *none, _, counts = said.splitlines()
+    why = "--max-hours ended the first one, and the same command goes on"
+    assert none == ([] if rounds else [f"  no round has ended. {A_ROUND}; {why}"])
     assert "46 numbers tied to 46" in first and folded == "  folded from 57 to 46 numbers, exactly"
     assert counts == (
         "  46 as AdderBoard has counted, 47 with hidden constants; 46 with ties inside tensors alone, 49 with all "

@@ -17,7 +17,7 @@ import torch
 import search
 from model import preset
 from search.run import worker
-from search.run.source import given_study
+from search.run.source import changes_of, given_study
 from search.store.home import Home
 from search.study.file import parse_study
 from tests import ROOT, by_tier
@@ -111,6 +111,26 @@ def test_values_may_be_those_of_python():
     changes = {"model": preset("57p"), "recipe": recipe, "seeds": {"first": np.int64(5), "count": 4}}
     plain, given = (given_study(study, Home("x"), pytest.fail)[0] for study in (QUICK, QUICK | changes))
     assert given.listed == plain.listed and given.first_seeds == plain.first_seeds
+
+
+def test_a_call_may_set_values_and_say_what_names_stand_for(trained):
+    """In whatever form the study is given."""
+    search.run(QUICK, "home")
+    file = str(write_study(Path("studies"), QUICK | {"name": "lower", "recipe": {**QUICK["recipe"], "lr": "${RATE}"}}))
+    changes = changes_of({"recipe.lr": np.float64(0.004), "seeds.count": 2}, {"RATE": "0.5"})
+    for given in (file, QUICK, parse_study(json.dumps(QUICK), "test"), "quick"):
+        study, _ = given_study(given, Home("home"), pytest.fail, changes)
+        assert study.base_recipe.lr == 0.004 and len(study.first_seeds) == 2
+    assert search.run(file, "home", env={"RATE": 0.5}, set={"recipe.steps": 20}).study.base_recipe.lr == 0.5
+    for call, said in {
+        lambda: search.run(QUICK, "home", set={"recipe.lrr": 1}): "recipe.lrr: unknown key; did you mean lr",
+        lambda: search.run(QUICK, "home", set={"recipe.lr": object()}): "set: <object object",
+        lambda: search.run(QUICK, "home", set="recipe.lr=1"): "set: must be a dict",
+        lambda: search.run(file, "home", set={"recipe.steps": 20}): "stands for nothing here",
+    }.items():
+        with pytest.raises(search.UserError) as error:
+            call()
+        assert said in str(error.value)
 
 
 @pytest.mark.full

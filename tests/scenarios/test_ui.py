@@ -180,8 +180,10 @@ def test_a_proxys_host_and_path_are_its_own(folder):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("is_up", [False, True])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("number", "is_up"),
+    [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGKILL, True), (signal.SIGINT, True)],
+)
 def test_it_ends_with_all_that_it_started(folder, number, is_up):
     """Also while it is coming up."""
     with started(folder) as (command, address):

@@ -26,7 +26,8 @@ def core(tmp_path_factory):
     words = ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in filter(None, subprocess.check_output(words, text=True).split("\0")):
         is_deleted = any(name.startswith(f"{other}/") for other in DELETED)
-        is_notebook = name.startswith("lab/") and name.endswith(".py")  # its checkpoints and study files stay
+        is_code = name.endswith(".py") and not name.endswith("/net.py")  # which study files name
+        is_notebook = name.startswith("lab/") and is_code  # its checkpoints and study files stay
         if not (is_deleted or is_notebook) and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / name)

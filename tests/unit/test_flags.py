@@ -80,11 +80,10 @@ def test_one_flag_is_answered_with_rates_and_their_ratio_on_the_same_seeds():
     assert off.rate == GrokRate(off.rate.grokked, 40) and off.against is None
     pairs = Paired(on.rate.grokked, 0, off.rate.grokked - on.rate.grokked, 40 - off.rate.grokked)
     assert on.against == Against(pairs.ratio, pairs.ratio_interval, 40)
-    assert on.against.interval[1] < 1 and str(on.against) == "×{:.2f} ({:.2f} to {:.2f})".format(
-        pairs.ratio, *pairs.ratio_interval
-    )
+    said = "×{:.2f} ({:.2f} to {:.2f}), 40 seeds in both".format(pairs.ratio, *pairs.ratio_interval)
+    assert on.against.interval[1] < 1 and str(on.against) == said
     text = write_flags([flag], [], "md")
-    assert f"| on     | {on.rate.grokked} of 40 |" in text and f"| {on.against}, 40 seeds in both | costs" in text
+    assert f"| on     | {on.rate.grokked} of 40 (" in text and f"| {on.against} | costs" in text
     first, second = json.loads(write_flags([flag], [], "json"))
     assert (first["value"], first["ratio"], second["value"], second["ratio"]) == (False, None, True, pairs.ratio)
 
@@ -108,7 +107,7 @@ def test_sides_of_several_configurations_are_pooled_and_clustered_by_seed():
     (one,) = single_flags(*one_flag({False: 0.6, True: 0.3}))
     assert 0 < low < on.against.ratio < high < 1 and high - low > 0.5 * np.diff(one.sides[1].against.interval)[0]
     (few,) = single_flags(*one_flag({False: 0.6, True: 0.3}, seeds=8, each=5, **varied))
-    assert few.sides[1].against.interval is None and str(few.sides[1].against).endswith("(no interval)")
+    assert few.sides[1].against.interval is None and str(few.sides[1].against).startswith("×0.20 (no interval)")
 
 
 def test_one_field_of_the_recipe_or_two_listed_configurations_are_a_flag():
@@ -120,6 +119,8 @@ def test_one_field_of_the_recipe_or_two_listed_configurations_are_a_flag():
     configurations[0]["recipe.steps"], configurations[1]["recipe.steps"] = 100, 200
     (flag,) = single_flags(configurations, seeds)
     assert (flag.name, [side.text for side in flag.sides]) == ("configuration", ["cFalse 0", "cTrue 0"])
+    configurations[0]["title"] = "\x1b[31mred"  # a file may have any text there
+    assert single_flags(configurations, seeds)[0].sides[0].text == r"\x1b[31mred"
     assert single_flags(configurations[:1], seeds) == []
     assert single_flags(*one_flag({False: 0.6, True: 0.3}, each=2, **{"model.norm": ["a", "b"]})) == []  # two: a grid
 
@@ -127,7 +128,7 @@ def test_one_field_of_the_recipe_or_two_listed_configurations_are_a_flag():
 def test_a_side_without_a_success_or_of_a_study_that_stops_at_one():
     (flag,) = single_flags(*one_flag({False: 0.0, True: 0.3}))
     assert flag.sides[1].against.ratio is None and str(flag.sides[1].against).startswith("×– (")
-    assert str(flag.sides[1].against).endswith(" to ∞)")
+    assert str(flag.sides[1].against).endswith(" to ∞), 40 seeds in both")
     assert json.loads(write_flags([flag], [], "json"))[1]["ratio_high"] is None
     configurations, seeds = one_flag({False: 0.6, True: 0.3})
     recorded = {"stopped": True, "grok_rate_low": 0.25, "grok_rate_high": 0.75}

@@ -54,7 +54,7 @@ def test_a_screened_study_says_what_its_screen_did_and_what_probes_read():
     cells = cells_of(text)
     assert re.search(r"<h2[^>]*>Probes</h2>", text) and cells[cells.index("screened") + 1] == "6"
     assert "ends seeds without token 0.35 at 5000; a random tenth spared" in text
-    assert "it was not measured for this spec and recipe" in text
+    assert "it was not measured before with this spec and recipe" in text
     checked = "As a check it let 1 more (14% of those that it was to end) run on: none grokked."
     assert f"ended 6 of 8 seeds. {checked} At most 5.7 of the ended ones would have grokked" in text
     assert "grokked per million seed-steps; each cost" in text
@@ -190,3 +190,17 @@ def test_a_study_of_one_flag_answers_it_first_and_large():
     )
     assert "Flags against each other" not in page
     assert 'class="sides"' not in words_of(*searched(8))
+
+
+def test_a_field_that_was_not_searched_somewhere_is_shown_there_as_nothing():
+    space = {"model.tie_vo": {"choice": [False, True]},
+             "recipe.clip": {"float": [0.5, 2.0], "when": {"model.tie_vo": True}}}  # fmt: skip
+    study = study_of(space=space, sampler={"configurations": 2})
+    drawn = [{"model.tie_vo": False}, {"model.tie_vo": True, "recipe.clip": 0.75}]
+    configurations = [Configuration(*study.configuration(study.resolved(numbers))) for numbers in drawn]
+    recorded = [seed_row(configuration, n, "failed", 60_000) for configuration in configurations for n in range(2)]
+    given = study, *frames(study, configurations, recorded)
+    (clip,) = (field for field in fields_of(*given[:2]) if field.name == "clip")
+    assert sorted(clip.labels()) == ["0.75", "–"]
+    assert [study.kind.name_of(c) for c in configurations] == ["tie_vo off", "tie_vo on, clip 0.75"]
+    assert "tie_vo on, clip 0.75" in words_of(*given)

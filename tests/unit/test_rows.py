@@ -9,6 +9,8 @@ import torch
 from model.tasks import Rows, make_task, options_of
 from model.tasks.task import TASKS
 from trainer.data.problems import selection
+from trainer.recipe import Recipe
+from trainer.recipe.seed import check_problems
 
 SPELT = [
     *(f"modular op={op} modulus=7 train=0.4" for op in ("a+b", "a-b", "a*b", "a/b", "a^2+ab+b^2")),
@@ -84,6 +86,21 @@ def test_a_batch_is_a_function_of_seed_and_step_and_covers_the_training_rows():
     assert torch.equal(a[1], alone[0]) and not torch.equal(a[0], a[1])
     drawn = {row for step in range(60) for row in task.sample(SEEDS, SEEDS * 0 + step, 40)[0].flatten().tolist()}
     assert len(drawn) == task.trained
+
+
+def test_a_task_that_trains_on_what_decides_is_refused():
+    class Leaky(type(make_task("parity"))):
+        def selection(self, count):
+            rows = self.trained_rows()[None, :count].double()
+            return rows, rows * 0
+
+    class Apart(Leaky):
+        def selection(self, count):
+            return super(Leaky, self).selection(count)
+
+    with pytest.raises(ValueError, match=r"^parity bits=5 of=2 trains on 16 of its 16 selection problems$"):
+        check_problems(Leaky(bits=5, of=2), Recipe())
+    check_problems(Apart(bits=5, of=2), Recipe())
 
 
 WRONG = {

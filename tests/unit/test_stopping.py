@@ -155,8 +155,9 @@ def test_a_strangers_rule_does_all_that_ours_do(here):
     )
     assert "stop.rising.times  how often in a row; unit: evaluations [3]" in keys[1]
     assert wrong == [2, "error: wrong.yaml: stop.rising.times: must be greater than or equal to 1, got 0\n"]
-    says = "ends seeds whose loss rises (rising: times 2); a random tenth spared. What it kills, its spared ones say"
-    assert f"  rising rule     {says} alone: it was not measured for this spec and recipe\n" in plan[1]
+    says = "ends seeds whose loss rises (rising: times 2); a random tenth spared. How many of the ended ones would"
+    why = "it was not measured before with this spec and recipe"
+    assert f"  rising rule     {says} have grokked, these spared ones tell: {why}\n" in plan[1]
     assert run[0] == shown[0] == status[0] == report[0] == 0, run[1]
 
     # what it ended and what it spared, by the curves

@@ -23,7 +23,7 @@ space:
   recipe.clip: {float: [0.5, 2], when: {model.tie_vo: false}}
 """
 ROWS = "params_model.tie_vo,lr,recipe.clip,state,value\nTrue,0.011,,COMPLETE,0.1\nfalse,0.029,1,COMPLETE,0.9\n"
-ROWS += "true,0.02,,FAIL,\n"
+ROWS += "on,0.02,,FAIL,\n"
 
 
 def study_of(warm, name="tpe", more="", space=SPACE, folder=Path()):
@@ -78,7 +78,7 @@ def test_a_csv_file_and_a_database_of_optunas_say_the_same(tmp_path):
 
 @pytest.mark.parametrize(("name", "cuts"), [("tpe", (1, 3, 4)), ("nsga2", (2, 4, 2))])  # of nsga2 generations end there
 def test_it_changes_what_is_proposed_and_no_interruption_does(tmp_path, name, cuts):
-    rows = "".join(f"true,{0.02 + n / 4_000},,COMPLETE,{n / 20}\n" for n in range(20))
+    rows = "".join(f"on,{0.02 + n / 4_000},,COMPLETE,{n / 20}\n" for n in range(20))
     write_csv(tmp_path, ROWS + rows)
     warm, cold = study_of("trials.csv", name, folder=tmp_path), study_of("null", name)
     expected = asked(Proposals(warm, Memory()), 8)
