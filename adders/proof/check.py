@@ -1734,7 +1734,7 @@ def main(proof_path: str, checkpoint_path: str) -> None:
         f"CHECKED: right on all 10^{2 * proof['digits']} pairs, by {parts} parts of cases\n"
         f"  as the proof says: {', '.join(SAME)}, spec, theta_sha256, and the margin {margin['logits']:.4g} at digit"
         f" {margin['digit']} of {margin['pair'][0]} + {margin['pair'][1]}\n"
-        "  not checked: versions, and that no margin is smaller"
+        "  not checked: versions, program_sha256 (second.py does), and that no margin is smaller"
     )
 
 

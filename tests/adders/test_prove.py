@@ -416,7 +416,7 @@ def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
     assert first.startswith("CHECKED: right on all 10^2 pairs, by ")
     assert all(name in same for name in ("claim", "params", "level", "digits", "bounds", "spec", "theta_sha256"))
     assert same.endswith("and the margin 0.725 at digit 10 of 9 + 9")
-    assert rest == "  not checked: versions, and that no margin is smaller"
+    assert rest == "  not checked: versions, program_sha256 (second.py does), and that no margin is smaller"
     with pytest.raises(SystemExit, match="another θ"):
         check.main("proof.json", CERTIFICATES / "7p")
     Path("text").write_text("hello")
