@@ -53,6 +53,8 @@ U, TINY, LARGE = 2.0**-24, 2.0**-126, 2.0**60
 """Half of the last place of 1; what is lost where a number is flushed to 0; what no number may reach."""
 ROOM = 1 + 2.0**-17
 """Bounds are of numbers before a rounding: those behind 100 of them are larger by less than 128 U."""
+MOST_PRODUCTS = 64
+"""Of a sum of products: with what is added and multiplied beside it, fewer than the 100 roundings of ROOM."""
 MOST_TERMS = 34
 """Of a sum over positions, at most."""
 EXCESS = 1 + (2 * MOST_TERMS + 4) * U * ROOM
@@ -93,12 +95,12 @@ class Form:
         self.slopes = dict(slopes or {})
         if error:
             self.slopes[next(UNKNOWNS)] = error
-        self.radius = sum(map(abs, self.slopes.values()))
+        self.radius = math.fsum(map(abs, self.slopes.values()))  # of any number of unknowns, rounded once
         self.size = abs(value) + self.radius
 
     @property
     def is_factor(self) -> bool:
-        """True of 0 and powers of two: products with them are exact."""
+        """True of 0 and powers of two: products with them are exact, unless they are below 2^-126."""
         mantissa, _ = math.frexp(self.value)
         return not self.slopes and abs(mantissa) in (0, 0.5)
 
@@ -135,11 +137,11 @@ def half(size: float) -> float:
 def relative(size: float) -> float:
     """Return the error of one rounding of numbers up to `size` that float32 has scaled.
 
-    The factor c is any positive number from 2^-62 to 2^9. A rounding of c x loses U c |x| + TINY at most, so U |x| and
-    2^-64 of x.
+    The factor c is any positive number from 2^-62 on. A rounding of c x loses U c |x| + TINY at most, so U |x| and
+    2^-64 of x. As much again is for a factor of x that was flushed after it was scaled, the other being below LARGE.
     """
     require(size < LARGE, "numbers are too large for float32")
-    return U * ROOM * size + 2.0**-63
+    return U * ROOM * size + 2.0**-62
 
 
 def exact(size: float) -> float:
@@ -191,13 +193,15 @@ def lost(xs: Row, ws: Row, rounding: Rounding, more: int = 0) -> float:
 
     more: factors by which each product is multiplied beside.
     """
+    require(len(xs) <= MOST_PRODUCTS, "a sum of products is too long")
     sizes = []
     error = 0.0
     for x, w in pairs(xs, ws):
-        is_exact = x.is_factor or w.is_factor
         size = x.size * w.size
         sizes.append(size)
-        error += (more + (not is_exact)) * rounding(size)
+        is_exact = x.is_factor or w.is_factor
+        own = 0.0 if not size else rounding(0.0) if is_exact else rounding(size)
+        error += own + more * rounding(size)
 
     # adding 0 loses nothing, so only the terms that are not 0 count
     terms = sum(w.size > 0 for w in ws)
@@ -311,8 +315,9 @@ def gelu(x: Form) -> Form:
         density = exp(-n * n / 2) / sqrt(2 * pi)
         return n * integral, integral + n * density
 
+    # x / √2, its half and the result may be flushed
     y = curve(x, at, sqrt(2))
-    return rounded(y, U * (GELU_ARGUMENT * x.size + GELU * y.size))
+    return rounded(y, U * (GELU_ARGUMENT * x.size + GELU * y.size) + 4 * TINY)
 
 
 def silu(x: Form) -> Form:
@@ -350,10 +355,11 @@ def turned(xs: Row, wave: Row) -> Row:
 def scaled(query: Row) -> Row:
     """Return a query of n numbers, divided by sqrt(n).
 
-    Scores are scaled by 1 / sqrt(n), or queries and keys each by its root: five roundings at most.
+    Scores are scaled by 1 / sqrt(n), or queries and keys each by its root, at least 1 / 3: five roundings at most. What
+    a query loses where it is flushed is here; what a key loses is in `relative`.
     """
     rows = [combined([(len(query) ** -0.5, q)]) for q in query]
-    return [rounded(row, 5 * U * ROOM * row.size) for row in rows]
+    return [rounded(row, 5 * U * ROOM * row.size + 4 * TINY) for row in rows]
 
 
 def unscaled(xs: Row, weights: Row, eps: float) -> tuple[Row, float]:
@@ -399,10 +405,12 @@ def arc(radii: Row, start: float, stride: float) -> list[Row]:
     """Return ten digits on an arc, of one radius or two."""
     table = []
     for v in range(10):
-        # product and sum may be fused, or rounded one after the other
-        fused = single(start + stride * v)
+        # product and sum may be fused, or rounded one after the other; float64's sum has a neighbour on either side
         apart = single(start + single(stride * v))
-        ends = pairs(waves(one_of(apart, fused)), (radii[0], radii[-1]))
+        fused = start + stride * v
+        below = single(math.nextafter(fused, -inf))
+        above = single(math.nextafter(fused, inf))
+        ends = pairs(waves(one_of(apart, below, above)), (radii[0], radii[-1]))
         table.append([x * r for x, r in ends])
     return table
 
@@ -996,6 +1004,10 @@ def completed(spec: Any) -> tuple[Spec, Any]:
         require(is_alike, f"a spec's field {name!r:.40} is unknown, or of another kind")
         is_small = type(value) is str or abs(value) <= MOST_SIZE
         require(is_small, f"a spec's field {name} is too large")
+        is_kept = type(value) is str or abs(value) >= TINY or value == 0
+        require(is_kept, f"a spec's field {name} may be read as 0")
+    is_known = s.get("vocabulary", 10) in (10, 14)
+    require(is_known, "a vocabulary is neither of ten tokens nor of 14")
     return s, spec.get("ties") if is_tied else None
 
 
@@ -1092,11 +1104,8 @@ def first_cases(k: int, t: int, digits: int) -> dict[int, Case]:
 
 def rivals_of(k: int, s: int, vocabulary: int) -> tuple[int, list[int]]:
     """Return a token that may be written as digit k, and those that it must beat."""
-    digits = list(range(1, 10))
     if k > 10:  # what is no digit from 1 to 9 leaves the number as it is
-        return 12, digits
-    if k == 10 and s == 0:
-        return 0, digits
+        return 12, list(range(1, 10))
     return s % 10, [v for v in range(vocabulary) if v != s % 10]
 
 
