@@ -1,6 +1,7 @@
 """A query's cases are all accounted for, or nothing is proved: of nets that are sharp, and of numbers that are lost."""
 
 import math
+from contextlib import nullcontext
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -243,3 +244,57 @@ def test_layer_norm_on_this_machine_stays_in_its_bounds():
         bound = normed(Approx(x), Norm(Approx(w), Approx(b), 1e-5, centre=True), ANY).value
         used = max(used, (abs(have.double().numpy() - bound.value) / bound.error).max())
     assert 0.01 < used < 1
+
+
+def flushed(values):
+    """float32 numbers, 0 in place of those below 2^-126."""
+    numbers = np.float32(values)
+    return np.where(abs(numbers) < np.float32(2.0**-126), np.float32(0), numbers)
+
+
+@pytest.mark.parametrize("kept", [flushed, np.float32])
+@pytest.mark.parametrize(
+    ("formed", "computed"),
+    [
+        (lambda x: x * check.Form(2.0**-22), lambda x, kept: kept(x * np.float32(2.0**-22))),
+        (lambda x: check.gelu(x), lambda x, kept: kept(x * kept(np.float32(0.5) * (1 + np.float32(0))))),
+        (lambda x: check.scaled([x] * 4)[0], lambda x, kept: kept(x * np.float32(0.5))),
+    ],
+    ids=["a product with a power of two", "gelu", "a query's scale"],
+)
+@pytest.mark.parametrize("x", [1.5 * 2.0**-126, 0.7 * 2.0**-104, 2.0**-126])
+def test_what_is_flushed_lies_in_its_bounds(x, formed, computed, kept):
+    """A product with a power of two is exact only if it is no smaller than 2^-126."""
+    x = float(np.float32(x))
+    bound = formed(check.Form(x))
+    assert abs(float(computed(np.float32(x), kept)) - bound.value) <= bound.radius
+
+
+def test_a_net_that_flushed_numbers_make_wrong_is_not_checked():
+    """100p with its second norm's weights at 2^-126, made good in fc1: exact, unless small numbers are flushed."""
+    checkpoint = Checkpoint.load(CERTIFICATES / "100p")
+    spec = checkpoint.spec
+    tensors = {name: part[0].clone() for name, part in spec.layout.split(checkpoint.theta_P[None]).items()}
+    second_norm = tensors["norm"][1]
+    tensors["fc1"] *= second_norm * 2.0**126
+    second_norm.fill_(2.0**-126)
+    theta_P = theta_of(spec, tensors)
+    for theta, is_checked in ((checkpoint.theta_P, True), (theta_P, False)):
+        net = check.net_of(spec.as_dict(), theta.tolist())
+        with nullcontext() if is_checked else pytest.raises(SystemExit, match="another digit may win"):
+            assert check.prove(check.Attention(net), 1)
+
+
+def test_a_fused_sum_is_rounded_once_in_an_arcs_bounds():
+    """float64's sum of start and product, rounded again to float32, would be the other neighbour."""
+    start, stride = -(2.0**-100), 1 + 2.0**-23
+    angle = Fraction(stride) * 3 + Fraction(start)
+    below = float(np.nextafter(np.float32(float(angle)), np.float32(0)))
+    fused = min((below, float(np.float32(float(angle)))), key=lambda n: abs(Fraction(n) - angle))
+    _, sine = check.arc([check.Form(1.0)], start, stride)[3]
+    assert abs(math.sin(fused) - sine.value) <= sine.radius
+
+
+def test_a_longer_sum_than_the_bounds_allow_is_refused():
+    with pytest.raises(SystemExit, match="too long"):
+        check.dot([check.Form(0.1)] * 65, [check.Form(0.3)] * 65)
