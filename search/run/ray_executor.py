@@ -37,6 +37,7 @@ from search.run.ray_private import (
     OUT_OF_MEMORY,
     check_cluster,
     dead_process,
+    error_of,
     leaving_signals,
     nodes,
     retry_after_out_of_memory,
@@ -364,7 +365,7 @@ class StallWatchdog(tune.Callback):
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
         worker = trial.config["worker"]
         self.hear(worker)  # until it starts again
-        preempted = bool(getattr(trial.get_pickled_error(), "preempted", False))
+        preempted = bool(getattr(error_of(trial), "preempted", False))
         self.events.put(Restarted(worker, self.reason(worker), preempted))
 
     def reason(self, worker: str) -> str:
@@ -372,7 +373,7 @@ class StallWatchdog(tune.Callback):
         if worker in self.stalled:
             return f"stalled: nothing was heard of it for {self.stall_s} s"
         trial = self.running.get(worker)
-        error = str(trial.get_pickled_error()) if trial else ""
+        error = str(error_of(trial)) if trial else ""
         return "out of memory: Ray ended its process" if OUT_OF_MEMORY in error else DIED
 
     def _kill(self, worker: str) -> None:

@@ -15,6 +15,7 @@ from ray._private import auto_init_hook, ray_constants
 from ray._raylet import AuthenticationTokenLoader, GcsClient  # type: ignore[attr-defined]
 from ray.air.execution._internal import RayActorManager
 from ray.tune.execution import class_cache
+from ray.tune.experiment import Trial
 
 OUT_OF_MEMORY = "OutOfMemoryError"
 VITAL = {ray_constants.PROCESS_TYPE_GCS_SERVER, ray_constants.PROCESS_TYPE_RAYLET}
@@ -28,6 +29,15 @@ def nodes() -> list[dict[str, float]]:
     """
     draining = ray._private.state.state.get_draining_nodes()
     return [n["Resources"] for n in ray.nodes() if n["Alive"] and n["NodeID"] not in draining]
+
+
+def error_of(trial: Trial) -> Exception | None:
+    """Return the error that a trial's process ended with last; None if there is none.
+
+    `Trial.get_pickled_error` looks in Tune's storage, where the error comes after callbacks were told of it.
+    """
+    file = trial.pickled_error_file
+    return ray.cloudpickle.loads(Path(file).read_bytes()) if file and Path(file).exists() else None
 
 
 def dead_process() -> str | None:

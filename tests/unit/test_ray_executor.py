@@ -4,6 +4,7 @@ import asyncio
 import pickle
 import signal
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock, call
 
@@ -12,6 +13,7 @@ import ray
 from ray._private import auto_init_hook
 from ray.air.execution._internal import RayActorManager
 from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError
+from ray.train._internal.storage import StorageContext
 from ray.tune.experiment import Trial as TuneTrial
 
 from search.errors import UserError
@@ -52,10 +54,10 @@ def clock(monkeypatch):
     return now
 
 
-def tune_trial(error=None):
+def tune_trial():
     return SimpleNamespace(
         temporary_state=SimpleNamespace(ray_actor="its actor"), trial_id="a",
-        config={"worker": "first"}, get_pickled_error=lambda: error,
+        config={"worker": "first"}, pickled_error_file=None,
     )  # fmt: skip
 
 
@@ -100,15 +102,31 @@ def test_a_worker_that_is_silent_too_long_is_killed_once(clock, monkeypatch):
     assert killed == ["its actor"] * 2 and watchdog.reason("another") == DIED
 
 
+@pytest.fixture
+def failing(tmp_path, monkeypatch):
+    """A trial of Tune's own, as it is when Tune tells of an error: its storage has nothing of it yet."""
+    monkeypatch.setattr(StorageContext, "_get_session_path", lambda storage: str(tmp_path / "session"))
+    storage = StorageContext(str(tmp_path / "storage"), "study", trial_dir_name="a")
+    trial = TuneTrial("trainable", stub=True, trial_id="a", config={"worker": "first"}, storage=storage)
+    Path(trial.local_path).mkdir(parents=True)
+    return trial
+
+
 @pytest.mark.parametrize("preempted", [True, False])
-def test_a_preempted_worker_has_not_failed(preempted):
+def test_a_preempted_worker_has_not_failed(failing, preempted):
     """Ray says of an actor's death that its node was taken away after notice; Tune counts it as no failure."""
-    died, trial = RayActorError(preempted=preempted), TuneTrial("trainable", stub=True, trial_id="a")
-    trial._handle_ray_actor_error(died)
-    assert trial.run_metadata.num_failures == (not preempted)
+    failing.handle_error(RayActorError(preempted=preempted))
+    assert failing.run_metadata.num_failures == (not preempted)
     watchdog = StallWatchdog(9, Events())
-    watchdog.on_trial_recover(0, [], tune_trial(died))
+    watchdog.on_trial_recover(0, [], failing)
     assert watchdog.events == [Restarted("first", DIED, preempted)]
+
+
+def test_a_worker_that_took_too_much_memory_is_said_to_have(failing):
+    failing.handle_error(RayActorError(error_msg=f"{ray_private.OUT_OF_MEMORY}: it took all"))
+    watchdog = StallWatchdog(9, Events())
+    watchdog.on_trial_start(0, [], failing)
+    assert watchdog.reason("first") == "out of memory: Ray ended its process"
 
 
 # ---- the desk

@@ -20,6 +20,7 @@ OF_VALUES = {
     "dead_processes": "ray._private.node.Node",
     "reset_cache": "ray._raylet.AuthenticationTokenLoader",
     "get_all_node_info": "ray._raylet.InnerGcsClient",
+    "pickled_error_file": "ray.tune.experiment.Trial",
 }
 """Methods that are called on a value: the class that has each."""
 READERS = {
