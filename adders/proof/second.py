@@ -1,19 +1,20 @@
 """Does a submission compute what its proof bounds? `python second.py SUBMISSION.py PROOF.json CHECKPOINT [PAIRS]`.
 
-The submission's numbers and code must be those that the proof names. It is run as it is, on pairs of numbers of which
-half carry often and on the proof's own, for the logits of a digit of each. Their gaps must lie between the bounds that
-check.py has for that pair alone. Beside check.py it needs torch.
+The submission's numbers and code must be those that the proof names. It is run as it is, so look at a stranger's
+first: a proof can name any program. It is asked pairs of numbers of which half carry often, and the proof's own, for
+the logits of a digit of each. Their gaps must lie between the bounds that check.py has for that pair alone. Beside
+check.py it needs torch.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-import importlib.util
 import random
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -31,15 +32,37 @@ HARD = (0, 1, 4, 5, 8, 9)
 """Digits that carries are made of."""
 
 
+NAMES, TYPE = ("METADATA", "PROVENANCE"), "dict[str, Any]"
+"""Of the statements that name a submission: variables, and their type."""
+
+
 def program_digest(text: str) -> str:
-    """Return the SHA-256 of a submission's text without the statements that name it: METADATA and PROVENANCE."""
-    lines: list[str | None] = list(text.splitlines(keepends=True))
+    """Return the SHA-256 of a submission's text without the statements that name it.
+
+    Only data are left out, in lines of their own: what can do something is a part of the program.
+    """
+    lines = text.split("\n")
+    left_out = set[int]()
     for statement in ast.parse(text).body:
-        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) in ("METADATA", "PROVENANCE"):
-            first, last = statement.lineno - 1, statement.end_lineno or statement.lineno
-            lines[first:last] = [None] * (last - first)
-    kept = "".join(line for line in lines if line is not None)
-    return hashlib.sha256(kept.encode()).hexdigest()
+        own = range(statement.lineno - 1, statement.end_lineno or statement.lineno)
+        written = "\n".join(lines[n] for n in own if n < len(lines))
+        if is_name(statement) and ast.get_source_segment(text, statement) == written:
+            left_out.update(own)
+    kept = [line for n, line in enumerate(lines) if n not in left_out]
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()
+
+
+def is_name(statement: ast.stmt) -> bool:
+    """True of a statement that gives a submission's name or provenance, as a literal."""
+    if not isinstance(statement, ast.AnnAssign) or statement.value is None:
+        return False
+    if ast.unparse(statement.target) not in NAMES or ast.unparse(statement.annotation) != TYPE:
+        return False
+    try:
+        ast.literal_eval(statement.value)
+    except ValueError:
+        return False
+    return True
 
 
 class Outside(ValueError):
@@ -93,12 +116,10 @@ def some_pairs(count: int) -> list[tuple[int, int]]:
     return result
 
 
-def loaded(path: Path) -> Any:
-    """Return a submission's module."""
-    about = importlib.util.spec_from_file_location("submission", path)
-    assert about and about.loader
-    module = importlib.util.module_from_spec(about)
-    about.loader.exec_module(module)
+def loaded(text: str, path: Path) -> Any:
+    """Return a submission's module. path: named in its errors."""
+    module = ModuleType("submission")
+    exec(compile(text, str(path), "exec"), module.__dict__)
     return module
 
 
@@ -131,19 +152,32 @@ def compare(reader: Reader, submission: Any, pairs: Iterable[tuple[int, int]], e
 
 def main(submission: str, proof: str, checkpoint: str, count: str = str(PAIRS)) -> None:
     """Print what was compared, or exit with one line."""
-    said = check.parsed(check.content(Path(proof)))
-    text = Path(submission).read_text(encoding="utf-8")
-    if said.get("program_sha256") != program_digest(text):
-        sys.exit(f"NOT READ: {proof} is a proof of another program than {submission}")
-    spec, theta = check.read(Path(checkpoint))
-    reader, program = Reader(spec, check.numbers_of(theta)), loaded(Path(submission))
-    worst = said["margin"]["pair"]
+    if not count.isdecimal():
+        sys.exit(f"NOT READ: PAIRS must be a whole number, got {count:.40}")
+    path = Path(proof)  # the file that a message names
     try:
-        compared = compare(reader, program, [worst], every=True)
-        compared += compare(reader, program, some_pairs(int(count)))
+        said = check.parsed(check.content(path))
+        check.margin_of(said["margin"], said["digits"])
+        path = Path(submission)
+        text = check.content(path).decode().replace("\r\n", "\n")
+        if said.get("program_sha256") != program_digest(text):
+            sys.exit(f"NOT READ: {proof} is a proof of another program than {submission}")
+        program = loaded(text, path)
+        path = Path(checkpoint)
+        spec, theta = check.read(path)
+        reader = Reader(spec, check.numbers_of(theta))
+    except OSError as error:
+        sys.exit(f"NOT READ: {error.filename}: {error.strerror}")
+    except Exception as error:  # whatever it is, it is none of ours
+        sys.exit(f"NOT READ: {path}: cannot be read ({type(error).__name__}: {error!s:.200})")
+
+    pairs = [said["margin"]["pair"], *some_pairs(int(count))]
+    try:
+        compared = compare(reader, program, pairs[:1], every=True)
+        compared += compare(reader, program, pairs[1:])
     except Outside as error:
         sys.exit(f"NOT READ: {error}")
-    print(f"READ: {compared:,} gaps of logits, of {int(count) + 1:,} pairs, lie where the proof says")
+    print(f"READ: {compared:,} gaps of logits, of {len(pairs):,} pairs, lie where the proof says")
 
 
 if __name__ == "__main__":

@@ -286,6 +286,50 @@ def test_a_digest_is_of_numbers_and_code_alone():
     assert second.program_digest(source(spec, other)) != second.program_digest(named)
 
 
+HIDDEN = [
+    'METADATA: dict[str, Any] = {}; print("run")',
+    'METADATA: dict[str, Any] = dict(print("run") or {})',
+    'METADATA: print("run") = {}',
+    'PROVENANCE: dict[str, Any] = {\n    "a": 1}; print("run")',
+    'PROVENANCE: dict[str, Any] = {"a": "\u2028\u2028"}; print("run")',
+    'METADATA = {}; print("run")',
+]
+
+
+@pytest.mark.parametrize("statement", HIDDEN)
+def test_what_a_digest_leaves_out_can_do_nothing(statement):
+    """Data in lines of their own, and no code that a statement called METADATA brings along."""
+    checkpoint = Checkpoint.load(NETS["rope"])
+    text = source(checkpoint.spec, checkpoint.theta_P)
+    assert second.program_digest(f"{text}{statement}\n") != second.program_digest(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("submission.py", "def (", "submission.py: cannot be read (SyntaxError"),
+        ("submission.py", "x" * (check.MOST_BYTES + 1), "submission.py: larger than"),
+        ("proof.json", "[]", "proof.json: cannot be read (ValueError: not an object"),
+        ("proof.json", None, "proof.json: No such file"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(folder, name, content, said):
+    done("export", "6p")
+    if content is None:
+        Path(name).unlink()
+    else:
+        Path(name).write_text(content)
+    with pytest.raises(SystemExit) as refused:
+        second.main("submission.py", "proof.json", "6p", "5")
+    assert said in str(refused.value) and len(str(refused.value).splitlines()) == 1
+
+
+def test_a_number_of_pairs_is_a_number(folder):
+    done("export", "6p")
+    with pytest.raises(SystemExit, match="NOT READ: PAIRS must be a whole number, got some"):
+        second.main("submission.py", "proof.json", "6p", "some")
+
+
 def test_lab_has_proofs_of_the_programs_that_are_exported_now():
     """Where a family's program changes, `python lab/certificates/prove.py --check` proves the certificates again."""
     verdicts = list(LAB.glob("*/*/proof.json"))
