@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from model.doors import FINISHERS, points
+from model.doors import FINISHERS, first_line, points
 from trainer.recipe.stages import road_of
 
 if TYPE_CHECKING:
@@ -30,12 +30,20 @@ class Finisher(Protocol):
 def check_finisher(recipe: Any) -> None:
     """Raise ValueError for a recipe, or a stage of it, whose seeds nobody here can finish."""
     stages = [each for stage in road_of(recipe) for each in stage.recipes]
-    if any(each.finish_above < 1 for each in (recipe, *stages)) and not points(FINISHERS):
-        raise ValueError(NOBODY)
+    if any(each.finish_above < 1 for each in (recipe, *stages)):
+        installed()
 
 
-def finish_by_curvature(spec: Spec, ties: Ties | None, theta_P: Tensor, seed: int) -> Tensor:
-    """Return θ [P] as the first finisher that is installed leaves it. Raise ValueError where there is none."""
-    for point in points(FINISHERS).values():
-        return cast(Finisher, point.load())(spec, ties, theta_P, seed)
+def installed() -> Finisher:
+    """Return the first finisher. Raise ValueError, in one line, where there is none or it cannot be imported."""
+    for name, point in points(FINISHERS).items():
+        try:
+            return cast(Finisher, point.load())
+        except Exception as error:
+            raise ValueError(f"finish_above: {name}: {point.value} cannot be imported: {first_line(error)}") from None
     raise ValueError(NOBODY)
+
+
+def finish(spec: Spec, ties: Ties | None, theta_P: Tensor, seed: int) -> Tensor:
+    """Return θ [P] as the first finisher that is installed leaves it. Raise ValueError where there is none."""
+    return installed()(spec, ties, theta_P, seed)

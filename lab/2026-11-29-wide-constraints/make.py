@@ -1,9 +1,5 @@
-"""What a constraint costs with a wide start: the plan's studies, and the tables of what came of them.
+"""What a constraint costs with a wide start: `python make.py` writes the plan's four studies."""
 
-`python make.py plan` writes the four studies, `python make.py HOME` the rows of those that have ended.
-"""
-
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -90,5 +86,4 @@ def write_studies() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["plan"]:
-        write_studies()
+    write_studies()

@@ -76,7 +76,7 @@ class Jobs(Protocol):
     """Calls to MLflow that are done in order (search/tracking/outbox.py)."""
 
     def put(self, call: Callable[..., Any], *args: Any, key: Hashable = None) -> None:
-        """Have a job done. It may take the place of one that waits with the same key."""
+        """Have a job done after those that wait. One of them with the same key may be dropped."""
 
 
 class Projection:

@@ -151,6 +151,13 @@ def test_a_seed_that_is_nearly_right_is_finished_by_a_package_or_refused_before_
     said = fails_with_one(2, "run", "some.yaml")
     assert said == f"some.yaml: {NOBODY}" and not Path("adder-runs").exists()
 
+    def fails():
+        raise RuntimeError("no such device\nand more")
+
+    monkeypatch.setattr("trainer.finishing.points", lambda group: {"a": SimpleNamespace(load=fails, value="b:c")})
+    said = fails_with_one(2, "run", "some.yaml")
+    assert said == "some.yaml: finish_above: a: b:c cannot be imported: RuntimeError: no such device"
+
 
 def test_what_mlflow_has_as_models_is_written_by_packages(monkeypatch):
     """Of each seed that grokked, once it is decoded, and of a study at its end."""

@@ -76,11 +76,11 @@ def rerun(checkpoint, *words):
 def test_what_was_finished_is_finished_again(monkeypatch):
     """Whatever curvature makes of it, here another trained θ: it is made of the last θ, and not left out."""
     better_P = Checkpoint.load(CERTIFICATES / "57p").theta_P
-    monkeypatch.setattr("trainer.bank.bank.finish_by_curvature", lambda *given: better_P.clone())
+    monkeypatch.setattr("trainer.bank.bank.finish", lambda *given: better_P.clone())
     finished = made(EAGER, dataclasses.replace(RECIPE, finish_above=0.0))
     assert finished.step == RECIPE.steps and torch.equal(finished.theta_P, better_P)
     assert "θ is bitwise the same" in rerun(finished).stdout
-    monkeypatch.setattr("trainer.bank.bank.finish_by_curvature", lambda *given: better_P * 1.001)
+    monkeypatch.setattr("trainer.bank.bank.finish", lambda *given: better_P * 1.001)
     assert "nothing that is recorded of the environment explains it" in rerun(finished).stdout
     environment = finished.provenance["environment"]
     for how in ({}, {"finish": "torch"}, {"finish": []}):

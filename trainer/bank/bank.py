@@ -28,7 +28,7 @@ from trainer.engine.build import GivenUp
 from trainer.engine.native import EngineBackend, kernel_of, missing_to_train
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import SHIPPED
-from trainer.finishing import finish_by_curvature
+from trainer.finishing import finish
 from trainer.optimisers import optimiser_of
 from trainer.optimisers.base import Optimiser
 from trainer.outcomes import MEASURES
@@ -288,9 +288,9 @@ class Bank:
         self.pair_S[live_L[left_L]] = IDLE
 
     def _finish(self, n: int) -> None:
-        """Finish a pair that spent its budget by curvature, from its best θ."""
+        """Finish a pair that spent its budget, from its best θ, by what is installed for it."""
         pair, best_P = self.pairs[n], self.tracker.records["best_theta"][n]
-        finished_P = finish_by_curvature(self.spec, pair.ties, best_P, hashed_seed(f"finish {pair.seed}"))
+        finished_P = finish(self.spec, pair.ties, best_P, hashed_seed(f"finish {pair.seed}"))
         measured = self.programs.evaluate(finished_P[None].to(self.device))
         measures = [float(measured[name]) if name in measured else torch.nan for name in MEASURES]
         self.tracker.finish(n, torch.tensor(measures), finished_P)
