@@ -184,9 +184,8 @@ def ratio_of_intervals(
     """Return the interval of `share` over `other`, from an interval of each and the correlation of their estimates.
 
     By the method of variance estimates recovery (Donner and Zou, Statistical Methods in Medical Research 21, 347-359,
-    2012). An end is as far from the ratio as the ends of both shares on its side are from them. In simulated studies,
-    where `ends` are `clustered` and the correlation is that of the clusters' residuals, it holds the truth in 94 % or
-    more.
+    2012). An end is as far from the ratio as the ends of both shares on its side are from them. How often it holds the
+    truth: docs/statistics.md.
     """
 
     def end(near: float, far: float, way: int) -> float:
