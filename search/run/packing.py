@@ -33,6 +33,8 @@ class Capacity:
 
     concurrent: int = 1
     gpu: float = 0.0
+    is_shared: bool = False
+    """True if other studies may want the room, as on a cluster."""
 
     @property
     def on_gpu(self) -> bool:
