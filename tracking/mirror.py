@@ -16,7 +16,7 @@ from tracking.tracker import Tracker
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
 
-class Behind(Projection):
+class BackgroundProjection(Projection):
     """What MLflow shows of a study, written by a thread that training does not wait for."""
 
     name = "MLflow"
@@ -49,7 +49,7 @@ class MlflowMirror:
         return connect(home).get_experiment_by_name(study) is not None
 
     @contextmanager
-    def open(self, study: Study, records: StudyRecords) -> Iterator[Behind]:
+    def open(self, study: Study, records: StudyRecords) -> Iterator[BackgroundProjection]:
         client, verify = connect(records.home), records.lease.verify
         with ExitStack() as undo:
             # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
@@ -61,9 +61,9 @@ class MlflowMirror:
             name = f"MLflow ({file})" if file else "MLflow"
             outbox = Outbox(lambda: client.search_experiments(max_results=1), verify, name=name)
             undo.callback(outbox.close)
-            behind = Behind(records, tracker, outbox)
-            behind.note_stale(records.list_seeds())
-            yield behind
+            projection = BackgroundProjection(records, tracker, outbox)
+            projection.note_stale(records.list_seeds())
+            yield projection
 
     def held(self, records: StudyRecords) -> Contents:
         return contents(records)
