@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from adders.proof.prover import Proof
     from model.spec import Spec
 
-FORMAT = 2
+FORMAT = 3
 CHECKER = Path(__file__).with_name("check.py")
 
 
