@@ -20,8 +20,10 @@ Affine arithmetic: the net is run as it is written, on numbers that are a value 
 is an unknown of its own; what numbers share cancels.
 
 Assumed of float32: + - * / sqrt are rounded to nearest or fused, with numbers below 2^-126 kept or flushed to 0; sums
-are taken in any order; elementary functions are as good as BOUNDS says (docs/proof.md). Assumed of this Python: float64
-rounds + - * / sqrt to nearest, and its exp, sin, cos, pow and erf are right to 2^-46; SLACK has room for both.
+are taken in any order; elementary functions are as good as BOUNDS says (docs/proof.md). Steps are in the order of the
+exported program: a residual is added to a finished product, so one that begins the product's sum with it is another.
+Assumed of this Python: float64 rounds + - * / sqrt to nearest, and struct to float32; its exp, sin, cos, pow and erf
+are right to 2^-46. SLACK has room for both.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ CHECKER = Path(__file__).with_name("check.py")
 
 
 def verdict_of(spec: Spec, theta_P: Tensor, proof: Proof) -> dict[str, Any]:
-    """Return everything but a proof's rows as plain values, with the spec and the digest of its θ."""
+    """Return a proof as plain values, with the spec and the digests of its θ and its program."""
     about = {
         "params": spec.params,
         "spec": spec.as_dict(),

@@ -152,8 +152,9 @@ def _turned(spec: Rope, w: Tensors, read: Approx, q: Array, k: Approx) -> tuple[
         shared = np.concatenate([shared, single([spec.qk_norm_1, spec.qk_norm_2, spec.qk_norm_3])])
     weights = (shared, shared) if spec.shared_qk_norm else (w["q_norm"], w["k_norm"])
     speed = spec.rope_base**-0.5
+    is_rounded = single(spec.rope_base) != spec.rope_base
     index = Approx(np.arange(float(READ))[:, None])
-    other = index * Approx([[speed]], (ANY.power + 1) * U * speed)  # and a rounding of the base
+    other = index * Approx([[speed]], (ANY.power + is_rounded) * U * speed)
     angle = concatenate([index, other])
     parts = []
     for matrix, weight in zip((Approx(q), k), weights, strict=True):

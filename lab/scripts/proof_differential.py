@@ -532,7 +532,8 @@ class Comparison:
                 bounds = asked.gaps.over(low, high, cases.right)
                 rivals = asked._rivals(cases.right)
                 gap = np.where(rivals, bounds.low - bounds.loss, math.inf).min(1) / bounds.scale
-                decided = asked._check(low, high, cases, right, True)
+                decided = right.copy()
+                decided[right] = asked.halved(asked.wins, low[right], high[right], cases.right[right])
                 rows = zip(cases.label, low, high, right, decided, margins, gap, range(len(cases)), strict=True)
                 return asked, {int(row[0]): row[1:] for row in rows}
         except Lost:

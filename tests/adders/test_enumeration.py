@@ -12,6 +12,7 @@ from model import preset
 from model.families.module.spec import NAMED, load_module
 from model.tasks import make_task
 from tests.commands import call, fails_with_one
+from tests.homes import Recorder, empty_home, quickly, study_of
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import trusted
 
@@ -105,6 +106,15 @@ def test_what_cannot_be_decided_refuses_in_one_line(here):
     for words in ("--digits 2", "--level any", "--record", "-o p.json"):
         said = fails_with_one(2, "prove", "short", *words.split())
         assert said.startswith(f"{words.partition(' any')[0].split()[0]}") and "decoded, problem by problem" in said
+
+
+def test_a_study_of_another_task_is_not_decided_as_if_it_added(here):
+    with quickly():
+        study = Recorder(empty_home(here / "runs"), study_of(model="456p", task=TASK, recipe={"steps": 3000}))
+        study.seeds((1,), grokked=(1,))
+        study.done()
+    said = fails_with_one(2, "prove", "--study", "sweep", "--home", here / "runs")
+    assert said.startswith("prove --study is about addition in base 10 with 10 digits alone")
 
 
 def test_the_columns_proof_is_of_addition_alone():

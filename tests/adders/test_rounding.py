@@ -66,6 +66,14 @@ def matrix(ws):
     return Linear(Approx(approx(ws).value[:, None]))
 
 
+def uncertain(draws, xs, most=0.1):
+    """Numbers that are not known but for a range, as both programs have them; and what they are."""
+    reach = [draws.choice([0, 0, 2.0**-20, most]) * abs(float(x)) for x in xs]
+    inside = [nearest(x + Fraction(draws.uniform(-0.99, 0.99) * r)) for x, r in zip(xs, reach, strict=True)]
+    unknown = [check.Form(float(x), error=r) for x, r in zip(xs, reach, strict=True)]
+    return inside, unknown, Approx(approx(xs).value, np.array(reach))
+
+
 def summed(draws, terms, flushes):
     """A sum of terms in some order, in groups or not."""
     terms = list(terms)
@@ -134,8 +142,9 @@ def a_longer_sum(draws, fuses, flushes):
 
 def a_dot_product(draws, fuses, flushes):
     count = draws.randint(1, 9)
-    xs, ws = row(draws, count), [some(draws, -3, 3) for _ in range(count)]
-    return parts(dotted(draws, xs, ws, fuses, flushes), check.dot(forms(xs), forms(ws)), matrix(ws)(approx(xs)))
+    xs, unknown, bounded = uncertain(draws, row(draws, count))
+    ws = [some(draws, -3, 3) for _ in range(count)]
+    return parts(dotted(draws, xs, ws, fuses, flushes), check.dot(unknown, forms(ws)), matrix(ws)(bounded))
 
 
 def a_scaled_dot_product(draws, fuses, flushes):
@@ -167,13 +176,14 @@ def an_inverse_root(draws, fuses, flushes):
 def a_norm(draws, fuses, flushes):
     n = draws.randint(2, 7)
     where = draws.choice([(-20, 20), (-1, 1), (-10, -8)])
-    xs, ws = [some(draws, *where) for _ in range(n)], [some(draws, -2, 2) for _ in range(n)]
+    xs, unknown, bounded = uncertain(draws, [some(draws, *where) for _ in range(n)], most=0)
+    ws = [some(draws, -2, 2) for _ in range(n)]
     total = dotted(draws, xs, xs, fuses, flushes)
     mean = nearest(total / n) if draws.random() < 0.5 else nearest(total * nearest(Fraction(1, n)))
     root = rooted(draws, nearest(mean + nearest(Fraction(1e-5))))
     computed = nearest(nearest(xs[0] * root, flushes) * ws[0], flushes)
-    bound = net.normed(approx(xs), net.Norm(approx(ws)), ANY).value
-    return parts(computed, check.norm(forms(xs), forms(ws), 1e-5)[0], bound[:1])
+    bound = net.normed(bounded, net.Norm(approx(ws)), ANY).value
+    return parts(computed, check.norm(unknown, forms(ws), 1e-5)[0], bound[:1])
 
 
 def a_mean(draws, fuses, flushes):
@@ -215,14 +225,14 @@ def elementary(function, real_function, formed, bounded, high):
     """A rule of one of torch's functions, on numbers below 2^high, down to those next to 0."""
 
     def rule(draws, fuses, flushes):
-        x = some(draws, draws.choice([-126, -4]), high)
+        (x,), (unknown,), _ = uncertain(draws, [some(draws, draws.choice([-126, -4]), high)])
         if abs(x) < TINY:
             return []
         computed = Fraction(function(torch.full((16,), float(x)))[0].item())  # vectors have kernels of their own
         exact = fraction(real_function(real(x)))
-        form, bound = formed(check.Form(float(x))), bounded(np.array([float(x)]))
-        found = [part(computed, form.value, form.radius), part(exact, form.value, form.radius)]
-        return [*found, part(computed - exact, 0.0, bound)]
+        form = formed(unknown)
+        found = [part(y, form.value, form.radius) for y in (computed, exact)]
+        return [*found, part(computed - exact, 0.0, bounded(np.array([float(x)])))]
 
     return rule
 
