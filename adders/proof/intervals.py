@@ -58,9 +58,6 @@ class Interval:
         ends = [a * b for a in (self.low, self.high) for b in (o.low, o.high)]
         return Interval(down(np.minimum.reduce(ends)), up(np.maximum.reduce(ends)))
 
-    def __and__(self, o: Interval) -> Interval:
-        return Interval(np.maximum(self.low, o.low), np.minimum(self.high, o.high))
-
     def times(self, number: Array | float) -> Interval:
         """Multiply by exact numbers."""
         a, b = self.low * number, self.high * number

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from adders.proof import attention, check, net, rounding
 from adders.proof.intervals import ELEMENTARY, GELU, Interval, SwiGLU
-from adders.proof.rounding import ANY, Approx, Linear, gamma, sincos
+from adders.proof.rounding import ANY, Approx, Linear, Lost, gamma, sincos
 
 mpmath.mp.prec = 240
 TINY = Fraction(2) ** -126
@@ -186,6 +186,51 @@ def a_norm(draws, fuses, flushes):
     return parts(computed, check.norm(unknown, forms(ws), 1e-5)[0], bound[:1])
 
 
+def welford(draws, xs):
+    """Mean and variance by Welford's recurrence: number by number, with quotients or reciprocals, or in groups."""
+    groups = [(1, x, Fraction(0)) for x in xs]
+    is_paired, divides = draws.random() < 0.5, draws.random() < 0.5
+    while len(groups) > 1:
+        (n, mean, squares), (m, other, more) = groups[0], groups[1]
+        delta = nearest(other - mean)
+        share = nearest(Fraction(m, n + m)) if is_paired or not divides else Fraction(m, n + m)
+        moved = nearest(mean + nearest(delta * share))
+        if is_paired:
+            rise = nearest(nearest(delta * delta) * nearest(n * share))
+        else:
+            rise = nearest(delta * nearest(other - moved))
+        both = (n + m, moved, nearest(nearest(squares + more) + rise))
+        groups = [*groups[2:], both] if is_paired else [both, *groups[2:]]
+    _, mean, squares = groups[0]
+    return mean, nearest(squares / len(xs))
+
+
+def a_layer_norm(draws, fuses, flushes):
+    """Also of numbers that differ by little of what they are, where it loses most."""
+    n = draws.randint(2, 16)
+    offset = some(draws, -3, 10)
+    xs = [nearest(some(draws, -1, 1) + offset) for _ in range(n)]
+    weights, biases = ([some(draws, -2, 2) for _ in range(n)] for _ in range(2))
+    if draws.random() < 0.3:
+        tensors = [torch.tensor([float(x) for x in part]) for part in (xs, weights, biases)]
+        computed = Fraction(functional.layer_norm(tensors[0], (n,), *tensors[1:], 1e-5)[0].item())
+    else:
+        mean, variance = welford(draws, xs)
+        root = rooted(draws, nearest(variance + nearest(Fraction(1e-5))))
+        computed = nearest(nearest(nearest(nearest(xs[0] - mean) * root) * weights[0]) + biases[0])
+    form = check.layer_norm(*map(forms, (xs, weights, biases)), 1e-5)[0]
+    norm = net.Norm(approx(weights), approx(biases), 1e-5, centre=True)
+    try:
+        return parts(computed, form, net.normed(approx(xs), norm, ANY).value[:1])
+    except Lost:  # of numbers that are nearly alike
+        return parts(computed, form, None)
+
+
+def a_flushed_gelu(draws, fuses, flushes):
+    x = some(draws, -126, -100)
+    return parts(nearest(x * Fraction(1, 2), flushes), check.gelu(check.Form(float(x))), None)
+
+
 def a_mean(draws, fuses, flushes):
     """Of values by weights, the largest of which is about 1: a quotient of sums, or a sum of quotients."""
     n = draws.randint(2, 30)
@@ -264,6 +309,8 @@ RULES = {
     "a scaled query": a_scaled_query,
     "an inverse root": an_inverse_root,
     "a norm": a_norm,
+    "a layer norm": a_layer_norm,
+    "a flushed GELU": a_flushed_gelu,
     "a mean": a_mean,
     "a weight": a_weight,
     "GELU": elementary(functional.gelu, lambda x: x * mpmath.ncdf(x), check.gelu, bent(GELU), 4),
@@ -285,6 +332,7 @@ SMALLER = [
     ("a norm", check, "ROOM", 0.4),
     ("a norm", net, "rounding", 0.4),
     ("an inverse root", check, "RSQRT", 0.4),
+    ("a flushed GELU", check, "TINY", 0.1),
     ("a mean", check, "U", 0.15),
     ("a mean", attention, "gamma", 0.15),
     ("a weight", check, "SHIFT", 0.2),
