@@ -60,7 +60,7 @@ def test_a_study_of_a_module_is_recorded_verified_and_trained_again_without_its_
 def test_every_command_about_addition_refuses_the_checkpoint_by_one_line():
     search.run(STUDY | {"seeds": [1]}, home="home")
     done("pull", "mine", "--seed", "1", "-o", "b", "--home", "home")
-    about_adders = {"prove", "explain", "export", "finish", "diagnose"}
+    about_adders = {"explain", "export", "finish", "diagnose"}
     assert {"fold", "register", *about_adders} <= refused_for_its_task("b")
 
 
