@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from model import preset_name
+from model.families.module.spec import Module
 from model.files import read_limited
 from model.tasks import ADDITION
+from search.analysis.arms import OFF_VALUES
 from search.errors import UserError, reraise_as
 from search.stats.counting import Until, group_by, rank
 from search.stats.metrics import OF_COLUMNS, OF_CONFIRMATION, OF_SEARCH, count_checks, final_metrics
@@ -283,6 +285,8 @@ def _configuration(
     best = min((r for r in rows if r.is_final), key=rank, default=None)
     fields = task_fields(configuration.spec.task) if varies_task else {}
     fields |= configuration.as_params()
+    if isinstance(configuration.spec, Module):
+        fields[OFF_VALUES] = json.dumps(configuration.spec.off_values)
     return {
         "study": study,
         "configuration": configuration.key,

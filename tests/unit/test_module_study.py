@@ -44,6 +44,13 @@ def test_a_study_of_a_module_is_recorded_verified_and_trained_again_without_its_
     assert list(rows["verified"]) == list(rows["grokked"]) and rows["grokked"].sum() > 4
     assert "class Net" not in rows.to_string()
     Path("nets.py").unlink()
+    counts = dict(zip(["base", "tied", "hidden"], rows["grokked"], strict=True))
+    base = f"{rows['params'][0]} parameters (Net)"
+    table = done("table", "mine", "--home", "home")
+    for name, saves in (("hidden=12", 2), ("tied", 1)):
+        key, less = name.partition("=")[0], rows["params"][0] - rows["params"][saves]
+        assert re.search(rf"\| {name} +\| trains.*: {counts[key]}/3 vs {counts['base']}/3 ", table)
+        assert re.search(rf"\| {name} +\| {re.escape(base)} +\| yes .*\| {less} +\| mine", table)
     for words in ("best mine", "status mine", "pull mine --best -o b", "report mine -o r.html"):
         done(*words.split(), "--home", "home")
     assert {f.name for f in Path("b").iterdir()} >= {"nets.py", "state_dict.pt", "checkpoint.json"}

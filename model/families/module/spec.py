@@ -128,10 +128,16 @@ class Module(Spec, listed=False):
 
     # ---- arguments are constraints where the class says so
 
+    @property
+    def off_values(self) -> dict[str, Any]:
+        """Arguments that are constraints, with their values that mean "off"."""
+        values: dict[str, Any] = Module._loading.constraints_of(self)
+        return values
+
     def constraints(self) -> dict[str, dataclasses.Field[Any]]:  # type: ignore[override]
         """Return a field for each argument that the class lists in `constraints`, by name."""
         fields = {}
-        for name, off in Module._loading.constraints_of(self).items():
+        for name, off in self.off_values.items():
             field: dataclasses.Field[Any] = option(off, f"{name} of {self.module}", off=off)
             field.name = name
             fields[name] = field
