@@ -25,6 +25,8 @@ COLUMNS = (
 """Columns that a frame of configurations must have."""
 OFF_VALUES = "model.constraints"
 """The column that names the constraints of a module, with their values that mean "off", as JSON."""
+SCALE = "scale"
+"""The column that names the scale of which a configuration is the base."""
 SeedRows = dict[Seed, SeedRecord]
 
 
@@ -53,6 +55,8 @@ class Arm:
     """Counted seeds that a rule ended before their budget was spent."""
     missed: float = 0.0
     """Upper bound on those that would have grokked."""
+    scale: str = ""
+    """The scale of which its study makes it the base."""
     stopped: bool = False
     """True if it went on until enough seeds had grokked, so that its rate is too high."""
     seeds: Mapping[Seed, bool] = field(default_factory=dict, compare=False)
@@ -139,10 +143,15 @@ def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
         verified=verified,
         missed=wrongly,
         ended=sum(int(row.get(name) or 0) for name in ENDED_BY_RULES),
+        scale=_text(row.get(SCALE)),
         stopped=row.get("stopped") in (True, 1),
         seeds=by_training,
         with_finished=grokked,
     )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _spec(row: Mapping[str, Any]) -> Spec:

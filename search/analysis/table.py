@@ -5,8 +5,8 @@ compares pairs of arms: the scale's model, and the same with the constraint togg
 may have several pairs, by several recipes or studies: the one with most seeds in common speaks, among equals the one
 whose arm without the constraint groks most.
 
-A scale is a preset. Of models that toggling joins to no preset, such as a module's, it is the one from which most
-others are one constraint away, and of equals the one with the fewest constraints.
+A scale is a preset, or what a study names so. Of models that toggling joins to none of these, such as a module's, it is
+the one from which most others are one constraint away, and of equals the one with the fewest constraints.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -245,7 +245,7 @@ def constraint_table(
             + ("; with finish_above the records of its seeds are needed too" if unread else "")
         )
     columns = _columns(pairs, [preset(name) for name in scales])
-    names = _names(columns)
+    names = _names(columns, {arm.spec: arm.scale for arm in arms if arm.scale})
     rows = rows or {row for scale, row in pairs if scale in names}
     ordered = sorted(rows, key=row_order)
     by_spec: dict[Spec, list[Arm]] = {}
@@ -268,7 +268,8 @@ def _pairs(arms: Iterable[Arm]) -> Iterator[tuple[Spec, Constraint, Pair]]:
     for by_spec in groups.values():
         rows = {row for spec in by_spec for row in spec.applied().items()}
         partners = {spec: _partners(spec, rows, by_spec) for spec in by_spec}
-        for scale in _scales(partners):
+        named = {spec for spec, own in by_spec.items() if is_preset(spec) or any(arm.scale for arm in own)}
+        for scale in _scales(partners, named):
             for row, toggled in partners[scale].items():
                 has_it = row[0] in scale.applied()
                 for base, partner in product(by_spec[scale], by_spec[toggled]):
@@ -282,13 +283,13 @@ def _partners(spec: Spec, rows: Iterable[Constraint], specs: Collection[Spec]) -
     return {row: partner for row, partner in toggled.items() if partner and partner in specs}
 
 
-def _scales(partners: Mapping[Spec, Mapping[Constraint, Spec]]) -> list[Spec]:
-    """Return the specs that others are compared with: see the head of this file."""
+def _scales(partners: Mapping[Spec, Mapping[Constraint, Spec]], named: Collection[Spec]) -> list[Spec]:
+    """Return the specs that others are compared with: see the head of this file. named: those known to be scales."""
     joined: dict[Spec, set[Spec]] = {spec: set() for spec in partners}
     for spec, toggled in partners.items():
         for other in toggled.values():
             # What a constraint needs may lead from one scale into another, and not back.
-            if is_preset(spec) or spec in partners[other].values():
+            if spec in named or spec in partners[other].values():
                 joined[spec].add(other)
                 joined[other].add(spec)
     scales, left = list[Spec](), dict.fromkeys(partners)
@@ -299,8 +300,8 @@ def _scales(partners: Mapping[Spec, Mapping[Constraint, Spec]]) -> list[Spec]:
                 del left[spec]
                 together += joined[spec] & left.keys()
         alike = list(dict.fromkeys(together))
-        presets = [spec for spec in alike if is_preset(spec)]
-        scales += presets or [max(alike, key=lambda spec: (len(partners[spec]), -len(spec.applied())))]
+        own = [spec for spec in alike if spec in named]
+        scales += own or [max(alike, key=lambda spec: (len(partners[spec]), -len(spec.applied())))]
     return scales
 
 
@@ -334,10 +335,15 @@ def _columns(pairs: Mapping[tuple[Spec, Constraint], Sequence[Pair]], asked: Seq
     return sorted(columns, key=lambda s: (-s.params, preset_name(s)))
 
 
-def _names(specs: Sequence[Spec]) -> dict[Spec, str]:
-    """Return names of specs: where two have one, with the fields in which they differ."""
+def _names(specs: Sequence[Spec], scales: Mapping[Spec, str]) -> dict[Spec, str]:
+    """Return names of specs: where two have one, with the fields in which they differ. scales: names in studies."""
+
+    def given(spec: Spec) -> str:
+        name = preset_name(spec)
+        return name if is_preset(spec) else scales.get(spec, name)
+
     names: dict[Spec, str] = {}
-    for name, members in groupby(sorted(specs, key=preset_name), preset_name):
+    for name, members in groupby(sorted(specs, key=given), given):
         alike = list(members)
         values = [spec.as_dict() for spec in alike]
         differing = [key for key in values[0] if len({repr(each.get(key)) for each in values}) > 1]

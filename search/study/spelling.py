@@ -123,17 +123,18 @@ def inline_files(data: dict[str, Any], folder: Path = Path()) -> dict[str, Any]:
         paths = [f"configurations.{n}." for n in range(len(entries))]
         inlined = [_with_code(_inline_entry(e, path), path, folder) for e, path in zip(entries, paths, strict=True)]
         data = {**data, "configurations": inlined}
-    return _inline_named(data, "scales", "")
+    return _inline_named(data, "scales", "", folder)
 
 
-def _inline_named(entry: Any, key: str, path: str) -> Any:
+def _inline_named(entry: Any, key: str, path: str, folder: Path) -> Any:
     """Return an entry with the named entries under `key` read in: a study's scales, and their bases."""
     if not isinstance(entry, dict) or not isinstance(entry.get(key), dict):
         return entry
     named = {}
     for name, inner in entry[key].items():
         below = f"{path}{key}.{name}."
-        named[name] = _inline_named(_inline_entry(inner, below), "bases", below)
+        read = _with_code(_inline_entry(inner, below), below, folder)
+        named[name] = _inline_named(read, "bases", below, folder)
     return {**entry, key: named}
 
 

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,11 @@ def searched(path):
     return {"space": {path: {"choice": [1]}}, "sampler": {"name": "grid"}}
 
 
+def scales(**models):
+    columns = {name: {"model": model, "rate": 0.9} for name, model in models.items()}
+    return {"constraints": ["tied", "hidden=12"], "scales": columns, "model": None, "seeds": {"first": 1, "count": 2}}
+
+
 FORMS = "FILE.py:Class or package.module:Class"
 OF_COLUMNS = "is about columns of digits, which parity bits=6 of=2 has not"
 WRONG = {
@@ -115,6 +121,11 @@ WRONG = {
     "dropout": (net("Dropping"), "recipe: nets.py:Dropping: drop is dropout"),
     "shape": (net("Twice"), "recipe: nets.py:Twice: it must return logits [4, 7, V] or [4, V]"),
     "vocabulary": (net(vocabulary=2), "recipe: nets.py:Net: it fails on tokens 0 to 2 [4, 7]: IndexError: index out"),
+    "scale": (
+        scales(small=net(hidden=3)["model"], big={"module": "gone.py:Net"}),
+        "scales.big.model.module: gone.py",
+    ),
+    "rows": ({**scales(small=net()["model"]), "constraints": ["width"]}, "constraints.0: unknown constraint 'width'"),
     "text": ({"model": {"module": "nets.py:Net", "code": "import os"}}, "model: nets.py:Net is code (SHA-256 "),
     "toggle": ({"toggle": ["width"]}, "toggle.0: unknown constraint 'width' of module; valid: hidden, tied"),
     "space": (
@@ -168,6 +179,20 @@ def test_the_tutorials_net_study_and_loading_in_torch_alone_work():
     words = [sys.executable, "-c", alone]
     ended = subprocess.run(words, cwd="best", env=own_environment(), capture_output=True, text=True)
     assert ended.returncode == 0 and ended.stdout.startswith("tensor(["), ended.stderr
+
+
+def test_modules_are_scales_under_the_names_that_the_study_gives():
+    small, big = ({"module": "nets.py:Net", "args": args} for args in ({"width": 6}, {"tied": True}))
+    ended = search.run(STUDY | scales(small=small, big=big), home="home")
+    rows = ended.configurations
+    assert len(rows) == 6 and set(rows["scale"].dropna()) == {"small", "big"}
+    table = json.loads(done("table", "mine", "--format", "json", "--home", "home"))
+    assert {(cell["constraint"], cell["scale"]) for cell in table} == set(
+        product(["tied", "hidden=12"], ["small", "big"])
+    )
+    params = dict(zip(rows["scale"], rows["params"], strict=True))
+    assert {cell["scale"]: cell["params"] for cell in table} == {name: params[name] for name in ("small", "big")}
+    assert all(cell["pairs"] == 2 and cell["params_saved"] > 0 for cell in table)
 
 
 def test_a_study_of_a_module_without_stages_has_none():
