@@ -25,6 +25,8 @@ COLUMNS = (
 """Columns that a frame of configurations must have."""
 OFF_VALUES = "model.constraints"
 """The column that names the constraints of a module, with their values that mean "off", as JSON."""
+NO_STAGES = ("()", "[]", "None", "nan")
+"""How frames and files say that a recipe has none."""
 SCALE = "scale"
 """The column that names the scale of which a configuration is the base."""
 SeedRows = dict[Seed, SeedRecord]
@@ -90,8 +92,9 @@ class Arm:
 def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[SeedRecord]) -> list[Arm]:
     """Return the recorded configurations, each of each study once: of repeats the one with the most seeds.
 
-    Left out are those without a counted seed, and those that were taught, tied, or started from other numbers:
-    their rows name these in words, and they say nothing about training from random values.
+    Left out are those without a counted seed, and those that were taught, tied, or started from other numbers: their
+    rows name these in words, and they say nothing about training from random values. So are modules in stages, whose
+    rows have no text of the stages' modules.
     Raises UserError if the rows are no configurations, or name unknown fields.
     """
     for row in configurations:
@@ -105,7 +108,10 @@ def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[SeedR
     for row in sorted(configurations, key=lambda r: r["seeds"], reverse=True):
         key = str(row["study"]), str(row["configuration"])
         origins = [row.get("recipe.teacher"), row.get("recipe.start")]
-        derived = row["model.family"] == Tied.family or any(isinstance(text, str) and text for text in origins)
+        is_staged = row["model.family"] == Module.family and str(row.get("recipe.stages")) not in NO_STAGES
+        derived = (
+            row["model.family"] == Tied.family or is_staged or any(isinstance(text, str) and text for text in origins)
+        )
         if derived or key in arms:
             continue
         try:

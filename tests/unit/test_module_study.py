@@ -18,6 +18,7 @@ from tests import ROOT, modules, needs_plugins
 from tests.commands import call, done, own_environment, refused_for_its_task
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import trusted
+from trainer.recipe.passed import passed
 
 pytestmark = pytest.mark.usefixtures("here")
 STUDY = {
@@ -109,6 +110,16 @@ def scales(**models):
     return {"constraints": ["tied", "hidden=12"], "scales": columns, "model": None, "seeds": {"first": 1, "count": 2}}
 
 
+def staged(*stages, **model):
+    wide = {"name": "wide", "model": net(hidden=6)["model"], "recipe": {"steps": 300}, "longer": {}}
+    narrow = {"recipe": {"steps": 200, "ramp": 100}, "enough": 0}
+    rows = [wide, *({"name": f"stage {n}", **narrow, **stage} for n, stage in enumerate(stages))]
+    return {"model": net(**model)["model"], "recipe": STUDY["recipe"] | {"steps": 5_000, "stages": rows}}
+
+
+TO_THREE, TO_TIED = {"keep": {"units": 3}}, {"into": net(hidden=3, tied=True)["model"]}
+
+
 FORMS = "FILE.py:Class or package.module:Class"
 OF_COLUMNS = "is about columns of digits, which parity bits=6 of=2 has not"
 WRONG = {
@@ -126,6 +137,10 @@ WRONG = {
         "scales.big.model.module: gone.py",
     ),
     "rows": ({**scales(small=net()["model"]), "constraints": ["width"]}, "constraints.0: unknown constraint 'width'"),
+    "no parts": (staged({"keep": {"heads": 2}}), "recipe: stages[1]: Net has units, and no 'heads'"),
+    "class": (staged({"into": net("GPT")["model"]}), "recipe: stages[1]: a Net does not become a GPT"),
+    "stages": (staged(TO_THREE, hidden=4), "recipe: stages must lead to the model, and end at another one"),
+    "stage": (staged({"into": {"module": "no.py:Net"}}), "recipe.stages[1].into.module: no.py: no such file"),
     "text": ({"model": {"module": "nets.py:Net", "code": "import os"}}, "model: nets.py:Net is code (SHA-256 "),
     "toggle": ({"toggle": ["width"]}, "toggle.0: unknown constraint 'width' of module; valid: hidden, tied"),
     "space": (
@@ -193,6 +208,23 @@ def test_modules_are_scales_under_the_names_that_the_study_gives():
     params = dict(zip(rows["scale"], rows["params"], strict=True))
     assert {cell["scale"]: cell["params"] for cell in table} == {name: params[name] for name in ("small", "big")}
     assert all(cell["pairs"] == 2 and cell["params_saved"] > 0 for cell in table)
+
+
+def test_a_module_is_narrowed_in_stages_and_trained_again_without_its_file():
+    study = STUDY | staged(TO_THREE, TO_TIED, hidden=3, tied=True) | {"seeds": [1, 2]}
+    ended = search.run(study, home="home")
+    rows = ended.seeds
+    assert [stage.stage for stage in passed(rows["stages"][0])] == ["wide", "stage 0", "stage 1"]
+    assert "class Net" not in ended.configurations.to_string()
+    Path("nets.py").unlink()
+    done("pull", "mine", "--best", "-o", "b", "--home", "home")
+    assert "θ is bitwise the same" in done("rerun", "b")
+    done("report", "mine", "-o", "r.html", "--home", "home")
+
+
+def test_a_smaller_module_is_not_inside_a_larger_one():
+    with pytest.raises(UserError, match=r"stage 0: up_weight must have shape \(6, 16\), found \(3, 16\)"):
+        search.run(STUDY | staged({"into": net(hidden=3)["model"]}, hidden=3), home="home")
 
 
 def test_a_study_of_a_module_without_stages_has_none():
