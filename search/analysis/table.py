@@ -31,6 +31,7 @@ from search.analysis.verdicts import (
 from search.errors import UserError
 from search.stats.intervals import Interval, Paired
 from search.stats.record import SeedRecord
+from search.study.described import counted
 from trainer import Recipe
 
 Constraint = tuple[str, Any]  # name and value
@@ -234,14 +235,11 @@ def constraint_table(
         if not rows or row in rows:
             pairs.setdefault((name, row), []).append(pair)
     if not pairs:
-        by_module = any(row["model.family"] == "module" for row in configurations)
         unread = not seeds and any((row.get("recipe.finish_above") or 1) < 1 for row in configurations)
         raise NoPartners(
-            f"none of {len(configurations)} recorded configurations is a preset with a partner, which has the same "
-            "recipe and one constraint toggled, nor do they differ in a flag; adder-search run constraints trains "
-            "such pairs"
-            + ("; of a module `adder-search best` and `report` show what toggling cost" if by_module else "")
-            + ("; with finish_above the records of its seeds are needed too" if unread else "")
+            f"of {counted(len(configurations), 'recorded configuration')} no two differ in one constraint or flag "
+            "alone; `toggle: [tie_vo]` in a study file trains such a pair, and adder-search report shows rates against "
+            "other fields" + ("; with finish_above the records of its seeds are needed too" if unread else "")
         )
     columns = _columns(pairs, scales)
     rows = rows or {row for name, row in pairs if name in columns}
