@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from benchmarks.fake import FakeBank
-from search.run import driver as drivers
 from search.run import worker as module
 from search.run.driver import Driver
 from search.run.executor import Event, Finished
@@ -41,7 +40,8 @@ from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
-from search.tracking.tracking import connect
+from tracking import mirror
+from tracking.store import connect
 from trainer.checkpoints.checkpoint import code_version
 from trainer.files.cores import usable_cores
 
@@ -62,7 +62,7 @@ class Inline:
     """An outbox whose jobs are done at once, by a server with a clock of its own."""
 
     def __init__(self, answers: Callable[[], Any], verify: Callable[[], None], name: str = ""):
-        self.busy_s, self.jobs = 0.0, ()
+        self.busy_s, self.jobs, self.away = 0.0, (), False
 
     def put(self, call: Callable[..., Any], *args: Any, key: Hashable = None) -> None:
         start = time.thread_time()
@@ -196,15 +196,16 @@ def study_of(workers: int, seeds: int, slots: int) -> Study:
 def measure(workers: int, seeds: int, slots: int, speed: float, way_s: float) -> dict[str, Any]:
     study = study_of(workers, seeds, slots)
     FakeBank.speed = speed
-    module.Bank, drivers.Outbox = FakeBank, Inline  # type: ignore[misc, assignment]
+    module.Bank, mirror.Outbox = FakeBank, Inline  # type: ignore[misc, assignment]
     with tempfile.TemporaryDirectory() as folder:
         home = Home(folder)
         home.create()
-        records, client = StudyRecords(Ledger(home), study.name), connect(home, creates=True)
+        records = StudyRecords(Ledger(home), study.name)
+        connect(home, creates=True)
         with records.lease:
             cluster = SimulatedCluster(workers, way_s)
-            with Driver.open(study, records, client, Silent()) as driver:  # type: ignore[arg-type]
-                cluster.outbox = driver.outbox  # type: ignore[assignment]
+            with Driver.open(study, records, Silent()) as driver:
+                cluster.outbox = driver.shown[0].outbox  # type: ignore[attr-defined]
                 driver.run(cluster)
             found = cluster.summary()
         rows = records.list_seeds()

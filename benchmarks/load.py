@@ -40,8 +40,6 @@ from search.run.driver import Driver
 from search.run.executor import LocalExecutor
 from search.run.messages import Reply, Report, Speed
 from search.run.progress import Display
-from search.run.projection import Projection, write_study
-from search.run.sync import AtOnce
 from search.stats.record import SeedRecord
 from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.home import Home
@@ -49,8 +47,10 @@ from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import Configuration
-from search.tracking.tracker import Tracker
-from search.tracking.tracking import FINISHED, connect
+from tracking.projection import Projection, write_study
+from tracking.store import FINISHED, connect
+from tracking.sync import AtOnce
+from tracking.tracker import Tracker
 from trainer import MEASURES, Outcome, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import code_version
 from trainer.files.cores import usable_cores

@@ -27,7 +27,7 @@ from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import Configuration
-from search.tracking.tracking import connect
+from tracking.store import connect
 from trainer import Outcome
 
 NAME = "rows"

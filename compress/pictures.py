@@ -11,9 +11,9 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from compress.candidates import DatabaseCandidates, TieCandidate, front, lineages, smallest
 from search.analysis.lineage import tree
 from search.analysis.plots import COLOURS, GREY, INK, WIDEST, new_figure, png, quiet
-from search.run.projection import write_seed
 from search.store.study_records import StudyRecords
-from search.tracking.tracker import Tracker
+from tracking.projection import write_seed
+from tracking.tracker import Tracker
 
 TREE = "lineage.txt"
 ALL_RIGHT = 1e-4

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from search.store.study_records import StudyRecords
     from search.study.ancestors import Step
     from search.study.start import InitialTheta
-    from search.tracking.tracker import Tracker
+    from tracking.tracker import Tracker
     from trainer import Seed
 
 OTHERS = ("model", "configurations", "toggle", "combine", "space", "allocation", "confirm")

@@ -6,7 +6,6 @@ docs/extending.md has an example.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -17,7 +16,7 @@ from search.errors import Failure, UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model import Spec, Verification
+    from model import Spec
     from trainer.checkpoints.checkpoint import Checkpoint
     from trainer.stopping import Rule
 
@@ -35,10 +34,8 @@ PROVERS = "adder_search.provers"
 """Deciders of all pairs of numbers: NAME = module:function (`Prover`)."""
 STOPPING = "adder_search.stopping"
 """Rules that end seeds early: NAME = module:class (`Rule` in trainer/stopping/rule.py)."""
-MODELS = "adder_search.models"
-"""Writers of MLflow's models: NAME = module (`Models`)."""
-PAGES = "adder_search.pages"
-"""Pages with scripts that `ui` shows: NAME = module:function (`Page`)."""
+MIRRORS = "adder_search.mirrors"
+"""Places that show studies, as MLflow does: NAME = module:object (`Mirror` in search/run/mirror.py)."""
 
 NOTEBOOK = ("forge", "cascade", "claims", "thresholds")
 """Commands that the research notebook adds."""
@@ -65,30 +62,6 @@ class Prover(Protocol):
 
     def __call__(self, spec: Spec, theta_P: Tensor, limit_s: float, /) -> dict[str, Any] | None:
         """Return the verdict (model/verdict.py) within `limit_s` seconds; None for a spec that is not known here."""
-
-
-class Models(Protocol):
-    """Write what MLflow is to have of a study as its models. A package with these functions in adder_models.py has:
-
-    [project.entry-points."adder_search.models"]
-    models = "adder_models"
-    """
-
-    def write_seed(self, tracker: Any, run: Any, seed: Any, decoded: Verification) -> None:
-        """Write what belongs to the run of a grokked seed, a `RecordedSeed`, beside its checkpoint."""
-
-    def write_study(self, records: Any, tracker: Any, rows: Sequence[Any], configurations: Sequence[Any]) -> None:
-        """Write what a study comes to. rows: its seeds; configurations: rows of the frame."""
-
-
-class Page(Protocol):
-    """Return a page whose scripts `ui` lets run, before its data are in it. A package adder_maps has:
-
-    [project.entry-points."adder_search.pages"]
-    map = "adder_maps:template"
-    """
-
-    def __call__(self) -> str: ...
 
 
 @cache
@@ -119,14 +92,6 @@ def readers() -> list[Reader]:
 
 def provers() -> list[Prover]:
     return list(loaded(PROVERS).values())
-
-
-def models() -> list[Models]:
-    return list(loaded(MODELS).values())
-
-
-def pages() -> list[Page]:
-    return list(loaded(PAGES).values())
 
 
 @cache

@@ -9,8 +9,8 @@ from trainer.files.installed import missing_for_compilation
 pytest.register_assert_rewrite("tests.commands", "tests.banks")
 
 ROOT = Path(__file__).parents[1]
-PLUGINS = "adders", "compress"
-"""Packages beside the core, and folders of tests: the core passes its tests without them."""
+PLUGINS = "tracking", "adders", "compress"
+"""Packages beside the core."""
 CERTIFICATES = ROOT / "lab/certificates"
 needs_plugins = pytest.mark.skipif(
     not all((ROOT / name).exists() for name in PLUGINS), reason=f"needs {' and '.join(PLUGINS)}"

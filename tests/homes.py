@@ -19,12 +19,11 @@ import sqlalchemy as sa
 import torch
 from mlflow.tracking._tracking_service import utils
 
-from search.run import projection
+from search.run import verification
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor, Restarted
 from search.run.messages import Report, Speed
 from search.run.planner import plan
-from search.run.sync import AtOnce
 from search.stats.record import UNMEASURED
 from search.store.ended_seed import EndedSeed, TrainedBy
 from search.store.home import Home
@@ -32,8 +31,10 @@ from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.trial import Configuration
-from search.tracking.tracker import Tracker
-from search.tracking.tracking import FINISHED, KILLED, connect
+from tracking import mirror, projection
+from tracking.store import FINISHED, KILLED, connect
+from tracking.sync import AtOnce
+from tracking.tracker import Tracker
 from trainer import Outcome, Pair, Result, Seed
 
 STUDY = """
@@ -51,7 +52,7 @@ RIGHT = 10_010  # of AdderBoard's additions, as `quickly` has every seed decode 
 def quickly():
     """Without what takes seconds: pictures and decoded additions."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(projection, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT, margin=None))
+        patch.setattr(verification, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT, margin=None))
         patch.setattr(projection, "_write_picture", lambda *given: None)
         patch.setattr(projection, "_draw", lambda *given: None)
         yield
@@ -267,15 +268,15 @@ def records_of(home, study="sweep"):
 
 @contextmanager
 def driver_of(home, study):
-    """A study's driver that has its lease; MLflow is told nothing."""
-    records, nobody = records_of(home, study.name), Mock(jobs=(), away=False)
+    """A study's driver that has its lease, and a mirror that shows nothing."""
+    records, nobody = records_of(home, study.name), Mock(pending=0, away=False)
     sa.event.listen(records.database.engine, "connect", _in_memory)
     records.database.engine.dispose()
     nobody.drain.return_value = 0
     with records.lease:
         records.censor_orphaned()
         records.update_study(study.model_dump(mode="json", by_alias=True))
-        yield Driver(study, records, Silent(), plan(study, records), Mock(), nobody)
+        yield Driver(study, records, Silent(), plan(study, records), [nobody])
 
 
 def _in_memory(connection, _):
@@ -289,9 +290,11 @@ def drive(home, study, grokked=(), client=None, seen=lambda driver: None):
     the driver after whatever it did.
     """
     records, client = records_of(home, study.name), client or connect(home, creates=True)
-    with records.lease, Driver.open(study, records, client, Silent()) as driver:
-        records.update_study(study.model_dump(mode="json", by_alias=True))
-        driver.run(Watched(grokked, lambda: seen(driver)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mirror, "connect", lambda home: client)
+        with records.lease, Driver.open(study, records, Silent()) as driver:
+            records.update_study(study.model_dump(mode="json", by_alias=True))
+            driver.run(Watched(grokked, lambda: seen(driver)))
 
 
 def recorded(folder, *trials, text=STUDY, **more):

@@ -21,9 +21,9 @@ from search.run.executor import LocalExecutor
 from search.run.packing import Capacity
 from search.store import lease
 from search.store.database import Database
-from search.tracking.tracking import WRITING
 from tests.commands import OTHERS
 from tests.reference import environment
+from tracking.store import WRITING
 
 FITS = Capacity(2)
 """What the planner is told of the machine: room for two workers, whatever it has."""

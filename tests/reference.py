@@ -19,9 +19,9 @@ from search.store.home import Home
 from search.study.file import parse_study
 from search.study.space import points
 from search.study.trial import Configuration
-from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, connect
 from tests.commands import running
 from tests.homes import records_of
+from tracking.store import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, connect
 from trainer import MEASURES, Bank, Outcome
 from trainer.road import RoadBank
 

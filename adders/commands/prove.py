@@ -206,8 +206,8 @@ def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
 
 def _show_in_mlflow(records: StudyRecords) -> None:
     """Write the verdicts to MLflow. Where that fails they are recorded all the same, and a line says how to go on."""
-    from search.run.sync import sync
-    from search.tracking.tracking import connect
+    from tracking.store import connect
+    from tracking.sync import sync
 
     try:
         sync(records, connect(records.home), only_stale=True)

@@ -35,8 +35,8 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
     from model import preset_name, verify
     from model.verdict import is_right
     from search.store.verdicts import beside, settle
-    from search.tracking.datasets import log_dataset
-    from search.tracking.tracking import answered, check_uri, connect, find_experiment, is_local, open_experiment
+    from tracking.datasets import log_dataset
+    from tracking.store import answered, check_uri, connect, find_experiment, is_local, open_experiment
 
     loaded = [(path, load_checkpoint(path)) for path in checkpoints]
     uri = home.tracking_uri

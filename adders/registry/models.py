@@ -19,8 +19,8 @@ from adders.export import export_source
 from model import preset_name
 from model.tasks import ADDITION
 from search.errors import Failure, one_line
-from search.tracking.datasets import described
-from search.tracking.shown import PROVED_TAG, word
+from tracking.datasets import described
+from tracking.shown import PROVED_TAG, word
 from trainer.checkpoints.checkpoint import Checkpoint
 
 BEST, SMALLEST, SMALLEST_PROVED = "best", "smallest", "smallest-proved"

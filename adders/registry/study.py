@@ -12,8 +12,8 @@ from search.stats.counting import group_by, rank
 from search.stats.record import SeedRecord
 from search.store.recorded_seed import RecordedSeed
 from search.store.study_records import StudyRecords
-from search.tracking.datasets import log_dataset
-from search.tracking.tracker import ShownRun, Tracker
+from tracking.datasets import log_dataset
+from tracking.tracker import ShownRun, Tracker
 
 
 def write_seed(tracker: Tracker, run: ShownRun, seed: RecordedSeed, decoded: Verification) -> None:

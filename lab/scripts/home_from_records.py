@@ -21,8 +21,8 @@ from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.file import load_study
 from search.study.trial import Configuration
-from search.tracking.tracker import Tracker
-from search.tracking.tracking import connect
+from tracking.store import connect
+from tracking.tracker import Tracker
 
 
 def fill(study: str, file: str, home: Path) -> int:

@@ -27,8 +27,6 @@ GROUPS = {
         "table": ("evidence", "Show which constraint works at which scale."),
         "report": ("evidence", "Write a page about a study."),
         "records": ("evidence", "Write a study's records to a file."),
-        "sync": ("sync", "Write MLflow anew from the records."),
-        "ui": ("ui", "Open the MLflow UI on what was recorded."),
     },
     "Checkpoints": {
         "pull": ("checkpoints", "Fetch a seed's checkpoint out of the records."),

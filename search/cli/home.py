@@ -160,12 +160,12 @@ def delete(study: str, home: Home, yes: bool, dry_run: bool) -> None:
 
     Shows them first and asks. To keep them elsewhere, copy the home: it is one folder.
     """
+    from search.run import removal
     from search.store.home import home_flag
     from search.store.study_records import open_records
-    from search.tracking import removal
 
     records = open_records(home, study)
-    click.echo(removal.shown(removal.contents(records)))
+    click.echo(removal.describe(removal.contents(records)))
     if owner := records.get_driver():
         stop = f"adder-search stop {study}{home_flag(home)}"
         raise UserError(f"study {study} is being run by {owner}; stop it with {stop}")

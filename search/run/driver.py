@@ -1,32 +1,30 @@
 """One run of one study: a loop over what becomes of its workers.
 
-The driver keeps plan, ledger, MLflow and display in step. Where workers run is the executor's business
+The driver keeps plan, ledger, mirrors and display in step. Where workers run is the executor's business
 (search/run/executor.py).
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, Self
-
-from mlflow import MlflowClient
 
 from search.run.executor import DIED, Event, Executor, Finished, Restarted
 from search.run.messages import NewBank, Order, Reply, Report
 from search.run.metrics import Values
+from search.run.mirror import Shown, mirrors
 from search.run.planner import Planner, plan
 from search.run.progress import Display, Progress
-from search.run.projection import Projection
 from search.run.study_run import PlannedPair
-from search.run.sync import projection_of
+from search.run.verification import verify_best
 from search.run.workers import COMPILING, TRAINING, WAITING, Workers, WorkerState
 from search.stats.record import ENOUGH, UNMEASURED, SeedRecord
 from search.store.ended_seed import TrainedBy
@@ -34,21 +32,17 @@ from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import Configuration
-from search.tracking.outbox import Outbox
-from search.tracking.tracker import Tracker
-from search.tracking.tracking import FINISHED, KILLED, file_of
 from trainer import Outcome
 
 PATIENCE_S = 600.0
 """Seconds to wait for a database that is away."""
 DRAIN_S, DRAIN_AWAY_S = 3_600.0, 60.0
-"""Seconds that the end of a study waits for MLflow: in all, and while it is away."""
+"""Seconds that the end of a study waits for its mirrors: in all, and while they are away."""
 STOPPING_S = 10.0
 """The same at the end of a run that was stopped."""
 POLL_S = 0.2
 """Seconds without events after which the driver looks at lease, deadline and display."""
 INTERRUPTED = "interrupted"
-RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a run: Ctrl-C, a service's or a machine's end, a closed terminal."""
 
@@ -69,7 +63,7 @@ class Ended:
     rows: list[SeedRecord] = field(default_factory=list)
     """The study's seeds as they are recorded at the end."""
     unwritten: int = 0
-    """Pending MLflow writes."""
+    """Writes that mirrors still have to do."""
     seed_steps_per_s: float = 0.0
     """Speed of the whole run, compilation left out."""
     compile_s: float = 0.0
@@ -84,13 +78,12 @@ class Driver:
         records: StudyRecords,
         display: Display,
         planner: Planner,
-        projection: Projection,
-        outbox: Outbox,
+        shown: Sequence[Shown] = (),
         max_hours: float | None = None,
     ):
         self.study, self.records, self.display = study, records, display
         self.home, self.lease = records.home, records.lease
-        self.planner, self.projection, self.outbox = planner, projection, outbox
+        self.planner, self.shown = planner, shown
         self.deadline = None if max_hours is None else time.monotonic() + 3_600 * max_hours
         self.ended = Ended()
         self.workers = Workers(study, planner)
@@ -104,7 +97,7 @@ class Driver:
         self.tell: Callable[..., object] = lambda **event: None
         """Is told of the first seed that groks, as a notifier is (search/run/notify.py)."""
         self.announced: set[str] = set()
-        """Keys of configurations that MLflow shows as running."""
+        """Keys of configurations that are shown as running."""
 
     @classmethod
     @contextmanager
@@ -112,33 +105,21 @@ class Driver:
         cls,
         study: Study,
         records: StudyRecords,
-        client: MlflowClient,
         display: Display,
         max_hours: float | None = None,
     ) -> Iterator[Self]:
         """Plan what is not recorded yet and yield the run's driver. Raises UserError."""
-        with ExitStack() as undo:
-            # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
-            undo.callback(os.environ.__setitem__, RETRIES, os.environ.get(RETRIES, "2"))
-            os.environ[RETRIES] = "0"
-            verify = records.lease.verify
-            tracker = Tracker(client, records.home, study, verify)
-            undo.enter_context(tracker.watching())  # before the outbox: one thread at a time uses the tracker
-            file = file_of(client.tracking_uri)
-            name = f"MLflow ({file})" if file else "MLflow"
-            outbox = Outbox(lambda: client.search_experiments(max_results=1), verify, name=name)
-            undo.callback(outbox.close)
+        with ExitStack() as opened:
             records.censor_orphaned()
-            projection = projection_of(records, tracker, outbox)
-            projection.note_stale(records.list_seeds())
+            shown = [opened.enter_context(mirror.open(study, records)) for mirror in mirrors()]
             planner = plan(study, records)
             records.database.patience_s = PATIENCE_S
-            yield cls(study, records, display, planner, projection, outbox, max_hours)
+            yield cls(study, records, display, planner, shown, max_hours)
 
     # ---- the loop
 
     def run(self, executor: Executor) -> Ended:
-        """Train until nothing is left or the run is stopped, and write the end to ledger and MLflow."""
+        """Train until nothing is left or the run is stopped, and write the end to ledger and mirrors."""
         with _signals(self.stop):
             if not self.planner.is_done:
                 with executor:
@@ -206,7 +187,8 @@ class Driver:
         if time.monotonic() > self.progress_due:
             self.progress_due = time.monotonic() + EVERY_S
             write_progress(self.records, self.progress.as_record(self.records.owner))
-        self.projection.note_curves(self._in_training)
+        for mirror in self.shown:
+            mirror.note_curves(self._in_training)
 
     def _in_training(self) -> Iterable[Configuration]:
         """Return the configurations of the pairs that workers have."""
@@ -270,7 +252,8 @@ class Driver:
         for configuration in {p.configuration.key: p.configuration for p in pairs.values()}.values():
             if configuration.key not in self.announced:
                 self.announced.add(configuration.key)
-                self.projection.note_training(configuration)
+                for mirror in self.shown:
+                    mirror.note_training(configuration)
         return [Order(n, self.planner.pair_of(p), states.get(p.key)) for n, p in pairs.items()]
 
     def _record(self, worker: WorkerState, report: Report) -> None:
@@ -303,10 +286,16 @@ class Driver:
     ) -> None:
         complete = self.planner.complete(pairs, rows, cut)
         for configuration in {pair.configuration: None for pair in pairs}:  # in the order of the report
-            self.projection.note_ended(configuration, self.planner.study_run.states[configuration.key].rows.values())
+            rows_so_far = self.planner.study_run.states[configuration.key].rows.values()
+            for mirror in self.shown:
+                mirror.note_ended(configuration, rows_so_far)
         for configuration in complete:
             self.announced.discard(configuration.key)
-            self.projection.note(configuration, FINISHED)
+            self._note(configuration, is_done=True)
+
+    def _note(self, configuration: Configuration, is_done: bool) -> None:
+        for mirror in self.shown:
+            mirror.note(configuration, is_done)
 
     def _free_pairs(self, worker: str, failure: str) -> None:
         """Take a worker's pairs back, and give up those that failed too often. failure: empty if it did not fail."""
@@ -353,20 +342,27 @@ class Driver:
         in_flight = [] if is_done else self.planner.in_flight
         self.records.censor_running(why or ENOUGH, self.progress.steps())
         for configuration in in_flight:
-            self.projection.note(configuration, KILLED)
-        if is_done:
-            self.projection.note_study()
-        longest = (DRAIN_S, DRAIN_AWAY_S) if is_done else (STOPPING_S, STOPPING_S)
-        self.ended.unwritten = self.outbox.drain(*longest, self._show_drain)
-        self.outbox.close()
+            self._note(configuration, is_done=False)
+        for mirror in self.shown:
+            self._drain(mirror)
+        if is_done and self.study.kind.is_compared:
+            verify_best(self.records)
         self.ended.rows = self.records.list_seeds()
 
-    def _show_drain(self, remaining: int) -> bool:
-        """Show that MLflow is being written. Returns True if somebody asked to end now."""
+    def _drain(self, mirror: Shown) -> None:
+        """Wait for what a mirror has still to write, as long as is worth it."""
+        if self.is_done:
+            mirror.note_study()
+        longest = (DRAIN_S, DRAIN_AWAY_S) if self.is_done else (STOPPING_S, STOPPING_S)
+        self.ended.unwritten += mirror.drain(*longest, partial(self._show_drain, mirror))
+        mirror.close()
+
+    def _show_drain(self, mirror: Shown, remaining: int) -> bool:
+        """Show that a mirror is being written. Returns True if somebody asked to end now."""
         if self.display.due():
             is_evidence = self.is_done and remaining == 1
             text = "the study's table and pictures" if is_evidence else f"{remaining} left"
-            self.display.say(f"writing to MLflow: {text}")
+            self.display.say(f"writing to {mirror.name}: {text}")
         return self.is_done and self.lease.why is not None
 
     def measures(self) -> Values:
@@ -383,8 +379,8 @@ class Driver:
             "seed_steps_per_s": self.progress.rate,
             "workers": {"training": len(self.workers) - waiting, "waiting": waiting},
             "seeds_failed": len(self.ended.failed),
-            "outbox_jobs": len(self.outbox.jobs),
-            "mlflow_away": self.outbox.away,
+            "outbox_jobs": sum(mirror.pending for mirror in self.shown),
+            "mlflow_away": any(mirror.away for mirror in self.shown),
             "reports": self.progress.reports,
             "driver_cpu_s": time.process_time(),
         }

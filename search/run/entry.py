@@ -20,7 +20,6 @@ from search.store.home import Home, missing
 
 if TYPE_CHECKING:
     import pandas as pd
-    from mlflow import MlflowClient
 
     from search.run.driver import Ended
     from search.run.executor import Executor
@@ -199,7 +198,6 @@ class Opened:
     source: str
     """The file, or the study's name: what a later command goes on by."""
     records: StudyRecords
-    client: MlflowClient
 
 
 def prepare(study: Study, source: str, home: Home, say: Say, fresh: bool = False, by_ray: bool = True) -> None:
@@ -232,31 +230,31 @@ def prepare(study: Study, source: str, home: Home, say: Say, fresh: bool = False
 def open_study(study: Study, source: str, home: Home, say: Say, fresh: bool = False) -> Opened:
     """Check machine, stores and earlier records, and open them. Raises UserError, Failure."""
     from search.run.extension import check_extension
+    from search.run.mirror import mirrors
     from search.run.packing import check_resources
     from search.store.ledger import Ledger
     from search.store.study_records import StudyRecords
-    from search.tracking.tracking import connect, is_local
 
     with reraise_as(source, UserError):
         if remark := check_resources(study.resources):
             say(f"{source}: {remark}")
     if home.has_own_database and not (fresh or home.ledger_db.exists()) and (home.artifacts / study.name).exists():
-        raise Failure(missing(home.ledger_db))  # MLflow shows what a ledger that is gone had
-    uri = home.tracking_uri
-    if not is_local(uri):
-        connect(home, uri)  # a server that is away is noticed before anything is written
+        raise Failure(missing(home.ledger_db))  # mirrors show what a ledger that is gone had
+    for mirror in mirrors():
+        mirror.check(home)
     home.create()
     ledger = Ledger(home)
-    client = connect(home, uri, creates=True)
+    for mirror in mirrors():
+        mirror.create(home)
     if fresh:
-        study = renamed(study, ledger.list_studies(), client)
+        study = renamed(study, ledger.list_studies(), lambda name: any(m.has(home, name) for m in mirrors()))
         say(f"{study.name}: a fresh start of {source}")
     records = StudyRecords(ledger, study.name)
     is_theirs = is_file(source) and Path(source).parent != home.logs  # where --detach leaves one
     source = source if is_theirs and not fresh else study.name
     with reraise_as(source, UserError):
         check_extension(study, records.get_definition(), records.list_seeds())
-    return Opened(study, source, records, client)
+    return Opened(study, source, records)
 
 
 def train(
@@ -277,7 +275,7 @@ def train(
     with reraise_as(source, UserError), records.lease:
         executor = executor_of(study, records.home, display)
         display.begin(study)
-        with display, Driver.open(study, records, opened.client, display, max_hours) as driver, telling(notify) as tell:
+        with display, Driver.open(study, records, display, max_hours) as driver, telling(notify) as tell:
             driver.tell = tell
             driver.progress.source = str(Path(source).absolute()) if is_file(source) else source
             records.update_study(study.model_dump(mode="json", by_alias=True))
@@ -294,14 +292,17 @@ def train(
     return ended
 
 
-def renamed(study: Study, begun: Sequence[str], client: MlflowClient | None = None) -> Study:
-    """Return the study under the first of NAME-2, NAME-3 ... without records."""
+def renamed(study: Study, begun: Sequence[str], is_shown: Callable[[str], bool] = lambda name: False) -> Study:
+    """Return the study under the first of NAME-2, NAME-3 ... that is free. begun: studies with records.
+
+    is_shown: True of a name that a mirror has.
+    """
     from search.study.schema import LONGEST_NAME
 
     for n in count(2):
         suffix = f"-{n}"
         name = study.name[: LONGEST_NAME - len(suffix)] + suffix
-        if name not in begun and not (client and client.get_experiment_by_name(name)):
+        if name not in begun and not is_shown(name):
             values = study.model_dump(mode="json", by_alias=True) | {"name": name}
             return type(study).model_validate_json(json.dumps(values))
     raise AssertionError

@@ -33,6 +33,8 @@ class Capacity:
 
     concurrent: int = 1
     gpu: float = 0.0
+    is_shared: bool = False
+    """True if other studies may want the room, as on a cluster."""
 
     @property
     def on_gpu(self) -> bool:
@@ -103,7 +105,7 @@ def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[s
     A worker is on one node. nodes: the resources of each.
 
     >>> placement(Resources(cpu=2, gpu=0), {"CPU": 5.0})
-    ({'CPU': 2, 'GPU': 0.0}, Capacity(concurrent=2, gpu=0.0))
+    ({'CPU': 2, 'GPU': 0.0}, Capacity(concurrent=2, gpu=0.0, is_shared=False))
     """
     share = share_of(resources, *nodes)
     fits = sum(_fitting(share, node) for node in nodes)

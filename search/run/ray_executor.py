@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -182,6 +183,7 @@ class RayExecutor:
             self.say(f"waiting for a node that has room ({no_room})")
             self._request(self.share or share_of(self.study.resources), 1)
             return
+        self._capacity = replace(self._capacity, is_shared=bool(cluster_address()))
         self.share = self.share or share
         self._request(self.share, self._working + 1)  # room for one more: the next worker need not wait
 

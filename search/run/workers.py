@@ -18,6 +18,8 @@ FEW, REPORTS_PER_S = 8, 20.0
 """Number of workers that may report each evaluation; more share this many reports per second."""
 STATES_PER_S = 500.0
 """Saved states per second of all workers together, at most."""
+SPARED_S = 5.0
+"""Seconds that a worker waits for pairs where others may want its room: about as long as another takes to start."""
 BEGIN_S = 60.0
 """Seconds after which a worker that has not begun lacks room that others have."""
 STARTING, COMPILING, TRAINING, WAITING = "starting", "compiling", "training", "waiting"
@@ -124,8 +126,11 @@ class Workers:
         """Return the reply to a worker for which there are no pairs: to end, or to report again; None: not yet."""
         if self.planner.is_done or self.planner.waiting or self._lacks_room(worker):
             return Reply(is_end=True)
+        waited_s = time.monotonic() - worker.asked
+        if self.planner.capacity.is_shared and waited_s > SPARED_S:
+            return Reply(is_end=True)
         worker.phase = WAITING
-        return Reply() if time.monotonic() - worker.asked > self.wait_s else None
+        return Reply() if waited_s > self.wait_s else None
 
     def pace(self) -> tuple[float, float]:
         """Return the seconds after which a worker reports without news, and between its saved states."""

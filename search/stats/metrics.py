@@ -39,7 +39,7 @@ OF_RULES = {
     for name in (*names_of_counts(rule), *([] if rule.is_default else [f"{rule.ended}_wrongly"]))
 }
 METRICS = {"ranked_by": ""} | OF_RULES | OF_SEARCH | OF_CONFIRMATION | OF_COLUMNS
-"""All of them, with their columns in views: a group, and a place in it (search/tracking/views.py)."""
+"""All of them, with their columns in views: a group, and a place in it (tracking/views.py)."""
 MAY_BE_ZERO = OF_RULES.keys() | {
     "failed", "diverged", "given_up", "screened", "censored", "stopped", "wrongly", "proofs_claimed",
     "confirmation_grokked", "confirmation_seeds", "confirmation_given_up", "confirmation_wrongly",

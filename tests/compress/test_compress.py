@@ -22,9 +22,6 @@ from model.tied import Tied, constrained, free
 from search.run import driver
 from search.store.home import Home
 from search.study.file import parse_study
-from search.tracking.outbox import Outbox
-from search.tracking.tracker import Tracker
-from search.tracking.tracking import connect
 from tests import CERTIFICATES, by_tier, needs_compiler
 from tests.commands import call, done, fails_with_one
 from tests.compress import golden
@@ -33,6 +30,9 @@ from tests.compress.test_golden import DESCENTS
 from tests.homes import empty_home, records_of
 from tests.reference import recorded, rows_of, write_study
 from tests.scenarios.test_interrupted import Died
+from tracking.outbox import Outbox
+from tracking.store import connect
+from tracking.tracker import Tracker
 from trainer.checkpoints.checkpoint import Checkpoint
 
 START = CERTIFICATES / "46p"

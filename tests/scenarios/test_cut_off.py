@@ -7,16 +7,16 @@ import threading
 
 import pytest
 
-from search.run.projection import summary_of
 from search.stats.metrics import MAY_BE_ZERO
 from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.study_records import StudyRecords
-from search.tracking.tracking import KEY_TAG, OUTCOME_TAG, SEED_TAG, SHOWN_TAG, STUDY_TAG, connect
 from tests.homes import drive, empty_home, forget_places, records_of, study_of, thetas
 from tests.leases import dead_owner
 from tests.reference import runs_of
+from tracking.projection import summary_of
+from tracking.store import KEY_TAG, OUTCOME_TAG, SEED_TAG, SHOWN_TAG, STUDY_TAG, connect
 
 WRITING = ("create_experiment", "create_run", "log_batch", "log_artifacts", "log_artifact", "log_dict",
            "log_metric", "log_text", "set_tag", "set_experiment_tag", "set_terminated",
@@ -102,7 +102,7 @@ def killed(folder, late):
     def wait(driver):
         if not late or driver.is_done:
             client.is_back.set()
-            driver.outbox.drain(60, 60)  # nothing else writes while the home is copied
+            driver.shown[0].drain(60, 60)  # nothing else writes while the home is copied
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hold, "RENEW_S", 60.0)

@@ -10,10 +10,10 @@ import pytest
 
 from search.store import database
 from search.store.study_records import StudyRecords
-from search.tracking import outbox
 from tests import by_tier
 from tests.homes import drive, empty_home, forget_places, records_of, study_of, thetas
 from tests.scenarios.test_cut_off import facts
+from tracking import outbox
 
 GROKKED = (2,)
 STUDY = study_of(resources={"slots": 2}, seeds={"first": 1, "count": 4})
@@ -57,7 +57,7 @@ def test_a_home_without_room_for_a_while(moment, tmp_path, monkeypatch, caplog):
             record(records, *given, **more)
             ended = [row.is_final for row in records.list_seeds()]
             if moment == "recorded" and ended == [True] * 4:  # the second report: counts are due
-                drivers[0].outbox.drain(60, 60)  # or what it frees meanwhile is room
+                drivers[0].shown[0].drain(60, 60)  # or what it frees meanwhile is room
                 fill(filler)
 
         def publishing(records, *given):
@@ -71,7 +71,7 @@ def test_a_home_without_room_for_a_while(moment, tmp_path, monkeypatch, caplog):
                 fill(filler)
                 threading.Timer(1, filler.unlink).start()
             if now == "told" and moment in ("recorded", "publishing"):
-                driver.outbox.drain(60, 60, tick=lambda left: "disk is full" in caplog.text)
+                driver.shown[0].drain(60, 60, tick=lambda left: "disk is full" in caplog.text)
                 filler.unlink()
 
         with monkeypatch.context() as patch:

@@ -18,11 +18,11 @@ from search.errors import Failure
 from search.stats.intervals import ratio_interval
 from search.stats.metrics import MAY_BE_ZERO
 from search.store.home import Home
-from search.tracking.shown import CONFIGURATION_JSON
-from search.tracking.tracking import KEY_TAG, connect
 from tests.commands import done, fails_with_one
 from tests.homes import STUDY, Recorder, empty_home, forget_places, quickly, recorded, records_of, snapshot, study_of
 from tests.reference import client_of, runs_of
+from tracking.shown import CONFIGURATION_JSON
+from tracking.store import KEY_TAG, connect
 from trainer import Outcome, Recipe
 
 pytestmark = pytest.mark.usefixtures("here", "quick")

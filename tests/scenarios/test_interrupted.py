@@ -11,11 +11,11 @@ import pytest
 
 from search.run.driver import Driver
 from search.run.executor import ExecutorDied, LocalExecutor
-from search.tracking.tracking import KEY_TAG
 from tests import by_tier
 from tests.commands import done
 from tests.reference import check_whole, client_of, expected, rows_of, runs_of
 from tests.scenarios.studies import MIXED, SCREENED, STAGED, UNTIL, run, run_whole
+from tracking.store import KEY_TAG
 from trainer import Outcome
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here", "nobody_spared")

@@ -6,12 +6,9 @@ from collections import Counter
 import pytest
 
 import search
-from search.run import projection
-from search.run.projection import Projection
 from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
-from search.tracking.tracking import OUTCOME_TAG
 from tests.browser import chromium, entrance_of, page_of, served, visible
 from tests.commands import done
 from tests.homes import forget_places, quickly, records_of
@@ -19,6 +16,9 @@ from tests.leases import dead_owner
 from tests.processes import wait_until
 from tests.scenarios.studies import let_seed_7_grok
 from tests.scenarios.test_cut_off import facts
+from tracking import projection
+from tracking.projection import Projection
+from tracking.store import OUTCOME_TAG
 from trainer import MEASURES, Seed
 from trainer.bank import saved
 from trainer.outcomes import PROBE

@@ -8,9 +8,10 @@ import pytest
 import sqlalchemy as sa
 
 from benchmarks import cluster, load
-from search.run import driver, projection, worker
+from search.run import worker
 from search.store.home import Home
 from tests import homes
+from tracking import mirror, projection
 
 
 @pytest.mark.faults
@@ -46,7 +47,7 @@ def test_what_a_seed_costs_does_not_grow_with_what_is_there(tmp_path, monkeypatc
 @pytest.mark.usefixtures("quick")
 def test_a_simulated_cluster_records_all(monkeypatch):
     """Driver, plan, ledger and workers are real: what is simulated is time."""
-    for module, name in ((worker, "Bank"), (worker, "time"), (driver, "Outbox"), (cluster.FakeBank, "spend")):
+    for module, name in ((worker, "Bank"), (worker, "time"), (mirror, "Outbox"), (cluster.FakeBank, "spend")):
         monkeypatch.setattr(module, name, getattr(module, name))  # and as it was, afterwards
     few = cluster.measure(2, 4, 4, 100_000, 0.01)
     many = cluster.measure(10, 4, 4, 100_000, 0.01)

@@ -23,7 +23,7 @@ def cut(folder):
     with pytest.MonkeyPatch.context() as patch, disk.recording():
         patch.setattr(hold, "RENEW_S", 60.0)
         patch.setattr(ledger_module, "driver_name", dead_owner)
-        drive(home, STUDY, GROKKED, None, lambda driver: driver.outbox.drain(60, 60))
+        drive(home, STUDY, GROKKED, None, lambda driver: driver.shown[0].drain(60, 60))
     return home, disk.found
 
 

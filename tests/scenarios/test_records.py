@@ -3,9 +3,9 @@
 import pytest
 
 from search.analysis.frames import records
-from search.tracking.tracking import STUDY_TAG
 from tests.commands import done, fails_with_one
 from tests.reference import client_of, runs_of
+from tracking.store import STUDY_TAG
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.usefixtures("here")]
 

@@ -9,14 +9,13 @@ import pytest
 
 from search.cli import home as home_commands
 from search.errors import Failure
+from search.run import removal as whole
 from search.store import lease
 from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.lease import Superseded
 from search.store.ledger import Ledger
 from search.study.trial import Configuration
-from search.tracking import removal
-from search.tracking.tracking import connect
 from tests.commands import call, done
 from tests.crashes import Disk, failing
 from tests.homes import (
@@ -35,6 +34,8 @@ from tests.leases import dead_owner
 from tests.reference import runs_of
 from tests.scenarios.test_cut_off import facts
 from tests.services import mlflow_server
+from tracking import removal
+from tracking.store import connect
 
 pytestmark = pytest.mark.usefixtures("here", "quick")
 
@@ -111,13 +112,13 @@ def test_a_deletion_that_was_paused_while_another_driver_began_the_study_deletes
     monkeypatch.setattr(lease, "RENEW_S", 1e6)
     paused, other = (records_of("runs") for _ in range(2))
     with pytest.raises(Superseded), paused.lease:
-        contents = removal.contents(paused)
+        contents = whole.contents(paused)
         now = lease.Clocks.now()
         monkeypatch.setattr(lease.Clocks, "now", lambda: lease.Clocks(*(t + lease.LEASE_S + 1 for t in now)))
         monkeypatch.setattr(lease, "is_live", lambda row, now: False)
         other.lease.acquire()
         before = snapshot("runs")
-        removal.delete(contents)
+        whole.delete(contents)
     assert snapshot("runs") == before
 
 

@@ -14,8 +14,6 @@ from model.transfer import transfer
 from search.errors import UserError
 from search.study.ancestors import ancestors_of
 from search.study.file import parse_study
-from search.tracking.shown import ANCESTOR_TAGS, TIED_TAG
-from search.tracking.tracking import KEY_TAG, PARENT_TAG
 from tests import CERTIFICATES
 from tests.banks import finish
 from tests.commands import call, done
@@ -24,6 +22,8 @@ from tests.homes import forget_places, quickly, records_of
 from tests.in_process import without_ray
 from tests.reference import client_of, rows_of, runs_of, write_study
 from tests.scenarios.studies import SHORT
+from tracking.shown import ANCESTOR_TAGS, TIED_TAG
+from tracking.store import KEY_TAG, PARENT_TAG
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 

@@ -10,11 +10,11 @@ from mlflow import MlflowClient
 from mlflow.entities import ViewType
 
 from search.store.home import Home
-from search.tracking.tracking import KEY_TAG, SEED_TAG, STUDY_TAG, connect
 from tests.commands import done, fails_with_one
 from tests.homes import drive, empty_home, forget_places, quickly, records_of, study_of, two_studies
 from tests.leases import dead_owner
 from tests.scenarios.test_cut_off import facts
+from tracking.store import KEY_TAG, SEED_TAG, STUDY_TAG, connect
 
 pytestmark = pytest.mark.usefixtures("here", "quick")
 STUDY, GROKKED = study_of(), (2, 3)

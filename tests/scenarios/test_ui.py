@@ -13,11 +13,11 @@ import pytest
 from mlflow import MlflowClient
 
 from search.study.trial import Configuration
-from search.tracking.views import write_views
 from tests.browser import chromium, entrance_of, page_of, served, started, visible
 from tests.homes import Recorder, empty_home, quickly, study_of
 from tests.processes import is_healthy, wait_until
 from tests.second_user import as_second_user, fetch
+from tracking.views import write_views
 
 pytestmark = pytest.mark.end_to_end
 SEEDS, GROKKED = 4, (0, 1, 3)

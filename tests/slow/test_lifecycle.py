@@ -11,12 +11,13 @@ from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.file import load_study
-from search.tracking.tracking import connect
 from tests import ROOT
 from tests.commands import adder_search, call, done, fails_with_one
 from tests.homes import study_of
 from tests.processes import wait_until
 from tests.reference import QUICK, check_whole, expected, rows_of, write_study
+from tracking.mirror import MLFLOW
+from tracking.store import connect
 
 pytestmark = pytest.mark.end_to_end
 
@@ -76,5 +77,5 @@ def test_a_fresh_start_takes_the_next_name_that_is_free_in_ledger_and_mlflow(hom
     StudyRecords(ledger, "sweep-2").lease.acquire()
     client.create_experiment("sweep-3")
     searched = {"space": {"recipe.lr": {"float": [0.01, 0.02]}}}
-    fresh = renamed(study_of(**searched), ledger.list_studies(), client)
+    fresh = renamed(study_of(**searched), ledger.list_studies(), lambda name: MLFLOW.has(home, name))
     assert fresh == study_of(**searched, name="sweep-4")

@@ -7,11 +7,12 @@ import pytest
 from mlflow.entities import ViewType
 
 from search.errors import Failure
+from search.run import removal as whole
 from search.store.home import Home
-from search.tracking import removal
-from search.tracking.tracking import connect, find_experiment
 from tests.commands import done
 from tests.homes import drive, forget_places, quickly, records_of, study_of, thetas, two_studies
+from tracking import removal
+from tracking.store import connect, find_experiment
 
 
 @pytest.fixture
@@ -67,9 +68,10 @@ def test_a_renamed_experiment_is_pulled_moved_shown_and_deleted(home, here, monk
     records = records_of("moved")
     connect(Home("moved"))  # before a driver has it
     with records.lease:
-        found = removal.contents(records)
-        assert found.experiment and found.experiment.name == "what I call it" and found.runs
-        removal.delete(found)
+        found = whole.contents(records)
+        (held,) = found.shown
+        assert held.experiment and held.experiment.name == "what I call it" and held.runs
+        whole.delete(found)
     assert experiments(Home("moved")) == [] and thetas("moved", "sweep-2")
 
 
@@ -87,5 +89,5 @@ def test_a_study_that_was_deleted_begins_anew_where_nothing_can_be_removed(home,
     monkeypatch.setattr(removal.Contents, "is_in_another_home", False)
     records = records_of(home)
     with records.lease:
-        removal.delete(removal.contents(records))
+        whole.delete(whole.contents(records))
     assert find_experiment(connect(home), "sweep") is None

@@ -7,9 +7,9 @@ from mlflow import MlflowClient
 
 from search.store.lease import Superseded
 from search.study.trial import Configuration
-from search.tracking.tracker import Tracker
-from search.tracking.tracking import FencedClient, connect
 from tests.homes import study_of
+from tracking.store import FencedClient, connect
+from tracking.tracker import Tracker
 
 superseded = Mock(side_effect=Superseded("another driver has the study"))
 

@@ -7,7 +7,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact import artifact_repository_registry as registry
 
-from search.tracking.server import (
+from tracking.server import (
     OPENING,
     REFUSAL,
     TokenGate,

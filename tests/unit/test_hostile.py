@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from model import PRESETS, make_spec
-from search.cli import ui
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
-from search.tracking.tracking import connect
 from tests import needs_plugins
 from tests.commands import call, fails_with_one
 from tests.homes import STUDY, empty_home, two_studies
+from tracking import ui
+from tracking.store import connect
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")

@@ -263,22 +263,30 @@ def test_workers_that_never_begin_end_the_run(most, home):
     assert ended.why == "no worker can begin" and set(ended.failed.values()) == {f"it could not begin: {DIED}"}
 
 
-def test_a_worker_that_waits_is_asked_again_and_ends_with_the_study(home, monkeypatch):
-    """One pair is left, which the other worker has."""
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_worker_that_waits_is_asked_again_or_leaves_others_its_room(is_shared, home, monkeypatch):
+    """One pair is left, which the other worker has. On a cluster an idle worker ends before it."""
     monkeypatch.setattr("search.run.workers.WAIT_S", 0.0)
+    monkeypatch.setattr("search.run.workers.SPARED_S", -1.0)
     study = study_of(seeds=[1, 2], resources={"slots": 1})
     with driver_of(home, study) as driver:
-        executor = MadeUp(Capacity(2), evaluations=6)
-        one = executor.start
+        executor = MadeUp(Capacity(2, is_shared=is_shared), evaluations=6)
+        one, left = executor.start, []
 
         def start(worker, on_gpu, attempt=0):
             one(worker, on_gpu, attempt)
-            if worker == "worker-2":
-                executor.options = {"evaluations": 2}
+            executor.options = {"evaluations": 2}  # of the second worker
+
+        def at_report(report, executor, before=driver._on_report):
+            before(report, executor)
+            left.append(len(driver.workers))
 
         executor.start = start
+        monkeypatch.setattr(driver, "_on_report", at_report)
         ended = driver.run(executor)
-    assert not ended.failed and driver.progress.reports > 8 and len(rows(home)) == 2
+    assert not ended.failed and len(rows(home)) == 2
+    assert (left.count(1) > 2) is is_shared, "reports of the other worker alone"
+    assert is_shared or driver.progress.reports > 10, "it is asked each time"
 
 
 def test_speed_and_progress_are_what_workers_say(home):
@@ -298,7 +306,7 @@ def test_what_mlflow_is_told_meanwhile_is_what_the_ledger_has(home, monkeypatch)
             recorded = driver.records.list_seeds(configuration.key)
             told.append((final_metrics(list(rows)), final_metrics(recorded)))
 
-        driver.projection.note_ended.side_effect = compare
+        driver.shown[0].note_ended.side_effect = compare
         driver.run(MadeUp(Capacity(2), grokked={3, 8}))
     assert len(told) > 3 and all(given == recorded for given, recorded in told)
     assert told[-1][0]["grokked"] > 0 and told[-1][0]["core_s_per_grokked"] > 0

@@ -7,8 +7,8 @@ from unittest.mock import Mock
 import pytest
 
 from search.store.lease import Superseded
-from search.tracking import outbox as module
-from search.tracking.outbox import Outbox
+from tracking import outbox as module
+from tracking.outbox import Outbox
 
 
 class Server:

@@ -19,11 +19,11 @@ from search.errors import UserError
 from search.store.home import Home, home_flag, sqlite_url, typed
 from search.store.ledger import Ledger
 from search.study.file import parse_study
-from search.tracking.tracking import connect
 from tests import needs_plugins
 from tests.bad_studies import GOOD
 from tests.commands import call, done, fails_with_one
 from tests.homes import empty_home
+from tracking.store import connect
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files.installed import cache_folder
 from trainer.files.paths import expanded

@@ -253,8 +253,8 @@ def test_capacity_follows_the_nodes_of_a_cluster(cluster, clock, tmp_path):
     for alone in ([], [0.0]):  # the head has no CPUs
         assert capacity(alone) == Capacity(0)
         assert cluster.lines.pop() == "waiting for a node that has room (there is no node)"
-    assert capacity([2.0]) == Capacity(2) and executor.share == {"CPU": 1, "GPU": 0.0}
-    assert capacity([2.0, 1.0]) == Capacity(3) and capacity([]) == Capacity(0) and capacity([1.0]) == Capacity(1)
+    assert capacity([2.0]) == Capacity(2, is_shared=True) and executor.share == {"CPU": 1, "GPU": 0.0}
+    assert [capacity(nodes).concurrent for nodes in ([2.0, 1.0], [], [1.0])] == [3, 0, 1]
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import pytest
 from mlflow.artifacts import load_dict
 
 from search.markup import escape
-from search.run.projection import describe_study
 from search.study.trial import Configuration
-from search.tracking.shown import describe_configuration, main_params
-from search.tracking.tracker import Tracker
-from search.tracking.tracking import STUDY_TAG
 from tests.homes import Recorder, drive, empty_home, quickly, study_of
 from tests.reference import client_of, runs_of
+from tracking.projection import describe_study
+from tracking.shown import describe_configuration, main_params
+from tracking.store import STUDY_TAG
+from tracking.tracker import Tracker
 
 SEARCH = {
     "space": {"recipe.lr": {"float": [0.01, 0.02]}, "model.tie_vo": {"choice": [True, False]}},

@@ -7,16 +7,15 @@ import pytest
 from mlflow.entities import RunInfo
 
 from search.analysis import frames
-from search.run import projection
 from search.stats.metrics import MAY_BE_ZERO, METRICS, count_checks, final_metrics
 from search.stats.record import SeedRecord
 from search.study.trial import Configuration
-from search.tracking import views
-from search.tracking.shown import FINAL
-from search.tracking.tracker import ShownRun, Tracker
-from search.tracking.tracking import FINISHED, KEY_TAG, PARENT_TAG, RUNNING, SEED_TAG
 from tests.homes import study_of
 from tests.unit.test_counting import FAILED, GIVEN_UP, GROKKED, rows
+from tracking import projection, views
+from tracking.shown import FINAL
+from tracking.store import FINISHED, KEY_TAG, PARENT_TAG, RUNNING, SEED_TAG
+from tracking.tracker import ShownRun, Tracker
 
 PLACE = "mlflow-artifacts:/0"
 

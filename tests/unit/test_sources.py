@@ -136,7 +136,7 @@ def test_a_study_may_come_on_the_standard_input(monkeypatch):
     said = CliRunner().invoke(main, ["run", "-", "--dry-run"], input=GOOD)
     assert said.exit_code == 0 and said.output.startswith("x\n")
     sources = []
-    monkeypatch.setattr("search.tracking.tracking.connect", lambda *given, **options: None)
+    monkeypatch.setattr("tracking.mirror.connect", lambda *given, **options: None)
     monkeypatch.setattr(run, "_run", lambda opened, *options: sources.append(opened.source))
     assert CliRunner().invoke(main, ["run", "-"], input=GOOD).exit_code == 0
     assert sources == ["x"], "the next run takes it from the records"

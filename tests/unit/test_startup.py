@@ -9,6 +9,7 @@ import pytest
 from benchmarks.startup import LIMITS, record
 from search import plugins
 from search.store.home import Home
+from tests import PLUGINS
 from tests.commands import COMMAND, own_environment
 
 HEAVY = {"torch", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "sklearn", "mlflow", "optuna", "ray"}
@@ -42,7 +43,7 @@ def loaded(tmp_path_factory):
 
 @pytest.mark.parametrize("words", ["--help", "runn"])
 def test_help_needs_click_alone(words, loaded):
-    assert loaded[words] - {"adders", "compress", "lab"} == {"search", "click"}, "beside plug-ins"
+    assert loaded[words] - {*PLUGINS, "lab"} == {"search", "click"}, "beside plug-ins"
 
 
 @pytest.mark.parametrize("words", [*LISTING, *WITH_INTERVALS])

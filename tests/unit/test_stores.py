@@ -16,16 +16,16 @@ from model import PRESETS
 from search.cli import render
 from search.errors import Failure, UserError
 from search.run.driver import Ended
-from search.run.projection import describe_study
 from search.store.home import Home, below
 from search.study.file import load_study
 from search.study.trial import Configuration
-from search.tracking.tracker import Tracker
-from search.tracking.tracking import check_place, connect
 from tests import needs_plugins
 from tests.commands import call, fails_with_one
 from tests.homes import study_of, two_studies
 from tests.unit.test_counting import GROKKED, rows
+from tracking.projection import describe_study
+from tracking.store import check_place, connect
+from tracking.tracker import Tracker
 from trainer.checkpoints.checkpoint import Checkpoint
 
 SECRET = "dont-tell"

@@ -9,15 +9,15 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from search.cli import ui as ui_command
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import load_study
-from search.tracking import server, tracking, views
-from search.tracking.tracking import connect
-from search.tracking.views import write_views
 from tests.commands import call, fails_with_one
 from tests.processes import free_port
+from tracking import server, store, views
+from tracking import ui as ui_command
+from tracking.store import connect
+from tracking.views import write_views
 
 pages = []
 
@@ -86,7 +86,7 @@ def test_the_token_is_another_each_time_and_left_out_by_name_only(client):
 
 def test_a_server_that_has_the_records_shows_them_itself(client, opened, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://records:5000")
-    monkeypatch.setattr(tracking, "connect", lambda home, uri: client)
+    monkeypatch.setattr(store, "connect", lambda home, uri: client)
     write_views(client, load_study("57p"), client.create_experiment("57p"))
     said, _, table, charts, seeds = call("ui").stdout.splitlines()
     assert said == "the records are on the MLflow server http://records:5000"

@@ -1,7 +1,7 @@
-"""Deleting a study: what a home holds of it, and its removal.
+"""What MLflow has of a study, and its removal.
 
-The ledger's rows go last: a deletion that was cut off is completed by the same one. Erased is only what is in
-the home. In a store elsewhere the experiment is renamed and deleted; in another home's it stays.
+Erased is only what is in the home. In a store elsewhere the experiment is renamed and deleted; in another home's it
+stays.
 
 This is the one file that uses private functions of MLflow. Its client can only mark an experiment as deleted,
 which leaves its name taken. `mlflow gc` would erase it, but by these same functions, after it has deleted the
@@ -9,7 +9,6 @@ artifacts at whatever place each run names.
 """
 
 import time
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,29 +17,22 @@ from mlflow.entities import Experiment, ViewType
 from mlflow.tracking._tracking_service.utils import _get_store
 from rich.filesize import decimal
 
-from search.stats.record import SeedRecord
 from search.store.home import Home
 from search.store.study_records import StudyRecords
-from search.study.schema import is_name
-from search.tracking.tracking import STUDY_TAG, answered, connect, file_of, find_experiment
-from trainer import Outcome
+from tracking.store import STUDY_TAG, answered, connect, file_of, find_experiment
 from trainer.files import durable
 
 PAGE = 1_000
-NAMED = 20
-"""Grokked seeds that are named one by one."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """All that a home has of a study."""
+    """All that MLflow has of a study."""
 
     records: StudyRecords
-    rows: list[SeedRecord]
     uri: str
     experiment: Experiment | None
     runs: list[str]
-    proposals: int
 
     @property
     def artifacts(self) -> Path:
@@ -62,6 +54,28 @@ class Contents:
         """True if the store is another home's: there is a ledger beside it."""
         return self.file is not None and not self.is_in_home and Home(self.file.parent).ledger_db.exists()
 
+    @property
+    def lines(self) -> list[str]:
+        """What a deletion would remove, in words."""
+        where = "" if self.is_in_home else f" in {self.file}" if self.file else ", its artifacts on the server"
+        where += ", another home's, where they stay" if self.is_in_another_home else ""
+        lines = [f"  MLflow     {len(self.runs)} runs{where}"]
+        if self.is_in_home:
+            lines.append(f"  artifacts  {_size(self.artifacts)}")
+        return lines
+
+    def delete(self) -> str:
+        """Delete it. Returns what remains to be done elsewhere, if anything."""
+        remark = ""
+        if self.experiment is not None:
+            with answered(self.uri):
+                if not self.is_in_another_home:
+                    _delete_versions(self)
+                remark = _erase(self, self.experiment) if self.is_in_home else _rename(self, self.experiment)
+        if self.is_in_home:
+            durable.remove_folder(self.artifacts)
+        return remark
+
 
 def contents(records: StudyRecords) -> Contents:
     home, study = records.home, records.study
@@ -71,8 +85,7 @@ def contents(records: StudyRecords) -> Contents:
     with answered(uri):
         experiment = find_experiment(client, study) if client else None
         runs = _runs(client, experiment) if client and experiment else []
-    proposals = len(records.list_proposals())
-    return Contents(records, records.list_seeds(), uri, experiment, runs, proposals)
+    return Contents(records, uri, experiment, runs)
 
 
 def _runs(client: MlflowClient, experiment: Experiment) -> list[str]:
@@ -85,50 +98,8 @@ def _runs(client: MlflowClient, experiment: Experiment) -> list[str]:
             return ids
 
 
-def shown(found: Contents) -> str:
-    """Describe what a deletion would remove, for its owner to decide by."""
-    counts = Counter(r.outcome for r in found.rows)
-    outcomes = ", ".join(f"{counts[o]} {o}" for o in Outcome if counts[o])
-    lines = [
-        f"{found.records.study} in {found.records.home.path}",
-        f"  seeds      {len(found.rows)} ({outcomes or 'none'})",
-    ]
-    if grokked := sorted({r.seed for r in found.rows if r.has_grokked}):
-        more = f" and {len(grokked) - NAMED} more" if len(grokked) > NAMED else ""
-        lines.append(f"  grokked    {', '.join(map(str, grokked[:NAMED]))}{more}")
-    where = "" if found.is_in_home else f" in {found.file}" if found.file else ", its artifacts on the server"
-    where += ", another home's, where they stay" if found.is_in_another_home else ""
-    lines.append(f"  MLflow     {len(found.runs)} runs{where}")
-    if found.is_in_home:
-        lines.append(f"  artifacts  {_size(found.artifacts)}")
-    lines.append(f"  saved      states of {found.records.count_states()} seeds that have not ended")
-    if found.proposals:
-        lines.append(f"  Optuna     {found.proposals} proposals")
-    return "\n".join(lines)
-
-
 def _size(folder: Path) -> str:
     return decimal(sum(f.lstat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink()))
-
-
-def delete(found: Contents) -> str:
-    """Delete a study that the caller has the lease of. Returns what remains to be done elsewhere, if anything.
-
-    Raises Superseded if another driver has the study by now.
-    """
-    home, study, remark = found.records.home, found.records.study, ""
-    assert is_name(study)
-    found.records.lease.verify()
-    home.progress(study).unlink(missing_ok=True)
-    if found.experiment is not None:
-        with answered(found.uri):
-            if not found.is_in_another_home:
-                _delete_versions(found)
-            remark = _erase(found, found.experiment) if found.is_in_home else _rename(found, found.experiment)
-    if found.is_in_home:
-        durable.remove_folder(found.artifacts)
-    found.records.delete_study()
-    return remark
 
 
 def _delete_versions(found: Contents) -> None:

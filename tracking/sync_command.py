@@ -20,9 +20,9 @@ def sync(studies: tuple[str, ...], home: Home) -> None:
 
     What was deleted there is written again. The store is the home's, or that of MLFLOW_TRACKING_URI; it may be empty.
     """
-    from search.run.sync import sync as write
     from search.store.study_records import open_several
-    from search.tracking.tracking import connect
+    from tracking.store import connect
+    from tracking.sync import sync as write
 
     opened = open_several(home, studies)
     client = connect(home, creates=True)

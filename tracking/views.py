@@ -27,7 +27,7 @@ from mlflow import MlflowClient
 
 from search.study.schema import Study
 from search.study.trial import Configuration
-from search.tracking.shown import (
+from tracking.shown import (
     CHARTS,
     FINAL,
     RATIO,
@@ -36,7 +36,7 @@ from search.tracking.shown import (
     TABLE,
     in_view,
 )
-from search.tracking.tracking import KEY_TAG, SEED_TAG
+from tracking.store import KEY_TAG, SEED_TAG
 from trainer import MEASURES
 
 TAG = "mlflow.sharedViewState."

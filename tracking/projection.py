@@ -1,6 +1,6 @@
 """What MLflow shows, and when: a function of the ledger. Nothing in it decides, and writing twice changes nothing.
 
-Metrics, parameters and tags are declared in search/tracking/shown.py; here are pictures, checkpoints and pages.
+Metrics, parameters and tags are declared in tracking/shown.py; here are pictures, checkpoints and pages.
 """
 
 import json
@@ -12,19 +12,20 @@ from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
-from model import verify
 from model.verdict import VERDICT_FILE
-from search import plugins
 from search.errors import UserError
 from search.markup import escape
+from search.run.verification import best_of, verify_seed
 from search.stats.counting import WORDS, Counts, PooledRate, group_by, rank, state_of
 from search.stats.metrics import MAY_BE_ZERO, count_checks, final_metrics
 from search.stats.record import ENOUGH, SeedRecord
 from search.store.recorded_seed import RecordedSeed
 from search.store.results import curve_table
 from search.store.study_records import StudyRecords
+from search.study.schema import Study
 from search.study.trial import Configuration
-from search.tracking.shown import (
+from tracking import doors
+from tracking.shown import (
     FINAL,
     FIRST_SEEDS,
     NOTE,
@@ -36,8 +37,7 @@ from search.tracking.shown import (
     step_metrics,
     word,
 )
-from search.tracking.tracker import ShownRun, Tracker
-from search.tracking.tracking import (
+from tracking.store import (
     ADDERBOARD,
     BEST,
     BEST_TAG,
@@ -54,11 +54,10 @@ from search.tracking.tracking import (
     STUDY_JSON,
     answered,
 )
-from search.tracking.views import write_views
+from tracking.tracker import ShownRun, Tracker
+from tracking.views import write_views
 from trainer import MEASURES, Outcome, Result, Seed
 
-BEST_CHILDREN = 3
-"""Grokked seeds of a configuration that have a run of their own, with checkpoint."""
 ALL_DRAWN = 32
 """Up to this many configurations of a study, each has its picture, and runs of its first seeds; beyond, those that
 grokked have pictures. As many that train at once have their curves written meanwhile.
@@ -73,14 +72,14 @@ StudyWriter = Callable[[StudyRecords, Tracker], None]
 
 
 class Jobs(Protocol):
-    """Calls to MLflow that are done in order (search/tracking/outbox.py)."""
+    """Calls to MLflow that are done in order (tracking/outbox.py)."""
 
     def put(self, call: Callable[..., Any], *args: Any, key: Hashable = None) -> None:
         """Have a job done after those that wait. One of them with the same key may be dropped."""
 
 
 class Projection:
-    """What MLflow shows of a study. `run` has it written behind its back, `sync` at once.
+    """What MLflow shows of a study, by its outbox. `run` has it written behind its back, `sync` at once.
 
     outbox: does what is put into it, later or at once. pages: writes the pages of a study that has ended.
     """
@@ -132,8 +131,11 @@ class Projection:
         rows = self.records.list_seeds(configuration.key)
         write_curves(self.records, self.tracker, configuration, rows)
 
-    def note(self, configuration: Configuration, status: str) -> None:
-        """Have all written that is known of a configuration. status: of its run from now on."""
+    def note(self, configuration: Configuration, is_done: bool) -> None:
+        """Have all written that is known of a configuration. is_done: no more of it is planned."""
+        self._note(configuration, FINISHED if is_done else KILLED)
+
+    def _note(self, configuration: Configuration, status: str) -> None:
         self.outbox.put(write_configuration, self.records, self.tracker, configuration, status, key=configuration.key)
 
     def note_stale(self, rows: Sequence[SeedRecord]) -> None:
@@ -164,7 +166,7 @@ class Projection:
         self.outbox.put(describe_again, tracker, configurations)
         self.outbox.put(write_views, tracker.client, tracker.study, tracker.experiment)
         for key in rows.keys() - written:
-            self.note(configurations[key], status_of(rows[key]))
+            self._note(configurations[key], status_of(rows[key]))
 
     def note_study(self) -> None:
         """Have the pages of the whole study written, unless they show what the ledger has."""
@@ -183,6 +185,11 @@ class Projection:
         if not tracker.is_watching:
             tracker.client.set_terminated(run.id)  # which is when it ended
         tracker.write(run, tags={SHOWN_TAG: shown})
+
+
+def pages_of(study: Study) -> StudyWriter:
+    """Return what writes the pages of a study that has ended."""
+    return write_study if study.kind.is_compared else study.kind.write_pages
 
 
 def status_of(rows: Sequence[SeedRecord]) -> str:
@@ -249,9 +256,8 @@ def write_configuration(records: StudyRecords, tracker: Tracker, configuration: 
         _write_best(records, tracker, configuration, final)
     if tracker.study.kind.is_compared:
         write_curves(records, tracker, configuration, rows)
-        for row in final[:BEST_CHILDREN]:
-            if row.has_grokked:
-                write_seed(records, tracker, row)
+        for row in best_of(final):
+            write_seed(records, tracker, row)
     rows = records.list_seeds(configuration.key)  # of which some are decoded now
     write_counts(tracker, run, rows, count_checks(rows, configuration.spec.task.problems))
     for row in rows:
@@ -299,7 +305,7 @@ def write_curves(
     study, run = tracker.study, tracker.run_of(configuration)
     final = sorted((row for row in rows if row.is_final), key=rank)
     watched = set(study.watched)
-    shown = {row.seed for row in final[:BEST_CHILDREN] if row.has_grokked}
+    shown = {row.seed for row in best_of(final)}
     if study.planned <= ALL_DRAWN:
         shown |= watched | {row.seed for row in final[:1]}
     ended = [row for row in final if row.seed in shown | watched]
@@ -329,9 +335,7 @@ def write_seed(records: StudyRecords, tracker: Tracker, row: SeedRecord) -> None
     is_whole = run.status == FINISHED and run.tags.get(SHOWN_TAG) == CHECKPOINT
     if is_whole and row.verified is not None:
         return
-    decoded = verify(configuration.spec, result.theta_P)
-    if row.verified is None:
-        records.record_verification(row.key, decoded.correct)
+    decoded = verify_seed(records, row, seed)
     if is_whole:
         return
     params = {
@@ -341,7 +345,7 @@ def write_seed(records: StudyRecords, tracker: Tracker, row: SeedRecord) -> None
     }
     tracker.write(run, {ADDERBOARD if configuration.spec.adds else RIGHT: decoded.correct}, params=params)
     _write_checkpoint(tracker, run, CHECKPOINT, seed)
-    for models in plugins.models():
+    for models in doors.models():
         models.write_seed(tracker, run, seed, decoded)
     tracker.write(run, tags={SHOWN_TAG: CHECKPOINT})
     tracker.set_status(run, FINISHED)
@@ -418,7 +422,7 @@ def write_study(records: StudyRecords, tracker: Tracker) -> None:
 
     rows = records.list_seeds()
     configurations = configuration_rows(records, rows)
-    for models in plugins.models():
+    for models in doors.models():
         models.write_study(records, tracker, rows, configurations)
     with tempfile.TemporaryDirectory() as folder:
         (pictures := Path(folder, "pictures")).mkdir()

@@ -6,10 +6,10 @@ from typing import Any
 from mlflow import MlflowClient
 
 from search.errors import Failure
-from search.run.projection import Jobs, Projection, write_study
 from search.store.study_records import StudyRecords
-from search.tracking.tracker import Tracker
-from search.tracking.tracking import answered
+from tracking.projection import Projection, pages_of
+from tracking.store import answered
+from tracking.tracker import Tracker
 
 
 class AtOnce:
@@ -21,12 +21,6 @@ class AtOnce:
     def put(self, call: Callable[..., Any], *args: Any, key: Hashable = None) -> None:
         call(*args)
         self.said()
-
-
-def projection_of(records: StudyRecords, tracker: Tracker, outbox: Jobs) -> Projection:
-    """Return what MLflow shows of a study of this kind."""
-    kind = tracker.study.kind
-    return Projection(records, tracker, outbox, write_study if kind.is_compared else kind.write_pages)
 
 
 def sync(
@@ -47,7 +41,7 @@ def sync(
     rows = records.list_seeds()
     with answered(client.tracking_uri):
         tracker = Tracker(client, records.home, study, records.lease.verify)
-        projection = projection_of(records, tracker, AtOnce(said))
+        projection = Projection(records, tracker, AtOnce(said), pages_of(study))
         if only_stale:
             projection.note_stale(rows)
             projection.note_study()

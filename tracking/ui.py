@@ -43,13 +43,13 @@ def ui(port: int, no_browser: bool, no_auth: bool, behind: str, home: Home) -> N
     It listens on this machine alone. From another one: ssh -L 5000:127.0.0.1:5000 HOST, and the same addresses.
     """
     from search.store.home import TRACKING
-    from search.tracking.server import listening
+    from tracking.server import listening
 
     behind = _proxy_address(behind) if behind else ""
     if not os.environ.get(TRACKING):
         _check_store(home)
         listening(port).close()  # MLflow takes seconds to import: a port that is taken is said before
-    from search.tracking.tracking import is_local
+    from tracking.store import is_local
 
     has_browser = not no_browser and _has_display()
     if is_local(home.tracking_uri):
@@ -71,7 +71,7 @@ def _check_store(home: Home) -> None:
 
 def _show_server(home: Home, has_browser: bool) -> None:
     """Print where an MLflow server shows the studies, and open the first."""
-    from search.tracking.tracking import connect
+    from tracking.store import connect
 
     uri = home.tracking_uri
     address = masked(uri)
@@ -99,8 +99,8 @@ def _proxy_address(text: str) -> str:
 
 def _serve(home: Home, port: int, token: str | None, has_browser: bool, behind: str) -> None:
     """Serve the MLflow UI until Ctrl-C. token: what a browser has to know; None: nothing. behind: a proxy's address."""
-    from search.tracking.server import ADDRESS, listening, serve
-    from search.tracking.tracking import connect
+    from tracking.server import ADDRESS, listening, serve
+    from tracking.store import connect
 
     uri, link = home.tracking_uri, home.path / LINK
     with listening(port) as listener:
@@ -123,8 +123,8 @@ def _serve(home: Home, port: int, token: str | None, has_browser: bool, behind: 
 def show_studies(client: MlflowClient, start: str) -> str | None:
     """Print the addresses of the latest studies, in a UI that starts there. Return the first."""
     from search.study.schema import is_name
-    from search.tracking.tracking import STUDY_TAG
-    from search.tracking.views import addresses
+    from tracking.store import STUDY_TAG
+    from tracking.views import addresses
 
     experiments = client.search_experiments(max_results=LISTED + 1, order_by=["creation_time DESC"])
     studies = [(e.tags.get(STUDY_TAG) or e.name, e) for e in experiments if e.name != "Default"]
@@ -140,7 +140,7 @@ def show_studies(client: MlflowClient, start: str) -> str | None:
 def _own_pages() -> list[str]:
     """Return the templates of pages that are among the artifacts, with their scripts."""
     from search.analysis.report import TEMPLATE as REPORT
-    from search.plugins import pages
+    from tracking.doors import pages
 
     return [*(page() for page in pages()), REPORT.read_text("utf-8")]
 

@@ -29,7 +29,7 @@ KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.par
 OUTCOME_TAG = "adder.outcome"  # of a seed's run: what became of the seed, or that it trains
 STUDY_TAG, BEST_TAG, SHOWN_TAG = "adder.study", "adder.best_seed", "adder.shown"
 """The first is a tag of the study's run, and of its experiment, which has the study's name there. The last says how
-much of the ledger a run shows (search/run/projection.py)."""
+much of the ledger a run shows (tracking/projection.py)."""
 ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
 RIGHT = "right"  # the same of another task: of the problems that verify it
 BEST, CHECKPOINT = "best", "checkpoint"

@@ -1,7 +1,7 @@
 """What MLflow shows: parameters, tags, metrics by step. Metrics of a configuration are in search/stats/metrics.py.
 
-Everything is a function of what is recorded. search/run/projection.py says when it is written, and draws pictures;
-search/tracking/tracker.py writes what differs from what MLflow has.
+Everything is a function of what is recorded. tracking/projection.py says when it is written, and draws pictures;
+tracking/tracker.py writes what differs from what MLflow has.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What MLflow has is listed once; only what differs from the ledger is written, so writing twice changes nothing. A run is
 found by a tag, never by its name. Only who has the study's lease writes. What is written is declared in shown.py,
-and when in search/run/projection.py.
+and when in tracking/projection.py.
 """
 
 import json
@@ -23,8 +23,8 @@ from search.store.home import IDENTIFIER, Home
 from search.store.lease import Superseded
 from search.study.schema import Study, is_name
 from search.study.trial import Configuration
-from search.tracking.datasets import log_dataset, training_dataset
-from search.tracking.shown import (
+from tracking.datasets import log_dataset, training_dataset
+from tracking.shown import (
     CONFIGURATION_JSON,
     NOTE,
     ancestor_tags,
@@ -32,7 +32,7 @@ from search.tracking.shown import (
     describes,
     main_params,
 )
-from search.tracking.tracking import (
+from tracking.store import (
     FINISHED,
     KEY_TAG,
     OUTCOME_TAG,
