@@ -79,6 +79,10 @@ Floats = list[float]
 pairs: Any = partial(zip, strict=True)
 
 
+class TooLarge(SystemExit):
+    """A number that may be too large for float32, in a case that is as it is; in a part of it none may be."""
+
+
 def require(condition: object, text: str) -> None:
     if not condition:
         sys.exit(f"NOT CHECKED: {text}")
@@ -126,9 +130,14 @@ Rounding = Callable[[float], float]
 """The largest error of one rounding of numbers up to a size."""
 
 
+def require_range(size: float) -> None:
+    if not size < LARGE:
+        raise TooLarge("NOT CHECKED: numbers are too large for float32")
+
+
 def half(size: float) -> float:
     """Return half of the last place of numbers up to `size`."""
-    require(size < LARGE, "numbers are too large for float32")
+    require_range(size)
     if not size:
         return TINY
 
@@ -143,7 +152,7 @@ def relative(size: float) -> float:
     The factor c is any positive number from 2^-62 on. A rounding of c x loses U c |x| + TINY at most, so U |x| and
     2^-64 of x. As much again is for a factor of x that was flushed after it was scaled, the other being below LARGE.
     """
-    require(size < LARGE, "numbers are too large for float32")
+    require_range(size)
     return U * ROOM * size + 2.0**-62
 
 
@@ -1610,7 +1619,11 @@ def prove_case(query: Query, case: Case, s: int) -> tuple[int, int]:
     while todo:
         case, box = todo.pop()
         parts += 1
-        falling = undecided(query, case, box, right, rivals)
+        try:
+            falling = undecided(query, case, box, right, rivals)
+        except TooLarge:
+            longest = max(range(len(box.reach)), key=lambda r: box.reach[r])
+            falling = tuple(box.axes[longest])
         if falling is None:
             proved += number_of(case)
             continue
