@@ -23,6 +23,7 @@ from model.verdict import COUNTEREXAMPLE, PROVED
 from tests.adders.test_prove import digits_of, margins_of
 from tests.commands import call, fails_with_one
 from tests.homes import Recorder, empty_home, quickly, study_of
+from tests.specs import some_theta
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import trusted
@@ -188,6 +189,16 @@ def test_subtraction_is_decided_as_decoding_all_pairs_has_it(subtracting):
                 assert (wrong.a, wrong.b, wrong.answer) in failures(spec, changed.theta_P, ONE)
                 assert "another digit may win" in refusal(content, changed)
     assert verdicts[PROVED] > 1 and verdicts[COUNTEREXAMPLE] > 1
+
+
+@pytest.mark.parametrize("name", ["57p", "137p", "512p"])
+def test_the_worst_margin_of_a_difference_is_that_of_all_pairs_decoded(name):
+    """Of each family, whatever the net answers."""
+    spec = preset(f"{name} subtraction")
+    theta_P, _ = some_theta(spec, 2)
+    proof, margins = prove(spec, theta_P, ANY, digits=1), decoded_margins(Checkpoint(spec, theta_P))
+    at_its_pair = margins[ONE.index(proof.pair), proof.digit]
+    assert [margins.min(), at_its_pair] == pytest.approx([proof.margin] * 2, rel=1e-6)
 
 
 def test_each_difference_is_in_one_case_of_each_digit_in_both_programs():
