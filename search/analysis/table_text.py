@@ -9,12 +9,12 @@ from itertools import compress
 from math import inf
 from typing import Any
 
-from model import preset
 from search.analysis.arms import Arm
 from search.analysis.table import Cell, Pair, Table, constraint_table
 from search.analysis.verdicts import RULE, SECTION, Agreement, Answer, Effect, published
 from search.stats.intervals import LEVEL, discoveries
 from search.stats.record import SeedRecord
+from search.study.described import counted
 from trainer import Recipe
 from trainer.recipe.teacher import shown
 
@@ -100,7 +100,7 @@ def agreements(cells: Collection[Cell]) -> str:
     untried = sum(cell.with_it is None for cell in cells)
     without = f" ({untried} of them not tried)" if untried else ""
     verdicts = agree + contradict + are_open
-    return f"The {SECTION}, has a verdict on {verdicts} of these {len(cells)} cells{without}: {parts}."
+    return f"The {SECTION}, has a verdict on {verdicts} of {counted(len(cells), 'cell')}{without}: {parts}."
 
 
 # Cells
@@ -249,7 +249,7 @@ def _tests(cells: Sequence[Cell]) -> str:
     if not ps:
         return "no seed is recorded for both arms of any cell: nothing is paired"
     return (
-        f"{len(ps)} comparison{'s' * (len(ps) > 1)}; those of a column share its base's seeds and are no independent "
+        f"{counted(len(ps), 'comparison')}; those of a column share its base's seeds and are no independent "
         "evidence. "
         f"{sum(p < LEVEL for p in ps)} have p below 5 % (McNemar), by chance alone {LEVEL * len(ps):.1f} would; at a "
         f"false discovery rate of 5 % (Benjamini and Hochberg) {len(left)} {'is' if len(left) == 1 else 'are'} left"
@@ -264,9 +264,10 @@ def _bases(scale: str, cells: Sequence[Cell]) -> list[str]:
         return [f"{scale}: nothing is compared"]
     recipes = Counter(pair.base.recipe for pair in pairs.values())
     (usual, _), *others = recipes.most_common()
+    size = next(iter(pairs.values())).base.spec.params
     changed = [k for k, v in shown(usual.as_dict()).items() if v != Recipe().as_dict()[k]]
     notes = [
-        f"{scale}: {preset(scale).params} parameters, {_studies(pairs.values(), usual)}; the recipe is the 57p paper's"
+        f"{scale}: {size} parameters, {_studies(pairs.values(), usual)}; the recipe is the 57p paper's"
         + (f" but for {', '.join(changed)}" if changed else "")
     ]
     for recipe, _ in others:

@@ -23,9 +23,11 @@ from search.stats.intervals import LEVEL, exact_high
 from search.stats.record import SeedRecord
 from search.store.home import Home
 from search.store.study_records import StudyRecords
+from search.study.described import counted
 from search.study.schema import Study
 from search.study.trial import Configuration
 from trainer import Recipe
+from trainer.recipe.stages import road_of
 
 USELESS = 0.05  # what rules may add to the upper end of an interval before the plan advises against them
 MOST_SIZES = 24  # numbers of parameters that are listed each
@@ -167,7 +169,7 @@ def _banks(study: Study, to_train: Mapping[Configuration, int], fits: Capacity) 
     is_known = not (study.kind.proposes or study.until.grokked or study.allocation or study.confirm)
     more = "; the others take the slots that fall free" if seeds > at_once * slots else ""
     more = more if is_known else "; more follow"
-    return at_once, f"  banks           {at_once} at once, of {slots} slots each{more if seeds else ''}"
+    return at_once, f"  banks           {at_once} at once, of {counted(slots, 'slot')} each{more if seeds else ''}"
 
 
 def _busy(cores: float) -> list[str]:
@@ -197,7 +199,8 @@ def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
 
 def _code(listed: Sequence[Configuration]) -> list[str]:
     """Return a line for each class of a user's that the study runs."""
-    specs = (ties_of(c.spec)[0] for c in listed)
+    stages = (stage.spec for recipe in {c.recipe for c in listed} for stage in road_of(recipe))
+    specs = (ties_of(spec)[0] for spec in (*(c.spec for c in listed), *stages))
     modules = {(spec.module, spec.digest): spec for spec in specs if isinstance(spec, Module)}
     if not modules:
         return []

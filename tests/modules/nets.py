@@ -12,6 +12,7 @@ class Net(nn.Module):
     """An MLP over the first two tokens: logits [B, V]."""
 
     constraints = {"tied": False, "hidden": 24}  # noqa: RUF012
+    parts = {"units": ("hidden", {"up.weight": 0, "up.bias": 0, "down.weight": 1})}  # noqa: RUF012
 
     def __init__(self, vocabulary=12, width=8, hidden=24, tied=False):
         super().__init__()
@@ -43,6 +44,14 @@ class GPT(nn.Module):
         q, k, v = self.qkv(self.norm(x)).chunk(3, dim=-1)
         scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(self.late[:length, :length], -torch.inf)
         return self.head(x + self.out(scores.softmax(-1) @ v))
+
+
+class Attends(Net):
+    """By torch's fused attention, of which vmap has no rule."""
+
+    def forward(self, tokens):
+        x = self.table(tokens)[:, None]
+        return self.head(F.scaled_dot_product_attention(x, x, x)[:, 0, -1])
 
 
 # Wrong in one way each
@@ -157,6 +166,21 @@ class Empty(nn.Module):
 
 class Broken(Net):
     constraints = {"bound": False}  # noqa: RUF012
+
+
+class Uncounted(Net):
+    parts = {"units": ("hiden", {"up.weight": 0})}  # noqa: RUF012
+
+
+class Elsewhere(Net):
+    parts = {"units": ("hidden", {"up.weight": 0, "down.weight": 1})}  # noqa: RUF012
+
+
+class Louder(Net):
+    """Its argument changes more than which parameters are shared."""
+
+    def forward(self, tokens):
+        return super().forward(tokens) * (2 if self.head.weight is self.table.weight else 1)
 
 
 class Raising(Net):

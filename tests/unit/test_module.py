@@ -16,7 +16,9 @@ from model import load_module, make_spec, preset_name, verify
 from model.families.module import spec as family
 from model.families.module.loading import parameters, template
 from model.families.module.spec import Untrusted
+from model.parts import inside, keep, only
 from model.tied import Tied, constrained
+from model.transfer import transfer
 from search.study.trial import Configuration
 from tests import CERTIFICATES, modules
 from tests.banks import engine_tokens, finish
@@ -188,6 +190,33 @@ def test_a_checkpoint_loads_in_torch_alone(tmp_path):
         torch.testing.assert_close(torch.tensor(json.loads(done.stdout)), here)
 
 
+# From module to module
+
+
+def test_parts_that_are_kept_compute_what_is_left_when_the_others_are_cut():
+    spec = spec_of(hidden=5)
+    theta_P = spec.initial(7)
+    cut_P = torch.where(torch.tensor(only(spec, "units", [3, 1])) == 0, 0, theta_P)
+    smaller, index = keep(spec, "units", [3, 1])
+    assert smaller == spec_of(hidden=2) and smaller.answers_as(theta_P[index][None], spec, cut_P[None])
+    assert not smaller.answers_as(theta_P[index][None], spec, theta_P[None])
+
+
+def test_a_tied_module_is_inside_the_free_one_and_is_freed_exactly():
+    free, tied = spec_of(), spec_of(tied=True)
+    ties, order = inside(free, tied)
+    theta_P = tied.initial(3)
+    numbers_1R = theta_P[order][None]
+    assert Tied(base=free, ties=ties).answers_as(numbers_1R, tied, theta_P[None]) and len(order) == tied.params
+    moved = transfer(tied, theta_P, free)
+    assert moved.how == ("folded: tied taken off",)
+    assert free.answers_as(moved.theta_Q[None], tied, theta_P[None])
+    louder = spec_of("Louder"), spec_of("Louder", tied=True)
+    with pytest.raises(ValueError, match="its θ is not the larger model's with ties"):
+        inside(*louder)
+    assert not louder[1].folds()
+
+
 # What is refused
 
 
@@ -211,6 +240,8 @@ WRONG = {
     "Required": "args.size is missing: Required has no default for it",
     "Empty": "it has 0 parameters, and 1 to 4,000,000 can be trained",
     "Broken": "constraints must be arguments of the class with their off values",
+    "Uncounted": 'parts must be like {"units": ("hidden", {"up.weight": 0, "up.bias": 0, "down.weight": 1})}, of what',
+    "Elsewhere": "parts: with hidden=23 up_bias must be [24], and is [23]",
     "Raising": "cannot be built: RuntimeError: no such device",
     "function": "there is no nn.Module of that name",
     "Missing": "there is no nn.Module of that name",
@@ -302,9 +333,11 @@ def test_the_engine_asks_the_rows_that_torch_asks(batch, targeted):
     assert {77.0, 120.0} <= seen or not targeted
 
 
-@pytest.mark.parametrize("name", NETS)
-def test_the_engine_trains_a_module_as_torch_does(name):
-    spec = spec_of(name, NETS[name])
+@pytest.mark.parametrize(
+    ("name", "args"), [("Net", {}), ("GPT", {}), ("Net", {"vocabulary": 11})], ids=["Net", "GPT", "no row for ="]
+)
+def test_the_engine_trains_a_module_as_torch_does(name, args):
+    spec = spec_of(name, NETS[name], **args)
     # AdamW would make much of roundings where a gradient is all but zero.
     pair = Pair(Recipe(**QUICK | {"optimiser": "sgd", "lr": 0.1}), Seed.of(3))
     by_engine, by_torch = (Bank(spec, [pair], compiled=compiled) for compiled in (True, False))
@@ -313,6 +346,15 @@ def test_the_engine_trains_a_module_as_torch_does(name):
     torch.testing.assert_close(first.theta_P, second.theta_P, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(first.curve_EM, second.curve_EM, rtol=1e-3, atol=1e-3)
     assert not torch.equal(first.theta_P, spec.initial(3))
+
+
+def test_attention_is_tried_without_a_word_of_torchs_and_goes_by_tape():
+    tried = (
+        "from model import load_module; from trainer.engine.native import choice_of; "
+        f"print(choice_of(load_module({str(FILE) + ':Attends'!r}, {{}}, {TASK!r})).why)"
+    )
+    done = subprocess.run([sys.executable, "-c", tried], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("tape: ") and not done.stderr
 
 
 def test_a_task_that_the_engine_does_not_draw_is_trained_by_torch(monkeypatch):

@@ -6,6 +6,7 @@ from math import inf
 import pytest
 
 from model import preset, preset_name
+from model.tasks import make_task
 from search.analysis import verdicts
 from search.analysis.table import constraint_table
 from search.analysis.verdicts import Answer, Effect
@@ -167,6 +168,18 @@ def test_rows_and_columns_can_be_asked_for():
     assert {cell.as_dict()["n_with"] for (_, scale), cell in table.cells.items() if scale == "170p"} == {0}
 
 
+def test_of_models_that_are_no_presets_the_one_with_most_partners_is_the_scale():
+    wide = replace(preset("67p"), hidden=8)
+    partners = [wide.without("tie_vo"), wide.without("shared_norm")]
+    table = table_of([arm("57p", 3, 64), arm(partners[0], 2), arm(wide, 1), arm(partners[1])])
+    name = preset_name(wide)
+    assert table.scales == (name,) and {"tie_vo", "shared_norm"} <= set(table.constraints)
+    cell = table.cells["tie_vo", name]
+    assert (cell.with_it.grokked, cell.without.grokked, cell.params, cell.saves) == (1, 2, 127, 10)
+    subtracting = [replace(spec, task=make_task("subtraction")) for spec in (wide, partners[0])]
+    assert len(table_of([arm(wide), arm(partners[0]), *map(arm, subtracting)]).scales) == 2
+
+
 @pytest.mark.parametrize(
     "change", [{"recipe.teacher": "100p f4d9"}, {"recipe.start": "57p 1234"}, {"model.family": "tied"}]
 )
@@ -176,9 +189,8 @@ def test_what_did_not_train_from_random_values_is_left_out(change):
     assert [a.study for a in cell.arms] == ["constraints"]
 
 
-@pytest.mark.parametrize("rows", [[], [arm("57p", 3, 64), arm("74p")]], ids=["empty", "no pair"])
+@pytest.mark.parametrize("rows", [[], [arm("57p", 3, 64)], [arm("57p", 3, 64), arm("74p")]])
 def test_without_pairs_there_is_no_table(rows):
-    with pytest.raises(
-        UserError, match=f"none of {len(rows)} recorded .* adder-search run constraints trains such pairs"
-    ):
+    nouns = "recorded configuration" if len(rows) == 1 else "recorded configurations"
+    with pytest.raises(UserError, match=f"of {len(rows)} {nouns} no two .* `toggle: \\[tie_vo\\]` in a study file"):
         constraint_table(rows)
