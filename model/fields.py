@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher
+from heapq import nlargest
 from typing import Any
 
 LARGEST = 2**31 - 1
@@ -153,6 +154,8 @@ def did_you_mean(name: object, valid: Iterable[Any]) -> str:
 
     >>> did_you_mean("heds", ["heads", "hidden", "width"])
     'did you mean heads?'
+    >>> did_you_mean("weightdecay", ["weight_decay", "ema_decay", "beta2"])  # nothing far less like it
+    'did you mean weight_decay?'
     """
     text = str(name)
     names = [str(v) for v in valid]
@@ -161,8 +164,10 @@ def did_you_mean(name: object, valid: Iterable[Any]) -> str:
         nearest = sorted(counts, key=lambda n: abs(int(n[:-1]) - int(text[:-1])))
         return f"did you mean {' or '.join(nearest[:2])}?"
 
-    close = get_close_matches(text, names, n=3, cutoff=0.5)
+    likeness = {name: SequenceMatcher(None, name, text).ratio() for name in names}
+    nearest = nlargest(3, names, likeness.__getitem__)
     # Without a closer match all are too far: learning_rate is not again_at.
-    if get_close_matches(text, close, n=1, cutoff=0.58):
-        return "did you mean " + " or ".join(close) + "?"
+    if nearest and (most := likeness[nearest[0]]) >= 0.58:
+        likely = [name for name in nearest if likeness[name] >= max(0.5, most - 0.1)]
+        return f"did you mean {' or '.join(likely)}?"
     return "valid: " + (", ".join(sorted(names)) or "none yet")

@@ -12,7 +12,7 @@ ONE_RATE = "space: {recipe.hold: {choice: [1, 2]}}\nsampler: {objectives: %s}"
 # In both tables: YAML -> the error without its source, a * stands for anything.
 LINES = {  # what is added to GOOD
     # Keys that are misspelt, missing or given twice
-    "space: {recipe.lr: {flaot: [0.1, 0.2]}}": "space.recipe.lr.flaot: unknown key; did you mean float or log?",
+    "space: {recipe.lr: {flaot: [0.1, 0.2]}}": "space.recipe.lr.flaot: unknown key; did you mean float?",
     "recipe: {lr: 1, lr: 2}": "line 4, column 17: not valid YAML (key given twice: lr)",
     "? {a: 1}\n: 3": "line 4, column 3: not valid YAML (found unhashable key)",
     "'[key]': 1": "[key]: unknown key; valid: about, *",
@@ -74,7 +74,7 @@ FILES = {
     "name: x\nseeds: [1]": "model: missing",
     # The model
     "name: x\nmodel: 59p\nseeds: [1]": "model: unknown preset '59p'; did you mean 58p or 61p?",
-    "name: x\nmodel: {rung: 57p, qkdim: 3}\nseeds: [1]": "model: unknown constraint 'qkdim' *; did you mean qk_dim *",
+    "name: x\nmodel: {rung: 57p, qkdim: 3}\nseeds: [1]": "model: unknown constraint 'qkdim' *; did you mean qk_dim?",
     "name: x\nmodel: {rung: 57p, qk_dim: 1}\nseeds: [1]": "model: tie_qk excludes qk_dim=1: *",
     "name: x\nmodel: {rung: 57p, hidden: 8}\nseeds: [1]": "model: tie_fc2_head needs hidden=2",
     "name: x\nmodel: {rung: 67p, hidden: 8, one_unit: true}\nseeds: [1]": "model: one_unit needs hidden=2",

@@ -76,7 +76,7 @@ def _draw_lattice(axis: Axes, lattice: Lattice) -> None:
     axis.invert_xaxis()
     axis.margins(x=0.07)
     axis.set_ylim(bottom=-0.02)
-    in_percent(axis)
+    in_percent(axis.yaxis)
     quiet(axis)
     if axis.get_legend_handles_labels()[1]:
         axis.legend(frameon=False, fontsize=9, reverse=True)

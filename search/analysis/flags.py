@@ -34,7 +34,8 @@ Rate = GrokRate | PooledRate
 MOST_VALUES, MOST_GRIDS = 4, 15
 MOST_ALONE = 12
 """Values of the only field that differs."""
-NOT_FLAGS = {"model.family", "model.ties", "model.digest", OFF_VALUES}
+NOT_FLAGS = {"model.family", "model.task", "model.ties", "model.digest", OFF_VALUES}
+"""Fields that others say in full: a task's text has the fields of the task."""
 FIELDS = ("model.", "recipe.", "task.")
 NOTES_ON_ONE = (
     "×: the rate over the first one's, with its 95 % interval, seed by seed where both had the same seeds; costs or "
@@ -114,7 +115,7 @@ class Flag:
     """True if it went on until enough seeds had grokked."""
 
     def lines(self) -> list[list[str]]:
-        rows = [[side.text, _cell(side.rate), str(side.against or ""), side.effect] for side in self.sides]
+        rows = [[side.text, rate_text(side.rate), str(side.against or ""), side.effect] for side in self.sides]
         return [[self.name, "grokked", f"over {self.sides[0].text}", "effect"], *rows]
 
     def tidy(self) -> list[dict[str, Any]]:
@@ -164,7 +165,8 @@ def _single(rows: Rows) -> tuple[str, list[Any]] | None:
 
     It is the one field that differs, or which of two configurations it is, or else the one flag of the model.
     """
-    differing = [name for name in rows[0] if name.startswith(FIELDS) and len(_values(rows, name)) > 1]
+    fields = [name for name in rows[0] if name.startswith(FIELDS) and name != "model.task"]
+    differing = [name for name in fields if len(_values(rows, name)) > 1]
     if len(rows) == 2 and len(differing) > 1:
         return "configuration", [printable(str(row.get("title", row["configuration"]))) for row in rows]
     flags = _flags(rows)
@@ -240,7 +242,7 @@ class Grid:
     def lines(self) -> list[list[str]]:
         first, second = self.flags
         head = [first, *(f"{second} {shown(value)}" for value in self.values[1])]
-        rows = ([shown(a), *(_cell(self.cells[a, b]) for b in self.values[1])] for a in self.values[0])
+        rows = ([shown(a), *(rate_text(self.cells[a, b]) for b in self.values[1])] for a in self.values[0])
         return [head, *rows]
 
     def tidy(self) -> list[dict[str, Any]]:
@@ -386,7 +388,8 @@ def _interaction(
     return fit(design_CK, outcomes_CS)[3], ""
 
 
-def _cell(rate: Rate | None) -> str:
+def rate_text(rate: Rate | None) -> str:
+    """Return a rate with its interval; a dash where no seed was counted."""
     if rate is None:
         return "–"
     ends = ", {:.0%} to {:.0%}".format(*rate.interval) if rate.interval else ""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from model import preset_name
 from model.families.module.spec import Module
+from model.fields import did_you_mean
 from model.files import read_limited
 from model.tasks import ADDITION
 from search.analysis.arms import OFF_VALUES, SCALE
@@ -75,7 +76,7 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
 
     home: the folder; by default ADDER_SEARCH_HOME, or `./adder-runs`.
 
-    Raises UserError for an unknown study, ValueError for another `of`.
+    Raises UserError for an unknown study or `of`.
 
         >>> import search
         >>> search.run({"name": "one", "model": "57p", "recipe": {"steps": 20, "eval_every": 20}, "seeds": [1]})
@@ -87,7 +88,7 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
 
     readers = {"seeds": seeds_frame, "configurations": configurations_frame, "curves": curves_frame}
     if of not in readers:
-        raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
+        raise UserError(f"of: unknown {of!r}; {did_you_mean(of, readers)}")
     names = [study] if isinstance(study, str) else list(study)
     frames = [readers[of](each) for each in open_several(Home(home), names)] if names else []
     frames = [frame for frame in frames if len(frame)]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from search.stats.counting import GrokRate, pareto
+from search.stats.counting import GrokRate, few_digits, pareto
 from search.stats.intervals import Interval
 from search.study.described import aligned
 
@@ -122,7 +122,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         row["study"],
         row["title"],
         f"{row['grokked']} of {row['seeds']} ({stopped}{interval})",
-        f"{row['grokked_per_million']:.3g}",
+        few_digits(row["grokked_per_million"], 3),
         confirmed,
         row["best_seed"],
         f"{row['median_grok_step']:,.0f}",

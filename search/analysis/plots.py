@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import image
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
@@ -60,10 +61,10 @@ def in_thousands(axis: Axes) -> None:
     axis.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
 
 
-def in_percent(axis: Axes) -> None:
-    """Write rates along y as 2.5%, at round values."""
-    axis.yaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
-    axis.yaxis.set_major_formatter(lambda y, _: f"{100 * y:.3g}%")
+def in_percent(axis: Axis) -> None:
+    """Write rates along an axis as 2.5%, at round values."""
+    axis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
+    axis.set_major_formatter(lambda rate, _: f"{100 * rate:.3g}%")
 
 
 def png(figure: Figure) -> bytes:
@@ -241,7 +242,7 @@ def time_figure(groups: Mapping[str, pd.DataFrame]) -> Figure:
         top = max(top, share.max(), np.nan_to_num(high).max())
     axis.set(xlabel="training step", ylabel="share of seeds grokked", xlim=(0, None))
     axis.set_ylim(-0.012 * max(top, 0.1), min(1.02, max(top * 1.08, 0.1)))
-    in_percent(axis)
+    in_percent(axis.yaxis)
     in_thousands(axis)
     quiet(axis)
     if len(groups) > 1:
@@ -274,7 +275,7 @@ def front_figure(configurations: pd.DataFrame) -> Figure:
     axis.set(xlabel="parameters", ylabel="grok rate (95 % interval)")
     _scale_parameters(axis, judged["params"].min(), judged["params"].max())
     axis.set_ylim(-0.015, min(1.03, judged["grok_rate_high"].max() * 1.08))
-    in_percent(axis)
+    in_percent(axis.yaxis)
     quiet(axis)
     return figure
 

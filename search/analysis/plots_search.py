@@ -49,7 +49,7 @@ def rate_against_fields(fields: Sequence[Field], configurations: pd.DataFrame, s
         _scale_field(axis, field)
         axis.tick_params(labelleft=True, labelsize=8)
     axes[0].set_ylim(bottom=0)
-    in_percent(axes[0])
+    in_percent(axes[0].yaxis)
     figure.supylabel("grok rate (95 % intervals)", fontsize=10)
     return figure
 

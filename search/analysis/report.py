@@ -54,6 +54,7 @@ from search.stats.counting import (
     PooledRate,
     StoppingCounts,
     by_phase,
+    few_digits,
     group_by,
     missed_by,
     pareto,
@@ -320,8 +321,8 @@ class _Page:
         front = pareto(frame["params"].tolist(), frame["grok_rate"].tolist())
         sizes = frame["params"].nunique()
 
-        def plain(name: str, style: str = "") -> list[tuple[str, Any]]:
-            return [(format(v, style) if style and v == v else shown(v), v) for v in frame[name]]
+        def plain(name: str, text: Callable[[Any], str] = shown) -> list[tuple[str, Any]]:
+            return [(text(value) if value == value else shown(value), value) for value in frame[name]]
 
         def tried(name: str, tries: str) -> list[tuple[str, Any]]:
             return [(f"{r[name]} of {r[tries]}" if r[tries] else "–", r[name]) for r in rows]
@@ -343,10 +344,10 @@ class _Page:
             ("seeds", plain("seeds")),
             *((WORDS[o], plain(o)) for o in COUNTED),
             ("not ended", plain(Outcome.CENSORED)),
-            ("grokked per\nmillion\nseed-steps", plain("grokked_per_million", ".3g")),
+            ("grokked per\nmillion\nseed-steps", plain("grokked_per_million", lambda rate: few_digits(rate, 3))),
             ("core-seconds\neach", plain("core_s_per_grokked")),
             ("shrunk\nrate", [(f"{t:.3f}", t) for t in self.objective]),
-            ("best exact\nmatch", plain("best_exact", ".4f")),
+            ("best exact\nmatch", plain("best_exact", "{:.4f}".format)),
             ("median\ngrok step", plain("median_grok_step")),
             ("held", plain("held")),
             ("verified", tried("verified", "verify_tried")),

@@ -34,6 +34,7 @@ from search.analysis.verdicts import (
 from search.errors import UserError
 from search.stats.intervals import Interval, Paired
 from search.stats.record import SeedRecord
+from search.study.described import counted
 from trainer import Recipe
 
 Constraint = tuple[str, Any]  # name and value
@@ -240,9 +241,9 @@ def constraint_table(
     if not pairs:
         unread = not seeds and any((row.get("recipe.finish_above") or 1) < 1 for row in configurations)
         raise NoPartners(
-            f"none of {len(configurations)} recorded configurations has a partner, which has the same recipe and one "
-            "constraint toggled, nor do they differ in a flag; adder-search run constraints trains such pairs"
-            + ("; with finish_above the records of its seeds are needed too" if unread else "")
+            f"of {counted(len(configurations), 'recorded configuration')} no two differ in one constraint or flag "
+            "alone; `toggle: [tie_vo]` in a study file trains such a pair, and adder-search report shows rates against "
+            "other fields" + ("; with finish_above the records of its seeds are needed too" if unread else "")
         )
     columns = _columns(pairs, [preset(name) for name in scales])
     names = _names(columns, {arm.spec: arm.scale for arm in arms if arm.scale})

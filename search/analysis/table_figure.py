@@ -22,18 +22,22 @@ UNKNOWN = "#e9e9e7"
 MARKS = {"works": "✓", "fails": "✗"}
 LEGEND = (
     "k/n: seeds that grokked, with the constraint vs without it. ×: the ratio of these rates on the same seeds and its "
-    "95 % interval. Bold: left at a false discovery rate of 5 % over all ratios. Grey: no ratio. ✓: the 57p paper says "
-    "that it works, ✗: that it fails; heavy frame: we see the opposite."
+    "95 % interval. Bold: left at a false discovery rate of 5 % over all ratios. Grey: no ratio."
 )
+OF_THE_PAPER = "✓: the 57p paper says that it works, ✗: that it fails; heavy frame: we see the opposite."
+TICKS = {-2: "×¼ or less", -1: "×½", 0: "×1", 1: "×2", 2: "×4 or more"}
+FEW = 3
+"""Columns below which the colours' legend has room for its ends and its middle alone."""
 WIDTH, HEIGHT = 1.72, 0.66  # inches of a cell
 
 
 def table_figure(table: Table) -> Figure:
-    """Draw the table, with what was published as marks."""
+    """Draw the table, with what was published as marks where anything was."""
     columns, rows = len(table.scales), len(table.constraints)
     width = 1.5 + WIDTH * columns
     figure = new_figure(width, 1.9 + HEIGHT * rows)
     axes = figure.add_subplot()
+    has_verdicts = any(cell.published.verdict for cell in table.cells.values())
     bold = [cell for same in discovered(table.cells.values()) for cell in same]
     for y, (_, cells) in enumerate(table.rows()):
         for x, cell in enumerate(cells):
@@ -47,15 +51,17 @@ def table_figure(table: Table) -> Figure:
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=10, labelcolor=INK)
     axes.spines[:].set_visible(False)
-    title = fill(agreements(table.cells.values()), round(11.5 * width))  # characters to the inch
-    axes.set_title(title, loc="left", fontsize=11, color=INK, pad=10)
+    if has_verdicts:
+        title = fill(agreements(table.cells.values()), round(11.5 * width))  # characters to the inch
+        axes.set_title(title, loc="left", fontsize=11, color=INK, pad=10)
     bar = figure.colorbar(
         ScalarMappable(NORM, COLOURS), ax=axes, orientation="horizontal", shrink=0.5, aspect=40, pad=0.01
     )
-    bar.set_ticks([-2, -1, 0, 1, 2], labels=["×¼ or less", "×½", "×1", "×2", "×4 or more"])
+    bar.set_ticks([*TICKS], labels=[text if columns >= FEW or at % 2 == 0 else "" for at, text in TICKS.items()])
     bar.ax.tick_params(length=0, labelsize=8, labelcolor=SOFT)
     bar.outline.set_visible(False)
-    legend = " ".join([LEGEND, *(f"{text}." for text in same_pairs(table.cells.values()))])
+    pairs = [f"{text}." for text in same_pairs(table.cells.values())]
+    legend = " ".join([LEGEND, *([OF_THE_PAPER] if has_verdicts else []), *pairs])
     figure.supxlabel(fill(legend, round(17 * width)), fontsize=8, color=SOFT, x=0.01, ha="left")
     return figure
 

@@ -14,6 +14,7 @@ from search.analysis.table import Cell, Pair, Table, constraint_table
 from search.analysis.verdicts import RULE, SECTION, Agreement, Answer, Effect, published
 from search.stats.intervals import LEVEL, discoveries
 from search.stats.record import SeedRecord
+from search.study.described import counted
 from trainer import Recipe
 from trainer.recipe.teacher import shown
 
@@ -99,7 +100,7 @@ def agreements(cells: Collection[Cell]) -> str:
     untried = sum(cell.with_it is None for cell in cells)
     without = f" ({untried} of them not tried)" if untried else ""
     verdicts = agree + contradict + are_open
-    return f"The {SECTION}, has a verdict on {verdicts} of these {len(cells)} cells{without}: {parts}."
+    return f"The {SECTION}, has a verdict on {verdicts} of {counted(len(cells), 'cell')}{without}: {parts}."
 
 
 # Cells
@@ -248,7 +249,7 @@ def _tests(cells: Sequence[Cell]) -> str:
     if not ps:
         return "no seed is recorded for both arms of any cell: nothing is paired"
     return (
-        f"{len(ps)} comparison{'s' * (len(ps) > 1)}; those of a column share its base's seeds and are no independent "
+        f"{counted(len(ps), 'comparison')}; those of a column share its base's seeds and are no independent "
         "evidence. "
         f"{sum(p < LEVEL for p in ps)} have p below 5 % (McNemar), by chance alone {LEVEL * len(ps):.1f} would; at a "
         f"false discovery rate of 5 % (Benjamini and Hochberg) {len(left)} {'is' if len(left) == 1 else 'are'} left"

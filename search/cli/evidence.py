@@ -125,6 +125,7 @@ def table(
     from search.analysis.frames import RecordSet, shipped_records
     from search.analysis.table import NoPartners
     from search.analysis.table_text import table_of, write_table
+    from search.study.described import counted
 
     records = RecordSet([*studies, *(shipped_records() if shipped else ())], home.path)
     if interactions:
@@ -142,23 +143,29 @@ def table(
 
         return table_figure(constraints)
 
-    summary = f"{len(constraints.constraints)} constraints at {len(constraints.scales)} scales"
+    size = {"constraint": constraints.constraints, "scale": constraints.scales}
+    summary = " at ".join(counted(len(names), noun) for noun, names in size.items())
     _deliver(target, lambda: write_table(constraints, style, paper=paper, ui=ui), picture, summary)
 
 
 def _show_flags(records: RecordSet, style: str, target: Path | None) -> bool:
     """Show flags, one on against off and two against each other. Return False if there are none."""
     from search.analysis.flags import flag_grids, single_flags, write_flags
+    from search.study.described import counted
 
     rows = records.configurations(), records.seeds()
     singles, grids = single_flags(*rows), flag_grids(*rows)
     if not singles and not grids:
         return False
-    if target and target.suffix.lower() in PICTURES:
-        raise UserError(f"{target}: flags have no picture; write {target.with_suffix('.md')}")
-    counts = {"flag": len(singles), "pair of flags": len(grids)}
-    summary = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    _deliver(target, lambda: write_flags(singles, grids, style), None, summary)
+
+    def picture() -> Figure:
+        from search.analysis.flags_figure import flags_figure
+
+        return flags_figure(singles, grids)
+
+    found = {"flag": len(singles), "flag pair": len(grids)}
+    summary = ", ".join(counted(number, noun) for noun, number in found.items() if number)
+    _deliver(target, lambda: write_flags(singles, grids, style), picture, summary)
     return True
 
 
@@ -187,6 +194,7 @@ def report(study: str, target: Path | None, home: Home) -> None:
     from search.analysis.lineage import tree
     from search.analysis.report import report as page
     from search.store.study_records import open_records
+    from search.study.described import counted
     from search.study.kind import kinds, proposed_lineages
 
     target = target or Path(f"{study}.html")
@@ -201,8 +209,7 @@ def report(study: str, target: Path | None, home: Home) -> None:
         lineage = tree(proposed_lineages(recorded) or [])
         text = page(recorded.get_recorded_study(), configurations, seeds, curves, pictures, lineage, say)
     write_text(target, text)
-    plural = "s" * (len(configurations) != 1)
-    click.echo(f"{target}: {len(configurations):,} configuration{plural}, {len(seeds):,} seeds")
+    click.echo(f"{target}: {counted(len(configurations), 'configuration')}, {counted(len(seeds), 'seed')}")
 
 
 def _columns() -> str:
@@ -233,17 +240,19 @@ def records(study: str, target: Path, of: Literal["seeds", "configurations", "cu
     write = _writer(target)
     from search.analysis.frames import as_columns
     from search.analysis.frames import records as read
+    from search.study.described import counted
 
     frame = read(study, of, home=home.path)
     write_file(target, lambda path: write(as_columns(frame), path))
-    rows = "row" if len(frame) == 1 else "rows"
-    click.echo(f"{target}: {len(frame):,} {rows} of {len(frame.columns)} columns, the {of} of {study}")
+    rows, columns = counted(len(frame), "row"), counted(len(frame.columns), "column")
+    click.echo(f"{target}: {rows} of {columns}, the {of} of {study}")
 
 
 def _write_search(study: str, target: Path, home: Home) -> None:
     """Write a search as a study of Optuna's."""
     from search.store.home import sqlite_url
     from search.store.study_records import open_records
+    from search.study.described import counted
 
     records = open_records(home, study)
     recorded = records.get_recorded_study()
@@ -251,7 +260,7 @@ def _write_search(study: str, target: Path, home: Home) -> None:
         raise UserError(f"study {study!r} is no search: Optuna proposed nothing")
     trials: list[int] = []
     write_file(target, lambda path: trials.append(recorded.kind.write_proposals(records, path)))
-    click.echo(f"{target}: {trials[0]} trials; optuna-dashboard {shlex.quote(sqlite_url(target))}")
+    click.echo(f"{target}: {counted(trials[0], 'trial')}; optuna-dashboard {shlex.quote(sqlite_url(target))}")
 
 
 def _writer(target: Path) -> Callable[[pd.DataFrame, Path], object]:

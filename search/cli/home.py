@@ -26,17 +26,31 @@ WATCH_S = 2.0
 @click.command()
 @click.argument("study", type=STUDY, required=False)
 @click.option("--seeds", "each", is_flag=True, help="Each seed of a STUDY of several configurations.")
-@click.option("--watch", "watched", is_flag=True, help="Show it anew until the STUDY's run ends.")
+@click.option(
+    "--watch", "watched", is_flag=True, help="Show it anew until the run ends, of a STUDY or of the one that runs."
+)
 @home_option
 @json_option
 def status(study: str | None, each: bool, watched: bool, home: Home, as_json: bool) -> None:
     """Show the recorded studies, or one STUDY by configuration, and how far it is while it runs."""
-    if watched and (as_json or not study):
-        raise UserError("--watch shows one STUDY, and no JSON: adder-search status STUDY --watch")
-    if watched and study:
+    if watched and as_json:
+        raise UserError("--watch draws a status again and again, and --json prints one: leave one of them out")
+    if watched:
+        study = study or _only_running(home)
         _watch(study, each, home)
     about, text = _status(study, each, home, as_json)
     show(as_json, about, text)
+
+
+def _only_running(home: Home) -> str:
+    """Return the study of the home that is being run. Raises UserError if none is, or several are."""
+    from search.store.study_records import open_several
+
+    running = [records.study for records in (open_several(home, []) if home.exists() else []) if records.get_driver()]
+    if len(running) != 1:
+        what = f"{', '.join(running)} run" if running else "no study runs"
+        raise UserError(f"--watch: {what} in {home.path}; name one: adder-search status STUDY --watch")
+    return running[0]
 
 
 def _watch(study: str, each: bool, home: Home) -> None:

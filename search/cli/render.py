@@ -233,7 +233,7 @@ def _study(s: Counts, is_running: bool) -> list[str]:
         lines.append(f"  what verifies (adders: AdderBoard's 10,010) was decoded {times}; nothing is chosen by it")
     if s["grokked"]:
         each = f", {few_digits(s['core_s_per_grokked'])} core-seconds each" if s["core_s_per_grokked"] else ""
-        lines.append(f"  {s['grokked_per_million']:.3g} grokked per million seed-steps{each}")
+        lines.append(f"  {few_digits(s['grokked_per_million'], 3)} grokked per million seed-steps{each}")
     lines += _stopping(s)
     return [*lines, *(f"  {s[remark]}" for remark in ("unended", "refused") if s.get(remark))]
 

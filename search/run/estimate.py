@@ -23,6 +23,7 @@ from search.stats.intervals import LEVEL, exact_high
 from search.stats.record import SeedRecord
 from search.store.home import Home
 from search.store.study_records import StudyRecords
+from search.study.described import counted
 from search.study.schema import Study
 from search.study.trial import Configuration
 from trainer import Recipe
@@ -168,7 +169,7 @@ def _banks(study: Study, to_train: Mapping[Configuration, int], fits: Capacity) 
     is_known = not (study.kind.proposes or study.until.grokked or study.allocation or study.confirm)
     more = "; the others take the slots that fall free" if seeds > at_once * slots else ""
     more = more if is_known else "; more follow"
-    return at_once, f"  banks           {at_once} at once, of {slots} slots each{more if seeds else ''}"
+    return at_once, f"  banks           {at_once} at once, of {counted(slots, 'slot')} each{more if seeds else ''}"
 
 
 def _busy(cores: float) -> list[str]:

@@ -330,13 +330,14 @@ def describe_rules(kind: type[Rule], asked: Sequence[Rule], configurations: Iter
     return f"{text}Measured before: {grokked:,} grokked of {n:,} seeds that it would have ended and that ran on"
 
 
-def few_digits(amount: float) -> str:
-    """Return an amount in words: a whole number from 10 on, else two digits.
+def few_digits(amount: float, digits: int = 2) -> str:
+    """Return an amount in words: `digits` of it, but a large one as a whole number.
 
-    >>> few_digits(0.1234), few_digits(12345.6)
-    ('0.12', '12,346')
+    >>> few_digits(0.1234), few_digits(12345.6), few_digits(4.484, 3)
+    ('0.12', '12,346', '4.48')
     """
-    return f"{amount:,.0f}" if amount >= 10 else f"{amount:.2g}"
+    is_large = amount >= 10 ** (digits - 1)
+    return f"{amount:,.0f}" if is_large else f"{amount:.{digits}g}"
 
 
 @dataclass(frozen=True)
@@ -372,7 +373,7 @@ class Cost:
     def __str__(self) -> str:
         if not self.grokked:
             return f"none grokked in {self.seed_steps:,} seed-steps (steps of all seeds together)"
-        text = f"{self.per_million:.3g} grokked per million seed-steps"
+        text = f"{few_digits(self.per_million or 0.0, 3)} grokked per million seed-steps"
         return text if self.each is None else f"{text}; each cost {few_digits(self.each)} core-seconds here"
 
 

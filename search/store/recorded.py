@@ -39,7 +39,8 @@ def pull(
         begun = sorted(r.seed for r in records.list_seeds() if r.configuration in keys)
         what = f"has no finished seed{f' {seed}' if seed else ''} yet"
         if seed and begun and seed not in begun:
-            what = f"has begun no seed {seed}; it has {begun[0]} to {begun[-1]}"
+            nearest = min(begun, key=lambda other: abs(other.init_seed - seed.init_seed))
+            what = f"has begun no seed {seed}; the nearest of {len(begun):,} is {nearest}"
         raise NotFound(f"study {records.study!r} {what}")
     if seed and len(rows) > 1 and len({configurations[r.configuration].start for r in rows}) == 1:
         raise _several(records, seed, sorted(rows, key=rank), configurations)

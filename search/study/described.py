@@ -22,6 +22,11 @@ def impossible_remark(problems: Sequence[str], count: int, what: str) -> str:
     return f"{len(problems)} of {count:,} {what} {are} impossible ({problems[0]})" if problems else ""
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, which takes an s: 1 seed, 1,200 seeds."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def describe_sizes(specs: Iterable[Spec], most: int) -> str:
     """Return each family with its numbers of parameters; of more than `most` the ends."""
     sizes: dict[str, dict[int, None]] = {}

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from model.fields import did_you_mean
 from model.files import read_limited
-from search.study.described import describe, shown
+from search.study.described import counted, describe, shown
 from search.study.space import Distribution, Numbers, Space, Strict, error_at, numbers_by, stored
 
 KEY = "sampler.warm_start"
@@ -50,8 +50,7 @@ class WarmStart(Strict):
     )
 
     def __str__(self) -> str:
-        plural = "s" * (len(self.trials) != 1)
-        return f"{len(self.trials)} trial{plural}" + (f" of {self.file}" if self.file else "")
+        return counted(len(self.trials), "trial") + (f" of {self.file}" if self.file else "")
 
 
 def inline_trials(sampler: Any, folder: Path) -> Any:

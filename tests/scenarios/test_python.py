@@ -151,7 +151,7 @@ def test_the_page_does_what_it_says(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("study", "options", "said"),
     [
-        (QUICK | {"seds": 4}, {}, "quick: seds: unknown key; did you mean seeds or scales or extends?"),
+        (QUICK | {"seds": 4}, {}, "quick: seds: unknown key; did you mean seeds?"),
         ({"model": "57p"}, {}, "the study: name: missing\nthe study: seeds: missing"),
         (QUICK | {"seeds": object()}, {}, "quick: <object object at *"),
         ("57q", {}, "unknown study '57q'; did you mean 57p?"),

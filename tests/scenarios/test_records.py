@@ -3,6 +3,7 @@
 import pytest
 
 from search.analysis.frames import records
+from search.errors import UserError
 from tests.commands import done, fails_with_one
 from tests.reference import client_of, runs_of
 from tracking.store import STUDY_TAG
@@ -25,5 +26,5 @@ def test_pull_by_configuration(smoke, tmp_path):
     words = ("pull", "smoke", "--home", smoke.home, "-o", tmp_path / "c", "--configuration")
     done(*words, key[:4])
     assert f"has no configuration 'zzz'; valid: {key}" in fails_with_one(2, *words, "zzz")
-    with pytest.raises(ValueError, match="of must be one of seeds, configurations, curves, got 'seed'"):
+    with pytest.raises(UserError, match=r"of: unknown 'seed'; did you mean seeds\?"):
         records("smoke", "seed", home=smoke.home)

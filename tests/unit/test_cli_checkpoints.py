@@ -159,7 +159,7 @@ def test_what_verify_finds_is_kept_with_the_seed_that_it_is_of():
         recorded("home", (1, 2))
     assert call("pull", "sweep", "--seed", "2", "-o", "two", "--home", "home").exit_code == 0
     unknown = fails_with_one(2, "pull", "sweep", "--seed", "5", "--home", "home")
-    assert unknown == "study 'sweep' has begun no seed 5; it has 1 to 2"
+    assert unknown == "study 'sweep' has begun no seed 5; the nearest of 2 is 2"
     checkpoint = Checkpoint.load(Path("two"))
     next_P = checkpoint.theta_P.clone()
     next_P[-1] = torch.nextafter(next_P[-1], torch.tensor(torch.inf))

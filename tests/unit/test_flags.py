@@ -154,3 +154,17 @@ def test_names_of_the_recipe_are_flags_and_its_numbers_are_none():
     configurations, seeds = one_flag({False: 0.6, True: 0.3}, each=2, **two)
     (flag,) = single_flags([row | {"model.tie_vo": True} for row in configurations], seeds)
     assert flag.name == "optimiser" and [side.text for side in flag.sides] == ["adamw", "lion"]
+
+
+def test_a_task_is_a_flag_by_its_own_fields():
+    """Its text is a field of the model too, which says the same again."""
+    shares = {0.4: "modular train=0.4", 0.6: "modular train=0.6"}
+
+    def rows_of(each, **fields):
+        configurations, seeds = one_flag({0.4: 0.3, 0.6: 0.6}, each=each, **fields)
+        return [row | {"task.train": row["model.tie_vo"], "model.task": shares[row["model.tie_vo"]],
+                       "model.tie_vo": True} for row in configurations], seeds  # fmt: skip
+
+    (flag,) = single_flags(*rows_of(1))
+    assert (flag.name, [side.text for side in flag.sides]) == ("train", ["0.4", "0.6"])
+    assert single_flags(*rows_of(2, **{"recipe.weight_decay": [0.3, 1.0]})) == []  # both are numbers

@@ -333,9 +333,11 @@ def test_the_engine_asks_the_rows_that_torch_asks(batch, targeted):
     assert {77.0, 120.0} <= seen or not targeted
 
 
-@pytest.mark.parametrize("name", NETS)
-def test_the_engine_trains_a_module_as_torch_does(name):
-    spec = spec_of(name, NETS[name])
+@pytest.mark.parametrize(
+    ("name", "args"), [("Net", {}), ("GPT", {}), ("Net", {"vocabulary": 11})], ids=["Net", "GPT", "no row for ="]
+)
+def test_the_engine_trains_a_module_as_torch_does(name, args):
+    spec = spec_of(name, NETS[name], **args)
     # AdamW would make much of roundings where a gradient is all but zero.
     pair = Pair(Recipe(**QUICK | {"optimiser": "sgd", "lr": 0.1}), Seed.of(3))
     by_engine, by_torch = (Bank(spec, [pair], compiled=compiled) for compiled in (True, False))
@@ -344,6 +346,15 @@ def test_the_engine_trains_a_module_as_torch_does(name):
     torch.testing.assert_close(first.theta_P, second.theta_P, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(first.curve_EM, second.curve_EM, rtol=1e-3, atol=1e-3)
     assert not torch.equal(first.theta_P, spec.initial(3))
+
+
+def test_attention_is_tried_without_a_word_of_torchs_and_goes_by_tape():
+    tried = (
+        "from model import load_module; from trainer.engine.native import choice_of; "
+        f"print(choice_of(load_module({str(FILE) + ':Attends'!r}, {{}}, {TASK!r})).why)"
+    )
+    done = subprocess.run([sys.executable, "-c", tried], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("tape: ") and not done.stderr
 
 
 def test_a_task_that_the_engine_does_not_draw_is_trained_by_torch(monkeypatch):

@@ -72,7 +72,7 @@ def test_a_study_of_a_module_is_recorded_verified_and_trained_again_without_its_
 def test_every_command_about_addition_refuses_the_checkpoint_by_one_line():
     search.run(STUDY | {"seeds": [1]}, home="home")
     done("pull", "mine", "--seed", "1", "-o", "b", "--home", "home")
-    about_adders = {"prove", "explain", "export", "finish", "diagnose"}
+    about_adders = {"explain", "export", "finish", "diagnose"}
     assert {"fold", "register", *about_adders} <= refused_for_its_task("b")
 
 
@@ -148,10 +148,10 @@ WRONG = {
     "toggle": ({"toggle": ["width"]}, "toggle.0: unknown constraint 'width' of module; valid: hidden, tied"),
     "space": (
         searched("model.args.hiden"),
-        "space.model.args.hiden: unknown field; did you mean model.args.hidden or ",
+        "space.model.args.hiden: unknown field; did you mean model.args.hidden?",
     ),
     "family": ({"model": "57p"}, "task: split_subspace cannot be asked parity bits=6 of=2; these can: module"),
-    "task": ({"task": "partiy"}, "task: unknown task 'partiy'; did you mean parity or prefix?"),
+    "task": ({"task": "partiy"}, "task: unknown task 'partiy'; did you mean parity?"),
     "option": ({"task": {"name": "parity", "bit": 3}}, "task: unknown option 'bit' of parity; did you mean bits?"),
     "split": ({"task": {"name": "parity", "train": 1}}, "task: train must leave rows to train on and to hold out"),
     "table": ({"task": {"name": "table", "entries": {"file": "no.csv"}}}, "task.entries.file: no.csv: no such file"),

@@ -8,7 +8,7 @@ import pytest
 from search.analysis.arms import read_arms
 from search.analysis.frames import configuration_rows, records, seeds_of
 from search.cli import render
-from search.stats.counting import GrokRate
+from search.stats.counting import GrokRate, few_digits
 from search.stats.intervals import LEVEL, exact_high, mid_p
 from tests.commands import done
 from tests.homes import Recorder, empty_home, quickly, records_of, study_of
@@ -56,7 +56,7 @@ def test_text(home, tmp_path, monkeypatch):
         assert "2 of 12 grokked" not in text, "nothing is pooled"
     for text in (done("status", "sweep", "--home", home), page.read_text()):
         assert "4 of 8" in text and "4 of 12" not in text, "what rules did is of the search too"
-        assert f"{1e6 / (8 * STUDY.listed[0][1].steps):.3g} grokked per million" in text
+        assert f"{few_digits(1e6 / (8 * STUDY.listed[0][1].steps), 3)} grokked per million" in text
     assert f"1 of 8 ({shown(SEARCH)})" in done("best", "--home", home)
     assert f"1 of 4 ({shown(FRESH)})" in done("best", "--home", home)
 

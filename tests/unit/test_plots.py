@@ -9,13 +9,18 @@ import pandas as pd
 import pytest
 
 from search.analysis.fields import fields_of
+from search.analysis.flags import flag_grids, single_flags
+from search.analysis.flags_figure import flags_figure
 from search.analysis.frames import configuration_rows, seed_rows
 from search.analysis.plots import curves_figure, png, small_multiples, time_figure, time_to_grok
 from search.analysis.plots_search import rate_against_fields
+from search.analysis.table_figure import table_figure
 from search.stats.intervals import Z_95
 from search.study.schema import Study
 from search.study.trial import Configuration
 from tests.unit.test_counting import rows
+from tests.unit.test_flags import ADDITIVE, one_flag, seeds_of
+from tests.unit.test_table import arm, table_of, without
 
 SPACE = {
     "recipe.lr": {"float": [0.001, 0.1], "log": True},
@@ -136,6 +141,9 @@ def test_a_picture_fills_its_card_and_its_words_do_not_run_into_each_other():
         small_multiples([("a $title$", curves, {(0, 0)}), ("b", curves, set())]),
         curves_figure(curves, {(0, 0)}, f"study s, {LONG} seeds grokked"),
         time_figure({LONG: seeds, f"{LONG} ": seeds}),
+        table_figure(table_of([arm("57p", 1, 16), arm(without("57p", "tie_qk"), 0, 16)])),
+        flags_figure(single_flags(*one_flag({False: 0.6, True: 0.3})), []),
+        flags_figure([], flag_grids(*seeds_of(ADDITIVE))),
     ]
     assert sum(axis.get_visible() for axis in figures[0].axes) == len(fields) and size(png(figures[0]))[0] > 1_200
     for figure in figures:

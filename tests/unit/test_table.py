@@ -189,9 +189,8 @@ def test_what_did_not_train_from_random_values_is_left_out(change):
     assert [a.study for a in cell.arms] == ["constraints"]
 
 
-@pytest.mark.parametrize("rows", [[], [arm("57p", 3, 64), arm("74p")]], ids=["empty", "no pair"])
+@pytest.mark.parametrize("rows", [[], [arm("57p", 3, 64)], [arm("57p", 3, 64), arm("74p")]])
 def test_without_pairs_there_is_no_table(rows):
-    with pytest.raises(
-        UserError, match=f"none of {len(rows)} recorded .* adder-search run constraints trains such pairs"
-    ):
+    nouns = "recorded configuration" if len(rows) == 1 else "recorded configurations"
+    with pytest.raises(UserError, match=f"of {len(rows)} {nouns} no two .* `toggle: \\[tie_vo\\]` in a study file"):
         constraint_table(rows)

@@ -10,12 +10,16 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from model import preset
+from search.analysis.flags import MOST_GRIDS, flag_grids, single_flags
+from search.analysis.flags_figure import flags_figure
 from search.analysis.plots import INK, image_of
 from search.analysis.table_figure import table_figure
 from search.analysis.table_text import count, discovered, markdown, times, write_table
 from search.analysis.verdicts import published
 from search.stats.intervals import ratio_interval
 from tests.commands import call, fails_with_one
+from tests.unit.test_flags import ADDITIVE, one_flag
+from tests.unit.test_flags import seeds_of as seeds_of_grid
 from tests.unit.test_table import OTHER, arm, seeds_of, table_of, without
 
 UI = "http://127.0.0.1:5000"
@@ -114,7 +118,7 @@ def test_beside_the_paper_its_whole_table_is_shown(files):
     assert grid[2] == ["shared_norm", "–", "trains: 12/64 vs –", "–", unlike]
     assert grid[7][:3] == ["qk_dim=4", "", "–"], "170p cannot have it"
     agreeing = "4 agree with it, 1 contradict it, 16 are open."
-    counts = f"has a verdict on 21 of these 27 cells (14 of them not tried): {agreeing}"
+    counts = f"has a verdict on 21 of 27 cells (14 of them not tried): {agreeing}"
     assert f"The 57p paper, section 4.3, {counts}\n" in text and "- 170p: nothing is compared\n" in text
     rows = json.loads(call("table", *files, "--paper", "--format", "json").stdout)
     agreements = [row["agrees"] for row in rows]
@@ -140,8 +144,33 @@ def test_of_a_search_the_flags_are_shown_against_each_other(here):
     assert [({c["flag"], c["with_flag"]}, c["n"]) for c in cells] == [({"tie_vo", "no_ffn_bias"}, 12)] * 4
     assert sorted(c["grokked"] for c in cells) == [1, 2, 3, 4]
     assert "1 of 12 (8%, " in call("table", *files).stdout
-    said = fails_with_one(2, "table", *files, "-o", "a.svg")
-    assert said == "a.svg: flags have no picture; write a.md"
+    assert call("table", *files, "-o", "a.svg").stdout == "a.svg: 1 flag pair\n"
+    assert b"<svg" in Path("a.svg").read_bytes()
+
+
+def test_the_picture_of_flags_has_every_rate_of_the_text():
+    flag, grid = single_flags(*one_flag({True: 0.3, False: 0.0})), flag_grids(*seeds_of_grid(ADDITIVE))
+    grid += flag_grids(*seeds_of_grid({key: rate for key, rate in ADDITIVE.items() if key != (True, True)}))
+    figure = flags_figure(flag, grid)
+    shown = [[text.get_text() for text in axis.texts] for axis in figure.axes]
+    (_, off, on), (*_, last) = flag[0].lines(), grid[1].lines()
+    assert shown[0] == [off[1], f"{on[1]}\n{on[2]}"] and last[2] == "–" == shown[2][3]
+    assert shown[1] == [rate for _, *rates in grid[0].lines()[1:] for rate in rates]
+    labels = [[text.get_text() for text in axis.get_yticklabels()] for axis in figure.axes]
+    assert labels[0] == ["off", "on"] and labels[1][:2] == ["tie_vo off, shared_norm off", "tie_vo off, shared_norm on"]
+    assert [axis.get_title("left") for axis in figure.axes] == ["s: tie_vo", *["s: tie_vo × shared_norm"] * 2]
+    many = flags_figure([], grid * 20)
+    assert len(many.axes) == MOST_GRIDS and "The first 15 of 40" in many.get_supxlabel()
+
+
+def test_without_a_published_verdict_the_picture_says_nothing_of_the_paper(here):
+    rows = [arm("57p", 1, 16), arm(without("57p", "tie_qk"), 0, 16)]
+    assert call("table", *write_frames(rows), "-o", "t.svg").stdout == "t.svg: 1 constraint at 1 scale\n"
+    figure = table_figure(table_of(rows))
+    assert not figure.axes[0].get_title("left") and "paper" not in figure.get_supxlabel()
+    with_a_verdict = table_figure(table_of([arm("57p", 1, 16), arm(without("57p", "tie_vo"), 0, 16)]))
+    assert "verdict on 1 of 1 cell" in with_a_verdict.axes[0].get_title("left").replace("\n", " ")
+    assert "paper" in with_a_verdict.get_supxlabel()
 
 
 def test_a_picture_has_the_counts_of_every_cell(files, here):

@@ -50,10 +50,24 @@ def test_without_a_run_it_is_the_status(running):
     assert call("status", "sweep", "--watch").stdout == call("status", "sweep").stdout
 
 
+def test_the_one_study_that_runs_needs_no_name(running):
+    with quickly():
+        Recorder(empty_home("adder-runs"), study_of(name="ended")).done()
+    timer = threading.Timer(1.0, running.done)
+    timer.start()
+    lines = call("status", "--watch").stdout.splitlines()
+    assert "seeds 2 of 4" in lines[0] and lines[1].startswith("sweep: 2 seeds (") and "ended" not in "".join(lines)
+
+
 def test_what_cannot_be_watched_is_said(running):
+    assert fails_with_one(2, "status", "sweep", "--json", "--watch").startswith("--watch draws a status again")
+    with quickly():
+        other = Recorder(empty_home("adder-runs"), study_of(name="other"))
+    assert fails_with_one(2, "status", "--watch").startswith("--watch: other, sweep run in ")
+    other.done()
     running.done()
-    for words in ((), ("sweep", "--json")):
-        assert fails_with_one(2, "status", *words, "--watch").startswith("--watch shows one STUDY, and no JSON")
+    assert fails_with_one(2, "status", "--watch").startswith("--watch: no study runs in ")
+    assert fails_with_one(2, "status", "--watch", "--home", "nowhere").startswith("--watch: no study runs in ")
 
 
 def terminal(folder):

@@ -5,6 +5,7 @@ Axes: S seed, T position, B problem, A answer position, V token, P parameters.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from model.families.module.spec import Module
     from model.ops import Tensors
     from model.spec import Kernel
+
+# Of attention, which vmap runs seed by seed; torch asks its reader to file an issue.
+warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented the batching rule")
 
 
 def expand(spec: Module, theta_SP: Tensor) -> Tensors:

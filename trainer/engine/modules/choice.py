@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from model.spec import Kernel, Spec
+from trainer.data.problems import selection
 from trainer.engine.build import denormals, library
 from trainer.engine.modules.graph import Program
 from trainer.engine.modules.recording import record
@@ -100,10 +101,13 @@ def _kernel(spec: Spec, program: Program) -> Kernel:
 
 
 def _apart(spec: Spec, kernel: Kernel) -> float:
-    """Return the largest difference of a kernel's logits from torch's, for random tokens, as a share of the largest."""
-    generator = torch.Generator().manual_seed(0)
-    length = spec.prompt + spec.answers
-    tokens_1TB = torch.randint(spec.tokens, (1, length, LANES), generator=generator, dtype=torch.int32)
+    """Return the largest difference of a kernel's logits from torch's, as a share of the largest logit.
+
+    Both are asked selection problems: a net need not have a row for each token at each position.
+    """
+    a, b = selection(spec.task)
+    places = torch.linspace(0, a.shape[1] - 1, LANES).long()
+    tokens_1TB = torch.stack([token.int() for token in spec.tokens_of(a[:, places], b[:, places])], dim=1)
     with torch.no_grad():
         wide = spec.expand(spec.initial(0)[None])
         logits = spec.apply(wide, tokens_1TB[:, :-1], spec.prompt - 1)
