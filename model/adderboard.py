@@ -98,12 +98,12 @@ def carry_pairs(run: int, count: int, draw: str = "") -> Pairs:
 
 def failures(spec: Spec, theta_P: Tensor, pairs: Pairs) -> list[tuple[int, int, int]]:
     """Return the pairs that the model answers wrongly, each with the decoded answer."""
-    wrong, _ = _judge(spec, theta_P, pairs)
+    wrong, _ = judge(spec, theta_P, pairs)
     return wrong
 
 
-def _judge(spec: Spec, theta_P: Tensor, pairs: Pairs) -> tuple[list[tuple[int, int, int]], float]:
-    """Return the failures, and the least margin of the pairs that are right; infinite where none is."""
+def judge(spec: Spec, theta_P: Tensor, pairs: Pairs) -> tuple[list[tuple[int, int, int]], float]:
+    """Return the pairs that the model answers wrongly, and the least margin of the others; infinite where none is."""
     import torch
 
     wrong, least = [], math.inf
@@ -132,7 +132,7 @@ def verify(spec: Spec, theta_P: Tensor, *, extended: bool = False) -> Verificati
     """
     task = spec.task
     pairs = task.pairs()
-    wrong, margin = _judge(spec, theta_P, pairs)
+    wrong, margin = judge(spec, theta_P, pairs)
     further: dict[str, Pairs] = {}
     if extended and isinstance(task, Columns):  # of rows all are asked
         for seed in EXTENDED_SEEDS:
@@ -142,7 +142,7 @@ def verify(spec: Spec, theta_P: Tensor, *, extended: bool = False) -> Verificati
 
     sets: dict[str, tuple[int, int]] = {}
     for name, extra in further.items():
-        failed, least = _judge(spec, theta_P, extra)
+        failed, least = judge(spec, theta_P, extra)
         sets[name] = (len(extra) - len(failed), len(extra))
         margin = min(margin, least)
     correct = len(pairs) - len(wrong)

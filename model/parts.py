@@ -8,10 +8,9 @@ Axes: P entries of θ.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from itertools import permutations, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from model.tied import Tied, Ties, canonical, free
 
@@ -25,13 +24,13 @@ def parts_of(spec: Spec, name: str) -> Parts:
     """Return a kind of parts of a spec. Raises ValueError if the family names none so."""
     if name not in spec.parts:
         names = ", ".join(spec.parts) or "no parts that can go"
-        raise ValueError(f"{spec.family} has {names}, and no {name!r:.80}")
+        raise ValueError(f"{spec.label} has {names}, and no {name!r:.80}")
     return spec.parts[name]
 
 
 def count_of(spec: Spec, name: str) -> int:
     """Return how many parts of a kind a spec has. Raises ValueError as `parts_of` does."""
-    count: int = getattr(spec, parts_of(spec, name).size)
+    count: int = spec.value_of(parts_of(spec, name).size)
     return count
 
 
@@ -45,8 +44,7 @@ def keep(spec: Spec, name: str, chosen: Sequence[int]) -> tuple[Spec, list[int]]
     (67, 67)
     """
     kind = parts_of(spec, name)
-    size: dict[str, Any] = {kind.size: len(chosen)}
-    smaller = dataclasses.replace(spec, **size)
+    smaller = spec.replaced({kind.size: len(chosen)})
     shapes, index = smaller.shapes(), []
     for tensor, place in _places(smaller):
         axis = kind.axes.get(tensor)
@@ -120,18 +118,19 @@ def _agree(base: Spec, ties: Ties, target: Spec, order: Sequence[int]) -> bool:
     import torch
 
     theta_1P = torch.linspace(0.1, 0.9, target.params)[None]
-    wide = target.expand(theta_1P)
-    others = Tied(base=base, ties=ties).expand(theta_1P[:, list(order)])
-    return all(name in others and torch.equal(wide[name], others[name]) for name in wide)
+    tied, tied_1R = Tied(base=base, ties=ties), theta_1P[:, list(order)]
+    wide, others = target.all_tensors(theta_1P), tied.all_tensors(tied_1R)
+    is_alike = all(name in others and torch.equal(wide[name], others[name]) for name in wide)
+    return is_alike and target.answers_as(theta_1P, tied, tied_1R)
 
 
 def _filled(base: Spec, target: Spec) -> Tensor:
     """Return a base's θ [P] whose entries are the places, from 1 on, of the target's numbers that they would read."""
     import torch
 
-    if base.family != target.family:
-        raise ValueError(f"a {base.family} does not become a {target.family}")
+    if base.label != target.label:
+        raise ValueError(f"a {base.label} does not become a {target.label}")
     places_1P = torch.arange(1, target.params + 1, dtype=torch.float32)[None]
     own = {name: t_1[0] for name, t_1 in target.layout.split(places_1P).items()}
-    wide = {name: t_1[0] for name, t_1 in target.expand(places_1P).items()}
+    wide = {name: t_1[0] for name, t_1 in target.all_tensors(places_1P).items()}
     return base.layout.join({**wide, **own})

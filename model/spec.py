@@ -176,6 +176,16 @@ class Spec(ABC):
         """Return the wide tensors [S, ...] by name: everything that θ alone decides, all constraints applied."""
         return cast("Tensors", self._forward.expand(self, theta_SP))
 
+    def all_tensors(self, theta_SP: Tensor) -> Tensors:
+        """Return what the forward pass reads, by name: the wide tensors. Specs of a family that have equal ones compute
+        the same; of a module `answers_as` says so.
+        """
+        return self.expand(theta_SP)
+
+    def answers_as(self, theta_SP: Tensor, other: Spec, other_SR: Tensor) -> bool:
+        """True if another spec, which has the same tensors, computes the same."""
+        return True
+
     def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
         """Return the logits for the token after each position from `first` on: V tensors [S, A, B].
 

@@ -116,6 +116,9 @@ class Tied(Spec, listed=False):
     def expand(self, theta_SP: Tensor) -> Tensors:
         return self.base.expand(self.untie(theta_SP))
 
+    def all_tensors(self, theta_SP: Tensor) -> Tensors:
+        return self.base.all_tensors(self.untie(theta_SP))
+
     def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
         return self.base.apply(wide, tokens_STB, first)
 

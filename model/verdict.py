@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from model.spec import Spec
 
 VERDICT_FILE = "proof.json"
-"""In a checkpoint's folder: the verdict, without the rows."""
+"""In a checkpoint's folder."""
 PROVED, COUNTEREXAMPLE, UNDECIDED = "PROVED", "COUNTEREXAMPLE", "UNDECIDED"
 COLUMNS = 10
 LARGEST_FILE, LARGEST, MOST_WRONG = 1 << 18, 1e300, 100

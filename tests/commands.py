@@ -63,7 +63,7 @@ def refused_for_its_task(path):
         command = main.get_command(click.Context(main), name)
         command = command.load() if isinstance(command, Listed) else command
         arguments = [p for p in command.params if isinstance(p, click.Argument)]
-        if name in ("verify", "rerun", "models") or not any("checkpoint" in p.name for p in arguments):
+        if name in ("verify", "prove", "rerun", "models") or not any("checkpoint" in p.name for p in arguments):
             continue
         options = [p.opts[0] for p in command.params if p.required and isinstance(p, click.Option)]
         result = call(name, path, *(word for option in options for word in (option, "out")))

@@ -49,7 +49,7 @@ class MlflowMirror:
         return connect(home).get_experiment_by_name(study) is not None
 
     @contextmanager
-    def open(self, study: Study, records: StudyRecords) -> Iterator[BackgroundProjection]:
+    def show(self, study: Study, records: StudyRecords) -> Iterator[BackgroundProjection]:
         client, verify = connect(records.home), records.lease.verify
         with ExitStack() as undo:
             # MLflow's own retries would create a run twice whose answer came late; the outbox looks first

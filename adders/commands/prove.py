@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from search.cli.checkpoints import wrong_lines
 from search.cli.options import (
     PATH,
     check_file,
@@ -87,7 +88,7 @@ def prove(
     home: Home,
     as_json: bool,
 ) -> None:
-    """Prove or refute that a CHECKPOINT adds all 10^20 pairs right.
+    """Prove or refute that a CHECKPOINT adds all 10^20 pairs right. Of another task, decode every problem.
 
     PROVED, COUNTEREXAMPLE (a pair that the exported program gets wrong), or UNDECIDED. Exit code 0 only if proved.
     """
@@ -116,7 +117,11 @@ def prove(
         raise UserError(f"--record writes into a folder, and what holds for {DIGITS} digits")
     if target:
         check_file(target)
-    loaded = load_checkpoint(checkpoint)
+    loaded = load_checkpoint(checkpoint, any_task=True)
+    if not loaded.spec.task.is_measured:
+        given = {"--digits": digits < DIGITS, "--level any": level == "any", "--record": record, "-o": target}
+        unfit = [option for option, value in given.items() if value]
+        _decode_every(loaded, checkpoint, limit_s, counts, as_json, unfit)
     with reraise_as(checkpoint), progress_bar("proving", quiet=as_json) as say:
         machine = MACHINES[level] if level else None
         watch = partial(say, "proving")
@@ -151,6 +156,37 @@ def prove(
     if target:
         click.echo(f"{target}: {_written(target, checkpoint, loaded, proof)}", err=as_json)
     exit_unless(proof.verdict == PROVED)
+
+
+def _decode_every(
+    loaded: Checkpoint, path: Path, limit_s: float, counts: bool, as_json: bool, unfit: list[str]
+) -> None:
+    """Decide a checkpoint of another task than ten-digit addition by decoding every problem, and end the command.
+
+    unfit: options that are given, and are of proofs by columns.
+    """
+    from adders.proof.enumeration import count, decode_all
+    from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED
+
+    task = loaded.spec.task
+    for option in unfit:
+        raise UserError(
+            f"{option} is of proofs by columns, of ten-digit addition; {task.title} is decoded, problem by problem"
+        )
+    with reraise_as(path), progress_bar("decoding", quiet=as_json) as say:
+        result = decode_all(loaded.spec, loaded.theta_P, limit_s=limit_s, counts=counts, watch=partial(say, "decoding"))
+    whole = count(task)
+    verdict = COUNTEREXAMPLE if result.failures else PROVED if result.total == whole else UNDECIDED
+    said = f"{result.correct:,} of the {result.total:,} problems that this machine decoded are right, of {whole:,}"
+    if verdict == PROVED:
+        said = f"right on all {whole:,} problems of the task, which this machine decoded"
+    lines = [f"{name_of(loaded.spec)}: {verdict}, {said}"]
+    if result.margin is not None:
+        lines.append(f"  smallest margin of a right answer {result.margin:.3g} logits")
+    lines += wrong_lines(result, task)
+    values = {"verdict": verdict, "level": "here", "task": str(task), "problems": whole}
+    show(as_json, values | result.as_dict(), lines)
+    exit_unless(verdict == PROVED)
 
 
 def _written(target: Path, folder: Path, loaded: Checkpoint, proof: Proof) -> str:

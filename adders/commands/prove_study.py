@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from adders.proof.file import decide
+from model.tasks import only_addition
 from model.verdict import is_right
+from search.errors import reraise_as
 from search.stats.counting import rank
 from search.stats.record import SeedRecord
 from search.store.study_records import StudyRecords
@@ -20,6 +22,8 @@ def prove_study(records: StudyRecords, limit_s: float) -> Iterator[tuple[SeedRec
         if is_right(row.proof) is not None:
             continue
         seed = records.seed(row)
+        with reraise_as():
+            only_addition(seed.configuration.spec.task, "prove --study")
         proof = decide(seed.configuration.spec, seed.result.theta_P, limit_s)
         records.record_proof(row.key, proof)
         yield row, proof

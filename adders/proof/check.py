@@ -20,8 +20,10 @@ Affine arithmetic: the net is run as it is written, on numbers that are a value 
 is an unknown of its own; what numbers share cancels.
 
 Assumed of float32: + - * / sqrt are rounded to nearest or fused, with numbers below 2^-126 kept or flushed to 0; sums
-are taken in any order; elementary functions are as good as BOUNDS says (docs/proof.md). Assumed of this Python: float64
-rounds + - * / sqrt to nearest, and its exp, sin, cos, pow and erf are right to 2^-46; SLACK has room for both.
+are taken in any order; elementary functions are as good as BOUNDS says (docs/proof.md). Steps are in the order of the
+exported program: a residual is added to a finished product, so one that begins the product's sum with it is another.
+Assumed of this Python: float64 rounds + - * / sqrt to nearest, and struct to float32; its exp, sin, cos, pow and erf
+are right to 2^-46. SLACK has room for both.
 """
 
 from __future__ import annotations
@@ -41,11 +43,10 @@ from math import cos, erf, exp, inf, pi, prod, sin, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
-EXP, SHIFT, RSQRT, GELU_ARGUMENT, GELU, TRIG = 32, 2, 4, 10, 6, 7
-BOUNDS = {"name": "any", "exp": EXP, "shift": SHIFT, "rsqrt": RSQRT, "trig": TRIG}
-BOUNDS |= {"gelu_argument": GELU_ARGUMENT, "gelu": GELU}
-POWER, SILU = 8, 36
-"""Roundings of a power; u of x / (1 + exp -x)."""
+EXP, SHIFT, RSQRT, GELU_ARGUMENT, GELU, SILU, TRIG, POWER = 32, 2, 4, 10, 6, 36, 7, 8
+BOUNDS = {"name": "any", "exp": EXP, "shift": SHIFT, "rsqrt": RSQRT, "gelu_argument": GELU_ARGUMENT}
+BOUNDS |= {"gelu": GELU, "silu": SILU, "trig": TRIG, "power": POWER}
+"""What elementary functions lose (docs/proof.md). SILU is an exp's u with a sum, a quotient, a product and a spare."""
 
 # -- float32
 
@@ -57,8 +58,6 @@ MOST_PRODUCTS = 64
 """Of a sum of products: with what is added and multiplied beside it, fewer than the 100 roundings of ROOM."""
 MOST_TERMS = 34
 """Of a sum over positions, at most."""
-EXCESS = 1 + (2 * MOST_TERMS + 4) * U * ROOM
-"""By how much a mean over positions may exceed the largest value: all its roundings."""
 
 # -- this program, in float64
 
@@ -66,6 +65,8 @@ SLACK = 2.0**-45
 """Relative error of one step: some 100 roundings of 2^-53, or a function that is right to 2^-46."""
 LEAST_WEIGHT = 2.0**-900
 """Of a sum of weights, relative to the largest: what float64 loses below 2^-1022 is nothing beside it."""
+VANISHED = 2.0**-500
+"""More than any power below 2^-1022, where float64 has fewer bits; its products with values are no such numbers."""
 GRID = 16
 """Levels at which the sums of a direction are computed; their ends lie between two."""
 MOST_BYTES, MOST_SIZE, MOST_PARTS = 2**22, 64, 5_000
@@ -362,11 +363,10 @@ def scaled(query: Row) -> Row:
     return [rounded(row, 5 * U * ROOM * row.size + 4 * TINY) for row in rows]
 
 
-def unscaled(xs: Row, weights: Row, eps: float) -> tuple[Row, float]:
-    """Return a norm of xs without its positive scale, which changes no sign of linear maps; and that scale, about."""
+def unscaled(xs: Row, weights: Row) -> Row:
+    """Return a norm of xs without its positive scale, which changes no sign of linear maps."""
     rows = [rounded(x, relative(x.size)) for x in xs]
-    square = sum(x.value**2 for x in xs) / len(xs)
-    return [dot([x], [w], relative) for x, w in pairs(rows, weights)], sqrt(square + eps)
+    return [dot([x], [w], relative) for x, w in pairs(rows, weights)]
 
 
 def one_of(*ways: float) -> Form:
@@ -435,6 +435,10 @@ class Net:
     """A net up to attention and behind it. Matrices are lists of what an output reads."""
 
     DEFAULTS: Spec
+    eps: float
+    """What norms add to a mean square."""
+    centres = False
+    """True of LayerNorm."""
     heads = 1
     steps = 11
     """Digits that are asked for."""
@@ -467,8 +471,12 @@ class Net:
         """Return what attention writes to the residual, of the heads' values, one head after the other."""
         raise NotImplementedError
 
-    def logits(self, first: Row) -> tuple[Row, float]:
-        """Return the logits behind attention's residual, times a positive scale; and that scale, about."""
+    def last(self, first: Row) -> Row:
+        """Return the last residual, of the one behind attention."""
+        raise NotImplementedError
+
+    def logits(self, last: Row) -> Row:
+        """Return the logits of a last residual, times a positive number: that of its norm, but for `norm_scale`."""
         raise NotImplementedError
 
     def its_own(self, v: int) -> Row:
@@ -503,7 +511,7 @@ class SplitSubspace(Net):
         "spiral_slope": 0.15,
         "equals_index": 9.5,
     }
-    EPS = 1e-5
+    eps = 1e-5
 
     @staticmethod
     def shapes(s: Spec) -> Iterator[Shape]:
@@ -675,7 +683,7 @@ class SplitSubspace(Net):
     def token(self, place: int, v: int) -> Token:
         w, heads = self.w, self.heads
         x = self.its_own(v) + self.places[place]
-        normed = norm(x, self.norms[0], self.EPS)
+        normed = norm(x, self.norms[0], self.eps)
         content, where = normed[: self.tok], normed[self.tok :]
         if self.spec["direct_forms"]:
             keys = cut(product(w["form"], where), heads)
@@ -694,15 +702,17 @@ class SplitSubspace(Net):
     def write(self, seen: Row) -> Row:
         return product(self.out, seen)
 
-    def logits(self, first: Row) -> tuple[Row, float]:
+    def last(self, first: Row) -> Row:
         w = self.w
-        normed = norm(first, self.norms[1], self.EPS)
+        normed = norm(first, self.norms[1], self.eps)
         hidden = product(w["fc1"], normed, w.get("fc1_bias"))
         written = product(w["fc2"], list(map(gelu, hidden)), w.get("fc2_bias"))
-        second = [x + y for x, y in pairs(first, written)]
-        last, scale = unscaled(second, self.norms[2], self.EPS)
-        read = [dot(last, row, relative) for row in w["head"]]
-        return [dot(read, row, relative) for row in self.table], scale
+        return [x + y for x, y in pairs(first, written)]
+
+    def logits(self, last: Row) -> Row:
+        normed = unscaled(last, self.norms[2])
+        read = [dot(normed, row, relative) for row in self.w["head"]]
+        return [dot(read, row, relative) for row in self.table]
 
 
 ROPE_FLAGS = """
@@ -728,7 +738,7 @@ class Rope(Net):
         "qk_norm_2": 0.0,
         "qk_norm_3": 3.6,
     }
-    EPS = 1e-6
+    eps = 1e-6
 
     @staticmethod
     def shapes(s: Spec) -> Iterator[Shape]:
@@ -830,7 +840,7 @@ class Rope(Net):
     def routed(self, xs: Row, place: int, which: int) -> Row:
         """Return a query (0) or a key (1), normed and turned."""
         weights, by_place = self.routes[which]
-        return self.turn(norm(xs, weights, self.EPS), by_place[place])
+        return self.turn(norm(xs, weights, self.eps), by_place[place])
 
     def reader(self, k: int) -> int:
         return 23 + k
@@ -841,7 +851,7 @@ class Rope(Net):
             step = single(1e-4)
             _, ramp = waves(one_of(single(step * place), single(1e-4 * place)))
             x[2] = x[2] + ramp
-        normed = norm(x, self.norms[0], self.EPS)
+        normed = norm(x, self.norms[0], self.eps)
         queries = [self.routed(q, place, 0) for q in cut(product(self.q, normed), self.heads)]
         key = self.routed(product(self.k, normed), place, 1)
         value = product(self.v, normed)
@@ -854,9 +864,9 @@ class Rope(Net):
             return product(transposed(w["o_B"]), channel)
         return product(transposed(self.q) if self.spec["tie_oq"] else w["o"], seen)
 
-    def logits(self, first: Row) -> tuple[Row, float]:
+    def last(self, first: Row) -> Row:
         s, w = self.spec, self.w
-        normed = norm(first, self.norms[1], self.EPS)
+        normed = norm(first, self.norms[1], self.eps)
         gates = map(silu, product(self.gate, normed))
         units = [gate * x for gate, x in pairs(gates, product(w["up"], normed))]
         if s["turned_down"]:
@@ -864,9 +874,11 @@ class Rope(Net):
             written = product(transposed(w["up"]), turned(units, waves(angle)))
         else:
             written = product(transposed(self.gate) if s["tie_down_gate"] else w["down"], units)
-        second = [x + y for x, y in pairs(first, self.wide(written))]
-        last, scale = unscaled(second, self.norms[2], self.EPS)
-        return [dot(last, row, relative) for row in self.table], scale
+        return [x + y for x, y in pairs(first, self.wide(written))]
+
+    def logits(self, last: Row) -> Row:
+        normed = unscaled(last, self.norms[2])
+        return [dot(normed, row, relative) for row in self.table]
 
 
 def linear(name: str, reads: int, writes: int, rank: int) -> Iterator[Shape]:
@@ -929,6 +941,8 @@ class LowRank(Net):
 
     def __init__(self, s: Spec, w: dict[str, Any]):
         super().__init__(s, w)
+        self.centres = not s["rms_norm"]
+        self.eps = 1e-5 if self.centres else 1e-8
         self.columns = [(9 - j, 20 - j, 22 + j) for j in range(10)]
         self.fixed = {10: 10, 21: 11}
         self.table = w["tokens"]
@@ -941,8 +955,8 @@ class LowRank(Net):
 
     def thin(self, x: Row, first: str, second: str) -> Row:
         """Return x · A · B."""
-        inner = product(transposed(self.w[first]), x)
-        return product(transposed(self.w[second]), inner)
+        few = product(transposed(self.w[first]), x)
+        return product(transposed(self.w[second]), few)
 
     def linear(self, x: Row, name: str) -> Row:
         if name in self.w:
@@ -951,9 +965,9 @@ class LowRank(Net):
 
     def norm(self, x: Row, number: int) -> Row:
         weight = self.w[f"norm{number}"]
-        if self.spec["rms_norm"]:
-            return norm(x, weight, 1e-8)
-        return layer_norm(x, weight, self.w[f"norm{number}_bias"], 1e-5)
+        if self.centres:
+            return layer_norm(x, weight, self.w[f"norm{number}_bias"], self.eps)
+        return norm(x, weight, self.eps)
 
     def token(self, place: int, v: int) -> Token:
         x = [a + b for a, b in pairs(self.table[v], self.places[place])]
@@ -974,14 +988,16 @@ class LowRank(Net):
     def write(self, seen: Row) -> Row:
         return self.linear(seen, "out")
 
-    def logits(self, first: Row) -> tuple[Row, float]:
+    def last(self, first: Row) -> Row:
         hidden = self.linear(self.norm(first, 2), "fc1")
         written = self.linear(list(map(gelu, hidden)), "fc2")
-        second = [x + y for x, y in pairs(first, written)]
-        if self.spec["rms_norm"]:
-            last, scale = unscaled(second, self.w["norm3"], 1e-8)
-            return [dot(last, row, relative) for row in self.table], scale
-        return product(self.table, self.norm(second, 3)), 1.0
+        return [x + y for x, y in pairs(first, written)]
+
+    def logits(self, last: Row) -> Row:
+        if self.centres:
+            return product(self.table, self.norm(last, 3))
+        normed = unscaled(last, self.w["norm3"])
+        return [dot(normed, row, relative) for row in self.table]
 
 
 FAMILIES: dict[Any, type[Net]] = {"split_subspace": SplitSubspace, "rope": Rope, "low_rank": LowRank}
@@ -1139,6 +1155,17 @@ def axes_of(vectors: list[Floats], least: float) -> list[Floats]:
     return axes
 
 
+def mean_loss(n: int, size: float) -> float:
+    """Return what float32 loses of a mean over n positions of values up to `size`, beside what it loses of weights.
+
+    The sum of weights and the sum of products lose n - 1 roundings each of the largest value, products and quotient
+    two: 2 n, and two to spare for their second order. A weight or a product that is flushed to 0, below TINY of the
+    largest weight, loses TINY of it.
+    """
+    require(n <= MOST_TERMS, "too many positions")
+    return (2 * n + 2) * U * ROOM * size + 8 * n * TINY * (1 + size)
+
+
 class Attention:
     """All tokens of a net at their places, and the channels: numbers that decide what attention writes, but for errors.
 
@@ -1159,18 +1186,19 @@ class Attention:
         self.every = [token for row in self.tokens.values() for token in row.values()]
         rows = transposed([x for values in token.values for x in values] for token in self.every)
         self.sizes = [max(x.size for x in row) for row in rows]
+        self.losses = [mean_loss(MOST_TERMS, size) for size in self.sizes]
         self.find_matrix()
         self.find_channels()
         self.seen = dict[int, dict[int, list[Row]]]()
         for place, tokens in self.tokens.items():
             self.seen[place] = {v: self.channels_of(token) for v, token in tokens.items()}
 
-        # no channel is larger than its rows times the largest values, and what their sums lose
-        self.most = [inner(map(abs, row), self.sizes) * EXCESS for row in self.channels]
+        # no channel is larger than its rows times the largest values, and what their means lose
+        self.most = [inner(map(abs, row), self.sizes) + inner(map(abs, row), self.losses) for row in self.channels]
 
     def find_matrix(self) -> None:
         """Set `matrix`, by which the output multiplies what is seen, and `errors`, what float32 loses of that."""
-        seen = [Form(0.0, error=size * EXCESS + 2.0**-116) for size in self.sizes]
+        seen = [Form(0.0, error=size + loss) for size, loss in pairs(self.sizes, self.losses)]
         unknowns = [next(iter(x.slopes)) for x in seen]
         self.matrix = list[Floats]()
         self.errors = Floats()
@@ -1199,17 +1227,17 @@ class Attention:
             made = [inner(writes, column) for column in transposed(self.channels)]
             missing = [w - m for w, m in pairs(self.matrix[d], made)]
 
-            # of each head a mean of what its tokens give; then what sums and quotients lose of that
+            # of each head a mean of what its tokens give; then what means lose of that
             for h, part in enumerate(cut(missing, net.heads)):
                 given = [combined(pairs(part, token.values[h])).size for token in self.every]
                 self.errors[d] += max(given)
-            lost = (EXCESS - 1) * inner(map(abs, missing), self.sizes)
+            lost = inner(map(abs, missing), self.losses)
 
             # `made` and `missing` themselves are off by this program's roundings
             for r, write in enumerate(writes):
                 lost += SLACK * abs(write) * inner(map(abs, self.channels[r]), self.sizes)
             lost += SLACK * inner(map(abs, self.matrix[d]), self.sizes)
-            self.errors[d] += lost + 2.0**-100
+            self.errors[d] += lost
 
     def channels_of(self, token: Token) -> list[Row]:
         """Return what a token gives to the channels, by head."""
@@ -1247,14 +1275,9 @@ class Query:
         self.sides = dict[tuple[int, Direction], Side]()
 
     def lost(self) -> Floats:
-        """Return what float32 loses of each channel by the sums over n positions and the quotient.
-
-        The sum of weights and the sum of products lose n - 1 roundings each of the largest value, products and quotient
-        two. A weight or a product that is flushed to 0, below TINY of the largest weight, loses TINY of it.
-        """
+        """Return what float32 loses of each channel by the sums over positions and the quotient."""
         n = len(self.shown) + len(self.fixed)
-        require(n <= MOST_TERMS, "too many positions")
-        losses = [(2 * n + 2) * U * ROOM * x + 8 * n * TINY * (1 + x) for x in self.attention.sizes]
+        losses = [mean_loss(n, size) for size in self.attention.sizes]
         return [inner(map(abs, row), losses) for row in self.attention.channels]
 
     def weigh(self, h: int) -> Weights:
@@ -1322,7 +1345,7 @@ def weight(score: Form, shift: Form) -> tuple[float, float]:
     spread = moved * (1 + 0.52 * moved)
     spread = spread + EXP * U * ROOM * (1 + spread) + SLACK
     least = exp(-far)
-    return least * (1 - spread), least * (1 + spread) + 2.0**-500
+    return least * (1 - spread), least * (1 + spread) + VANISHED
 
 
 class Side:
@@ -1465,8 +1488,8 @@ def channels_in(box: Box, along: Row, sizes: Floats) -> Row:
     return channels
 
 
-def logits_in(query: Query, box: Box) -> tuple[Row, list[int], float]:
-    """Return the logits times a positive scale in a box, the unknown of each axis, and the scale, about."""
+def last_in(query: Query, box: Box) -> tuple[Row, list[int]]:
+    """Return the last residual in a box, and the unknown of each axis."""
     attention = query.attention
     along = [Form(m, error=r) for m, r in pairs(box.middle, box.reach)]
     channels = channels_in(box, along, attention.most)
@@ -1474,15 +1497,15 @@ def logits_in(query: Query, box: Box) -> tuple[Row, list[int], float]:
     for x, writes, error in pairs(query.reader.x, attention.writes, attention.errors):
         sum_ = combined([(1.0, x), *pairs(writes, channels)], error=error)
         first.append(rounded(sum_))
-    logits, scale = query.net.logits(first)
-    return logits, [next(iter(x.slopes)) for x in along], scale
+    return query.net.last(first), [next(iter(x.slopes)) for x in along]
 
 
 def undecided(query: Query, case: Case, box: Box, right: int, rivals: list[int]) -> Direction | None:
     """Return None if the right token's logit exceeds its rivals' for all pairs of a case; else the direction in which
     the least of the gaps that may be 0 falls.
     """
-    logits, unknowns, _ = logits_in(query, box)
+    last, unknowns = last_in(query, box)
+    logits = query.net.logits(last)
     worst, least = None, inf
     for v in rivals:
         gap = logits[right] - logits[v]
@@ -1595,7 +1618,7 @@ REST = ("spec", "theta_sha256", "program_sha256", "margin", "versions")
 def about(digits: int, params: int) -> dict[str, Any]:
     """Return what a proof of so many digits and parameters says of itself."""
     claim = f"greedy decoding in float32 is right for all pairs of {digits}-digit numbers"
-    return dict(pairs(SAME, (2, claim, params, "any", digits, BOUNDS, "check.py")))
+    return dict(pairs(SAME, (3, claim, params, "any", digits, BOUNDS, "check.py")))
 
 
 def queries(net: Net) -> Iterator[tuple[int, int]]:
@@ -1619,6 +1642,12 @@ def margin_of(margin: Any, digits: int) -> tuple[int, list[list[int]], float]:
     return k, [[n // 10**j % 10 for j in range(12)] for n in numbers], logits
 
 
+def norm_scale(net: Net, last: Row) -> float:
+    """Return the positive number by which a net's logits are too large where their norm's scale is left out, about."""
+    square = sum(x.value**2 for x in last) / len(last)
+    return 1.0 if net.centres else sqrt(square + net.eps)
+
+
 def margin_at(attention: Attention, k: int, digits: list[list[int]]) -> float:
     """Return how far the right logit of digit k exceeds the next, about, in real numbers.
 
@@ -1638,9 +1667,11 @@ def margin_at(attention: Attention, k: int, digits: list[list[int]]) -> float:
             values = [attention.seen[place][v][h][r].value for place, v in seen]
             channels[r] += inner(middle, values) / sum(middle)
     box = Box(units_of(attention), channels, [TINY] * len(channels))
-    logits, _, scale = logits_in(query, box)
+    last, _ = last_in(query, box)
+    logits = attention.net.logits(last)
     right, rivals = rivals_of(k, z[k] if k < 11 else z[10], len(logits))
-    return min(logits[right].value - logits[v].value for v in rivals) / scale
+    least = min(logits[right].value - logits[v].value for v in rivals)
+    return least / norm_scale(attention.net, last)
 
 
 def check(proof: dict[str, Any], spec: dict[str, Any], theta: Floats) -> int:

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from adders.proof.prover import Proof
     from model.spec import Spec
 
-FORMAT = 2
+FORMAT = 3
 CHECKER = Path(__file__).with_name("check.py")
 
 
 def verdict_of(spec: Spec, theta_P: Tensor, proof: Proof) -> dict[str, Any]:
-    """Return everything but a proof's rows as plain values, with the spec and the digest of its θ."""
+    """Return a proof as plain values, with the spec and the digests of its θ and its program."""
     about = {
         "params": spec.params,
         "spec": spec.as_dict(),
@@ -46,8 +46,9 @@ def decide(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any]:
 
 
 def decide_soon(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any] | None:
-    """Return the verdict on all pairs that so many seconds are enough for; None of a family without proofs."""
-    return decide(spec, theta_P, limit_s) if ties_of(spec)[0].family in FAMILIES else None
+    """Return the verdict on all pairs that so many seconds are enough for; None of what no proof is about."""
+    is_known = spec.adds and ties_of(spec)[0].family in FAMILIES
+    return decide(spec, theta_P, limit_s) if is_known else None
 
 
 def settled(folder: Path, spec: Spec, theta_P: Tensor, text: str) -> dict[str, Any] | None:

@@ -30,6 +30,7 @@ from adders.proof.rounding import (
     sincos,
     single,
 )
+from model.tasks import only_addition
 from model.tied import untied
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ class Net:
 def view(spec: Spec, theta_P: Tensor, machine: Machine) -> Net:
     """Return a net's view. Raises ValueError for a family that proofs do not know, Lost for a parameter near 0."""
     spec, theta_P = untied(spec, theta_P)
+    only_addition(spec.task, "prove by columns")
     if spec.family not in FAMILIES:
         raise ValueError(f"proofs know the families {' and '.join(FAMILIES)}, not {spec.family!r}")
     tensors = {name: t[0].double().numpy() for name, t in spec.layout.split(theta_P[None]).items()}

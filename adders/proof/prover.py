@@ -110,14 +110,10 @@ class Proof:
     boxes: int = 0
     seconds: float = 0.0
     """Of one core."""
-    rows: list[list[float]] = field(default_factory=list)
-    """[digit, token, label, ends of boxes ...] where one channel and the first cases were enough."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything but the rows, as plain values; no margin where no case was looked at."""
-        values = asdict(self) | {"margin": self.margin if np.isfinite(self.margin) else None}
-        del values["rows"]
-        return values
+        """Return plain values; no margin where no case was looked at."""
+        return asdict(self) | {"margin": self.margin if np.isfinite(self.margin) else None}
 
 
 def prove(
@@ -252,10 +248,11 @@ class QueryProver:
 
     def decide(self) -> None:
         """Halve boxes and split cases until all is decided or the time is up."""
-        todo, boxed, first = list[Cases](), self.boxed, True
+        todo, boxed = list[Cases](), self.boxed
         while True:
             cases, low, high, right = boxed
-            decided = self._check(low, high, cases, right, first)
+            decided = right.copy()
+            decided[right] = self.halved(self.wins, low[right], high[right], cases.right[right])
             self.prover.left[self.query.k] -= cases.pairs[decided].sum()
             remaining = np.flatnonzero(right & ~decided)
             children, stuck = split_cases(self.sums, cases[remaining])
@@ -266,7 +263,7 @@ class QueryProver:
                 return
             if not todo:
                 return
-            boxed, first = self._boxes(todo.pop()), False
+            boxed = self._boxes(todo.pop())
 
     def _leave(self, cases: int, reason: str) -> None:
         if cases:
@@ -349,43 +346,12 @@ class QueryProver:
             if margins[i] < 0:
                 self.prover.candidates.append((float(margins[i]), numbers(states[i])))
 
-    def _check(self, low: Array, high: Array, cases: Cases, right: Flags, first: bool) -> Flags:
-        """Return True for cases whose ends are right and so are their whole boxes [N]."""
-        rows = np.flatnonzero(right)
-        cuts: dict[int, set[float]] = {}
-        decided = right.copy()
-        decided[rows] = self.halved(self.wins, low[rows], high[rows], cases.right[rows], cuts)
-        if first and self.channels == 1:
-            for i, ends in sorted(cuts.items()):
-                self.proof.rows.append(
-                    [
-                        self.query.k,
-                        self.query.token,
-                        int(cases.label[rows[i]]),
-                        *sorted(ends),
-                    ]
-                )
-        return decided
-
-    def halved(
-        self,
-        holds: Predicate,
-        low: Array,
-        high: Array,
-        right: Ints,
-        cuts: dict[int, set[float]] | None = None,
-    ) -> Flags:
-        """Return True for boxes on which a predicate holds [N]; where it does not, halves are asked.
-
-        cuts: takes the ends of the boxes that were needed, where there is one channel.
-        """
+    def halved(self, holds: Predicate, low: Array, high: Array, right: Ints) -> Flags:
+        """Return True for boxes on which a predicate holds [N]; where it does not, halves are asked."""
         whole: Flags = np.ones(len(low), dtype=bool)
         owner, halvings = np.arange(len(low)), HALVINGS if self.channels == 1 else 2
         for depth in range(halvings + 1):
             good = holds(low, high, right[owner])
-            if cuts is not None and self.channels == 1:
-                for i, a, b in zip(owner[good], low[good, 0], high[good, 0], strict=True):
-                    cuts.setdefault(int(i), set()).update((float(a), float(b)))
             owner, low, high = owner[~good], low[~good], high[~good]
             if not len(owner) or depth == halvings or len(owner) > MOST_BOXES:
                 break

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 Tensors = dict[str, Array]
 HEAD, DIGITS, EPS = 4, 10, 1e-6
-POWER = 8
-"""Roundings of a power, as CUDA has it."""
 PROMPT, STEPS = 24, 11
 READ = PROMPT + STEPS - 1
 """Positions that are read."""
@@ -154,8 +152,9 @@ def _turned(spec: Rope, w: Tensors, read: Approx, q: Array, k: Approx) -> tuple[
         shared = np.concatenate([shared, single([spec.qk_norm_1, spec.qk_norm_2, spec.qk_norm_3])])
     weights = (shared, shared) if spec.shared_qk_norm else (w["q_norm"], w["k_norm"])
     speed = spec.rope_base**-0.5
+    is_rounded = single(spec.rope_base) != spec.rope_base
     index = Approx(np.arange(float(READ))[:, None])
-    other = index * Approx([[speed]], POWER * U * speed)
+    other = index * Approx([[speed]], (ANY.power + is_rounded) * U * speed)
     angle = concatenate([index, other])
     parts = []
     for matrix, weight in zip((Approx(q), k), weights, strict=True):

@@ -47,13 +47,17 @@ class Machine:
     gelu_argument: float
     gelu: float
     """|error of GELU(x)| <= (gelu_argument |x| + gelu |GELU(x)|) u."""
+    silu: float
+    """Of x / (1 + exp -x), and times a number, relative, in u: exp's, and four roundings."""
     trig: float
     """Of sin and cos, in roundings."""
+    power: float
+    """Of RoPE's power, in roundings."""
 
 
-ANY = Machine("any", exp=32, shift=2, rsqrt=4, gelu_argument=10, gelu=6, trig=7)
+ANY = Machine("any", exp=32, shift=2, rsqrt=4, gelu_argument=10, gelu=6, silu=36, trig=7, power=8)
 """As good as the tables of CUDA and SLEEF say, or worse: every libm of float32 in use."""
-HERE = Machine("here", exp=8, shift=1, rsqrt=2, gelu_argument=7, gelu=4, trig=7)
+HERE = Machine("here", exp=8, shift=1, rsqrt=2, gelu_argument=7, gelu=4, silu=12, trig=7, power=8)
 MACHINES = {machine.name: machine for machine in (ANY, HERE)}
 
 

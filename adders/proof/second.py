@@ -93,10 +93,12 @@ class Reader:
 
     def gaps(self, a: int, b: int, k: int) -> tuple[int, list[tuple[int, float, float]], float]:
         """Return the right token of digit k, its rivals with the least and the largest gap, and the gaps' scale."""
-        logits, _, scale = check.logits_in(*self.box(a, b, k))
+        last, _ = check.last_in(*self.box(a, b, k))
+        logits = self.net.logits(last)
         right, rivals = check.rivals_of(k, digits_of(a, b)[2][min(k, 10)], len(logits))
         gaps = [(v, logits[right] - logits[v]) for v in rivals]
-        return right, [(v, gap.value - gap.radius, gap.value + gap.radius) for v, gap in gaps], scale
+        bounds = [(v, gap.value - gap.radius, gap.value + gap.radius) for v, gap in gaps]
+        return right, bounds, check.norm_scale(self.net, last)
 
 
 def digits_of(a: int, b: int) -> list[list[int]]:

@@ -7,7 +7,10 @@ from math import isnan
 from typing import Any
 
 from model import Spec, make_spec
-from model.spec import FAMILIES, MAKERS
+from model.families.module.recorded import recorded_module
+from model.families.module.spec import Module
+from model.spec import FAMILIES
+from model.tied import Tied
 from search.errors import UserError
 from search.stats.counting import COUNTED, ENDED_BY_RULES, GrokRate, missed
 from search.stats.intervals import Interval
@@ -20,6 +23,12 @@ COLUMNS = (
     "model.family",
 )  # fmt: skip
 """Columns that a frame of configurations must have."""
+OFF_VALUES = "model.constraints"
+"""The column that names the constraints of a module, with their values that mean "off", as JSON."""
+NO_STAGES = ("()", "[]", "None", "nan")
+"""How frames and files say that a recipe has none."""
+SCALE = "scale"
+"""The column that names the scale of which a configuration is the base."""
 SeedRows = dict[Seed, SeedRecord]
 
 
@@ -43,11 +52,13 @@ class Arm:
     """Counted seeds."""
     best_exact: float
     verified: int
-    """Seeds, of the best that grokked by training, that are right on all 10,010 additions."""
+    """Seeds, of the best that grokked by training, that are verified."""
     ended: int = 0
     """Counted seeds that a rule ended before their budget was spent."""
     missed: float = 0.0
     """Upper bound on those that would have grokked."""
+    scale: str = ""
+    """The scale of which its study makes it the base."""
     stopped: bool = False
     """True if it went on until enough seeds had grokked, so that its rate is too high."""
     seeds: Mapping[Seed, bool] = field(default_factory=dict, compare=False)
@@ -81,8 +92,9 @@ class Arm:
 def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[SeedRecord]) -> list[Arm]:
     """Return the recorded configurations, each of each study once: of repeats the one with the most seeds.
 
-    Left out are those without a counted seed, and those that were taught, tied, or started from other numbers:
-    their rows name these in words, and they say nothing about training from random values.
+    Left out are those without a counted seed, and those that were taught, tied, or started from other numbers: their
+    rows name these in words, and they say nothing about training from random values. So are modules in stages, whose
+    rows have no text of the stages' modules.
     Raises UserError if the rows are no configurations, or name unknown fields.
     """
     for row in configurations:
@@ -96,7 +108,10 @@ def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[SeedR
     for row in sorted(configurations, key=lambda r: r["seeds"], reverse=True):
         key = str(row["study"]), str(row["configuration"])
         origins = [row.get("recipe.teacher"), row.get("recipe.start")]
-        derived = row["model.family"] in MAKERS or any(isinstance(text, str) and text for text in origins)
+        is_staged = row["model.family"] == Module.family and str(row.get("recipe.stages")) not in NO_STAGES
+        derived = (
+            row["model.family"] == Tied.family or is_staged or any(isinstance(text, str) and text for text in origins)
+        )
         if derived or key in arms:
             continue
         try:
@@ -107,9 +122,7 @@ def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[SeedR
 
 
 def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
-    model = _fields(row, "model.")
-    family = model.pop("family")
-    spec = make_spec(family, **_typed(FAMILIES.get(family, Spec), model))
+    spec = _spec(row)
     recipe = _recipe(_fields(row, "recipe."))
     end = recipe.steps if recipe.finish_above < 1 else None
     grokked = {seed: r.has_grokked for seed, r in seeds.items()}
@@ -119,7 +132,9 @@ def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
         n, count, wrongly = len(seeds), sum(by_training.values()), missed(list(seeds.values()))
     else:
         n, count, wrongly = int(row["seeds"]), int(row["grokked"]), float(row.get("wrongly") or 0.0)
-    verified = sum(r.verified == spec.task.problems for seed, r in seeds.items() if by_training[seed])
+    verified = int(row["verified"])
+    if end:
+        verified = sum(r.verified == spec.task.problems for seed, r in seeds.items() if by_training[seed])
     names = {name: str(row[name] or "") for name in ("configuration", "study", "experiment_id", "run_id")}
     for name in filter(None, names.values()):  # they are shown, in links too, and a file may have any text there
         if not IDENTIFIER.fullmatch(name):
@@ -131,13 +146,27 @@ def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
         grokked=count,
         n=n,
         best_exact=float(row["best_exact"]),
-        verified=verified if end else int(row["verified"]),
+        verified=verified,
         missed=wrongly,
         ended=sum(int(row.get(name) or 0) for name in ENDED_BY_RULES),
+        scale=_text(row.get(SCALE)),
         stopped=row.get("stopped") in (True, 1),
         seeds=by_training,
         with_finished=grokked,
     )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _spec(row: Mapping[str, Any]) -> Spec:
+    model = _fields(row, "model.")
+    family = model.pop("family")
+    if family == Module.family:
+        off = json.loads(row.get(OFF_VALUES) or "{}")
+        return recorded_module(model, off, int(row["params"]))
+    return make_spec(family, **_typed(FAMILIES.get(family, Spec), model))
 
 
 def _fields(row: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from math import inf
 from numbers import Real
 from typing import Any
 
+from search.analysis.arms import OFF_VALUES
 from search.analysis.table_text import bullets, markdown_table, rows_text
 from search.analysis.verdicts import cost
 from search.errors import printable
@@ -33,7 +34,7 @@ Rate = GrokRate | PooledRate
 MOST_VALUES, MOST_GRIDS = 4, 15
 MOST_ALONE = 12
 """Values of the only field that differs."""
-NOT_FLAGS = {"model.family", "model.task", "model.ties"}
+NOT_FLAGS = {"model.family", "model.task", "model.ties", "model.digest", OFF_VALUES}
 """Fields that others say in full: a task's text has the fields of the task."""
 FIELDS = ("model.", "recipe.", "task.")
 NOTES_ON_ONE = (

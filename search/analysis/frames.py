@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from model import preset_name
+from model.families.module.spec import Module
 from model.fields import did_you_mean
 from model.files import read_limited
 from model.tasks import ADDITION
+from search.analysis.arms import OFF_VALUES, SCALE
 from search.errors import UserError, reraise_as
 from search.stats.counting import Until, group_by, rank
 from search.stats.metrics import OF_COLUMNS, OF_CONFIRMATION, OF_SEARCH, count_checks, final_metrics
@@ -263,8 +265,10 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[SeedRecord] | None
     configurations = records.list_configurations()
     varies_task = any(c.spec.task != ADDITION for c in configurations.values())  # addition's fields are said there too
     names, until = names_of(study, configurations.values()), study.until_rule if study else None
+    scales = study.kind.scale_names if study else {}
     return [
         _configuration(records.study, c, names[key], runs[key], rows[key], until, varies_task)
+        | ({SCALE: scales[key]} if key in scales else {})
         for key, c in configurations.items()
         if key in rows
     ]
@@ -284,6 +288,8 @@ def _configuration(
     best = min((r for r in rows if r.is_final), key=rank, default=None)
     fields = task_fields(configuration.spec.task) if varies_task else {}
     fields |= configuration.as_params()
+    if isinstance(configuration.spec, Module):
+        fields[OFF_VALUES] = json.dumps(configuration.spec.off_values)
     return {
         "study": study,
         "configuration": configuration.key,

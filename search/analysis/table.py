@@ -1,15 +1,18 @@
 """The scale-dependent-constraint table: which constraint works at which scale? (57p paper, section 4.3)
 
-A function of recorded configurations (search/analysis/frames.py). A column is a scale, which is a preset; a row is
-a constraint. A cell compares pairs of arms: the preset, and the preset with the constraint toggled, trained by the
-same recipe. A preset may have several pairs of a cell, by several recipes or studies: the one with most seeds in
-common speaks, among equals the one whose arm without the constraint groks most.
+A function of recorded configurations (search/analysis/frames.py). A column is a scale; a row is a constraint. A cell
+compares pairs of arms: the scale's model, and the same with the constraint toggled, trained by the same recipe. A cell
+may have several pairs, by several recipes or studies: the one with most seeds in common speaks, among equals the one
+whose arm without the constraint groks most.
+
+A scale is a preset, or what a study names so. Of models that toggling joins to none of these, such as a module's, it is
+the one from which most others are one constraint away, and of equals the one with the fewest constraints.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import product
+from itertools import groupby, product
 from typing import Any
 
 from model import PRESETS, Spec, preset, preset_name
@@ -39,7 +42,7 @@ Constraint = tuple[str, Any]  # name and value
 
 @dataclass(frozen=True)
 class Pair:
-    """Two arms of one recipe that differ in a constraint. base: that of the two that is the preset itself."""
+    """Two arms of one recipe that differ in a constraint. base: that of the two that is the scale's own model."""
 
     with_it: Arm
     without: Arm
@@ -75,7 +78,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Cell:
-    """A constraint at a scale.
+    """A constraint at a scale. params: of the scale's model.
 
     pairs: the one that speaks first. arms: all that are recorded with the constraint, paired or not.
     alone: an arm without it, where there is no pair.
@@ -83,6 +86,7 @@ class Cell:
 
     constraint: str
     scale: str
+    params: int
     saves: int
     also: str
     pairs: tuple[Pair, ...] = ()
@@ -143,7 +147,7 @@ class Cell:
         with_it, without, paired = self.with_it, self.without, self.paired
         finished = self.pair.finished if self.pair and self.paired else None
         return {
-            "scale": self.scale, "params": preset(self.scale).params, "constraint": self.constraint,
+            "scale": self.scale, "params": self.params, "constraint": self.constraint,
             "trains": str(self.trains), "cost": str(self.cost), "keeps_half": str(self.keeps_half),
             "n_with": with_it.n if with_it else 0, "grokked_with": with_it.grokked if with_it else 0,
             "n_without": without.n if without else 0, "grokked_without": without.grokked if without else 0,
@@ -230,10 +234,10 @@ def constraint_table(
         raise UserError(f"unknown scale {unknown[0]!r}; {did_you_mean(unknown[0], PRESETS)}")
     rows = {_parsed(text) for text in constraints}
     arms = read_arms(configurations, seeds)
-    pairs: dict[tuple[str, Constraint], list[Pair]] = {}
-    for name, row, pair in _pairs(arms):
+    pairs: dict[tuple[Spec, Constraint], list[Pair]] = {}
+    for scale, row, pair in _pairs(arms):
         if not rows or row in rows:
-            pairs.setdefault((name, row), []).append(pair)
+            pairs.setdefault((scale, row), []).append(pair)
     if not pairs:
         unread = not seeds and any((row.get("recipe.finish_above") or 1) < 1 for row in configurations)
         raise NoPartners(
@@ -241,39 +245,65 @@ def constraint_table(
             "alone; `toggle: [tie_vo]` in a study file trains such a pair, and adder-search report shows rates against "
             "other fields" + ("; with finish_above the records of its seeds are needed too" if unread else "")
         )
-    columns = _columns(pairs, scales)
-    rows = rows or {row for name, row in pairs if name in columns}
+    columns = _columns(pairs, [preset(name) for name in scales])
+    names = _names(columns, {arm.spec: arm.scale for arm in arms if arm.scale})
+    rows = rows or {row for scale, row in pairs if scale in names}
     ordered = sorted(rows, key=row_order)
     by_spec: dict[Spec, list[Arm]] = {}
     for arm in arms:
         by_spec.setdefault(arm.spec.trained(), []).append(arm)
     cells = {
         (spelt(*row), name): cell
-        for row, name in product(ordered, columns)
-        if (cell := _cell(name, row, pairs.get((name, row), ()), by_spec))
+        for row, (scale, name) in product(ordered, names.items())
+        if (cell := _cell(name, scale, row, pairs.get((scale, row), ()), by_spec))
     }
-    return Table(tuple(columns), tuple(spelt(*row) for row in ordered), cells)
+    return Table(tuple(names.values()), tuple(spelt(*row) for row in ordered), cells)
 
 
-def _pairs(arms: Iterable[Arm]) -> Iterator[tuple[str, Constraint, Pair]]:
-    """Yield each preset and each constraint with two arms that differ in it."""
-    groups: dict[tuple[str, Recipe], list[Arm]] = {}
+def _pairs(arms: Iterable[Arm]) -> Iterator[tuple[Spec, Constraint, Pair]]:
+    """Yield each scale's model and each constraint with two arms that differ in it."""
+    groups: dict[tuple[str, Recipe], dict[Spec, list[Arm]]] = {}
     for arm in arms:
-        groups.setdefault((arm.spec.family, arm.recipe), []).append(arm)
-    for group in groups.values():
-        bases = [arm for arm in group if is_preset(arm.spec)]
-        for base, partner in product(bases, group):
-            for row in _separating(base.spec, partner.spec):
-                has_it = row[0] in base.spec.applied()
-                arms = (base, partner) if has_it else (partner, base)
-                yield preset_name(base.spec), row, Pair(*arms, base)
+        by_spec = groups.setdefault((arm.spec.family, arm.recipe), {})
+        by_spec.setdefault(arm.spec, []).append(arm)
+    for by_spec in groups.values():
+        rows = {row for spec in by_spec for row in spec.applied().items()}
+        partners = {spec: _partners(spec, rows, by_spec) for spec in by_spec}
+        named = {spec for spec, own in by_spec.items() if is_preset(spec) or any(arm.scale for arm in own)}
+        for scale in _scales(partners, named):
+            for row, toggled in partners[scale].items():
+                has_it = row[0] in scale.applied()
+                for base, partner in product(by_spec[scale], by_spec[toggled]):
+                    pair = (base, partner) if has_it else (partner, base)
+                    yield scale, row, Pair(*pair, base)
 
 
-def _separating(spec: Spec, partner: Spec) -> list[Constraint]:
-    """Return the constraints, as a rule at most one, by whose toggling one spec becomes another."""
-    applied, others = spec.applied(), partner.applied()
-    rows = [(name, (applied | others)[name]) for name in applied.keys() ^ others.keys()]
-    return [row for row in rows if _toggled(spec, *row) == partner]
+def _partners(spec: Spec, rows: Iterable[Constraint], specs: Collection[Spec]) -> dict[Constraint, Spec]:
+    """Return those of some specs that a spec becomes when a constraint is toggled."""
+    toggled = {row: _toggled(spec, *row) for row in rows}
+    return {row: partner for row, partner in toggled.items() if partner and partner in specs}
+
+
+def _scales(partners: Mapping[Spec, Mapping[Constraint, Spec]], named: Collection[Spec]) -> list[Spec]:
+    """Return the specs that others are compared with: see the head of this file. named: those known to be scales."""
+    joined: dict[Spec, set[Spec]] = {spec: set() for spec in partners}
+    for spec, toggled in partners.items():
+        for other in toggled.values():
+            # What a constraint needs may lead from one scale into another, and not back.
+            if spec in named or spec in partners[other].values():
+                joined[spec].add(other)
+                joined[other].add(spec)
+    scales, left = list[Spec](), dict.fromkeys(partners)
+    while left:
+        together = [next(iter(left))]
+        for spec in together:  # grows while it is walked
+            if spec in left:
+                del left[spec]
+                together += joined[spec] & left.keys()
+        alike = list(dict.fromkeys(together))
+        own = [spec for spec in alike if spec in named]
+        scales += own or [max(alike, key=lambda spec: (len(partners[spec]), -len(spec.applied())))]
+    return scales
 
 
 @cache
@@ -289,34 +319,54 @@ def _toggled(spec: Spec, name: str, value: Any) -> Spec | None:
     return toggled if toggled != spec and with_it.params <= without.params else None
 
 
-def _columns(pairs: Mapping[tuple[str, Constraint], Sequence[Pair]], scales: Sequence[str]) -> list[str]:
-    """Return the presets that are columns, largest first: those asked for, and those with pairs of their own.
+def _columns(pairs: Mapping[tuple[Spec, Constraint], Sequence[Pair]], asked: Sequence[Spec]) -> list[Spec]:
+    """Return the models that are columns, largest first: those asked for, and those with pairs of their own.
 
     A pair of two presets, such as 67p and 57p, is shown in the column that has more pairs.
     """
-    by_preset: dict[str, set[frozenset[str]]] = {}
-    for (name, _), group in pairs.items():
-        specs = {frozenset((p.with_it.configuration, p.without.configuration)) for p in group}
-        by_preset.setdefault(name, set()).update(specs)
-    columns, shown = list(scales), set[frozenset[str]]().union(*(by_preset.get(n, ()) for n in scales))
-    for name in sorted(by_preset, key=lambda n: (-len(by_preset[n]), preset(n).params, n)):
-        if name not in columns and by_preset[name] - shown:
-            columns.append(name)
-            shown |= by_preset[name]
-    return sorted(columns, key=lambda n: (-preset(n).params, n))
+    by_scale: dict[Spec, set[frozenset[str]]] = {}
+    for (scale, _), group in pairs.items():
+        keys = {frozenset((p.with_it.configuration, p.without.configuration)) for p in group}
+        by_scale.setdefault(scale, set()).update(keys)
+    columns, shown = list(asked), set[frozenset[str]]().union(*(by_scale.get(scale, ()) for scale in asked))
+    for scale in sorted(by_scale, key=lambda s: (-len(by_scale[s]), s.params, preset_name(s))):
+        if scale not in columns and by_scale[scale] - shown:
+            columns.append(scale)
+            shown |= by_scale[scale]
+    return sorted(columns, key=lambda s: (-s.params, preset_name(s)))
 
 
-def _cell(scale: str, row: Constraint, pairs: Sequence[Pair], by_spec: Mapping[Spec, Sequence[Arm]]) -> Cell | None:
-    """Return None if the preset cannot have the constraint."""
-    base = preset(scale)
+def _names(specs: Sequence[Spec], scales: Mapping[Spec, str]) -> dict[Spec, str]:
+    """Return names of specs: where two have one, with the fields in which they differ. scales: names in studies."""
+
+    def given(spec: Spec) -> str:
+        name = preset_name(spec)
+        return name if is_preset(spec) else scales.get(spec, name)
+
+    names: dict[Spec, str] = {}
+    for name, members in groupby(sorted(specs, key=given), given):
+        alike = list(members)
+        values = [spec.as_dict() for spec in alike]
+        differing = [key for key in values[0] if len({repr(each.get(key)) for each in values}) > 1]
+        for spec, its in zip(alike, values, strict=True):
+            names[spec] = ", ".join([name, *(spelt(key, its.get(key)) for key in differing)])
+    return {spec: names[spec] for spec in specs}
+
+
+def _cell(
+    name: str, base: Spec, row: Constraint, pairs: Sequence[Pair], by_spec: Mapping[Spec, Sequence[Arm]]
+) -> Cell | None:
+    """Return None if the scale's model cannot have the constraint."""
     if (toggled := _toggled(base, *row)) is None:
         return None
     with_it, without = (base, toggled) if row[0] in base.applied() else (toggled, base)
     recorded = [sorted(by_spec.get(s.trained(), ()), key=lambda a: -a.n) for s in (with_it, without)]
+    counts = [arms[0].spec.params if arms else s.params for arms, s in zip(recorded, (with_it, without), strict=True)]
     return Cell(
         constraint=spelt(*row),
-        scale=scale,
-        saves=without.params - with_it.params,
+        scale=name,
+        params=base.params,
+        saves=counts[1] - counts[0],
         also=_also(spelt(*row), with_it, without),
         pairs=tuple(sorted(pairs, key=lambda pair: pair.precedence)),
         arms=tuple(recorded[0]),
@@ -340,9 +390,10 @@ def _extra(constraint: str, spec: Spec, partner: Spec) -> list[str]:
 
 def row_order(row: Constraint) -> tuple[int, int, Any]:
     """Return a sorting key: the paper's order, then the registry's, then by value."""
-    names = [name for cls in FAMILIES.values() for name in cls.constraints()]
+    known = [name for cls in FAMILIES.values() for name in cls.constraints()]
+    names = [*known, row[0]]  # a module's own is behind them
     texts = [*dict.fromkeys(constraint for constraint, _ in published()), text := spelt(*row)]
-    return texts.index(text), names.index(row[0]), row[1]
+    return texts.index(text), names.index(row[0]), row
 
 
 def _parsed(text: str) -> Constraint:

@@ -45,7 +45,8 @@ def table_figure(table: Table) -> Figure:
                 _draw(axes, x, y, cell, "bold" if cell in bold else "normal")
     axes.set_xlim(-0.02, columns + 0.02)
     axes.set_ylim(rows + 0.03, -0.03)
-    axes.set_xticks([x + 0.5 for x in range(columns)], [f"{s} parameters".replace("p ", " ") for s in table.scales])
+    heads = [s if "parameters" in s else f"{s} parameters".replace("p ", " ") for s in table.scales]
+    axes.set_xticks([x + 0.5 for x in range(columns)], heads)
     axes.set_yticks([y + 0.5 for y in range(rows)], table.constraints)
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=10, labelcolor=INK)

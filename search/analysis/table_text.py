@@ -9,7 +9,6 @@ from itertools import compress
 from math import inf
 from typing import Any
 
-from model import preset
 from search.analysis.arms import Arm
 from search.analysis.table import Cell, Pair, Table, constraint_table
 from search.analysis.verdicts import RULE, SECTION, Agreement, Answer, Effect, published
@@ -265,9 +264,10 @@ def _bases(scale: str, cells: Sequence[Cell]) -> list[str]:
         return [f"{scale}: nothing is compared"]
     recipes = Counter(pair.base.recipe for pair in pairs.values())
     (usual, _), *others = recipes.most_common()
+    size = next(iter(pairs.values())).base.spec.params
     changed = [k for k, v in shown(usual.as_dict()).items() if v != Recipe().as_dict()[k]]
     notes = [
-        f"{scale}: {preset(scale).params} parameters, {_studies(pairs.values(), usual)}; the recipe is the 57p paper's"
+        f"{scale}: {size} parameters, {_studies(pairs.values(), usual)}; the recipe is the 57p paper's"
         + (f" but for {', '.join(changed)}" if changed else "")
     ]
     for recipe, _ in others:

@@ -34,7 +34,7 @@ class Effect(StrEnum):
 
 _INTERVAL = f"{100 * (1 - LEVEL):.0f} % interval"
 RULE = {
-    "trains": "yes: a seed that grokked with the constraint is right on all 10,010 additions. no: not seen to train, "
+    "trains": "yes: a seed that grokked with the constraint is verified. no: not seen to train, "
     f"none of n grokked, where the rate without it would have given {EXPECTED} or more. Else open",
     "ratio": "grok rate with the constraint over that without it, on the seeds that both arms had, with its "
     f"{_INTERVAL} (Nam and Blackwelder's score for paired shares, its tail summed exactly)",

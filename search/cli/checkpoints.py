@@ -127,13 +127,13 @@ def verify(
         lines.append(f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32")
     if result.verified and isinstance(loaded.spec.task, Rows):
         lines.append("  these are all problems of the task: proved by enumeration")
-    lines += _wrong_lines(result, loaded.spec.task)
+    lines += wrong_lines(result, loaded.spec.task)
     lines += [f"  {name}: {correct}/{total}" for name, (correct, total) in result.extended.items()]
     show(as_json, result.as_dict(), lines)
     exit_unless(result.qualified if qualified else result.verified)
 
 
-def _wrong_lines(result: Verification, task: Any) -> list[str]:
+def wrong_lines(result: Verification, task: Any) -> list[str]:
     """Return the first wrong answers in words, and how many more there are."""
     wrong = list(dict.fromkeys(result.failures))  # AdderBoard asks some pairs twice
     lines = [
@@ -157,7 +157,7 @@ def _verify_submission(path: Path, qualified: bool, extended: bool, minutes: int
     result, open_ways, how = part("submission", "--run-code", "the package adders")(path, minutes)
     params = f"{result.params} parameters by its own count" if result.params >= 0 else "it counts no parameters"
     lines = [f"{path.name}, {params}: {grade(result)}"]
-    lines += [*_wrong_lines(result, ADDITION), f"  {how}"]
+    lines += [*wrong_lines(result, ADDITION), f"  {how}"]
     show(as_json, result.as_dict() | {"not_kept_from": open_ways}, lines)
     exit_unless(result.qualified if qualified else result.verified)
 

@@ -1,7 +1,8 @@
 """The table of constraints as a study: `scales` are its columns, `constraints` its rows.
 
-A cell compares two arms on the same seeds: a base, which is a preset with the scale's recipe, and the base with
-one constraint toggled. A constraint that touches what the recipe reads is compared with a base of its own.
+A cell compares two arms on the same seeds: a base, which is the scale's model with its recipe, and the base with one
+constraint toggled. A scale's model is the preset of its name, or one of its own, such as a module. A constraint that
+touches what the recipe reads is compared with a base of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,15 @@ from search.study.described import aligned
 from search.study.kind import Asked, Kind
 from search.study.seeds import MOST_SEEDS, SeedRange, seed_list
 from search.study.space import Strict, error_at, errors_at, refuse
-from search.study.spelling import constraint_of, recipe_of, toggled, validated_pair, with_task
+from search.study.spelling import (
+    constraint_of,
+    model_options,
+    recipe_of,
+    spec_of,
+    toggled,
+    validated_pair,
+    with_task,
+)
 from search.study.trial import Configuration
 from trainer import Recipe, Seed
 
@@ -45,8 +54,9 @@ class Base(Strict):
 
 
 class Scale(Strict):
-    """A column: a preset, trained as it is and with each of the constraints toggled."""
+    """A column: a model, trained as it is and with each of the constraints toggled."""
 
+    model: str | dict[str, Any] | None = Field(None, description="its model; unset: the preset that the scale is named")
     recipe: dict[str, Any] = Field(default_factory=dict, description="fields over those of the study's recipe")
     seeds: int | None = Field(
         None, ge=1, le=MOST_SEEDS, description="of each arm, from seeds.first on; unset: seeds.count"
@@ -83,8 +93,9 @@ class Design:
     """Reasons why scales cannot toggle a constraint, by constraint and scale."""
 
     @property
-    def bases(self) -> list[Asked]:
-        return list(dict.fromkeys(cell.base for cell in self.cells))
+    def bases(self) -> dict[Asked, str]:
+        """Each base with the scale to which it belongs."""
+        return {cell.base: cell.scale for cell in self.cells}
 
     def add(self, cell: Cell) -> None:
         """Add a cell, and ask for the seeds of its arms."""
@@ -97,7 +108,7 @@ class Keys(Strict):
     scales: dict[str, Scale] = Field(
         default_factory=dict,
         max_length=MOST_TOGGLES,
-        description="presets, each with its recipe and seeds: the columns of the table of constraints",
+        description="models by name, each with its recipe and seeds: the columns of the table of constraints",
     )
     constraints: list[str] = Field(
         default_factory=list,
@@ -158,6 +169,10 @@ class Scales(Kind):
             return seed_list(seeds)
         return [Seed.of(n) for n in range(seeds.first, seeds.first + max(self.design.seeds.values()))]
 
+    @cached_property
+    def scale_names(self) -> dict[str, str]:
+        return {Configuration(*pair).key: name for pair, name in self.design.bases.items()}
+
     def seeds_of(self, configuration: Asked) -> list[Seed]:
         return self.first_seeds[: self.design.seeds[configuration]]
 
@@ -180,8 +195,7 @@ def design_of(
             raise error_at(f"constraints.{i}", f"{constraint} is listed twice")
     design = Design()
     for name, scale in scales.items():
-        with errors_at(f"scales.{name}"):
-            spec = with_task(preset(name), task, {})
+        spec = _model(name, scale, task)
         partners = _partners(design, name, spec, constraints)
         bases, labels = _bases(name, spec, scale, recipe), _labels(design, name, scale, constraints)
         for constraint, partner in partners.items():
@@ -199,6 +213,15 @@ def design_of(
     if idle := scales.keys() - {cell.scale for cell in design.cells}:
         raise error_at(f"scales.{min(idle)}", "none of the constraints can be toggled here")
     return design
+
+
+def _model(name: str, scale: Scale, task: Any) -> Spec:
+    """Return the model of a scale, which is asked the study's task."""
+    path = f"scales.{name}"
+    if scale.model is None:
+        with errors_at(path):
+            return with_task(preset(name), task, {})
+    return with_task(spec_of(model_options(scale.model, f"{path}.model"), f"{path}.model"), task, {})
 
 
 def _partners(design: Design, scale: str, spec: Spec, constraints: list[str]) -> dict[str, Spec]:

@@ -111,7 +111,7 @@ class Driver:
         """Plan what is not recorded yet and yield the run's driver. Raises UserError."""
         with ExitStack() as opened:
             records.censor_orphaned()
-            shown = [opened.enter_context(mirror.open(study, records)) for mirror in mirrors()]
+            shown = [opened.enter_context(mirror.show(study, records)) for mirror in mirrors()]
             planner = plan(study, records)
             records.database.patience_s = PATIENCE_S
             yield cls(study, records, display, planner, shown, max_hours)

@@ -27,6 +27,7 @@ from search.study.described import counted
 from search.study.schema import Study
 from search.study.trial import Configuration
 from trainer import Recipe
+from trainer.recipe.stages import road_of
 
 MOST_SIZES = 24  # numbers of parameters that are listed each
 EAGER = 100
@@ -197,7 +198,8 @@ def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
 
 def _code(listed: Sequence[Configuration]) -> list[str]:
     """Return a line for each class of a user's that the study runs."""
-    specs = (ties_of(c.spec)[0] for c in listed)
+    stages = (stage.spec for recipe in {c.recipe for c in listed} for stage in road_of(recipe))
+    specs = (ties_of(spec)[0] for spec in (*(c.spec for c in listed), *stages))
     modules = {(spec.module, spec.digest): spec for spec in specs if isinstance(spec, Module)}
     if not modules:
         return []

@@ -82,7 +82,7 @@ class Mirror(Protocol):
     def has(self, home: Home, study: str) -> bool:
         """True if it shows a study of this name."""
 
-    def open(self, study: Study, records: StudyRecords) -> AbstractContextManager[Shown]:
+    def show(self, study: Study, records: StudyRecords) -> AbstractContextManager[Shown]:
         """Show a study whose lease is held, and what of it is not shown yet."""
 
     def held(self, records: StudyRecords) -> Held:

@@ -200,6 +200,11 @@ class Kind:
             return words
         return ", ".join(filter(None, (preset, words)))
 
+    @property
+    def scale_names(self) -> Mapping[str, str]:
+        """Names of the configurations that others are compared with, by key: columns of the table of constraints."""
+        return {}
+
     @cached_property
     def varied(self) -> list[str]:
         """The fields that the study varies."""

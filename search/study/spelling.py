@@ -116,48 +116,72 @@ def inline_files(data: dict[str, Any], folder: Path = Path()) -> dict[str, Any]:
     recipe's `teacher: DIR` becomes the teacher itself, a task's `entries: {file: FILE}` the table, and a sampler's
     `warm_start: FILE` its trials. Raise ValueError at the key path.
     """
-    data = _with_code(_inline_entry(data, ""), "", folder)
-    if "sampler" in data:
-        data = {**data, "sampler": inline_trials(data["sampler"], folder)}
-    if isinstance(entries := data.get("configurations"), list):
-        paths = [f"configurations.{n}." for n in range(len(entries))]
-        inlined = [_with_code(_inline_entry(e, path), path, folder) for e, path in zip(entries, paths, strict=True)]
-        data = {**data, "configurations": inlined}
-    return _inline_named(data, "scales", "")
+    reader = _Reader(folder, _task(data))
+    inlined: dict[str, Any] = reader.entry(data, "")
+    if "sampler" in inlined:
+        inlined = {**inlined, "sampler": inline_trials(inlined["sampler"], folder)}
+    if isinstance(entries := inlined.get("configurations"), list):
+        read = [reader.entry(entry, f"configurations.{n}.") for n, entry in enumerate(entries)]
+        inlined = {**inlined, "configurations": read}
+    return reader.named(inlined, "scales", "")
 
 
-def _inline_named(entry: Any, key: str, path: str) -> Any:
-    """Return an entry with the named entries under `key` read in: a study's scales, and their bases."""
-    if not isinstance(entry, dict) or not isinstance(entry.get(key), dict):
-        return entry
-    named = {}
-    for name, inner in entry[key].items():
-        below = f"{path}{key}.{name}."
-        named[name] = _inline_named(_inline_entry(inner, below), "bases", below)
-    return {**entry, key: named}
+@dataclasses.dataclass(frozen=True)
+class _Reader:
+    """What reads files into the entries of a study. folder: of a module's file. task: of the study, if it has one."""
+
+    folder: Path
+    task: Any
+
+    def named(self, entry: Any, key: str, path: str) -> Any:
+        """Return an entry with the named entries under `key` read in: a study's scales, and their bases."""
+        if not isinstance(entry, dict) or not isinstance(entry.get(key), dict):
+            return entry
+        named = {}
+        for name, inner in entry[key].items():
+            below = f"{path}{key}.{name}."
+            named[name] = self.named(self.entry(inner, below), "bases", below)
+        return {**entry, key: named}
+
+    def entry(self, entry: Any, path: str) -> Any:
+        if not isinstance(entry, dict):
+            return entry
+        readers = {"model": self.model, "recipe": self.recipe, "task": _inline_table}
+        parts = {n: read(entry[n], path + n) for n, read in readers.items() if isinstance(entry.get(n), dict)}
+        return {**entry, **parts}
+
+    def model(self, model: dict[str, Any], path: str) -> dict[str, Any]:
+        model = _inline_model(model, path)
+        if isinstance(base := model.get("base"), dict):
+            return {**model, "base": _read_code(base, f"{path}.base", self.folder)}
+        return _read_code(model, path, self.folder)
+
+    def recipe(self, recipe: dict[str, Any], path: str) -> dict[str, Any]:
+        recipe = _inline_teacher(recipe, path)
+        stages = recipe.get("stages")
+        if not isinstance(stages, list):
+            return recipe
+        return {**recipe, "stages": [self.stage(stage, f"{path}.stages[{n}]") for n, stage in enumerate(stages)]}
+
+    def stage(self, stage: Any, path: str) -> Any:
+        """Return a stage with its models read in. They are asked the study's task, unless they name one."""
+        if not isinstance(stage, dict):
+            return stage
+        models = {}
+        for key in stage.keys() & {"model", "into"}:
+            model = stage[key]
+            if self.task is not None and isinstance(model, str) and " " not in model:
+                model = {"preset": model}
+            if isinstance(model, dict):
+                task = {} if self.task is None or "checkpoint" in model else {"task": self.task}
+                model = self.model({**task, **model}, f"{path}.{key}")
+            models[key] = model
+        return {**stage, **models}
 
 
-def _inline_entry(entry: Any, path: str) -> Any:
-    if not isinstance(entry, dict):
-        return entry
-    readers = {"model": _inline_model, "recipe": _inline_recipe, "task": _inline_table}
-    parts = {n: read(entry[n], path + n) for n, read in readers.items() if isinstance(entry.get(n), dict)}
-    return {**entry, **parts}
-
-
-def _inline_recipe(recipe: dict[str, Any], path: str) -> dict[str, Any]:
-    recipe = _inline_teacher(recipe, path)
-    stages = recipe.get("stages")
-    if not isinstance(stages, list):
-        return recipe
-    return {**recipe, "stages": [_inline_stage(stage, f"{path}.stages[{n}]") for n, stage in enumerate(stages)]}
-
-
-def _inline_stage(stage: Any, path: str) -> Any:
-    if not isinstance(stage, dict):
-        return stage
-    models = {key: stage[key] for key in ("model", "into") if isinstance(stage.get(key), dict)}
-    return {**stage, **{key: _inline_model(model, f"{path}.{key}") for key, model in models.items()}}
+def _task(data: dict[str, Any]) -> Any:
+    task = data.get("task")
+    return _inline_table(task, "task") if isinstance(task, dict) else task
 
 
 def _inline_teacher(recipe: dict[str, Any], path: str) -> dict[str, Any]:
@@ -177,16 +201,6 @@ def _inline_table(task: dict[str, Any], path: str) -> dict[str, Any]:
     file = _path(str(entries["file"]), f"{path}.entries.file")
     lines = _text(file, LARGEST_FILE, "table", f"{path}.entries.file").replace(" ", "").split()
     return {**task, "entries": ";".join(lines)}
-
-
-def _with_code(entry: Any, path: str, folder: Path) -> Any:
-    """Return an entry whose model, or the base of its model, has the text of the file that its `module` names."""
-    model = entry.get("model") if isinstance(entry, dict) else None
-    if not isinstance(model, dict):
-        return entry
-    if isinstance(model.get("base"), dict):
-        return {**entry, "model": {**model, "base": _read_code(model["base"], f"{path}model.base", folder)}}
-    return {**entry, "model": _read_code(model, f"{path}model", folder)}
 
 
 def _read_code(model: dict[str, Any], path: str, folder: Path) -> dict[str, Any]:

@@ -102,11 +102,6 @@ def test_the_prover_agrees_with_decoding_all_pairs_of_two_digits(name):
     assert decoded[row, proof.digit] == pytest.approx(proof.margin, rel=1e-3)
 
 
-def channels(checkpoint, dtype):
-    """The one number that attention writes, of all pairs of two digits, in the exported program [B, 11]."""
-    return all_channels(checkpoint, dtype)[..., 0]
-
-
 def all_channels(checkpoint, dtype):
     """The numbers that attention writes, of all pairs of two digits, in the exported program [B, 11, R]."""
     model = Program(checkpoint.spec, checkpoint.theta_P).model.to(dtype)
@@ -125,19 +120,9 @@ def of_case(k, token, label):
     return (x[:, k] + y[:, k] + carry == label) & ((z[:, k - 1] == token) if k else True)
 
 
-@pytest.mark.parametrize("name", ["6p-one-run", "100p"])
-def test_float32_stays_in_the_intervals_and_does_not_fill_them(name):
-    checkpoint, proof = proved(name)
-    channel, exact = (channels(checkpoint, dtype) for dtype in (torch.float32, torch.float64))
-    for k, token, label, *ends in proof.rows:
-        if k < 2:
-            case = of_case(k, token, label)
-            assert ends[0] < channel[case, k].min() and channel[case, k].max() < ends[-1]
-            assert ends[-1] - exact[case, k].max() > abs(channel[case, k] - exact[case, k]).max()
-
-
-def test_float32_stays_in_the_boxes_of_a_net_whose_keys_turn():
-    checkpoint = certificate("rope")
+@pytest.mark.parametrize("name", ["6p-one-run", "100p", "rope"])
+def test_float32_stays_in_the_boxes_and_does_not_fill_them(name):
+    checkpoint = certificate(name)
     prover = Prover(checkpoint.spec, checkpoint.theta_P, ANY, 2, float("inf"))
     have, exact = (all_channels(checkpoint, dtype) for dtype in (torch.float32, torch.float64))
     for query in (QueryProver(prover, q) for k in range(3) for q in prover.attention.ask(k)):
@@ -199,7 +184,7 @@ def test_this_machine_is_one_of_those_that_a_proof_speaks_of():
         assert 0 < abs(error).max() < granted * U
     granted = U * (ANY.gelu_argument * abs(wide) + ANY.gelu * abs(gelu(wide)))
     assert (abs(gelu(x) - gelu(wide)) <= granted).all()
-    silu, granted = torch.nn.functional.silu, U * (ANY.exp + SwiGLU.PRODUCTS - 1)  # the product not counted
+    silu, granted = torch.nn.functional.silu, U * (ANY.silu - 1)  # the product not counted
     assert (abs(silu(x) - silu(wide)) <= granted * abs(silu(wide))).all()
 
 
@@ -354,33 +339,6 @@ def test_the_checker_accepts_a_proof(proof_of):
 def test_the_checker_refuses_a_proof_of_another_net(proof_of):
     checkpoint, proof = proof_of
     assert "the pair's margin" in refusal(proof, checkpoint, scaled(checkpoint, 0, 1.002).theta_P)
-
-
-def test_the_checkers_arithmetic_holds_what_float32_computes():
-    """The net's steps on random numbers, one of them anywhere in a range: no result is outside, and bounds are near."""
-    draws, used = np.random.default_rng(1), []
-    for _ in range(100):
-        xs, ws, matrix = (draws.normal(0, 3, shape).astype(np.float32) for shape in (5, 5, (2, 5)))
-        half_width = float(10 ** draws.uniform(-6, -1))
-        forms = check.forms(xs)
-        forms[0] = check.Form(float(xs[0]), error=half_width)
-        xs[0] = np.float32(xs[0] + draws.uniform(-0.99, 0.99) * half_width)
-        normed = check.norm(forms, check.forms(ws), 1e-5)
-        hidden = check.product([check.forms(row) for row in matrix], normed)
-        bounds = [*normed, *hidden, *map(check.gelu, hidden), hidden[0] - hidden[1]]
-        normed = xs * (1 / np.sqrt((xs * xs).mean(dtype=np.float32) + np.float32(1e-5))) * ws
-        hidden = matrix @ normed
-        gelu = torch.nn.functional.gelu(torch.from_numpy(hidden)).numpy()
-        computed = [*normed, *hidden, *gelu, float(hidden[0]) - float(hidden[1])]
-        used += [abs(float(c) - b.value) / b.radius for c, b in zip(computed, bounds, strict=True)]
-        powers = np.ldexp(np.float32(1), draws.integers(-3, 3, 5))  # products are exact, and sums alone round
-        inner = check.dot(check.forms(matrix[0]), check.forms(powers))
-        used.append(abs(float((matrix[0] * powers).cumsum()[-1]) - inner.value) / inner.radius)
-        middle, radius = draws.normal(0, 1), draws.uniform(0, 2)
-        bend = check.gelu(check.Form(middle, error=radius))
-        ends = torch.tensor([middle - radius, middle + radius], dtype=torch.float64)
-        used += [abs(y - bend.value) / bend.radius for y in torch.nn.functional.gelu(ends).tolist()]
-    assert 0.5 < max(used) <= 1
 
 
 def test_a_net_of_more_hidden_units_is_proved_and_checked():

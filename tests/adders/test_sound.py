@@ -14,10 +14,9 @@ from adders.finishing.margin import Margins, margin
 from adders.proof import check, prover
 from adders.proof.columns import first_cases, split
 from adders.proof.count import count_wrong
-from adders.proof.net import Norm, normed, welford
 from adders.proof.program import Program
 from adders.proof.prover import Prover, prove, worst_pairs
-from adders.proof.rounding import ANY, Approx, Lost, no_lost_numbers, require_finite, require_weight
+from adders.proof.rounding import ANY, Lost, no_lost_numbers, require_finite, require_weight
 from adders.proof.split_subspace import _turn
 from model import PRESETS
 from model.verdict import COUNTEREXAMPLE, UNDECIDED
@@ -197,77 +196,6 @@ def test_a_spirals_angle_holds_its_product_fused_with_its_sum():
             assert abs(math.cos(fused) - cosine.value) <= cosine.radius
             beyond += fused not in {float(np.float32(t) + np.float32(phase)) for t in (turns / 10, turns * tenth)}
     assert beyond > 20, "it is often another number"
-
-
-def recurrences(x):
-    """The mean and the variance of float32 numbers as Welford's recurrence has them: one by one, with a division and
-    with a reciprocal, and in groups of pairs."""
-    one, results = np.float32(1), []
-    for divides in (True, False):
-        mean = squares = np.float32(0)
-        for n, value in enumerate(x, 1):
-            delta = value - mean
-            mean = mean + (delta / np.float32(n) if divides else delta * (one / np.float32(n)))
-            squares = squares + delta * (value - mean)
-        results.append((mean, squares / np.float32(len(x))))
-    groups = [(one, value, np.float32(0)) for value in x]
-    while len(groups) > 1:
-        (n, a, s), (m, b, t) = groups.pop(0), groups.pop(0)
-        share = m / (n + m)
-        groups.append((n + m, a + (b - a) * share, s + t + (b - a) * (b - a) * n * share))
-    return [*results, (groups[0][1], groups[0][2] / np.float32(len(x)))]
-
-
-def test_layer_norms_recurrence_stays_in_its_bounds():
-    """A mean much larger than what numbers differ by is where it loses most."""
-    draws, used = np.random.default_rng(5), np.zeros(2)
-    for _ in range(600):
-        width, offset = draws.integers(2, 17), 10 ** draws.uniform(-1, 4)
-        x = (draws.normal(0, 1, width) + offset * draws.choice([-1, 1])).astype(np.float32)
-        real = x.astype(np.float64)
-        mean, variance = real.mean(), real.var() + 1e-5
-        centred, spread = welford(abs(real), np.array([math.sqrt(variance)]))
-        for m, v in recurrences(x):
-            off = abs(float(m) - mean), abs(float(v) + 1e-5 - variance) / variance
-            used = np.maximum(used, [off[0] / centred.min(), off[1] / spread[0]])
-    assert (used < 1).all() and (used > 0.01).all()
-
-
-def test_layer_norm_on_this_machine_stays_in_its_bounds():
-    draws, used = np.random.default_rng(6), 0.0
-    for _ in range(300):
-        x, w, b = (draws.normal(0, 1, 7).astype(np.float32) for _ in range(3))
-        x += np.float32(10 ** draws.uniform(-1, 1))
-        have = torch.nn.functional.layer_norm(
-            *map(torch.from_numpy, (x,)), (7,), torch.tensor(w), torch.tensor(b), 1e-5
-        )
-        bound = normed(Approx(x), Norm(Approx(w), Approx(b), 1e-5, centre=True), ANY).value
-        used = max(used, (abs(have.double().numpy() - bound.value) / bound.error).max())
-    assert 0.01 < used < 1
-
-
-def flushed(values):
-    """float32 numbers, 0 in place of those below 2^-126."""
-    numbers = np.float32(values)
-    return np.where(abs(numbers) < np.float32(2.0**-126), np.float32(0), numbers)
-
-
-@pytest.mark.parametrize("kept", [flushed, np.float32])
-@pytest.mark.parametrize(
-    ("formed", "computed"),
-    [
-        (lambda x: x * check.Form(2.0**-22), lambda x, kept: kept(x * np.float32(2.0**-22))),
-        (lambda x: check.gelu(x), lambda x, kept: kept(x * kept(np.float32(0.5) * (1 + np.float32(0))))),
-        (lambda x: check.scaled([x] * 4)[0], lambda x, kept: kept(x * np.float32(0.5))),
-    ],
-    ids=["a product with a power of two", "gelu", "a query's scale"],
-)
-@pytest.mark.parametrize("x", [1.5 * 2.0**-126, 0.7 * 2.0**-104, 2.0**-126])
-def test_what_is_flushed_lies_in_its_bounds(x, formed, computed, kept):
-    """A product with a power of two is exact only if it is no smaller than 2^-126."""
-    x = float(np.float32(x))
-    bound = formed(check.Form(x))
-    assert abs(float(computed(np.float32(x), kept)) - bound.value) <= bound.radius
 
 
 def test_a_net_that_flushed_numbers_make_wrong_is_not_checked():

@@ -12,6 +12,7 @@ class Net(nn.Module):
     """An MLP over the first two tokens: logits [B, V]."""
 
     constraints = {"tied": False, "hidden": 24}  # noqa: RUF012
+    parts = {"units": ("hidden", {"up.weight": 0, "up.bias": 0, "down.weight": 1})}  # noqa: RUF012
 
     def __init__(self, vocabulary=12, width=8, hidden=24, tied=False):
         super().__init__()
@@ -165,6 +166,21 @@ class Empty(nn.Module):
 
 class Broken(Net):
     constraints = {"bound": False}  # noqa: RUF012
+
+
+class Uncounted(Net):
+    parts = {"units": ("hiden", {"up.weight": 0})}  # noqa: RUF012
+
+
+class Elsewhere(Net):
+    parts = {"units": ("hidden", {"up.weight": 0, "down.weight": 1})}  # noqa: RUF012
+
+
+class Louder(Net):
+    """Its argument changes more than which parameters are shared."""
+
+    def forward(self, tokens):
+        return super().forward(tokens) * (2 if self.head.weight is self.table.weight else 1)
 
 
 class Raising(Net):

@@ -27,7 +27,7 @@ class Board:
         return lambda *given: self.told.append((name, *given))
 
     @contextmanager
-    def open(self, study, records):
+    def show(self, study, records):
         self.told.append(("open", study.name))
         yield self
 

@@ -16,7 +16,9 @@ from model import load_module, make_spec, preset_name, verify
 from model.families.module import spec as family
 from model.families.module.loading import parameters, template
 from model.families.module.spec import Untrusted
+from model.parts import inside, keep, only
 from model.tied import Tied, constrained
+from model.transfer import transfer
 from search.study.trial import Configuration
 from tests import CERTIFICATES, modules
 from tests.banks import engine_tokens, finish
@@ -188,6 +190,33 @@ def test_a_checkpoint_loads_in_torch_alone(tmp_path):
         torch.testing.assert_close(torch.tensor(json.loads(done.stdout)), here)
 
 
+# From module to module
+
+
+def test_parts_that_are_kept_compute_what_is_left_when_the_others_are_cut():
+    spec = spec_of(hidden=5)
+    theta_P = spec.initial(7)
+    cut_P = torch.where(torch.tensor(only(spec, "units", [3, 1])) == 0, 0, theta_P)
+    smaller, index = keep(spec, "units", [3, 1])
+    assert smaller == spec_of(hidden=2) and smaller.answers_as(theta_P[index][None], spec, cut_P[None])
+    assert not smaller.answers_as(theta_P[index][None], spec, theta_P[None])
+
+
+def test_a_tied_module_is_inside_the_free_one_and_is_freed_exactly():
+    free, tied = spec_of(), spec_of(tied=True)
+    ties, order = inside(free, tied)
+    theta_P = tied.initial(3)
+    numbers_1R = theta_P[order][None]
+    assert Tied(base=free, ties=ties).answers_as(numbers_1R, tied, theta_P[None]) and len(order) == tied.params
+    moved = transfer(tied, theta_P, free)
+    assert moved.how == ("folded: tied taken off",)
+    assert free.answers_as(moved.theta_Q[None], tied, theta_P[None])
+    louder = spec_of("Louder"), spec_of("Louder", tied=True)
+    with pytest.raises(ValueError, match="its θ is not the larger model's with ties"):
+        inside(*louder)
+    assert not louder[1].folds()
+
+
 # What is refused
 
 
@@ -211,6 +240,8 @@ WRONG = {
     "Required": "args.size is missing: Required has no default for it",
     "Empty": "it has 0 parameters, and 1 to 4,000,000 can be trained",
     "Broken": "constraints must be arguments of the class with their off values",
+    "Uncounted": 'parts must be like {"units": ("hidden", {"up.weight": 0, "up.bias": 0, "down.weight": 1})}, of what',
+    "Elsewhere": "parts: with hidden=23 up_bias must be [24], and is [23]",
     "Raising": "cannot be built: RuntimeError: no such device",
     "function": "there is no nn.Module of that name",
     "Missing": "there is no nn.Module of that name",

@@ -1,22 +1,27 @@
 """Studies of modules and of tasks of rows: what they record, what knows them, what refuses them."""
 
 import json
+import pickle
 import re
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 import search
-from model.families.module.spec import NAMED
+from model.families.module.spec import NAMED, Untrusted
 from search.errors import UserError
 from search.study.file import load_study, parse_study
 from tests import ROOT, modules, needs_plugins
 from tests.commands import call, done, own_environment, refused_for_its_task
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import trusted
+from trainer.recipe import Recipe
+from trainer.recipe.passed import passed
+from trainer.recipe.stages import road_of
 
 pytestmark = pytest.mark.usefixtures("here")
 STUDY = {
@@ -44,6 +49,13 @@ def test_a_study_of_a_module_is_recorded_verified_and_trained_again_without_its_
     assert list(rows["verified"]) == list(rows["grokked"]) and rows["grokked"].sum() > 4
     assert "class Net" not in rows.to_string()
     Path("nets.py").unlink()
+    counts = dict(zip(["base", "tied", "hidden"], rows["grokked"], strict=True))
+    base = f"{rows['params'][0]} parameters (Net)"
+    table = done("table", "mine", "--home", "home")
+    for name, saves in (("hidden=12", 2), ("tied", 1)):
+        key, less = name.partition("=")[0], rows["params"][0] - rows["params"][saves]
+        assert re.search(rf"\| {name} +\| trains.*: {counts[key]}/3 vs {counts['base']}/3 ", table)
+        assert re.search(rf"\| {name} +\| {re.escape(base)} +\| yes .*\| {less} +\| mine", table)
     for words in ("best mine", "status mine", "pull mine --best -o b", "report mine -o r.html"):
         done(*words.split(), "--home", "home")
     assert {f.name for f in Path("b").iterdir()} >= {"nets.py", "state_dict.pt", "checkpoint.json"}
@@ -60,7 +72,7 @@ def test_a_study_of_a_module_is_recorded_verified_and_trained_again_without_its_
 def test_every_command_about_addition_refuses_the_checkpoint_by_one_line():
     search.run(STUDY | {"seeds": [1]}, home="home")
     done("pull", "mine", "--seed", "1", "-o", "b", "--home", "home")
-    about_adders = {"prove", "explain", "export", "finish", "diagnose"}
+    about_adders = {"explain", "export", "finish", "diagnose"}
     assert {"fold", "register", *about_adders} <= refused_for_its_task("b")
 
 
@@ -96,6 +108,21 @@ def searched(path):
     return {"space": {path: {"choice": [1]}}, "sampler": {"name": "grid"}}
 
 
+def scales(**models):
+    columns = {name: {"model": model, "rate": 0.9} for name, model in models.items()}
+    return {"constraints": ["tied", "hidden=12"], "scales": columns, "model": None, "seeds": {"first": 1, "count": 2}}
+
+
+def staged(*stages, **model):
+    wide = {"name": "wide", "model": net(hidden=6)["model"], "recipe": {"steps": 300}, "longer": {}}
+    narrow = {"recipe": {"steps": 200, "ramp": 100}, "enough": 0}
+    rows = [wide, *({"name": f"stage {n}", **narrow, **stage} for n, stage in enumerate(stages))]
+    return {"model": net(**model)["model"], "recipe": STUDY["recipe"] | {"steps": 5_000, "stages": rows}}
+
+
+TO_THREE, TO_TIED = {"keep": {"units": 3}}, {"into": net(hidden=3, tied=True)["model"]}
+
+
 FORMS = "FILE.py:Class or package.module:Class"
 OF_COLUMNS = "is about columns of digits, which parity bits=6 of=2 has not"
 WRONG = {
@@ -108,6 +135,15 @@ WRONG = {
     "dropout": (net("Dropping"), "recipe: nets.py:Dropping: drop is dropout"),
     "shape": (net("Twice"), "recipe: nets.py:Twice: it must return logits [4, 7, V] or [4, V]"),
     "vocabulary": (net(vocabulary=2), "recipe: nets.py:Net: it fails on tokens 0 to 2 [4, 7]: IndexError: index out"),
+    "scale": (
+        scales(small=net(hidden=3)["model"], big={"module": "gone.py:Net"}),
+        "scales.big.model.module: gone.py",
+    ),
+    "rows": ({**scales(small=net()["model"]), "constraints": ["width"]}, "constraints.0: unknown constraint 'width'"),
+    "no parts": (staged({"keep": {"heads": 2}}), "recipe: stages[1]: Net has units, and no 'heads'"),
+    "class": (staged({"into": net("GPT")["model"]}), "recipe: stages[1]: a Net does not become a GPT"),
+    "stages": (staged(TO_THREE, hidden=4), "recipe: stages must lead to the model, and end at another one"),
+    "stage": (staged({"into": {"module": "no.py:Net"}}), "recipe.stages[1].into.module: no.py: no such file"),
     "text": ({"model": {"module": "nets.py:Net", "code": "import os"}}, "model: nets.py:Net is code (SHA-256 "),
     "toggle": ({"toggle": ["width"]}, "toggle.0: unknown constraint 'width' of module; valid: hidden, tied"),
     "space": (
@@ -161,6 +197,48 @@ def test_the_tutorials_net_study_and_loading_in_torch_alone_work():
     words = [sys.executable, "-c", alone]
     ended = subprocess.run(words, cwd="best", env=own_environment(), capture_output=True, text=True)
     assert ended.returncode == 0 and ended.stdout.startswith("tensor(["), ended.stderr
+
+
+def test_modules_are_scales_under_the_names_that_the_study_gives():
+    small, big = ({"module": "nets.py:Net", "args": args} for args in ({"width": 6}, {"tied": True}))
+    ended = search.run(STUDY | scales(small=small, big=big), home="home")
+    rows = ended.configurations
+    assert len(rows) == 6 and set(rows["scale"].dropna()) == {"small", "big"}
+    table = json.loads(done("table", "mine", "--format", "json", "--home", "home"))
+    assert {(cell["constraint"], cell["scale"]) for cell in table} == set(
+        product(["tied", "hidden=12"], ["small", "big"])
+    )
+    params = dict(zip(rows["scale"], rows["params"], strict=True))
+    assert {cell["scale"]: cell["params"] for cell in table} == {name: params[name] for name in ("small", "big")}
+    assert all(cell["pairs"] == 2 and cell["params_saved"] > 0 for cell in table)
+
+
+def test_a_module_is_narrowed_in_stages_and_trained_again_without_its_file():
+    study = STUDY | staged(TO_THREE, TO_TIED, hidden=3, tied=True) | {"seeds": [1, 2]}
+    ended = search.run(study, home="home")
+    rows = ended.seeds
+    assert [stage.stage for stage in passed(rows["stages"][0])] == ["wide", "stage 0", "stage 1"]
+    assert "class Net" not in ended.configurations.to_string()
+    Path("nets.py").unlink()
+    done("pull", "mine", "--best", "-o", "b", "--home", "home")
+    assert "θ is bitwise the same" in done("rerun", "b")
+    done("report", "mine", "-o", "r.html", "--home", "home")
+
+
+def test_a_worker_runs_the_modules_of_the_stages_that_a_driver_sends(monkeypatch):
+    recipe = parse_study(json.dumps(STUDY | staged(TO_THREE, hidden=3)), "x").base_recipe
+    sent = pickle.dumps(recipe)
+    monkeypatch.setattr("model.families.module.spec.LETS_RUN", [NAMED.__contains__])
+    NAMED.clear()
+    road_of.cache_clear()
+    with pytest.raises(Untrusted, match=r"nets.py:Net is code .* --trust runs it"):
+        Recipe(**recipe.as_dict())
+    assert road_of(pickle.loads(sent))[0].spec.label == "Net"
+
+
+def test_a_smaller_module_is_not_inside_a_larger_one():
+    with pytest.raises(UserError, match=r"stage 0: up_weight must have shape \(6, 16\), found \(3, 16\)"):
+        search.run(STUDY | staged({"into": net(hidden=3)["model"]}, hidden=3), home="home")
 
 
 def test_a_study_of_a_module_without_stages_has_none():

@@ -306,7 +306,7 @@ def test_an_autoscaler_is_asked_for_one_worker_more_than_work(cluster, clock, tm
     cluster.nodes = [{"CPU": 4, "accelerator_type:T4": 1}]
     for started in range(3):
         clock.s += 10
-        assert executor.capacity() == Capacity(2)
+        assert executor.capacity() == Capacity(2, is_shared=True)
         assert cluster.asked[-1] == [bundle] * (1 + started)
         executor.start(str(started), on_gpu=False)
     executor._events.put(Finished("0"))

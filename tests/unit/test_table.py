@@ -6,6 +6,7 @@ from math import inf
 import pytest
 
 from model import preset, preset_name
+from model.tasks import make_task
 from search.analysis import verdicts
 from search.analysis.table import constraint_table
 from search.analysis.verdicts import Answer, Effect
@@ -165,6 +166,18 @@ def test_rows_and_columns_can_be_asked_for():
     assert table.constraints == ("tie_vo", "qk_dim=4", "tie_qkv=shareA", "unit_out")
     assert table.scales == ("170p", "57p")
     assert {cell.as_dict()["n_with"] for (_, scale), cell in table.cells.items() if scale == "170p"} == {0}
+
+
+def test_of_models_that_are_no_presets_the_one_with_most_partners_is_the_scale():
+    wide = replace(preset("67p"), hidden=8)
+    partners = [wide.without("tie_vo"), wide.without("shared_norm")]
+    table = table_of([arm("57p", 3, 64), arm(partners[0], 2), arm(wide, 1), arm(partners[1])])
+    name = preset_name(wide)
+    assert table.scales == (name,) and {"tie_vo", "shared_norm"} <= set(table.constraints)
+    cell = table.cells["tie_vo", name]
+    assert (cell.with_it.grokked, cell.without.grokked, cell.params, cell.saves) == (1, 2, 127, 10)
+    subtracting = [replace(spec, task=make_task("subtraction")) for spec in (wide, partners[0])]
+    assert len(table_of([arm(wide), arm(partners[0]), *map(arm, subtracting)]).scales) == 2
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from math import comb, factorial
 from typing import TYPE_CHECKING, Any
 
+from model.families.module.spec import NAMED, Module, Untrusted
 from model.fields import did_you_mean, option
 from model.parts import count_of, inside, keep, only, orders
 from model.presets import preset
@@ -48,6 +50,17 @@ class Values(dict[str, Any]):
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(json.dumps(self, sort_keys=True))
+
+    def __reduce__(self) -> Any:
+        # what a driver lets run its workers run, as they do of a spec
+        return _restored, (dict(self),)
+
+
+def _restored(row: dict[str, Any]) -> Values:
+    for model in (row.get("model"), row.get("into")):
+        if isinstance(model, dict) and "code" in model:
+            NAMED.add(sha256(model["code"].encode()).hexdigest())
+    return Values(row)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,7 +127,7 @@ def _plain(row: dict[str, Any], n: int) -> dict[str, Any]:
 
 
 def spec_of(value: Any, path: str) -> Spec:
-    """Return the spec of a preset's name, of a preset with changes, or of a family with its fields.
+    """Return the spec of a preset's name, of a preset with changes, of a family with its fields, or of a module.
 
     Raises ValueError, which begins with the path, for a value that is none.
     """
@@ -127,7 +140,10 @@ def spec_of(value: Any, path: str) -> Spec:
         if "preset" in value and not isinstance(value["preset"], str):
             raise ValueError(f"preset must be a name, got {value['preset']!r:.80}")
         base = preset(value["preset"]).as_dict() if "preset" in value else {}
-        return make_spec(**{**base, **changed})
+        family = {"family": Module.family} if "module" in changed else {}
+        return make_spec(**{**family, **base, **changed})
+    except Untrusted:
+        raise  # which --trust is for
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -231,10 +247,10 @@ class Into(Whole):
 
 
 def _check_kin(spec: Spec, other: Spec) -> None:
-    """Raise ValueError unless two specs are of one family and asked the same task."""
-    families = [ties_of(each)[0].family for each in (spec, other)]
-    if len(set(families)) > 1:
-        raise ValueError(f"a {families[0]} does not become a {families[1]}")
+    """Raise ValueError unless two specs are of one family, or one class, and asked the same task."""
+    kinds = [ties_of(each)[0].label for each in (spec, other)]
+    if len(set(kinds)) > 1:
+        raise ValueError(f"a {kinds[0]} does not become a {kinds[1]}")
     if spec.task != other.task:
         raise ValueError(f"a net that is asked {spec.task.title} does not become one of {other.task.title}")
 
@@ -294,6 +310,8 @@ def road_of(recipe: Recipe) -> tuple[Stage, ...]:
         arrives = end_of(stages) if stages else None
         try:
             stages.append(_stage(row, arrives, plain))
+        except Untrusted:
+            raise
         except (TypeError, ValueError) as error:
             raise ValueError(f"stages[{n}]: {error}") from None
     longest = max((each.steps for stage in stages for each in stage.recipes), default=0)

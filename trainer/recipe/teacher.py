@@ -13,6 +13,7 @@ import binascii
 import hashlib
 import json
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
@@ -117,8 +118,16 @@ def teacher_of(word: str) -> Teacher:
 
 
 def shown(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a recipe's plain values for people: the teacher's title replaces its numbers."""
-    return values | {"teacher": teacher_of(values["teacher"]).title} if values.get("teacher") else values
+    """Return a recipe's plain values for people: the teacher's title replaces its numbers, and no text of a module."""
+    told = {"teacher": teacher_of(values["teacher"]).title} if values.get("teacher") else {}
+    return values | told | {"stages": [_without_code(stage) for stage in values["stages"]]}
+
+
+def _without_code(stage: Mapping[str, Any]) -> Any:
+    models = {key: dict(stage[key]) for key in ("model", "into") if key in stage}
+    for model in models.values():
+        model.pop("code", None)
+    return type(stage)(stage | models) if models else stage  # type: ignore[call-arg,operator]
 
 
 def check_teacher(spec: Spec, recipe: Any) -> None:

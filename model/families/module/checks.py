@@ -27,6 +27,7 @@ from model.families.module.loading import (
 
 if TYPE_CHECKING:
     from model.families.module.spec import Module
+    from model.spec import Parts
 
 CLOSE = 1e-3
 
@@ -60,7 +61,24 @@ def _check_parts(spec: Module) -> None:
     if not 0 < spec.params <= MOST_PARAMS:
         raise ValueError(too_many(spec.params))
     constraints_of(spec)
+    for kind in spec.parts.values():
+        _check_sizes(spec, kind)
     _check_draws(spec)
+
+
+def _check_sizes(spec: Module, kind: Parts) -> None:
+    """Raise ValueError unless parameters have their parts along the axes that are named, and nowhere else."""
+    count = spec.value_of(kind.size)
+    if count < 2:
+        return
+    fewer = spec.replaced({kind.size: count - 1})
+    shapes = fewer.shapes()
+    for name, shape in spec.shapes().items():
+        axis = kind.axes.get(name)
+        expected = tuple(n if i != axis else n // count * (count - 1) for i, n in enumerate(shape))
+        if shapes.get(name) != expected:
+            said = f"parts: with {kind.size}={count - 1} {name} must be {list(expected)}"
+            raise ValueError(f"{said}, and is {list(shapes.get(name, ()))}")
 
 
 def _check_draws(spec: Module) -> None:

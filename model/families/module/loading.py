@@ -26,6 +26,7 @@ from model.doors import first_line
 from model.families.module.spec import LARGEST_CODE
 from model.files import read_limited
 from model.layout import Shapes
+from model.spec import Parts
 
 if TYPE_CHECKING:
     from model.families.module.spec import Module
@@ -44,6 +45,7 @@ def _import_compiler() -> None:
 
 
 _import_compiler()
+FORM_OF_PARTS = '{"units": ("hidden", {"up.weight": 0, "up.bias": 0, "down.weight": 1})}'
 MISSING = inspect.Parameter.empty
 MOST_PARAMS = 4_000_000
 """Numbers of a checkpoint's file."""
@@ -118,6 +120,31 @@ def constraints_of(spec: Module) -> dict[str, Any]:
     if not is_mapping or ("constraints" in vars(cls) and not set(listed) <= set(arguments)):
         raise ValueError(f"{spec.module}: constraints must be arguments of the class with their off values")
     return {name: off for name, off in listed.items() if name in arguments}
+
+
+def parts_of(spec: Module) -> dict[str, Parts]:
+    """Return what the class lists in `parts`: kinds of parts, each with the argument that counts them and the axes of
+    parameters along which they lie. Raises ValueError for what is no such list.
+    """
+    cls = class_of(spec)
+    listed = getattr(cls, "parts", {})
+    if not isinstance(listed, Mapping):
+        return {}  # the class has something else of that name
+    right = {name: kind for name, kind in listed.items() if _is_kind(spec, kind)}
+    if "parts" in vars(cls) and len(right) < len(listed):
+        raise ValueError(f"{spec.module}: parts must be like {FORM_OF_PARTS}, of what the class has")
+    return {
+        str(name): Parts(size, {parameter.replace(".", "_"): axis for parameter, axis in axes.items()})
+        for name, (size, axes) in right.items()
+    }
+
+
+def _is_kind(spec: Module, kind: Any) -> bool:
+    is_pair = isinstance(kind, tuple | list) and len(kind) == 2 and isinstance(kind[1], Mapping)
+    if not is_pair or type(dict(spec.args).get(kind[0])) is not int:
+        return False
+    shapes = {name: parameter.shape for name, parameter in template(spec).named_parameters()}
+    return all(name in shapes and axis in range(len(shapes[name])) for name, axis in kind[1].items())
 
 
 @contextmanager

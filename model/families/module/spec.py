@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import check, did_you_mean, option
 from model.layout import Shapes
-from model.spec import MAKERS, FamilyModule, Fold, Spec
+from model.spec import MAKERS, FamilyModule, Fold, Parts, Spec
 from model.tasks import in_columns
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from model.ops import Tensors
 
 LARGEST_CODE = 1 << 18
 """Bytes of a file: it is kept with every record."""
@@ -46,6 +48,7 @@ class Module(Spec, listed=False):
 
     _loading = FamilyModule("loading")
     _checks = FamilyModule("checks")
+    _ways = FamilyModule("ways")
 
     module: str = option("", "FILE.py:Class, or package.module:Class of an installed package")
     args: tuple[tuple[str, Any], ...] = option((), "the class's arguments, by name")
@@ -114,7 +117,24 @@ class Module(Spec, listed=False):
         return {"state_dict.pt": Module._loading.state_of(self, theta_P), **text}
 
     def folds(self) -> list[Fold]:
-        return []
+        """Return a rewriting for each constraint that only lets parameters share values."""
+        folds: list[Fold] = self._ways.folds(self)
+        return folds
+
+    @property
+    def parts(self) -> dict[str, Parts]:  # type: ignore[override]
+        """Kinds of parts that the class lists: parts = {"units": ("hidden", {"up.weight": 0, "down.weight": 1})}."""
+        kinds: dict[str, Parts] = Module._loading.parts_of(self)
+        return kinds
+
+    def all_tensors(self, theta_SP: Tensor) -> Tensors:
+        """Return each parameter under all names that the module has for it."""
+        tensors: Tensors = self._ways.all_tensors(self, theta_SP)
+        return tensors
+
+    def answers_as(self, theta_SP: Tensor, other: Spec, other_SR: Tensor) -> bool:
+        is_alike: bool = self._ways.answers_as(self, theta_SP, other, other_SR)
+        return is_alike
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values: the arguments as a mapping, the file's text among them."""
@@ -128,10 +148,16 @@ class Module(Spec, listed=False):
 
     # ---- arguments are constraints where the class says so
 
+    @property
+    def off_values(self) -> dict[str, Any]:
+        """Arguments that are constraints, with their values that mean "off"."""
+        values: dict[str, Any] = Module._loading.constraints_of(self)
+        return values
+
     def constraints(self) -> dict[str, dataclasses.Field[Any]]:  # type: ignore[override]
         """Return a field for each argument that the class lists in `constraints`, by name."""
         fields = {}
-        for name, off in Module._loading.constraints_of(self).items():
+        for name, off in self.off_values.items():
             field: dataclasses.Field[Any] = option(off, f"{name} of {self.module}", off=off)
             field.name = name
             fields[name] = field

@@ -1,0 +1,64 @@
+"""Ways from one module to another of its class: what its parameters are called, and constraints that can be taken off.
+
+Axes: S seed, B problem, T position, P and R parameters.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from model.families.module.loading import template
+from model.spec import Fold
+
+if TYPE_CHECKING:
+    from model.families.module.spec import Module
+    from model.ops import Tensors
+    from model.spec import Spec
+
+PROBLEMS, CLOSE = 8, 1e-5
+
+
+def aliases(spec: Module) -> dict[str, str]:
+    """Return all names of a module's parameters, with the name by which each is a tensor of θ."""
+    firsts: dict[Tensor, str] = {}
+    names = {}
+    for name, parameter in template(spec).named_parameters(remove_duplicate=False):
+        own = name.replace(".", "_")
+        names[own] = firsts.setdefault(parameter, own)
+    return names
+
+
+def all_tensors(spec: Module, theta_SP: Tensor) -> Tensors:
+    return _renamed(spec, spec.layout.split(theta_SP))
+
+
+def _renamed(spec: Module, tensors: Tensors) -> Tensors:
+    return {name: tensors[first] for name, first in aliases(spec).items()}
+
+
+def answers_as(spec: Module, theta_SP: Tensor, other: Spec, other_SR: Tensor) -> bool:
+    """True if two models give the same logits on some tokens."""
+    length = spec.prompt + spec.answers - 1
+    tokens_1TB = (torch.arange(PROBLEMS * length) % spec.vocabulary).reshape(1, length, PROBLEMS).int()
+    first = spec.prompt - 1
+    logits, others = spec.forward(theta_SP, tokens_1TB, first), other.forward(other_SR, tokens_1TB, first)
+    return torch.allclose(logits, others, rtol=CLOSE, atol=CLOSE)
+
+
+def folds(spec: Module) -> list[Fold]:
+    """Return a fold for each constraint without which the same numbers, some of them twice, compute the same."""
+    found = []
+    for name in spec.applied():
+        freer = spec.without(name)
+        shapes = {alias: spec.shapes()[first] for alias, first in aliases(spec).items()}
+        if not freer.shapes().items() <= shapes.items():
+            continue
+        theta_1P = spec.initial(0)[None]
+        tensors = {alias: t_1[0] for alias, t_1 in all_tensors(spec, theta_1P).items()}
+        if answers_as(spec, theta_1P, freer, freer.layout.join(tensors)[None]):
+            found.append(Fold(f"{name} taken off", freer, partial(_renamed, spec)))
+    return found
