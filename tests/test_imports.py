@@ -138,3 +138,29 @@ def test_few_rooms_import_from_one_another():
 def test_no_module_imports_itself_by_way_of_others():
     assert sum(map(len, EDGES.values())) > len(EDGES)
     TopologicalSorter(EDGES).prepare()  # raises CycleError with the circle
+
+
+def loaded_at_once(name):
+    """Yield what a module of tests/ or benchmarks/ imports as soon as it is imported."""
+    file = ROOT / f"{name.replace('.', '/')}.py"
+    for node in ast.parse(file.read_text()).body if file.exists() else ():
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from imported(ast.unparse(node))
+            if isinstance(node, ast.ImportFrom) and node.module in ("tests", "benchmarks"):
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_tests_of_the_core_can_be_imported_without_the_plug_ins_that_may_be_deleted():
+    """But for tracking: without it nobody sees what a driver has written (tests/slow/test_core_alone.py)."""
+    files = (f.relative_to(ROOT).with_suffix("") for f in (ROOT / "tests").rglob("*.py"))
+    names = [".".join(f.parts) for f in files if f.parts[1] not in PLUGINS]
+    seen, waiting = set(), names
+    assert len(waiting) > 100
+    while waiting := [name for name in waiting if name not in seen]:
+        seen |= set(waiting)
+        found = {one: set(loaded_at_once(one)) for one in waiting}
+        wrong = {
+            one: names for one, names in found.items() if {n.split(".")[0] for n in names} & {"adders", "compress"}
+        }
+        assert not wrong, wrong
+        waiting = [n for names in found.values() for n in names if n.startswith(("tests.", "benchmarks."))]
