@@ -61,6 +61,12 @@ PILOTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], int | tu
         SIX,
         8,
     ),
+    "rope two heads, 8 units, 4 wide, 2 digits": (
+        {"preset": "122p", "heads": 2, "ffn": 8, "width": 4},
+        {**MINUS, "digits": 2},
+        {**SIX, "steps": 30_000, "grokfast_end": 10_000, "curriculum": ()},
+        8,
+    ),
     # One head, but a position of its own for each digit of each number.
     "low_rank 12 wide, 32 units, 3 digits": (
         {"preset": "763p", "width": 12, "ffn": 32},
