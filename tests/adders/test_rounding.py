@@ -96,9 +96,10 @@ def dotted(draws, xs, ws, fuses, flushes):
 
 
 def rooted(draws, square):
-    """1 / √x by a rounded root and a quotient, or by one rounding."""
+    """1 / √x by a rounded root and a quotient, by one rounding, or as torch has it."""
     exact = fraction(mpmath.sqrt(real(square)))
-    return nearest(1 / nearest(exact)) if draws.random() < 0.5 else nearest(1 / exact)
+    torchs = Fraction(torch.full((16,), float(square)).rsqrt()[0].item())
+    return draws.choice([nearest(1 / nearest(exact)), nearest(1 / exact), torchs])
 
 
 def real(x):
