@@ -69,7 +69,7 @@ def matrix(ws):
 def uncertain(draws, xs, most=0.1):
     """Numbers that are not known but for a range, as both programs have them; and what they are."""
     reach = [draws.choice([0, 0, 2.0**-20, most]) * abs(float(x)) for x in xs]
-    inside = [nearest(x + Fraction(draws.uniform(-0.99, 0.99) * r)) for x, r in zip(xs, reach, strict=True)]
+    inside = [nearest(x + Fraction(draws.uniform(-0.9, 0.9) * r)) for x, r in zip(xs, reach, strict=True)]
     unknown = [check.Form(float(x), error=r) for x, r in zip(xs, reach, strict=True)]
     return inside, unknown, Approx(approx(xs).value, np.array(reach))
 
