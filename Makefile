@@ -106,7 +106,9 @@ $(VENV)/bin/python:
 
 # torch first: its CPU build where an index or a folder that pip looks into has it, else the default one, with CUDA.
 $(VENV)/.installed: $(VENV)/bin/python setup.cfg pyproject.toml lab/setup.cfg $(wildcard requirements/*.txt)
-	$(HASHED) -r requirements/torch-cpu.txt || $(HASHED) -r requirements/torch-cuda.txt
+	@$(HASHED) -r requirements/torch-cpu.txt 2>/dev/null || { \
+		echo "torch: pip finds no CPU build for this Python here; the one with CUDA, some gigabytes, does as well"; \
+		$(HASHED) -r requirements/torch-cuda.txt; }
 	$(HASHED) -r requirements/core.txt
 	$(PIP) --no-build-isolation --no-index -e . -e ./lab
 	touch $@

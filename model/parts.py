@@ -37,8 +37,9 @@ def count_of(spec: Spec, name: str) -> int:
 def keep(spec: Spec, name: str, chosen: Sequence[int]) -> tuple[Spec, list[int]]:
     """Return the spec with only the chosen parts of a kind, and for each entry of its θ the index in the spec's θ [P].
 
+    >>> from dataclasses import replace
     >>> from model import preset
-    >>> wide = dataclasses.replace(preset("67p"), hidden=8)
+    >>> wide = replace(preset("67p"), hidden=8)
     >>> smaller, index = keep(wide, "units", [5, 2])
     >>> smaller.params, len(index)
     (67, 67)

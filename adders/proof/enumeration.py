@@ -59,8 +59,10 @@ def decode_all(
     limit_s: seconds. counts: go on behind wrong ones. watch: gets how many are decoded, and of how many. Raises
     ValueError for a task of more than MOST.
 
+    >>> from dataclasses import replace
     >>> from model import preset
-    >>> spec = preset("456p", task="subtraction base=2 digits=2")
+    >>> from model.tasks import make_task
+    >>> spec = replace(preset("456p"), task=make_task("subtraction base=2 digits=2"))
     >>> decode_all(spec, spec.initial(0)).total  # of all pairs with a >= b
     10
     """

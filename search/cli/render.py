@@ -59,6 +59,8 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     lines += _left(searched, names)
     lines += [f"  {cost}"] if is_compared and (cost := Cost.of(searched)).seed_steps else []
     lines += _stopping({"counted": GrokRate.of(searched, bounded=False).n} | counts_of_rules(searched))
+    if is_compared and not (ended.interrupted or ended.failed):
+        lines += _without_rules(study, searched, run_command(records.home, name))
     if remark := unended_warning(rows):
         lines.append(f"  ({remark})")
     if study.until.grokked:
@@ -169,6 +171,15 @@ def _stopping(summary: Counts) -> list[str]:
     """Return a line on the seeds that each rule would end, if there are any. summary: with `counts_of_rules`."""
     lines = (StoppingCounts.read(summary, rule).summary(rule) for rule in rules().values())
     return [f"  {line}" for line in lines if line]
+
+
+def _without_rules(study: Study, rows: Sequence[SeedRecord], command: str) -> list[str]:
+    """Return a line on how to train every seed to its end, where default rules make intervals much wider."""
+    off = " ".join(f"--set stop.{rule.key}=off" for rule in study.stop.rules if rule.is_default)
+    rates = (GrokRate.of(seeds) for seeds in group_by(rows, "configuration").values())
+    if not off or study.until.grokked or not any(rate.is_widened for rate in rates):
+        return []
+    return [f"  that makes intervals wide; {command} --fresh {off} trains every seed to its end"]
 
 
 def status(

@@ -18,7 +18,7 @@ from search.run.gpu_cost import BATCH, describe_cards, gpu_here, measured_name, 
 from search.run.packing import BankShapes, Capacity, check_resources, local_resources, placement_of
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
-from search.stats.counting import GrokRate
+from search.stats.counting import WIDER, GrokRate
 from search.stats.intervals import LEVEL, exact_high
 from search.stats.record import SeedRecord
 from search.store.home import Home
@@ -29,7 +29,6 @@ from search.study.trial import Configuration
 from trainer import Recipe
 from trainer.recipe.stages import road_of
 
-USELESS = 0.05  # what rules may add to the upper end of an interval before the plan advises against them
 MOST_SIZES = 24  # numbers of parameters that are listed each
 EAGER = 100
 """Seed-steps/s of a core at batch 256 without the engine: a guess."""
@@ -91,8 +90,7 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
         known = forecast(study, rows, records)
         training = _whole(study, listed, rates, rate, known, fits, share["CPU"], _not_asked(study, listed, rows))
     lines = [f"{study.name}: {study.about}" if study.about else study.name, *training.lines]
-    if late := kind.too_long():
-        lines.append(f"  too long        {late}")
+    lines += [f"  {name:15} {text}" for name, text in kind.warnings()]
     lines += kind.plan_search()
     lines += [f"  {name.lower():15} {words}" for name, words in kind.rules([c.key for c in listed])]
     banks = f"cpu {share['CPU']:g}, gpu {share['GPU']:g} for each bank"
@@ -270,7 +268,7 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     if wider > high + 0.005:
         text += f"; to {wider:.0%} if rules end the other {ended}, of which some might have grokked"
     off = ", ".join(f"{rule.key}: off" for rule in rules if rule.is_default)
-    return [text, f"for a rate set stop: {{{off}}}"] if off and wider > high + USELESS else [text]
+    return [text, f"for a rate set stop: {{{off}}}"] if off and wider > high + WIDER else [text]
 
 
 def _later(study: Study, several: bool, has_search: bool) -> list[str]:

@@ -35,6 +35,8 @@ ENDED_BY_RULES = (Outcome.GIVEN_UP, Outcome.SCREENED)
 Until = tuple[int, Sequence[Seed]]
 """Number of grokked seeds at which a configuration stops, and its seeds in order (search/study/schema.py)."""
 NONE_ENDED = "no seed has ended"
+WIDER = 0.05
+"""What rules may add to the upper end of an interval before a plan, and the end of a run, advise against them."""
 
 
 def state_of(row: SeedRecord) -> str:
@@ -121,6 +123,11 @@ class GrokRate:
         if self.tries:
             return stopped(*self.tries, missed=self.missed)
         return mid_p(self.grokked, self.n)[0], mid_p(min(self.grokked + self.missed, self.n), self.n)[1]
+
+    @property
+    def is_widened(self) -> bool:
+        """True if rules add more than WIDER to the upper end of the interval."""
+        return bool(self.n) and not self.tries and self.interval[1] > mid_p(self.grokked, self.n)[1] + WIDER
 
     def __str__(self) -> str:
         if not self.n:

@@ -55,6 +55,27 @@ def test_both_say_what_biases_or_bounds_a_rate(recorded, word, line, tmp_path, m
         assert len(lines) == (line is not None) and all(row.startswith(line) for row in lines)
 
 
+@pytest.mark.parametrize(
+    ("recorded", "changes", "is_said"),
+    [
+        (rows(GROKKED, *[GIVEN_UP] * 7), {}, True),
+        (rows(GROKKED, *[FAILED] * 7), {}, False),
+        (rows(*[GIVEN_UP] * 8), {"stop": {"hopeless": False}}, False),
+        (rows(GROKKED, *[GIVEN_UP] * 7), {"until": {"grokked": 1, "max_seeds": 64}}, False),
+    ],
+)
+def test_where_a_rule_widens_an_interval_the_way_without_it_is_said(recorded, changes, is_said, tmp_path):
+    study = load_study("57p-longer")
+    study = type(study).model_validate(study.model_dump(by_alias=True) | {"stop": {}, "until": {}} | changes)
+    text = summary(
+        study, tmp_path, Ended(rows=[replace(row, study=study.name, configuration="new") for row in recorded])
+    )
+    said = [line for line in text.splitlines() if line.startswith("  that makes intervals wide; adder-search run 57p-")]
+    assert len(said) == is_said
+    assert all(line.endswith(" --fresh --set stop.hopeless=off trains every seed to its end") for line in said)
+    assert "--fresh" not in summary(study, tmp_path, Ended(rows=list(recorded), interrupted=True))
+
+
 @pytest.mark.parametrize("exact", [None, 0.0, 0.25])
 def test_an_exact_match_is_shown_where_it_is_known_and_nowhere_else(exact):
     """A seed's is recorded when its bank ends: before, or after Ctrl-C, it is not 0."""
