@@ -39,6 +39,7 @@ from search.run import ray_executor
 from search.run.driver import Driver
 from search.run.executor import LocalExecutor
 from search.run.messages import Reply, Report, Speed
+from search.run.mirror import Shown
 from search.run.progress import Display
 from search.stats.record import SeedRecord
 from search.store.ended_seed import EndedSeed, TrainedBy
@@ -48,7 +49,7 @@ from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import Configuration
 from tracking.projection import Projection, write_study
-from tracking.store import FINISHED, connect
+from tracking.store import connect
 from tracking.sync import AtOnce
 from tracking.tracker import Tracker
 from trainer import MEASURES, Outcome, Pair, Recipe, Result, Seed
@@ -105,15 +106,15 @@ class Measured(Driver):
         self.written: float | None = None
         super().__init__(*args, **options)
 
-    def _show_drain(self, remaining: int) -> bool:
+    def _show_drain(self, mirror: Shown, remaining: int) -> bool:
         if remaining <= 1:  # the study's own pictures and table, whatever the number of its seeds
             self.written = self.written or time.perf_counter()
-        return super()._show_drain(remaining)
+        return super()._show_drain(mirror, remaining)
 
     def _complete(self, *given: Any) -> None:
         super()._complete(*given)
         row = {"wall_s": time.perf_counter(), "cpu_s": time.process_time(), "memory": memory()}
-        self.noted.append(row | {"jobs": len(self.outbox.jobs)})
+        self.noted.append(row | {"jobs": sum(mirror.pending for mirror in self.shown)})
 
 
 def memory() -> int:
@@ -138,12 +139,12 @@ def run_trials(home: Home, trials: int, workers: int, busy_s: float, max_hours: 
         ray_executor.train = functools.partial(train, bank=fake.FakeBank, speed=speed)  # type: ignore[assignment]
         ray.init = functools.partial(ray.init, num_cpus=workers)
     records = StudyRecords(Ledger(home), study.name)
-    client = connect(home, creates=True)
+    connect(home, creates=True)
     start, before = time.perf_counter(), jiffies()
     with (
         records.lease,
         Display(Console(file=sys.stderr)) as display,
-        Measured.open(study, records, client, display, max_hours) as driver,
+        Measured.open(study, records, display, max_hours) as driver,
     ):
         driver.run(ray_executor.RayExecutor(study, home.ray, display.say_if_due) if workers else Instant())
     rows = records.list_seeds()
@@ -229,7 +230,7 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
             projection.note_ended(configuration, rows)
             took_s[-1].append(time.process_time() - began)
             memories.append(memory())
-        projection.note(configuration, FINISHED)
+        projection.note(configuration, is_done=True)
     took = time.perf_counter() - start
     records.lease.release()
     ends = (

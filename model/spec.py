@@ -77,6 +77,8 @@ class Spec(ABC):
     """Tokens of the prompt beside each of its numbers."""
     operands: ClassVar[tuple[int, ...]] = (2,)
     """How many numbers the family can be asked about."""
+    sees_whose: ClassVar[bool] = True
+    """False if numbers can trade the digits of a column, and every logit stays the same."""
     essential: ClassVar[tuple[str, ...]] = ()
     """Slices of θ that must not be all zero: without them every answer is the same."""
     parts: ClassVar[Mapping[str, Parts]] = {}
@@ -111,6 +113,14 @@ class Spec(ABC):
     def label(self) -> str:
         """The kind of model, in a name."""
         return self.family
+
+    @property
+    def why_not(self) -> str:
+        """Return why no θ can be right on the task; empty if nothing is known against it."""
+        task = self.task
+        if self.sees_whose or not isinstance(task, Columns) or task.is_symmetric:
+            return ""
+        return f"{task.title}: {self.family} sees which digits a column has, and not to which number each belongs"
 
     def check_task(self) -> None:
         """Raise ValueError for a task that the family cannot be asked."""

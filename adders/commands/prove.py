@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -119,9 +119,8 @@ def prove(
         check_file(target)
     loaded = load_checkpoint(checkpoint, any_task=True)
     if not loaded.spec.task.is_measured:
-        given = {"--digits": digits < DIGITS, "--level any": level == "any", "--record": record, "-o": target}
-        unfit = [option for option, value in given.items() if value]
-        _decode_every(loaded, checkpoint, limit_s, counts, as_json, unfit)
+        by_columns = {"--digits": digits < DIGITS, "--level any": level == "any", "-o": target}
+        _other_task(loaded, checkpoint, limit_s, as_json, record, counts, by_columns)
     with reraise_as(checkpoint), progress_bar("proving", quiet=as_json) as say:
         machine = MACHINES[level] if level else None
         watch = partial(say, "proving")
@@ -145,9 +144,7 @@ def prove(
         except Lost as lost:
             lines.append(f"  wrong pairs are not counted: {lost}")
     if proof.verdict == UNDECIDED:
-        draws = random.Random(SAMPLE_SEED)
-        pairs = [(draws.randrange(10**digits), draws.randrange(10**digits)) for _ in range(SAMPLED)]
-        wrong = len(failures(loaded.spec, loaded.theta_P, pairs))
+        wrong = len(failures(loaded.spec, loaded.theta_P, _some_pairs(digits, loaded.spec.adds)))
         values["sampled"] = {"pairs": SAMPLED, "wrong": wrong}
         lines.append(f"  of {SAMPLED:,} pairs at random {wrong:,} are decoded wrongly")
     if record and (kept := write_verdict(checkpoint, loaded.spec, loaded.theta_P, new := sealed(values))) != new:
@@ -158,21 +155,41 @@ def prove(
     exit_unless(proof.verdict == PROVED)
 
 
-def _decode_every(
-    loaded: Checkpoint, path: Path, limit_s: float, counts: bool, as_json: bool, unfit: list[str]
-) -> None:
-    """Decide a checkpoint of another task than ten-digit addition by decoding every problem, and end the command.
+def _some_pairs(digits: int, adds: bool) -> list[tuple[int, int]]:
+    """Draw pairs of numbers of so many digits; unless they are added, the larger one is the first."""
+    draws = random.Random(SAMPLE_SEED)
+    pairs = [(draws.randrange(10**digits), draws.randrange(10**digits)) for _ in range(SAMPLED)]
+    return pairs if adds else [(max(pair), min(pair)) for pair in pairs]
 
-    unfit: options that are given, and are of proofs by columns.
+
+def _other_task(
+    loaded: Checkpoint,
+    path: Path,
+    limit_s: float,
+    as_json: bool,
+    record: bool,
+    counts: bool,
+    by_columns: Mapping[str, object],
+) -> None:
+    """Refuse options that are not of a checkpoint's task. Unless proofs by columns are of it, decide it by decoding
+    every problem, and end the command.
+
+    by_columns: options of proofs by columns, by name; true where they are given.
     """
     from adders.proof.enumeration import count, decode_all
+    from adders.proof.net import TASKS
+    from model.tasks import only_addition
     from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED
 
     task = loaded.spec.task
-    for option in unfit:
-        raise UserError(
-            f"{option} is of proofs by columns, of ten-digit addition; {task.title} is decoded, problem by problem"
-        )
+    with reraise_as():
+        if record or (counts and task in TASKS):
+            only_addition(task, "--record" if record else "--count")
+    if task in TASKS:
+        return
+    for option in filter(by_columns.get, by_columns):
+        columns = "of proofs by columns, of ten-digit addition and subtraction"
+        raise UserError(f"{option} is {columns}; {task.title} is decoded, problem by problem")
     with reraise_as(path), progress_bar("decoding", quiet=as_json) as say:
         result = decode_all(loaded.spec, loaded.theta_P, limit_s=limit_s, counts=counts, watch=partial(say, "decoding"))
     whole = count(task)
@@ -260,16 +277,18 @@ def _lines(spec: Spec, proof: Proof) -> Iterator[str]:
     from model.verdict import COUNTEREXAMPLE, PROVED
 
     a, b = proof.pair
+    task = spec.task
     head = f"{name_of(spec)}: {proof.verdict}"
     if proof.verdict == PROVED:
-        yield f"{head} {right_on(proof.digits, proof.level)}"
+        yield f"{head} {right_on(proof.digits, proof.level)}{'' if spec.adds else ', of a - b with a >= b'}"
     elif proof.verdict == COUNTEREXAMPLE:
         wrong = proof.wrong[0]
-        yield f"{head} {wrong.a} + {wrong.b} = {wrong.a + wrong.b}, decoded {wrong.answer}"
+        problem, right = task.words(wrong.a, wrong.b), task.value(wrong.a, wrong.b)
+        yield f"{head} {problem} = {right}, decoded {wrong.answer}"
     else:
         cases = sum(o.cases for o in proof.open)
         reasons = ", ".join(sorted({o.reason for o in proof.open}))
         yield f"{head}, {cases} of {proof.cases:,} cases are left ({reasons})"
     if proof.cases:
-        yield f"  smallest margin {proof.margin:.3g} logits, at digit {proof.digit} of {a} + {b}"
+        yield f"  smallest margin {proof.margin:.3g} logits, at digit {proof.digit} of {task.words(a, b)}"
     yield f"  {proof.cases:,} cases, {proof.boxes:,} boxes tried, {proof.seconds:.1f} s"

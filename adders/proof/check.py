@@ -3,12 +3,14 @@
 Python alone. Of the checkpoint it reads θ and spec. Of the proof it takes nothing on trust: what is said there must be
 what is found here (CHECKED says what that is).
 
-Theorem. Of all pairs of numbers with so many digits, greedy decoding in float32 writes the sum. Proof, by induction
-over the answer's digits. The earlier digits being right, the two numbers decide every token that the net sees.
+Theorem. Of all pairs of numbers with so many digits, greedy decoding in float32 writes the sum; of a net that
+subtracts, the difference, of all pairs for which it is not below 0. Proof, by induction over the answer's digits. The
+earlier digits being right, the two numbers decide every token that the net sees.
 
 (1) A *query* is a digit k and the token t before it, at which it is asked for. A *case* of it is a set of pairs: each
-    column of the two numbers may be in some of 200 states (x, y, carry into it). The first cases of a query have one
-    right answer each. All pairs are in them: they are counted.
+    column of the two numbers may be in some of 200 states (x, y, carry into it). Of a difference a - b, x and y are
+    those of the answer and b, whose sum is a. The first cases of a query have one right answer each. All pairs are in
+    them: they are counted.
 (2) Attention writes a sum over heads of Σ e u / Σ e over positions. A position's weight e and what u it hands over
     depend on its own token alone. So for any direction β and number a, "β · attention < a for all pairs of a case" is
     "Σ e (β u - a) < 0 for all of them". Its largest value is a longest path through ten columns, the carry its memory.
@@ -77,6 +79,10 @@ Floats = list[float]
 pairs: Any = partial(zip, strict=True)
 
 
+class TooLarge(SystemExit):
+    """A number that may be too large for float32, in a case that is as it is; in a part of it none may be."""
+
+
 def require(condition: object, text: str) -> None:
     if not condition:
         sys.exit(f"NOT CHECKED: {text}")
@@ -124,9 +130,14 @@ Rounding = Callable[[float], float]
 """The largest error of one rounding of numbers up to a size."""
 
 
+def require_range(size: float) -> None:
+    if not size < LARGE:
+        raise TooLarge("NOT CHECKED: numbers are too large for float32")
+
+
 def half(size: float) -> float:
     """Return half of the last place of numbers up to `size`."""
-    require(size < LARGE, "numbers are too large for float32")
+    require_range(size)
     if not size:
         return TINY
 
@@ -141,7 +152,7 @@ def relative(size: float) -> float:
     The factor c is any positive number from 2^-62 on. A rounding of c x loses U c |x| + TINY at most, so U |x| and
     2^-64 of x. As much again is for a factor of x that was flushed after it was scaled, the other being below LARGE.
     """
-    require(size < LARGE, "numbers are too large for float32")
+    require_range(size)
     return U * ROOM * size + 2.0**-62
 
 
@@ -446,6 +457,8 @@ class Net:
     """True if scores are divided by the root of a query's length."""
     columns: list[tuple[int, int, int]]
     """The places of x, y and z of each column. One place serves positions that have one vector."""
+    is_difference = False
+    """True of a - b, a not below b: the x and y of a column's states are those of the answer and b, their sum is a."""
     fixed: dict[int, int]
     """The token at each other place."""
     table: list[Row]
@@ -453,6 +466,7 @@ class Net:
     def __init__(self, s: Spec, w: dict[str, Any]):
         """Take the spec and the tensors, and compute what depends on no problem."""
         self.spec, self.w = s, w
+        self.is_difference = s["task"] == "subtraction"
 
     @staticmethod
     def shapes(s: Spec) -> Iterator[Shape]:
@@ -1013,8 +1027,9 @@ def completed(spec: Any) -> tuple[Spec, Any]:
     is_known = isinstance(base, dict) and base.get("family") in FAMILIES
     require(is_known, "another family, or no spec")
 
-    defaults = FAMILIES[base["family"]].DEFAULTS
+    defaults = FAMILIES[base["family"]].DEFAULTS | {"task": "addition"}
     s = defaults | base
+    require(s["task"] in ("addition", "subtraction"), "another task than a + b or a - b in base ten with ten digits")
     for name, value in s.items():
         is_alike = type(value) is type(defaults.get(name))
         require(is_alike, f"a spec's field {name!r:.40} is unknown, or of another kind")
@@ -1095,27 +1110,35 @@ def number_of(case: Case) -> int:
     return none + one
 
 
-def first_cases(k: int, t: int, digits: int) -> dict[int, Case]:
-    """Return the cases of digit k at token t that have pairs: by the sum of column k with its carry; for k of 10 and
-    more by the last carry.
+def first_cases(k: int, t: int, digits: int, is_difference: bool = False) -> dict[int, Case]:
+    """Return the cases of digit k at token t that have pairs: by the sum of column k with its carry, or of a difference
+    by its answer, 10 more where it carries; for k of 10 and more by the last carry.
     """
     columns = [EVERY.where(lambda x, y, carry: not carry), *[EVERY] * 9]
     for j in range(digits, 10):
-        columns[j] = columns[j].where(lambda x, y, carry: x == y == 0)
+        columns[j] = columns[j].where(lambda x, y, carry: y == 0 == (sum((x, y, carry)) % 10 if is_difference else x))
+    if is_difference:  # the sum of the answer and b is no longer than a
+        columns[9] = columns[9].where(lambda x, y, carry: x + y + carry < 10)
     if 1 <= k <= 10:
-        columns[k - 1] = columns[k - 1].where(lambda x, y, carry: (x + y + carry) % 10 == t)
+        columns[k - 1] = columns[k - 1].where(lambda *state: answer_of(state, is_difference) % 10 == t)
 
     cases = {}
     sums = range(20) if k < 10 else range(2) if k == 10 else [t]
     for s in sums:
         case = list(columns)
         if k < 10:
-            case[k] = Column(state for state in case[k].states if sum(state) == s)
+            case[k] = Column(state for state in case[k].states if answer_of(state, is_difference) == s)
         else:
             case[9] = Column(state for state in case[9].states if sum(state) // 10 == s)
         if number_of(tuple(case)):
             cases[s] = tuple(case)
     return cases
+
+
+def answer_of(state: tuple[int, ...], is_difference: bool) -> int:
+    """Return the digit of the answer in a state, 10 more where its sum carries."""
+    total = sum(state)
+    return state[0] + total // 10 * 10 if is_difference else total
 
 
 def rivals_of(k: int, s: int, vocabulary: int) -> tuple[int, list[int]]:
@@ -1421,7 +1444,8 @@ class Sums:
         for j, (x, y, z) in enumerate(query.net.columns):
             # z is not yet written from column k on
             last = gains[z] if j < query.k else [0.0] * 10
-            self.columns.append((gains[x], gains[y], last))
+            sides = (gains[x], gains[y], last)
+            self.columns.append(sides[::-1] if query.net.is_difference else sides)
         total = sum(sum(map(abs, row)) for row in gains.values())
         require(math.isfinite(total), "a sum is no number")
         self.known = dict[tuple[int, Column], Floats]()
@@ -1595,7 +1619,11 @@ def prove_case(query: Query, case: Case, s: int) -> tuple[int, int]:
     while todo:
         case, box = todo.pop()
         parts += 1
-        falling = undecided(query, case, box, right, rivals)
+        try:
+            falling = undecided(query, case, box, right, rivals)
+        except TooLarge:
+            longest = max(range(len(box.reach)), key=lambda r: box.reach[r])
+            falling = tuple(box.axes[longest])
         if falling is None:
             proved += number_of(case)
             continue
@@ -1615,9 +1643,10 @@ SAME = ("format", "claim", "params", "level", "digits", "bounds", "checker")
 REST = ("spec", "theta_sha256", "program_sha256", "margin", "versions")
 
 
-def about(digits: int, params: int) -> dict[str, Any]:
+def about(digits: int, params: int, is_difference: bool) -> dict[str, Any]:
     """Return what a proof of so many digits and parameters says of itself."""
     claim = f"greedy decoding in float32 is right for all pairs of {digits}-digit numbers"
+    claim += " of which the second is no larger" if is_difference else ""
     return dict(pairs(SAME, (3, claim, params, "any", digits, BOUNDS, "check.py")))
 
 
@@ -1629,8 +1658,8 @@ def queries(net: Net) -> Iterator[tuple[int, int]]:
             yield k, t
 
 
-def margin_of(margin: Any, digits: int) -> tuple[int, list[list[int]], float]:
-    """Return the digit of a proof's margin, the digits of its pair and their sum, units first, and the margin."""
+def margin_of(margin: Any, digits: int, is_difference: bool = False) -> tuple[int, list[list[int]], float]:
+    """Return the digit of a proof's margin, the digits of its pair and of the answer, units first, and the margin."""
     is_margin = isinstance(margin, dict) and margin.keys() == {"logits", "pair", "digit"}
     require(is_margin, "the margin is none")
     k, pair, logits = margin["digit"], margin["pair"], margin["logits"]
@@ -1638,7 +1667,10 @@ def margin_of(margin: Any, digits: int) -> tuple[int, list[list[int]], float]:
     is_pair = all(type(n) is int and 0 <= n < 10**digits for n in pair)
     is_digit = type(k) is int and 0 <= k <= 11
     require(is_pair and is_digit and type(logits) is float, "the margin is of no pair or digit")
-    numbers = (*pair, sum(pair))
+    first, second = pair
+    answer = first - second if is_difference else first + second
+    require(answer >= 0, "the margin is of no pair")
+    numbers = (first, second, answer)
     return k, [[n // 10**j % 10 for j in range(12)] for n in numbers], logits
 
 
@@ -1651,7 +1683,7 @@ def norm_scale(net: Net, last: Row) -> float:
 def margin_at(attention: Attention, k: int, digits: list[list[int]]) -> float:
     """Return how far the right logit of digit k exceeds the next, about, in real numbers.
 
-    digits: of two numbers and of their sum, units first.
+    digits: of two numbers and of the answer, units first.
     """
     x, y, z = digits
     query = Query(attention, k, z[k - 1] if k else 0)
@@ -1678,13 +1710,12 @@ def check(proof: dict[str, Any], spec: dict[str, Any], theta: Floats) -> int:
     """Check a proof of a net, its spec and theta. Return the number of parts of cases."""
     digits = proof["digits"]
     require(type(digits) is int and 1 <= digits <= 10, "digits must be from 1 to 10")
-    for name, value in about(digits, len(theta)).items():
+    net = net_of(spec, theta)
+    for name, value in about(digits, len(theta), net.is_difference).items():
         is_same = type(proof[name]) is type(value) and proof[name] == value
         require(is_same, f"{name} is another one")
     require(completed(proof["spec"]) == completed(spec), "spec is not the checkpoint's")
-    place, pair, logits = margin_of(proof["margin"], digits)
-
-    net = net_of(spec, theta)
+    place, pair, logits = margin_of(proof["margin"], digits, net.is_difference)
     require(place < net.steps, "the margin is of no digit that is asked for")
     attention = Attention(net)
     margin = margin_at(attention, place, pair)
@@ -1694,14 +1725,20 @@ def check(proof: dict[str, Any], spec: dict[str, Any], theta: Floats) -> int:
     return prove(attention, digits)
 
 
+def asked(digits: int, is_difference: bool) -> int:
+    """Return the number of pairs of numbers of so many digits, for a difference of those where it is not below 0."""
+    numbers: int = 10**digits
+    return numbers * (numbers + 1) // 2 if is_difference else numbers**2
+
+
 def prove(attention: Attention, digits: int) -> int:
     """Prove that a net is right on all pairs. Return the number of parts of cases."""
     net = attention.net
     parts = 0
-    left = [100**digits] * net.steps  # pairs for which a digit is not proved
+    left = [asked(digits, net.is_difference)] * net.steps  # pairs for which a digit is not proved
     for k, t in queries(net):
         query = Query(attention, k, t)
-        for s, case in first_cases(k, t, digits).items():
+        for s, case in first_cases(k, t, digits, net.is_difference).items():
             more, proved = prove_case(query, case, s)
             parts += more
             left[k] -= proved
@@ -1769,11 +1806,14 @@ def main(proof_path: str, checkpoint_path: str) -> None:
     except Exception as error:  # whatever it is, it is no proof
         sys.exit(f"NOT CHECKED: {path}: cannot be read ({type(error).__name__}: {error})")
 
-    margin = proof["margin"]
+    margin, digits = proof["margin"], proof["digits"]
+    number, sign = f"10^{2 * digits}", "+"
+    if completed(spec)[0]["task"] == "subtraction":
+        number, sign = f"{asked(digits, True):,}", "-"
     print(
-        f"CHECKED: right on all 10^{2 * proof['digits']} pairs, by {parts} parts of cases\n"
+        f"CHECKED: right on all {number} pairs, by {parts} parts of cases\n"
         f"  as the proof says: {', '.join(SAME)}, spec, theta_sha256, and the margin {margin['logits']:.4g} at digit"
-        f" {margin['digit']} of {margin['pair'][0]} + {margin['pair'][1]}\n"
+        f" {margin['digit']} of {margin['pair'][0]} {sign} {margin['pair'][1]}\n"
         "  not checked: versions, program_sha256 (second.py does), and that no margin is smaller"
     )
 

@@ -31,6 +31,8 @@ STATES: Ints = np.array(
 """x, y and the carry in [S, 3], in four blocks by the carry in and the carry out."""
 X, Y, IN = STATES.T
 Z, OUT = (X + Y + IN) % 10, (X + Y + IN) // 10
+ROLES = {False: (X, Y, Z), True: (Z, Y, X)}
+"""Digits of the first number, the second and the answer, of a sum and of a difference: y and x - y add up to x."""
 BLOCKS = [slice(*np.flatnonzero((i == IN) & (o == OUT))[[0, -1]] + np.array([0, 1])) for i in (0, 1) for o in (0, 1)]
 GROUPS = 4
 """Parts of a case that is split, at most."""
@@ -81,18 +83,27 @@ def _count(masks: Flags, columns: Ints) -> Counts:
     return total
 
 
-def first_cases(k: int, token: int, digits: int = COLUMNS) -> Cases:
-    """Return the coarsest cases of digit k asked for at a token that have pairs: one for each sum of its column.
+def pairs_of(digits: int, is_difference: bool) -> int:
+    """Return how many pairs of numbers of so many digits are asked: of differences, those that are not below 0."""
+    numbers: int = 10**digits
+    return numbers * (numbers + 1) // 2 if is_difference else numbers**2
 
-    digits: columns that are not always 0 + 0. Each pair is in one case of one token of each digit.
+
+def first_cases(k: int, token: int, digits: int = COLUMNS, is_difference: bool = False) -> Cases:
+    """Return the coarsest cases of digit k asked for at a token that have pairs: by its answer, and if it carries.
+
+    digits: columns that are not always 0 and 0. Each pair is in one case of one token of each digit.
     """
+    first, second, answer = ROLES[is_difference]
     allowed = np.ones((COLUMNS, len(STATES)), dtype=bool)
     allowed[0] = IN == 0
-    allowed[digits:] &= (X == 0) & (Y == 0)
+    allowed[digits:] &= (first == 0) & (second == 0)
+    if is_difference:
+        allowed[-1] &= OUT == 0
     if 1 <= k <= COLUMNS:
-        allowed[k - 1] &= token == Z
+        allowed[k - 1] &= token == answer
     if k < COLUMNS:
-        labels, column, of_state = np.arange(20), k, X + Y + IN
+        labels, column, of_state = np.arange(20), k, answer + 10 * OUT
         right = labels % 10
     else:
         labels, column, of_state = np.arange(2), COLUMNS - 1, OUT
@@ -116,7 +127,7 @@ class Sums:
             fixed.append((length - 1, query.token))
         self.fixed = tuple(np.array(fixed).T)
         places = [[net.place(n, j) if n < 2 or j < query.k else length for j in range(COLUMNS)] for n in range(3)]
-        self.terms_of = np.array(places)[..., None] * net.vocabulary + np.array([X, Y, Z])[:, None]
+        self.terms_of = np.array(places)[..., None] * net.vocabulary + np.array(ROLES[net.is_difference])[:, None]
         """Where a column's x, y and z are among terms [T + 1, V], by its state [3, J, S]; the last ones are 0."""
 
     def by_column(self, term_TV: Array) -> tuple[Array, Array]:
@@ -202,9 +213,9 @@ def longest(costs: Array, cases: Cases) -> tuple[Array, Ints]:
     return value, path
 
 
-def numbers(states: Ints) -> tuple[int, int]:
+def numbers(states: Ints, is_difference: bool = False) -> tuple[int, int]:
     """Return the two numbers of one input [J]."""
-    a, b = (sum(int(d) * 10**j for j, d in enumerate(digit[states])) for digit in (X, Y))
+    a, b = (sum(int(d) * 10**j for j, d in enumerate(digit[states])) for digit in ROLES[is_difference][:2])
     return a, b
 
 

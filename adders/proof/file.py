@@ -69,7 +69,7 @@ def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
     """Return what is proved, as JSON."""
     values = {
         "format": FORMAT,
-        "claim": f"greedy decoding in float32 is right for all pairs of {proof.digits}-digit numbers",
+        "claim": claim_of(spec, proof.digits),
         "params": spec.params,
         "spec": spec.as_dict(),
         "theta_sha256": digest(theta_P),
@@ -87,6 +87,12 @@ def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
             "threads": torch.get_num_threads(),
         }
     return json.dumps(values, indent=1) + "\n"
+
+
+def claim_of(spec: Spec, digits: int) -> str:
+    """Return what a proof for numbers of so many digits says, in words."""
+    claim = f"greedy decoding in float32 is right for all pairs of {digits}-digit numbers"
+    return claim if spec.adds else f"{claim} of which the second is no larger"
 
 
 def _version(name: str) -> str:

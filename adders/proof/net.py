@@ -7,7 +7,7 @@ table reads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ from adders.proof.rounding import (
     sincos,
     single,
 )
-from model.tasks import only_addition
+from model.tasks import ADDITION, Subtraction
 from model.tied import untied
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 COLUMNS = 10
 FAMILIES = ("split_subspace", "low_rank", "rope")
+TASKS = (ADDITION, Subtraction())
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,8 @@ class Net:
     """[V, K]."""
     turned: tuple[Approx, Approx] | None = None
     """Queries and keys [T, V, E] where `query` and `key` are not all that makes them."""
+    is_difference: bool = False
+    """True if the answer is the first number less the second, which is no larger."""
     bend: GELU | SwiGLU = field(default=GELU())
     """From what fc1 gives to what fc2 reads."""
 
@@ -142,14 +145,16 @@ class Net:
 def view(spec: Spec, theta_P: Tensor, machine: Machine) -> Net:
     """Return a net's view. Raises ValueError for a family that proofs do not know, Lost for a parameter near 0."""
     spec, theta_P = untied(spec, theta_P)
-    only_addition(spec.task, "prove by columns")
+    if spec.task not in TASKS:
+        known = " or ".join(task.title for task in TASKS)
+        raise ValueError(f"proofs by columns are of {known} in base ten with ten digits, not of {spec.task.title}")
     if spec.family not in FAMILIES:
         raise ValueError(f"proofs know the families {' and '.join(FAMILIES)}, not {spec.family!r}")
     tensors = {name: t[0].double().numpy() for name, t in spec.layout.split(theta_P[None]).items()}
     if any(((t != 0) & (np.abs(t) < TINY)).any() for t in tensors.values()):
         raise Lost("a parameter is too small for float32")
     read: Callable[[Spec, dict[str, Array]], Net] = import_module(f"{__package__}.{spec.family}").view
-    return read(spec, tensors)
+    return replace(read(spec, tensors), is_difference=spec.task != ADDITION)
 
 
 def turn_matrix(phases: Array, size: int) -> Approx:

@@ -32,6 +32,7 @@ from adders.proof.columns import (
     first_cases,
     longest,
     numbers,
+    pairs_of,
 )
 from adders.proof.columns import split as split_cases
 from adders.proof.gaps import Gaps
@@ -48,6 +49,7 @@ from adders.proof.rounding import (
     require_finite,
 )
 from model.adderboard import failures
+from model.tasks import ADDITION
 from model.tied import ties_of
 from model.verdict import COUNTEREXAMPLE, PROVED, UNDECIDED
 
@@ -151,14 +153,15 @@ def prove(
 def _some_wrong(spec: Spec, theta_P: Tensor, digits: int) -> Wrong | None:
     """Return a pair that the exported program adds wrongly, of one pair drawn from each of the coarsest cases."""
     draws, pairs = np.random.default_rng(PROBES), set[tuple[int, int]]()
+    is_difference = spec.task != ADDITION
     for k in range(COLUMNS + 1):
         for token in range(10):
-            cases = first_cases(k, token, digits)
+            cases = first_cases(k, token, digits, is_difference)
             _, states = longest(draws.random((COLUMNS, len(STATES), len(cases))), cases)
-            pairs |= set(map(numbers, states))
+            pairs |= {numbers(row, is_difference) for row in states}
     program = Program(spec, theta_P)
     for a, b, _ in failures(spec, theta_P, sorted(pairs))[:RUN]:
-        if (answer := program.add(a, b)) != a + b:
+        if (answer := program.add(a, b)) != spec.task.value(a, b):
             return Wrong(a, b, answer)
     return None
 
@@ -186,14 +189,14 @@ class Prover:
         self.start = time.process_time()
         self.end = self.start + limit_s
         self.machine = machine
-        self.program = Program(spec, theta_P)
+        self.program, self.value = Program(spec, theta_P), spec.task.value
         self.net: Net = view(spec, theta_P, machine)
         self.attention = Attention(self.net, machine)
         if machine == HERE:
             self.net = capture(self.net, self.program)
             self.attention = Captured(self.net, machine, self.program)
         self.proof = Proof(machine.name, digits)
-        self.left = [100**digits] * self.net.steps
+        self.left = [pairs_of(digits, self.net.is_difference)] * self.net.steps
         """The number of pairs of which each digit is not decided."""
         self.candidates: list[tuple[float, tuple[int, int]]] = []
 
@@ -224,7 +227,7 @@ class Prover:
         self.candidates.sort()
         for _, (a, b) in self.candidates[:RUN] if not self.proof.wrong else ():
             answer = self.program.add(a, b)
-            if answer != a + b:
+            if answer != self.value(a, b):
                 self.proof.wrong.append(Wrong(a, b, answer))
                 return
 
@@ -240,7 +243,7 @@ class QueryProver:
         self.channels = net.channels.shape[1]
 
     def first_cases(self) -> Cases:
-        return first_cases(self.query.k, self.query.token, self.proof.digits)
+        return first_cases(self.query.k, self.query.token, self.proof.digits, self.net.is_difference)
 
     def begin(self) -> None:
         """Bound the coarsest cases and look at their ends."""
@@ -337,14 +340,11 @@ class QueryProver:
         """Keep the smallest margin and the candidates for wrong answers."""
         proof = self.proof
         for i in np.argsort(margins)[:3]:
-            if margins[i] < proof.margin:
-                proof.margin, proof.pair, proof.digit = (
-                    float(margins[i]),
-                    numbers(states[i]),
-                    self.query.k,
-                )
-            if margins[i] < 0:
-                self.prover.candidates.append((float(margins[i]), numbers(states[i])))
+            margin, pair = float(margins[i]), numbers(states[i], self.net.is_difference)
+            if margin < proof.margin:
+                proof.margin, proof.pair, proof.digit = margin, pair, self.query.k
+            if margin < 0:
+                self.prover.candidates.append((margin, pair))
 
     def halved(self, holds: Predicate, low: Array, high: Array, right: Ints) -> Flags:
         """Return True for boxes on which a predicate holds [N]; where it does not, halves are asked."""

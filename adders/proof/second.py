@@ -168,6 +168,8 @@ def main(submission: str, proof: str, checkpoint: str, count: str = str(PAIRS)) 
         path = Path(checkpoint)
         spec, theta = check.read(path)
         reader = Reader(spec, check.numbers_of(theta))
+        if reader.net.is_difference:
+            raise ValueError("no submission subtracts")
     except OSError as error:
         sys.exit(f"NOT READ: {error.filename}: {error.strerror}")
     except Exception as error:  # whatever it is, it is none of ours

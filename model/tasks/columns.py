@@ -34,6 +34,8 @@ class Columns(Task):
     """Numbers of `digits` digits in a base, and an answer. A subclass says the answer, and how it is written."""
 
     carries: ClassVar[bool] = True
+    is_symmetric: ClassVar[bool] = True
+    """True if numbers can trade the digits of a column, and the answer stays the same."""
 
     base: int = option(10, "base of the numbers", unit="digits", ge=2, le=16)
     digits: int = option(10, "columns of an operand", unit="columns", ge=2, le=20)

@@ -33,6 +33,10 @@ class Sums(Columns):
             raise ValueError(f"times must be below the base{of_three}, or answers need more columns, got {self.times}")
 
     @property
+    def is_symmetric(self) -> bool:  # type: ignore[override]
+        return self.sign > 0 and self.times == 1
+
+    @property
     def answers(self) -> int:
         """Columns of the answer. All of them count."""
         return self.digits + 1

@@ -90,8 +90,7 @@ def estimate(study: Study, home: Home, rows: Sequence[SeedRecord] = (), records:
         known = forecast(study, rows, records)
         training = _whole(study, listed, rates, rate, known, fits, share["CPU"], _not_asked(study, listed, rows))
     lines = [f"{study.name}: {study.about}" if study.about else study.name, *training.lines]
-    if late := kind.too_long():
-        lines.append(f"  too long        {late}")
+    lines += [f"  {name:15} {text}" for name, text in kind.warnings()]
     lines += kind.plan_search()
     lines += [f"  {name.lower():15} {words}" for name, words in kind.rules([c.key for c in listed])]
     banks = f"cpu {share['CPU']:g}, gpu {share['GPU']:g} for each bank"

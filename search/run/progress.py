@@ -200,8 +200,8 @@ class Display:
         self.console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
         if study.kind.goal:
             self.console.print(f"sought: {study.kind.goal}")
-        if late := study.kind.too_long():
-            self.console.print(f"too long: {late}", soft_wrap=True)
+        for name, text in study.kind.warnings():
+            self.console.print(f"{name}: {text}", soft_wrap=True)
 
     def end(self, snapshot: Snapshot) -> None:
         """Leave the end of a run to its summary."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import platform
 import queue
 import threading
 import time
@@ -27,6 +28,7 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.search import Searcher
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from model.doors import first_line
 from search.errors import Failure, UserError
 from search.run import mps
 from search.run.desk import Desk, Ticket
@@ -97,7 +99,13 @@ def train(config: Mapping[str, Any], desk: Any) -> None:
             answer = ray.get(call, timeout=ANSWER_S)
             if answer is None:  # a newer start of this worker is at the desk
                 break
-            report = generator.send(pickle.loads(answer))
+            try:
+                reply = pickle.loads(answer)
+            except Exception as error:  # it is reported, as what goes wrong at work
+                lacks = f"{platform.node()} cannot read its work ({first_line(error)})"
+                report = generator.throw(Failure(f"{lacks}: a study's packages must be installed on every node"))
+            else:
+                report = generator.send(reply)
     # Tune prints a line about a trial that completes without any result.
     tune.report({"reports": report.number + 1})
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from model import Spec, preset_name
+from model.tied import ties_of
 from search import plugins
 from search.plugins import KINDS, loaded
 from search.stats.counting import describe_rules
@@ -290,6 +291,13 @@ class Kind:
         several = f" ({count} of {len(recipes)} configurations)" if len(recipes) > 1 else ""
         others = texts.total() - count
         return text + several + (f"; others in {others} more" if others else "")
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """Return what speaks against the study's plan, by name."""
+        asked = [spec for spec, _ in self.listed] or [self.study.base_spec]
+        reasons = dict.fromkeys(ties_of(spec)[0].why_not for spec in asked)
+        found = [("too long", self.too_long()), *(("cannot learn", reason) for reason in reasons)]
+        return [(name, text) for name, text in found if text]
 
     # ---- the plan of a run; known: its `Forecast` (search/run/forecast.py)
 

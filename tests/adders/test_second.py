@@ -375,3 +375,20 @@ def test_the_certificates_are_checked(name):
     content = json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
     parts = check.check(content, checkpoint.spec.as_dict(), checkpoint.theta_P.tolist())
     assert parts >= 1_838
+
+
+def test_a_case_whose_numbers_may_be_too_large_is_split(monkeypatch):
+    """Affine bounds of a wide box may be, where those of its parts are not."""
+    _, reader, _ = loaded(NETS["split_subspace"])
+    query, undecided, seen = check.Query(reader.attention, 3, 7), check.undecided, []
+
+    def too_large_at_first(*given):
+        seen.append(given)
+        if len(seen) == 1:
+            raise check.TooLarge("too large")
+        return undecided(*given)
+
+    monkeypatch.setattr(check, "undecided", too_large_at_first)
+    s, case = next(iter(check.first_cases(3, 7, 10).items()))
+    parts, proved = check.prove_case(query, case, s)
+    assert parts == len(seen) > 1 and proved == check.number_of(case)

@@ -213,6 +213,25 @@ def test_a_worker_works_until_it_is_told_to_end_or_nobody_answers(how, monkeypat
     assert set(waited[1:]) == {ray_executor.ANSWER_S} and ray_executor.ANSWER_S > LEASE_S
 
 
+def test_a_node_without_a_package_of_the_study_says_so_in_one_line(monkeypatch):
+    said, answers = [], [pickle.dumps(Reply()), b"cgone_away\nSort\n."]
+
+    def exchange(ticket, data):
+        said.append(pickle.loads(data))
+        return answers[len(said) - 1]
+
+    monkeypatch.setattr(ray, "get", lambda answer, timeout=None: answer)
+    monkeypatch.setattr(ray_executor.tune, "report", lambda result: None)
+    answers.append(pickle.dumps(Reply()))
+    ray_executor.train({"worker": "a", "on_gpu": False}, Remote(enter=lambda worker: 0, exchange=exchange))
+    failure = said[-1].failure
+    assert [report.failure for report in said[:-1]] == ["", ""] and "\n" not in failure
+    assert failure.endswith(
+        "cannot read its work (ModuleNotFoundError: No module named 'gone_away'): a study's packages "
+        "must be installed on every node"
+    )
+
+
 def test_events_of_tune_come_before_reports(tmp_path, monkeypatch):
     """Those of a new start are there after it is said that the one before has died."""
     report = Report("a", 1, 0)

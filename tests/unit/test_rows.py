@@ -1,5 +1,6 @@
 """Tasks of rows: what is asked, the split, batches, and what verifies."""
 
+import dataclasses
 import itertools
 from dataclasses import replace
 
@@ -101,6 +102,50 @@ def test_a_task_that_trains_on_what_decides_is_refused():
     with pytest.raises(ValueError, match=r"^parity bits=5 of=2 trains on 16 of its 16 selection problems$"):
         check_problems(Leaky(bits=5, of=2), Recipe())
     check_problems(Apart(bits=5, of=2), Recipe())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Strange(Rows):
+    """A sum modulo five, that another package brings."""
+
+    prompt, answers, outputs, vocabulary, count = 3, 1, 5, 6, 25
+
+    def row(self, number):
+        a, b = number // 5, number % 5
+        return self.turned([a, b, a * 0 + 5, (a + b) % 5])
+
+    def turned(self, tokens):
+        return tokens
+
+
+Strange.name = "strange"  # set late, it is in no list
+STRANGE = {
+    "a token more": (lambda t: [*t, t[0]], "prompt and answers are 4 tokens, and a problem has 5"),
+    "a token less": (lambda t: t[:3], "prompt and answers are 4 tokens, and a problem has 3"),
+    "beyond the vocabulary": (lambda t: [t[0] + 2, *t[1:]], "token 0 must be below 6, got 6"),
+    "below it": (lambda t: [-t[0], *t[1:]], "token 0 must be below 6, got -1"),
+    "no answer": (lambda t: [*t[:3], t[2]], "token 3 of the answer must be below 5, got 5"),
+    "floats": (lambda t: [x.float() for x in t], "token 0 must be int64 [25], not torch.float32 [25]"),
+    "at random": (lambda t: [*t[:3], torch.randint(0, 5, t[0].shape)], "a problem is not written twice in the same"),
+    "an error": (lambda t: t[9], "strange fails when it is asked: IndexError: list index out of range"),
+    "nothing": (lambda t: None, "strange fails when it is asked: TypeError: "),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_strangers_task_that_is_not_as_it_says_is_refused_in_one_line(name):
+    turned, expected = STRANGE[name]
+    task = type(Strange)("Wrong", (Strange,), {"turned": lambda self, tokens: turned(tokens)})()
+    with pytest.raises(ValueError) as error:
+        check_problems(task, Recipe())
+    assert expected in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_strangers_task_that_is_right_is_not():
+    check_problems(Strange(), Recipe())
+    many = type(Strange)("Many", (Strange,), {"outputs": 7})()
+    with pytest.raises(ValueError, match=r"^strange: outputs must be from 1 to the vocabulary, 6, got 7$"):
+        check_problems(many, Recipe())
 
 
 WRONG = {

@@ -13,7 +13,7 @@ from benchmarks.emulator import Emulator
 from model import PRESETS, add, make_spec, preset, preset_name
 from model.presets import is_preset
 from model.spec import FAMILIES
-from model.tasks import ADDITION, make_task
+from model.tasks import ADDITION, in_columns, make_task
 from model.tied import Tied, free
 from search.run.estimate import _worth
 from search.study.file import parse_study
@@ -235,6 +235,39 @@ def test_add_and_every_command_that_knows_no_task_refuse_another_by_one_line(her
     assert said["total"] == 3_321 and said["failures"]
     shown = call("verify", "minus").stdout
     assert "1 - 0 = 1, decoded" in shown or "0 - 0 = 0, decoded" in shown
+
+
+# What a family cannot learn
+
+
+def swapped_logits(spec):
+    """Logits of random problems at a random θ, and of the same with digits of some columns traded."""
+    draw, task = torch.Generator().manual_seed(0), in_columns(spec.task)
+    theta = (spec.initial(1) + torch.randn(spec.params, generator=draw))[None].double()
+    x, y, swap, answer = (torch.randint(0, 2, (task.digits, 50), generator=draw) for _ in range(4))
+    logits = []
+    for first, second in ((x, y), (torch.where(swap > 0, y, x), torch.where(swap > 0, x, y))):
+        tokens = torch.stack(spec.sequence([*first], [*second], [*answer]))[None].int()
+        logits.append(torch.stack(list(spec.forward(theta, tokens, spec.prompt - 1))))
+    return logits
+
+
+@pytest.mark.parametrize("name", ["242p", "57p", "763p", "62p"])
+def test_a_family_says_if_it_cannot_tell_to_which_number_a_digit_belongs(name):
+    spec = preset(f"{name} {SMALL}")
+    before, after = swapped_logits(spec)
+    assert torch.allclose(before, after, rtol=0, atol=1e-9) is not spec.sees_whose
+    assert bool(spec.why_not) is not spec.sees_whose
+    assert not preset(name).why_not and bool(preset(f"{name} addition times=2").why_not) is not spec.sees_whose
+
+
+def test_the_plan_says_what_cannot_be_learnt(here):
+    lines = [line for line in STUDY.splitlines() if not line.startswith(("model", "toggle"))]
+    (here / "minus.yaml").write_text("\n".join([*lines, "model: 57p"]))
+    said = done("run", "minus.yaml", "--dry-run")
+    assert (
+        "  cannot learn    subtraction base=3 digits=2: split_subspace sees which digits a column has, and not" in said
+    )
 
 
 # A study

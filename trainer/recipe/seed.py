@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from model.tasks import Columns, Rows, only_addition
+from model.tasks import Columns, only_addition
 from trainer.recipe.carry import CarrySchedule
 from trainer.recipe.curriculum import LENGTHS, Curriculum
 from trainer.recipe.recipe import Recipe
@@ -118,33 +118,17 @@ def check_problems(task: Task, recipe: Recipe) -> None:
     """Raise ValueError for a field of a recipe that means nothing for a task: a curriculum of digits, carries."""
     if recipe.finish_above < 1:
         only_addition(task, "finish_above")
+    if not task.is_measured:
+        from model.tasks.checks import check_task  # needs torch
+
+        check_task(task)
     if task.carries:
         return
-    check_held_out(task)
     lengths = LENGTHS if isinstance(task, Columns) else ()
     what = "carries" if lengths else "columns of digits"
     for field in (*dataclasses.fields(Curriculum), *dataclasses.fields(CarrySchedule)):
         if field.name not in lengths and getattr(recipe, field.name) != field.default:
             raise ValueError(f"{field.name} is about {what}, which {task.title} has not")
-
-
-def check_held_out(task: Task) -> None:
-    """Raise ValueError for a task of another package some of whose selection problems a step trains on.
-
-    A few steps are looked at. Rows are apart by their split, and columns too many to meet.
-    """
-    import torch
-
-    methods = type(task).sample, type(task).selection
-    if isinstance(task, Columns) or methods == (Rows.sample, Rows.selection):
-        return
-    few = torch.arange(4)
-    drawn = torch.stack(task.sample(few, few, 512)).flatten(1).T
-    chosen = torch.stack(task.selection(5_000)).flatten(1).T
-    decisive = set(map(tuple, chosen.tolist()))
-    both = decisive.intersection(map(tuple, drawn.tolist()))
-    if both:
-        raise ValueError(f"{task.title} trains on {len(both)} of its {len(decisive)} selection problems")
 
 
 def check_road(spec: Spec, recipe: Recipe) -> None:

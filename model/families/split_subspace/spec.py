@@ -41,6 +41,7 @@ class SplitSubspace(Spec):
 
     family: ClassVar[str] = "split_subspace"
     operands: ClassVar[tuple[int, ...]] = (2, 3)
+    sees_whose: ClassVar[bool] = False  # a column's digits have one position in all numbers
     about: ClassVar[str] = "MicroAdder's decoder: positions route, tokens carry content"
     roles: ClassVar[dict[str, str]] = {
         "tokens": "token table",

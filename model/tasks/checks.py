@@ -1,0 +1,80 @@
+"""What a task of another package must be: tried on a few of its problems, and refused in one line."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import torch
+
+from model.doors import first_line
+from model.tasks.columns import Columns
+from model.tasks.rows import Rows
+from model.tasks.task import Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+OURS = "model.tasks."
+TRIED, BATCH = 5_000, 512
+
+
+@lru_cache(64)
+def check_task(task: Task) -> None:
+    """Raise ValueError for a task whose tokens are not as it says, or that trains on what decides.
+
+    Of ours this is known. Others are tried on the first problems that verify a net, and on those of a few steps.
+    """
+    if type(task).__module__.startswith(OURS):
+        return
+    if not 0 < task.outputs <= task.vocabulary:
+        raise ValueError(
+            f"{task.title}: outputs must be from 1 to the vocabulary, {task.vocabulary}, got {task.outputs}"
+        )
+    try:
+        pairs = torch.tensor(task.pairs()[:TRIED], dtype=torch.int64)
+        a, b = pairs.unbind(1)
+        tokens, again = task.written(a, b), task.written(a, b)
+        _check_tokens(task, tokens, a)
+        is_alike = all(map(torch.equal, tokens, again))
+        leaked, decisive = _leaked(task)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{task.title} fails when it is asked: {first_line(error)}") from None
+    if not is_alike:
+        raise ValueError(f"{task.title}: a problem is not written twice in the same tokens")
+    if leaked:
+        raise ValueError(f"{task.title} trains on {leaked} of its {decisive} selection problems")
+
+
+def _check_tokens(task: Task, tokens: list[Tensor], like: Tensor) -> None:
+    """Raise ValueError for other tokens than the task's, or others in an answer than it can have."""
+    count = task.prompt + task.answers
+    if len(tokens) != count:
+        raise ValueError(f"{task.title}: prompt and answers are {count} tokens, and a problem has {len(tokens)}")
+    for place, token in enumerate(tokens):
+        if token.dtype != torch.int64 or token.shape != like.shape:
+            shape = list(like.shape)
+            raise ValueError(
+                f"{task.title}: token {place} must be int64 {shape}, not {token.dtype} {list(token.shape)}"
+            )
+        most = task.outputs if place >= task.prompt else task.vocabulary
+        wrong = token[(token < 0) | (token >= most)]
+        if len(wrong):
+            what = "of the answer " if place >= task.prompt else ""
+            raise ValueError(f"{task.title}: token {place} {what}must be below {most}, got {int(wrong[0])}")
+
+
+def _leaked(task: Task) -> tuple[int, int]:
+    """Return how many selection problems a few steps train on, of how many. Rows are apart by their split, and columns
+    too many to meet.
+    """
+    methods = type(task).sample, type(task).selection
+    if isinstance(task, Columns) or methods == (Rows.sample, Rows.selection):
+        return 0, 0
+    few = torch.arange(4)
+    drawn = torch.stack(task.sample(few, few, BATCH)).flatten(1).T
+    chosen = torch.stack(task.selection(TRIED)).flatten(1).T
+    decisive = set(map(tuple, chosen.tolist()))
+    return len(decisive.intersection(map(tuple, drawn.tolist()))), len(decisive)

@@ -1,0 +1,234 @@
+"""`prove` of other tasks than ten-digit addition: subtraction by columns, else every problem decoded or a refusal."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from adders.proof import check
+from adders.proof.columns import first_cases, pairs_of
+from adders.proof.enumeration import count, decode_all, every
+from adders.proof.file import decide_soon, proof_text
+from adders.proof.program import Program
+from adders.proof.prover import prove
+from adders.proof.rounding import ANY
+from model import preset
+from model.adderboard import failures
+from model.families.module.spec import NAMED, load_module
+from model.tasks import make_task
+from model.verdict import COUNTEREXAMPLE, PROVED
+from tests.adders.test_prove import digits_of, margins_of
+from tests.commands import call, fails_with_one
+from tests.homes import Recorder, empty_home, quickly, study_of
+from tests.specs import some_theta
+from trainer import Bank, Pair, Recipe, Seed
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.files import trusted
+
+EXACT = '''
+import torch
+from torch import nn
+
+
+class Exact(nn.Module):
+    """a - b in base 3, of two digits, by its parameter's place alone; wrong: of 8 - 7."""
+
+    def __init__(self, wrong=False):
+        super().__init__()
+        self.scale, self.wrong = nn.Parameter(torch.full((1,), 3.0)), wrong
+
+    def forward(self, tokens):
+        first, second = 3 * tokens[:, 0] + tokens[:, 1], 3 * tokens[:, 3] + tokens[:, 4]
+        difference = first - second + self.wrong * (first == 8) * (second == 7)
+        zero = difference * 0
+        digits = torch.stack([*[zero] * 5, zero, difference // 3, difference % 3], 1)[:, : tokens.shape[1]]
+        return self.scale * (digits[..., None] == torch.arange(5)).float()
+'''
+TASK = "subtraction base=3 digits=2"
+
+
+@pytest.fixture
+def exact(here, monkeypatch):
+    """A function that saves a checkpoint of a module, right or wrong, and returns it."""
+    monkeypatch.setattr(trusted, "_here", set())
+    NAMED.clear()
+    Path("nets.py").write_text(EXACT)
+
+    def save(**args):
+        spec = load_module("nets.py:Exact", args, task=TASK)
+        checkpoint = Checkpoint(spec, spec.initial(0))
+        checkpoint.save(here / "net")
+        return checkpoint
+
+    return save
+
+
+def test_a_net_that_is_right_on_every_problem_is_proved(exact):
+    checkpoint = exact()
+    result = decode_all(checkpoint.spec, checkpoint.theta_P)
+    assert (result.correct, result.total, result.margin) == (45, 45, 3.0)
+    first, margin = call("prove", "net").stdout.splitlines()
+    assert first.endswith("PROVED, right on all 45 problems of the task, which this machine decoded")
+    assert margin == "  smallest margin of a right answer 3 logits"
+
+
+def test_one_wrong_answer_is_a_counterexample(exact):
+    exact(wrong=True)
+    result = call("prove", "net")
+    assert result.exit_code == 1
+    assert "COUNTEREXAMPLE, 44 of the 45 problems that this machine decoded are right, of 45" in result.stdout
+    assert result.stdout.splitlines()[-1] == "  8 - 7 = 1, decoded 2"
+    said = json.loads(call("prove", "net", "--json").stdout)
+    assert (said["verdict"], said["problems"], said["failures"]) == ("COUNTEREXAMPLE", 45, [[8, 7, 2]])
+
+
+def test_it_stops_at_the_first_wrong_ones_but_to_count_them(exact, monkeypatch):
+    monkeypatch.setattr("adders.proof.enumeration.AT_ONCE", 10)
+    checkpoint = exact(wrong=True)
+    spec, theta_P = checkpoint.spec, checkpoint.theta_P * 0
+    assert decode_all(spec, theta_P).total == 10
+    assert decode_all(spec, theta_P, counts=True).total == 45
+    assert decode_all(spec, checkpoint.theta_P, limit_s=0).total == 10
+    result = call("prove", "net", "--limit", 1, "--count")
+    assert "44 of the 45 problems" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [(TASK, 45), ("addition base=2 digits=3", 64), ("subtraction base=2 digits=3 signed=true", 64),
+     ("addition base=4 digits=2 terms=3", 4096), ("prefix base=2 digits=5", 32)],
+)  # fmt: skip
+def test_every_problem_is_asked_once(task, expected):
+    task = make_task(task)
+    problems = list(every(task))
+    assert len(problems) == len(set(problems)) == count(task) == expected
+    assert sorted(problems) == sorted(set(task.pairs())), "which are those that verify asks"
+
+
+def test_what_cannot_be_decided_refuses_in_one_line(here):
+    spec = preset("456p subtraction signed=true")
+    Checkpoint(spec, spec.initial(0)).save(here / "long")
+    said = fails_with_one(2, "prove", "long")
+    assert "signed=true has 100,000,000,000,000,000,000 problems; prove decodes 10,000,000 at most" in said
+    spec = preset(f"456p {TASK}")
+    Checkpoint(spec, spec.initial(0)).save(here / "short")
+    for words in ("--digits 2", "--level any", "-o p.json"):
+        said = fails_with_one(2, "prove", "short", *words.split())
+        assert said.startswith(words.split()[0]) and "is decoded, problem by problem" in said
+    assert fails_with_one(2, "prove", "short", "--record").startswith("--record is about addition in base 10")
+
+
+def test_a_study_of_another_task_is_not_decided_as_if_it_added(here):
+    with quickly():
+        study = Recorder(empty_home(here / "runs"), study_of(model="456p", task=TASK, recipe={"steps": 3000}))
+        study.seeds((1,), grokked=(1,))
+        study.done()
+    said = fails_with_one(2, "prove", "--study", "sweep", "--home", here / "runs")
+    assert said.startswith("prove --study is about addition in base 10 with 10 digits alone")
+
+
+def test_what_columns_cannot_prove_is_refused():
+    spec = preset("456p subtraction signed=true")
+    assert decide_soon(spec, spec.initial(0), 1.0) is None
+    with pytest.raises(ValueError, match="proofs by columns are of addition or subtraction in base ten"):
+        prove(spec, spec.initial(0))
+
+
+@pytest.fixture(scope="module")
+def subtracting():
+    """Four seeds that are trained on differences of one-digit numbers: some subtract all of them, some do not."""
+    spec = preset("456p subtraction")
+    steps = Recipe(
+        steps=3_000, batch=512, eval_every=1_000, lr=0.02, warmup=1_350, weight_decay=0.01,
+        curriculum=((1, 3_000),), mixed_lengths=1, carry_mix=0, hold=0,
+    )  # fmt: skip
+    bank = Bank(spec, [Pair(steps, Seed.of(n)) for n in range(42, 46)])
+    while bank.advance():
+        newest = bank.state["theta"].clone()
+    return [Checkpoint(spec, theta_P) for theta_P in newest]
+
+
+ONE = [(a, b) for a in range(10) for b in range(a + 1)]
+
+
+def refusal(proof, checkpoint):
+    with pytest.raises(SystemExit) as refused:
+        check.check(proof, checkpoint.spec.as_dict(), checkpoint.theta_P.tolist())
+    return str(refused.value)
+
+
+def decoded_margins(checkpoint):
+    """Of all differences of one-digit numbers, in the exported program in float64 [B, 11]."""
+    a, b = np.array(ONE).T
+    x, y, _ = digits_of(a, b)
+    z = (a - b)[:, None] // 10 ** np.arange(11) % 10
+    model = Program(checkpoint.spec, checkpoint.theta_P).model.double()
+    return margins_of(model, checkpoint.spec, (x, y, z))
+
+
+def test_subtraction_is_decided_as_decoding_all_pairs_has_it(subtracting):
+    draws, verdicts = np.random.default_rng(3), Counter()
+    for checkpoint in subtracting[:2]:
+        spec = checkpoint.spec
+        for share in (0.0, 0.01, 0.1):
+            change_P = torch.tensor(draws.normal(1, share, spec.params), dtype=torch.float32)
+            changed = Checkpoint(spec, checkpoint.theta_P * change_P)
+            proof = prove(spec, changed.theta_P, ANY, digits=1)
+            verdicts[proof.verdict] += 1
+            margins = decoded_margins(changed)
+            content = json.loads(proof_text(spec, changed.theta_P, proof))
+            if proof.verdict == PROVED:
+                assert not failures(spec, changed.theta_P, ONE)
+                assert proof.margin == pytest.approx(margins.min(), rel=1e-3)
+                assert share or check.check(content, spec.as_dict(), changed.theta_P.tolist())
+            else:
+                (wrong,) = proof.wrong
+                assert (wrong.a, wrong.b, wrong.answer) in failures(spec, changed.theta_P, ONE)
+                assert "another digit may win" in refusal(content, changed)
+    assert verdicts[PROVED] > 1 and verdicts[COUNTEREXAMPLE] > 1
+
+
+@pytest.mark.parametrize("name", ["57p", "137p", "512p"])
+def test_the_worst_margin_of_a_difference_is_that_of_all_pairs_decoded(name):
+    """Of each family, whatever the net answers."""
+    spec = preset(f"{name} subtraction")
+    theta_P, _ = some_theta(spec, 2)
+    proof, margins = prove(spec, theta_P, ANY, digits=1), decoded_margins(Checkpoint(spec, theta_P))
+    at_its_pair = margins[ONE.index(proof.pair), proof.digit]
+    assert [margins.min(), at_its_pair] == pytest.approx([proof.margin] * 2, rel=1e-6)
+
+
+def test_each_difference_is_in_one_case_of_each_digit_in_both_programs():
+    for digits in (1, 2, 10):
+        for k in range(11):
+            tokens = [0] if k == 0 else range(10)
+            ours = sum(first_cases(k, t, digits, True).pairs.sum() for t in tokens)
+            theirs = sum(sum(map(check.number_of, check.first_cases(k, t, digits, True).values())) for t in tokens)
+            assert ours == theirs == pairs_of(digits, True) == (10**digits + 1) * 10**digits // 2
+
+
+def test_a_proof_of_subtraction_says_so_and_is_of_nothing_else(subtracting, here, capsys):
+    checkpoint = next(c for c in subtracting if not failures(c.spec, c.theta_P, ONE))
+    checkpoint.save(here / "minus")
+    first, margin, *_ = call("prove", "minus", "--digits", 1, "-o", "p.json").stdout.splitlines()
+    assert first.endswith("keeps docs/proof.md's rules), of a - b with a >= b") and " - " in margin
+    check.main("p.json", "minus")
+    assert capsys.readouterr().out.startswith("CHECKED: right on all 55 pairs")
+    proof = json.loads(Path("p.json").read_text())
+    assert proof["claim"].endswith("of 1-digit numbers of which the second is no larger")
+    assert "claim is another one" in refusal(proof | {"claim": proof["claim"].partition(" of which")[0]}, checkpoint)
+    spec = {name: value for name, value in proof["spec"].items() if name != "task"}
+    assert "spec is not the checkpoint's" in refusal(proof | {"spec": spec}, checkpoint)
+    assert "the margin is of no pair" in refusal(proof | {"margin": proof["margin"] | {"pair": [1, 2]}}, checkpoint)
+    for option in ("--record", "--count"):
+        assert fails_with_one(2, "prove", "minus", option).startswith(f"{option} is about addition in base 10")
+
+
+def test_of_longer_numbers_they_are_refuted(subtracting):
+    checkpoint = subtracting[0]
+    proof = prove(checkpoint.spec, checkpoint.theta_P, ANY)
+    (wrong,) = proof.wrong
+    assert proof.verdict == COUNTEREXAMPLE and wrong.answer != wrong.a - wrong.b >= 0

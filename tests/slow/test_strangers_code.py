@@ -1,0 +1,153 @@
+"""Code of others on two Ray nodes that see no folder of the driver's: a file's unmodified module, and an installed
+package with a task, a module and a family. `make test-full`.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests import ROOT
+from tests.commands import COMMAND, adder_search, own_environment
+from tests.machines import machines
+from tests.reference import rows_of, running_study, wait_for_progress
+from tests.services import need_services, ray_cluster
+from tests.slow.test_extending import BLOCK
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.full]
+
+STEPS = 40_000
+RECIPE = {"steps": STEPS, "hold": STEPS, "batch": 64, "lr": 0.01, "warmup": 0, "eval_every": 500}
+"""To its last step, whatever it has learnt: long enough to be killed on the way."""
+SHARED = {
+    "recipe": RECIPE,
+    "seeds": {"first": 5, "count": 2},
+    "resources": {"cpu": 1, "gpu": 0, "slots": 1, "save_every": 1},
+}
+MINE = SHARED | {
+    "name": "mine",
+    "task": {"name": "parity", "bits": 6, "of": 2},
+    "model": {"module": "nets.py:Net"},
+    "toggle": ["tied"],
+}
+INSTALLED = SHARED | {
+    "name": "installed",
+    "configurations": [
+        {"model": {"module": "adder_nets:Tiny", "task": "sort"}, "recipe": {"steps": 2_000, "hold": 2_000}},
+        {"model": {"family": "window", "hidden": 3}, "recipe": {"steps": 2_000, "hold": 2_000, "batch": 32}},
+    ],
+}
+ALONE = """
+import json, sys, torch
+sys.modules.update(dict.fromkeys(("model", "trainer", "search", "adder_search")))  # which cannot be imported now
+sys.path.insert(0, ".")
+from {place} import {name}
+spec = json.load(open("checkpoint.json"))["spec"]
+net = {name}(**spec["args"])
+net.load_state_dict(torch.load("state_dict.pt", weights_only=True))
+print(list(net(torch.tensor([{tokens}])).shape))
+"""
+
+
+def write_package(site):
+    """The task, the module and the family of docs/extending.md, as an installed package of its own."""
+    package = site / "my_families/window"
+    package.mkdir(parents=True)
+    for name, _, text in BLOCK.findall((ROOT / "docs/extending.md").read_text("utf-8")):
+        if name.startswith("model/families/window/"):
+            (package / name.rpartition("/")[2]).write_text(text.replace("model.families.window", "my_families.window"))
+        elif name in ("adder_sort.py", "adder_nets.py"):
+            (site / name).write_text(text)
+    about = site / "my_nets-3.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my-nets\nVersion: 3\n")
+    (about / "top_level.txt").write_text("my_families\nadder_sort\nadder_nets\n")
+    points = {"families": "window = my_families.window:Window", "tasks": "sort = adder_sort:Sort"}
+    lines = [f"[adder_search.{group}]\n{point}\n" for group, point in points.items()]
+    (about / "entry_points.txt").write_text("".join(lines))
+
+
+@pytest.fixture(scope="module")
+def around(tmp_path_factory):
+    """The driver's folder, which no node sees, words before its commands, and their environment."""
+    need_services()
+    folder, installed = tmp_path_factory.mktemp("driver"), tmp_path_factory.mktemp("installed")
+    shutil.copy(ROOT / "tests/modules/nets.py", folder)
+    write_package(folder / "site")
+    write_package(installed / "site")
+    with machines(3) as (head, *others), ray_cluster(workers=0, machine=head) as cluster:
+        known = {"PYTHONPATH": str(installed / "site"), "TORCHINDUCTOR_CACHE_DIR": str(cluster.folder / "cache")}
+        nodes = [cluster.add(cpus=1, machine=m, hidden=folder, environment=known) for m in others]
+        cluster.wait_for(*nodes)
+        own = cluster.environment() | {"PYTHONPATH": str(folder / "site")}
+        yield folder, {"environment": own, "program": (*head.inside, COMMAND)}
+
+
+def killed_and_gone_on(study, folder, options):
+    """Train a study whose driver is killed while both nodes train. Return what it says at its end."""
+    home = folder / "home"
+    with running_study(study, folder, **options) as command:
+        wait_for_progress(command, home)
+        os.kill(command.process.pid, signal.SIGKILL)
+        assert command.wait(20).code == -signal.SIGKILL
+    assert not all(row.is_final for row in rows_of(home, study["name"])), "nothing was left to train"
+    with running_study(study, folder, **options) as command:
+        ended = command.wait()
+    assert ended.code == 0, ended
+    return ended
+
+
+def check(study, folder, options):
+    """The records are those of a training without faults, to the bit: compared in a Python that has the package too."""
+    program = f"check_whole(Path('home'), {study}, expected({study}))"
+    words = f"from pathlib import Path\nfrom tests.reference import check_whole, expected\n{program}"
+    known = {**own_environment(), "PYTHONPATH": f"{ROOT}:{options['environment']['PYTHONPATH']}"}
+    ended = subprocess.run([sys.executable, "-c", words], cwd=folder, env=known, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
+def said(folder, options, *words):
+    known = {"PYTHONPATH": options["environment"]["PYTHONPATH"], "ADDER_SEARCH_HOME": str(folder / "home")}
+    ended = adder_search(*words, cwd=folder, environment=known)
+    assert ended.code == 0, ended
+    return ended.out
+
+
+def alone(folder, place, name, tokens):
+    """What a checkpoint gives in a Python that can import torch, and nothing of adder-search."""
+    words = [sys.executable, "-I", "-c", ALONE.format(place=place, name=name, tokens=tokens)]
+    ended = subprocess.run(words, cwd=folder, env=own_environment(), capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_a_module_of_the_drivers_file(around):
+    folder, options = around
+    killed_and_gone_on(MINE, folder, options)
+    check(MINE, folder, options)
+    (folder / "nets.py").rename(folder / "gone.py")
+    table = said(folder, options, "table", "mine")
+    assert re.search(r"\| tied +\| trains", table)
+    said(folder, options, "report", "mine", "-o", "mine.html")
+    said(folder, options, "pull", "mine", "--best", "-o", "best")
+    assert "64/64 VERIFIED" in said(folder, options, "verify", "best")
+    assert "θ is bitwise the same" in said(folder, options, "rerun", "best")
+    assert alone(folder / "best", "nets", "Net", [0, 1, 1, 0, 1, 0, 2]) == "[1, 12]\n"
+
+
+def test_a_task_a_module_and_a_family_of_an_installed_package(around):
+    folder, options = around
+    killed_and_gone_on(INSTALLED, folder, options)
+    check(INSTALLED, folder, options)
+    said(folder, options, "report", "installed", "-o", "installed.html")
+    for number, model in enumerate(("3472 parameters (Tiny) sort", "60 parameters (window)")):
+        said(folder, options, "pull", "installed", "--seed", "5", "--model", model, "-o", f"best{number}")
+        about = (folder / f"best{number}/checkpoint.json").read_text()
+        assert '"my-nets": "3"' in about
+        assert "θ is bitwise the same" in said(folder, options, "rerun", f"best{number}")
+    shutil.copy(folder / "site/adder_nets.py", folder / "best0")
+    assert alone(folder / "best0", "adder_nets", "Tiny", [3, 1, 2, 4]) == "[1, 4, 5]\n"
