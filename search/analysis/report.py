@@ -241,7 +241,7 @@ class _Page:
     def selection(self) -> str:
         """The problems that decide what has grokked, in words; a table of problems may hold out fewer."""
         has_tables = "task.train" in self.configurations and self.configurations["task.train"].notna().any()
-        return "the held-out rows, 5,000 at most" if has_tables else "the 5,000 selection problems"
+        return "the held-out rows (at most 5,000)" if has_tables else "the 5,000 selection problems"
 
     def headline(self) -> str:
         """Return the answer in one or two sentences."""

@@ -65,7 +65,7 @@ def test_a_table_of_problems_holds_out_fewer_than_5000():
     said = words_of(study, configurations, seeds, curves)
     assert "measured on the 5,000 selection problems" in said and "answers to the 5,000 selection problems" in said
     rows = words_of(study, configurations.assign(**{"task.train": 0.6}), seeds, curves)
-    assert "measured on the held-out rows, 5,000 at most. Grey" in rows and "the 5,000 selection" not in rows
+    assert "measured on the held-out rows (at most 5,000). Grey" in rows and "the 5,000 selection" not in rows
 
 
 def test_search_and_confirmation_are_never_pooled():
