@@ -230,8 +230,11 @@ function put(pair, k = state.k) {
   ask();
 }
 
+/** Of a picture's own units, one of which is then a pixel: else a phone shows its words too small to read. */
+const chartWidth = () => Math.min(900, Math.max(at("training").clientWidth - 40, 260));
+
 function curve({ training: t }) {
-  const W = 900, H = 300, last = Math.max(...t.curves.flatMap(c => c.steps), ...t.curve.steps);
+  const W = chartWidth(), H = 300, last = Math.max(...t.curves.flatMap(c => c.steps), ...t.curve.steps);
   const x = step => 45 + (W - 60) * step / last, y = share => H - 30 - (H - 45) * share;
   const path = (c, cls) => `<path class="line ${cls}" d="M${c.steps.map((s, i) => `${x(s).toFixed(1)} ${y(c.exact[i]).toFixed(1)}`).join("L")}"/>`;
   return `<p>${escaped(t.words)}</p><svg class="chart" viewBox="0 0 ${W} ${H}" role="img" aria-label="share of sums that are right, by step of training">
@@ -244,7 +247,7 @@ const marks = (last, x, H) => [0, .5, 1].map(s =>
 
 /** When carries of each length were learned: a row a length, a cell an evaluation. */
 function lengths({ carries: { steps, right, learned } }) {
-  const W = 900, row = 20, H = row * learned.length + 34, last = steps.at(-1), width = (W - 60) / steps.length, x = step => 45 + (W - 60) * step / last;
+  const W = chartWidth(), row = 20, H = row * learned.length + 34, last = steps.at(-1), width = (W - 60) / steps.length, x = step => 45 + (W - 60) * step / last;
   const cells = right.map((shares, s) => shares.map((share, run) => `<rect x="${(45 + s * width).toFixed(1)}" y="${4 + row * run}" width="${width.toFixed(1)}" height="${row - 2}"
     style="fill: color-mix(in oklab, var(--accent) ${(100 * share).toFixed(0)}%, var(--line))"><title>${run} carries in a row, step ${steps[s]}: ${percent(share)} right</title></rect>`).join(""));
   const words = learned.map((step, run) => step === null ? "" : `${run} from step ${step.toLocaleString("en")}`).filter(Boolean);

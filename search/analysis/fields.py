@@ -121,8 +121,14 @@ def _is_wide(values: pd.Series) -> bool:
 
 
 def meaning(path: str) -> tuple[str, str]:
-    """Return unit and help of a field, from where it is defined; empty for the family's name."""
+    """Return unit and help of a field, from where it is defined; empty for the family's name.
+
+    >>> meaning("recipe.warmup"), meaning("model.args.width")
+    (('steps', 'linear warm-up of the learning rate'), ('', 'an argument of the module'))
+    """
     part, _, name = path.partition(".")
+    if name.startswith("args."):
+        return "", "an argument of the module"
     classes: Mapping[str, Iterable[Any]] = {"recipe": [Recipe], "task": TASKS.values()}
     for cls in classes.get(part, FAMILIES.values()):
         for field in dataclasses.fields(cls):

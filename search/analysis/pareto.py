@@ -110,7 +110,7 @@ def table(rows: Sequence[dict[str, Any]], width: int | None = None) -> str:
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     decoded = f"{'yes' if row['verified'] else 'no'} ({row['verified']} of {row['verify_tried']})"
-    stopped = "stopped; by the file's order " if row["stopped"] else ""
+    stopped = "stopped at a success; " if row["stopped"] else ""
     interval = f"{row['grok_rate_low']:.1%} to {row['grok_rate_high']:.1%}"
     confirmed = ""
     if row["confirmation_seeds"]:

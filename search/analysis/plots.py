@@ -97,7 +97,7 @@ def curves_figure(curves: pd.DataFrame, grokked: Pairs, title: str) -> Figure:
     figure.suptitle(fill(title, 88), fontsize=13, parse_math=False)
     for axis, measure, name in ((top, "exact", "exact match"), (bottom, "token", "token accuracy")):
         _seed_lines(axis, curves, grokked, measure)
-        axis.set_ylabel(f"{name}\n(5,000 selection problems)")
+        axis.set_ylabel(f"{name}\n(selection problems)")
     bottom.set_xlabel("training step")
     in_thousands(bottom)
     if 0 < len(grokked) <= len(COLOURS):

@@ -77,7 +77,7 @@ BOUNDS = (
     "before, do not exclude."
 )
 OUTCOMES = {
-    Outcome.GROKKED: "every answer digit of all 5,000 selection problems right at some evaluation",
+    Outcome.GROKKED: "all answers to {selection} right at some evaluation",
     Outcome.FAILED: "spent the budget without grokking",
     Outcome.DIVERGED: "became non-finite; counted as not grokked",
     Outcome.GIVEN_UP: "stopped by the hopeless rule; counted as not grokked",
@@ -231,9 +231,17 @@ class _Page:
     def outcomes(self) -> list[tuple[str, str, str]]:
         """Return each outcome in words, with the number of its seeds, those of the confirmation apart, and meaning."""
         counts = [Counter(map(state_of, seeds)) for seeds in by_phase(self.records) if seeds]
-        return [
-            (WORDS[o], " + ".join(f"{counted.get(o, 0):,}" for counted in counts), text) for o, text in OUTCOMES.items()
-        ]
+        rows = []
+        for outcome, text in OUTCOMES.items():
+            numbers = " + ".join(f"{counted.get(outcome, 0):,}" for counted in counts)
+            rows.append((WORDS[outcome], numbers, text.format(selection=self.selection)))
+        return rows
+
+    @property
+    def selection(self) -> str:
+        """The problems that decide what has grokked, in words; a table of problems may hold out fewer."""
+        has_tables = "task.train" in self.configurations and self.configurations["task.train"].notna().any()
+        return "the held-out rows (at most 5,000)" if has_tables else "the 5,000 selection problems"
 
     def headline(self) -> str:
         """Return the answer in one or two sentences."""
@@ -460,10 +468,9 @@ class _Page:
 
     def why_no_importance(self) -> str:
         """Return a sentence where one would look for importances and there are none."""
-        if self.importances or not self.several:
+        is_search = self.study and self.study.kind.space
+        if self.importances or not self.several or not is_search:
             return ""
-        if not (self.study and self.study.kind.space):
-            return "The configurations were listed and not drawn from a space: no parameter importance."
         if len(self.configurations) < FEWEST_FOR_IMPORTANCE:
             return f"Parameter importance takes {FEWEST_FOR_IMPORTANCE} configurations or more."
         return "All configurations did equally well: no parameter importance."

@@ -134,7 +134,7 @@ class GrokRate:
             return NONE_ENDED
         interval = "(95 % interval {:.1%} to {:.1%})".format(*self.interval)
         if self.tries:
-            place = f"{interval[:-1]}: {self.place} in the file's order grokked)"
+            place = f"{interval[:-1]}: in the file's order {self.place} grokked)"
             return f"{self.grokked} of {self.n} grokked, then it stopped {place}"
         if self.missed >= 0.5:
             interval = f"{interval[:-1]}: up to {self.missed:.0f} that rules ended might have grokked)"

@@ -32,11 +32,12 @@ def load_any(path: Path) -> Checkpoint:
     raise ValueError("\n".join(wrong) or f"{path}: is no checkpoint of ours, and nothing installed reads others")
 
 
-def selection_errors(spec: Spec, theta_P: Tensor) -> int:
-    """Return how many of the 5,000 selection problems θ [P] of a spec answers wrongly."""
+def selection_errors(spec: Spec, theta_P: Tensor) -> tuple[int, int]:
+    """Return how many selection problems θ [P] of a spec answers wrongly, and how many there are."""
     tokens = step.tokens_of(spec, *selection(spec.task))
     exact = float(step.evaluate(spec, theta_P[None], tokens)["exact"])
-    return round((1 - exact) * tokens.shape[-1])
+    count = tokens.shape[-1]
+    return round((1 - exact) * count), count
 
 
 def load_grokked(path: Path, must: bool = True) -> Checkpoint:
@@ -45,8 +46,10 @@ def load_grokked(path: Path, must: bool = True) -> Checkpoint:
     if not path.exists():
         raise ValueError(f"{path}: no such checkpoint")
     checkpoint = load_any(path)
-    if must and (errors := selection_errors(checkpoint.spec, checkpoint.theta_P)):
-        raise ValueError(f"{path}: has not grokked, {errors:,} of 5,000 selection problems are wrong")
+    if must:
+        errors, count = selection_errors(checkpoint.spec, checkpoint.theta_P)
+        if errors:
+            raise ValueError(f"{path}: has not grokked, {errors:,} of {count:,} selection problems are wrong")
     return checkpoint
 
 

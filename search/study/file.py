@@ -219,7 +219,9 @@ def _lines(error: ValidationError, data: Any) -> Iterator[str]:
         path, message = ".".join(keys), problem["msg"].removeprefix("Value error, ")
         kind, value = problem["type"], problem["input"]
         if kind == "extra_forbidden":
-            message = f"unknown key; {did_you_mean(keys[-1], _siblings(keys))}"
+            hint = did_you_mean(keys[-1], _siblings(keys))
+            is_repeated = hint.startswith("valid: ") and any(line.endswith(hint) for line in lines)
+            message = "unknown key" if is_repeated else f"unknown key; {hint}"
         elif kind == "missing":
             message = "missing"
         elif kind == "union_tag_not_found":
@@ -244,7 +246,11 @@ def _lines(error: ValidationError, data: Any) -> Iterator[str]:
 
 def _example(path: str) -> str:
     """Return what a key may look like that is often written in a wrong form."""
-    examples = {"seeds": "{first: 1, count: 8}", "model": "57p"}
+    examples = {
+        "seeds": "{first: 1, count: 8}", "model": "57p", "toggle": "[tie_vo]", "combine": "[tie_vo, shared_norm]",
+        "constraints": "[tie_vo]", "confirm": "{configurations: 3, seeds: {first: 90001, count: 64}}",
+        "until": "{grokked: 1, max_seeds: 64}", "sampler": "{name: tpe}",
+    }  # fmt: skip
     is_searched = path.count(".") == 2 and path.startswith("space.")
     example = "{choice: [0.01, 0.03]}" if is_searched else examples.get(path)
     return f"; for example {example}" if example else ""

@@ -169,6 +169,24 @@ def test_two_nets_fit_a_narrow_screen(opened):
 
 
 @pytest.mark.full
+def test_words_of_the_training_are_legible_on_a_narrow_screen(opened):
+    browser = opened(adder=(preset("57p"), ADDER_P))
+    drawn = """
+        const run = {steps: [1000, 60000], exact: [0, 1]}
+        NETS[0].training = {words: "one seed", curve: run, curves: [run]}
+        NETS[0].carries = {steps: [1000, 60000], right: [[0, 0], [1, 0.5]], learned: [60000, null]}
+        training()
+        const boxes = [...document.querySelectorAll("#training .chart text")].map(t => t.getBoundingClientRect())
+        return [boxes.length, Math.min(...boxes.map(b => b.height)), Math.max(...boxes.map(b => b.right))]"""
+    for width in (400, 1300):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        count, height, right = browser.execute_script(drawn)
+        assert count == 11 and height > 10 and right <= width  # pixels
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.full
 def test_the_keyboard_alone_reaches_all(opened):
     from selenium.webdriver import ActionChains, Keys
 

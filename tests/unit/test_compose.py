@@ -113,7 +113,7 @@ def test_nothing_is_installed_without_a_hash():
     makefile, image = ((ROOT / file).read_text() for file in ("Makefile", "Dockerfile"))
     assert "HASHED := $(PIP) --require-hashes" in makefile
     installed = [line for line in makefile.splitlines() if "-r requirements/" in line]
-    assert len(installed) == 4
+    assert len(installed) == 5
     for line in installed:
         assert line.count("$(HASHED) -r ") == line.count("-r requirements/"), line
     for words in re.findall(r"pip install ((?:.|\\\n)*)", image):

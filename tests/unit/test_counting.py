@@ -124,7 +124,7 @@ def test_a_study_that_stops_at_a_success_has_the_interval_for_that():
     recorded = rows(*[FAILED] * 5, GROKKED, *[FAILED] * 13, GROKKED)
     rate = GrokRate.of(recorded, (2, seeds))
     assert rate.tries == (2, 20, 20) and rate.interval == stopped(2, 20, 20) != mid_p(2, 20)
-    place = "2 of the first 20 seeds in the file's order grokked"
+    place = "in the file's order 2 of the first 20 seeds grokked"
     assert str(rate) == f"2 of 20 grokked, then it stopped (95 % interval 1.2% to 26.0%: {place})"
     assert GrokRate.of(recorded, (3, seeds)).tries is None, "it went through all its seeds"
 

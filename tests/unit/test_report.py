@@ -60,6 +60,14 @@ def test_a_screened_study_says_what_its_screen_did_and_what_probes_read():
     assert "grokked per million seed-steps; each cost" in text
 
 
+def test_a_table_of_problems_holds_out_fewer_than_5000():
+    study, configurations, seeds, curves = searched()
+    said = words_of(study, configurations, seeds, curves)
+    assert "measured on the 5,000 selection problems" in said and "answers to the 5,000 selection problems" in said
+    rows = words_of(study, configurations.assign(**{"task.train": 0.6}), seeds, curves)
+    assert "measured on the held-out rows (at most 5,000). Grey" in rows and "the 5,000 selection" not in rows
+
+
 def test_search_and_confirmation_are_never_pooled():
     study, configurations, seeds, curves = searched(7, confirmed=2)
     figures = report_module._Page(study, configurations, seeds, curves).figures()

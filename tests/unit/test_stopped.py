@@ -37,7 +37,7 @@ def has_right_interval(text):
 
 def test_the_end_of_a_run(home):
     lines = render._rates(STUDY, records_of(home).list_seeds(), {})
-    place = "1 of the first 3 seeds in the file's order grokked"
+    place = "in the file's order 1 of the first 3 seeds grokked"
     assert sum(RIGHT in line and "1 of 4 grokked, then it stopped" in line and place in line for line in lines) == 2
     assert any("2 of 4" in line and "1 of 4 in the search" in line for line in lines)
 
@@ -45,7 +45,7 @@ def test_the_end_of_a_run(home):
 def test_best(home):
     text = done("best", "sweep", "--home", home)
     assert has_right_interval(text)
-    assert f"1 of 4 (stopped; by the file's order {RIGHT})" in text and "2 of 4 (9.4% to 90.6%)" in text
+    assert f"1 of 4 (stopped at a success; {RIGHT})" in text and "2 of 4 (9.4% to 90.6%)" in text
     (row,) = json.loads(done("best", "sweep", "--json", "--home", home))["front"]
     assert (row["grok_rate_low"], row["grok_rate_high"]) == pytest.approx((LOW, HIGH)) and row["stopped"]
 

@@ -83,7 +83,7 @@ def test_an_exact_match_is_shown_where_it_is_known_and_nowhere_else(exact):
     text = render.status(overview(seeds), seeds)
     assert text.count("best exact match 0.") == text.count(f"match {exact or 0:.4f}") == (exact is not None) * 3
     assert "no seed has ended" in text and "decoded" not in text
-    once = "  what verifies (adders: AdderBoard's 10,010) was decoded once; nothing is chosen by it"
+    once = "  problems that verify (of adders AdderBoard's 10,010) were decoded once, and chose nothing"
     assert once in render.status(overview(rows(FAILED)), []).splitlines()
 
 
