@@ -56,7 +56,9 @@ def describe(s: Snapshot) -> list[str]:
     waiting = "compiling" if s.compiling else "waiting" if s.running else "waiting for their processes to start"
     counts += [f"{s.running:,} training"] if s.running or not s.waiting else []
     counts += [f"{s.waiting:,} {waiting}"] if s.waiting else []
-    counts += [f"{s.grokked:,} grokked", f"{s.not_grokked:,} not grokked"]
+    training_on = s.grokked + s.not_grokked - s.seeds[0]
+    remark = f" ({training_on:,} of them still training, to hold)" if training_on > 0 else ""
+    counts += [f"{s.grokked:,} grokked{remark}", f"{s.not_grokked:,} not grokked"]
     speed = f"{s.seed_steps_per_s:,.0f} seed-steps/s" if s.seed_steps_per_s else ""
     left = f"about {duration(s.seconds_left)} left" if s.seconds_left is not None else ""
     lines = [", ".join(counts), ", ".join(filter(None, [duration(s.elapsed_s), speed, left]))]

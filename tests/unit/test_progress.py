@@ -96,6 +96,8 @@ def test_a_display_names_the_best_configuration_and_what_is_left():
         "best: fade 5,000, decay 0.014: 3 of 8 grokked",
         "1 min 5 s, 9,000 seed-steps/s, about 1 h 2 min left",
     ]
+    holding = describe(replace(SNAPSHOT, grokked=7))[0]
+    assert holding.endswith(" 7 grokked (2 of them still training, to hold), 35 not grokked"), "these have not ended"
 
 
 def test_a_seed_that_is_to_hold_is_shown_if_nothing_else_is_needed(run, tmp_path):
