@@ -78,12 +78,12 @@ def read_study(source: str, home: Home, say: Callable[[str], object], changes: C
 
 def _recorded_definition(home: Home, study: str) -> dict[str, Any] | None:
     """Return the recorded plain values of a study, or None where a home has none of that name."""
-    from search.study.file import without_unknown_rules
+    from search.study.file import without_unused_keys
 
     if not (is_name(study) and home.exists()):
         return None
     definition = records_of(home, study).get_definition()
-    return without_unknown_rules(definition) if definition else None
+    return without_unused_keys(definition) if definition else None
 
 
 def changes_of(sets: Mapping[str, Any], env: Mapping[str, str]) -> Changes:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from model.fields import did_you_mean
 from search.errors import UserError, printable, reraise_as
@@ -188,20 +188,22 @@ def recorded_study(definition: str, source: str, changes: Changes = UNCHANGED) -
 
     Raise UserError, naming source and first problem, where this version refuses what an earlier one took.
     """
-    data = changes.set_in(without_unknown_rules(json.loads(definition)))
+    data = changes.set_in(without_unused_keys(json.loads(definition)))
     try:
         return Study.model_validate_json(json.dumps(data))
     except ValidationError as error:
         raise UserError(printable(f"{source}: {next(_lines(error, data))}")) from None
 
 
-def without_unknown_rules(definition: dict[str, Any]) -> dict[str, Any]:
-    """Return a recorded definition without stopping rules that it does not use and that no package brings now."""
-    stop = definition.get("stop")
-    if not isinstance(stop, dict):
-        return definition
-    kept = {key: value for key, value in stop.items() if key in Stop.model_fields or value not in (None, False, [])}
-    return definition | {"stop": kept}
+def without_unused_keys(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return a recorded definition without what it does not use and no package brings now: kinds, stopping rules."""
+    kept = _used(definition, Study)
+    return kept | {"stop": _used(kept["stop"], Stop)} if isinstance(kept.get("stop"), dict) else kept
+
+
+def _used(values: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    known = {field.alias or name for name, field in model.model_fields.items()}
+    return {key: value for key, value in values.items() if key in known or value not in (None, False, [])}
 
 
 KINDS = {

@@ -12,8 +12,10 @@ import torch
 
 from model import PRESETS
 from search import plugins
+from search.errors import UserError
 from search.store import verdicts
 from search.study.checkpoints import load_any
+from search.study.file import recorded_study
 from tests.bad_studies import GOOD
 from tests.commands import fails_with_one, own_environment
 from tests.homes import RIGHT, Recorder, empty_home, quickly, study_of
@@ -174,3 +176,14 @@ def test_what_mlflow_has_as_models_is_written_by_packages(monkeypatch):
         recorder.write_pages()
         recorder.done()
     assert sorted(seeds) == [(2, RIGHT), (3, RIGHT)] and studies == [(3, 1)]
+
+
+@pytest.mark.parametrize("unused", [{"walk": None, "strolls": []}, {"stop": {"quiet": False}}, {}])
+def test_a_study_that_used_nothing_of_a_package_is_read_without_it(unused):
+    """Its record has the keys of all kinds and rules that there were."""
+    study = study_of()
+    recorded = study.model_dump(mode="json", by_alias=True)
+    recorded |= unused | {"stop": recorded["stop"] | unused.get("stop", {})}
+    assert recorded_study(json.dumps(recorded), "a record") == study
+    with pytest.raises(UserError, match=r"^a record: walk: unknown key"):
+        recorded_study(json.dumps(recorded | {"walk": {"steps": 3}}), "a record")
