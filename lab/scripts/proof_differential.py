@@ -79,7 +79,8 @@ def adders() -> dict[str, list[Checkpoint]]:
     for path in sorted(LAB.glob("*/*/theta.safetensors")):
         checkpoint = Checkpoint.load(path.parent)
         base, _ = untied(checkpoint.spec, checkpoint.theta_P)
-        found[base.family].append(checkpoint)
+        if base.adds:
+            found[base.family].append(checkpoint)
     return found
 
 
