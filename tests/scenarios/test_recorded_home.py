@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests import by_tier, needs_compiler
+from tests import by_tier, needs_compiler, needs_plugins
 from tests.golden import recorded_home
 from tests.golden.recorded_home import (
     NAMES,
@@ -59,6 +59,7 @@ def as_then(answer, then):
     return answer
 
 
+@needs_plugins
 def test_commands_say_the_same_of_the_whole_home(asked):
     answers = plain(about_home(asked))
     assert answers.keys() == ANSWERS["home"].keys()
@@ -67,7 +68,7 @@ def test_commands_say_the_same_of_the_whole_home(asked):
 
 
 @pytest.mark.parametrize("of", by_tier([the_first, list], [the_first]))
-@pytest.mark.parametrize("study", NAMES)
+@pytest.mark.parametrize("study", [pytest.param(n, marks=needs_plugins if n == "descent" else ()) for n in NAMES])
 def test_a_study_has_the_same_rows_curves_and_thetas(study, of, asked):
     """Of a killed run, whose folders have more than was recorded, others may find more curves."""
     answers, wanted = plain(about_study(asked, study, of)), ANSWERS[study]
