@@ -88,7 +88,7 @@ def prove(
     home: Home,
     as_json: bool,
 ) -> None:
-    """Prove or refute that a CHECKPOINT adds all 10^20 pairs right. Of another task, decode every problem.
+    """Prove or refute that a CHECKPOINT adds, or subtracts, all pairs right. Of another task, decode every problem.
 
     PROVED, COUNTEREXAMPLE (a pair that the exported program gets wrong), or UNDECIDED. Exit code 0 only if proved.
     """
@@ -274,13 +274,15 @@ def _show_in_mlflow(records: StudyRecords) -> None:
 
 def _lines(spec: Spec, proof: Proof) -> Iterator[str]:
     """Yield the verdict and what it rests on."""
+    from adders.proof.columns import pairs_of
     from model.verdict import COUNTEREXAMPLE, PROVED
 
     a, b = proof.pair
     task = spec.task
     head = f"{name_of(spec)}: {proof.verdict}"
     if proof.verdict == PROVED:
-        yield f"{head} {right_on(proof.digits, proof.level)}{'' if spec.adds else ', of a - b with a >= b'}"
+        pairs = "" if spec.adds else f"{pairs_of(proof.digits, True):,} (a >= b)"
+        yield f"{head} {right_on(proof.digits, proof.level, pairs)}"
     elif proof.verdict == COUNTEREXAMPLE:
         wrong = proof.wrong[0]
         problem, right = task.words(wrong.a, wrong.b), task.value(wrong.a, wrong.b)

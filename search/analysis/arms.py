@@ -149,15 +149,16 @@ def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
         verified=verified,
         missed=wrongly,
         ended=sum(int(row.get(name) or 0) for name in ENDED_BY_RULES),
-        scale=_text(row.get(SCALE)),
+        scale=_line(row.get(SCALE)),
         stopped=row.get("stopped") in (True, 1),
         seeds=by_training,
         with_finished=grokked,
     )
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def _line(value: Any) -> str:
+    """Return a line of text; nothing for what is none, as in rows without it."""
+    return value if isinstance(value, str) and value.isprintable() else ""
 
 
 def _spec(row: Mapping[str, Any]) -> Spec:

@@ -208,10 +208,10 @@ def name_of(spec: Spec) -> str:
     return name if name.startswith(count) else f"{name}, {count}"
 
 
-def right_on(digits: int, level: str) -> str:
-    """Return a proof's statement in words."""
+def right_on(digits: int, level: str, pairs: str = "") -> str:
+    """Return a proof's statement in words. pairs: how many it is of, unless they are all pairs of numbers."""
     machines = {"any": "every machine that keeps docs/proof.md's rules", "here": "this machine, this torch"}
-    return f"right on all 10^{2 * digits} pairs, at level {level} ({machines[level]})"
+    return f"right on all {pairs or f'10^{2 * digits}'} pairs, at level {level} ({machines[level]})"
 
 
 def said_of(proof: dict[str, Any]) -> str:

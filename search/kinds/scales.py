@@ -221,6 +221,8 @@ def _model(name: str, scale: Scale, task: Any) -> Spec:
     if scale.model is None:
         with errors_at(path):
             return with_task(preset(name), task, {})
+    if not name.isprintable():
+        raise error_at("scales", f"must be named by a line of text, got {name!r:.80}")
     return with_task(spec_of(model_options(scale.model, f"{path}.model"), f"{path}.model"), task, {})
 
 

@@ -69,7 +69,7 @@ def matrix(ws):
 def uncertain(draws, xs, most=0.1):
     """Numbers that are not known but for a range, as both programs have them; and what they are."""
     reach = [draws.choice([0, 0, 2.0**-20, most]) * abs(float(x)) for x in xs]
-    inside = [nearest(x + Fraction(draws.uniform(-0.99, 0.99) * r)) for x, r in zip(xs, reach, strict=True)]
+    inside = [nearest(x + Fraction(draws.uniform(-0.9, 0.9) * r)) for x, r in zip(xs, reach, strict=True)]
     unknown = [check.Form(float(x), error=r) for x, r in zip(xs, reach, strict=True)]
     return inside, unknown, Approx(approx(xs).value, np.array(reach))
 
@@ -96,9 +96,10 @@ def dotted(draws, xs, ws, fuses, flushes):
 
 
 def rooted(draws, square):
-    """1 / √x by a rounded root and a quotient, or by one rounding."""
+    """1 / √x by a rounded root and a quotient, by one rounding, or as torch has it."""
     exact = fraction(mpmath.sqrt(real(square)))
-    return nearest(1 / nearest(exact)) if draws.random() < 0.5 else nearest(1 / exact)
+    torchs = Fraction(torch.full((16,), float(square)).rsqrt()[0].item())
+    return draws.choice([nearest(1 / nearest(exact)), nearest(1 / exact), torchs])
 
 
 def real(x):

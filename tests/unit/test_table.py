@@ -180,6 +180,35 @@ def test_of_models_that_are_no_presets_the_one_with_most_partners_is_the_scale()
     assert len(table_of([arm(wide), arm(partners[0]), *map(arm, subtracting)]).scales) == 2
 
 
+MODULE = {
+    "model.family": "module", "model.module": "net.py:Net", "model.digest": "12", "model.task": "parity",
+    "model.constraints": '{"tied": false}', "model.args.width": 8.0,
+}  # fmt: skip
+
+
+def rows_of_a_module(**changes):
+    arms = (arm("57p"), arm(without("57p", "tie_vo")))
+    own = ({name: value for name, value in row.items() if not name.startswith("model.")} for row in arms)
+    return [row | MODULE | {"model.args.tied": tied} | changes for row, tied in zip(own, (False, True), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model.module", "net.py:\x1b[31mNet"), ("model.digest", "\n# a"), ("model.constraints", '{"a b": 1}'),
+        ("model.constraints", "[1]"), ("model.constraints", "{"), ("model.args.width", {"a": 1}),
+        ("model.args.width", "\x1b[31m"), ("model.args.a\nb", 1), ("model.task", "\x07"),
+    ],
+)  # fmt: skip
+def test_a_strangers_row_of_a_module_is_compared_or_refused_in_one_line(name, value):
+    (scale,) = table_of(rows_of_a_module()).scales
+    assert scale == "57 parameters (Net)"
+    with pytest.raises(UserError, match=r"^configuration ") as error:
+        table_of(rows_of_a_module(**{name: value}))
+    assert str(error.value).isprintable()
+    assert table_of(rows_of_a_module(scale="\x1b[31mred")).scales == (scale,)
+
+
 @pytest.mark.parametrize(
     "change", [{"recipe.teacher": "100p f4d9"}, {"recipe.start": "57p 1234"}, {"model.family": "tied"}]
 )

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from model.families.module.spec import ARG, Module
+from model.families.module.spec import ARG, Module, place_of
 from model.spec import Spec
 
 
@@ -43,13 +43,22 @@ class RecordedModule(Module, listed=False):
         return dataclasses.replace(self, args=_sorted({**dict(self.args), **values}))
 
 
-def recorded_module(fields: Mapping[str, Any], off: Mapping[str, Any], params: int) -> RecordedModule:
-    """Return the module of a row. fields: as `shown` has them. off: of its constraints. params: how many it has."""
+def recorded_module(fields: Mapping[str, Any], off: Any, params: int) -> RecordedModule:
+    """Return the module of a row, which may be a stranger's.
+
+    fields: as `shown` has them. off: of its constraints, by name. params: how many it has. Raises ValueError for what
+    is no module's row.
+    """
     arguments = {name.removeprefix(ARG): value for name, value in fields.items() if name.startswith(ARG)}
+    texts = {name: str(fields.get(name, "")) for name in ("digest", "task")}
+    if not isinstance(off, dict) or not all(name.isidentifier() for name in (*arguments, *off)):
+        raise ValueError("constraints and arguments of a module must have names of Python")
+    if not all(map(str.isprintable, texts.values())):
+        raise ValueError("a module's digest and task must be one line of text")
     return RecordedModule(
-        module=str(fields["module"]),
-        digest=str(fields["digest"]),
-        asked=str(fields.get("task", "")),
+        module=place_of(fields["module"]),
+        digest=texts["digest"],
+        asked=texts["task"],
         args=_sorted(arguments),
         off=_sorted(off),
         count=params,
@@ -57,10 +66,14 @@ def recorded_module(fields: Mapping[str, Any], off: Mapping[str, Any], params: i
 
 
 def _sorted(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Return values by name, as they can be hashed: in a frame a list may be an array."""
     return tuple((name, _plain(values[name])) for name in sorted(values))
 
 
 def _plain(value: Any) -> Any:
+    """Return a value that can be hashed and shown: in a frame a list may be an array. Raises ValueError for another."""
     value = getattr(value, "tolist", lambda: value)()
-    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    if not (value is None or isinstance(value, bool | int | float | str)) or not str(value).isprintable():
+        raise ValueError(f"{value!r:.80} is no value of a module's argument")
+    return value

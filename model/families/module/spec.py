@@ -208,7 +208,7 @@ def module(
             known = ("module", "args", "task", *(f"{ARG}{n}" for n in arguments))
             raise ValueError(f"unknown field {name!r:.80} of a module; {did_you_mean(name, known)}")
         arguments[name.removeprefix(ARG)] = value
-    where, text = _place(module), code
+    where, text = place_of(module), code
     if not isinstance(text, str) or not isinstance(digest, str):
         raise ValueError(f"code must be a text, got {text!r:.80}")
     if is_file(where):
@@ -231,7 +231,7 @@ def is_file(where: str) -> bool:
     return where.partition(":")[0].endswith(".py")
 
 
-def _place(where: Any) -> str:
+def place_of(where: Any) -> str:
     """Return a module's name. Raises ValueError for what is none."""
     file, _, name = where.partition(":") if isinstance(where, str) else ("", "", "")
     is_path = file.endswith(".py") or all(part.isidentifier() for part in file.split("."))
