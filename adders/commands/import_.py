@@ -8,6 +8,7 @@ import click
 
 from search.cli.options import (
     PATH,
+    counted_lines,
     grade,
     json_option,
     name_of,
@@ -44,7 +45,5 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
         **result.as_dict(),
     }
     head = f"{target}: from a {provenance['format']} checkpoint"
-    lines = [head, f"  {name_of(spec)}: {grade(result)}"]
-    if held := provenance.get("frozen_on_the_way"):
-        lines.append(f"  counted though frozen on the way, being learned: {', '.join(held)}")
+    lines = [head, f"  {name_of(spec)}: {grade(result)}", *counted_lines(provenance)]
     show(as_json, values, lines)

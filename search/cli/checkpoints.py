@@ -12,6 +12,7 @@ import click
 from search.cli.options import (
     STUDY,
     checkpoint_argument,
+    counted_lines,
     exit_unless,
     grade,
     home_option,
@@ -122,7 +123,7 @@ def verify(
     loaded = load_checkpoint(checkpoint, any_task=True)
     result = decode_all(loaded.spec, loaded.theta_P, extended=extended)
     _record_verification(loaded, home, result.correct)
-    lines = [f"{name_of(loaded.spec)}: {grade(result)}"]
+    lines = [f"{name_of(loaded.spec)}: {grade(result)}", *counted_lines(loaded.provenance)]
     if result.margin is not None:
         lines.append(f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32")
     if result.verified and isinstance(loaded.spec.task, Rows):

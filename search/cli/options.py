@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,6 +141,12 @@ def progress_bar(first: str, quiet: bool = False) -> Iterator[Callable[..., None
 def exit_unless(passed: bool) -> None:
     """End the command with code 0 if it passed, else with that of a failure."""
     sys.exit(0 if passed else Failure.code)
+
+
+def counted_lines(provenance: Mapping[str, Any]) -> list[str]:
+    """Return why another project's checkpoint may have more numbers than that project says: none of ours."""
+    held = provenance.get("frozen_on_the_way")
+    return [f"  counted though frozen on the way, being learned: {', '.join(held)}"] if held else []
 
 
 def load_checkpoint(path: Path, any_task: bool = False) -> Checkpoint:

@@ -273,7 +273,9 @@ def test_what_is_frozen_counts_unless_somebody_chose_it():
     assert chosen.spec == NEW and "frozen_on_the_way" not in chosen.provenance
 
     whole["model_state_dict"]["spiral_phase"] = torch.tensor(-0.3771967)  # learned, then frozen
-    call("import", written(whole), "-o", "ours")
+    why = "  counted though frozen on the way, being learned: spiral amp, spiral phase, spiral slope, spiral offset\n"
+    assert why in call("import", written(whole), "-o", "ours").output
+    assert all(why in call("verify", path).output for path in (written(whole), "ours"))
     learned = load_any(Path("ours"))
     assert learned.spec == replace(NEW, frozen_spiral=False) and learned.spec.params == NEW.params + 4
     assert torch.equal(learned.theta_P[3:7], torch.tensor([3.5, -0.3771967, 0.15, 0.0]))
