@@ -294,7 +294,8 @@ class Kind:
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return what speaks against the study's plan, by name."""
-        asked = [spec for spec, _ in self.listed] or [self.study.base_spec]
+        proposed = [self.study.base_spec] if self.study.model else []  # a descent's model is its checkpoint's
+        asked = [spec for spec, _ in self.listed] or proposed
         reasons = dict.fromkeys(ties_of(spec)[0].why_not for spec in asked)
         found = [("too long", self.too_long()), *(("cannot learn", reason) for reason in reasons)]
         return [(name, text) for name, text in found if text]

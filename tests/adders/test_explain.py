@@ -1,6 +1,7 @@
 """`explain`'s page in a real browser: its nets are Python's, and what one does there shows."""
 
 import dataclasses
+import math
 import random
 import re
 
@@ -9,7 +10,8 @@ import torch
 
 from adders.explain.explain import HERE, page
 from adders.explain.net import program
-from adders.proof.prover import prove
+from adders.proof.prover import Prover, prove
+from adders.proof.rounding import ANY
 from model import PRESETS, add, preset
 from model.tied import Tied
 from tests.banks import ADDER_P
@@ -101,9 +103,14 @@ def test_the_nets_are_pythons(names, browser, tmp_path):
 
 
 def test_bands_are_the_provers(opened):
-    """On the axis of what attention writes, inputs of each sum lie where the proof's rows say."""
+    """On the axis of what attention writes, inputs of each sum lie where the prover has them."""
     browser = opened(adder=(preset("57p"), ADDER_P))
-    rows = prove(preset("57p"), ADDER_P).rows
+    rows = []
+    for asked in Prover(preset("57p"), ADDER_P, ANY, 10, math.inf).queries():
+        cases = asked.first_cases()
+        low, high, _ = asked.extremes(cases)
+        where = asked.query.k, asked.query.token
+        rows += [(*where, int(label), a, b) for label, (a,), (b,) in zip(cases.label, low, high, strict=True)]
     assert len(rows) > 1_500
     bands = browser.execute_script(
         "return arguments[0].map(([k, token, sum]) => NETS[0].run.bands(k, token)[sum])",
