@@ -633,18 +633,20 @@ def compared(number: int) -> Row:
     return row
 
 
-def main(path: str, count: str = "10000") -> None:
-    """Write a line for each net that has none."""
+def main(path: str, count: str = "10000", first: str = "0") -> None:
+    """Write a line for each net from `first` up to `count` that has none."""
     torch.set_num_threads(1)
     target = Path(path)
-    done = len(target.read_text().splitlines()) - 1 if target.exists() else 0
+    text = target.read_text() if target.exists() else ""
+    done = {int(row["net"]) for row in csv.DictReader(text.splitlines())}
     with target.open("a", newline="") as file:
         rows = csv.DictWriter(file, COLUMNS)
-        if not file.tell():
+        if not text:
             rows.writeheader()
-        for number in range(max(done, 0), int(count)):
-            rows.writerow(compared(number))
-            file.flush()
+        for number in range(int(first), int(count)):
+            if number not in done:
+                rows.writerow(compared(number))
+                file.flush()
 
 
 if __name__ == "__main__":
