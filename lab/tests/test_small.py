@@ -22,6 +22,7 @@ def shortened(stage, n):
     return {**stage, "enough": 0, "recipe": {**stage["recipe"], **short}, "longer": longer}
 
 
+@pytest.mark.full
 def test_a_branch_has_the_bits_of_one_study_with_all_stages(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [str(LAB / "2026-11-29-small"), *sys.path])
     import small

@@ -169,6 +169,7 @@ def decoded_margins(checkpoint):
     return margins_of(model, checkpoint.spec, (x, y, z))
 
 
+@pytest.mark.full
 def test_subtraction_is_decided_as_decoding_all_pairs_has_it(subtracting):
     draws, verdicts = np.random.default_rng(3), Counter()
     for checkpoint in subtracting[:2]:

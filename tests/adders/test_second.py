@@ -20,7 +20,7 @@ from tests.commands import call, done, fails_with_one
 from trainer.checkpoints.checkpoint import Checkpoint
 
 LAB = CERTIFICATES.parent
-QUICK = ("6p", "133p", "2026-11-27-rope-descents/14p")
+QUICK = ("6p", "28p", "10p-74p")
 NETS = {
     "split_subspace": CERTIFICATES / "6p",
     "two channels": CERTIFICATES / "133p",
