@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from model.verdict import VERDICT_FILE
 from search.errors import UserError
 from search.markup import escape
-from search.run.verification import best_of, verify_seed
+from search.run.verification import seeds_to_decode, verify_seed
 from search.stats.counting import WORDS, Counts, PooledRate, group_by, rank, state_of
 from search.stats.metrics import MAY_BE_ZERO, count_checks, final_metrics
 from search.stats.record import ENOUGH, SeedRecord
@@ -256,7 +256,7 @@ def write_configuration(records: StudyRecords, tracker: Tracker, configuration: 
         _write_best(records, tracker, configuration, final)
     if tracker.study.kind.is_compared:
         write_curves(records, tracker, configuration, rows)
-        for row in best_of(final):
+        for row in seeds_to_decode(final):
             write_seed(records, tracker, row)
     rows = records.list_seeds(configuration.key)  # of which some are decoded now
     write_counts(tracker, run, rows, count_checks(rows, configuration.spec.task.problems))
@@ -305,7 +305,7 @@ def write_curves(
     study, run = tracker.study, tracker.run_of(configuration)
     final = sorted((row for row in rows if row.is_final), key=rank)
     watched = set(study.watched)
-    shown = {row.seed for row in best_of(final)}
+    shown = {row.seed for row in seeds_to_decode(final)}
     if study.planned <= ALL_DRAWN:
         shown |= watched | {row.seed for row in final[:1]}
     ended = [row for row in final if row.seed in shown | watched]

@@ -345,9 +345,9 @@ class Driver:
             self._note(configuration, is_done=False)
         for mirror in self.shown:
             self._drain(mirror)
-        if is_done and self.study.kind.is_compared:
-            verify_best(self.records)
-        self.ended.rows = self.records.list_seeds()
+        rows = self.records.list_seeds()
+        is_behind = is_done and self.study.kind.is_compared and verify_best(self.records, rows)
+        self.ended.rows = self.records.list_seeds() if is_behind else rows
 
     def _drain(self, mirror: Shown) -> None:
         """Wait for what a mirror has still to write, as long as is worth it."""

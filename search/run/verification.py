@@ -10,7 +10,7 @@ BEST = 3
 """Grokked seeds of a configuration that are decoded."""
 
 
-def best_of(rows: list[SeedRecord]) -> list[SeedRecord]:
+def seeds_to_decode(rows: list[SeedRecord]) -> list[SeedRecord]:
     """Return the seeds of a configuration that are decoded, the best first. rows: its own."""
     ended = sorted((row for row in rows if row.is_final), key=rank)
     return [row for row in ended[:BEST] if row.has_grokked]
@@ -24,9 +24,13 @@ def verify_seed(records: StudyRecords, row: SeedRecord, seed: RecordedSeed) -> V
     return decoded
 
 
-def verify_best(records: StudyRecords) -> None:
-    """Decode the best seeds of each configuration that no mirror has decoded yet."""
-    for rows in group_by(records.list_seeds(), "configuration").values():
-        for row in best_of(rows):
-            if row.verified is None:
-                verify_seed(records, row, records.seed(row))
+def verify_best(records: StudyRecords, rows: list[SeedRecord]) -> bool:
+    """Decode the best seeds of each configuration that no mirror has decoded. Return True if there were any.
+
+    rows: the study's.
+    """
+    best = [row for some in group_by(rows, "configuration").values() for row in seeds_to_decode(some)]
+    left = [row for row in best if row.verified is None]
+    for row in left:
+        verify_seed(records, row, records.seed(row))
+    return bool(left)

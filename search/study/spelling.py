@@ -116,7 +116,9 @@ def inline_files(data: dict[str, Any], folder: Path = Path()) -> dict[str, Any]:
     recipe's `teacher: DIR` becomes the teacher itself, a task's `entries: {file: FILE}` the table, and a sampler's
     `warm_start: FILE` its trials. Raise ValueError at the key path.
     """
-    reader = _Reader(folder, _task(data))
+    if (task := _task(data)) is not None:
+        data = {**data, "task": task}  # its table is read once
+    reader = _Reader(folder, task)
     inlined: dict[str, Any] = reader.entry(data, "")
     if "sampler" in inlined:
         inlined = {**inlined, "sampler": inline_trials(inlined["sampler"], folder)}
