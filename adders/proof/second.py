@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import math
 import random
 import sys
 from collections.abc import Iterable
@@ -26,7 +27,7 @@ except ImportError:  # as a program, beside it
 
 PAIRS, SEED = 10_000, 50
 SCALE = 2.0**-15
-"""Relative error of a last norm's scale, which bounds leave out."""
+"""Relative error of a last norm's scale, which bounds leave out, beside that of what it is the scale of."""
 ONE_STATE = {state: check.Column([state]) for state in check.EVERY.states}
 HARD = (0, 1, 4, 5, 8, 9)
 """Digits that carries are made of."""
@@ -65,8 +66,35 @@ def is_name(statement: ast.stmt) -> bool:
     return True
 
 
+Ends = tuple[float, float]
+"""The least and the largest that a number may be."""
+
+
+def scale_of(net: check.Net, last: check.Row) -> Ends:
+    """Return the ends of a net's `norm_scale`: float32 may have any residual that `last` allows."""
+    if net.centres:
+        return 1.0, 1.0
+    least = [max(abs(x.value) - x.radius, 0.0) for x in last]
+    most = [x.size for x in last]
+    low, high = (check.inner(ends, ends) / len(last) for ends in (least, most))
+    return math.sqrt(low + net.eps), math.sqrt(high + net.eps)
+
+
+def is_inside(gap: float, scale: Ends, least: float, most: float) -> bool:
+    """True if a gap of logits, times one of its scales, lies from least to most."""
+    low, high = sorted(gap * end for end in scale)
+    room = SCALE * max(abs(least), abs(most)) + check.TINY
+    return high >= least - room and low <= most + room
+
+
 class Outside(ValueError):
     """A logit lies where the proof says that none can."""
+
+
+def outside(where: str, right: int, v: int, gap: float, scale: Ends, least: float, most: float) -> str:
+    """Return the sentence that a gap does not lie where it must."""
+    low, high = scale
+    return f"{where}: {right} is {gap:.6g} above {v}, not {least:.6g} to {most:.6g} over {low:.6g} to {high:.6g}"
 
 
 class Reader:
@@ -91,14 +119,17 @@ class Reader:
         units = check.units_of(self.attention)
         return query, check.box_around(query, tuple(case), units, is_kept=True)
 
-    def gaps(self, a: int, b: int, k: int) -> tuple[int, list[tuple[int, float, float]], float]:
-        """Return the right token of digit k, its rivals with the least and the largest gap, and the gaps' scale."""
+    def gaps(self, a: int, b: int, k: int) -> tuple[int, list[tuple[int, float, float]], Ends]:
+        """Return the right token of digit k, its rivals with the least and the largest gap, and the ends of their scale.
+
+        A gap of logits is to be multiplied by the scale: the last norm's, which no bound has.
+        """
         last, _ = check.last_in(*self.box(a, b, k))
         logits = self.net.logits(last)
         right, rivals = check.rivals_of(k, digits_of(a, b)[2][min(k, 10)], len(logits))
         gaps = [(v, logits[right] - logits[v]) for v in rivals]
         bounds = [(v, gap.value - gap.radius, gap.value + gap.radius) for v, gap in gaps]
-        return right, bounds, check.norm_scale(self.net, last)
+        return right, bounds, scale_of(self.net, last)
 
 
 def digits_of(a: int, b: int) -> list[list[int]]:
@@ -142,12 +173,9 @@ def compare(reader: Reader, submission: Any, pairs: Iterable[tuple[int, int]], e
             right, gaps, scale = reader.gaps(a, b, k)
             row = rows[len(prompt) - 1 + k].tolist()
             for v, least, most in gaps:
-                gap = (row[right] - row[v]) * scale
-                room = SCALE * max(abs(least), abs(most))
-                if not least - room <= gap <= most + room:
-                    raise Outside(
-                        f"digit {k} of {a} + {b}: {right} is {gap:.6g} above {v}, not {least:.6g} to {most:.6g}"
-                    )
+                gap = row[right] - row[v]
+                if not is_inside(gap, scale, least, most):
+                    raise Outside(outside(f"digit {k} of {a} + {b}", right, v, gap, scale, least, most))
                 compared += 1
     return compared
 

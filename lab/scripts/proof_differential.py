@@ -55,6 +55,8 @@ WRONG = 2
 """Cases of a query with wrong pairs that check.py is asked, those that are nearest to right."""
 NEAR = 1e-9
 """Relative error of a number in float64 by another way."""
+SCORE_ROUNDINGS = 16
+"""Of 2^-53, that two ways to a score differ by: as much is a weight's relative error."""
 TABLES = ("token_table", "positions", "norms", "output", "projections", "query_key_norms")
 """What a program computes of its parameters alone: in float32 here too, as these are no numbers of a problem."""
 
@@ -276,6 +278,9 @@ class Decoder:
                     self.model(rows)
                 written.append(kept[0])
             del self.model.attention
+        sharpest = float(scores_VHT.abs().amax())
+        self.near = NEAR + SCORE_ROUNDINGS * 2.0**-53 * sharpest
+        """Relative error of a logit by another way."""
         weight_VHT = self.scores.exp()
         value_VHTD = torch.stack(written, 1)
         self.terms = torch.cat([weight_VHT[..., None], weight_VHT[..., None] * value_VHTD], -1)
@@ -482,7 +487,7 @@ class Comparison:
         for s, case in found.items():
             where = f"digit {k} at {token}, sum {s}, {case.pair[0]} + {case.pair[1]}"
             in_float64, in_float32 = real[s]
-            if math.isfinite(in_float64) and abs(case.margin - in_float64) > NEAR * case.size:
+            if math.isfinite(in_float64) and abs(case.margin - in_float64) > decoder.near * case.size:
                 raise Fault(f"{where}: decoded by columns {case.margin}, by the program {in_float64}")
             is_right = case.margin > 0 and in_float32 > 0
             row["cases"] += 1
@@ -603,10 +608,9 @@ class Comparison:
         except SystemExit:
             return
         for v, least, most in gaps:
-            gap = (logits[right] - logits[v]) * scale
-            room = second.SCALE * max(abs(least), abs(most)) + 1e-30
-            if not least - room <= gap <= most + room:
-                raise Fault(f"digit {k} of {a} + {b}: {right} is {gap:.6g} above {v}, not {least:.6g} to {most:.6g}")
+            gap = logits[right] - logits[v]
+            if not second.is_inside(gap, scale, least, most):
+                raise Fault(second.outside(f"digit {k} of {a} + {b}", right, v, gap, scale, least, most))
 
 
 def tokens_at(k: int, digits: int) -> range:

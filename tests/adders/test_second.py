@@ -83,6 +83,22 @@ def test_logits_of_another_net_lie_outside(name):
         second.compare(reader, Submission(Program(checkpoint.spec, theta_P)), second.some_pairs(20))
 
 
+BLURRED = [
+    13.0627298, 0.122933351, 3.60395813, -0.0525482297, 1579.42725, 435.795959,
+    22.8458595, -30.1239204, 1.52074611, -12.6793108, -1.07443523, 1.64258242,
+]  # fmt: skip
+"""Of 12p-one-run, with numbers changed: rounding moves one residual by 7 %, and the last norm's scale with it."""
+
+
+def test_a_norms_scale_may_be_that_of_any_residual_in_the_bounds(monkeypatch):
+    spec = Checkpoint.load(CERTIFICATES / "12p-one-run").spec
+    reader, program = second.Reader(spec.as_dict(), BLURRED), Program(spec, torch.tensor(BLURRED))
+    assert second.compare(reader, Submission(program), [(760, 770)], every=True) > 90
+    monkeypatch.setattr(second, "scale_of", lambda net, last: (check.norm_scale(net, last),) * 2)
+    with pytest.raises(second.Outside, match="digit 2 of 760"):
+        second.compare(reader, Submission(program), [(760, 770)], every=True)
+
+
 MUTANTS = {
     "a turned angle has its cosine for its sine": ("waves", lambda angle: [WAVES(angle)[0]] * 2),
     "SiLU is off by 1 of 1,000": ("silu", lambda x: check.combined([(1.001, SILU(x))])),
