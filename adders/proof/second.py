@@ -120,7 +120,7 @@ class Reader:
         return query, check.box_around(query, tuple(case), units, is_kept=True)
 
     def gaps(self, a: int, b: int, k: int) -> tuple[int, list[tuple[int, float, float]], Ends]:
-        """Return the right token of digit k, its rivals with the least and the largest gap, and the ends of their scale.
+        """Return the right token of digit k, its rivals with the least and the largest gap, and their scale's ends.
 
         A gap of logits is to be multiplied by the scale: the last norm's, which no bound has.
         """
