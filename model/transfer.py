@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ROUNDS = 100  # of least squares
 CLOSE, SMALL = 1e-24, 1e-6
 """Least squares stop at this share of the sum of squares, or where a round takes no larger share off it."""
+LEAST_DAMPING = 1e-13
+"""Where parameters have the same effect, less than this is lost in float64, and a step has no solution."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def _fit(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
             damping *= 10
             continue
         x_Q, error_N = new_Q, new_N
-        damping /= 10
+        damping = max(damping / 10, LEAST_DAMPING)
         if gain < SMALL * square:
             break
     largest = max(float(t.abs().max()) for t in target.values())

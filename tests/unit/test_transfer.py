@@ -1,10 +1,13 @@
 """A θ moved to another spec: what is exact is exact, what is not says how near it came."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from model import preset
 from model.fold import fold
+from model.spec import FAMILIES
 from model.tied import project
 from model.transfer import fold_path, transfer
 from tests.specs import some_theta, some_tokens
@@ -51,3 +54,11 @@ def test_a_tighter_spec_takes_the_nearest_and_says_how_near():
 
     assert 0 < distance(moved.theta_Q) < distance(by_name)
     assert "differ by at most" in moved.how[0]
+
+
+def test_parameters_of_the_same_effect_are_fitted():
+    """Their damping had come so near to 0 that a step had no solution."""
+    rope = replace(FAMILIES["rope"](), ffn=3)
+    moved = transfer(rope, 3 * rope.initial(16), replace(rope, scaled_k=True, tie_gate=True))
+    assert moved.theta_Q.isfinite().all()
+    assert moved.how[0].startswith("nearest by its wide tensors")
