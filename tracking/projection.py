@@ -1,5 +1,8 @@
 """What MLflow shows, and when: a function of the ledger. Nothing in it decides, and writing twice changes nothing.
 
+One thing goes back into the ledger: how many answers of the best seeds are right. They are decoded here as the thread
+has the time; those that no mirror has decoded, the driver decodes at the end.
+
 Metrics, parameters and tags are declared in tracking/shown.py; here are pictures, checkpoints and pages.
 """
 
