@@ -49,4 +49,5 @@ def words(data_seed_R: Tensor, step_R: Tensor, batch: int, count: int) -> list[T
 def fraction(word: Tensor, low: int, bits: int) -> Tensor:
     """Return `bits` bits of a word from bit `low` up, as a float64 in [0, 1)."""
     mask = (1 << bits) - 1
+    # Exact: no more than 53 bits, and a power of two.
     return (_shift(word, low) & mask).double() * 2.0**-bits

@@ -18,7 +18,7 @@ TOGETHER = 16  # torch makes 16 normal numbers from 16 uniform ones, if so many 
 def uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> Tensor:
     """Draw uniformly from -bound to bound, float32: Tensor.uniform_(-bound, bound)."""
     low = torch.tensor(-bound)
-    width = (-low - low).double()
+    width = (-low - low).double()  # rounded to float32 first, as torch has it
     drawn = torch.rand(shape, generator=generator).double()
     return (drawn * width + low.double()).float()
 

@@ -93,8 +93,12 @@ class Layout:
         named = zip(self.names, self.shapes, parts, strict=True)
         return {name: part.reshape(-1, *shape) for name, shape, part in named}
 
+    def split_one(self, theta_P: Tensor) -> dict[str, Tensor]:
+        """Split one seed's θ [P] into named tensors [*shape]."""
+        return {name: t[0] for name, t in self.split(theta_P[None]).items()}
+
     def join(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Join one seed's named tensors [*shape] to θ [P]; the inverse of `split` for one row.
+        """Join one seed's named tensors [*shape] to θ [P]; the inverse of `split_one`.
 
         Raises ValueError if a tensor is missing or its size is not its slice's.
         """

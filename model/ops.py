@@ -39,6 +39,7 @@ def lookup(entries: Sequence[Tensor], tokens_STB: Tensor) -> Tensor:
 
 def dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
     """Return the sum of products of two vectors."""
+    # From left to right, as the kernels add: the order is part of every bit of a seed.
     total = a[0] * b[0]
     for x, y in zip(a[1:], b[1:], strict=True):
         total = total + x * y

@@ -23,6 +23,7 @@ def _derive(name: str, base: str, **changes: Any) -> None:
     PRESETS[name] = replace(PRESETS[base], **changes)
 
 
+# MicroAdder's ladder, from JackCai's model down. Each rung is a constraint more, or a size less (57p paper, 4.1).
 # The code that trained the presets above 74p starts a learned spiral with these values.
 PRESETS["242p"] = SplitSubspace(spiral_amp=1.0, spiral_slope=1 / 9)
 _derive("226p", "242p", spiral=True)
@@ -49,6 +50,7 @@ _derive("54p", "57p", no_eos=True)
 _derive("47p", "54p", direct_forms=True)
 _derive("46p", "47p", unit_out=True)
 
+# The ladder of the 456p report. Its 777p has two positions that no problem reaches.
 PRESETS["777p"] = LowRank(positions=35)
 PRESETS["763p"] = LowRank()
 _derive("582p", "763p", pos_rank=3, qkv_rank=3, out_rank=3)
@@ -124,13 +126,15 @@ def preset_name(spec: Spec) -> str:
         called = f"{spec.label} with {applied}" if applied else spec.label
         return f"{spec.params} parameters ({called})" + ("" if spec.task == ADDITION else f" {spec.task.title}")
     if spec.task != ADDITION:
+        # Named as the adder of the same form, whose count may be another: a task has tokens of its own.
         usual = replace(spec, task=ADDITION)
-        count = f"{usual.params} parameters"
-        return f"{preset_name(usual).replace(count, f'{spec.params} parameters')} {spec.task.title}"
+        adder = preset_name(usual).replace(f"{usual.params} parameters", f"{spec.params} parameters")
+        return f"{adder} {spec.task.title}"
     for name, candidate in PRESETS.items():
         if candidate.trained() == spec.trained():
             return name
 
+    # A constraint tells more than a size, so all presets are asked about it before any about the other.
     for describe in (_single_change, _single_size):
         for name, candidate in PRESETS.items():
             if candidate.family != spec.family:

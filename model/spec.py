@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from model import doors
 from model.doors import known
@@ -279,6 +279,11 @@ class Spec(ABC):
     def trained(self) -> Spec:
         """Return this spec without the fields that only set initial values: equal ones read θ alike."""
         return self
+
+    def with_defaults(self, names: Collection[str]) -> Self:
+        """Return this spec with the defaults of some fields."""
+        defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name in names}
+        return dataclasses.replace(self, **defaults)
 
     def as_dict(self) -> dict[str, Any]:
         """Return family and every field, as plain values: what `make_spec` takes."""

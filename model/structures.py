@@ -23,9 +23,10 @@ def of_matrices(shapes: Shapes) -> dict[str, list[Words]]:
         rows, columns = shape
         groups["rows"] += _equal(rows, columns, f"{name}[{{line}},{{k}}]")
         groups["columns"] += _equal(columns, rows, f"{name}[{{k}},{{line}}]")
-        if rows > 1:
+        if rows > 1:  # of a single row that would be any entry
             for c in range(columns):
-                groups["empty"].append(tuple(f"{name}[{r},{c}] = 0" for r in range(rows)))
+                zeros = [f"{name}[{r},{c}] = 0" for r in range(rows)]
+                groups["empty"].append(tuple(zeros))
     return groups
 
 

@@ -46,6 +46,7 @@ class Tied(Spec, listed=False):
             raise ValueError("base must be a spec that is not tied itself")
         if len(self.ties) != self.base.params:
             raise ValueError(f"ties must be {self.base.params} entries for this base, got {len(self.ties)}")
+        # Frozen, but still being made: ties that say the same must be one spec, with one key.
         object.__setattr__(self, "ties", canonical(self.ties))
         object.__setattr__(self, "task", self.base.task)
         for name, ties in self.by_tensor().items():
@@ -107,6 +108,7 @@ class Tied(Spec, listed=False):
         import torch
 
         device = theta_SR.device
+        # A zero reads the first number, times a sign of 0.
         index = torch.tensor([abs(k) - 1 if k else 0 for k in self.ties])
         sign = torch.tensor([float((k > 0) - (k < 0)) for k in self.ties], dtype=theta_SR.dtype)
         numbers_SP = theta_SR.index_select(1, index.to(device))
@@ -151,7 +153,7 @@ class Tied(Spec, listed=False):
         return self.base.files(self.untie(theta_P[None])[0])
 
     def folds(self) -> list[Fold]:
-        return []
+        return []  # a fold of the base need not keep its ties
 
     def probes(self) -> dict[str, Probe]:
         """Return the base's probes, of the untied θ."""

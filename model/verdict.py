@@ -43,6 +43,7 @@ def read_verdict(values: object) -> dict[str, Any] | None:
     """
     if not isinstance(values, Mapping):
         return None
+    # Only known names are taken over: anything else that a stranger wrote goes no further.
     typed = {name: _finite(values.get(name)) for name in VALUES}
     more = {name: values[name] for name in MORE if name in values}
     is_fit = all(fits(typed[name]) for name, fits in VALUES.items())
@@ -51,6 +52,7 @@ def read_verdict(values: object) -> dict[str, Any] | None:
     if spec is None:
         return None
 
+    # Without what it is quoted with a verdict would be an empty word, and its readers would fail.
     word = more.get("claimed", typed["verdict"])
     lacks_margin = word == PROVED and typed["margin"] is None
     lacks_pair = word == COUNTEREXAMPLE and not typed["wrong"]
@@ -106,6 +108,7 @@ def _finite(value: Any) -> Any:
 
 def _number(value: Any) -> bool:
     """True for a number of a size that is allowed."""
+    # `type`, since for isinstance true and false are numbers
     return type(value) in (int, float) and abs(value) <= LARGEST
 
 

@@ -55,21 +55,19 @@ def _check_tokens(task: Task, tokens: list[Tensor], like: Tensor) -> None:
         raise ValueError(f"{task.title}: prompt and answers are {count} tokens, and a problem has {len(tokens)}")
     for place, token in enumerate(tokens):
         if token.dtype != torch.int64 or token.shape != like.shape:
-            shape = list(like.shape)
-            raise ValueError(
-                f"{task.title}: token {place} must be int64 {shape}, not {token.dtype} {list(token.shape)}"
-            )
-        most = task.outputs if place >= task.prompt else task.vocabulary
+            expected, actual = list(like.shape), list(token.shape)
+            raise ValueError(f"{task.title}: token {place} must be int64 {expected}, not {token.dtype} {actual}")
+        is_answer = place >= task.prompt
+        most = task.outputs if is_answer else task.vocabulary
         wrong = token[(token < 0) | (token >= most)]
         if len(wrong):
-            what = "of the answer " if place >= task.prompt else ""
+            what = "of the answer " if is_answer else ""
             raise ValueError(f"{task.title}: token {place} {what}must be below {most}, got {int(wrong[0])}")
 
 
 def _leaked(task: Task) -> tuple[int, int]:
-    """Return how many selection problems a few steps train on, of how many. Rows are apart by their split, and columns
-    too many to meet.
-    """
+    """Return how many selection problems a few steps train on, and how many there are."""
+    # Rows are apart by their split, and columns too many to meet: another package's own methods are tried.
     methods = type(task).sample, type(task).selection
     if isinstance(task, Columns) or methods == (Rows.sample, Rows.selection):
         return 0, 0

@@ -128,13 +128,15 @@ class Columns(Task):
         a, b: float64 integers, of which every division is exact on every device.
         """
         a, b = self.asked(a, b)
-        digits = -(-self.digits // 2)
+        digits = self.digits
         if self.numbers == 3:
-            x, y = self._exact_columns(a, self.digits + digits), self._exact_columns(b, 2 * self.digits - digits)
-            third = x[self.digits :] + y[self.digits :]
-            numbers = [x[: self.digits], y[: self.digits], third]
+            lower = -(-digits // 2)  # columns of the third number that the first one carries
+            x = self._exact_columns(a, digits + lower)
+            y = self._exact_columns(b, 2 * digits - lower)
+            third = x[digits:] + y[digits:]
+            numbers = [x[:digits], y[:digits], third]
         else:
-            numbers = [self._exact_columns(number, self.digits) for number in (a, b)[: self.numbers]]
+            numbers = [self._exact_columns(number, digits) for number in (a, b)[: self.numbers]]
         return [*numbers, self.answer(*numbers)]
 
     def _exact_columns(self, number: Tensor, count: int) -> list[Tensor]:
@@ -143,6 +145,7 @@ class Columns(Task):
 
         cut = [number]
         for n in range(1, count + 1):
+            # Half a unit above: a product that is rounded down must not fall below a whole number.
             above = torch.floor((number + 0.5) * (1 / self.base**n))
             cut.append(above)
         return [here - self.base * above for here, above in pairwise(cut)]
@@ -186,10 +189,11 @@ class Columns(Task):
     def edge_cases(self) -> Pairs:
         """Return ten hard pairs: in base ten, of ten digits, AdderBoard's. A third number is 0, then the largest."""
         last, middle = self.limit - 1, self.limit // 2
-        rises = [n % self.base for n in range(self.digits)]
-        falls = [(self.digits - n) % self.base for n in range(self.digits)]
-        ones, turned = self.number([1] * self.digits), (self.number(falls), self.number(rises))
-        carried = [(middle, middle), (ones, self.limit - ones), turned]
+        # In base ten 1111111111, 1234567890 and 9876543210, as AdderBoard has them. It asks (last, last) twice.
+        ones = self.number([1] * self.digits)
+        rises = self.number([(self.digits - n) % self.base for n in range(self.digits)])
+        falls = self.number([n % self.base for n in range(self.digits)])
+        carried = [(middle, middle), (ones, self.limit - ones), (rises, falls)]
         hard = [(0, 0), (0, 1), (last, 0), (last, 1), (last, last), *carried, (last, last), (1, last)]
         if self.numbers == 3:
             return [self.packed(a, b, third) for third in (0, last) for a, b in hard]

@@ -81,6 +81,7 @@ class Rows(Task):
         from model.counter import fraction, words
 
         rows_N = self.trained_rows().to(step_R.device)
+        # A batch with room for all rows has each of them once: drawn, some would be missing.
         if batch >= self.trained:
             drawn_RB = rows_N.expand(len(step_R), -1)
         else:
@@ -176,8 +177,13 @@ class Modular(Binary):
     def result(self, a: Tensor, b: Tensor) -> Tensor:
         if self.op == "a/b":  # a times what b is to be multiplied by for 1, which is b^(p - 2)
             return a * _power(b, self.modulus - 2, self.modulus) % self.modulus
-        value = {"a+b": a + b, "a-b": a - b, "a*b": a * b, "a^2+ab+b^2": a * a + a * b + b * b}[self.op]
-        return value % self.modulus
+        values = {
+            "a+b": a + b,
+            "a-b": a - b,
+            "a*b": a * b,
+            "a^2+ab+b^2": a * a + a * b + b * b,
+        }
+        return values[self.op] % self.modulus
 
     def words(self, a: int, b: int) -> str:
         import torch
@@ -188,6 +194,7 @@ class Modular(Binary):
 
 def _power(base: Tensor, exponent: int, modulus: int) -> Tensor:
     """Return base^exponent modulo a number."""
+    # By squaring, and cut at each product: int64 would not hold the power itself.
     result = base * 0 + 1
     while exponent:
         if exponent % 2:

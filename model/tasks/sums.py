@@ -71,8 +71,10 @@ class Sums(Columns):
 
         sign, equals = (torch.full_like(columns[0][0], self.base + n) for n in range(2))
         *numbers, answer = (number[::-1] for number in columns)
+        asked = []
         behind = [sign] * (self.numbers - 1) + [equals]
-        asked = [token for number, mark in zip(numbers, behind, strict=True) for token in (*number, mark)]
+        for number, mark in zip(numbers, behind, strict=True):
+            asked += [*number, mark]
         return [*asked, *answer]
 
     def words(self, a: int, b: int) -> str:

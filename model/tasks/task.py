@@ -154,10 +154,12 @@ class Task(ABC):
 
     def __str__(self) -> str:
         """Return the task as one writes it, and as `make_task` reads it: `subtraction base=3 digits=4`."""
-        values = ((f.name, getattr(self, f.name), f.default) for f in dataclasses.fields(self))
-        return " ".join(
-            [self.name, *(f"{name}={value}".lower() for name, value, default in values if value != default)]
-        )
+        words = [self.name]
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                words.append(f"{field.name}={value}".lower())
+        return " ".join(words)
 
 
 def make_task(given: Any) -> Task:

@@ -55,6 +55,7 @@ TAUGHT = {"LOSS": 1}
 LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
 Shapes = dict[str, tuple[int, ...]]
 MOST_RECORDED = 64
+# In memory and not on disk: a file would have to be distrusted, to save so little.
 RECORDED: dict[Any, list[Tape]] = {}
 """The newest tapes of this process: recording those of a program takes a quarter of a second."""
 
@@ -129,6 +130,7 @@ class EngineBackend:
         slots = self.slots_of(state, hyper)
         losses = self.run_steps(slots, steps)
         trained = torch.from_numpy(slots.rows)
+        # Counted here: a row's step is a float32.
         new = {"step": state["step"] + steps}
         for name in self._updated_names():
             part = trained[:, self.places[name]]
@@ -260,20 +262,18 @@ class EngineBackend:
         """Return the numbers of a step, in the order in which the engine reads them."""
         step = row["step"]
         scale = row["mix_scale"]
+        task = self.spec.task
+        # By name: the order is that of an enum in C++, which Python reads there.
         asked = {
             **schedule.kinds(step, row, scale)._asdict(),
-            "carry_mix": schedule.carry_mix(step, row, self.spec.task) * scale,
+            "carry_mix": schedule.carry_mix(step, row, task) * scale,
             "mixed_lengths": row["mixed_lengths"],
             "ramp": schedule.ramp(step, row),
-            "digits": self._digits(step, row),
+            # The largest operand length, which rows have not.
+            "digits": schedule.digits(step, row, task) if isinstance(task, Columns) else torch.zeros_like(step),
         }
         assert asked.keys() == set(ASKED)
         return [asked[name] for name in ASKED]
-
-    def _digits(self, step: Tensor, row: State) -> Tensor:
-        """Return the largest operand length of a step; rows have none."""
-        task = self.spec.task
-        return schedule.digits(step, row, task) if isinstance(task, Columns) else torch.zeros_like(step)
 
     def _expand(self, row: State) -> list[Tensor]:
         """Return the wide tensors that θ makes."""
@@ -289,6 +289,7 @@ class EngineBackend:
 
     def _take(self, row: State) -> list[Tensor]:
         """Return the tensors of a state after the optimiser's step."""
+        # A row trains as long as the engine is called for it; torch's programs, which train all slots, need the mask.
         state = {**row, "active": torch.ones(1, dtype=torch.bool)}
         new = step.apply_update(self.optimiser, state, row, row["gradient"])
         return [new[name] for name in self._updated_names()]
@@ -302,6 +303,7 @@ class EngineBackend:
         kernel = kernel_of(spec)
         if kernel is None:
             raise ValueError(f"teacher must have a kernel, and {teacher.title} has none")
+        # The teacher's θ is fixed, so its wide tensors are made once. C++ has their address: the backend keeps them.
         self._wide = run(expansion(spec), np.array(teacher.theta, np.float32))
         return Learning(
             teacher=ctypes.cast(built(kernel, recipe).kernel_evaluate, ctypes.c_void_p),
@@ -378,7 +380,7 @@ def has_kernel(spec: Spec) -> bool:
 
 
 def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
-    """Load a kernel for a recipe's loss; one with a teacher has its own build. Raise BuildError."""
+    """Load a kernel for a recipe's loss. With a teacher it is another build. Raise BuildError."""
     return library(kernel.source, _macros(kernel, recipe), kernel.folders)
 
 
@@ -507,7 +509,8 @@ def in_groups(slots: int, work: Callable[[slice, int], Any]) -> None:
     """Share the slots among torch's threads, each in groups of up to 16."""
     # ctypes lets go of the interpreter during a call, so threads run at once.
     threads = min(torch.get_num_threads(), slots)
-    count = max(threads, -(-slots // LANES))
+    groups_of_lanes = -(-slots // LANES)
+    count = max(threads, groups_of_lanes)  # fewer seeds per group rather than a thread without work
     ends = [slots * n // count for n in range(count + 1)]
     parts = [slice(*pair) for pair in pairwise(ends)]
     sizes = [part.stop - part.start for part in parts]

@@ -50,6 +50,6 @@ def _quota(group: Path) -> int | None:
             quota = (group / "cpu.cfs_quota_us").read_text("utf-8")
             period = (group / "cpu.cfs_period_us").read_text("utf-8")
         cores = int(quota) // int(period)
-        return cores if int(quota) > 0 else None
-    except (OSError, ValueError, ZeroDivisionError):  # no limit is "max", or -1
+        return cores if int(quota) > 0 else None  # version 1 writes -1 where there is no limit
+    except (OSError, ValueError, ZeroDivisionError):  # version 2 writes "max"
         return None

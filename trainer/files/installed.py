@@ -82,6 +82,7 @@ def check_cache() -> Path:
     """
     folder = Path(named_by(CACHE) or _caches() / "adder-search").absolute()
     try:
+        # Of a folder that is not there yet the one above decides, in which it would be made.
         nearest = next(path for path in (folder, *folder.parents) if path.exists())
         status = nearest.stat()
     except OSError as error:

@@ -72,6 +72,7 @@ def with_raw_gradient(inner: Optimiser, change: Change) -> Optimiser:
 
     change: (state, now, raw gradient) -> another raw gradient.
     """
+    # The point too: SAM must climb by the gradient that the step would take.
     point = inner.gradient_point
     return replace(
         inner,

@@ -86,6 +86,7 @@ def is_restart_due(limits: Mapping[str, Tensor], pair_L: Tensor, age_L: Tensor, 
 
 def restart_seed(init_seed: int, tries: int) -> int:
     """Return the number that draws a seed's vector after `tries` earlier tries."""
+    # The first try has the vector that the seed has without restarts.
     return init_seed if tries == 0 else hashed_seed(f"again {init_seed} {tries}")
 
 

@@ -16,8 +16,9 @@ THRESHOLDS = "pairs [exact, token or a probe, least]"
 def parse_thresholds(name: str, entries: Sequence[Any]) -> tuple[tuple[str, float], ...]:
     """Return `entries` of the field `name` in their canonical form. Raise ValueError for one that is no pair."""
     for entry in entries:
-        named = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
-        if not named or type(entry[1]) not in (int, float) or isnan(entry[1]):
+        is_pair = isinstance(entry, tuple) and len(entry) == 2
+        # No seed would ever reach NaN.
+        if not is_pair or not isinstance(entry[0], str) or type(entry[1]) not in (int, float) or isnan(entry[1]):
             raise ValueError(f"{name} must be {THRESHOLDS}, got {entry!r:.80}")
     return tuple((of, float(least)) for of, least in entries)
 

@@ -101,6 +101,7 @@ class WeightDecay(Group):
 
 def drops_of(recipe: Any) -> tuple[list[int], list[float]]:
     """Return steps and factors [D] of a recipe's drops, filled up with steps after every budget."""
+    # Seeds of one bank may have different numbers of drops, and their tensors one shape.
     missing = MOST_DROPS - len(recipe.wd_drops)
     steps = [step for step, _ in recipe.wd_drops]
     factors = [factor for _, factor in recipe.wd_drops]

@@ -110,7 +110,8 @@ def apply_ties(theta_SP: Tensor, step_S: Tensor, hyper: Hyper) -> Tensor:
         return theta_SP
     number_SP = hyper["ties"].abs()
     sign_SP = torch.sign(hyper["ties"]).to(theta_SP)
-    # K numbers, from 0 on; entries that read number 0 have the sign 0, and so become 0.
+    # K numbers, from 0 on; entries that read number 0 have the sign 0, and so become 0. There are at most as many
+    # numbers as entries.
     none_SK = theta_SP.new_zeros(len(theta_SP), theta_SP.shape[1] + 1)
     sums_SK = none_SK.scatter_add(1, number_SP, theta_SP * sign_SP)
     counts_SK = none_SK.scatter_add(1, number_SP, torch.ones_like(theta_SP))

@@ -100,7 +100,7 @@ def full_length_from(curriculum: Sequence[Sequence[int]]) -> int:
     full_from = end = 0
     for digits, steps in curriculum:
         end += steps
-        if digits < DIGITS:
+        if digits < DIGITS:  # lengths may fall again: what counts is the last short stage
             full_from = end
     return full_from
 

@@ -62,6 +62,7 @@ class Seen:
         record, column = self.places[name]
         last_L = self.step_L // self.eval_every - 1
         place_LE = last_L[:, None] - torch.arange(count - 1, -1, -1)
+        # A place below 0 would be read from the end of the table.
         found_LE = self.records[record][self.pair_L[:, None], place_LE.clamp(min=0), column]
         return found_LE.masked_fill(place_LE < 0, torch.nan)
 

@@ -49,9 +49,12 @@ def sequence(spec: LowRank, *columns: list[Tensor]) -> list[Tensor]:
     *numbers, answer = columns
     task = in_columns(spec.task)
     order = -1 if isinstance(task, Sums) else 1
-    plus, equals, eos = (torch.full_like(numbers[0][0], task.base + token) for token in (PLUS, EQUALS, EOS))
+    like = numbers[0][0]
+    plus, equals, eos = (torch.full_like(like, task.base + token) for token in (PLUS, EQUALS, EOS))
+    asked = []
     behind = [plus] * (len(numbers) - 1) + [equals]
-    asked = [token for number, mark in zip(numbers, behind, strict=True) for token in (*number[::order], mark)]
+    for number, mark in zip(numbers, behind, strict=True):
+        asked += [*number[::order], mark]
     end = [eos] if len(answer) == task.answers and not spec.no_eos else []
     return [*asked, *answer, *end]
 
@@ -65,6 +68,7 @@ def expand(spec: LowRank, theta_SP: Tensor) -> Tensors:
     """
     p = spec.layout.split(theta_SP)
     (Aq, Bq), (Ak, Bk), (Av, Bv) = _qkv_factors(spec, p)
+    # Scores are (x Aq) Bq · (x Ak) Bk: both B meet in one small matrix, which queries have from here on.
     form_SRR = product(Bk, Bq.mT) / math.sqrt(spec.width)
     positions = product(p["pos_A"], p["pos_B"]) if spec.pos_rank else p["positions"]
     length = spec.prompt - 1 + spec.answers
@@ -93,7 +97,7 @@ def expand(spec: LowRank, theta_SP: Tensor) -> Tensors:
 def apply(spec: LowRank, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
     """Return the logits after each position from `first` on, V tensors [S, A, B], as the kernel does."""
     length, batch = tokens_STB.shape[1:]
-    tokens_STB = aligned(tokens_STB)
+    tokens_STB = aligned(tokens_STB)  # spare problems at the end, which the last line takes off again
     hot_STVB = one_hot(tokens_STB, spec.vocabulary, wide["tokens"].dtype)
 
     # every input: a token at a position

@@ -35,8 +35,9 @@ INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def _import_compiler() -> None:
-    """Import what torch.func imports at its first call, without the folder that torch then names in the environment:
-    that variable is the user's word for where compiled programs are.
+    """Import what torch.func imports at its first call, and undo what torch then does to the environment.
+
+    It sets the variable by which a user says where compiled programs are (trainer/files/installed.py).
     """
     before = os.environ.get(INDUCTOR)
     importlib.import_module("torch._dynamo.aot_compile")
@@ -84,6 +85,7 @@ def _loaded(where: str, code: str, digest: str) -> ModuleType:
     name = f"adder_search_module_{digest[:16]}"
     module = ModuleType(name)
     module.__file__ = f"<{place} {digest[:12]}>"
+    # Tracebacks and `inspect` find its lines there: no file need have them any more.
     linecache.cache[module.__file__] = (len(code), None, code.splitlines(keepends=True), module.__file__)
     sys.modules[name] = module  # where dataclasses and pickles look for it
     try:
@@ -123,28 +125,32 @@ def constraints_of(spec: Module) -> dict[str, Any]:
 
 
 def parts_of(spec: Module) -> dict[str, Parts]:
-    """Return what the class lists in `parts`: kinds of parts, each with the argument that counts them and the axes of
-    parameters along which they lie. Raises ValueError for what is no such list.
+    """Return what the class lists in `parts`, by kind.
+
+    A kind has the argument that counts its parts, and the axes of parameters along which they lie. Raises ValueError
+    for what is no such list.
     """
     cls = class_of(spec)
     listed = getattr(cls, "parts", {})
     if not isinstance(listed, Mapping):
         return {}  # the class has something else of that name
     right = {name: kind for name, kind in listed.items() if _is_kind(spec, kind)}
+    # One that a base class lists may be about arguments that this class has not.
     if "parts" in vars(cls) and len(right) < len(listed):
         raise ValueError(f"{spec.module}: parts must be like {FORM_OF_PARTS}, of what the class has")
-    return {
-        str(name): Parts(size, {parameter.replace(".", "_"): axis for parameter, axis in axes.items()})
-        for name, (size, axes) in right.items()
-    }
+    kinds = {}
+    for name, (size, axes) in right.items():
+        of_tensors = {parameter.replace(".", "_"): axis for parameter, axis in axes.items()}
+        kinds[str(name)] = Parts(size, of_tensors)
+    return kinds
 
 
 def _is_kind(spec: Module, kind: Any) -> bool:
     is_pair = isinstance(kind, tuple | list) and len(kind) == 2 and isinstance(kind[1], Mapping)
     if not is_pair or type(dict(spec.args).get(kind[0])) is not int:
         return False
-    shapes = {name: parameter.shape for name, parameter in template(spec).named_parameters()}
-    return all(name in shapes and axis in range(len(shapes[name])) for name, axis in kind[1].items())
+    dims = {name: parameter.dim() for name, parameter in template(spec).named_parameters()}
+    return all(name in dims and axis in range(dims[name]) for name, axis in kind[1].items())
 
 
 @contextmanager
@@ -183,6 +189,7 @@ def too_many(count: int) -> str:
 def _count_without_memory(spec: Module) -> int:
     """Return how many parameters a module would have; 0 where it cannot be built without their numbers."""
     try:
+        # On "meta" tensors have shapes alone.
         with seeded(0), torch.device("meta"):
             module = class_of(spec)(**dict(spec.args))
     except Wrong:

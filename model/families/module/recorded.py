@@ -74,6 +74,7 @@ def _plain(value: Any) -> Any:
     value = getattr(value, "tolist", lambda: value)()
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
-    if not (value is None or isinstance(value, bool | int | float | str)) or not str(value).isprintable():
+    is_plain = value is None or isinstance(value, bool | int | float | str)
+    if not is_plain or not str(value).isprintable():
         raise ValueError(f"{value!r:.80} is no value of a module's argument")
     return value

@@ -12,7 +12,7 @@ Axes: S seed, B problem, T position, P parameters.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from model.fields import option
 from model.layout import Shapes, linear
@@ -321,8 +321,7 @@ class Rope(Spec):
         unread += [] if self.frozen_k_angle else ["first_k_angle"]
         unread += [] if self.frozen_down_angle else ["first_down_angle"]
         unread += [] if self.fixed_qk_norm else ["qk_norm_1", "qk_norm_2", "qk_norm_3"]
-        defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name in unread}
-        return dataclasses.replace(self, **defaults)
+        return self.with_defaults(unread)
 
     def hard_wired(self) -> dict[str, float]:
         constants = {"sine_input": 1e-4} if self.sine_input else {}

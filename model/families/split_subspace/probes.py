@@ -151,6 +151,7 @@ def _columns(spec: SplitSubspace) -> tuple[Tensor, Tensor]:
     """
     import torch
 
+    # Python's generator, whose draws are the same everywhere: a probe is a number of a record.
     draw = Random(PLACE).randrange
     pairs: list[tuple[int, int]] = []
     for total in (8, 11):
@@ -159,7 +160,10 @@ def _columns(spec: SplitSubspace) -> tuple[Tensor, Tensor]:
 
     first, second = zip(*pairs, strict=True)
     sums = [a + b for a, b in pairs]
-    x, y, z = ([torch.tensor([_digit(n, i) for n in some]) for i in range(DIGITS)] for some in (first, second, sums))
+    columns = []
+    for numbers in (first, second, sums):
+        columns.append([torch.tensor([_digit(n, i) for n in numbers]) for i in range(DIGITS)])
+    x, y, z = columns
     tokens = spec.sequence(x, y, z[:PLACE])
     below = [_total(*pair) == 8 for pair in pairs]
     return torch.stack([t.to(torch.int32) for t in tokens]), torch.tensor(below)

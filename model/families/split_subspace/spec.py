@@ -375,8 +375,11 @@ class SplitSubspace(Spec):
     @property
     def norm_numbers(self) -> int:
         """Numbers that the weights of all norms are made of, where they have a structure; else 0."""
-        several = 3 if self.structured_norm3 else 2 if self.structured_norm2 else 0
-        return several or int(self.structured_norm1 or self.scalar_norm)
+        if self.structured_norm3:
+            return 3
+        if self.structured_norm2:
+            return 2
+        return int(self.structured_norm1 or self.scalar_norm)
 
     @property
     def out_rank(self) -> int:
@@ -412,8 +415,7 @@ class SplitSubspace(Spec):
         unread = [] if self.frozen_spiral else ["spiral_amp", "spiral_slope"]
         unread += [] if self.equals_on_ring else ["equals_index"]
         unread += ["tie_qk", "qk_dim", "tie_vo"] if self.direct_forms else []  # drawn for them, then multiplied
-        defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name in unread}
-        return dataclasses.replace(self, **defaults)
+        return self.with_defaults(unread)
 
     def hard_wired(self) -> dict[str, float]:
         constants = {"out_B[0]": 1.0} if self.unit_out else {}
@@ -424,7 +426,7 @@ class SplitSubspace(Spec):
             }
         if self.equals_on_ring:
             constants["equals_index"] = self.equals_index
-        return {name: value for name, value in constants.items() if value}
+        return {name: value for name, value in constants.items() if value}  # zeros are structure
 
     def structures(self) -> dict[str, list[Words]]:
         """Add rotations of the form of scores, where one head has such a form."""

@@ -159,10 +159,11 @@ def gradient(values: Values, tape: Tape, registers: Sequence[Value], pulls: Sequ
     for output, pull in zip(tape.outputs.tolist(), pulls, strict=True):
         slopes[output] = op("add", slopes[output], pull)
     first = len(registers) - tape.reads.shape[1]
-    for n, (kind, reads) in reversed(list(enumerate(operations(tape), start=first))):
+    forwards = list(enumerate(operations(tape), start=first))
+    for n, (kind, reads) in reversed(forwards):
         at = Pull(op, [registers[r] for r in reads], registers[n], slopes[n])
         rule = getattr(at, OPS[kind], None)
-        if rule is None:
+        if rule is None:  # comparisons and floor are flat
             continue
         for register, slope in zip(reads, rule(), strict=False):
             if slope is not None:

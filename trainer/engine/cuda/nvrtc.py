@@ -47,13 +47,21 @@ def library() -> ctypes.CDLL:
     Raise CudaError if it is nowhere.
     """
     folder = folder_of_libraries()
-    places = [folder] if folder else [Path(p) / part for p in sys.path if p for part in FOLDERS]
-    paths = [path for place in places for path in (place / name for name in NAMES) if path.exists()]
+    if folder:
+        places = [folder]
+    else:
+        places = [Path(p) / part for p in sys.path if p for part in FOLDERS]
+    files = [place / name for place in places for name in NAMES]
+    paths = [str(file) for file in files if file.exists()]
+    if not folder:
+        paths += NAMES  # which the system's loader looks for
+
     loaded = list[ctypes.CDLL]()
-    for path in [*map(str, paths), *(() if folder else NAMES)]:
+    for path in paths:
         try:
             # NVRTC loads these by name, and would not find them in a wheel's folder.
-            for builtins in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if os.sep in path else ():
+            beside = Path(path).parent.glob("libnvrtc-builtins.so.*") if os.sep in path else ()
+            for builtins in sorted(beside):
                 ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
             loaded.append(ctypes.CDLL(path))
         except OSError:
@@ -127,10 +135,8 @@ def compiled(text: str, headers: Mapping[str, str], architecture: str, result: s
         given = (c_char_p * len(flags))(*(flag.encode() for flag in flags))
         if library().nvrtcCompileProgram(program, c_int(len(flags)), given):
             log = _bytes("ProgramLog", program).decode(errors="replace")
-            error = next(
-                (line for line in log.splitlines() if "error" in line),
-                log.strip()[:300],
-            )
+            errors = [line for line in log.splitlines() if "error" in line]
+            error, *_ = errors or [log.strip()[:300]]
             raise CudaError(f"NVRTC: {error}")
         return _bytes(result, program)
     finally:

@@ -55,6 +55,7 @@ def choose(spec: Spec, work: Work) -> Choice:
 
 @lru_cache(64)
 def _choose(spec: Spec, work: Work, denormals: str) -> Choice:
+    # By its sizes first: recording works entry by entry, in Python.
     too_large = _excess((spec.logits, MOST_TOKENS, "logits"), (spec.params, MOST_NUMBERS, "numbers"))
     if too_large:
         return Choice(None, too_large)
@@ -68,6 +69,7 @@ def _choose(spec: Spec, work: Work, denormals: str) -> Choice:
         if too_large:
             return Choice(None, too_large)
         kernel = _kernel(spec, program)
+        # `not <` and not `>=`: logits that are no numbers are not torch's either.
         if not missing_for_compilation() and not _apart(spec, kernel) < APART:
             return Choice(None, "torch: its tape has other logits")
     except (NotImplementedError, IndexError) as error:
@@ -86,6 +88,7 @@ def _excess(*limits: tuple[int, int, str]) -> str:
 def _kernel(spec: Spec, program: Program) -> Kernel:
     """Return the kernel of a program, whose text is kept in a folder of the cache."""
     text = program.text.encode()
+    # A folder of its own for each text: kernel.cpp includes the file by one name.
     folder = cache_folder() / "recorded" / hashlib.sha256(text).hexdigest()[:24]
     file = folder / "recording.h"
     if not file.exists() or file.read_bytes() != text:
@@ -107,7 +110,8 @@ def _apart(spec: Spec, kernel: Kernel) -> float:
     """
     a, b = selection(spec.task)
     places = torch.linspace(0, a.shape[1] - 1, LANES).long()
-    tokens_1TB = torch.stack([token.int() for token in spec.tokens_of(a[:, places], b[:, places])], dim=1)
+    tokens = spec.tokens_of(a[:, places], b[:, places])
+    tokens_1TB = torch.stack([token.int() for token in tokens], dim=1)
     with torch.no_grad():
         wide = spec.expand(spec.initial(0)[None])
         logits = spec.apply(wide, tokens_1TB[:, :-1], spec.prompt - 1)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from trainer.engine.modules.graph import NO_TABLE, RowGraph
 from trainer.engine.tape_graph import Graph, Traced
-from trainer.engine.tape_operations import entrywise, named
+from trainer.engine.tape_operations import entrywise, inner, named
 
 Translation = Callable[..., Any]
 """(graph, arguments of torch's operation) -> its result or results, or registers of them."""
@@ -74,17 +74,11 @@ def along(registers: Tensor, dims: Any, each: Callable[[list[int]], Sequence[int
     each: from registers to as many, or to one. Where it is one, those dimensions go, or with keepdim have the size 1.
     """
     every = list(range(registers.dim()))
-    if dims is None or dims == []:
-        asked = every
-    elif isinstance(dims, int):
-        asked = [dims]
-    else:
-        asked = dims
-    inner = [d % max(1, len(every)) for d in asked]
-    outer = [d for d in every if d not in inner]
-    order = outer + inner
+    along_these = inner(dims, len(every))
+    outer = [d for d in every if d not in along_these]
+    order = outer + along_these
     moved = registers.permute(*order)
-    rows = moved.reshape(-1, math.prod(registers.shape[d] for d in inner))
+    rows = moved.reshape(-1, math.prod(registers.shape[d] for d in along_these))
     made = torch.tensor([list(each(row)) for row in rows.tolist()])
 
     is_as_many = made.shape == rows.shape and made.shape[1] > 1
@@ -92,7 +86,7 @@ def along(registers: Tensor, dims: Any, each: Callable[[list[int]], Sequence[int
         return made.reshape(moved.shape).permute([order.index(d) for d in every])
     if not keepdim:
         return made.reshape([registers.shape[d] for d in outer])
-    return made.reshape([1 if d in inner else registers.shape[d] for d in every])
+    return made.reshape([1 if d in along_these else registers.shape[d] for d in every])
 
 
 def total(graph: RowGraph, x: Any, dims: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
