@@ -136,6 +136,7 @@ def verify(spec: Spec, theta_P: Tensor, *, extended: bool = False) -> Verificati
     pairs = task.pairs()
     wrong, margin = judge(spec, theta_P, pairs)
     further: dict[str, Pairs] = {}
+    # Uniform pairs hardly ever have a long run of carries: each length has a set of its own.
     if extended and isinstance(task, Columns):  # of rows all are asked
         for seed in EXTENDED_SEEDS:
             further[f"uniform, seed {seed}"] = task.ask(task.uniform(seed, 10_000))

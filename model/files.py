@@ -10,6 +10,7 @@ def read_limited(path: Path, most: int, what: str) -> bytes:
     """
     if not path.is_file():
         raise ValueError("not a file" if path.exists() else "no such file")
+    # Read with a limit, whatever its size was said to be: it may grow meanwhile.
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:

@@ -109,5 +109,5 @@ class Layout:
             if name not in tensors or tensors[name].numel() != prod(shape):
                 actual = tuple(tensors[name].shape) if name in tensors else "nothing"
                 raise ValueError(f"{name} must have shape {shape}, found {actual}")
-            parts.append(tensors[name].detach().reshape(-1))
+            parts.append(tensors[name].detach().reshape(-1))  # a module's parameters track gradients
         return torch.cat(parts)

@@ -60,6 +60,7 @@ _derive("456p", "491p", out_rank=2, tie_qkv="shareA_tieKV")
 _derive("311p", "456p", width=4, ffn=8, out_rank=3)
 _derive("262p", "311p", ffn=6, pos_rank=2)
 
+# AdderBoard's Qwen-like nets: first those that turn as staghado's do (half_split), then those near tbukic's 113p.
 PRESETS["228p"] = Rope(width=4, heads=2, ffn=6, half_split=True)
 _derive("200p", "228p", width=3, ffn=9)
 _derive("173p", "200p", ffn=6)
@@ -98,7 +99,7 @@ def preset(name: str) -> Spec:
     >>> preset("57p subtraction base=3").task.base
     3
     """
-    published, _, task = name.partition(" ")
+    published, _, task = name.partition(" ")  # a task's text has spaces of its own
     if published not in PRESETS:
         raise ValueError(f"unknown preset {published!r}; {did_you_mean(published, PRESETS)}")
     return replace(PRESETS[published], task=make_task(task)) if task else PRESETS[published]
@@ -148,6 +149,7 @@ def preset_name(spec: Spec) -> str:
 def _single_change(base: Spec, spec: Spec) -> str:
     """Return `with` or `without` the one constraint that separates a spec from a base; empty if several do."""
     applied = spec.applied()
+    # Any one of the differing constraints may have brought or taken the others: each is tried.
     for name in sorted(applied.keys() ^ base.applied().keys()):
         with suppress(ValueError):  # the constraint is impossible there
             if base.toggled(name, applied.get(name)) == spec:

@@ -50,7 +50,7 @@ class FamilyModule:
 
     def __get__(self, instance: Any, owner: type[Spec]) -> Any:
         module = import_module(f"{owner.__module__.rpartition('.')[0]}.{self.name}")
-        setattr(owner, f"_{self.name}", module)
+        setattr(owner, f"_{self.name}", module)  # in place of this descriptor: from now on an ordinary look-up
         return module
 
 
@@ -125,7 +125,7 @@ class Spec(ABC):
     def check_task(self) -> None:
         """Raise ValueError for a task that the family cannot be asked."""
         task = self.task
-        numbers = task.numbers if isinstance(task, Columns) else 0
+        numbers = task.numbers if isinstance(task, Columns) else 0  # no family of columns is asked rows
         if numbers not in self.operands:
             able = [name for name, cls in FAMILIES.items() if numbers in cls.operands]
             names = ", ".join([*able, "module"])
@@ -254,7 +254,7 @@ class Spec(ABC):
 
         double_SP = theta_SP.double()
         columns = [probe(self, double_SP) for probe in self.probes().values()]
-        return torch.stack(columns, dim=1) if columns else double_SP[:, :0]
+        return torch.stack(columns, dim=1) if columns else double_SP[:, :0]  # torch stacks no empty list
 
     def images(self, theta_P: Tensor) -> list[Tensor]:
         """Return other θ [P] that compute the same, or nearly, such as mirror images: what ties can be entered from."""
@@ -289,6 +289,7 @@ class Spec(ABC):
         """Return family and every field, as plain values: what `make_spec` takes."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         task = values.pop("task")
+        # Left out where it is the default: records and keys are older than the field.
         return {"family": self.family, **values} | ({} if task == ADDITION else {"task": str(task)})
 
     def places(self) -> set[str]:
@@ -340,7 +341,7 @@ class Spec(ABC):
                     names.append(needed)
                 values.setdefault(needed, needed_value)
 
-        # either of two constraints may say that they exclude each other
+        # Either of two constraints may say that they exclude each other.
         excluded = {n for name in names for n in constraints[name].metadata["excludes"]}
         for name, field in constraints.items():
             if set(field.metadata["excludes"]) & set(names):

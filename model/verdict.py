@@ -81,7 +81,7 @@ def write_verdict(folder: Path, spec: Spec, theta_P: Tensor, values: dict[str, A
     earlier = claim_beside(folder, spec, theta_P)
     if earlier and is_right(values) is None and is_right(earlier) is not None:
         return earlier
-    text = json.dumps(values | {"spec": spec.as_dict()})  # records of before lack it
+    text = json.dumps(values | {"spec": spec.as_dict()})  # older records lack it
     (folder / VERDICT_FILE).write_text(f"{text}\n", encoding="utf-8")
     return values
 
@@ -97,6 +97,7 @@ def claim_beside(folder: Path, spec: Spec, theta_P: Tensor) -> dict[str, Any] | 
 
 def is_about(verdict: Mapping[str, Any], spec: Spec, theta_P: Tensor) -> bool:
     """True if a verdict is on all pairs, of this spec and θ."""
+    # The spec too: other constants in checkpoint.json are another function of the same θ.
     said = (verdict["spec"], verdict["theta_sha256"], verdict["digits"])
     return said == (spec.as_dict(), digest(theta_P), COLUMNS)
 

@@ -27,20 +27,19 @@ def check_task(task: Task) -> None:
     """
     if type(task).__module__.startswith(OURS):
         return
-    if not 0 < task.outputs <= task.vocabulary:
-        raise ValueError(
-            f"{task.title}: outputs must be from 1 to the vocabulary, {task.vocabulary}, got {task.outputs}"
-        )
+    outputs, vocabulary = task.outputs, task.vocabulary
+    if not 0 < outputs <= vocabulary:
+        raise ValueError(f"{task.title}: outputs must be from 1 to the vocabulary, {vocabulary}, got {outputs}")
     try:
         pairs = torch.tensor(task.pairs()[:TRIED], dtype=torch.int64)
         a, b = pairs.unbind(1)
-        tokens, again = task.written(a, b), task.written(a, b)
+        tokens, again = task.written(a, b), task.written(a, b)  # one that draws would be another each time
         _check_tokens(task, tokens, a)
         is_alike = all(map(torch.equal, tokens, again))
         leaked, decisive = _leaked(task)
     except ValueError:
         raise
-    except Exception as error:
+    except Exception as error:  # another package's code may raise anything
         raise ValueError(f"{task.title} fails when it is asked: {first_line(error)}") from None
     if not is_alike:
         raise ValueError(f"{task.title}: a problem is not written twice in the same tokens")

@@ -170,11 +170,13 @@ class Columns(Task):
         first, second = self.limits
         if first * second > UNIFORM:
             return self.ask(self.edge_cases() + self.uniform(2025, UNIFORM))
+        # Several drawn pairs may be asked as one: of an ordered difference, a - b and b - a.
         every = list(product(range(first), range(second)))
         return list(dict.fromkeys(self.ask(every)))
 
     def uniform(self, seed: int, count: int) -> Pairs:
         """Draw pairs of integers, a then b, from Python's generator."""
+        # Python's and not torch's: AdderBoard's pairs are draws of this generator, in this order.
         rng = random.Random(seed)
         first, second = (limit - 1 for limit in self.limits)
         return [(rng.randint(0, first), rng.randint(0, second)) for _ in range(count)]

@@ -105,6 +105,7 @@ def _split(task: Rows) -> tuple[Tensor, Tensor]:
 
     from model.counter import words
 
+    # By a counter's words and not by torch's generator, whose permutations no promise keeps.
     at = torch.tensor([task.split_seed]), torch.tensor([SPLIT])
     (word_1N,) = words(*at, task.count, 1)
     order_N = word_1N[0].argsort(stable=True)
@@ -220,6 +221,7 @@ class Permutations(Binary):
 
         images_NP = torch.tensor(list(permutations(range(self.points))), device=a.device)
         composed = images_NP[a].gather(-1, images_NP[b])
+        # Each permutation's images, read as digits, are one number: that is searched.
         scale_P = self.points ** torch.arange(self.points, device=a.device).flip(0)
         names_N = (images_NP * scale_P).sum(-1)  # rising, as the alphabet is
         return torch.searchsorted(names_N, (composed * scale_P).sum(-1))

@@ -28,6 +28,7 @@ class Sums(Columns):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # The largest answer's top column holds what is carried: at most times + numbers - 2.
         if self.times + self.numbers - 2 >= self.base:
             of_three = ", less one with three numbers" if self.numbers == 3 else ""
             raise ValueError(f"times must be below the base{of_three}, or answers need more columns, got {self.times}")

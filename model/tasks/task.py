@@ -46,7 +46,7 @@ class Task(ABC):
     @property
     def is_measured(self) -> bool:
         """True for ten-digit addition, on which the rules that end seeds were measured. On other tasks they are off."""
-        return self == TASKS["addition"]()
+        return self == TASKS["addition"]()  # by name: sums.py imports this file
 
     @property
     def macros(self) -> dict[str, int] | None:
@@ -183,6 +183,7 @@ def make_task(given: Any) -> Task:
     for key, value in chosen.items():
         if key not in fields:
             raise ValueError(f"unknown option {key!r:.80} of {name}; {did_you_mean(key, fields)}")
+        # YAML has typed its values; a text's words are typed by the option's default.
         if isinstance(given, str):
             chosen[key] = _typed(value, type(fields[key]))
     return cls(**chosen)

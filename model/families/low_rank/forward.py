@@ -139,7 +139,7 @@ def qkv_projections(spec: LowRank, p: Tensors) -> list[tuple[str, Tensor, Tensor
         return [("qkv", p["qkv_A"], p[f"qkv_B{part}"]) for part in spec.projections]
     if spec.shared == "B":
         return [(part, p[f"qkv_A{part}"], p["qkv_B"]) for part in spec.projections]
-    if spec.qkv_rank and spec.tie_qkv == "none":
+    if spec.qkv_rank and spec.tie_qkv == "none":  # one matrix [D, 3 D], of which the columns are three
         return [("qkv", p["qkv_A"], B) for B in p["qkv_B"].chunk(3, dim=-1)]
     if spec.qkv_rank:
         return [(part, p[f"{part}_A"], p[f"{part}_B"]) for part in spec.projections]
@@ -171,7 +171,7 @@ def _reads_all_features(spec: LowRank) -> bool:
 
 def _has_separate_values(spec: LowRank) -> bool:
     """True if values read something else than keys."""
-    one_factor = spec.shared == "A" or spec.tie_qkv == "none"
+    one_factor = spec.shared == "A" or spec.tie_qkv == "none"  # one A reads for all three
     return not _reads_all_features(spec) and not one_factor and spec.projections[1] != spec.projections[2]
 
 

@@ -164,7 +164,7 @@ class LowRank(Spec):
     @property
     def shared(self) -> str:
         """The factor that queries, keys and values share: A, B, or none (empty)."""
-        return self.tie_qkv[5] if self.tie_qkv in SHARED else ""
+        return self.tie_qkv[5] if self.tie_qkv in SHARED else ""  # the letter behind `share`
 
     @property
     def projections(self) -> tuple[str, str, str]:
@@ -204,7 +204,7 @@ class LowRank(Spec):
     def _qkv_shapes(self) -> Shapes:
         """Return the shapes of the query, key and value projections, in the order of the training code."""
         d, r = self.width, self.qkv_rank
-        parts = dict.fromkeys(self.projections)
+        parts = dict.fromkeys(self.projections)  # each name once, in order
         if self.shared == "A":
             seconds = {f"qkv_B{part}": (r, d) for part in parts}
             return {"qkv_A": (d, r), **seconds}

@@ -90,7 +90,7 @@ def _loaded(where: str, code: str, digest: str) -> ModuleType:
     sys.modules[name] = module  # where dataclasses and pickles look for it
     try:
         exec(compile(code, module.__file__, "exec"), vars(module))
-    except BaseException:
+    except BaseException:  # as an import does: half a module must not be found
         del sys.modules[name]
         raise
     return module
@@ -118,6 +118,7 @@ def constraints_of(spec: Module) -> dict[str, Any]:
     """Return what the class lists in `constraints`: arguments, and their values that mean "off"."""
     cls, arguments = class_of(spec), dict(spec.args)
     listed = getattr(cls, "constraints", {})
+    # A list of the class's own must be right; one that a base class has may name arguments that this one lacks.
     is_mapping = isinstance(listed, Mapping)
     if not is_mapping or ("constraints" in vars(cls) and not set(listed) <= set(arguments)):
         raise ValueError(f"{spec.module}: constraints must be arguments of the class with their off values")
@@ -135,7 +136,6 @@ def parts_of(spec: Module) -> dict[str, Parts]:
     if not isinstance(listed, Mapping):
         return {}  # the class has something else of that name
     right = {name: kind for name, kind in listed.items() if _is_kind(spec, kind)}
-    # One that a base class lists may be about arguments that this class has not.
     if "parts" in vars(cls) and len(right) < len(listed):
         raise ValueError(f"{spec.module}: parts must be like {FORM_OF_PARTS}, of what the class has")
     kinds = {}
@@ -156,6 +156,7 @@ def _is_kind(spec: Module, kind: Any) -> bool:
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed torch's generator for a block."""
+    # Of the CPU alone: modules are built there, and to ask a GPU for its generator would start CUDA.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

@@ -153,6 +153,7 @@ def _qk_norms(spec: Rope, p: Tensors) -> tuple[Tensor, Tensor]:
 
 def _projections(spec: Rope, p: Tensors) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the matrices of queries, keys and values, [S, rows, D], and of the output [S, D, heads · 4]."""
+    # What a fold has cut off is 0: `expand` makes the same wide tensors as without the fold.
     q = _padded(p["q"], spec.width)
     if spec.turned_k:
         fixed = _constant([spec.first_k_angle], q)
@@ -211,6 +212,7 @@ def _token_table(spec: Rope, p: Tensors) -> Tensor:
 
 def _turns(spec: Rope, theta_SP: Tensor) -> Tensor:
     """Return cosines and sines of each position's two angles [S, T, 4]."""
+    # Su et al. (arXiv 2104.09864): pair n of a head turns by base^(-2n / width), here of two pairs.
     speeds = _constant([1.0, spec.rope_base**-0.5], theta_SP)
     position_T = _constant(list(range(spec.inputs)), theta_SP)
     angle_T2 = position_T[:, None] * speeds

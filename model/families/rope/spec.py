@@ -328,21 +328,27 @@ class Rope(Spec):
         if self.frozen_arc:
             names = ("arc_radius", "arc_start", "arc_stride")
             constants |= {name: getattr(self, name) for name in names}
-        constants |= {"k_angle": self.first_k_angle} if self.frozen_k_angle else {}
-        constants |= {"down_angle": self.first_down_angle} if self.frozen_down_angle else {}
+        if self.frozen_k_angle:
+            constants["k_angle"] = self.first_k_angle
+        if self.frozen_down_angle:
+            constants["down_angle"] = self.first_down_angle
         if self.fixed_qk_norm:
             weights = {f"qk_norm[{n}]": getattr(self, f"qk_norm_{n}") for n in (1, 2, 3)}
             constants |= {name: w for name, w in weights.items() if abs(w) != 1}
+        # Zeros and signs are structure: no way of counting has them (docs/counting.md).
         return {name: value for name, value in constants.items() if value}
 
     def shapes(self) -> Shapes:
+        # In the order in which initial values are drawn: another one is another start of every seed.
         d, f = self.width, self.ffn
-        written = min(PLANE, d) if self.flat_down else d
         shapes: Shapes = {"tokens": (self.vocabulary, d)}
         if self.arc:
             shapes = {} if self.frozen_arc else {"arc": (3,)}
-        shapes |= self._attention_shapes() | ({"gate_scale": (1,)} if self.tie_gate else {"gate": (f, d)})
-        shapes |= {"up": (f, d)} | ({"down": (written, f)} if self.free_down else {})
+        shapes |= self._attention_shapes()
+        shapes |= {"gate_scale": (1,)} if self.tie_gate else {"gate": (f, d)}
+        shapes["up"] = (f, d)
+        if self.free_down:
+            shapes["down"] = (min(PLANE, d) if self.flat_down else d, f)
         if self.turned_down and not self.frozen_down_angle:
             shapes["down_angle"] = (1,)
         return shapes | self._norm_shapes()
@@ -350,6 +356,7 @@ class Rope(Spec):
     def _attention_shapes(self) -> Shapes:
         d, size = self.width, self.heads * HEAD
         read = min(PLANE, d) if self.arc_inputs else d
+        # Tied to the output, queries have all of the residual's dimensions: it writes to each of them.
         shapes: Shapes = {"q": (size, d if self.tie_oq else read)}
         if self.scaled_k:
             shapes["k_scale"] = (1,)
@@ -363,7 +370,9 @@ class Rope(Spec):
 
     def _norm_shapes(self) -> Shapes:
         d = self.width
-        read, seen = (min(PLANE, d) if cut else d for cut in (self.arc_inputs, self.arc_logits))
+        plane = min(PLANE, d)
+        read = plane if self.arc_inputs else d
+        seen = plane if self.arc_logits else d
         shapes: Shapes = {"q_norm": (HEAD,), "k_norm": (HEAD,)}
         if self.shared_qk_norm:
             shapes = {"qk_norm": (1 if self.fixed_qk_norm else HEAD,)}

@@ -407,6 +407,7 @@ def _value_matrix(spec: SplitSubspace, p: Any, h: int) -> Any:
         return [[one * (i == j) for j in range(tok)] for i in range(tok)]
     if spec.direct_forms:
         return transposed(p["out_A"][h * tok : (h + 1) * tok])
+    # At low rank the output's column is multiplied into the values: few channels instead of a head's width.
     part = slice(h * size, (h + 1) * size)
     column = transposed(p["out_A"][part])
     return product(column, _value_projection(spec, p)[part])

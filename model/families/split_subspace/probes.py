@@ -36,6 +36,7 @@ def probes(spec: SplitSubspace) -> dict[str, Probe]:
     names: dict[str, Probe] = {}
     if spec.task != ADDITION:
         return names
+    # In this order curves and saved states have them.
     if spec.rank1_out and spec.heads == 1:
         names["odd"] = odd
         if spec.tie_fc2_head:

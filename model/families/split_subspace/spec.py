@@ -430,8 +430,10 @@ class SplitSubspace(Spec):
 
     def structures(self) -> dict[str, list[Words]]:
         """Add rotations of the form of scores, where one head has such a form."""
-        alone = self.direct_forms and self.heads == 1
-        return super().structures() | ({"rotation": rotations("form", self.pos_dim)} if alone else {})
+        groups = super().structures()
+        if self.direct_forms and self.heads == 1:
+            groups["rotation"] = rotations("form", self.pos_dim)
+        return groups
 
     @property
     def answers(self) -> int:
@@ -439,6 +441,7 @@ class SplitSubspace(Spec):
         return self.task.answers + (not self.no_eos)
 
     def shapes(self) -> Shapes:
+        # θ is stored in this order: checkpoints, ties and golden curves hang on it.
         shapes = self._embedding_shapes() | self._attention_shapes()
         shapes["fc1"] = (self.units, self.width)
         if not self.no_ffn_bias:
@@ -474,6 +477,7 @@ class SplitSubspace(Spec):
 
     def _attention_shapes(self) -> Shapes:
         h, q, width, rank = self.heads, self.query_dim, self.width, self.out_rank
+        # Directly, the output reads each head's tokens; else its values, as wide as the residual in all.
         reads = h * self.tok_dim if self.direct_forms else width
         shapes: Shapes = {}
         if self.direct_forms:
@@ -499,7 +503,9 @@ class SplitSubspace(Spec):
         shapes["out_A"] = (reads, rank)
         row = self.tok_dim if self.token_out else width
         written = 0 if self.onehot_out else row - self.unit_out - self.opposite_out
-        return shapes | ({"out_B": (rank, written)} if written else {})
+        if written:
+            shapes["out_B"] = (rank, written)
+        return shapes
 
     def probes(self) -> dict[str, Probe]:
         return cast("dict[str, Probe]", self._probes.probes(self))
