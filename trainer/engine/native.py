@@ -32,6 +32,7 @@ from trainer.engine.build import ENGINE, denormals, library, missing_to_build
 from trainer.engine.modules import Choice, choose
 from trainer.engine.structures import (
     ASKED,
+    LANES,
     CTape,
     Errors,
     Learning,
@@ -52,7 +53,6 @@ from trainer.step.step import State
 
 TAUGHT = {"LOSS": 1}
 """Macros of a kernel whose loss has a teacher."""
-LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
 Shapes = dict[str, tuple[int, ...]]
 MOST_RECORDED = 64
 # In memory and not on disk: a file would have to be distrusted, to save so little.
@@ -215,6 +215,7 @@ class EngineBackend:
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         """Mark the wrong answers among each slot's own problems [S, N]."""
+        # One seed at a time: each has problems of its own, where an evaluation has the same for all.
         tape = expansion(self.spec)
         marks = []
         for theta_P, tokens_TN in zip(theta_SP.float(), tokens_STN, strict=True):

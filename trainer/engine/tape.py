@@ -73,6 +73,7 @@ class Recorder(TorchDispatchMode):
         if name in ENTRYWISE or name in REDUCTIONS:
             # torch says the shape and dtype of the result; its numbers are thrown away.
             like = function(*dummies(args), **dummies(kwargs))
+            # Indices and masks are known now: recorded, they could choose nothing.
             if not traced and not like.dtype.is_floating_point:
                 return function(*args, **kwargs)
             # Arithmetic on plain floats is recorded too: constants are the engine's own results.

@@ -36,6 +36,7 @@ def _quotas(root: Path) -> Iterator[int]:
         for mount in (controllers, "cpu") if controllers else ("", "unified"):
             folder = root / "sys/fs/cgroup" / mount
             inner = folder / place.strip("/")
+            # A group's quota holds for all groups inside it.
             for group in (inner, *inner.parents):
                 if group.is_relative_to(folder) and (cores := _quota(group)) is not None:
                     yield cores

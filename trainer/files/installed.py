@@ -89,7 +89,7 @@ def check_cache() -> Path:
         raise _no_cache(folder, f"cannot be made ({error.strerror})") from None
     if not nearest.is_dir():
         raise _no_cache(folder, f"cannot be made ({nearest} is no folder)")
-    if nearest != folder:  # it is not made yet
+    if nearest != folder:  # it is not made yet, so that nobody has written there
         if not os.access(nearest, os.W_OK):
             raise _no_cache(folder, f"cannot be made (nothing can be written in {nearest})")
         return folder

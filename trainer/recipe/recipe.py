@@ -49,7 +49,7 @@ class Recipe(
 
     def program(self) -> tuple[Any, ...]:
         """Return the values of SHAPING and the names of the SWITCHES that are on; with stages, the whole recipe."""
-        if self.stages:
+        if self.stages:  # each stage has a program of its own: seeds share banks only if all of them agree
             return (self,)
         return (*(getattr(self, name) for name in SHAPING), *self.switched_on())
 

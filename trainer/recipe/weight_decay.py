@@ -95,6 +95,7 @@ class WeightDecay(Group):
             raise ValueError("wd_schedule=drops needs wd_drops")
         if recipe.wd_schedule == "smooth" and recipe.wd_drop == 1:
             raise ValueError("wd_schedule=smooth needs wd_drop below 1: decay falls to its square")
+        # Frozen, but still being made: a whole factor and its float must be one recipe.
         drops = tuple((step, float(factor)) for step, factor in recipe.wd_drops)
         object.__setattr__(recipe, "wd_drops", drops)
 

@@ -86,7 +86,7 @@ class RoadBank:
 
     def advance(self) -> bool:
         """Train each stage's seeds to their next evaluation. Return False if none is left."""
-        for key, bank in list(self.banks.items()):
+        for key, bank in list(self.banks.items()):  # a list: who arrives may be the first in a stage, and make its bank
             if self.owners[key] and bank.advance():
                 self._arrive(key)
         return any(self.owners.values())
@@ -132,7 +132,7 @@ class RoadBank:
 
     def _losses(self, stage: int) -> Losses:
         """Return the function that ranks θ of a stage's spec."""
-        if stage not in self.ranking:
+        if stage not in self.ranking:  # not the stage's bank, which may not be there yet
             ranked = self.stages[stage]
             self.ranking[stage] = programs_of(ranked.spec, ranked.recipe, self.device, self.compiled)
         return partial(_loss_of, self.ranking[stage])

@@ -98,6 +98,7 @@ class Rule:
     """What plans and reports call it: `Rising rule`."""
 
     def __init_subclass__(cls) -> None:
+        # Names of another package's rule follow from its key, unless it says them itself.
         names = {"ended": cls.key, "prefix": f"{cls.key}_", "title": f"{cls.key.capitalize()} rule"}
         for name, text in names.items():
             if name not in vars(cls):

@@ -87,6 +87,7 @@ def is_declared() -> bool:
     return folder_of_libraries() is not None or any(any(DEVICES.glob(name)) for name in DEVICE_FILES)
 
 
+# Asked once in a process: each answer is a child process, and does not change.
 @cache
 def gpus() -> tuple[tuple[Gpu, ...], str]:
     """Return the GPUs that this process may use, and why there are none where some are declared."""

@@ -119,10 +119,12 @@ class Pull:
         return (self.op("neg", product),)
 
     def abs(self) -> Slopes:
+        # At 0 the slope is that from above, as tape.h has it.
         is_positive = self.op("not_less", self.a, self.op.zero)
         return (self.op("choose", is_positive, self.d, self.op("neg", self.d)),)
 
     def max(self) -> Slopes:
+        # Of equal numbers the second has the slope, as in tape.h.
         return self._of_choice(self.op("greater", self.a, self.b))
 
     def min(self) -> Slopes:

@@ -16,7 +16,7 @@ from trainer.data.problems import selection
 from trainer.engine.build import denormals, library
 from trainer.engine.modules.graph import Program
 from trainer.engine.modules.recording import record
-from trainer.engine.structures import Measures, Seen
+from trainer.engine.structures import LANES, Measures, Seen
 from trainer.engine.tape_graph import Work
 from trainer.files import durable
 from trainer.files.installed import cache_folder, missing_for_compilation
@@ -31,8 +31,6 @@ MOST_NUMBERS = 30_000
 MOST_RARE = 10_000
 """Of θ where there are fewer products of a problem than numbers: their slopes are moved more than computed. An MLP of
 7,905 numbers trains 1.4 times as fast as by torch (benchmarks/modules.py); one of 13,601 was slower."""
-LANES = 16
-"""Problems of a block (model/cpp/kernel.h)."""
 APART = 1e-3
 """How far logits of tape and torch may be apart, as a share of the largest: some thousand roundings."""
 
@@ -53,6 +51,7 @@ def choose(spec: Spec, work: Work) -> Choice:
     return _choose(spec, work, denormals())
 
 
+# By the fate of denormals too: constants on a tape are the engine's results, and `rerun` may ask for either.
 @lru_cache(64)
 def _choose(spec: Spec, work: Work, denormals: str) -> Choice:
     # By its sizes first: recording works entry by entry, in Python.
