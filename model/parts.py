@@ -35,7 +35,7 @@ def count_of(spec: Spec, name: str) -> int:
 
 
 def keep(spec: Spec, name: str, chosen: Sequence[int]) -> tuple[Spec, list[int]]:
-    """Return the spec with only the chosen parts of a kind, and for each entry of its θ the index in the spec's θ [P].
+    """Return the spec that keeps only the chosen parts of a kind, and where in θ [P] each entry of its own θ lies.
 
     >>> from dataclasses import replace
     >>> from model import preset
@@ -134,7 +134,7 @@ def _agree(base: Spec, ties: Ties, target: Spec, order: Sequence[int]) -> bool:
 
 
 def _filled(base: Spec, target: Spec) -> Tensor:
-    """Return a base's θ [P] whose entries are the places, from 1 on, of the target's numbers that they would read."""
+    """Return a base's θ [P] in which each entry is the place, from 1 on, of the target's number that it would read."""
     import torch
 
     if base.label != target.label:

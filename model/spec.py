@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MOST_TOKENS = 16
 """Tokens of a table: kernels look a token up in a vector of lanes."""
 Probe = Callable[[Any, "Tensor"], "Tensor"]
-"""A named measure of θ: from a spec and θ [S, P] (float64) one number a seed [S]. Its docstring defines it."""
+"""A named measure of θ: from a spec and θ [S, P] (float64) one number per seed [S]. Its docstring defines it."""
 FAMILIES: dict[str, type[Spec]] = {}
 MAKERS: dict[str, Callable[..., Spec]] = {}
 """Constructors of specs over other specs from plain values, by the name that stands for a family's."""
@@ -56,8 +56,10 @@ class FamilyModule:
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """Parts of a kind, such as hidden units. size: the field that counts them. axes: of each tensor in which they have
-    entries of their own, the axis along which they lie, one part after another with as many entries each.
+    """Parts of a kind, such as hidden units.
+
+    size: the field that counts them. axes: for each tensor in which they have entries, the axis along which the parts
+    lie, one after another, with equally many entries each.
     """
 
     size: str
@@ -187,8 +189,9 @@ class Spec(ABC):
         return cast("Tensors", self._forward.expand(self, theta_SP))
 
     def all_tensors(self, theta_SP: Tensor) -> Tensors:
-        """Return what the forward pass reads, by name: the wide tensors. Specs of a family that have equal ones compute
-        the same; of a module `answers_as` says so.
+        """Return what the forward pass reads, by name: the wide tensors.
+
+        Specs of one family with equal wide tensors compute the same. Of modules only `answers_as` can say that.
         """
         return self.expand(theta_SP)
 
@@ -223,7 +226,7 @@ class Spec(ABC):
         return cast("list[Tensor]", self._forward.sequence(self, *columns))
 
     def tokens_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
-        """Return the whole token sequence of problems that were drawn: a tensor [..., B] a position.
+        """Return the whole token sequence of problems that were drawn: one tensor [..., B] per position.
 
         a, b: float64 integers [..., B], as the task draws them.
         """
@@ -261,18 +264,20 @@ class Spec(ABC):
         return []
 
     def recycled(self) -> Callable[[Any, Tensor], Tensor] | None:
-        """Return a function of the spec and θ [S, P] (float32, on the CPU) that gives useless hidden units a
-        new role and returns θ [S, P], unchanged where there are none. None if the family has no such function.
+        """Return a function that gives useless hidden units a new role; None if the family has none.
+
+        It takes the spec and θ [S, P] (float32, on the CPU), and returns θ [S, P], unchanged where no unit is useless.
         """
         return None
 
     def hard_wired(self) -> dict[str, float]:
-        """Return the architecture's constants that are no parameter and neither 0 nor a sign, by name."""
+        """Return the architecture's fixed numbers by name, but for zeros and signs. They are no parameters."""
         return {}
 
     def structures(self) -> dict[str, list[Words]]:
-        """Return groups of constraints to impose together, by kind, spelt as in model/tied.py: those of any
-        matrix, and those that the family adds.
+        """Return groups of constraints to impose together, by kind: those of any matrix, and the family's own.
+
+        Constraints are spelt as in model/tied.py.
         """
         return of_matrices(self.shapes())
 
@@ -301,7 +306,7 @@ class Spec(ABC):
         return {}
 
     def shown(self) -> dict[str, Any]:
-        """Return family and fields for a person: one short value a name."""
+        """Return family and fields for a person: one short value per name."""
         return self.as_dict() | ({} if self.task == ADDITION else {"task": self.task.title})
 
     def applied(self) -> dict[str, Any]:

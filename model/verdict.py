@@ -37,9 +37,9 @@ def is_right(verdict: object) -> bool | None:
 
 
 def read_verdict(values: object) -> dict[str, Any] | None:
-    """Return a verdict of which anyone may have written the values; None unless each is of its type and size.
+    """Return a verdict from values that anyone may have written; None unless each is of its type and size.
 
-    Leave out what else they have. A verdict that decides has what it is quoted with: a margin, a wrong pair.
+    Other values are left out. A verdict that decides has what it is quoted with: a margin, or a wrong pair.
     """
     if not isinstance(values, Mapping):
         return None
@@ -77,7 +77,10 @@ def digest(theta_P: Tensor) -> str:
 
 
 def write_verdict(folder: Path, spec: Spec, theta_P: Tensor, values: dict[str, Any]) -> dict[str, Any]:
-    """Keep a verdict beside the checkpoint in a folder, unless it decides nothing and one there does. Return which."""
+    """Keep a verdict beside the checkpoint in a folder, and return it.
+
+    If it decides nothing, and the verdict that is there does, keep and return that one.
+    """
     earlier = claim_beside(folder, spec, theta_P)
     if earlier and is_right(values) is None and is_right(earlier) is not None:
         return earlier
@@ -103,7 +106,7 @@ def is_about(verdict: Mapping[str, Any], spec: Spec, theta_P: Tensor) -> bool:
 
 
 def _finite(value: Any) -> Any:
-    """Return a value, but None for a number that is none."""
+    """Return the value, with None in place of NaN and infinities."""
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
@@ -114,12 +117,12 @@ def _number(value: Any) -> bool:
 
 
 def _count(most: int) -> Fits:
-    """Return what is true of whole numbers from 0 to `most`."""
+    """Return a check for whole numbers from 0 to `most`."""
     return lambda value: type(value) is int and 0 <= value <= most
 
 
 def _maybe(fits: Fits) -> Fits:
-    """Return what is true of None, and of what fits."""
+    """Return a check that accepts None beside what `fits` accepts."""
     return lambda value: value is None or fits(value)
 
 
@@ -162,10 +165,10 @@ VALUES: dict[str, Fits] = {
     "theta_sha256": _digest,
     "spec": lambda value: isinstance(value, Mapping),
 }
-"""What a verdict on disk or in a ledger says, and if a value can be that."""
+"""Values of a verdict on disk or in a ledger, each with the check that it must pass."""
 MORE: dict[str, Fits] = {
     "seal": _digest,
     "program_sha256": _digest,
     "claimed": lambda value: value in (PROVED, COUNTEREXAMPLE),
 }
-"""What it may say beside that (search/store/verdicts.py)."""
+"""Values that it may have besides (search/store/verdicts.py)."""

@@ -85,10 +85,10 @@ class Task(ABC):
 
     @abstractmethod
     def written(self, a: Tensor, b: Tensor) -> list[Tensor]:
-        """Return the tokens of problems that are asked, prompt and answer: one int64 tensor [..., B] a position."""
+        """Return the tokens of problems, prompt and answer: one int64 tensor [..., B] per position."""
 
     def asked(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the problems that are asked, of those that were drawn. All are tensors of the same shape."""
+        """Turn problems that were drawn into those that are asked. All are tensors of the same shape."""
         return a, b
 
     # ---- problems
@@ -107,7 +107,7 @@ class Task(ABC):
 
     @abstractmethod
     def pairs(self) -> Pairs:
-        """Return the problems that verify a net, as they are asked: all of them, if they are few enough to be."""
+        """Return the problems that verify a net, as they are asked: all of them, if there are not too many."""
 
     @property
     @abstractmethod

@@ -57,7 +57,11 @@ def rows_of(table: Table) -> list[bytes]:
 
 
 def pack(key: bytes, evaluations: int, records: bytes, curves: bytes, state: bytes | None) -> bytes:
-    """Return a saved state. records, state: rows of tables; curves: so many evaluations of each of BY_EVALUATION."""
+    """Return a saved state.
+
+    records, state: rows of tables. curves: `evaluations` rows of each of BY_EVALUATION. state: None if the pair is not
+    in training.
+    """
     head = HEAD.pack(evaluations, state is not None)
     rest = b"".join([key, head, records, curves, state or b""])
     return digest(rest) + rest
@@ -122,7 +126,7 @@ class _Reader:
         self.data, self.place = bytearray(data), place
 
     def records(self, like: Table, evaluations: int) -> dict[str, Tensor]:
-        """Take the records of a pair, laid out as these are, with so many evaluations."""
+        """Take the records of a pair, laid out as the table `like`, with a number of evaluations."""
         found = {name: self.next(t.dtype, t.shape[1:]) for name, t in _single(like)}
         for name in BY_EVALUATION:
             of_one = like[name].shape[2:]

@@ -151,9 +151,10 @@ MARK = 1_000  # above every token
 
 
 def marked(spec: Spec) -> list[int]:
-    """Return a spec's sequence with marks for digits, other tokens as they are.
+    """Return a spec's sequence with marks in place of digits. Other tokens stay as they are.
 
-    A mark is MARK plus the place of its column among those of the numbers, two at least, and the answer, units first.
+    Columns count from 0, units first: those of the numbers, at least two, then the answer's. A mark is MARK plus the
+    column's count.
     """
     task = in_columns(spec.task)
     # Three numbers and an answer of a digit more need so many marks.

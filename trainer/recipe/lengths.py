@@ -6,7 +6,7 @@ from trainer.recipe.recipe import Recipe
 
 
 def ends_after(recipe: Recipe, budget: int) -> dict[str, int]:
-    """Return the fields whose schedules end, or whose steps lie, after a budget, and where; unit: steps."""
+    """Return the fields that reach beyond a budget, each with the step at which its schedule ends or its step lies."""
     ends = {
         "warmup": recipe.warmup,
         "curriculum": sum(steps for _, steps in recipe.curriculum),

@@ -59,7 +59,7 @@ class Recipe(
 
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> Recipe:
-        """Return the recipe of recorded fields. Raise ValueError or TypeError for a name or value that none has."""
+        """Return the recipe of recorded fields. Raise ValueError or TypeError for a name or value that is not valid."""
         names = {field.name for field in FIELDS}
         for name in fields:
             if name not in names:

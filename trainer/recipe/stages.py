@@ -373,7 +373,7 @@ def _narrowing(row: Values) -> Whole:
 
 
 def check_stages(recipe: Recipe) -> None:
-    """Raise ValueError if the net of a stage is not what it is to become with ties. Needs torch, if any."""
+    """Raise ValueError if some stage's target is not its net with ties. Needs torch where there are such stages."""
     for stage in road_of(recipe):
         try:
             stage.narrows.check(stage.spec)

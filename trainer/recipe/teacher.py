@@ -29,7 +29,7 @@ LONGEST = 1 << 20  # characters of a word
 
 @dataclass(frozen=True, kw_only=True)
 class Distillation(Group):
-    """Evaluations measure plain cross-entropy as ever."""
+    """Fields of distillation. Evaluations measure plain cross-entropy, with a teacher too."""
 
     distill_alpha: float = option(
         0.0,

@@ -14,7 +14,7 @@ THRESHOLDS = "pairs [exact, token or a probe, least]"
 
 
 def parse_thresholds(name: str, entries: Sequence[Any]) -> tuple[tuple[str, float], ...]:
-    """Return `entries` of the field `name` in their canonical form. Raise ValueError for one that is no pair."""
+    """Return the thresholds `entries` of the field `name`, with floats. Raise ValueError for one that is no pair."""
     for entry in entries:
         is_pair = isinstance(entry, tuple) and len(entry) == 2
         # No seed would ever reach NaN.

@@ -183,7 +183,7 @@ def template(spec: Module) -> nn.Module:
 
 
 def too_many(count: int) -> str:
-    """Return what is wrong with so many parameters."""
+    """Return the message on a module with too many parameters, or without any."""
     return f"it has {count:,} parameters, and 1 to {MOST_PARAMS:,} can be trained"
 
 

@@ -74,7 +74,7 @@ def library() -> ctypes.CDLL:
 
 
 def unsuited(nvrtc: ctypes.CDLL) -> str:
-    """Return why an NVRTC is none for the GPU here, with the remedy; "" where it is one, or no GPU is here.
+    """Return why an NVRTC does not suit the GPU here, with the remedy; "" where it does, or where no GPU is here.
 
     A driver may refuse the output of a compiler with a later major version.
     """

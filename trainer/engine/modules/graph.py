@@ -207,7 +207,10 @@ class _Text:
         self.products = 0
 
     def add(self, rows: list[Row], out: int) -> None:
-        """Write a step of rows that are alike, whose numbers are from `out` on. None reads what another makes."""
+        """Write a step: rows that are alike, and of which none reads what another makes.
+
+        out: the place of the first number that they make.
+        """
         row = rows[0]
         step = _Step(
             kind=row.kind,
