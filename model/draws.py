@@ -47,7 +47,7 @@ def normal(shape: tuple[int, ...], deviation: float, generator: torch.Generator)
     drawn = torch.rand(count, generator=generator).double()
     end = count // TOGETHER * TOGETHER
     values = torch.cat([_box_muller(drawn[:end]), drawn[end:]])
-    if end < count:  # the last sixteen are drawn again
+    if end < count:  # the last sixteen are drawn again, as torch does where their number is no multiple
         again = torch.rand(TOGETHER, generator=generator)
         values[-TOGETHER:] = _box_muller(again.double())
     return (values * deviation).float().reshape(shape)

@@ -81,7 +81,7 @@ class Layout:
             tensor, _, _ = entry.partition("[")
             if name in (entry, tensor):
                 indices.append(p)
-        if not indices:
+        if not indices:  # the nearest of what was meant: entries, or tensors
             valid = entries if "[" in name else self.names
             raise ValueError(f"there is no {name!r:.80}; {did_you_mean(name, valid)}")
         return indices

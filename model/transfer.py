@@ -38,6 +38,7 @@ def transfer(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
     """Transfer θ [P] of a spec into another. Raises ValueError if their families differ."""
     if spec.trained() == into.trained():
         return Transferred(theta_P, ())
+    # Ties come off first and on last: folds and fits know untied specs alone.
     if isinstance(spec, Tied):
         return transfer(spec.base, spec.untie(theta_P[None])[0], into)
     if isinstance(into, Tied):
@@ -87,6 +88,7 @@ def _fit(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
     """
     import torch
 
+    # In float64, and rounded once at the end.
     target = spec.expand(theta_P.double()[None])
     x_Q = _initial_guess(spec, theta_P, into).double()
 

@@ -158,6 +158,7 @@ class Modular(Binary):
     modulus: int = option(97, "numbers are below it", unit="numbers", ge=2, le=1_000)
 
     def __post_init__(self) -> None:
+        # Otherwise some b have no inverse.
         if self.op == "a/b" and any(self.modulus % n == 0 for n in range(2, self.modulus)):
             raise ValueError(f"modulus must be a prime for a/b, got {self.modulus}")
         super().__post_init__()

@@ -38,9 +38,8 @@ def key_of(words: str, records: Table, state: Table) -> bytes:
     """Return a digest of what a saved state is of: `words`, and names, types and shapes of the tables."""
     fixed = [*_single(records), *sorted(state.items())]
     each = [(name, str(t.dtype), *t.shape[1:]) for name, t in fixed]
-    by_evaluation = [(name, records[name]) for name in BY_EVALUATION]
     # Without the number of evaluations: it grows as longer pairs join a bank.
-    rows = [(name, str(t.dtype), *t.shape[2:]) for name, t in by_evaluation]
+    rows = [(name, str(records[name].dtype), *records[name].shape[2:]) for name in BY_EVALUATION]
     return digest(repr([words, each, rows]).encode())
 
 
@@ -86,10 +85,8 @@ def unpack(data: bytes, key: bytes, records: Table, state: Table) -> Saved | Non
     evaluations, is_in_training = HEAD.unpack_from(rest, DIGEST)
     reader = _Reader(rest, DIGEST + HEAD.size)
     found = reader.records(records, evaluations)
-    trained = {}
-    if is_in_training:
-        trained = {name: reader.next(t.dtype, t.shape[1:]) for name, t in sorted(state.items())}
-    return Saved(found, trained)
+    trained = sorted(state.items()) if is_in_training else []
+    return Saved(found, {name: reader.next(t.dtype, t.shape[1:]) for name, t in trained})
 
 
 def result_of(pair: Pair, spec: Spec, data: bytes) -> Result | None:
@@ -129,8 +126,7 @@ class _Reader:
         """Take the records of a pair, laid out as the table `like`, with a number of evaluations."""
         found = {name: self.next(t.dtype, t.shape[1:]) for name, t in _single(like)}
         for name in BY_EVALUATION:
-            of_one = like[name].shape[2:]
-            found[name] = self.next(like[name].dtype, (evaluations, *of_one))
+            found[name] = self.next(like[name].dtype, (evaluations, *like[name].shape[2:]))
         return found
 
     def next(self, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:

@@ -141,7 +141,7 @@ class EngineBackend:
         """Return the slots of a bank as the engine takes them."""
         values = {**hyper, **state}
         count = len(state["step"])
-        # Scratch, such as the gradient, begins at 0.
+        # One row per seed has all that a step reads and writes. Scratch, such as the gradient, begins at 0.
         rows = np.zeros((count, self.program.row), np.float32)
         for name, place in self.places.items():
             if name in values:  # the others are scratch
@@ -181,6 +181,7 @@ class EngineBackend:
             problems = blocks(tokens_1TB)
         count = tokens_1TB.shape[-1]
         measured = self.measure(self._theta_rows(theta_SP), problems, count)
+        # Whole numbers, and a loss in doubles: their means are rounded to float32 once.
         sums = np.ctypeslib.as_array(measured)
         means = {
             "exact": sums["exact"] / count,

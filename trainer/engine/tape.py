@@ -41,6 +41,7 @@ def record(
         registers = [graph.input() for _ in range(math.prod(shape))]
         numbers = torch.tensor(registers, dtype=torch.int64)
         traced[name] = Traced(numbers.reshape(1, *shape), torch.float32)
+    # Without gradients: the engine makes its own, backwards through the tape.
     with torch.no_grad(), Recorder(graph):
         outputs = list(function(traced))
     registers = list[int]()

@@ -140,8 +140,7 @@ def matrix_product(graph: Graph, a: Any, b: Any) -> Tensor:
     # [..., I, J, K]: along the last axis lie the products of one sum.
     pairs, shape = _entries(rows[..., :, None, :], columns.mT[..., None, :, :])
     products = [graph.operation("mul", *pair) for pair in pairs]
-    of_sums = shaped(products, (-1, shape[-1])).tolist()
-    sums = [_halved(graph, "add", row) for row in of_sums]
+    sums = [_halved(graph, "add", row) for row in shaped(products, (-1, shape[-1])).tolist()]
     return shaped(sums, shape[:-1])
 
 

@@ -48,6 +48,7 @@ class RoadBank:
 
         Raises ValueError unless the pairs have one recipe, whose stages lead to the spec.
         """
+        # One recipe, and not only one program: stages of another one would be other specs, and other banks.
         if len({pair.recipe for pair in pairs}) != 1:
             raise ValueError(DISAGREE)
         pairs[0].check(spec)
@@ -162,6 +163,7 @@ class RoadBank:
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Remove seeds that have ended. Later ones move up, and keep their order."""
+        # Their trainings have left the stages' banks already, when they ended.
         gone = set(numbers)
         kept = [n for n in range(len(self.pairs)) if n not in gone]
         self.pairs = [self.pairs[n] for n in kept]

@@ -106,6 +106,7 @@ class Traveller:
 
     def pair_of(self, place: int) -> Pair:
         """Return one of the leg's trainings as a bank trains it."""
+        # Without rules that end it early: they were measured on seeds that begin at random, once.
         trained = self.leg.tries[place]
         start = None if trained.start is None else tuple(trained.start.tolist())
         return Pair(self.recipe, self.pair.seed, start, trained.ties)

@@ -64,11 +64,15 @@ def _switched(name: str, recipes: Sequence[Recipe], layout: Layout | None) -> di
         steps, factors = zip(*map(drops_of, recipes), strict=True)
         added["wd_drop_steps"] = list(steps)
         added["wd_drop_factors"] = list(factors)
-    if name == "l1_lambda" and layout is not None:
+    if layout is None:
+        return added
+
+    # These name tensors or entries of θ.
+    if name == "l1_lambda":
         added["l1_entries"] = [penalty_mask(layout, r.l1_entries) for r in recipes]
-    if name == "freeze" and layout is not None:
+    if name == "freeze":
         added[name] = [frozen_from(layout, rows) for rows in chosen]
-    if name == "lr_factors" and layout is not None:
+    if name == "lr_factors":
         added[name] = [entries(layout, pairs) for pairs in chosen]
     return added
 
@@ -167,6 +171,7 @@ def _share(name: str, step_R: Tensor, hyper: Hyper) -> Tensor:
     """Interpolate a kind's points at a step: linear between two, constant before the first and after the last."""
     steps = hyper["share_steps"]
     levels = hyper[f"share_{name}"]
+    # `...`: a seed's row on a tape has the points alone, a bank has slots before them.
     # A loop over the points and no search: the same operations for every seed, so that tapes can have them.
     level_R = levels[..., 0].expand_as(step_R)
     for begin, end in pairwise(range(POINTS)):

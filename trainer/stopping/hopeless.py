@@ -67,7 +67,7 @@ class Hopeless(Rule):
         """Return a bool [R], from each row's progress and its best measures so far."""
         import torch
 
-        # Any checkpoint may call a seed.
+        # Any checkpoint may call a seed, not only the newest: what a late one lets pass an early one may have called.
         futile_R = torch.zeros_like(progress_R, dtype=torch.bool)
         for progress, exact, token in self.checkpoints:
             futile_R |= (progress_R >= progress) & (exact_R < exact) & (token_R < token)

@@ -161,6 +161,7 @@ def _qkv_factors(spec: LowRank, p: Tensors) -> list[tuple[Tensor, Tensor]]:
         return factors
     like, _ = factors[0]
     identity = torch.eye(spec.width, dtype=like.dtype, device=like.device)
+    # A rank of the full width narrows nothing: one product less for each input.
     return [(identity.expand(len(A), -1, -1), product(A, B)) for A, B in factors]
 
 
@@ -178,7 +179,8 @@ def _has_separate_values(spec: LowRank) -> bool:
 def _ffn_inner_rank(spec: LowRank) -> int:
     """Return the rank of the FFN's factors where two of them need fewer products than one matrix, else 0."""
     rank = spec.ffn_rank
-    return rank if rank * (spec.width + spec.ffn) < spec.width * spec.ffn else 0
+    in_factors, in_one = rank * (spec.width + spec.ffn), spec.width * spec.ffn
+    return rank if in_factors < in_one else 0
 
 
 def _fold_in_norm(spec: LowRank, p: Tensors, n: int, matrix_SCD: Tensor) -> Tensor:

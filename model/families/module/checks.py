@@ -45,6 +45,7 @@ def check_module(spec: Module) -> None:
 
 def _check_parts(spec: Module) -> None:
     """Refuse parts that draw at random or keep something from call to call, and parameters that are none of θ."""
+    # First by what parts are, since that names the part: calls, below, only show that something draws.
     for name, part in template(spec).named_modules():
         if "Dropout" in type(part).__name__ and getattr(part, "p", None):
             raise ValueError(f"{name or 'it'} is dropout, whose draws no record could repeat: set p=0")
@@ -147,6 +148,7 @@ def _check_shape(spec: Module, logits: object, rows: int, length: int) -> None:
         wanted += f" or [{rows}, V]"
     if logits.shape[:-1] not in forms:
         raise ValueError(f"it must return logits {wanted} for tokens [{rows}, {length}], not {list(logits.shape)}")
+    # More logits than answers may be: those behind are for tokens that are only read.
     if logits.shape[-1] < outputs:
         raise ValueError(f"it has {logits.shape[-1]} logits, and {spec.task.title} has {outputs} answers")
     if logits.dtype != torch.float32:

@@ -51,6 +51,7 @@ def recorded_module(fields: Mapping[str, Any], off: Any, params: int) -> Recorde
     """
     arguments = {name.removeprefix(ARG): value for name, value in fields.items() if name.startswith(ARG)}
     texts = {name: str(fields.get(name, "")) for name in ("digest", "task")}
+    # Names and values reach pages and terminals: a stranger's must be plain words.
     if not isinstance(off, dict) or not all(name.isidentifier() for name in (*arguments, *off)):
         raise ValueError("constraints and arguments of a module must have names of Python")
     if not all(map(str.isprintable, texts.values())):

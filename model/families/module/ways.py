@@ -60,6 +60,7 @@ def folds(spec: Module) -> list[Fold]:
         # What needs other tensors, or others' shapes, is no mere tie.
         if not freer.shapes().items() <= shapes.items():
             continue
+        # Tried, since any code may stand behind a constraint: freed, the same numbers must answer alike.
         theta_1P = spec.initial(0)[None]
         tensors = {alias: t_1[0] for alias, t_1 in all_tensors(spec, theta_1P).items()}
         if answers_as(spec, theta_1P, freer, freer.layout.join(tensors)[None]):

@@ -96,6 +96,7 @@ def apply(spec: Rope, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Ten
     keys = _scaled(matrix(p["keys"], inputs), p["key_norm"])
     keys = _turned(read(keys), cos_sin)
     stream = read(table_D, first)
+    # All heads read one head of keys; each has values of its own, since the output is in them.
     for h in range(spec.heads):
         rows = p["queries"][h * HEAD : (h + 1) * HEAD]
         queries = _scaled(matrix(rows, inputs), p["query_norm"])
@@ -197,7 +198,7 @@ def _token_table(spec: Rope, p: Tensors) -> Tensor:
     """Return the token table [S, V, D]."""
     if not spec.arc:
         return p["tokens"]
-    like = next(iter(p.values()))
+    like = next(iter(p.values()))  # any tensor: a frozen arc leaves none of the table's
     if spec.frozen_arc:
         numbers = [spec.arc_radius, spec.arc_start, spec.arc_stride]
         arc = _constant(numbers, like).expand(len(like), 3)

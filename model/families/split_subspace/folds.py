@@ -63,6 +63,7 @@ def direct(spec: SplitSubspace, t: Tensors) -> Tensors:
 def unit(t: Tensors) -> Tensors | None:
     """Fix the first entry of the output's row to 1: u B = (u c)(B / c). None where that is not exact."""
     first = t["out_B"][0, 0]
+    # A small c leaves a row that float32 cannot hold: then the rewriting would be another function.
     column = t["out_A"] * first
     row = t["out_B"][:, 1:] / first
     is_exact = _is_exact_in_float32(column) and _is_exact_in_float32(row)

@@ -198,7 +198,7 @@ def _attention(
     values: of each token, by channel; attention: weights on a circle, else scores [S, heads, A, T, 1].
     """
     seen = [read(row, tokens_STB)[:, None] for row in values]
-    if spec.circular:
+    if spec.circular:  # `attention` holds weights: no softmax is left to do
         heads = []
         for weights, part in _by_head(spec, attention, seen):
             heads.append([(weights * v).sum(2) for v in part])
@@ -357,7 +357,7 @@ def _stack_matrix(rows: Any, like: Tensor | None = None) -> Tensor:
 
 def _rms_scale(spec: SplitSubspace, p: Any, table: Matrix, pos: Vector) -> list[Tensor]:
     """Return 1 / rms of the residual before the block: [S, T, 1] for each token, or one where all agree."""
-    if spec.circular:
+    if spec.circular:  # all its points are as far from the centre
         radius = p["arc"][0]
         lengths = [radius * radius]
     else:
@@ -434,7 +434,7 @@ def _output_projection(spec: SplitSubspace, p: Any) -> list[Any]:
 
     # at full rank the channels are token dimensions, so each head's values are multiplied in
     values, size = _value_projection(spec, p), spec.head_dim
-    heads = []
+    heads = []  # one after another: channels of the first head come first, as `_attention` lists them
     for h in range(spec.heads):
         part = slice(h * size, (h + 1) * size)
         out = [row[part] for row in p["out"]]
@@ -467,7 +467,7 @@ def _token_table(spec: SplitSubspace, p: Any) -> Matrix:
     """Return the token table, [tok_dim][V]; an arc has two radii, a circle one (57p paper 2.1)."""
     if not spec.arc:
         return transposed(p["tokens"])
-    *radii, start, stride = p["arc"]
+    *radii, start, stride = p["arc"]  # of a circle the first radius is the last too
     angles = [start + v * stride for v in range(in_columns(spec.task).base)]
     return [
         [radii[0] * torch.cos(a) for a in angles],

@@ -70,7 +70,7 @@ def flip_position_axes(spec: SplitSubspace, t: Tensors) -> Tensors:
     Not exact where the FFN writes to a flipped axis: train from there.
     """
     sign = torch.where(t["norm"][0] < 0, -1.0, 1.0).double()
-    sign[: spec.tok_dim] = 1
+    sign[: spec.tok_dim] = 1  # token axes stay
     places = sign[spec.tok_dim :]
     flipped = {"form": t["form"] * torch.outer(places, places), "norm": t["norm"] * sign}
     return t | flipped | {name: t[name] * sign for name in ("fc1", "head")}

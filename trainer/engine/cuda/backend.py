@@ -157,6 +157,7 @@ class CudaBackend(EngineBackend):
             batch=recipe.batch,
             **firsts,
             team_words=words + to_next_bank,
+            # In global memory: numbers put aside, θ without its ties, and what the kernel keeps far away.
             yard_words=len(made.parked) + self.spec.params + sizes.far // 4,
             targeted=made.slot_of[asked[0]] if asked else -1,
         )

@@ -68,7 +68,7 @@ class Card:
         return CardModule(self, kernel, macros)
 
     def _call(self, name: str, *arguments: object) -> None:
-        self.driver.enter()
+        self.driver.enter()  # calls come from several threads, and each has a current context of its own
         self.driver.call(name, *arguments)
 
 
@@ -171,6 +171,7 @@ class CardModule:
             pointers,
             c_void_p(),
         )
+        # A launch returns at once. What fails while it runs is told by the next call, which must be this one.
         self.card._call("cuCtxSynchronize")
 
 

@@ -64,6 +64,7 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
 
 def _tested(spec: Spec, recipe: Recipe) -> str:
     command = own_module("trainer.engine.cuda.check")
+    # The last line alone: something else may have printed before it.
     try:
         child = subprocess.run(
             command,

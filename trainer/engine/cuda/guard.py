@@ -180,7 +180,7 @@ class CheckedBackend(EngineBackend):
 
     def _give_up(self, why: str) -> None:
         log.warning("%s; training by the CPU engine", why)
-        self.cuda = None
+        self.cuda = None  # for good: a GPU that was wrong once is not asked again
         # A bank that the GPU has trained a part of is said to be both's.
         self.name = "cuda, then native" if self._trained else EngineBackend.name
         self.about = self.about if self._trained else {}
@@ -209,6 +209,7 @@ def checked_backend(spec: Spec, recipe: Recipe) -> CheckedBackend | None:
     compiled.
     """
     visible, why = gpus()
+    # Whatever fails here, the study goes on: by the CPU, with one line.
     try:
         if visible and not (why := verdict(visible[0], spec, recipe)):
             return CheckedBackend(spec, recipe, Card())

@@ -16,6 +16,7 @@ from trainer.engine.cuda.driver import CudaError, folder_of_libraries, gpus
 NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
 """Where wheels have it, below a folder of packages."""
+# The CPU's roundings: no product and sum fused that are not written so, and exact quotients and roots.
 OPTIONS = (
     "-std=c++17",
     "--fmad=false",
@@ -78,7 +79,7 @@ def unsuited(nvrtc: ctypes.CDLL) -> str:
 
     A driver may refuse the output of a compiler with a later major version.
     """
-    for gpu in gpus()[0][:1]:
+    for gpu in gpus()[0][:1]:  # the one that is used (card.py)
         found = version(nvrtc)
         known = architectures(nvrtc)
         if int(found.partition(".")[0]) > gpu.cuda:
