@@ -107,12 +107,11 @@ class Tied(Spec, listed=False):
         """Return the base's θ [S, P] of the numbers [S, R]."""
         import torch
 
-        device = theta_SR.device
+        ties = torch.tensor(self.ties, device=theta_SR.device)
         # A zero reads the first number, times a sign of 0.
-        index = torch.tensor([abs(k) - 1 if k else 0 for k in self.ties])
-        sign = torch.tensor([float((k > 0) - (k < 0)) for k in self.ties], dtype=theta_SR.dtype)
-        numbers_SP = theta_SR.index_select(1, index.to(device))
-        theta_SP: Tensor = numbers_SP * sign.to(device)
+        place_P = (ties.abs() - 1).clamp(min=0)
+        numbers_SP = theta_SR.index_select(1, place_P)
+        theta_SP: Tensor = numbers_SP * ties.sign().to(theta_SR.dtype)
         return theta_SP
 
     def expand(self, theta_SP: Tensor) -> Tensors:

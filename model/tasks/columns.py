@@ -105,7 +105,8 @@ class Columns(Task):
     def packed(self, a: Any, b: Any, third: Any) -> tuple[Any, Any]:
         """Return the two numbers of a problem about three: integers, or tensors of integers below 2^50."""
         above = third // self.half
-        return a + self.limit * (third - self.half * above), b + self.limit * above
+        below = third - self.half * above
+        return a + self.limit * below, b + self.limit * above
 
     def operands(self, a: Any, b: Any) -> list[list[Any]]:
         """Return the columns of each number of a problem. a, b: integers, or int64 tensors."""

@@ -194,7 +194,9 @@ def _fold_in_norm(spec: LowRank, p: Tensors, n: int, matrix_SCD: Tensor) -> Tens
 
 def _ffn_matrix(wide: Tensors, name: str) -> Tensor:
     """Return a matrix of the FFN, its factors multiplied out."""
-    return wide[name] if name in wide else product(wide[f"{name}_B"], wide[f"{name}_A"])
+    if name in wide:
+        return wide[name]
+    return product(wide[f"{name}_B"], wide[f"{name}_A"])
 
 
 def _normalise(spec: LowRank, x_SDN: Tensor) -> Tensor:

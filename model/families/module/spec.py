@@ -265,9 +265,9 @@ def _checked_arguments(spec: Module, given: Mapping[str, Any]) -> tuple[tuple[st
             raise ValueError(f"{ARG}{name} must be of the kind of {default!r:.80}, got {value!r:.80}")
         if not _is_plain(value):
             raise ValueError(f"{ARG}{name} must be a number, a text, true, false, null or a list, got {value!r:.80}")
-    missing = [name for name, default in defaults.items() if default is Module._loading.MISSING and name not in given]
-    if missing:
-        raise ValueError(f"{ARG}{missing[0]} is missing: {spec.label} has no default for it")
+    for name, default in defaults.items():
+        if default is Module._loading.MISSING and name not in given:
+            raise ValueError(f"{ARG}{name} is missing: {spec.label} has no default for it")
     # Defaults too, so that a class that changes one is another model. One that is no plain value stays the class's.
     values = {name: given.get(name, default) for name, default in defaults.items()}
     return tuple((name, _tuples(value)) for name, value in values.items() if _is_plain(value))

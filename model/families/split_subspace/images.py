@@ -39,8 +39,9 @@ def images(spec: SplitSubspace, theta_P: Tensor) -> list[Tensor]:
 def has_images(spec: SplitSubspace) -> bool:
     """True if mirror images are known: for 46p, and with opposite_out."""
     shapes = spec.shapes()
-    has_its_tensors = shapes.keys() == TENSORS and shapes["norm"] == (1, spec.width) and shapes["arc"] == (3,)
-    return has_its_tensors and spec.unit_out and spec.tie_fc2_head and spec.tok_dim == 2 and spec.heads == 1
+    if shapes.keys() != TENSORS or shapes["norm"] != (1, spec.width) or not spec.circular:
+        return False
+    return spec.unit_out and spec.tie_fc2_head and spec.tok_dim == 2 and spec.heads == 1
 
 
 def swap_token_axes(spec: SplitSubspace, t: Tensors) -> Tensors:
