@@ -85,6 +85,7 @@ def attend(scores_SATB: Tensor, first: int, values_STB: Sequence[Tensor]) -> Vec
     if scores_SATB.shape[-1] == 1:
         weights = torch.softmax(scores_SATB, dim=2)
         return [(weights * v[:, None]).sum(2) for v in values_STB]
+    # The largest cancels, so that no gradient need pass through it.
     weights = torch.exp(scores_SATB - scores_SATB.detach().amax(2, keepdim=True))
     total_SAB = weights.sum(2)
     return [(weights * v[:, None]).sum(2) / total_SAB for v in values_STB]

@@ -239,6 +239,7 @@ class Spec(ABC):
     def read_answer(self, answer_AB: Tensor) -> Tensor:
         """Return the numbers [B] that decoded answers spell. They end at the first token that is no digit."""
         task = in_columns(self.task)
+        # The product stays 0 from the first other token on: what follows it is not read.
         is_answer_AB = (answer_AB < task.base).cumprod(0)
         number_B: Tensor = task.number(answer_AB * is_answer_AB)
         return number_B
@@ -324,6 +325,7 @@ class Spec(ABC):
         Raises ValueError for an unknown constraint, with the nearest ones.
         """
         constraints = self._constraints_with(constraint)
+        # What needs a constraint cannot stay without it, nor what needs that.
         removed = [constraint]
         for name in removed:  # grows while it is walked
             for other in self.applied():
@@ -467,6 +469,7 @@ def make_spec(family: str, **options: Any) -> Spec:
     >>> make_spec("rope", ffn=3).params
     122
     """
+    # Tied specs and modules are made of other plain values than a family's fields.
     if family in MAKERS:
         return MAKERS[family](**options)
     cls: type[Spec] = known(family, FAMILIES, doors.FAMILIES, "family")

@@ -34,6 +34,7 @@ def rotations(name: str, size: int) -> list[Words]:
     """Return for each pair of axes of a square matrix the two scaled rotations, one either way round."""
     groups: list[Words] = []
     for i, j in combinations(range(size), 2):
+        # [[a, b], [-b, a]] and its mirror image [[a, b], [b, -a]]
         for diagonal, other in (("", "-"), ("-", "")):
             cosine = f"{name}[{i},{i}] = {diagonal}{name}[{j},{j}]"
             sine = f"{name}[{i},{j}] = {other}{name}[{j},{i}]"

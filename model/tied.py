@@ -272,6 +272,7 @@ def _flat(ties: Mapping[Any, Any], budget: Mapping[str, int]) -> Ties:
 
     budget: entries of each of the base's tensors.
     """
+    # Checked one by one, since anyone may have written them.
     for name, entries in ties.items():
         if name not in budget:
             raise ValueError(f"ties: this base has no tensor {name!r:.80}; {did_you_mean(name, budget)}")

@@ -57,12 +57,12 @@ class Sums(Columns):
         return {"TIMES": (self.times, 1), "SIGN": (self.sign, 1), "ORDERED": (int(self.ordered), 0)}
 
     def answer(self, *numbers: Sequence[Any]) -> list[Any]:
-        carried = numbers[0][0] * 0
+        carried = numbers[0][0] * 0  # of the columns' own kind: integers, or tensors of any type
         columns = []
         for first, second, *third in zip(*numbers, strict=True):
             total = self.times * first + self.sign * second + carried
             total = sum(third, total)
-            carried = total // self.base
+            carried = total // self.base  # rounded down, so that a borrow is -1
             columns.append(total - self.base * carried)
         return [*columns, carried % self.base]
 
@@ -112,7 +112,7 @@ class Subtraction(Sums):
 
     @property
     def problems(self) -> int:
-        is_half = self.ordered and self.limit**2 <= UNIFORM
+        is_half = self.ordered and self.limit**2 <= UNIFORM  # all of them, each pair in one order
         return self.limit * (self.limit + 1) // 2 if is_half else super().problems
 
     def asked(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -136,6 +136,7 @@ class Task(ABC):
         """Return the right answers as numbers [B], as `read` has them. a, b: int64 tensors, or integers."""
         import torch
 
+        # From the tokens themselves, so that no task says its answer twice.
         is_number = isinstance(a, int)
         tokens = self.written(torch.as_tensor(a), torch.as_tensor(b))
         numbers_B = self.read(tokens[self.prompt :])
@@ -201,7 +202,7 @@ def changed(task: Task, changes: Mapping[str, Any]) -> Task:
 
 def _parsed(text: str) -> dict[str, Any]:
     """Return name and options of a task as `Task.__str__` writes it, the options as texts."""
-    name, *chosen = text.split() or [""]
+    name, *chosen = text.split() or [""]  # of no words: a name that nobody has
     options = (word.partition("=") for word in chosen)
     return {"name": name} | {key: value for key, _, value in options}
 

@@ -364,7 +364,7 @@ class Rope(Spec):
             shapes |= {} if self.frozen_k_angle else {"k_angle": (1,)}
         elif not self.tie_qk:
             shapes["kv" if self.tie_kv else "k"] = (HEAD, read)
-        if not (self.tie_kv or self.tie_vq):
+        if not (self.tie_kv or self.tie_vq):  # one head of keys and values serves all queries
             shapes["v"] = (HEAD, read)
         return shapes | ({} if self.tie_oq else linear("o", size, d, int(self.rank1_out)))
 

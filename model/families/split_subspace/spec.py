@@ -98,7 +98,8 @@ class SplitSubspace(Spec):
         source="57p training code",
     )
 
-    # Constraints
+    # Constraints, by what they are about
+    # ---- tokens
     vocabulary: int = option(
         14,
         "tokens in the table; with 10, delimiters are the digit 0 and only their position tells",
@@ -121,6 +122,7 @@ class SplitSubspace(Spec):
         needs={"arc": True},
         source=f"{PAPER} 2.1",
     )
+    # ---- positions
     spiral: bool = option(
         False,
         "digit positions lie on a spiral, each with a learned scale",
@@ -174,6 +176,7 @@ class SplitSubspace(Spec):
         excludes=("frozen_z_hi",),
         source=OURS,
     )
+    # ---- attention scores
     tie_qk: bool = option(
         False,
         "keys and queries share a projection; queries are turned by one angle a head",
@@ -226,6 +229,7 @@ class SplitSubspace(Spec):
         excludes=("toeplitz_q", "circulant_q", "rank1_q", "unturned"),
         source=OURS,
     )
+    # ---- values and output
     tie_vo: bool = option(
         False,
         "values are read through the output head (V = headᵀ)",
@@ -276,6 +280,7 @@ class SplitSubspace(Spec):
         needs={"rank1_out": True},
         source=f"{REFLECTION} 7.4",
     )
+    # ---- norms
     shared_norm: bool = option(
         False,
         "one weight vector serves all three norms",
@@ -326,6 +331,7 @@ class SplitSubspace(Spec):
         needs={"shared_norm": True},
         source=f"{REFLECTION} 6",
     )
+    # ---- FFN
     no_ffn_bias: bool = option(False, "the FFN has no biases", off=False, source=f"{PAPER} 2.7")
     one_unit: bool = option(
         False,
@@ -347,6 +353,7 @@ class SplitSubspace(Spec):
         super().__post_init__()
         if self.width % self.heads:
             raise ValueError(f"heads must divide the width, got heads={self.heads} and width {self.width}")
+        # Untied, queries and keys of one dimension are two rows, and need no turn.
         if self.tie_qk and self.qk_dim == 1:
             raise ValueError("tie_qk excludes qk_dim=1: there is no pair of dimensions to turn")
         if self.qk_dim == self.head_dim:  # one spelling of one model
@@ -467,6 +474,7 @@ class SplitSubspace(Spec):
             shapes["spiral"] = (3 if self.flat_spiral else 4,)
         if self.spiral and not self.plain_spiral:
             shapes["correction"] = (2 if self.linear_correction else self.columns,)
+        # Delimiters and the answer's last column have positions of their own, unless a constraint takes them.
         learned = {
             "z_hi": not (self.no_eos or self.frozen_z_hi),
             "equals": not self.equals_on_ring,
@@ -486,6 +494,7 @@ class SplitSubspace(Spec):
             projection = (h * q, self.pos_dim)
             if self.tie_qk and not self.unturned:
                 shapes["phase"] = (h,)
+            # One number per diagonal, or per diagonal that wraps around.
             if self.toeplitz_q:
                 projection = (h, q + self.pos_dim - 1)
             elif self.circulant_q:
