@@ -287,6 +287,7 @@ class Bank:
 
         Live slots come first, and are the first rows.
         """
+        # θ and steps are copied from the device once, then judged on the CPU: rules read small numbers of each seed.
         live_L = (self.pair_S != IDLE).nonzero().flatten()
         pair_L, measures_LM = self.pair_S[live_L], measured_SM[live_L]
         slots_L = live_L.to(self.device)
@@ -311,6 +312,7 @@ class Bank:
     def _finish(self, n: int) -> None:
         """Finish a pair that spent its budget, from its best θ, by what is installed for it."""
         pair, best_P = self.pairs[n], self.tracker.records["best_theta"][n]
+        # Problems of its own, named by the seed: finished again, it must come to the same θ.
         finished_P = finish(self.spec, pair.ties, best_P, hashed_seed(f"finish {pair.seed}"))
         measured = self.programs.evaluate(finished_P[None].to(self.device))
         measures = [float(measured[name]) if name in measured else torch.nan for name in MEASURES]
@@ -322,6 +324,7 @@ class Bank:
         age_L, before_L = (self.state[name].cpu()[slots_L] for name in ("step", "before"))
         restarts_L = is_restart_due(limits, pair_L, age_L, before_L)
         recycles_L = is_recycling_due(limits, pair_L, age_L)
+        # Probes are looked up only for seeds whose turn it is, which are few.
         for i in (restarts_L | recycles_L).nonzero().flatten().tolist():
             slot, n = int(slots_L[i]), int(pair_L[i])
             recipe, values = self.pairs[n].recipe, self.tracker.values(n)
@@ -418,7 +421,7 @@ def tried_rate(spec: Spec, recipe: Recipe, slots: int, threads: int) -> float:
     """Train `slots` seeds for a few steps on CPUs, by tape or torch. Return their seed-steps per second."""
     torch.set_num_threads(threads)
     bank = Bank(spec, [Pair(recipe, Seed.of(n)) for n in range(slots)])
-    train = _step_of(bank)
+    train = _step_of(bank)  # and not `advance`, which trains to the next evaluation, and evaluates
     steps, start = -WARM_UP, 0.0
     while steps < 1 or time.perf_counter() < start + TRIED_S:
         if steps == 0:

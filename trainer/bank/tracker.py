@@ -71,7 +71,7 @@ class SeedTracker:
         self.pairs, self.probes = list(pairs), tuple(probes)
         self.eval_every = pairs[0].recipe.eval_every
         self.hyper = hyper_of([p.recipe for p in pairs], spec.layout)
-        if pairs[0].ties is not None:
+        if pairs[0].ties is not None:  # all or none have them, since a step with ties is another program
             self.hyper["ties"] = torch.tensor([p.ties for p in pairs])
         self.facts = _facts(pairs, spec)
         self.places = {name: ("curve", column) for column, name in enumerate(MEASURES)}
@@ -104,6 +104,7 @@ class SeedTracker:
     def add(self, tracker: SeedTracker) -> None:
         """Append the pairs of another tracker."""
         self.pairs += tracker.pairs
+        # Pairs that join may have a longer budget than any before them, or a shorter one.
         longest = max(t.records["curve"].shape[1] for t in (self, tracker))
         for t in (self, tracker):
             t.records |= {name: _evaluations(t.records[name], longest) for name in BY_EVALUATION}
@@ -129,7 +130,8 @@ class SeedTracker:
         for name in self.records:
             self.records[name][pair_L] = saved[name]
         outcome_L = self.records["outcome"][pair_L]
-        self.records["outcome"][pair_L] = torch.where(outcome_L == RUNNING, QUEUED, outcome_L).to(torch.int8)
+        waiting_L = torch.where(outcome_L == RUNNING, QUEUED, outcome_L)
+        self.records["outcome"][pair_L] = waiting_L.to(torch.int8)
 
     def censor(self, numbers: Sequence[int]) -> list[int]:
         """End pairs from outside. Return those that had not ended."""
@@ -169,6 +171,7 @@ class SeedTracker:
 
     def _record_best(self, pair_L: Tensor, step_L: Tensor, measures_LM: Tensor, theta_LP: Tensor) -> None:
         best_L3 = self.records["best"][pair_L]
+        # The loss decides between equals: for many evaluations no problem, or every one, may be right.
         exact_L, token_L, loss_L = measures_LM[:, :3].unbind(1)
         best_exact_L, _, best_loss_L = best_L3.unbind(1)
         is_tie_L = exact_L == best_exact_L
@@ -202,6 +205,7 @@ class SeedTracker:
         now: their outcome so far: FAILED after training, QUEUED after a restore.
         """
         r = self.records
+        # Marked as running, since the seed has not come to its end: nobody may report it as failed meanwhile.
         from_L = self.hyper["finish_above"][pair_L]
         spent_L = r["steps"][pair_L] >= self.hyper["steps"][pair_L]
         failed_L = (r["grok_step"][pair_L] < 0) & (r["outcome"][pair_L] == now)

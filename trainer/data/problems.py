@@ -118,6 +118,7 @@ def sample(
     if mixed_lengths_R is not None:
         mixed = fraction(word_kind, 2, 30) < mixed_lengths_R.double()[:, None]
         limit = torch.where(mixed, tens, limit)
+    # All kinds of all problems, then a choice: the same operations for each, as in the engine (problems.h).
     of_kind = {
         "ordinary": (torch.floor(u * limit), torch.floor(v * limit)),
         "single": (

@@ -137,6 +137,7 @@ def is_recycling_due(limits: Mapping[str, Tensor], pair_L: Tensor, age_L: Tensor
 
     limits: the recipes' numbers [N]. pair_L: each seed's pair. age_L: steps of this try.
     """
+    # Pairs of one bank may differ in these numbers, so that each has its own turn.
     every_L = limits["recycle_every"][pair_L]
     since_L = age_L - limits["recycle_from"][pair_L]
     is_on_time_L = (since_L >= 0) & (age_L <= limits["recycle_until"][pair_L])

@@ -125,6 +125,7 @@ def check_problems(task: Task, recipe: Recipe) -> None:
         check_task(task)
     if task.carries:
         return
+    # A value other than the default was set by somebody, who would find it without effect.
     lengths = LENGTHS if isinstance(task, Columns) else ()
     what = "carries" if lengths else "columns of digits"
     for field in (*dataclasses.fields(Curriculum), *dataclasses.fields(CarrySchedule)):

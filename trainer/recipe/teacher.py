@@ -139,6 +139,7 @@ def check_teacher(spec: Spec, recipe: Any) -> None:
     teacher = teacher_of(recipe.teacher)
     if teacher.spec.task != spec.task:
         raise ValueError(f"teacher must have the task {spec.task.title}, and has {teacher.spec.task.title}")
+    # A teacher of another family may do: what counts is that both predict the same tokens at the same places.
     if _is_same_sequence(teacher.spec, spec):  # without torch, so that studies are listed at once
         return
     from trainer.data.problems import marked

@@ -117,6 +117,7 @@ def factor(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
     for d in range(MOST_DROPS):
         reached = step_S >= hyper["wd_drop_steps"][..., d]
         dropped = torch.where(reached, hyper["wd_drop_factors"][..., d], dropped)
+    # All kinds are computed for all slots: a tape has no branches.
     turn = 2 * math.pi * (step_S / hyper["wd_period"])
     kinds = {
         "drops": dropped,

@@ -250,6 +250,7 @@ class Traveller:
                 tensors[f"start.{place}"] = trained.start
             if place in states:
                 tensors[f"state.{place}"] = _bytes_tensor(states[place])
+        # All in one file of tensors, which is read without running anything.
         tensors["facts"] = _bytes_tensor(json.dumps(facts).encode())
         # Cloned: nets share tensors, which safetensors refuses.
         data = to_bytes({name: t.clone() for name, t in tensors.items()})
@@ -262,6 +263,7 @@ class Traveller:
         """
         if data[:DIGEST] != digest(data[DIGEST:]):
             return None
+        # Whole, but perhaps written by another version, or by a bank without stages.
         try:
             tensors = from_bytes(data[DIGEST:])
             facts = json.loads(tensors["facts"].numpy().tobytes())

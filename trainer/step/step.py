@@ -143,6 +143,7 @@ def train_step(
         return grad_SP, loss_S
 
     grad_SP, loss_S = slope(state["theta"])
+    # The loss that is reported stays that at θ.
     if optimiser.gradient_point:
         there_SP = optimiser.gradient_point(state, schedule.now(state, hyper), grad_SP)
         grad_SP, _ = slope(there_SP)
@@ -154,6 +155,7 @@ def apply_update(optimiser: Optimiser, state: State, hyper: Hyper, grad_SP: Tens
     now = schedule.now(state, hyper)
     grad_SP, tensors = optimiser.gradient(state, now, grad_SP)
     new = {**tensors, **optimiser.update(state, now, grad_SP)}
+    # Idle slots are computed with the others, and keep what they had.
     active_S = state["active"]
     for name, tensor in new.items():
         is_active = active_S.reshape(-1, *[1] * (tensor.dim() - 1))  # broadcasts over the other axes
