@@ -14,6 +14,7 @@ from torch import Tensor
 
 def signed(word: int) -> int:
     """Return the int64 with the low 64 bits of an integer."""
+    # torch multiplies int64 modulo 2^64, but has no unsigned words to begin with.
     word &= (1 << 64) - 1
     return word - (1 << 64) if word >> 63 else word
 

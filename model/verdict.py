@@ -65,6 +65,7 @@ def read_verdict(values: object) -> dict[str, Any] | None:
 
 def read_values(path: Path) -> object:
     """Return the plain values of a small regular file; None of anything else."""
+    # A verdict that cannot be read is none: nothing of a checkpoint hangs on it.
     try:
         return json.loads(read_limited(path, LARGEST_FILE, "verdict"))
     except (OSError, ValueError, RecursionError):

@@ -159,6 +159,7 @@ class LowRank(Spec):
     @property
     def rows(self) -> int:
         """Rows of the position table before any is left out."""
+        # 33 or 35 with ten digits; another task has other positions, and as many spare ones.
         return self.positions - INPUTS + self.prompt + self.task.answers
 
     @property
@@ -179,6 +180,7 @@ class LowRank(Spec):
 
     def without(self, constraint: str) -> Spec:
         """Also undo the sharing of factors, where there are none left."""
+        # A tie such as shareA is of values, so that its field cannot say that it needs a rank.
         if constraint == "qkv_rank" and self.shared:
             return super().without("tie_qkv").without(constraint)
         return super().without(constraint)

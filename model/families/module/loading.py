@@ -109,7 +109,7 @@ def class_of(spec: Module) -> type[nn.Module]:
 
 def arguments_of(spec: Module) -> dict[str, Any]:
     """Return the arguments of a spec's class with their defaults; MISSING for one that has none."""
-    parameters = list(inspect.signature(class_of(spec).__init__).parameters.values())[1:]
+    parameters = list(inspect.signature(class_of(spec).__init__).parameters.values())[1:]  # without self
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {p.name: p.default for p in parameters if p.kind not in several}
 
@@ -225,6 +225,7 @@ def parameters(spec: Module, theta_SP: Tensor) -> dict[str, Tensor]:
 
 def state_of(spec: Module, theta_P: Tensor) -> bytes:
     """Return a file that `torch.load` reads: the state of the module with one seed's θ [P]."""
+    # A module of its own: the template is shared by all seeds.
     module = build(spec, 0)
     named = parameters(spec, theta_P[None])
     with torch.no_grad():

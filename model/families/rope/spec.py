@@ -132,7 +132,8 @@ class Rope(Spec):
         source=HYRA,
     )
 
-    # Constraints
+    # Constraints, by what they are about
+    # ---- tokens and inputs
     arc: bool = option(
         False,
         "digits lie on an arc of a circle, in two dimensions",
@@ -153,6 +154,7 @@ class Rope(Spec):
         needs={"arc": True},
         source=f"{WARLOCKEE}, 58 and 49",
     )
+    # ---- attention; queries can stand for keys or values only where there is one head of each
     tie_kv: bool = option(
         False,
         "keys and values share a projection",
@@ -223,6 +225,7 @@ class Rope(Spec):
         needs={"shared_qk_norm": True},
         source=HYRA,
     )
+    # ---- MLP
     tie_gate: bool = option(
         False,
         "gates are the MLP's first layer times a number",
@@ -249,6 +252,7 @@ class Rope(Spec):
         needs={"turned_down": True},
         source=HYRA,
     )
+    # ---- norms
     shared_block_norms: bool = option(
         False,
         "one weight vector serves attention's norm and the MLP's",
@@ -262,6 +266,7 @@ class Rope(Spec):
         off=False,
         source=f"{TBUKIC}, 83",
     )
+    # ---- what an arc leaves unread, which folds take off
     arc_inputs: bool = option(
         False,
         "attention reads the arc's two dimensions; the others are 0 there",
@@ -317,6 +322,7 @@ class Rope(Spec):
         return not (self.tie_down_gate or self.turned_down)
 
     def trained(self) -> Rope:
+        # Learned numbers begin at these values and leave them; only where they are fixed is θ read by them.
         unread = [] if self.frozen_arc else ["arc_radius", "arc_start", "arc_stride"]
         unread += [] if self.frozen_k_angle else ["first_k_angle"]
         unread += [] if self.frozen_down_angle else ["first_down_angle"]

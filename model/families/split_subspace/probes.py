@@ -109,6 +109,7 @@ def opposed(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
     import torch
 
     tensors = spec.layout.split(theta_SP)
+    # In float64: float32 takes SWITCHED for 1.
     turn_SF = turns(spec, theta_SP.double())
     switches_SF = turn_SF.abs() > SWITCHED
     is_up_S = (switches_SF & (turn_SF > 0)).any(1)

@@ -74,7 +74,7 @@ class SplitSubspace(Spec):
     essential: ClassVar[tuple[str, ...]] = ("tokens", "arc", "head", "norm")
     parts: ClassVar[dict[str, Parts]] = {"units": Parts("hidden", {"fc1": 0, "fc1_bias": 0, "fc2": 1})}
 
-    # Sizes
+    # Sizes, and numbers that are initial values or, where a constraint fixes them, constants
     tok_dim: int = option(3, "width of the token subspace", unit="dimensions", ge=2, le=8)
     pos_dim: int = option(3, "width of the position subspace", unit="dimensions", ge=3, le=8)
     heads: int = option(2, "attention heads; divides the width", unit="heads", ge=1, le=4)
@@ -356,7 +356,8 @@ class SplitSubspace(Spec):
         # Untied, queries and keys of one dimension are two rows, and need no turn.
         if self.tie_qk and self.qk_dim == 1:
             raise ValueError("tie_qk excludes qk_dim=1: there is no pair of dimensions to turn")
-        if self.qk_dim == self.head_dim:  # one spelling of one model
+        # 0 and the head's own width are one model, which must not have two keys.
+        if self.qk_dim == self.head_dim:
             object.__setattr__(self, "qk_dim", 0)
 
     @property
