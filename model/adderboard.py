@@ -89,7 +89,7 @@ def carry_pairs(run: int, count: int, draw: str = "") -> Pairs:
                 total = 9
             else:
                 total = rng.randint(0, 8)
-            digit = rng.randint(max(0, total - 9), min(9, total))
+            digit = rng.randint(max(0, total - 9), min(9, total))  # so that the other one is a digit too
             a += digit * 10**column
             b += (total - digit) * 10**column
         pairs.append((a, b))
@@ -112,7 +112,9 @@ def judge(spec: Spec, theta_P: Tensor, pairs: Pairs) -> tuple[list[tuple[int, in
         first, second = [a for a, _ in asked], [b for _, b in asked]
         decoded_B, margin_B = answers(spec, theta_P, first, second)
         right_B = spec.task.value(*torch.tensor(asked).T).tolist()
-        for a, b, decoded, right, margin in zip(first, second, decoded_B, right_B, margin_B.tolist(), strict=True):
+        results = zip(asked, decoded_B, right_B, margin_B.tolist(), strict=True)
+        for (a, b), decoded, right, margin in results:
+            # Of a wrong answer the margin says nothing.
             if decoded == right:
                 least = min(least, margin)
             else:
@@ -134,6 +136,7 @@ def verify(spec: Spec, theta_P: Tensor, *, extended: bool = False) -> Verificati
     pairs = task.pairs()
     wrong, margin = judge(spec, theta_P, pairs)
     further: dict[str, Pairs] = {}
+    # Uniform pairs hardly ever have a long run of carries: each length has a set of its own.
     if extended and isinstance(task, Columns):  # of rows all are asked
         for seed in EXTENDED_SEEDS:
             further[f"uniform, seed {seed}"] = task.ask(task.uniform(seed, 10_000))

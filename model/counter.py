@@ -14,6 +14,7 @@ from torch import Tensor
 
 def signed(word: int) -> int:
     """Return the int64 with the low 64 bits of an integer."""
+    # torch multiplies int64 modulo 2^64, but has no unsigned words to begin with.
     word &= (1 << 64) - 1
     return word - (1 << 64) if word >> 63 else word
 
@@ -49,4 +50,5 @@ def words(data_seed_R: Tensor, step_R: Tensor, batch: int, count: int) -> list[T
 def fraction(word: Tensor, low: int, bits: int) -> Tensor:
     """Return `bits` bits of a word from bit `low` up, as a float64 in [0, 1)."""
     mask = (1 << bits) - 1
+    # Exact: no more than 53 bits, and a power of two.
     return (_shift(word, low) & mask).double() * 2.0**-bits

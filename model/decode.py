@@ -59,7 +59,9 @@ def answers(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> 
 
     task = spec.task
     task.check_pairs(a, b)
-    prompt_TB = torch.stack(spec.prompt_of(*(torch.tensor(n, dtype=torch.int64) for n in (a, b))))
+    a_B = torch.tensor(a, dtype=torch.int64)
+    b_B = torch.tensor(b, dtype=torch.int64)
+    prompt_TB = torch.stack(spec.prompt_of(a_B, b_B))
     margins_AB: list[Tensor] = []
 
     def next_logits(tokens_TB: Tensor) -> Tensor:
@@ -73,5 +75,6 @@ def answers(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> 
 
     with torch.no_grad():
         answer_AB = greedy(next_logits, prompt_TB, spec.decoded)
+    # A token behind the answer, which a vocabulary may have to end it, is no digit.
     least_B = torch.stack(margins_AB[: task.answers]).amin(0)
     return spec.read_answer(answer_AB).tolist(), least_B

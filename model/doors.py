@@ -38,7 +38,7 @@ def known(name: str, registry: Mapping[str, Any], group: str, kind: str) -> Any:
     if name not in registry and name in brought:
         value = brought[name].value
         try:
-            brought[name].load()
+            brought[name].load()  # its classes put themselves into the registry
         except Exception as error:
             raise ValueError(f"{kind} {name}: {value} cannot be imported: {first_line(error)}") from None
         if name not in registry:

@@ -18,7 +18,7 @@ TOGETHER = 16  # torch makes 16 normal numbers from 16 uniform ones, if so many 
 def uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> Tensor:
     """Draw uniformly from -bound to bound, float32: Tensor.uniform_(-bound, bound)."""
     low = torch.tensor(-bound)
-    width = (-low - low).double()
+    width = (-low - low).double()  # rounded to float32 first, as torch has it
     drawn = torch.rand(shape, generator=generator).double()
     return (drawn * width + low.double()).float()
 
@@ -47,7 +47,7 @@ def normal(shape: tuple[int, ...], deviation: float, generator: torch.Generator)
     drawn = torch.rand(count, generator=generator).double()
     end = count // TOGETHER * TOGETHER
     values = torch.cat([_box_muller(drawn[:end]), drawn[end:]])
-    if end < count:  # the last sixteen are drawn again
+    if end < count:  # the last sixteen are drawn again, as torch does where their number is no multiple
         again = torch.rand(TOGETHER, generator=generator)
         values[-TOGETHER:] = _box_muller(again.double())
     return (values * deviation).float().reshape(shape)

@@ -81,6 +81,7 @@ def check(instance: Any) -> None:
             raise ValueError(f"{name} must be {_kind(kind)}, got {value!r:.80}")
         if kind in (int, float) and not abs(value) <= LARGEST:  # put this way, NaN is refused too
             raise ValueError(f"{name} must be finite and at most {LARGEST}, got {value!r:.80}")
+        # Frozen, but still being made: 1 and 1.0 must be one spec or recipe, with one key.
         if is_whole_number:
             object.__setattr__(instance, name, float(value))
         ge, le = meta["ge"], meta["le"]
@@ -161,7 +162,9 @@ def did_you_mean(name: object, valid: Iterable[Any]) -> str:
     names = [str(v) for v in valid]
     counts = [n for n in names if COUNT.fullmatch(n)]
     if COUNT.fullmatch(text) and counts:
-        nearest = sorted(counts, key=lambda n: abs(int(n[:-1]) - int(text[:-1])))
+        # By number: how alike two counts are spelt says nothing of how near they are.
+        asked = int(text[:-1])
+        nearest = sorted(counts, key=lambda n: abs(int(n[:-1]) - asked))
         return f"did you mean {' or '.join(nearest[:2])}?"
 
     likeness = {name: SequenceMatcher(None, name, text).ratio() for name in names}

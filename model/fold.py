@@ -35,8 +35,9 @@ def fold(spec: Spec, theta_P: Tensor) -> Folded:
     >>> fold(spec, spec.initial(0)).spec.params
     47
     """
-    tensors = {name: t[0].double() for name, t in spec.layout.split(theta_P[None]).items()}
+    tensors = spec.layout.split_one(theta_P.double())
     steps: list[str] = []
+    # Each fold may make another one possible, so all of them are asked again.
     while (pair := _next(spec, tensors)) is not None:
         step, tensors = pair
         spec = step.to
@@ -51,6 +52,6 @@ def _next(spec: Spec, tensors: Tensors) -> tuple[Fold, Tensors] | None:
         if step.to.params >= spec.params:
             continue
         rewritten = step.rewrite(tensors)
-        if rewritten is not None:
+        if rewritten is not None:  # else this θ would need a division by zero
             return step, rewritten
     return None

@@ -81,7 +81,7 @@ class Layout:
             tensor, _, _ = entry.partition("[")
             if name in (entry, tensor):
                 indices.append(p)
-        if not indices:
+        if not indices:  # the nearest of what was meant: entries, or tensors
             valid = entries if "[" in name else self.names
             raise ValueError(f"there is no {name!r:.80}; {did_you_mean(name, valid)}")
         return indices
@@ -93,8 +93,12 @@ class Layout:
         named = zip(self.names, self.shapes, parts, strict=True)
         return {name: part.reshape(-1, *shape) for name, shape, part in named}
 
+    def split_one(self, theta_P: Tensor) -> dict[str, Tensor]:
+        """Split one seed's θ [P] into named tensors [*shape]."""
+        return {name: t[0] for name, t in self.split(theta_P[None]).items()}
+
     def join(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Join one seed's named tensors [*shape] to θ [P]; the inverse of `split` for one row.
+        """Join one seed's named tensors [*shape] to θ [P]; the inverse of `split_one`.
 
         Raises ValueError if a tensor is missing or its size is not its slice's.
         """
@@ -105,5 +109,5 @@ class Layout:
             if name not in tensors or tensors[name].numel() != prod(shape):
                 actual = tuple(tensors[name].shape) if name in tensors else "nothing"
                 raise ValueError(f"{name} must have shape {shape}, found {actual}")
-            parts.append(tensors[name].detach().reshape(-1))
+            parts.append(tensors[name].detach().reshape(-1))  # a module's parameters track gradients
         return torch.cat(parts)

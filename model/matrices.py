@@ -37,7 +37,9 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 def matrix(p: Mapping[str, Tensor], name: str) -> Tensor:
     """Return a matrix in torch's orientation, its factors (see `layout.linear`) multiplied out."""
-    return p[name] if name in p else product(p[f"{name}_A"], p[f"{name}_B"]).mT
+    if name in p:
+        return p[name]
+    return product(p[f"{name}_A"], p[f"{name}_B"]).mT
 
 
 def one_hot(tokens_STB: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
@@ -53,8 +55,11 @@ def look_up(entries_SCTV: Tensor, hot_STVB: Tensor) -> Tensor:
 
 def attention(queries_SRAB: Tensor, keys_SRTB: Tensor, values_SCTB: Tensor, first: int) -> Tensor:
     """Apply causal attention of one head [S, C, A, B], scores unscaled; row a sees positions 0 .. first + a."""
-    scores_SATB = dot(queries_SRAB[:, :, :, None].unbind(1), keys_SRTB[:, :, None].unbind(1))
-    return torch.stack(attend(scores_SATB, first, values_SCTB.unbind(1)), dim=1)
+    queries_R = queries_SRAB[:, :, :, None].unbind(1)
+    keys_R = keys_SRTB[:, :, None].unbind(1)
+    scores_SATB = dot(queries_R, keys_R)
+    channels = attend(scores_SATB, first, values_SCTB.unbind(1))
+    return torch.stack(channels, dim=1)
 
 
 def unit(x_SDN: Tensor, eps: float) -> Tensor:

@@ -39,6 +39,7 @@ def lookup(entries: Sequence[Tensor], tokens_STB: Tensor) -> Tensor:
 
 def dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
     """Return the sum of products of two vectors."""
+    # From left to right, as the kernels add: the order is part of every bit of a seed.
     total = a[0] * b[0]
     for x, y in zip(a[1:], b[1:], strict=True):
         total = total + x * y
@@ -84,6 +85,7 @@ def attend(scores_SATB: Tensor, first: int, values_STB: Sequence[Tensor]) -> Vec
     if scores_SATB.shape[-1] == 1:
         weights = torch.softmax(scores_SATB, dim=2)
         return [(weights * v[:, None]).sum(2) for v in values_STB]
+    # The largest cancels, so that no gradient need pass through it.
     weights = torch.exp(scores_SATB - scores_SATB.detach().amax(2, keepdim=True))
     total_SAB = weights.sum(2)
     return [(weights * v[:, None]).sum(2) / total_SAB for v in values_STB]

@@ -35,7 +35,7 @@ def count_of(spec: Spec, name: str) -> int:
 
 
 def keep(spec: Spec, name: str, chosen: Sequence[int]) -> tuple[Spec, list[int]]:
-    """Return the spec with only the chosen parts of a kind, and for each entry of its θ the index in the spec's θ [P].
+    """Return the spec that keeps only the chosen parts of a kind, and where in θ [P] each entry of its own θ lies.
 
     >>> from dataclasses import replace
     >>> from model import preset
@@ -46,16 +46,19 @@ def keep(spec: Spec, name: str, chosen: Sequence[int]) -> tuple[Spec, list[int]]
     """
     kind = parts_of(spec, name)
     smaller = spec.replaced({kind.size: len(chosen)})
-    shapes, index = smaller.shapes(), []
+    shapes = smaller.shapes()
+    entries = []
     for tensor, place in _places(smaller):
         axis = kind.axes.get(tensor)
         if axis is not None:
+            # A part may have several entries side by side on its axis, as a head has.
             each = shapes[tensor][axis] // len(chosen)
             part, within = divmod(place[axis], each)
-            place = (*place[:axis], chosen[part] * each + within, *place[axis + 1 :])
-        index.append((tensor, place))
+            moved = chosen[part] * each + within
+            place = (*place[:axis], moved, *place[axis + 1 :])
+        entries.append((tensor, place))
     number = {entry: n for n, entry in enumerate(_places(spec))}
-    return smaller, [number[entry] for entry in index]
+    return smaller, [number[entry] for entry in entries]
 
 
 def _places(spec: Spec) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -102,6 +105,7 @@ def inside(base: Spec, target: Spec) -> tuple[Ties, list[int]]:
     """
     if getattr(target, "base", None) == base:
         return target.ties, list(range(target.params))  # type: ignore[attr-defined]
+    # The target's numbers are told apart by writing 1, 2, 3 ... for them: what the base then reads says its ties.
     index = [int(value) for value in _filled(base, target).tolist()]
     ties = canonical(index)
     places: dict[int, int] = {}
@@ -109,7 +113,9 @@ def inside(base: Spec, target: Spec) -> tuple[Ties, list[int]]:
         if k > 0:
             places.setdefault(k, place)
     order = [places[k] - 1 for k in sorted(places)]
-    if sorted(order) != list(range(target.params)) or not _agree(base, ties, target, order):
+    # Each number is read, and nothing was lost that is no tie, such as a product or a sum of two.
+    is_each_once = sorted(order) == list(range(target.params))
+    if not is_each_once or not _agree(base, ties, target, order):
         raise ValueError("its θ is not the larger model's with ties")
     return ties, order
 
@@ -120,18 +126,20 @@ def _agree(base: Spec, ties: Ties, target: Spec, order: Sequence[int]) -> bool:
 
     theta_1P = torch.linspace(0.1, 0.9, target.params)[None]
     tied, tied_1R = Tied(base=base, ties=ties), theta_1P[:, list(order)]
-    wide, others = target.all_tensors(theta_1P), tied.all_tensors(tied_1R)
-    is_alike = all(name in others and torch.equal(wide[name], others[name]) for name in wide)
-    return is_alike and target.answers_as(theta_1P, tied, tied_1R)
+    others = tied.all_tensors(tied_1R)
+    for name, tensor in target.all_tensors(theta_1P).items():
+        if name not in others or not torch.equal(tensor, others[name]):
+            return False
+    return target.answers_as(theta_1P, tied, tied_1R)
 
 
 def _filled(base: Spec, target: Spec) -> Tensor:
-    """Return a base's θ [P] whose entries are the places, from 1 on, of the target's numbers that they would read."""
+    """Return a base's θ [P] in which each entry is the place, from 1 on, of the target's number that it would read."""
     import torch
 
     if base.label != target.label:
         raise ValueError(f"a {base.label} does not become a {target.label}")
-    places_1P = torch.arange(1, target.params + 1, dtype=torch.float32)[None]
-    own = {name: t_1[0] for name, t_1 in target.layout.split(places_1P).items()}
-    wide = {name: t_1[0] for name, t_1 in target.all_tensors(places_1P).items()}
-    return base.layout.join({**wide, **own})
+    places_P = torch.arange(1, target.params + 1, dtype=torch.float32)
+    wide = {name: t_1[0] for name, t_1 in target.all_tensors(places_P[None]).items()}
+    # The target's own tensors come last: a wide one of the same name may have a norm's weights in it.
+    return base.layout.join({**wide, **target.layout.split_one(places_P)})

@@ -23,6 +23,7 @@ def _derive(name: str, base: str, **changes: Any) -> None:
     PRESETS[name] = replace(PRESETS[base], **changes)
 
 
+# MicroAdder's ladder, from JackCai's model down. Each rung is a constraint more, or a size less (57p paper, 4.1).
 # The code that trained the presets above 74p starts a learned spiral with these values.
 PRESETS["242p"] = SplitSubspace(spiral_amp=1.0, spiral_slope=1 / 9)
 _derive("226p", "242p", spiral=True)
@@ -49,6 +50,7 @@ _derive("54p", "57p", no_eos=True)
 _derive("47p", "54p", direct_forms=True)
 _derive("46p", "47p", unit_out=True)
 
+# The ladder of the 456p report. Its 777p has two positions that no problem reaches.
 PRESETS["777p"] = LowRank(positions=35)
 PRESETS["763p"] = LowRank()
 _derive("582p", "763p", pos_rank=3, qkv_rank=3, out_rank=3)
@@ -58,6 +60,7 @@ _derive("456p", "491p", out_rank=2, tie_qkv="shareA_tieKV")
 _derive("311p", "456p", width=4, ffn=8, out_rank=3)
 _derive("262p", "311p", ffn=6, pos_rank=2)
 
+# AdderBoard's Qwen-like nets: first those that turn as staghado's do (half_split), then those near tbukic's 113p.
 PRESETS["228p"] = Rope(width=4, heads=2, ffn=6, half_split=True)
 _derive("200p", "228p", width=3, ffn=9)
 _derive("173p", "200p", ffn=6)
@@ -96,7 +99,7 @@ def preset(name: str) -> Spec:
     >>> preset("57p subtraction base=3").task.base
     3
     """
-    published, _, task = name.partition(" ")
+    published, _, task = name.partition(" ")  # a task's text has spaces of its own
     if published not in PRESETS:
         raise ValueError(f"unknown preset {published!r}; {did_you_mean(published, PRESETS)}")
     return replace(PRESETS[published], task=make_task(task)) if task else PRESETS[published]
@@ -124,13 +127,15 @@ def preset_name(spec: Spec) -> str:
         called = f"{spec.label} with {applied}" if applied else spec.label
         return f"{spec.params} parameters ({called})" + ("" if spec.task == ADDITION else f" {spec.task.title}")
     if spec.task != ADDITION:
+        # Named as the adder of the same form, whose count may be another: a task has tokens of its own.
         usual = replace(spec, task=ADDITION)
-        count = f"{usual.params} parameters"
-        return f"{preset_name(usual).replace(count, f'{spec.params} parameters')} {spec.task.title}"
+        adder = preset_name(usual).replace(f"{usual.params} parameters", f"{spec.params} parameters")
+        return f"{adder} {spec.task.title}"
     for name, candidate in PRESETS.items():
         if candidate.trained() == spec.trained():
             return name
 
+    # A constraint tells more than a size, so all presets are asked about it before any about the other.
     for describe in (_single_change, _single_size):
         for name, candidate in PRESETS.items():
             if candidate.family != spec.family:
@@ -144,6 +149,7 @@ def preset_name(spec: Spec) -> str:
 def _single_change(base: Spec, spec: Spec) -> str:
     """Return `with` or `without` the one constraint that separates a spec from a base; empty if several do."""
     applied = spec.applied()
+    # Any one of the differing constraints may have brought or taken the others: each is tried.
     for name in sorted(applied.keys() ^ base.applied().keys()):
         with suppress(ValueError):  # the constraint is impossible there
             if base.toggled(name, applied.get(name)) == spec:

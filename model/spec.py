@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from model import doors
 from model.doors import known
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MOST_TOKENS = 16
 """Tokens of a table: kernels look a token up in a vector of lanes."""
 Probe = Callable[[Any, "Tensor"], "Tensor"]
-"""A named measure of θ: from a spec and θ [S, P] (float64) one number a seed [S]. Its docstring defines it."""
+"""A named measure of θ: from a spec and θ [S, P] (float64) one number per seed [S]. Its docstring defines it."""
 FAMILIES: dict[str, type[Spec]] = {}
 MAKERS: dict[str, Callable[..., Spec]] = {}
 """Constructors of specs over other specs from plain values, by the name that stands for a family's."""
@@ -50,14 +50,16 @@ class FamilyModule:
 
     def __get__(self, instance: Any, owner: type[Spec]) -> Any:
         module = import_module(f"{owner.__module__.rpartition('.')[0]}.{self.name}")
-        setattr(owner, f"_{self.name}", module)
+        setattr(owner, f"_{self.name}", module)  # in place of this descriptor: from now on an ordinary look-up
         return module
 
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """Parts of a kind, such as hidden units. size: the field that counts them. axes: of each tensor in which they have
-    entries of their own, the axis along which they lie, one part after another with as many entries each.
+    """Parts of a kind, such as hidden units.
+
+    size: the field that counts them. axes: for each tensor in which they have entries, the axis along which the parts
+    lie, one after another, with equally many entries each.
     """
 
     size: str
@@ -125,7 +127,7 @@ class Spec(ABC):
     def check_task(self) -> None:
         """Raise ValueError for a task that the family cannot be asked."""
         task = self.task
-        numbers = task.numbers if isinstance(task, Columns) else 0
+        numbers = task.numbers if isinstance(task, Columns) else 0  # no family of columns is asked rows
         if numbers not in self.operands:
             able = [name for name, cls in FAMILIES.items() if numbers in cls.operands]
             names = ", ".join([*able, "module"])
@@ -187,8 +189,9 @@ class Spec(ABC):
         return cast("Tensors", self._forward.expand(self, theta_SP))
 
     def all_tensors(self, theta_SP: Tensor) -> Tensors:
-        """Return what the forward pass reads, by name: the wide tensors. Specs of a family that have equal ones compute
-        the same; of a module `answers_as` says so.
+        """Return what the forward pass reads, by name: the wide tensors.
+
+        Specs of one family with equal wide tensors compute the same. Of modules only `answers_as` can say that.
         """
         return self.expand(theta_SP)
 
@@ -223,7 +226,7 @@ class Spec(ABC):
         return cast("list[Tensor]", self._forward.sequence(self, *columns))
 
     def tokens_of(self, a: Tensor, b: Tensor) -> list[Tensor]:
-        """Return the whole token sequence of problems that were drawn: a tensor [..., B] a position.
+        """Return the whole token sequence of problems that were drawn: one tensor [..., B] per position.
 
         a, b: float64 integers [..., B], as the task draws them.
         """
@@ -236,6 +239,7 @@ class Spec(ABC):
     def read_answer(self, answer_AB: Tensor) -> Tensor:
         """Return the numbers [B] that decoded answers spell. They end at the first token that is no digit."""
         task = in_columns(self.task)
+        # The product stays 0 from the first other token on: what follows it is not read.
         is_answer_AB = (answer_AB < task.base).cumprod(0)
         number_B: Tensor = task.number(answer_AB * is_answer_AB)
         return number_B
@@ -254,25 +258,27 @@ class Spec(ABC):
 
         double_SP = theta_SP.double()
         columns = [probe(self, double_SP) for probe in self.probes().values()]
-        return torch.stack(columns, dim=1) if columns else double_SP[:, :0]
+        return torch.stack(columns, dim=1) if columns else double_SP[:, :0]  # torch stacks no empty list
 
     def images(self, theta_P: Tensor) -> list[Tensor]:
         """Return other θ [P] that compute the same, or nearly, such as mirror images: what ties can be entered from."""
         return []
 
     def recycled(self) -> Callable[[Any, Tensor], Tensor] | None:
-        """Return a function of the spec and θ [S, P] (float32, on the CPU) that gives useless hidden units a
-        new role and returns θ [S, P], unchanged where there are none. None if the family has no such function.
+        """Return a function that gives useless hidden units a new role; None if the family has none.
+
+        It takes the spec and θ [S, P] (float32, on the CPU), and returns θ [S, P], unchanged where no unit is useless.
         """
         return None
 
     def hard_wired(self) -> dict[str, float]:
-        """Return the architecture's constants that are no parameter and neither 0 nor a sign, by name."""
+        """Return the architecture's fixed numbers by name, but for zeros and signs. They are no parameters."""
         return {}
 
     def structures(self) -> dict[str, list[Words]]:
-        """Return groups of constraints to impose together, by kind, spelt as in model/tied.py: those of any
-        matrix, and those that the family adds.
+        """Return groups of constraints to impose together, by kind: those of any matrix, and the family's own.
+
+        Constraints are spelt as in model/tied.py.
         """
         return of_matrices(self.shapes())
 
@@ -280,10 +286,16 @@ class Spec(ABC):
         """Return this spec without the fields that only set initial values: equal ones read θ alike."""
         return self
 
+    def with_defaults(self, names: Collection[str]) -> Self:
+        """Return this spec with the defaults of some fields."""
+        defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name in names}
+        return dataclasses.replace(self, **defaults)
+
     def as_dict(self) -> dict[str, Any]:
         """Return family and every field, as plain values: what `make_spec` takes."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         task = values.pop("task")
+        # Left out where it is the default: records and keys are older than the field.
         return {"family": self.family, **values} | ({} if task == ADDITION else {"task": str(task)})
 
     def places(self) -> set[str]:
@@ -295,7 +307,7 @@ class Spec(ABC):
         return {}
 
     def shown(self) -> dict[str, Any]:
-        """Return family and fields for a person: one short value a name."""
+        """Return family and fields for a person: one short value per name."""
         return self.as_dict() | ({} if self.task == ADDITION else {"task": self.task.title})
 
     def applied(self) -> dict[str, Any]:
@@ -313,6 +325,7 @@ class Spec(ABC):
         Raises ValueError for an unknown constraint, with the nearest ones.
         """
         constraints = self._constraints_with(constraint)
+        # What needs a constraint cannot stay without it, nor what needs that.
         removed = [constraint]
         for name in removed:  # grows while it is walked
             for other in self.applied():
@@ -335,7 +348,7 @@ class Spec(ABC):
                     names.append(needed)
                 values.setdefault(needed, needed_value)
 
-        # either of two constraints may say that they exclude each other
+        # Either of two constraints may say that they exclude each other.
         excluded = {n for name in names for n in constraints[name].metadata["excludes"]}
         for name, field in constraints.items():
             if set(field.metadata["excludes"]) & set(names):
@@ -456,6 +469,7 @@ def make_spec(family: str, **options: Any) -> Spec:
     >>> make_spec("rope", ffn=3).params
     122
     """
+    # Tied specs and modules are made of other plain values than a family's fields.
     if family in MAKERS:
         return MAKERS[family](**options)
     cls: type[Spec] = known(family, FAMILIES, doors.FAMILIES, "family")

@@ -23,9 +23,10 @@ def of_matrices(shapes: Shapes) -> dict[str, list[Words]]:
         rows, columns = shape
         groups["rows"] += _equal(rows, columns, f"{name}[{{line}},{{k}}]")
         groups["columns"] += _equal(columns, rows, f"{name}[{{k}},{{line}}]")
-        if rows > 1:
+        if rows > 1:  # of a single row that would be any entry
             for c in range(columns):
-                groups["empty"].append(tuple(f"{name}[{r},{c}] = 0" for r in range(rows)))
+                zeros = [f"{name}[{r},{c}] = 0" for r in range(rows)]
+                groups["empty"].append(tuple(zeros))
     return groups
 
 
@@ -33,6 +34,7 @@ def rotations(name: str, size: int) -> list[Words]:
     """Return for each pair of axes of a square matrix the two scaled rotations, one either way round."""
     groups: list[Words] = []
     for i, j in combinations(range(size), 2):
+        # [[a, b], [-b, a]] and its mirror image [[a, b], [b, -a]]
         for diagonal, other in (("", "-"), ("-", "")):
             cosine = f"{name}[{i},{i}] = {diagonal}{name}[{j},{j}]"
             sine = f"{name}[{i},{j}] = {other}{name}[{j},{i}]"

@@ -46,6 +46,7 @@ class Tied(Spec, listed=False):
             raise ValueError("base must be a spec that is not tied itself")
         if len(self.ties) != self.base.params:
             raise ValueError(f"ties must be {self.base.params} entries for this base, got {len(self.ties)}")
+        # Frozen, but still being made: ties that say the same must be one spec, with one key.
         object.__setattr__(self, "ties", canonical(self.ties))
         object.__setattr__(self, "task", self.base.task)
         for name, ties in self.by_tensor().items():
@@ -89,7 +90,7 @@ class Tied(Spec, listed=False):
 
     def shapes(self) -> Shapes:
         """Return shapes with each number in the slice of the tensor that reads it first."""
-        seen: set[int] = {0}
+        seen: set[int] = {0}  # a zero is no number
         shapes: Shapes = {}
         for name, ties in self.by_tensor().items():
             new = {abs(k) for k in ties} - seen
@@ -106,11 +107,11 @@ class Tied(Spec, listed=False):
         """Return the base's θ [S, P] of the numbers [S, R]."""
         import torch
 
-        device = theta_SR.device
-        index = torch.tensor([abs(k) - 1 if k else 0 for k in self.ties])
-        sign = torch.tensor([float((k > 0) - (k < 0)) for k in self.ties], dtype=theta_SR.dtype)
-        numbers_SP = theta_SR.index_select(1, index.to(device))
-        theta_SP: Tensor = numbers_SP * sign.to(device)
+        ties = torch.tensor(self.ties, device=theta_SR.device)
+        # A zero reads the first number, times a sign of 0.
+        place_P = (ties.abs() - 1).clamp(min=0)
+        numbers_SP = theta_SR.index_select(1, place_P)
+        theta_SP: Tensor = numbers_SP * ties.sign().to(theta_SR.dtype)
         return theta_SP
 
     def expand(self, theta_SP: Tensor) -> Tensors:
@@ -151,7 +152,7 @@ class Tied(Spec, listed=False):
         return self.base.files(self.untie(theta_P[None])[0])
 
     def folds(self) -> list[Fold]:
-        return []
+        return []  # a fold of the base need not keep its ties
 
     def probes(self) -> dict[str, Probe]:
         """Return the base's probes, of the untied θ."""
@@ -188,7 +189,7 @@ class Tied(Spec, listed=False):
             elif abs(k) in first:
                 sign = "-" if k < 0 else ""
                 texts.append(f"{name} = {sign}{first[abs(k)]}")
-            else:
+            else:  # with a plus, since ties are canonical
                 first[k] = name
         return texts
 
@@ -242,6 +243,7 @@ def count(spec: Spec) -> Count:
             inside += len({abs(k) for k in ties} - {0})
     constants = spec.hard_wired()
     base, _ = ties_of(spec)
+    # A constant such as out_B[0] hides in a tensor of which the rest is trained.
     tensors = [name.partition("[")[0] for name in constants]
     hidden = sum(name in base.layout.names for name in tensors)
     return Count(inside, spec.params, spec.params + hidden, spec.params + len(constants))
@@ -270,6 +272,7 @@ def _flat(ties: Mapping[Any, Any], budget: Mapping[str, int]) -> Ties:
 
     budget: entries of each of the base's tensors.
     """
+    # Checked one by one, since anyone may have written them.
     for name, entries in ties.items():
         if name not in budget:
             raise ValueError(f"ties: this base has no tensor {name!r:.80}; {did_you_mean(name, budget)}")
@@ -287,6 +290,7 @@ def _flat(ties: Mapping[Any, Any], budget: Mapping[str, int]) -> Ties:
 def tie(spec: Spec, ties: Ties) -> Spec:
     """Return a spec's base with these ties; the base itself where there are none."""
     base, _ = ties_of(spec)
+    # Without a tie it is the base: one model must not have two specs, and so two keys.
     is_free = canonical(ties) == free(base.params)
     return base if is_free else Tied(base=base, ties=ties)
 
@@ -338,7 +342,7 @@ def equated(ties: Ties, i: int, j: int, sign: int) -> Ties:
     (1, -1, -1)
     """
     a, b = ties[i], ties[j]
-    if not a or not b:
+    if not a or not b:  # what equals a zero is one, and all that reads its number
         return zeroed(ties, i if a else j)
     if a == -sign * b:
         raise ValueError("contradicts another tie, by which it is the opposite")
@@ -365,6 +369,7 @@ def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None
         match = CONSTRAINT.fullmatch(text) if isinstance(text, str) else None
         if not match:
             raise ValueError(f"tie {text!r:.80}: write it as `form[0,2] = 0` or `fc1[1,4] = -arc[0]`")
+        # Of `= 0` there is no second entry: the first and the last name are then the same.
         entry, zero, minus, earlier = match.groups()
         names = [re.sub(r"\s", "", name) for name in (entry, earlier) if name]
         for name in names:
@@ -381,6 +386,7 @@ def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None
 
 def describe_new(base: Spec, before: Ties, after: Ties) -> list[str]:
     """Return as text the ties of `after` that `before` lacks."""
+    # One after another: a tie that follows from those already said is not said again.
     ties, texts = before, []
     for text in Tied(base=base, ties=after).spelt():
         extended = constrained(base, [text], ties)
@@ -412,6 +418,7 @@ def selection_matrix(ties: Ties) -> Tensor:
     """Return the matrix [R, P], float64, that maps numbers to θ: ±1 where an entry reads a number, else 0."""
     import torch
 
+    # float64, so that a mean of float32 entries is rounded once.
     rows = torch.zeros(max(map(abs, ties), default=0), len(ties), dtype=torch.float64)
     for p, k in enumerate(ties):
         if k:
@@ -426,7 +433,7 @@ def project(ties: Ties, theta_SP: Tensor) -> Tensor:
     """
     rows = selection_matrix(ties)
     entries_SRP = theta_SP.double()[:, None] * rows
-    sums_SR = entries_SRP.cumsum(-1)[..., -1]
+    sums_SR = entries_SRP.cumsum(-1)[..., -1]  # torch.sum adds in an order of its own
     theta_SR: Tensor = (sums_SR / rows.abs().sum(1)).to(theta_SP.dtype)
     return theta_SR
 

@@ -38,6 +38,7 @@ def transfer(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
     """Transfer θ [P] of a spec into another. Raises ValueError if their families differ."""
     if spec.trained() == into.trained():
         return Transferred(theta_P, ())
+    # Ties come off first and on last: folds and fits know untied specs alone.
     if isinstance(spec, Tied):
         return transfer(spec.base, spec.untie(theta_P[None])[0], into)
     if isinstance(into, Tied):
@@ -54,7 +55,7 @@ def _fold(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred | None:
     path = fold_path(spec, into)
     if not path:
         return None
-    tensors = {name: t[0].double() for name, t in spec.layout.split(theta_P[None]).items()}
+    tensors = spec.layout.split_one(theta_P.double())
     for step in path:
         rewritten = step.rewrite(tensors)
         if rewritten is None:
@@ -66,6 +67,7 @@ def _fold(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred | None:
 
 def fold_path(spec: Spec, into: Spec) -> list[Fold]:
     """Return the folds that lead from one spec to another, the fewest; empty where none do."""
+    # Breadth first, so that the first path that arrives is a shortest one.
     paths: list[list[Fold]] = [[step] for step in spec.folds()]
     seen = {spec}
     while paths:
@@ -86,6 +88,7 @@ def _fit(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
     """
     import torch
 
+    # In float64, and rounded once at the end.
     target = spec.expand(theta_P.double()[None])
     x_Q = _initial_guess(spec, theta_P, into).double()
 
@@ -109,6 +112,7 @@ def _fit(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
         new_Q = x_Q - step_Q
         new_N = residual(new_Q)
         gain = square - float(new_N @ new_N)
+        # Levenberg and Marquardt's rule: after a step that was too long a shorter one, after a good one a longer.
         if gain <= 0:
             damping *= 10
             continue
@@ -123,12 +127,11 @@ def _fit(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
 
 def _initial_guess(spec: Spec, theta_P: Tensor, into: Spec) -> Tensor:
     """Return the initial values of `into`, with the tensors that θ has in the same shape."""
-    old = spec.layout.split(theta_P[None])
-    new = into.layout.split(into.initial(0)[None])
-    tensors = {}
-    for name, tensor in new.items():
-        has_it = name in old and old[name].shape == tensor.shape
-        tensors[name] = (old if has_it else new)[name][0]
+    old = spec.layout.split_one(theta_P)
+    tensors = into.layout.split_one(into.initial(0))
+    for name, tensor in tensors.items():
+        if name in old and old[name].shape == tensor.shape:
+            tensors[name] = old[name]
     return into.layout.join(tensors)
 
 
@@ -141,6 +144,8 @@ def _difference(first: Tensors, second: Tensors) -> Tensor:
         if name not in second:
             continue
         b = second[name]
-        common = tuple(slice(min(n, m)) for n, m in zip(a.shape, b.shape, strict=True))
+        # Sizes may differ, as of a table with fewer tokens: what both have is compared.
+        sizes = zip(a.shape, b.shape, strict=True)
+        common = tuple(slice(min(n, m)) for n, m in sizes)
         parts.append((a[common] - b[common]).flatten())
     return torch.cat(parts)

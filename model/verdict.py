@@ -37,12 +37,13 @@ def is_right(verdict: object) -> bool | None:
 
 
 def read_verdict(values: object) -> dict[str, Any] | None:
-    """Return a verdict of which anyone may have written the values; None unless each is of its type and size.
+    """Return a verdict from values that anyone may have written; None unless each is of its type and size.
 
-    Leave out what else they have. A verdict that decides has what it is quoted with: a margin, a wrong pair.
+    Other values are left out. A verdict that decides has what it is quoted with: a margin, or a wrong pair.
     """
     if not isinstance(values, Mapping):
         return None
+    # Only known names are taken over: anything else that a stranger wrote goes no further.
     typed = {name: _finite(values.get(name)) for name in VALUES}
     more = {name: values[name] for name in MORE if name in values}
     is_fit = all(fits(typed[name]) for name, fits in VALUES.items())
@@ -51,6 +52,7 @@ def read_verdict(values: object) -> dict[str, Any] | None:
     if spec is None:
         return None
 
+    # Without what it is quoted with a verdict would be an empty word, and its readers would fail.
     word = more.get("claimed", typed["verdict"])
     lacks_margin = word == PROVED and typed["margin"] is None
     lacks_pair = word == COUNTEREXAMPLE and not typed["wrong"]
@@ -63,6 +65,7 @@ def read_verdict(values: object) -> dict[str, Any] | None:
 
 def read_values(path: Path) -> object:
     """Return the plain values of a small regular file; None of anything else."""
+    # A verdict that cannot be read is none: nothing of a checkpoint hangs on it.
     try:
         return json.loads(read_limited(path, LARGEST_FILE, "verdict"))
     except (OSError, ValueError, RecursionError):
@@ -75,11 +78,14 @@ def digest(theta_P: Tensor) -> str:
 
 
 def write_verdict(folder: Path, spec: Spec, theta_P: Tensor, values: dict[str, Any]) -> dict[str, Any]:
-    """Keep a verdict beside the checkpoint in a folder, unless it decides nothing and one there does. Return which."""
+    """Keep a verdict beside the checkpoint in a folder, and return it.
+
+    If it decides nothing, and the verdict that is there does, keep and return that one.
+    """
     earlier = claim_beside(folder, spec, theta_P)
     if earlier and is_right(values) is None and is_right(earlier) is not None:
         return earlier
-    text = json.dumps(values | {"spec": spec.as_dict()})  # records of before lack it
+    text = json.dumps(values | {"spec": spec.as_dict()})  # older records lack it
     (folder / VERDICT_FILE).write_text(f"{text}\n", encoding="utf-8")
     return values
 
@@ -95,27 +101,29 @@ def claim_beside(folder: Path, spec: Spec, theta_P: Tensor) -> dict[str, Any] | 
 
 def is_about(verdict: Mapping[str, Any], spec: Spec, theta_P: Tensor) -> bool:
     """True if a verdict is on all pairs, of this spec and θ."""
+    # The spec too: other constants in checkpoint.json are another function of the same θ.
     said = (verdict["spec"], verdict["theta_sha256"], verdict["digits"])
     return said == (spec.as_dict(), digest(theta_P), COLUMNS)
 
 
 def _finite(value: Any) -> Any:
-    """Return a value, but None for a number that is none."""
+    """Return the value, with None in place of NaN and infinities."""
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _number(value: Any) -> bool:
     """True for a number of a size that is allowed."""
+    # `type`, since for isinstance true and false are numbers
     return type(value) in (int, float) and abs(value) <= LARGEST
 
 
 def _count(most: int) -> Fits:
-    """Return what is true of whole numbers from 0 to `most`."""
+    """Return a check for whole numbers from 0 to `most`."""
     return lambda value: type(value) is int and 0 <= value <= most
 
 
 def _maybe(fits: Fits) -> Fits:
-    """Return what is true of None, and of what fits."""
+    """Return a check that accepts None beside what `fits` accepts."""
     return lambda value: value is None or fits(value)
 
 
@@ -158,10 +166,10 @@ VALUES: dict[str, Fits] = {
     "theta_sha256": _digest,
     "spec": lambda value: isinstance(value, Mapping),
 }
-"""What a verdict on disk or in a ledger says, and if a value can be that."""
+"""Values of a verdict on disk or in a ledger, each with the check that it must pass."""
 MORE: dict[str, Fits] = {
     "seal": _digest,
     "program_sha256": _digest,
     "claimed": lambda value: value in (PROVED, COUNTEREXAMPLE),
 }
-"""What it may say beside that (search/store/verdicts.py)."""
+"""Values that it may have besides (search/store/verdicts.py)."""

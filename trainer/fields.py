@@ -52,7 +52,7 @@ class Group:
     def _call(self, name: str, *arguments: Any) -> None:
         """Call a static method of each group that has it, from the first group to the last."""
         for group in reversed(type(self).__mro__):
-            if name in vars(group):
+            if name in vars(group):  # its own, and not one that it inherits: each is called once
                 getattr(group, name)(self, *arguments)
 
 

@@ -39,7 +39,7 @@ def installed() -> Finisher:
     for name, point in points(FINISHERS).items():
         try:
             return cast(Finisher, point.load())
-        except Exception as error:
+        except Exception as error:  # another package's import may raise anything
             raise ValueError(f"finish_above: {name}: {point.value} cannot be imported: {first_line(error)}") from None
     raise ValueError(NOBODY)
 

@@ -8,7 +8,7 @@ MEASURES = ("exact", "token", "loss", "train_loss")
 """The columns of a curve: exact match, token accuracy and loss on the selection problems, and the mean
 training loss since the evaluation before."""
 BEST = ("exact", "token")
-"""Measures whose best value so far counts for rules and thresholds. Of a probe it is the newest."""
+"""Measures of which rules and thresholds read the best value so far. Of a probe they read the newest."""
 PROBE = "probe."
 """Prefix of a probe's name among measures."""
 

@@ -27,20 +27,19 @@ def check_task(task: Task) -> None:
     """
     if type(task).__module__.startswith(OURS):
         return
-    if not 0 < task.outputs <= task.vocabulary:
-        raise ValueError(
-            f"{task.title}: outputs must be from 1 to the vocabulary, {task.vocabulary}, got {task.outputs}"
-        )
+    outputs, vocabulary = task.outputs, task.vocabulary
+    if not 0 < outputs <= vocabulary:
+        raise ValueError(f"{task.title}: outputs must be from 1 to the vocabulary, {vocabulary}, got {outputs}")
     try:
         pairs = torch.tensor(task.pairs()[:TRIED], dtype=torch.int64)
         a, b = pairs.unbind(1)
-        tokens, again = task.written(a, b), task.written(a, b)
+        tokens, again = task.written(a, b), task.written(a, b)  # one that draws would be another each time
         _check_tokens(task, tokens, a)
         is_alike = all(map(torch.equal, tokens, again))
         leaked, decisive = _leaked(task)
     except ValueError:
         raise
-    except Exception as error:
+    except Exception as error:  # another package's code may raise anything
         raise ValueError(f"{task.title} fails when it is asked: {first_line(error)}") from None
     if not is_alike:
         raise ValueError(f"{task.title}: a problem is not written twice in the same tokens")
@@ -55,21 +54,19 @@ def _check_tokens(task: Task, tokens: list[Tensor], like: Tensor) -> None:
         raise ValueError(f"{task.title}: prompt and answers are {count} tokens, and a problem has {len(tokens)}")
     for place, token in enumerate(tokens):
         if token.dtype != torch.int64 or token.shape != like.shape:
-            shape = list(like.shape)
-            raise ValueError(
-                f"{task.title}: token {place} must be int64 {shape}, not {token.dtype} {list(token.shape)}"
-            )
-        most = task.outputs if place >= task.prompt else task.vocabulary
+            expected, actual = list(like.shape), list(token.shape)
+            raise ValueError(f"{task.title}: token {place} must be int64 {expected}, not {token.dtype} {actual}")
+        is_answer = place >= task.prompt
+        most = task.outputs if is_answer else task.vocabulary
         wrong = token[(token < 0) | (token >= most)]
         if len(wrong):
-            what = "of the answer " if place >= task.prompt else ""
+            what = "of the answer " if is_answer else ""
             raise ValueError(f"{task.title}: token {place} {what}must be below {most}, got {int(wrong[0])}")
 
 
 def _leaked(task: Task) -> tuple[int, int]:
-    """Return how many selection problems a few steps train on, of how many. Rows are apart by their split, and columns
-    too many to meet.
-    """
+    """Return how many selection problems a few steps train on, and how many there are."""
+    # Rows are apart by their split, and columns too many to meet: another package's own methods are tried.
     methods = type(task).sample, type(task).selection
     if isinstance(task, Columns) or methods == (Rows.sample, Rows.selection):
         return 0, 0

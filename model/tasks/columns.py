@@ -105,7 +105,8 @@ class Columns(Task):
     def packed(self, a: Any, b: Any, third: Any) -> tuple[Any, Any]:
         """Return the two numbers of a problem about three: integers, or tensors of integers below 2^50."""
         above = third // self.half
-        return a + self.limit * (third - self.half * above), b + self.limit * above
+        below = third - self.half * above
+        return a + self.limit * below, b + self.limit * above
 
     def operands(self, a: Any, b: Any) -> list[list[Any]]:
         """Return the columns of each number of a problem. a, b: integers, or int64 tensors."""
@@ -128,13 +129,15 @@ class Columns(Task):
         a, b: float64 integers, of which every division is exact on every device.
         """
         a, b = self.asked(a, b)
-        digits = -(-self.digits // 2)
+        digits = self.digits
         if self.numbers == 3:
-            x, y = self._exact_columns(a, self.digits + digits), self._exact_columns(b, 2 * self.digits - digits)
-            third = x[self.digits :] + y[self.digits :]
-            numbers = [x[: self.digits], y[: self.digits], third]
+            lower = -(-digits // 2)  # columns of the third number that the first one carries
+            x = self._exact_columns(a, digits + lower)
+            y = self._exact_columns(b, 2 * digits - lower)
+            third = x[digits:] + y[digits:]
+            numbers = [x[:digits], y[:digits], third]
         else:
-            numbers = [self._exact_columns(number, self.digits) for number in (a, b)[: self.numbers]]
+            numbers = [self._exact_columns(number, digits) for number in (a, b)[: self.numbers]]
         return [*numbers, self.answer(*numbers)]
 
     def _exact_columns(self, number: Tensor, count: int) -> list[Tensor]:
@@ -143,6 +146,7 @@ class Columns(Task):
 
         cut = [number]
         for n in range(1, count + 1):
+            # Half a unit above: a product that is rounded down must not fall below a whole number.
             above = torch.floor((number + 0.5) * (1 / self.base**n))
             cut.append(above)
         return [here - self.base * above for here, above in pairwise(cut)]
@@ -167,11 +171,13 @@ class Columns(Task):
         first, second = self.limits
         if first * second > UNIFORM:
             return self.ask(self.edge_cases() + self.uniform(2025, UNIFORM))
+        # Several drawn pairs may be asked as one: of an ordered difference, a - b and b - a.
         every = list(product(range(first), range(second)))
         return list(dict.fromkeys(self.ask(every)))
 
     def uniform(self, seed: int, count: int) -> Pairs:
         """Draw pairs of integers, a then b, from Python's generator."""
+        # Python's and not torch's: AdderBoard's pairs are draws of this generator, in this order.
         rng = random.Random(seed)
         first, second = (limit - 1 for limit in self.limits)
         return [(rng.randint(0, first), rng.randint(0, second)) for _ in range(count)]
@@ -186,10 +192,11 @@ class Columns(Task):
     def edge_cases(self) -> Pairs:
         """Return ten hard pairs: in base ten, of ten digits, AdderBoard's. A third number is 0, then the largest."""
         last, middle = self.limit - 1, self.limit // 2
-        rises = [n % self.base for n in range(self.digits)]
-        falls = [(self.digits - n) % self.base for n in range(self.digits)]
-        ones, turned = self.number([1] * self.digits), (self.number(falls), self.number(rises))
-        carried = [(middle, middle), (ones, self.limit - ones), turned]
+        # In base ten 1111111111, 1234567890 and 9876543210, as AdderBoard has them. It asks (last, last) twice.
+        ones = self.number([1] * self.digits)
+        rises = self.number([(self.digits - n) % self.base for n in range(self.digits)])
+        falls = self.number([n % self.base for n in range(self.digits)])
+        carried = [(middle, middle), (ones, self.limit - ones), (rises, falls)]
         hard = [(0, 0), (0, 1), (last, 0), (last, 1), (last, last), *carried, (last, last), (1, last)]
         if self.numbers == 3:
             return [self.packed(a, b, third) for third in (0, last) for a, b in hard]

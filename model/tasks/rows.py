@@ -81,6 +81,7 @@ class Rows(Task):
         from model.counter import fraction, words
 
         rows_N = self.trained_rows().to(step_R.device)
+        # A batch with room for all rows has each of them once: drawn, some would be missing.
         if batch >= self.trained:
             drawn_RB = rows_N.expand(len(step_R), -1)
         else:
@@ -104,6 +105,7 @@ def _split(task: Rows) -> tuple[Tensor, Tensor]:
 
     from model.counter import words
 
+    # By a counter's words and not by torch's generator, whose permutations no promise keeps.
     at = torch.tensor([task.split_seed]), torch.tensor([SPLIT])
     (word_1N,) = words(*at, task.count, 1)
     order_N = word_1N[0].argsort(stable=True)
@@ -156,6 +158,7 @@ class Modular(Binary):
     modulus: int = option(97, "numbers are below it", unit="numbers", ge=2, le=1_000)
 
     def __post_init__(self) -> None:
+        # Otherwise some b have no inverse.
         if self.op == "a/b" and any(self.modulus % n == 0 for n in range(2, self.modulus)):
             raise ValueError(f"modulus must be a prime for a/b, got {self.modulus}")
         super().__post_init__()
@@ -176,8 +179,13 @@ class Modular(Binary):
     def result(self, a: Tensor, b: Tensor) -> Tensor:
         if self.op == "a/b":  # a times what b is to be multiplied by for 1, which is b^(p - 2)
             return a * _power(b, self.modulus - 2, self.modulus) % self.modulus
-        value = {"a+b": a + b, "a-b": a - b, "a*b": a * b, "a^2+ab+b^2": a * a + a * b + b * b}[self.op]
-        return value % self.modulus
+        values = {
+            "a+b": a + b,
+            "a-b": a - b,
+            "a*b": a * b,
+            "a^2+ab+b^2": a * a + a * b + b * b,
+        }
+        return values[self.op] % self.modulus
 
     def words(self, a: int, b: int) -> str:
         import torch
@@ -188,6 +196,7 @@ class Modular(Binary):
 
 def _power(base: Tensor, exponent: int, modulus: int) -> Tensor:
     """Return base^exponent modulo a number."""
+    # By squaring, and cut at each product: int64 would not hold the power itself.
     result = base * 0 + 1
     while exponent:
         if exponent % 2:
@@ -213,6 +222,7 @@ class Permutations(Binary):
 
         images_NP = torch.tensor(list(permutations(range(self.points))), device=a.device)
         composed = images_NP[a].gather(-1, images_NP[b])
+        # Each permutation's images, read as digits, are one number: that is searched.
         scale_P = self.points ** torch.arange(self.points, device=a.device).flip(0)
         names_N = (images_NP * scale_P).sum(-1)  # rising, as the alphabet is
         return torch.searchsorted(names_N, (composed * scale_P).sum(-1))

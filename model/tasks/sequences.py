@@ -53,14 +53,14 @@ class Sequences(Columns):
         """Return the answer's digits from those that are read."""
 
     def asked(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        return a, b * 0
+        return a, b * 0  # two are drawn for every task of columns
 
     def spelt(self, *columns: Sequence[Tensor]) -> list[Tensor]:
         number, answer = columns
         return [*number, number[0] * 0 + self.base, *answer]
 
     def read(self, answer_AB: Sequence[Tensor]) -> Tensor:
-        return super().read(answer_AB[::-1])
+        return super().read(answer_AB[::-1])  # the first token is the column of units
 
     def words(self, a: int, b: int) -> str:
         return f"{self.name} {self.shown(a)}"

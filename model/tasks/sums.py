@@ -28,6 +28,7 @@ class Sums(Columns):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # The largest answer's top column holds what is carried: at most times + numbers - 2.
         if self.times + self.numbers - 2 >= self.base:
             of_three = ", less one with three numbers" if self.numbers == 3 else ""
             raise ValueError(f"times must be below the base{of_three}, or answers need more columns, got {self.times}")
@@ -56,12 +57,12 @@ class Sums(Columns):
         return {"TIMES": (self.times, 1), "SIGN": (self.sign, 1), "ORDERED": (int(self.ordered), 0)}
 
     def answer(self, *numbers: Sequence[Any]) -> list[Any]:
-        carried = numbers[0][0] * 0
+        carried = numbers[0][0] * 0  # of the columns' own kind: integers, or tensors of any type
         columns = []
         for first, second, *third in zip(*numbers, strict=True):
             total = self.times * first + self.sign * second + carried
             total = sum(third, total)
-            carried = total // self.base
+            carried = total // self.base  # rounded down, so that a borrow is -1
             columns.append(total - self.base * carried)
         return [*columns, carried % self.base]
 
@@ -71,8 +72,10 @@ class Sums(Columns):
 
         sign, equals = (torch.full_like(columns[0][0], self.base + n) for n in range(2))
         *numbers, answer = (number[::-1] for number in columns)
+        asked = []
         behind = [sign] * (self.numbers - 1) + [equals]
-        asked = [token for number, mark in zip(numbers, behind, strict=True) for token in (*number, mark)]
+        for number, mark in zip(numbers, behind, strict=True):
+            asked += [*number, mark]
         return [*asked, *answer]
 
     def words(self, a: int, b: int) -> str:
@@ -109,7 +112,7 @@ class Subtraction(Sums):
 
     @property
     def problems(self) -> int:
-        is_half = self.ordered and self.limit**2 <= UNIFORM
+        is_half = self.ordered and self.limit**2 <= UNIFORM  # all of them, each pair in one order
         return self.limit * (self.limit + 1) // 2 if is_half else super().problems
 
     def asked(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

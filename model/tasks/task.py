@@ -46,7 +46,7 @@ class Task(ABC):
     @property
     def is_measured(self) -> bool:
         """True for ten-digit addition, on which the rules that end seeds were measured. On other tasks they are off."""
-        return self == TASKS["addition"]()
+        return self == TASKS["addition"]()  # by name: sums.py imports this file
 
     @property
     def macros(self) -> dict[str, int] | None:
@@ -85,10 +85,10 @@ class Task(ABC):
 
     @abstractmethod
     def written(self, a: Tensor, b: Tensor) -> list[Tensor]:
-        """Return the tokens of problems that are asked, prompt and answer: one int64 tensor [..., B] a position."""
+        """Return the tokens of problems, prompt and answer: one int64 tensor [..., B] per position."""
 
     def asked(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the problems that are asked, of those that were drawn. All are tensors of the same shape."""
+        """Turn problems that were drawn into those that are asked. All are tensors of the same shape."""
         return a, b
 
     # ---- problems
@@ -107,7 +107,7 @@ class Task(ABC):
 
     @abstractmethod
     def pairs(self) -> Pairs:
-        """Return the problems that verify a net, as they are asked: all of them, if they are few enough to be."""
+        """Return the problems that verify a net, as they are asked: all of them, if there are not too many."""
 
     @property
     @abstractmethod
@@ -136,6 +136,7 @@ class Task(ABC):
         """Return the right answers as numbers [B], as `read` has them. a, b: int64 tensors, or integers."""
         import torch
 
+        # From the tokens themselves, so that no task says its answer twice.
         is_number = isinstance(a, int)
         tokens = self.written(torch.as_tensor(a), torch.as_tensor(b))
         numbers_B = self.read(tokens[self.prompt :])
@@ -154,10 +155,12 @@ class Task(ABC):
 
     def __str__(self) -> str:
         """Return the task as one writes it, and as `make_task` reads it: `subtraction base=3 digits=4`."""
-        values = ((f.name, getattr(self, f.name), f.default) for f in dataclasses.fields(self))
-        return " ".join(
-            [self.name, *(f"{name}={value}".lower() for name, value, default in values if value != default)]
-        )
+        words = [self.name]
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                words.append(f"{field.name}={value}".lower())
+        return " ".join(words)
 
 
 def make_task(given: Any) -> Task:
@@ -181,6 +184,7 @@ def make_task(given: Any) -> Task:
     for key, value in chosen.items():
         if key not in fields:
             raise ValueError(f"unknown option {key!r:.80} of {name}; {did_you_mean(key, fields)}")
+        # YAML has typed its values; a text's words are typed by the option's default.
         if isinstance(given, str):
             chosen[key] = _typed(value, type(fields[key]))
     return cls(**chosen)
@@ -198,7 +202,7 @@ def changed(task: Task, changes: Mapping[str, Any]) -> Task:
 
 def _parsed(text: str) -> dict[str, Any]:
     """Return name and options of a task as `Task.__str__` writes it, the options as texts."""
-    name, *chosen = text.split() or [""]
+    name, *chosen = text.split() or [""]  # of no words: a name that nobody has
     options = (word.partition("=") for word in chosen)
     return {"name": name} | {key: value for key, _, value in options}
 

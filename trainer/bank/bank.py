@@ -41,7 +41,10 @@ from trainer.step.schedule import Hyper
 from trainer.step.step import State
 
 IDLE = -1
-WARM_UP, TRIED_S = 3, 0.5  # steps, then seconds, to see how fast steps are
+WARM_UP = 3
+"""Steps before the clock of `tried_rate` starts."""
+TRIED_S = 0.5
+"""Seconds of steps that it times."""
 log = logging.getLogger(__name__)
 DISAGREE = (
     f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)} and in which are on of "
@@ -53,9 +56,9 @@ class Bank:
     """Train pairs of one spec, `slots` at a time. Call `advance` until it returns False.
 
     spec: what is trained. pairs: seeds, each with its recipe. slots: how many train at once; by default all.
-    device: `cpu` or `cuda`. compiled: False for torch's eager programs, which need no compiler, a hundred times slower.
-    Unlike in a study no rule ends a seed, unless its pair has rules, such as `trainer.HOPELESS`: each trains as long as
-    its recipe says.
+    device: `cpu` or `cuda`. compiled: False for torch's eager programs, which need no compiler, and are a hundred times
+    slower. Each seed trains as long as its recipe says, unless its pair has rules, such as `trainer.HOPELESS`: those of
+    a study have.
 
     Raises ValueError if there is no pair or slot, or the recipes' programs differ.
 
@@ -81,13 +84,15 @@ class Bank:
             pair.check(spec)
         self.spec, self.pairs = spec, list(pairs)
         recipe = pairs[0].recipe  # of what shapes the program, it speaks for all
-        self.program, self.eval_every = pairs[0].program(), recipe.eval_every
+        self.program = pairs[0].program()
+        self.eval_every = recipe.eval_every
         self.optimiser = optimiser_of(recipe)
         self.slots = len(pairs) if slots is None else slots
         if self.slots < 1:
             raise ValueError(f"a bank needs at least one slot, got {slots}")
         self.programs = programs_of(spec, recipe, device, compiled)
         self.device = self.programs.device
+
         self.tracker = SeedTracker(pairs, spec, tuple(spec.probes()))
         self.state = _empty(spec, self.optimiser, self.slots, self.device)
         if recipe.targeted:
@@ -155,13 +160,19 @@ class Bank:
         """Remove pairs that have ended. Later pairs move up, and keep their order."""
         gone = set(numbers)
         kept = [n for n in range(len(self.pairs)) if n not in gone]
-        moved_N = torch.full((len(self.pairs) + 1,), IDLE)  # the last entry is that of IDLE itself
+
+        # IDLE is -1, and so reads the last entry: it needs one of its own, which stays IDLE.
+        moved_N = torch.full((len(self.pairs) + 1,), IDLE)
         moved_N[kept] = torch.arange(len(kept))
-        self.pair_S, self.filled_S = moved_N[self.pair_S], moved_N[self.filled_S]
+        self.pair_S = moved_N[self.pair_S]
+        self.filled_S = moved_N[self.filled_S]
+
         place = {n: i for i, n in enumerate(kept)}
         self.spent = [place[n] for n in self.spent]
         self.parked = {place[n]: state for n, state in self.parked.items()}
-        self.pairs, self.keys = [self.pairs[n] for n in kept], [self.keys[n] for n in kept]
+        self.pairs = [self.pairs[n] for n in kept]
+        self.keys = [self.keys[n] for n in kept]
+        # A bank that kept ended pairs grew for ever: with 82,000 seeds, adding some took 5 s.
         self.tracker.keep(kept)
 
     def result(self, n: int) -> Result:
@@ -169,7 +180,7 @@ class Bank:
         return self.tracker.result(n)
 
     def newest(self) -> list[dict[str, Any]]:
-        """Return a row a pair with its progress (trainer/bank/tracker.py)."""
+        """Return one row per pair with its progress (trainer/bank/tracker.py)."""
         return self.tracker.newest()
 
     def save(self, n: int) -> bytes:
@@ -177,13 +188,16 @@ class Bank:
         return self.save_all([n])[0]
 
     def save_all(self, numbers: Sequence[int]) -> list[bytes]:
-        """Return the states of pairs. That of many at once costs little more than that of one."""
+        """Return the states of pairs. Many at once cost little more than one."""
         records = self.tracker.records
         steps = records["steps"].tolist()
         facts = saved.record_rows(records)
+
+        # Whole tables are turned into bytes, then cut: a copy from the GPU per tensor, and none per pair.
         in_slots = zip(self.pair_S.tolist(), saved.rows_of(self.state), strict=True)
         trained = {n: row for n, row in in_slots if n != IDLE}
         trained |= {n: saved.rows_of(state)[0] for n, state in self.parked.items()}
+
         packed = []
         for n in numbers:
             evaluations = steps[n] // self.eval_every
@@ -215,6 +229,8 @@ class Bank:
         """Return a digest of what a pair's state is of. Torch's bits depend on the number of slots as well."""
         if not self.keys[n]:  # words for a thousand pairs take long
             slots = None if self.programs.supports_partial_bank else self.slots
+            # What differs from the defaults, and not every field: a release that adds one must not begin anew the
+            # seeds that an older one has half trained.
             words = repr([self.spec.family, choices(self.spec), choices(self.pairs[n]), slots])
             self.keys[n] = saved.key_of(words, self.tracker.records, self.state)
         return self.keys[n]
@@ -224,7 +240,8 @@ class Bank:
         self.spent = [n for n in self.spent if n not in numbers]
         for n in numbers:
             self.parked.pop(n, None)
-        self.pair_S[torch.isin(self.pair_S, torch.tensor(list(numbers), dtype=torch.int64))] = IDLE
+        leaving = torch.tensor(list(numbers), dtype=torch.int64)
+        self.pair_S[torch.isin(self.pair_S, leaving)] = IDLE
 
     def _train(self, count: int) -> tuple[Tensor, Tensor]:
         """Train the first slots to the next evaluation. Return their measures [count, M] and their θ [count, P]."""
@@ -232,7 +249,9 @@ class Bank:
         state, loss_S = self.programs.train(state, hyper, self.eval_every)
         for name, t in state.items():
             self.state[name][:count] = t
+
         measured, shown_SP = self._evaluate("theta", state, hyper)
+        # An optimiser that averages θ has two: each seed shows the one that is better now.
         if self.optimiser.eval_theta:
             average, average_SP = self._evaluate(self.optimiser.eval_theta, state, hyper)
             more_S = average["exact"] > measured["exact"]
@@ -240,6 +259,7 @@ class Bank:
             better_S = more_S | (same_S & (average["loss"] < measured["loss"]))
             measured = {name: torch.where(better_S, t, measured[name]) for name, t in average.items()}
             shown_SP = torch.where(better_S[:, None], average_SP, shown_SP)
+
         measured["train_loss"] = loss_S / self.eval_every
         return torch.stack([measured[name] for name in MEASURES], dim=1), shown_SP
 
@@ -255,7 +275,7 @@ class Bank:
         return self.programs.evaluate(read_SP), read_SP
 
     def _refresh_hard_examples(self, count: int) -> None:
-        """Refresh the buffers of the first `count` slots, where the recipes draw their own errors again."""
+        """Refresh the buffers of errors of the first `count` slots, if the recipes draw problems from them."""
         if hard_examples.COUNT not in self.state:
             return
         state, hyper = self._first(count)
@@ -267,6 +287,7 @@ class Bank:
 
         Live slots come first, and are the first rows.
         """
+        # θ and steps are copied from the device once, then judged on the CPU: rules read small numbers of each seed.
         live_L = (self.pair_S != IDLE).nonzero().flatten()
         pair_L, measures_LM = self.pair_S[live_L], measured_SM[live_L]
         slots_L = live_L.to(self.device)
@@ -274,14 +295,15 @@ class Bank:
         step_L = (self.state["before"] + self.state["step"])[slots_L].cpu()
         loss_L = measures_LM[:, 2]
         finite_L = torch.isfinite(theta_LP).all(1) & torch.isfinite(loss_L)
-        left_L = self.tracker.record_evaluation(
-            pair_L, step_L, measures_LM, theta_LP, finite_L, self.spec.read(theta_LP)
-        )
+        probes_LR = self.spec.read(theta_LP)
+        left_L = self.tracker.record_evaluation(pair_L, step_L, measures_LM, theta_LP, finite_L, probes_LR)
+        self.spent += self.tracker.needs_finishing(pair_L)
+
         before = (self.state[name][slots_L].cpu() for name in ("wd_scale", "mix_scale"))
         after = self.tracker.scales(pair_L, measures_LM, *before)
-        self.spent += self.tracker.needs_finishing(pair_L)
         for name, scale_L in zip(("wd_scale", "mix_scale"), after, strict=True):
             self.state[name][slots_L] = scale_L.to(self.device)
+
         # A seed that has grokked keeps its θ until it has held.
         open_L = ~left_L & (self.tracker.records["grok_step"][pair_L] < 0)
         self._restart_or_recycle(live_L[open_L])
@@ -290,6 +312,7 @@ class Bank:
     def _finish(self, n: int) -> None:
         """Finish a pair that spent its budget, from its best θ, by what is installed for it."""
         pair, best_P = self.pairs[n], self.tracker.records["best_theta"][n]
+        # Problems of its own, named by the seed: finished again, it must come to the same θ.
         finished_P = finish(self.spec, pair.ties, best_P, hashed_seed(f"finish {pair.seed}"))
         measured = self.programs.evaluate(finished_P[None].to(self.device))
         measures = [float(measured[name]) if name in measured else torch.nan for name in MEASURES]
@@ -301,6 +324,7 @@ class Bank:
         age_L, before_L = (self.state[name].cpu()[slots_L] for name in ("step", "before"))
         restarts_L = is_restart_due(limits, pair_L, age_L, before_L)
         recycles_L = is_recycling_due(limits, pair_L, age_L)
+        # Probes are looked up only for seeds whose turn it is, which are few.
         for i in (restarts_L | recycles_L).nonzero().flatten().tolist():
             slot, n = int(slots_L[i]), int(pair_L[i])
             recipe, values = self.pairs[n].recipe, self.tracker.values(n)
@@ -316,7 +340,7 @@ class Bank:
         fresh_P = recycled(self.spec, theta_P.cpu()[None])[0].to(self.device)
         new_P = fresh_P != theta_P
         for name, t in _initial_state(self.optimiser, fresh_P[None]).items():
-            if t.shape[1:] == fresh_P.shape:
+            if t.shape[1:] == fresh_P.shape:  # what an optimiser has of each entry, and not of a whole seed
                 self.state[name][slot] = torch.where(new_P, t[0], self.state[name][slot])
 
     def _fill(self) -> None:
@@ -324,8 +348,11 @@ class Bank:
         free = (self.pair_S == IDLE).nonzero().flatten().tolist()
         for slot, n in zip(free, self.tracker.queued(), strict=False):
             self._start(slot, n)
+
+        # Mostly nothing has changed, and a GPU would wait for the copies below.
         if torch.equal(self.pair_S, self.filled_S):
             return
+
         # Stable: live slots keep their order.
         order_S = torch.argsort((self.pair_S == IDLE).int(), stable=True)
         self.pair_S = self.pair_S[order_S]
@@ -348,30 +375,35 @@ class Bank:
     def _begin(self, slot: int, n: int, before: int) -> None:
         """Put pair n into a slot at its start. before: steps of earlier tries."""
         pair, state = self.pairs[n], self.state
-        tries = before // pair.recipe.again_at if before else 0
+        tries = before // pair.recipe.again_at if before else 0  # again_at may be 0: no restarts
         if pair.start is None:
             theta_P = initial_theta(self.spec, pair.recipe, restart_seed(pair.seed.init_seed, tries))
         else:
             theta_P = torch.tensor(pair.start)
+
         theta_1P = theta_P.to(self.device)[None]
         for name, t in _initial_state(self.optimiser, theta_1P).items():
             state[name][slot] = t[0]
-        state["step"][slot], state["data_seed"][slot] = 0, pair.seed.data_seed
+        state["step"][slot] = 0
         state["before"][slot] = before
-        state["wd_scale"][slot], state["mix_scale"][slot] = 1, 1
+        state["data_seed"][slot] = pair.seed.data_seed
+        state["wd_scale"][slot] = 1
+        state["mix_scale"][slot] = 1
         if hard_examples.COUNT in state:
             state[hard_examples.COUNT][slot] = 0
 
 
 def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> EngineBackend | TorchBackend:
-    """Choose a backend: the engine, on a GPU where its test was passed there.
+    """Choose a backend: the engine, which runs on a GPU if its test has passed there.
 
-    Torch's eager programs where it is not wanted, without a compiler or a kernel, or if the compiler does not end.
+    Torch's eager programs are used where the engine is not wanted, where compiler or kernel are missing, and where the
+    compiler does not end.
     """
     on_gpu = device == "cuda" and torch.cuda.is_available()
     is_by_torch = on_gpu and spec.kernel() is BY_TAPE  # CUDA has no tapes of problems
     kernel = kernel_of(spec) if compiled and not is_by_torch else None
     missing = missing_to_train(kernel, recipe, spec.task) if kernel else None
+
     why = ""
     if missing and SHIPPED.exists():  # without a wheel it was said before the start
         why = f"{preset_name(spec)} has no shipped kernel and needs {missing}"
@@ -386,10 +418,10 @@ def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engi
 
 
 def tried_rate(spec: Spec, recipe: Recipe, slots: int, threads: int) -> float:
-    """Train a few steps on CPUs, by tape or torch, and return the seed-steps a second of `slots` seeds."""
+    """Train `slots` seeds for a few steps on CPUs, by tape or torch. Return their seed-steps per second."""
     torch.set_num_threads(threads)
     bank = Bank(spec, [Pair(recipe, Seed.of(n)) for n in range(slots)])
-    train = _step_of(bank)
+    train = _step_of(bank)  # and not `advance`, which trains to the next evaluation, and evaluates
     steps, start = -WARM_UP, 0.0
     while steps < 1 or time.perf_counter() < start + TRIED_S:
         if steps == 0:

@@ -36,7 +36,9 @@ class Saved(NamedTuple):
 
 def key_of(words: str, records: Table, state: Table) -> bytes:
     """Return a digest of what a saved state is of: `words`, and names, types and shapes of the tables."""
-    each = [(name, str(t.dtype), *t.shape[1:]) for name, t in [*_single(records), *sorted(state.items())]]
+    fixed = [*_single(records), *sorted(state.items())]
+    each = [(name, str(t.dtype), *t.shape[1:]) for name, t in fixed]
+    # Without the number of evaluations: it grows as longer pairs join a bank.
     rows = [(name, str(records[name].dtype), *records[name].shape[2:]) for name in BY_EVALUATION]
     return digest(repr([words, each, rows]).encode())
 
@@ -44,26 +46,35 @@ def key_of(words: str, records: Table, state: Table) -> bytes:
 def rows_of(table: Table) -> list[bytes]:
     """Return the bytes of each row of a table, its columns by name one after another."""
     count = len(next(iter(table.values())))
-    columns = [t.cpu().reshape(count, t[:1].numel()).view(torch.uint8) for _, t in sorted(table.items()) if count]
-    if not columns:
+    if not count:
         return []
+    columns = []
+    for _, t in sorted(table.items()):
+        flat = t.cpu().reshape(count, t[:1].numel())
+        columns.append(flat.view(torch.uint8))
     return [row.tobytes() for row in torch.cat(columns, dim=1).numpy()]
 
 
 def pack(key: bytes, evaluations: int, records: bytes, curves: bytes, state: bytes | None) -> bytes:
-    """Return a saved state. records, state: rows of tables; curves: of BY_EVALUATION, so many evaluations of each."""
-    rest = key + HEAD.pack(evaluations, state is not None) + records + curves + (state or b"")
+    """Return a saved state.
+
+    records, state: rows of tables. curves: `evaluations` rows of each of BY_EVALUATION. state: None if the pair is not
+    in training.
+    """
+    head = HEAD.pack(evaluations, state is not None)
+    rest = b"".join([key, head, records, curves, state or b""])
     return digest(rest) + rest
 
 
 def record_rows(records: Table) -> list[bytes]:
-    """Return the bytes of each pair's records, but for what has a row an evaluation."""
+    """Return the bytes of each pair's records, without those of BY_EVALUATION."""
     return rows_of(dict(_single(records)))
 
 
 def curve_bytes(records: Table, n: int, evaluations: int) -> bytes:
     """Return the bytes of a pair's curve and probes up to an evaluation."""
-    return b"".join(records[name][n, :evaluations].contiguous().numpy().tobytes() for name in BY_EVALUATION)
+    made = [records[name][n, :evaluations] for name in BY_EVALUATION]
+    return b"".join(t.contiguous().numpy().tobytes() for t in made)
 
 
 def unpack(data: bytes, key: bytes, records: Table, state: Table) -> Saved | None:
@@ -71,23 +82,25 @@ def unpack(data: bytes, key: bytes, records: Table, state: Table) -> Saved | Non
     rest = data[DIGEST:]
     if not _is_whole(data) or rest[:DIGEST] != key:
         return None
-    evaluations, trains = HEAD.unpack_from(rest, DIGEST)
+    evaluations, is_in_training = HEAD.unpack_from(rest, DIGEST)
     reader = _Reader(rest, DIGEST + HEAD.size)
     found = reader.records(records, evaluations)
-    trained = sorted(state.items()) if trains else []
+    trained = sorted(state.items()) if is_in_training else []
     return Saved(found, {name: reader.next(t.dtype, t.shape[1:]) for name, t in trained})
 
 
 def result_of(pair: Pair, spec: Spec, data: bytes) -> Result | None:
-    """Return a pair as far as its saved state has it, for whom does not train it: its curve, and what was best so far.
+    """Return a pair as far as its saved state has it: its curve, and what was best so far.
 
-    spec: what its bank trains. None for damaged bytes, and for those of another kind of bank or pair.
+    This is for readers that have no bank. spec: what the pair's bank trains. None for damaged bytes, and for those of
+    another kind of bank or pair.
     """
     if not _is_whole(data) or len(data) < 2 * DIGEST + HEAD.size:
         return None
     tracker = SeedTracker([pair], spec, list(spec.probes()))
     rest = data[DIGEST:]
     evaluations, _ = HEAD.unpack_from(rest, DIGEST)
+    # The key is not compared: it is also of the optimiser's tables and of slots, which only a bank has.
     try:
         records = _Reader(rest, DIGEST + HEAD.size).records(tracker.records, evaluations)
     except ValueError:  # it ends before its curve does
@@ -110,15 +123,16 @@ class _Reader:
         self.data, self.place = bytearray(data), place
 
     def records(self, like: Table, evaluations: int) -> dict[str, Tensor]:
-        """Take the records of a pair, laid out as these are, with so many evaluations."""
+        """Take the records of a pair, laid out as the table `like`, with a number of evaluations."""
         found = {name: self.next(t.dtype, t.shape[1:]) for name, t in _single(like)}
         for name in BY_EVALUATION:
             found[name] = self.next(like[name].dtype, (evaluations, *like[name].shape[2:]))
         return found
 
     def next(self, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+        """Take one tensor. Raises ValueError where the bytes end too early."""
         count = torch.Size(shape).numel()
-        if count == 0:
+        if count == 0:  # a spec without probes; `frombuffer` refuses to read nothing
             return torch.empty(1, *shape, dtype=dtype)
         found = torch.frombuffer(self.data, dtype=dtype, count=count, offset=self.place)
         self.place += count * found.element_size()

@@ -26,9 +26,10 @@ QUEUED, RUNNING = OUTCOMES.index(Outcome.QUEUED), OUTCOMES.index(Outcome.RUNNING
 GROKKED, FAILED = OUTCOMES.index(Outcome.GROKKED), OUTCOMES.index(Outcome.FAILED)
 DIVERGED, CENSORED = OUTCOMES.index(Outcome.DIVERGED), OUTCOMES.index(Outcome.CENSORED)
 BY_EVALUATION = ("curve", "probes")
-"""The records that have a row an evaluation."""
+"""The records that have one row per evaluation."""
 TABLES = ("hyper", "facts", "records")
-"""The attributes of a tracker that have a row for each pair."""
+"""The attributes of a tracker that have one row per pair."""
+# A rule looks at all pairs that it is for in one call: with a thousand slots, a call per pair is what a GPU waits for.
 RULE_SETS: list[tuple[Rule, ...]] = []
 """Sets of rules that pairs of this process have had. Pairs are grouped by the place of theirs."""
 
@@ -51,17 +52,17 @@ class Result:
     theta_P: Tensor
     """θ at `best_step`: the evaluation with the highest exact match and, among those, the lowest loss."""
     curve_EM: Tensor
-    """One row an evaluation, columns MEASURES; evaluation i was made after (i + 1) · eval_every steps."""
+    """One row per evaluation, columns MEASURES; evaluation i was made after (i + 1) · eval_every steps."""
     screen: str | None = None
     """The first rule of the study's own that would end the seed, as it prints itself. A spared seed ran on."""
     stages: str | None = None
     """The stages in which it was trained, as `trainer.recipe.passed` reads them; None without stages."""
     probes_ER: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    """The spec's probes at each evaluation, a column a probe."""
+    """The spec's probes at each evaluation, one column per probe."""
 
 
 class SeedTracker:
-    """Records of a bank's pairs, one row a pair in each tensor of `records`.
+    """Records of a bank's pairs, one row per pair in each tensor of `records`.
 
     `hyper`: the recipes' hyperparameters; `facts`: what else no step changes. probes: the spec's, by name.
     """
@@ -70,17 +71,20 @@ class SeedTracker:
         self.pairs, self.probes = list(pairs), tuple(probes)
         self.eval_every = pairs[0].recipe.eval_every
         self.hyper = hyper_of([p.recipe for p in pairs], spec.layout)
-        if pairs[0].ties is not None:
+        if pairs[0].ties is not None:  # all or none have them, since a step with ties is another program
             self.hyper["ties"] = torch.tensor([p.ties for p in pairs])
         self.facts = _facts(pairs, spec)
         self.places = {name: ("curve", column) for column, name in enumerate(MEASURES)}
         self.places |= {name: ("probes", column) for column, name in enumerate(self.probes)}
+
         count = len(pairs)
+        # Pairs of one bank may have budgets of different lengths: rows that a pair never reaches stay NaN.
         evaluations = max(p.recipe.steps // p.recipe.eval_every for p in pairs)
         self.records = {
             "outcome": torch.full((count,), QUEUED, dtype=torch.int8),
             "held": torch.zeros(count, dtype=torch.bool),
-            "best": torch.tensor([[-1.0, 0.0, torch.inf]]).repeat(count, 1),  # exact, token, loss
+            # Exact match, token accuracy, loss. At -1 the first evaluation is better, even with nothing right.
+            "best": torch.tensor([[-1.0, 0.0, torch.inf]]).repeat(count, 1),
             "best_theta": torch.zeros(count, spec.params),
             "curve": torch.full((count, evaluations, len(MEASURES)), torch.nan),
             "probes": torch.full((count, evaluations, len(self.probes)), torch.nan),
@@ -100,6 +104,7 @@ class SeedTracker:
     def add(self, tracker: SeedTracker) -> None:
         """Append the pairs of another tracker."""
         self.pairs += tracker.pairs
+        # Pairs that join may have a longer budget than any before them, or a shorter one.
         longest = max(t.records["curve"].shape[1] for t in (self, tracker))
         for t in (self, tracker):
             t.records |= {name: _evaluations(t.records[name], longest) for name in BY_EVALUATION}
@@ -120,11 +125,13 @@ class SeedTracker:
         """Set the records of some pairs to saved ones. Pairs that were running wait for a slot."""
         pair_L = torch.tensor(list(numbers))
         longest = self.records["curve"].shape[1]
+        # A state has the evaluations that were made; this table has room for all of the longest pair's.
         saved = records | {k: _evaluations(records[k], longest) for k in BY_EVALUATION}
         for name in self.records:
             self.records[name][pair_L] = saved[name]
         outcome_L = self.records["outcome"][pair_L]
-        self.records["outcome"][pair_L] = torch.where(outcome_L == RUNNING, QUEUED, outcome_L).to(torch.int8)
+        waiting_L = torch.where(outcome_L == RUNNING, QUEUED, outcome_L)
+        self.records["outcome"][pair_L] = waiting_L.to(torch.int8)
 
     def censor(self, numbers: Sequence[int]) -> list[int]:
         """End pairs from outside. Return those that had not ended."""
@@ -143,17 +150,19 @@ class SeedTracker:
         evaluation_L = step_L // self.eval_every - 1
         r["curve"][pair_L, evaluation_L] = measures_LM
         r["probes"][pair_L, evaluation_L] = probes_LR.float()
+
         # While a ramp into ties goes on, θ is not in its form yet: what it gets right then is no result.
         fit_L = finite_L & (step_L >= self.facts["counts_from"][pair_L])
         fit_pair_L, fit_step_L, fit_measures_LM = pair_L[fit_L], step_L[fit_L], measures_LM[fit_L]
         self._record_best(fit_pair_L, fit_step_L, fit_measures_LM, theta_LP[fit_L])
         perfect_L = fit_measures_LM[:, 0] >= self.hyper["grok_at"][fit_pair_L]
         self._record_perfect(fit_pair_L, fit_step_L, perfect_L)
+
         grokked_L = r["grok_step"][pair_L] >= 0
         spent_L = step_L >= self.hyper["steps"][pair_L]
         outcome_L = self._apply_rules(pair_L, finite_L & ~grokked_L & ~spent_L)
-        # Later lines win: a seed that grokked and then diverged has grokked.
         ended_L = ~finite_L | r["held"][pair_L] | spent_L | (outcome_L != RUNNING)
+        # Later lines win: a seed that grokked and then diverged has grokked.
         outcome_L = torch.where(spent_L, FAILED, outcome_L)
         outcome_L = torch.where(finite_L, outcome_L, DIVERGED)
         outcome_L = torch.where(grokked_L, GROKKED, outcome_L)
@@ -162,9 +171,12 @@ class SeedTracker:
 
     def _record_best(self, pair_L: Tensor, step_L: Tensor, measures_LM: Tensor, theta_LP: Tensor) -> None:
         best_L3 = self.records["best"][pair_L]
+        # The loss decides between equals: for many evaluations no problem, or every one, may be right.
         exact_L, token_L, loss_L = measures_LM[:, :3].unbind(1)
-        tie_L = (exact_L == best_L3[:, 0]) & (loss_L < best_L3[:, 2])
-        better_L = (exact_L > best_L3[:, 0]) | tie_L
+        best_exact_L, _, best_loss_L = best_L3.unbind(1)
+        is_tie_L = exact_L == best_exact_L
+        better_L = (exact_L > best_exact_L) | (is_tie_L & (loss_L < best_loss_L))
+
         best_L3[:, 0] = torch.where(better_L, exact_L, best_L3[:, 0])
         best_L3[:, 1] = torch.maximum(token_L, best_L3[:, 1])
         best_L3[:, 2] = torch.where(better_L, loss_L, best_L3[:, 2])
@@ -175,18 +187,25 @@ class SeedTracker:
     def _record_perfect(self, pair_L: Tensor, step_L: Tensor, perfect_L: Tensor) -> None:
         """Set the grok step, and `held` for seeds that have been perfect for `hold` steps since."""
         r = self.records
-        for name, otherwise_L in (("grok_step", r["grok_step"][pair_L]), ("perfect_since", -1)):
-            first_L = torch.where(r[name][pair_L] < 0, step_L, r[name][pair_L])
-            r[name][pair_L] = torch.where(perfect_L, first_L, otherwise_L)
+        grok_step_L = r["grok_step"][pair_L]
+        is_first_L = perfect_L & (grok_step_L < 0)
+        r["grok_step"][pair_L] = torch.where(is_first_L, step_L, grok_step_L)
+
+        # The grok step stays the first perfect one; holding begins anew after an evaluation that was not perfect.
         since_L = r["perfect_since"][pair_L]
-        r["held"][pair_L] |= (since_L >= 0) & (step_L - since_L >= self.hyper["hold"][pair_L])
+        since_L = torch.where(since_L < 0, step_L, since_L)
+        since_L = torch.where(perfect_L, since_L, -1)
+        r["perfect_since"][pair_L] = since_L
+        has_held_L = step_L - since_L >= self.hyper["hold"][pair_L]
+        r["held"][pair_L] |= perfect_L & has_held_L
 
     def needs_finishing(self, pair_L: Tensor, now: int = FAILED) -> list[int]:
-        """Return the pairs that spent their budget above `finish_above`; mark them as running until then.
+        """Return the pairs that spent their budget above `finish_above`; mark them as running until they are finished.
 
         now: their outcome so far: FAILED after training, QUEUED after a restore.
         """
         r = self.records
+        # Marked as running, since the seed has not come to its end: nobody may report it as failed meanwhile.
         from_L = self.hyper["finish_above"][pair_L]
         spent_L = r["steps"][pair_L] >= self.hyper["steps"][pair_L]
         failed_L = (r["grok_step"][pair_L] < 0) & (r["outcome"][pair_L] == now)
@@ -210,15 +229,15 @@ class SeedTracker:
             r["grok_step"][n] = r["steps"][n]
 
     def _apply_rules(self, pair_L: Tensor, open_L: Tensor) -> Tensor:
-        """Return the outcomes of the pairs that a rule ends now [L], RUNNING for others. Record what called each first.
+        """Return the outcomes [L] of the pairs that a rule ends now, and RUNNING for others.
 
-        open_L: those that train on otherwise, and have not grokked.
+        Record which rule called each pair first. open_L: pairs that train on otherwise, and have not grokked.
         """
         outcome_L = torch.full_like(pair_L, RUNNING)
         set_L = self.facts["rules"][pair_L]
         for number in set_L[open_L].unique().tolist():
             for place, rule in enumerate(RULE_SETS[number]):
-                # What an earlier rule of the set has ended no later one sees: a seed has one outcome.
+                # Later rules do not see a pair that an earlier one has ended: a seed has one outcome.
                 is_left_L = open_L & (set_L == number) & (outcome_L == RUNNING)
                 left = is_left_L.nonzero().flatten()
                 if not len(left):
@@ -240,7 +259,7 @@ class SeedTracker:
         r["called_at"][first_L, column] = r["steps"][first_L]
 
     def _notes(self, n: int) -> dict[str, Any]:
-        """Return what the columns of rules have of a pair; None where none of theirs called it."""
+        """Return what each rule's column of a result says of a pair; None where no rule of that column called it."""
         rules = RULE_SETS[int(self.facts["rules"][n])]
         called_by = self.records["called_by"][n].tolist()
         called_at = self.records["called_at"][n].tolist()
@@ -269,7 +288,7 @@ class SeedTracker:
         return weight_decay.scale(wd_L, exact_L, token_L, h, self.eval_every), mix_L
 
     def newest(self) -> list[dict[str, Any]]:
-        """Return a row a pair: outcome, step, grok step and best exact match."""
+        """Return one row per pair: outcome, step, grok step and best exact match."""
         r = self.records
         columns = {
             "outcome": [OUTCOMES[n].value for n in r["outcome"].tolist()],
@@ -310,7 +329,8 @@ def _facts(pairs: Sequence[Pair], spec: Spec) -> dict[str, Tensor]:
 
 def _rule_set(pair: Pair, task: Task) -> int:
     """Return the place among RULE_SETS of the rules that look at a pair."""
-    rules = tuple(rule for rule in pair.rules if rule.suits(task) and rule.applies(pair))
+    applying = [rule for rule in pair.rules if rule.suits(task) and rule.applies(pair)]
+    rules = tuple(applying)
     if rules not in RULE_SETS:
         RULE_SETS.append(rules)
     return RULE_SETS.index(rules)

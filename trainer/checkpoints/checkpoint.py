@@ -38,6 +38,7 @@ FIELDS = {
     "provenance": dict,
     "code": str,
 }
+BESIDE_SPEC = tuple(name for name in FIELDS if name != "spec")
 NO_TENSORS = (LookupError, TypeError, RuntimeError, ValueError, OverflowError)
 """Errors that safetensors and torch raise for an invented header."""
 KINDS = {dict: "a mapping", int: "an integer", str: "a string"}
@@ -58,15 +59,11 @@ class Checkpoint:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but θ, as plain values."""
-        names = ("recipe", "seed", "step", "metrics", "provenance", "code")
-        about = {name: getattr(self, name) for name in names}
-        return {
-            "format": FORMAT,
-            "params": self.spec.params,
-            "spec": self.spec.as_dict(),
-            **({"packages": packages} if (packages := packages_of(self.spec.places())) else {}),
-            **about,
-        }
+        values: dict[str, Any] = {"format": FORMAT, "params": self.spec.params, "spec": self.spec.as_dict()}
+        # Where a task or family is another package's: who lacks it is told its name.
+        if packages := packages_of(self.spec.places()):
+            values["packages"] = packages
+        return values | {name: getattr(self, name) for name in BESIDE_SPEC}
 
     def as_origin(self) -> dict[str, Any]:
         """Return the facts that a checkpoint derived from this one records of it."""
@@ -113,11 +110,7 @@ class Checkpoint:
             why = f"; it needs {lacking}, which is not installed here" if lacking else ""
             raise ValueError(f"{folder / JSON_FILE}: spec: {error}{why}") from None
         theta_P = _read_theta(folder / THETA_FILE, spec)
-        return cls(
-            spec=spec,
-            theta_P=theta_P,
-            **{name: about[name] for name in FIELDS if name != "spec"},
-        )
+        return cls(spec, theta_P, **{name: about[name] for name in BESIDE_SPEC})
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -129,6 +122,7 @@ def _read_bytes(path: Path) -> bytes:
 
 def _check_types(path: Path, about: dict[str, Any]) -> None:
     """Check the types of a checkpoint's values. Raises ValueError at the key path."""
+    # `type() is` below and no isinstance: a seed of `true` is no number.
     typed = {name: (about[name], kind) for name, kind in FIELDS.items()}
     if isinstance(about["seed"], dict):
         for name, value in about["seed"].items():
@@ -145,7 +139,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     text = _read_bytes(path)
     try:
         about = json.loads(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # lists in lists, thousands deep
         raise ValueError(f"{path}: not valid JSON") from None
     missing = FIELDS.keys() - set(about if isinstance(about, dict) else ())
     if missing:

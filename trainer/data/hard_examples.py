@@ -34,7 +34,7 @@ def empty_buffer(slots: int, device: torch.device | str) -> dict[str, Tensor]:
 
 def pool_seed(data_seed_S: Tensor) -> Tensor:
     """Return the data seed of the stream that is searched for errors."""
-    return mix(mix(data_seed_S * GOLDEN + APART) + APART)
+    return mix(mix(data_seed_S * GOLDEN + APART) + APART)  # other constants than those of `words` (model/counter.py)
 
 
 def with_errors(
@@ -49,6 +49,7 @@ def with_errors(
     at: data seed and step [R]. targeted_R: the share. operands_R2M, count_R: each row's errors, and their number.
     """
     a_RB, b_RB = drawn
+    # A word of the problem's own four, and no fifth one: that would move the counter, and so all ordinary problems.
     word_a, word_b, *_ = words(*at, a_RB.shape[1], 4)
     word = mix(word_a + word_b)
     has_errors_R1 = (count_R > 0)[:, None]
@@ -64,7 +65,7 @@ def with_errors(
 def select_errors(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Tensor]:
     """Return each slot's first CAPACITY errors as a buffer, in the order of the pool."""
     missing = max(0, CAPACITY - wrong_SN.shape[1])
-    if missing:  # of a small table
+    if missing:  # a table of rows may have fewer problems than a buffer has places
         a_SN, b_SN, wrong_SN = (pad(t, (0, missing)) for t in (a_SN, b_SN, wrong_SN))
     # Stable, so that the errors keep the order of the pool on every device.
     order_SN = wrong_SN.int().sort(dim=1, descending=True, stable=True)[1]

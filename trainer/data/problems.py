@@ -118,6 +118,7 @@ def sample(
     if mixed_lengths_R is not None:
         mixed = fraction(word_kind, 2, 30) < mixed_lengths_R.double()[:, None]
         limit = torch.where(mixed, tens, limit)
+    # All kinds of all problems, then a choice: the same operations for each, as in the engine (problems.h).
     of_kind = {
         "ordinary": (torch.floor(u * limit), torch.floor(v * limit)),
         "single": (
@@ -136,10 +137,14 @@ def sample(
         is_kind = kind == number
         a = torch.where(is_kind, carry_a, a)
         b = torch.where(is_kind, carry_b, b)
-    if task.numbers == 3:  # which is as long as the two, and of no kind
-        third = torch.floor(fraction(mix(word_a - word_b), 11, 53) * torch.where(kind < 0, limit, tens))
+    if task.numbers == 3:
+        # As long as the two, of no kind, and from a word that neither of them has used.
+        longest = torch.where(kind < 0, limit, tens)
+        third = torch.floor(fraction(mix(word_a - word_b), 11, 53) * longest)
+        # A problem is two numbers: the third one's halves lie above them.
         above = torch.floor((third + 0.5) * (1 / task.half))
-        return a + task.limit * (third - task.half * above), b + task.limit * above
+        below = third - task.half * above
+        return a + task.limit * below, b + task.limit * above
     return a, b
 
 
@@ -147,14 +152,17 @@ MARK = 1_000  # above every token
 
 
 def marked(spec: Spec) -> list[int]:
-    """Return a spec's sequence with marks for digits, other tokens as they are.
+    """Return a spec's sequence with marks in place of digits. Other tokens stay as they are.
 
-    A mark is MARK plus the place of its column among those of the numbers, two at least, and the answer, units first.
+    Columns count from 0, units first: those of the numbers, at least two, then the answer's. A mark is MARK plus the
+    column's count.
     """
     task = in_columns(spec.task)
-    marks = [torch.tensor(MARK + n) for n in range(4 * task.digits + 1)]
-    numbers = [marks[n * task.digits :][: task.digits] for n in range(task.numbers)]
-    answer = marks[max(2, task.numbers) * task.digits :][: task.answers]
+    # Three numbers and an answer of a digit more need so many marks.
+    digits = task.digits
+    marks = [torch.tensor(MARK + n) for n in range(4 * digits + 1)]
+    numbers = [marks[n * digits :][:digits] for n in range(task.numbers)]
+    answer = marks[max(2, task.numbers) * digits :][: task.answers]
     return [int(token) for token in spec.sequence(*numbers, answer)]
 
 

@@ -112,6 +112,7 @@ def job_of(
     capability = capability or torch.backends.cpu.get_cpu_capability()
     cpu = target(capability, machine or platform.machine())
     macros = dict(shape or {})
+    # A macro, and so a library of its own: one process may rerun seeds of both kinds.
     if denormals() == "kept":
         macros["DENORMALS_KEPT"] = 1
     defined = (f"-D{name}={value}" for name, value in macros.items())
@@ -153,7 +154,6 @@ def _shipped(job: Job) -> ctypes.CDLL | None:
 
 @cache
 def _library(job: Job, compiler: tuple[str, ...]) -> ctypes.CDLL:
-    # A wheel's library first, then the cache, then, under a lock, the cache again: another process may have built it.
     if (loaded := _shipped(job)) is not None:
         return loaded
     folder = cache_folder() / "native"
@@ -163,6 +163,7 @@ def _library(job: Job, compiler: tuple[str, ...]) -> ctypes.CDLL:
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         with FileLock(folder / f"{stem}.lock", timeout=LONGEST_S):
+            # Looked for again: another process may have built it while this one waited for the lock.
             return _load(folder, stem) or build(job.command(compiler), folder, stem)
     except Timeout:
         raise GivenUp(f"another process has been building {stem} for {LONGEST_S:.0f} s") from None
@@ -175,7 +176,7 @@ def _load(folder: Path, stem: str) -> ctypes.CDLL | None:
     for path in folder.glob(f"{stem}.*.so"):
         try:
             # A damaged library would crash the process that loads it, so its bytes are digested first.
-            if path.name == _name(stem, path.read_bytes()):
+            if path.name == name_of(stem, path.read_bytes()):
                 return ctypes.CDLL(str(path))
             why = "it was damaged"
         except FileNotFoundError:  # another process has removed it
@@ -188,8 +189,9 @@ def _load(folder: Path, stem: str) -> ctypes.CDLL | None:
     return None
 
 
-def _name(stem: str, content: bytes) -> str:
-    return f"{stem}.{hashlib.sha256(content).hexdigest()[:32]}.so"
+def name_of(stem: str, content: bytes, kind: str = "so") -> str:
+    """Return the name of a file of the cache, which says what it was made of (`stem`) and what it must hold."""
+    return f"{stem}.{hashlib.sha256(content).hexdigest()[:32]}.{kind}"
 
 
 def headers_in(folders: Sequence[Path]) -> list[Path]:
@@ -219,12 +221,13 @@ def build(
     with tempfile.TemporaryDirectory(dir=folder) as aside:
         half = Path(aside) / f"{stem}.so"
         _compile([*command, "-o", str(half)])
+        # Loaded before it is kept: a compiler that ends well may yet have written no library.
         try:
             built = load(str(half))
         except OSError as error:
             raise BuildError(f"{command[0]} built no library: {_first_line(str(error))}") from None
         try:
-            durable.move_in(half, folder / _name(stem, half.read_bytes()))
+            durable.move_in(half, folder / name_of(stem, half.read_bytes()))
         except OSError as error:
             log.warning("%s: what was built is not kept: %s", folder, error.strerror or error)
     return built
@@ -232,6 +235,7 @@ def build(
 
 def _compile(command: list[str]) -> None:
     """Run a compiler to its end, with all that it starts. Raise BuildError, GivenUp after LONGEST_S."""
+    # Into a file: a pipe that nobody reads would fill, and the compiler would wait.
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(
@@ -255,11 +259,10 @@ def _compile(command: list[str]) -> None:
         if code:
             output.seek(0)
             lines = output.read(LONGEST_OUTPUT).decode(errors="replace").splitlines()
-            first = next(
-                (line for line in lines if "error" in line),
-                "".join(lines[:1]) or f"exit code {code}",
-            )
-            raise BuildError(f"{command[0]} failed: {_first_line(first)}")
+            errors = [line for line in lines if "error" in line]
+            # Not every failure says "error": a linker's, or that of a program that is no compiler.
+            first, *_ = errors or lines or [""]
+            raise BuildError(f"{command[0]} failed: {_first_line(first or f'exit code {code}')}")
 
 
 def _first_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A spec's kernel alone, for methods that are no bank: losses, gradients, logits, and which answers are wrong.
+"""A spec's kernel without a bank: losses, gradients, logits, and which answers are wrong.
 
 Wide tensors are made by the tape of `expand`, so all of this has the same bits on every machine. Banks call the
 engine, which has the kernel inside (trainer/engine/native.py).

@@ -32,6 +32,7 @@ from trainer.engine.build import ENGINE, denormals, library, missing_to_build
 from trainer.engine.modules import Choice, choose
 from trainer.engine.structures import (
     ASKED,
+    LANES,
     CTape,
     Errors,
     Learning,
@@ -52,9 +53,9 @@ from trainer.step.step import State
 
 TAUGHT = {"LOSS": 1}
 """Macros of a kernel whose loss has a teacher."""
-LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
 Shapes = dict[str, tuple[int, ...]]
 MOST_RECORDED = 64
+# In memory and not on disk: a file would have to be distrusted, to save so little.
 RECORDED: dict[Any, list[Tape]] = {}
 """The newest tapes of this process: recording those of a program takes a quarter of a second."""
 
@@ -129,6 +130,7 @@ class EngineBackend:
         slots = self.slots_of(state, hyper)
         losses = self.run_steps(slots, steps)
         trained = torch.from_numpy(slots.rows)
+        # Counted here: a row's step is a float32.
         new = {"step": state["step"] + steps}
         for name in self._updated_names():
             part = trained[:, self.places[name]]
@@ -139,7 +141,7 @@ class EngineBackend:
         """Return the slots of a bank as the engine takes them."""
         values = {**hyper, **state}
         count = len(state["step"])
-        # Scratch, such as the gradient, begins at 0.
+        # One row per seed has all that a step reads and writes. Scratch, such as the gradient, begins at 0.
         rows = np.zeros((count, self.program.row), np.float32)
         for name, place in self.places.items():
             if name in values:  # the others are scratch
@@ -179,6 +181,7 @@ class EngineBackend:
             problems = blocks(tokens_1TB)
         count = tokens_1TB.shape[-1]
         measured = self.measure(self._theta_rows(theta_SP), problems, count)
+        # Whole numbers, and a loss in doubles: their means are rounded to float32 once.
         sums = np.ctypeslib.as_array(measured)
         means = {
             "exact": sums["exact"] / count,
@@ -213,6 +216,7 @@ class EngineBackend:
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         """Mark the wrong answers among each slot's own problems [S, N]."""
+        # One seed at a time: each has problems of its own, where an evaluation has the same for all.
         tape = expansion(self.spec)
         marks = []
         for theta_P, tokens_TN in zip(theta_SP.float(), tokens_STN, strict=True):
@@ -260,20 +264,18 @@ class EngineBackend:
         """Return the numbers of a step, in the order in which the engine reads them."""
         step = row["step"]
         scale = row["mix_scale"]
+        task = self.spec.task
+        # By name: the order is that of an enum in C++, which Python reads there.
         asked = {
             **schedule.kinds(step, row, scale)._asdict(),
-            "carry_mix": schedule.carry_mix(step, row, self.spec.task) * scale,
+            "carry_mix": schedule.carry_mix(step, row, task) * scale,
             "mixed_lengths": row["mixed_lengths"],
             "ramp": schedule.ramp(step, row),
-            "digits": self._digits(step, row),
+            # The largest operand length, which rows have not.
+            "digits": schedule.digits(step, row, task) if isinstance(task, Columns) else torch.zeros_like(step),
         }
         assert asked.keys() == set(ASKED)
         return [asked[name] for name in ASKED]
-
-    def _digits(self, step: Tensor, row: State) -> Tensor:
-        """Return the largest operand length of a step; rows have none."""
-        task = self.spec.task
-        return schedule.digits(step, row, task) if isinstance(task, Columns) else torch.zeros_like(step)
 
     def _expand(self, row: State) -> list[Tensor]:
         """Return the wide tensors that θ makes."""
@@ -289,6 +291,7 @@ class EngineBackend:
 
     def _take(self, row: State) -> list[Tensor]:
         """Return the tensors of a state after the optimiser's step."""
+        # A row trains as long as the engine is called for it; torch's programs, which train all slots, need the mask.
         state = {**row, "active": torch.ones(1, dtype=torch.bool)}
         new = step.apply_update(self.optimiser, state, row, row["gradient"])
         return [new[name] for name in self._updated_names()]
@@ -302,6 +305,7 @@ class EngineBackend:
         kernel = kernel_of(spec)
         if kernel is None:
             raise ValueError(f"teacher must have a kernel, and {teacher.title} has none")
+        # The teacher's θ is fixed, so its wide tensors are made once. C++ has their address: the backend keeps them.
         self._wide = run(expansion(spec), np.array(teacher.theta, np.float32))
         return Learning(
             teacher=ctypes.cast(built(kernel, recipe).kernel_evaluate, ctypes.c_void_p),
@@ -378,7 +382,7 @@ def has_kernel(spec: Spec) -> bool:
 
 
 def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
-    """Load a kernel for a recipe's loss; one with a teacher has its own build. Raise BuildError."""
+    """Load a kernel for a recipe's loss. With a teacher it is another build. Raise BuildError."""
     return library(kernel.source, _macros(kernel, recipe), kernel.folders)
 
 
@@ -507,7 +511,8 @@ def in_groups(slots: int, work: Callable[[slice, int], Any]) -> None:
     """Share the slots among torch's threads, each in groups of up to 16."""
     # ctypes lets go of the interpreter during a call, so threads run at once.
     threads = min(torch.get_num_threads(), slots)
-    count = max(threads, -(-slots // LANES))
+    groups_of_lanes = -(-slots // LANES)
+    count = max(threads, groups_of_lanes)  # fewer seeds per group rather than a thread without work
     ends = [slots * n // count for n in range(count + 1)]
     parts = [slice(*pair) for pair in pairwise(ends)]
     sizes = [part.stop - part.start for part in parts]

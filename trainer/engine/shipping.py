@@ -32,16 +32,14 @@ def ship(folder: Path, presets: Sequence[str] = tuple(PRESETS), machine: str = "
     folder.mkdir(parents=True, exist_ok=True)
     kernels = [kernel for name in presets if (kernel := PRESETS[name].kernel()) not in (None, BY_TAPE)]
     wanted = [(ENGINE, {}), *((k.source, k.shape) for k in kernels)]
+    # A set: many presets are one shape of kernel.
     jobs = {job_of(*each, capability=kind, machine=machine) for each in wanted for kind in KINDS[machine]}
 
     def file_of(job: Job) -> Path:
         if not list(folder.glob(f"{job.stem()}.*.so")):
-            build(
-                job.command(compiler),
-                folder,
-                job.stem(),
-                ctypes.CDLL if is_here else Path,
-            )
+            # Another machine's library cannot be loaded here, to see that it is one.
+            load = ctypes.CDLL if is_here else Path
+            build(job.command(compiler), folder, job.stem(), load)
         (file,) = folder.glob(f"{job.stem()}.*.so")
         return file
 

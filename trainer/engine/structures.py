@@ -21,6 +21,8 @@ TYPES: Any = {
     "Evaluate": c_void_p,
 }
 """C++ type -> ctypes type. Every pointer is a c_void_p."""
+LANES = 16
+"""Seeds of a group, and problems of a block (model/cpp/kernel.h)."""
 GOAL = FOLDERS[0] / "goal.h"
 TAPE = FOLDERS[1] / "tape.h"
 PROBLEMS = FOLDERS[1] / "problems.h"

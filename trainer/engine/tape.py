@@ -41,6 +41,7 @@ def record(
         registers = [graph.input() for _ in range(math.prod(shape))]
         numbers = torch.tensor(registers, dtype=torch.int64)
         traced[name] = Traced(numbers.reshape(1, *shape), torch.float32)
+    # Without gradients: the engine makes its own, backwards through the tape.
     with torch.no_grad(), Recorder(graph):
         outputs = list(function(traced))
     registers = list[int]()
@@ -73,6 +74,7 @@ class Recorder(TorchDispatchMode):
         if name in ENTRYWISE or name in REDUCTIONS:
             # torch says the shape and dtype of the result; its numbers are thrown away.
             like = function(*dummies(args), **dummies(kwargs))
+            # Indices and masks are known now: recorded, they could choose nothing.
             if not traced and not like.dtype.is_floating_point:
                 return function(*args, **kwargs)
             # Arithmetic on plain floats is recorded too: constants are the engine's own results.

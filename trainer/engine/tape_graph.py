@@ -85,7 +85,8 @@ class Graph:
         if simple is not None:
             return simple
         known = [value for r in reads if (value := self.value(r)) is not None]
-        if len(known) == len(reads):  # the engine computes it, once
+        if len(known) == len(reads):
+            # By the engine, once: Python rounds to double precision, and has other polynomials.
             a, b, c = [*known, 0.0, 0.0][:3]
             return self.constant(self.work(CODE[name], a, b, c))
         if name in SYMMETRIC:  # so that a + b and b + a are one operation
@@ -134,7 +135,10 @@ class Graph:
     def tape(self, outputs: list[int]) -> Tape:
         """Return the operations that the outputs need, by depth and kind, as arrays."""
         order = self._operations(outputs)
-        reads: dict[int, tuple[int, ...]] = {r: self.nodes[-1 - r][1:] for _, _, r in order}  # type: ignore[index]
+        reads: dict[int, tuple[int, ...]] = {}
+        for _, _, register in order:
+            _, *registers = self.nodes[-1 - register]  # type: ignore[misc]
+            reads[register] = tuple(registers)
         read = set(outputs).union(*reads.values())
         constants = sorted(r for r in read if r < 0 and r not in reads)
         # The tape's registers: inputs, constants, then operations in order.
@@ -142,6 +146,7 @@ class Graph:
         for r in (*constants, *reads):
             place[r] = len(place)
 
+        # The engine looks at a kind once per block, not once per operation.
         blocks: list[tuple[int, int, int]] = []
         end = 0
         for (_, code), block in groupby(order, key=lambda row: row[:2]):
@@ -172,6 +177,7 @@ class Graph:
         for n, node in recorded:
             if -n in needed and isinstance(node, tuple):
                 name, *reads = node
+                # By depth, so that operations of one block do not wait for each other.
                 depth[-n] = 1 + max(depth.get(r, 0) for r in reads)
                 order.append((depth[-n], CODE[name], -n))
         return sorted(order)

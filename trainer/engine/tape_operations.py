@@ -16,7 +16,7 @@ Operation = Callable[..., Tensor]
 
 
 def _entries(*registers: Tensor) -> tuple[Iterable[tuple[int, ...]], torch.Size]:
-    """Return the registers that meet in each entry of tensors that broadcast, and the common shape."""
+    """Return, for each entry of tensors that broadcast, the registers that meet there; and the common shape."""
     parts = torch.broadcast_tensors(*registers)
     flat = [part.flatten().tolist() for part in parts]
     return zip(*flat, strict=True), parts[0].shape
@@ -79,6 +79,7 @@ def clamp(graph: Graph, value: Any, low: Any = None, high: Any = None, **named_:
     low = named_.get("min", low)
     high = named_.get("max", high)
     result = graph.registers(value)
+    # The upper limit last: where limits cross, torch returns it.
     for name, limit in (("max", low), ("min", high)):
         if limit is not None:
             pairs, shape = _entries(result, graph.registers(limit))
@@ -87,17 +88,21 @@ def clamp(graph: Graph, value: Any, low: Any = None, high: Any = None, **named_:
     return result
 
 
+def inner(dims: Any, count: int) -> list[int]:
+    """Return the dimensions along which an operation goes, counted from 0: all of `count` where none are given."""
+    if dims is None or dims == []:
+        return list(range(count))
+    given = [dims] if isinstance(dims, int) else dims
+    return [d % max(1, count) for d in given]
+
+
 def reduced(name: str) -> Operation:
     """Return a reduction over dimensions by halves, which keeps a tape short and its rounding small."""
 
     def on_tensor(graph: Graph, value: Any, dims: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
         rows = graph.registers(value)
         every = range(rows.dim())
-        if dims is None or dims == []:
-            dims = every
-        elif isinstance(dims, int):
-            dims = [dims]
-        gone = sorted(d % len(every) for d in dims)
+        gone = sorted(inner(dims, len(every)))
         remaining = [d for d in every if d not in gone]
         together = math.prod(rows.shape[d] for d in gone)
         flat = rows.permute(*remaining, *gone).reshape(-1, together)
@@ -111,6 +116,7 @@ def reduced(name: str) -> Operation:
 
 def _halved(graph: Graph, name: str, row: list[int]) -> int:
     """Reduce a row of registers to one: the first half meets the second, until one is left."""
+    # This is the order of a tape's sums, and so part of every θ: another one is another bit.
     while len(row) > 1:
         half = len(row) // 2
         pairs = zip(row[:half], row[half:], strict=False)
@@ -131,12 +137,14 @@ def matrix_product(graph: Graph, a: Any, b: Any) -> Tensor:
     """mm and bmm: [..., I, K] · [..., K, J]."""
     rows = graph.registers(a)
     columns = graph.registers(b)
+    # [..., I, J, K]: along the last axis lie the products of one sum.
     pairs, shape = _entries(rows[..., :, None, :], columns.mT[..., None, :, :])
     products = [graph.operation("mul", *pair) for pair in pairs]
     sums = [_halved(graph, "add", row) for row in shaped(products, (-1, shape[-1])).tolist()]
     return shaped(sums, shape[:-1])
 
 
+# Truths are 0 and 1, as numbers: "and" is a product, "or" the larger one.
 ENTRYWISE: dict[str, Operation] = {
     **{name: named(name, 2) for name in ("add", "sub", "mul", "div")},
     **{name: named(name, 1) for name in ("neg", "exp", "log", "sin", "cos", "abs", "floor")},

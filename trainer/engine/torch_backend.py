@@ -61,6 +61,7 @@ class TorchBackend:
 
     def train(self, state: State, hyper: Hyper, steps: int) -> tuple[State, Tensor]:
         """Train every slot by whole blocks of steps. Return the new state and the summed losses [S]."""
+        # Problems are made for a block of steps at once, so that torch is called less often.
         loss_S = torch.zeros_like(state["wd_scale"])
         for _ in range(steps // self.block):
             block_loss_S = torch.zeros_like(loss_S)

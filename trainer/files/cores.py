@@ -36,6 +36,7 @@ def _quotas(root: Path) -> Iterator[int]:
         for mount in (controllers, "cpu") if controllers else ("", "unified"):
             folder = root / "sys/fs/cgroup" / mount
             inner = folder / place.strip("/")
+            # A group's quota holds for all groups inside it.
             for group in (inner, *inner.parents):
                 if group.is_relative_to(folder) and (cores := _quota(group)) is not None:
                     yield cores
@@ -50,6 +51,6 @@ def _quota(group: Path) -> int | None:
             quota = (group / "cpu.cfs_quota_us").read_text("utf-8")
             period = (group / "cpu.cfs_period_us").read_text("utf-8")
         cores = int(quota) // int(period)
-        return cores if int(quota) > 0 else None
-    except (OSError, ValueError, ZeroDivisionError):  # no limit is "max", or -1
+        return cores if int(quota) > 0 else None  # version 1 writes -1 where there is no limit
+    except (OSError, ValueError, ZeroDivisionError):  # version 2 writes "max"
         return None

@@ -53,7 +53,7 @@ def link(source: Path, target: Path) -> None:
     make_folder(target)
     for path in sorted(source.iterdir()):
         fresh = target / f"{path.name}.new"
-        fresh.unlink(missing_ok=True)
+        fresh.unlink(missing_ok=True)  # a name that is taken, by a process that died here, cannot be linked
         try:
             os.link(path, fresh)
         except OSError:

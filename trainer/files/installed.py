@@ -82,13 +82,14 @@ def check_cache() -> Path:
     """
     folder = Path(named_by(CACHE) or _caches() / "adder-search").absolute()
     try:
+        # Of a folder that is not there yet the one above decides, in which it would be made.
         nearest = next(path for path in (folder, *folder.parents) if path.exists())
         status = nearest.stat()
     except OSError as error:
         raise _no_cache(folder, f"cannot be made ({error.strerror})") from None
     if not nearest.is_dir():
         raise _no_cache(folder, f"cannot be made ({nearest} is no folder)")
-    if nearest != folder:  # it is not made yet
+    if nearest != folder:  # it is not made yet, so that nobody has written there
         if not os.access(nearest, os.W_OK):
             raise _no_cache(folder, f"cannot be made (nothing can be written in {nearest})")
         return folder

@@ -20,7 +20,7 @@ Filter = Callable[[Tensors, Tensors, "Tensor"], "tuple[Tensor, Tensors]"]
 
 def clipped(state: Tensors, now: Tensors, grad_SP: Tensor) -> tuple[Tensor, Tensors]:
     """Clip each seed's gradient to the recipe's `clip`."""
-    # The small number keeps a gradient of 0 from becoming NaN.
+    # The small number keeps a gradient of 0 from becoming NaN; torch's clip_grad_norm_ has the same one.
     norm_S1 = grad_SP.square().sum(1, keepdim=True).sqrt()
     share_S1 = now["clip"][:, None] / (norm_S1 + 1e-6)
     return grad_SP * share_S1.clamp(max=1), {}
@@ -72,6 +72,7 @@ def with_raw_gradient(inner: Optimiser, change: Change) -> Optimiser:
 
     change: (state, now, raw gradient) -> another raw gradient.
     """
+    # The point too: SAM must climb by the gradient that the step would take.
     point = inner.gradient_point
     return replace(
         inner,

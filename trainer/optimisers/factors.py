@@ -45,6 +45,7 @@ class TensorFactors(Group):
 
 def entries(layout: Layout, factors: Sequence[tuple[str, float]]) -> list[float]:
     """Return each entry's factor [P], 1 by default. Raise ValueError for a tensor that θ does not have."""
+    # By entries: the optimiser knows θ as one vector.
     by_name = dict(factors)
     for name in by_name.keys() - set(layout.names):
         near = did_you_mean(name, layout.names)

@@ -20,6 +20,7 @@ def adamw(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
     """Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019, algorithm 2."""
     lr, decay, beta1, beta2, epsilon = columns(now, "lr", "decay", "beta1", "beta2", "epsilon")
     count_S1 = (state["step"] + 1)[:, None]
+    # As torch's AdamW writes it (lerp), which rounds otherwise than a sum of two products.
     m = state["m"] + (grad_SP - state["m"]) * (1 - beta1)
     v = state["v"] * beta2 + grad_SP.square() * (1 - beta2)
     # Both means begin at 0; these factors take that out (Kingma and Ba, section 3).

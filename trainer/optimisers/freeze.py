@@ -52,6 +52,7 @@ def frozen_from(layout: Layout, rows: tuple[tuple[Any, ...], ...]) -> list[int]:
     rows: as in the field `freeze`. Raise ValueError for a name that θ does not have.
     """
     steps = [NEVER] * layout.size
+    # Of rows that name one entry twice the earlier step holds: what is frozen stays so.
     for step, *names in rows:
         for p in entry_indices(layout, "freeze must be of", names):
             steps[p] = min(step, steps[p])

@@ -71,7 +71,7 @@ def strength(state: Tensors, now: Tensors) -> Tensor:
     since_S = state["step"] - now["l1_start"]
     rise_S = now["l1_rise"]
     is_rising_S = since_S < rise_S
-    share_S = (since_S + 1) / rise_S.clamp(min=1)
+    share_S = (since_S + 1) / rise_S.clamp(min=1)  # its first step has a share already, as a warm-up's has
     risen_S = torch.where(is_rising_S, share_S, 1.0)
     return torch.where(since_S >= 0, now["l1_lambda"] * risen_S, 0.0)
 

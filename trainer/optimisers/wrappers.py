@@ -71,6 +71,7 @@ class Sam(Group):
 
 def uphill(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
     """Return θ + ρ g / |g| [S, P], where the loss rises most (Foret et al., equation 2)."""
+    # With a gradient of 0 it is θ itself, by the small number.
     norm_S1 = grad_SP.square().sum(1, keepdim=True).sqrt()
     (rho_S1,) = columns(now, "sam_rho")
     return state["theta"] + grad_SP * (rho_S1 / (norm_S1 + 1e-12))
@@ -103,6 +104,7 @@ def average(inner: Optimiser) -> Optimiser:
         mean_SP = state[AVERAGE] * memory + new["theta"] * (1 - memory)
         return {**new, AVERAGE: mean_SP}
 
+    # The mean begins at the first θ, so that it needs no correction as Adam's means do.
     return extend(
         inner,
         lambda theta_SP: {AVERAGE: theta_SP.clone()},

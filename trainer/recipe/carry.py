@@ -39,9 +39,11 @@ class CarrySchedule(Group):
             has_form = has_numbers and len(point) in (2, 5)
             if not has_form or not all(abs(n) <= LARGEST for n in point):
                 raise ValueError(f"carry_shares must be points {FORM}, got {point!r:.80}")
-            if point[0] < 0 or point[0] % 1:
-                raise ValueError(f"carry_shares must be at whole steps of 0 or more, got {point[0]!r:.80}")
-            if not (min(point[1:]) >= 0 and sum(point[1:]) <= 1 + 1e-9):
+            step, *shares = point
+            if step < 0 or step % 1:
+                raise ValueError(f"carry_shares must be at whole steps of 0 or more, got {step!r:.80}")
+            # A little above 1, as the sum of four rounded fractions may be; `not`, so that NaN is refused.
+            if not (min(shares) >= 0 and sum(shares) <= 1 + 1e-9):
                 raise ValueError(f"carry_shares must be fractions that sum to at most 1, got {list(point)}")
         if len({len(point) for point in points}) > 1:
             raise ValueError(f"carry_shares must be points of one form, {FORM}, got {points!r:.80}")

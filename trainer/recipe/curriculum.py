@@ -59,7 +59,7 @@ class Curriculum(Group):
             actual = f"{recipe.fade_token_end} < {recipe.fade_token}"
             raise ValueError(f"fade_token_end must be fade_token or more, got {actual}")
         for stage in recipe.curriculum:
-            valid = isinstance(stage, tuple) and [type(n) for n in stage] == [int, int]
+            valid = isinstance(stage, tuple) and [type(n) for n in stage] == [int, int]  # true is an int too
             if not valid or not 1 <= stage[0] <= 10 or not 0 <= stage[1] <= LARGEST:
                 raise ValueError(f"curriculum must be pairs [digits 1 to 10, steps 0 to {LARGEST}], got {stage!s:.80}")
 

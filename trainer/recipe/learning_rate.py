@@ -31,6 +31,7 @@ def learning_rate(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
     # Step 0 already has a rate; the last step of the warm-up has the peak.
     rising = (step_S + 1) / warmup.clamp(min=1)
     since = step_S - warmup
+    # Over one step at least: a warm-up may fill the budget.
     progress = (since / (last - warmup).clamp(min=1)).clamp(0, 1)
     falling = floor + (1 - floor) * 0.5 * (1 + (math.pi * progress).cos())
     rate: Tensor = hyper["lr"] * torch.where(step_S < warmup, rising, falling)

@@ -6,7 +6,7 @@ from trainer.recipe.recipe import Recipe
 
 
 def ends_after(recipe: Recipe, budget: int) -> dict[str, int]:
-    """Return the fields whose schedules end, or whose steps lie, after a budget, and where; unit: steps."""
+    """Return the fields that reach beyond a budget, each with the step at which its schedule ends or its step lies."""
     ends = {
         "warmup": recipe.warmup,
         "curriculum": sum(steps for _, steps in recipe.curriculum),
@@ -18,7 +18,7 @@ def ends_after(recipe: Recipe, budget: int) -> dict[str, int]:
         ends["carry_shares"] = int(recipe.carry_shares[-1][0])
     elif recipe.carry_mix:
         ends["fade_end"] = recipe.fade_end
-    if recipe.wd_drops:
+    if recipe.wd_drops:  # rising, as their group has checked
         ends["wd_drops"] = recipe.wd_drops[-1][0]
     if recipe.l1_lambda:
         ends["l1_rise"] = recipe.l1_start + recipe.l1_rise

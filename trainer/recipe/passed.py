@@ -30,6 +30,7 @@ def passed(text: str | None) -> list[Passed]:
     >>> passed('[["wide", 1, 1, 60000], ["two units", 3, 0, 72000]]')[-1].grokked
     0
     """
+    # A record may be a stranger's, in a table that was passed on.
     try:
         rows = json.loads(text or "[]")
         return [Passed(str(stage), *map(int, numbers)) for stage, *numbers in rows]

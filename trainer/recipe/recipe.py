@@ -49,7 +49,7 @@ class Recipe(
 
     def program(self) -> tuple[Any, ...]:
         """Return the values of SHAPING and the names of the SWITCHES that are on; with stages, the whole recipe."""
-        if self.stages:
+        if self.stages:  # each stage has a program of its own: seeds share banks only if all of them agree
             return (self,)
         return (*(getattr(self, name) for name in SHAPING), *self.switched_on())
 
@@ -59,7 +59,7 @@ class Recipe(
 
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> Recipe:
-        """Return the recipe of recorded fields. Raise ValueError or TypeError for a name or value that none has."""
+        """Return the recipe of recorded fields. Raise ValueError or TypeError for a name or value that is not valid."""
         names = {field.name for field in FIELDS}
         for name in fields:
             if name not in names:

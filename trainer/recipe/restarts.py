@@ -86,6 +86,7 @@ def is_restart_due(limits: Mapping[str, Tensor], pair_L: Tensor, age_L: Tensor, 
 
 def restart_seed(init_seed: int, tries: int) -> int:
     """Return the number that draws a seed's vector after `tries` earlier tries."""
+    # The first try has the vector that the seed has without restarts.
     return init_seed if tries == 0 else hashed_seed(f"again {init_seed} {tries}")
 
 
@@ -136,6 +137,7 @@ def is_recycling_due(limits: Mapping[str, Tensor], pair_L: Tensor, age_L: Tensor
 
     limits: the recipes' numbers [N]. pair_L: each seed's pair. age_L: steps of this try.
     """
+    # Pairs of one bank may differ in these numbers, so that each has its own turn.
     every_L = limits["recycle_every"][pair_L]
     since_L = age_L - limits["recycle_from"][pair_L]
     is_on_time_L = (since_L >= 0) & (age_L <= limits["recycle_until"][pair_L])

@@ -45,7 +45,7 @@ class Seed:
         numbers = name.split(".")
         if len(numbers) > 2 or not all(n.isdecimal() and n.isascii() for n in numbers):
             raise ValueError(f"a seed is a number, or two with a dot between them, got {name!r}")
-        return cls(int(numbers[0]), int(numbers[-1]))
+        return cls(int(numbers[0]), int(numbers[-1]))  # the same twice where there is one
 
     def __str__(self) -> str:
         # As `named` reads it.
@@ -58,6 +58,7 @@ def is_spared(seed: Seed) -> bool:
 
     A bank goes by it where a pair does not say itself if it is spared.
     """
+    # A digest and no random draw: the same tenth on every machine, whoever asks and however often.
     text = f"spared {seed.init_seed} {seed.data_seed}"
     digest = hashlib.sha256(text.encode()).digest()
     return int.from_bytes(digest[:8], "big") % 10 == 0
@@ -124,6 +125,7 @@ def check_problems(task: Task, recipe: Recipe) -> None:
         check_task(task)
     if task.carries:
         return
+    # A value other than the default was set by somebody, who would find it without effect.
     lengths = LENGTHS if isinstance(task, Columns) else ()
     what = "carries" if lengths else "columns of digits"
     for field in (*dataclasses.fields(Curriculum), *dataclasses.fields(CarrySchedule)):
@@ -137,6 +139,7 @@ def check_road(spec: Spec, recipe: Recipe) -> None:
     for stage in stages:
         for each in stage.recipes:
             try:
+                # Only the very first training draws its θ.
                 check_fit(stage.spec, each, has_start=stage is not stages[0] or each is stage.longer)
             except ValueError as error:
                 raise ValueError(f"stage {stage.name}: {error}") from None

@@ -96,6 +96,7 @@ def _check_place(row: Any, n: int) -> None:
 
 def _checked(row: Any, n: int) -> Values:
     """Return a row of `stages` with its models spelt out. Raises ValueError for one of another form."""
+    # All types are checked: a row is a stranger's, and would else fail far from here, in another's words.
     _check_place(row, n)
     for key in row:
         if key not in KEYS:
@@ -106,14 +107,17 @@ def _checked(row: Any, n: int) -> Values:
         if "stages" in row.get(key, {}):
             raise ValueError(f"stages[{n}].{key}: a stage has no stages of its own")
     for key in ("tries", "longer_tries"):
-        if type(row.get(key, 1)) is not int or not 1 <= row.get(key, 1) <= 100:
-            raise ValueError(f"stages[{n}].{key} must be from 1 to 100, got {row[key]!r:.80}")
+        count = row.get(key, 1)
+        if type(count) is not int or not 1 <= count <= 100:
+            raise ValueError(f"stages[{n}].{key} must be from 1 to 100, got {count!r:.80}")
     enough = row.get("enough", ENOUGH)
     if type(enough) not in (int, float) or not 0 <= enough <= 1:
         raise ValueError(f"stages[{n}].enough must be from 0 to 1, got {enough!r:.80}")
     if "model" not in row and n == 0:
         raise ValueError("stages[0].model: the first stage says its model")
-    models = {key: spec_of(row[key], f"stages[{n}].{key}").as_dict() for key in ("model", "into") if key in row}
+    # Spelt out, so that a preset's name and its fields are one recipe, with one key.
+    named = [key for key in ("model", "into") if key in row]
+    models = {key: spec_of(row[key], f"stages[{n}].{key}").as_dict() for key in named}
     return Values(_plain({**row, **models}, n))
 
 
@@ -179,8 +183,9 @@ class Whole:
 
 @dataclass(frozen=True)
 class Keep(Whole):
-    """Keep so many parts of a kind, and ramp the others to zero. The best are those with which, the others cut, the
-    net has the least loss.
+    """Keep some parts of a kind, and ramp the others to zero.
+
+    The best ones to keep are those that leave the net the least loss when the others are cut.
     """
 
     kind: str
@@ -197,15 +202,16 @@ class Keep(Whole):
         return keep(spec, self.kind, range(self.count))[0]
 
     def tries(self, spec: Spec, theta_P: Tensor, losses: Losses, most: int) -> list[Try]:
-        total = count_of(spec, self.kind)
         import torch
 
+        total = count_of(spec, self.kind)
         ways = list(itertools.combinations(range(total), self.count))
         ties = [only(spec, self.kind, way) for way in ways]
         is_kept_WP = torch.tensor(ties) != 0
+        # Cut at once, without training: what the others do now is the best guess of what they are worth.
         loss_W = losses(theta_P * is_kept_WP).tolist()
         ranked = sorted(range(len(ways)), key=loss_W.__getitem__)
-        return [Try(theta_P, ties[w], _listed(ways[w])) for w in ranked[:most]]
+        return [Try(theta_P, ties[w], "-".join(map(str, ways[w]))) for w in ranked[:most]]
 
     def reduced(self, spec: Spec, trained: Try, theta_P: Tensor) -> Tensor:
         parts = [int(part) for part in trained.words.split("-")]
@@ -214,8 +220,10 @@ class Keep(Whole):
 
 @dataclass(frozen=True)
 class Into(Whole):
-    """Become a spec that is the net with ties. The parts of the net may trade places first, and the net may become its
-    mirror image; the best way is the one that the ties cost least.
+    """Become a spec that is the net with ties.
+
+    Before that the net's parts may trade places, and the net may become its mirror image. The best way is the one in
+    which the ties cost the least loss.
     """
 
     target: Spec
@@ -234,6 +242,7 @@ class Into(Whole):
         import torch
 
         ties, _ = inside(spec, self.target)
+        # Each way is the same function of a problem, at another distance from the ties.
         order_OP = torch.tensor(list(orders(spec)))
         theta_WP = torch.cat([own_P[order_OP] for own_P in (theta_P, *spec.images(theta_P))])
         matrix_RP = selection_matrix(ties).to(theta_P.dtype)
@@ -242,8 +251,14 @@ class Into(Whole):
         return [Try(theta_WP[w], ties, str(w)) for w in ranked[:most]]
 
     def reduced(self, spec: Spec, trained: Try, theta_P: Tensor) -> Tensor:
+        import torch
+
         ties, order = inside(spec, self.target)
-        return _placed(project(ties, theta_P[None])[0], order)
+        (numbers_R,) = project(ties, theta_P[None])
+        # `order` has, for each number, its place in the target's θ.
+        theta_R = torch.empty_like(numbers_R)
+        theta_R[list(order)] = numbers_R
+        return theta_R
 
 
 def _check_kin(spec: Spec, other: Spec) -> None:
@@ -253,19 +268,6 @@ def _check_kin(spec: Spec, other: Spec) -> None:
         raise ValueError(f"a {kinds[0]} does not become a {kinds[1]}")
     if spec.task != other.task:
         raise ValueError(f"a net that is asked {spec.task.title} does not become one of {other.task.title}")
-
-
-def _placed(numbers_R: Tensor, order: Sequence[int]) -> Tensor:
-    """Return numbers in the order of another spec's θ. order: the place of each."""
-    import torch
-
-    theta_R = torch.empty_like(numbers_R)
-    theta_R[list(order)] = numbers_R
-    return theta_R
-
-
-def _listed(parts: Sequence[int]) -> str:
-    return "-".join(map(str, parts))
 
 
 @dataclass(frozen=True)
@@ -304,6 +306,7 @@ def road_of(recipe: Recipe) -> tuple[Stage, ...]:
 
     Raises ValueError where they do not follow one another.
     """
+    # Without stages, or the recipe of a stage would have all of them again.
     plain = dataclasses.replace(recipe, stages=())
     stages: list[Stage] = []
     for n, row in enumerate(recipe.stages):
@@ -314,12 +317,15 @@ def road_of(recipe: Recipe) -> tuple[Stage, ...]:
             raise
         except (TypeError, ValueError) as error:
             raise ValueError(f"stages[{n}]: {error}") from None
+
     longest = max((each.steps for stage in stages for each in stage.recipes), default=0)
     if longest > recipe.steps:
         raise ValueError(f"steps must be at least those of any stage ({longest:,}): all tries of a seed are counted")
+    # A seed's record has its stages by name.
     names = [stage.name for stage in stages]
     if len(set(names)) < len(names):
         raise ValueError(f"stages must have names of their own, got {', '.join(names)}")
+    # The curves of its trainings are one curve, whose rows are equally far apart.
     intervals = {r.eval_every for stage in stages for r in stage.recipes}
     if len(intervals) > 1:
         raise ValueError(f"stages must have one eval_every, got {sorted(intervals)}")
@@ -336,8 +342,9 @@ def _stage(row: Values, arrives: Spec | None, plain: Recipe) -> Stage:
         arrives = None  # nothing is rewritten
     recipe = dataclasses.replace(plain, **row.get("recipe", {}))
     longer = dataclasses.replace(recipe, **row["longer"]) if "longer" in row else None
+
     narrows = _narrowing(row)
-    narrows.hands_on(spec)
+    narrows.hands_on(spec)  # raises what is wrong with it
     is_narrowing = type(narrows) is not Whole
     if not is_narrowing and not row.keys().isdisjoint(("tries", "longer_tries")):
         raise ValueError("a net that is trained as it is has one way: tries are of keep and into")
@@ -358,14 +365,15 @@ def _narrowing(row: Values) -> Whole:
     if "keep" not in row:
         return Whole()
     kept = row["keep"]
-    if not isinstance(kept, Mapping) or len(kept) != 1 or not all(type(count) is int for count in kept.values()):
+    is_one = isinstance(kept, Mapping) and len(kept) == 1
+    if not is_one or not all(type(count) is int for count in kept.values()):
         raise ValueError(f"keep must say what and how many, as in {{units: 2}}, got {kept!r:.80}")
     ((kind, count),) = kept.items()
     return Keep(kind, count)
 
 
 def check_stages(recipe: Recipe) -> None:
-    """Raise ValueError if the net of a stage is not what it is to become with ties. Needs torch, if any."""
+    """Raise ValueError if some stage's target is not its net with ties. Needs torch where there are such stages."""
     for stage in road_of(recipe):
         try:
             stage.narrows.check(stage.spec)

@@ -52,6 +52,7 @@ def _checked(row: Any) -> tuple[Any, ...]:
     if not is_row or not all(isinstance(word, str) for word in row[:2]):
         raise ValueError(f"init must be {FORM}, got {row!r:.80}")
     name, how, *numbers = row
+    # NaN is not below LARGEST either.
     if not all(type(n) in (int, float) and abs(n) <= LARGEST for n in numbers):
         raise ValueError(f"init must be {FORM}, got {row!r:.80}")
     if how not in HOW:
@@ -81,7 +82,7 @@ def initial_theta(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
     theta_P = spec.initial(init_seed)
     if not recipe.init:
         return theta_P
-    tensors = {name: t[0] for name, t in spec.layout.split(theta_P[None]).items()}
+    tensors = spec.layout.split_one(theta_P)
     replaced: dict[str, Tensor] = {}
     # Each row has a generator of its own, so that rows before it do not change its draw.
     for i, (name, how, *numbers) in enumerate(recipe.init):
@@ -113,11 +114,11 @@ def _row(usual: Tensor, how: str, numbers: Sequence[float], generator_seed: int)
         return draws.xavier(shape, generator) * numbers[0]
     bound = numbers[0]
     if how == "kaiming":
-        bound *= math.sqrt(3 / shape[1])
+        bound *= math.sqrt(3 / shape[1])  # √3 times He et al.'s deviation, of which the number is the gain
     return draws.uniform(shape, bound, generator)
 
 
 def hashed_seed(text: str) -> int:
     """Hash a text to a seed of torch's generator."""
     digest = hashlib.sha256(text.encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
+    return int.from_bytes(digest[:8], "big") >> 1  # 63 bits: seeds are int64 elsewhere

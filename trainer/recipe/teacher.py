@@ -29,7 +29,7 @@ LONGEST = 1 << 20  # characters of a word
 
 @dataclass(frozen=True, kw_only=True)
 class Distillation(Group):
-    """Evaluations measure plain cross-entropy as ever."""
+    """Fields of distillation. Evaluations measure plain cross-entropy, with a teacher too."""
 
     distill_alpha: float = option(
         0.0,
@@ -111,6 +111,7 @@ def teacher_of(word: str) -> Teacher:
         spec = make_spec(family, **options)
     except (ValueError, TypeError, struct.error, binascii.Error):  # any text may be there
         raise ValueError(f"teacher must be {FORM}, got {word!r:.80}") from None
+    # A word that somebody shortened or edited is no teacher, though it may still decode.
     is_whole = _digest(content) == digest and len(theta) == spec.params
     if not is_whole or not all(abs(x) < float("inf") for x in theta):
         raise ValueError(f"teacher must be {FORM}, got {word!r:.80}")
@@ -124,6 +125,7 @@ def shown(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_code(stage: Mapping[str, Any]) -> Any:
+    # A module's whole file is one of its fields.
     models = {key: dict(stage[key]) for key in ("model", "into") if key in stage}
     for model in models.values():
         model.pop("code", None)
@@ -137,6 +139,7 @@ def check_teacher(spec: Spec, recipe: Any) -> None:
     teacher = teacher_of(recipe.teacher)
     if teacher.spec.task != spec.task:
         raise ValueError(f"teacher must have the task {spec.task.title}, and has {teacher.spec.task.title}")
+    # A teacher of another family may do: what counts is that both predict the same tokens at the same places.
     if _is_same_sequence(teacher.spec, spec):  # without torch, so that studies are listed at once
         return
     from trainer.data.problems import marked

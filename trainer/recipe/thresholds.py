@@ -14,10 +14,11 @@ THRESHOLDS = "pairs [exact, token or a probe, least]"
 
 
 def parse_thresholds(name: str, entries: Sequence[Any]) -> tuple[tuple[str, float], ...]:
-    """Return `entries` of the field `name` in their canonical form. Raise ValueError for one that is no pair."""
+    """Return the thresholds `entries` of the field `name`, with floats. Raise ValueError for one that is no pair."""
     for entry in entries:
-        named = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
-        if not named or type(entry[1]) not in (int, float) or isnan(entry[1]):
+        is_named = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
+        # No seed would ever reach NaN.
+        if not is_named or type(entry[1]) not in (int, float) or isnan(entry[1]):
             raise ValueError(f"{name} must be {THRESHOLDS}, got {entry!r:.80}")
     return tuple((of, float(least)) for of, least in entries)
 

@@ -95,12 +95,14 @@ class WeightDecay(Group):
             raise ValueError("wd_schedule=drops needs wd_drops")
         if recipe.wd_schedule == "smooth" and recipe.wd_drop == 1:
             raise ValueError("wd_schedule=smooth needs wd_drop below 1: decay falls to its square")
+        # Frozen, but still being made: a whole factor and its float must be one recipe.
         drops = tuple((step, float(factor)) for step, factor in recipe.wd_drops)
         object.__setattr__(recipe, "wd_drops", drops)
 
 
 def drops_of(recipe: Any) -> tuple[list[int], list[float]]:
     """Return steps and factors [D] of a recipe's drops, filled up with steps after every budget."""
+    # Seeds of one bank may have different numbers of drops, and their tensors one shape.
     missing = MOST_DROPS - len(recipe.wd_drops)
     steps = [step for step, _ in recipe.wd_drops]
     factors = [factor for _, factor in recipe.wd_drops]
@@ -115,6 +117,7 @@ def factor(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
     for d in range(MOST_DROPS):
         reached = step_S >= hyper["wd_drop_steps"][..., d]
         dropped = torch.where(reached, hyper["wd_drop_factors"][..., d], dropped)
+    # All kinds are computed for all slots: a tape has no branches.
     turn = 2 * math.pi * (step_S / hyper["wd_period"])
     kinds = {
         "drops": dropped,

@@ -48,6 +48,7 @@ class RoadBank:
 
         Raises ValueError unless the pairs have one recipe, whose stages lead to the spec.
         """
+        # One recipe, and not only one program: stages of another one would be other specs, and other banks.
         if len({pair.recipe for pair in pairs}) != 1:
             raise ValueError(DISAGREE)
         pairs[0].check(spec)
@@ -86,7 +87,7 @@ class RoadBank:
 
     def advance(self) -> bool:
         """Train each stage's seeds to their next evaluation. Return False if none is left."""
-        for key, bank in list(self.banks.items()):
+        for key, bank in list(self.banks.items()):  # a list: who arrives may be the first in a stage, and make its bank
             if self.owners[key] and bank.advance():
                 self._arrive(key)
         return any(self.owners.values())
@@ -109,17 +110,22 @@ class RoadBank:
         for traveller in travellers:
             places = [(traveller, place) for place in traveller.open_places]
             groups.setdefault(_key_of(traveller), []).extend(places)
+
         for key, owners in groups.items():
             pairs = [traveller.pair_of(place) for traveller, place in owners]
             if key in self.banks:
                 numbers = self.banks[key].add(pairs)
-            else:
-                self.banks[key], numbers = self._bank(key[0], pairs), range(len(pairs))
+            else:  # a bank needs pairs, so that a stage has none before its first seed arrives
+                self.banks[key] = self._bank(key[0], pairs)
+                numbers = range(len(pairs))
             self.owners.setdefault(key, []).extend(owners)
-            saved = {
-                n: (states or {}).get(owner, {}).get(place) for n, (owner, place) in zip(numbers, owners, strict=True)
-            }
-            self.banks[key].restore_all({n: state for n, state in saved.items() if state is not None})
+
+            saved = {}
+            for n, (owner, place) in zip(numbers, owners, strict=True):
+                of_owner = (states or {}).get(owner, {})
+                if place in of_owner:
+                    saved[n] = of_owner[place]
+            self.banks[key].restore_all(saved)
 
     def _bank(self, stage: int, pairs: Sequence[Pair]) -> Bank:
         spec = self.stages[stage].spec
@@ -127,16 +133,17 @@ class RoadBank:
 
     def _losses(self, stage: int) -> Losses:
         """Return the function that ranks θ of a stage's spec."""
-        if stage not in self.ranking:
-            its = self.stages[stage]
-            self.ranking[stage] = programs_of(its.spec, its.recipe, self.device, self.compiled)
+        if stage not in self.ranking:  # not the stage's bank, which may not be there yet
+            ranked = self.stages[stage]
+            self.ranking[stage] = programs_of(ranked.spec, ranked.recipe, self.device, self.compiled)
         return partial(_loss_of, self.ranking[stage])
 
     # ---- seeds come and go
 
     def add(self, pairs: Sequence[Pair]) -> range:
         """Append seeds. Return their numbers. Raises ValueError if their recipe is another one."""
-        if {pair.recipe for pair in pairs} - {self.pairs[0].recipe if self.pairs else pairs[0].recipe}:
+        known = self.pairs or pairs  # all may have ended and been removed
+        if {pair.recipe for pair in pairs} - {known[0].recipe}:
             raise ValueError(DISAGREE)
         first = len(self.pairs)
         self.pairs += pairs
@@ -146,8 +153,9 @@ class RoadBank:
 
     def end(self, numbers: Sequence[int]) -> None:
         """End seeds from outside: those that have not ended are censored."""
-        open_ = [t for t in (self.travellers[n] for n in numbers) if t.outcome is None]
-        steps = self._open_steps()
+        named = [self.travellers[n] for n in numbers]
+        open_ = [traveller for traveller in named if traveller.outcome is None]
+        steps = self._open_steps()  # before their trainings, which are all that knows them, are gone
         self._withdraw(open_)
         for traveller in open_:
             traveller.spent[-1] += steps[traveller]
@@ -155,6 +163,7 @@ class RoadBank:
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Remove seeds that have ended. Later ones move up, and keep their order."""
+        # Their trainings have left the stages' banks already, when they ended.
         gone = set(numbers)
         kept = [n for n in range(len(self.pairs)) if n not in gone]
         self.pairs = [self.pairs[n] for n in kept]
@@ -178,11 +187,17 @@ class RoadBank:
 
     def newest(self) -> list[dict[str, Any]]:
         """Return one row per seed: outcome, steps of all its trainings, grok step and best exact match."""
-        steps, rows = self._open_steps(), []
+        steps = self._open_steps()
+        rows = []
         for traveller in self.travellers:
             result = traveller.result(steps[traveller])
-            facts = {"outcome": result.outcome.value, "step": result.steps}
-            rows.append({**facts, "grok_step": result.grok_step, "best_exact": result.best_exact})
+            row = {
+                "outcome": result.outcome.value,
+                "step": result.steps,
+                "grok_step": result.grok_step,
+                "best_exact": result.best_exact,
+            }
+            rows.append(row)
         return rows
 
     def result(self, n: int) -> Result:
@@ -214,9 +229,10 @@ class RoadBank:
         wanted = [self.travellers[n] for n in numbers]
         states: dict[Traveller, States] = {traveller: {} for traveller in wanted}
         for key, owners in self.owners.items():
-            own = [(n, owner, place) for n, (owner, place) in enumerate(owners) if owner in states]
-            saved = self.banks[key].save_all([n for n, _, _ in own])
-            for (_, owner, place), state in zip(own, saved, strict=True):
+            own = [n for n, (owner, _) in enumerate(owners) if owner in states]
+            saved = self.banks[key].save_all(own)
+            for n, state in zip(own, saved, strict=True):
+                owner, place = owners[n]
                 states[owner][place] = state
         return [traveller.save(states[traveller], self._slots_that_matter) for traveller in wanted]
 
@@ -226,15 +242,21 @@ class RoadBank:
 
     def restore_all(self, states: Mapping[int, bytes]) -> list[int]:
         """Set seeds back to states. Return those whose states could be used."""
-        restored, found = {}, {}
+        restored: dict[int, Traveller] = {}
+        of_trainings: dict[Traveller, States] = {}
         for n, data in states.items():
+            # A new one: a state that cannot be used must leave the old one as it is.
             traveller = Traveller(self.pairs[n])
-            if (its := traveller.restore(data, self._slots_that_matter)) is not None:
-                restored[n], found[traveller] = traveller, its
+            open_states = traveller.restore(data, self._slots_that_matter)
+            if open_states is not None:
+                restored[n] = traveller
+                of_trainings[traveller] = open_states
+
         self._withdraw(self.travellers[n] for n in restored)
         for n, traveller in restored.items():
             self.travellers[n] = traveller
-        self._depart((t for t in restored.values() if t.outcome is None), found)
+        on_their_way = [traveller for traveller in restored.values() if traveller.outcome is None]
+        self._depart(on_their_way, of_trainings)
         return list(restored)
 
 

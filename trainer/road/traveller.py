@@ -106,6 +106,7 @@ class Traveller:
 
     def pair_of(self, place: int) -> Pair:
         """Return one of the leg's trainings as a bank trains it."""
+        # Without rules that end it early: they were measured on seeds that begin at random, once.
         trained = self.leg.tries[place]
         start = None if trained.start is None else tuple(trained.start.tolist())
         return Pair(self.recipe, self.pair.seed, start, trained.ties)
@@ -121,19 +122,21 @@ class Traveller:
         """Take what a training came to. Return True if it was the leg's last."""
         leg, stage = self.leg, self.stage
         before_EM = leg.before[place]
+        steps_before = len(before_EM) * self.eval_every
+        has_grokked = result.outcome == Outcome.GROKKED
         theta_P = stage.narrows.reduced(stage.spec, leg.tries[place], result.theta_P)
         leg.ended[place] = Net(
             result.best_exact,
             result.best_token,
-            result.outcome == Outcome.GROKKED,
+            has_grokked,
             result.held,
-            len(before_EM) * self.eval_every + result.best_step,
-            None if result.grok_step is None else len(before_EM) * self.eval_every + result.grok_step,
+            steps_before + result.best_step,
+            None if result.grok_step is None else steps_before + result.grok_step,
             theta_P.clone(),  # no view of a whole bank's table
             torch.cat([before_EM, result.curve_EM]),
         )
         self.spent[-1] += result.steps
-        self.grokked[-1] += result.outcome == Outcome.GROKKED
+        self.grokked[-1] += has_grokked
         return len(leg.ended) == len(leg.tries)
 
     def go_on(self, losses: Callable[[int], Losses]) -> bool:
@@ -142,12 +145,17 @@ class Traveller:
         losses: the function that ranks θ of a stage, by the stage's place.
         """
         leg, stage = self.leg, self.stage
+        # By place, not as they ended: of two nets that grokked the first is the best, on every machine.
         self.nets += [leg.ended[place] for place in sorted(leg.ended)]
         best = self.best
         assert best, "a leg has at least one training"
-        if sum(self.spent) >= self.pair.recipe.steps and not (best.grokked and self.is_last_stage):
+
+        is_spent = sum(self.spent) >= self.pair.recipe.steps
+        has_arrived = best.grokked and self.is_last_stage
+        if is_spent and not has_arrived:
             self.outcome = Outcome.FAILED
         elif not best.grokked and stage.longer and not leg.is_longer:
+            # A net that is trained as it is goes on; a narrowing is tried anew, from every net that came here.
             is_whole = type(stage.narrows) is Whole
             self._begin(Leg(leg.stage, True), [best] if is_whole else self.incoming, losses)
         elif self.is_last_stage:
@@ -159,18 +167,18 @@ class Traveller:
         return self.outcome is None
 
     def _enter_next_stage(self, best: Net, losses: Callable[[int], Losses]) -> None:
-        others = [net for net in self.nets if net.grokked and net is not best]
         entered = self.stages[self.leg.stage + 1].entered
+        others = [net for net in self.nets if net.grokked and net is not best]
         handed_on = [best, *others]
         self.incoming = [dataclasses.replace(net, theta_P=entered(net.theta_P)) for net in handed_on]
         self.nets = []
-        self.spent.append(0)
-        self.counts.append(0)
-        self.grokked.append(0)
+        for counts in (self.spent, self.counts, self.grokked):
+            counts.append(0)
+        # The others wait for a longer training, should the stage need one.
         self._begin(Leg(self.leg.stage + 1), self.incoming[:1], losses)
 
     def _begin(self, leg: Leg, nets: Sequence[Net], losses: Callable[[int], Losses]) -> None:
-        """Find a leg's trainings."""
+        """Choose a leg's trainings: some ways to narrow each of these nets."""
         stage = self.stages[leg.stage]
         most = stage.longer_tries if leg.is_longer else stage.tries
         for net in nets:
@@ -185,15 +193,15 @@ class Traveller:
     def result(self, open_steps: int) -> Result:
         """Return the seed as far as it got. open_steps: of its trainings that have not ended.
 
-        Its θ is that of the road's end, and zero before its last stage. Its steps are those of all its trainings.
-
-        A seed that was lost before the last stage has none of the end's problems right.
+        Its steps are those of all its trainings. Its θ is of the spec at which the road ends, and zero until its last
+        stage.
         """
         best, outcome = self.best, self.outcome or Outcome.RUNNING
         names = [stage.name for stage in self.stages]
         stages = told(map(Passed, names, self.counts, self.grokked, self.spent))
         steps = sum(self.spent) + open_steps
         if best is None or not self.is_last_stage:
+            # A larger net's score is no result of the model that the study is about, whose problems none has right yet.
             nothing_P = torch.zeros(self.target.params)
             best = Net(0.0, 0.0, False, False, 0, None, nothing_P, self._longest_curve())
         return Result(
@@ -218,10 +226,9 @@ class Traveller:
     # ---- saved and restored
 
     def save(self, states: Mapping[int, bytes], slots: int | None = None) -> bytes:
-        """Return its state.
+        """Return the traveller's state as bytes.
 
-        states: those of the leg's open trainings, by place, where they have begun. slots: of banks whose bits depend
-        on them.
+        states: those of the leg's open trainings, by place. slots: of the banks, if their bits depend on it.
         """
         leg, tensors = self.leg, dict[str, Tensor]()
         facts: dict[str, Any] = {
@@ -242,15 +249,21 @@ class Traveller:
             if trained.start is not None:
                 tensors[f"start.{place}"] = trained.start
             if place in states:
-                tensors[f"state.{place}"] = torch.frombuffer(bytearray(states[place]), dtype=torch.uint8)
-        tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
-        data = to_bytes({name: t.clone() for name, t in tensors.items()})  # nets share tensors
+                tensors[f"state.{place}"] = _bytes_tensor(states[place])
+        # All in one file of tensors, which is read without running anything.
+        tensors["facts"] = _bytes_tensor(json.dumps(facts).encode())
+        # Cloned: nets share tensors, which safetensors refuses.
+        data = to_bytes({name: t.clone() for name, t in tensors.items()})
         return digest(data) + data
 
     def restore(self, data: bytes, slots: int | None = None) -> dict[int, bytes] | None:
-        """Set it back to a state. Return the states of open trainings, by place; None if it is damaged or another's."""
+        """Set the traveller back to a state. Return the states of its open trainings, by place.
+
+        Return None, and change nothing, if the state is damaged or another seed's.
+        """
         if data[:DIGEST] != digest(data[DIGEST:]):
             return None
+        # Whole, but perhaps written by another version, or by a bank without stages.
         try:
             tensors = from_bytes(data[DIGEST:])
             facts = json.loads(tensors["facts"].numpy().tobytes())
@@ -262,9 +275,11 @@ class Traveller:
         self.spent, self.counts, self.grokked = facts["spent"], facts["counts"], facts["grokked"]
         self.incoming = list(_load("incoming", facts, tensors).values())
         self.nets = list(_load("nets", facts, tensors).values())
+
         tries, before = [], []
         for place, (words, ties) in enumerate(facts["tries"]):
-            tries.append(Try(tensors.get(f"start.{place}"), tuple(ties) if ties else None, words))
+            start = tensors.get(f"start.{place}")
+            tries.append(Try(start, tuple(ties) if ties else None, words))
             before.append(tensors[f"before.{place}"])
         ended = _load("ended", facts, tensors)
         self.leg = Leg(facts["stage"], facts["is_longer"], tries, before, ended)
@@ -276,8 +291,12 @@ class Traveller:
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
+def _bytes_tensor(data: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
 def _store(name: str, nets: Mapping[int, Net], tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """Put the tensors of nets among others, and return what else is to be known of them."""
+    """Put the tensors of nets into `tensors`, and return their other fields, which JSON can hold."""
     facts = {}
     for place, net in nets.items():
         known = {f.name: getattr(net, f.name) for f in dataclasses.fields(net)}

@@ -30,6 +30,7 @@ def cross_entropy(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
     if isinstance(logits_V, Tensor):
         target_1SAB = target_SAB.long()[None].expand(1, *logits_V.shape[1:])
         return logits_V.logsumexp(0) - logits_V.gather(0, target_1SAB)[0]
+    # Written out, in one order: torch.logsumexp promises none.
     largest = logits_V[0]
     right = logits_V[0]
     for v, logit in enumerate(logits_V[1:], start=1):
@@ -73,6 +74,7 @@ class Objective:
         """Return T² KL(teacher, seed) of each answer [S, A, B], both at the temperature T."""
         assert self.teacher
         spec = self.teacher.spec
+        # Its θ is the same for all slots, and is no part of what is trained.
         heat = hyper["distill_temperature"][:, None, None]
         teacher_SP = theta_SP.new_tensor(self.teacher.theta).expand(len(theta_SP), -1)
         taught = answer_logits(spec, teacher_SP, tokens_STB)
@@ -85,7 +87,7 @@ class Objective:
         log_s = log_shares(logits_V)
         log_r = log_shares(taught)
         apart = (log_r.exp() * (log_r - log_s)).sum(0)
-        return heat * heat * apart
+        return heat * heat * apart  # T², by which gradients are as large at any temperature (Hinton et al., section 2)
 
 
 PLAIN = Objective()

@@ -42,7 +42,10 @@ def hyper_of(recipes: Sequence[Recipe], layout: Layout | None = None) -> Hyper:
     fields = dataclasses.fields(Recipe)
     # A name, a list or a flag is no number of a seed: those are the program's, or handled below.
     numbers = [f.name for f in fields if type(f.default) in (int, float)]
-    rows = [{name: getattr(r, name) for name in numbers} | _stages(r) | _carry(r) for r in recipes]
+    rows = []
+    for recipe in recipes:
+        row = {name: getattr(recipe, name) for name in numbers}
+        rows.append(row | _stages(recipe) | _carry(recipe))
     hyper = {name: torch.tensor([row[name] for row in rows]) for name in rows[0]}
     for name in recipes[0].switched_on():
         added = _switched(name, recipes, layout)
@@ -61,11 +64,15 @@ def _switched(name: str, recipes: Sequence[Recipe], layout: Layout | None) -> di
         steps, factors = zip(*map(drops_of, recipes), strict=True)
         added["wd_drop_steps"] = list(steps)
         added["wd_drop_factors"] = list(factors)
-    if name == "l1_lambda" and layout is not None:
+    if layout is None:
+        return added
+
+    # These name tensors or entries of θ.
+    if name == "l1_lambda":
         added["l1_entries"] = [penalty_mask(layout, r.l1_entries) for r in recipes]
-    if name == "freeze" and layout is not None:
+    if name == "freeze":
         added[name] = [frozen_from(layout, rows) for rows in chosen]
-    if name == "lr_factors" and layout is not None:
+    if name == "lr_factors":
         added[name] = [entries(layout, pairs) for pairs in chosen]
     return added
 
@@ -97,6 +104,7 @@ def _carry(recipe: Recipe) -> dict[str, Any]:
         points = [(0,) * (1 + len(KINDS))]
     elif not is_by_kind:  # the last kind holds the share of all
         points = [(step, 0.0, 0.0, 0.0, share) for step, share in points]
+    # A row's numbers are as many for every seed of a bank, and at every step of a tape.
     points += [points[-1]] * (POINTS - len(points))
     steps, *by_kind = zip(*points, strict=True)
     numbers: dict[str, Any] = {
@@ -147,7 +155,9 @@ def carry_mix(step_R: Tensor, hyper: Hyper, task: Task = ADDITION) -> Tensor:
 
 def kinds(step_R: Tensor, hyper: Hyper, scale_R: Tensor) -> Kinds:
     """Return the kinds of carry problems at a step; their shares are multiplied by `scale_R`."""
-    upto = [_upto(KINDS[:count], step_R, hyper) * scale_R for count in range(1, len(KINDS))]
+    # The last kind needs no bound: it has what the others leave of the carry problems.
+    firsts = [KINDS[:count] for count in range(1, len(KINDS))]
+    upto = [_upto(names, step_R, hyper) * scale_R for names in firsts]
     return Kinds(hyper["by_kind"], *upto)
 
 
@@ -161,6 +171,7 @@ def _share(name: str, step_R: Tensor, hyper: Hyper) -> Tensor:
     """Interpolate a kind's points at a step: linear between two, constant before the first and after the last."""
     steps = hyper["share_steps"]
     levels = hyper[f"share_{name}"]
+    # `...`: a seed's row on a tape has the points alone, a bank has slots before them.
     # A loop over the points and no search: the same operations for every seed, so that tapes can have them.
     level_R = levels[..., 0].expand_as(step_R)
     for begin, end in pairwise(range(POINTS)):
@@ -189,6 +200,7 @@ def digits(step_R: Tensor, hyper: Hyper, task: Columns) -> Tensor:
     over = step_R[..., None] >= hyper["stage_ends"]
     stage = hyper["stage_digits"]
     out = torch.full_like(step_R, most)  # after the last stage
+    # Backwards, so that the first stage that has not ended is the one that stays.
     for c in reversed(range(STAGES)):
         out = torch.where(over[..., c], out, stage[..., c])
     return out.clamp(max=most)

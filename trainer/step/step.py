@@ -110,7 +110,8 @@ def apply_ties(theta_SP: Tensor, step_S: Tensor, hyper: Hyper) -> Tensor:
         return theta_SP
     number_SP = hyper["ties"].abs()
     sign_SP = torch.sign(hyper["ties"]).to(theta_SP)
-    # K numbers, from 0 on; entries that read number 0 have the sign 0, and so become 0.
+    # K numbers, from 0 on; entries that read number 0 have the sign 0, and so become 0. There are at most as many
+    # numbers as entries.
     none_SK = theta_SP.new_zeros(len(theta_SP), theta_SP.shape[1] + 1)
     sums_SK = none_SK.scatter_add(1, number_SP, theta_SP * sign_SP)
     counts_SK = none_SK.scatter_add(1, number_SP, torch.ones_like(theta_SP))
@@ -142,6 +143,7 @@ def train_step(
         return grad_SP, loss_S
 
     grad_SP, loss_S = slope(state["theta"])
+    # The loss that is reported stays that at θ.
     if optimiser.gradient_point:
         there_SP = optimiser.gradient_point(state, schedule.now(state, hyper), grad_SP)
         grad_SP, _ = slope(there_SP)
@@ -153,6 +155,7 @@ def apply_update(optimiser: Optimiser, state: State, hyper: Hyper, grad_SP: Tens
     now = schedule.now(state, hyper)
     grad_SP, tensors = optimiser.gradient(state, now, grad_SP)
     new = {**tensors, **optimiser.update(state, now, grad_SP)}
+    # Idle slots are computed with the others, and keep what they had.
     active_S = state["active"]
     for name, tensor in new.items():
         is_active = active_S.reshape(-1, *[1] * (tensor.dim() - 1))  # broadcasts over the other axes

@@ -67,7 +67,7 @@ class Hopeless(Rule):
         """Return a bool [R], from each row's progress and its best measures so far."""
         import torch
 
-        # Any checkpoint may call a seed.
+        # Any checkpoint may call a seed, not only the newest: what a late one lets pass an early one may have called.
         futile_R = torch.zeros_like(progress_R, dtype=torch.bool)
         for progress, exact, token in self.checkpoints:
             futile_R |= (progress_R >= progress) & (exact_R < exact) & (token_R < token)
@@ -100,7 +100,7 @@ def full_length_from(curriculum: Sequence[Sequence[int]]) -> int:
     full_from = end = 0
     for digits, steps in curriculum:
         end += steps
-        if digits < DIGITS:
+        if digits < DIGITS:  # lengths may fall again: what counts is the last short stage
             full_from = end
     return full_from
 

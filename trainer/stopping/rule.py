@@ -62,6 +62,7 @@ class Seen:
         record, column = self.places[name]
         last_L = self.step_L // self.eval_every - 1
         place_LE = last_L[:, None] - torch.arange(count - 1, -1, -1)
+        # A place below 0 would be read from the end of the table.
         found_LE = self.records[record][self.pair_L[:, None], place_LE.clamp(min=0), column]
         return found_LE.masked_fill(place_LE < 0, torch.nan)
 
@@ -97,6 +98,7 @@ class Rule:
     """What plans and reports call it: `Rising rule`."""
 
     def __init_subclass__(cls) -> None:
+        # Names of another package's rule follow from its key, unless it says them itself.
         names = {"ended": cls.key, "prefix": f"{cls.key}_", "title": f"{cls.key.capitalize()} rule"}
         for name, text in names.items():
             if name not in vars(cls):

@@ -52,10 +52,12 @@ class Rung(Rule):
                 raise ValueError(f"keep.{name} must be from 0 to 1, got {low:g}")
 
     def calls(self, seen: Seen) -> Tensor:
+        # Due at one evaluation: no count of what a seed has passed need be saved with it.
         step_L = seen.step_L
         is_due_L = (step_L >= self.at) & (step_L - seen.eval_every < self.at)
-        names = [name for name, _, _ in self.keep]
-        values = {name: seen.best(name) if name in BEST else seen.newest(name)[:, 0] for name in names}
+        values = {}
+        for name, _, _ in self.keep:
+            values[name] = seen.best(name) if name in BEST else seen.newest(name)[:, 0]
         return is_due_L & ~self.keeps(values)
 
     def keeps(self, values: Mapping[str, Tensor]) -> Tensor:
@@ -69,10 +71,12 @@ class Rung(Rule):
         return kept
 
     def check(self, spec: Any, recipe: Any) -> None:
-        last, readable = recipe.steps - recipe.eval_every, [*BEST, *spec.probes()]
+        readable = [*BEST, *spec.probes()]
+        last = recipe.steps - recipe.eval_every  # at the last one a seed has spent its budget anyway
         if self.at > last:
             raise ValueError(f"at: must be at most the evaluation before the last ({last}), got {self.at}")
         for name, _, _ in self.keep:
+            # Until θ is in its final form nothing counts, and a seed's best is nothing.
             if name in BEST and self.at < recipe.counts_from:
                 early = f"must be at the ramp's end ({recipe.counts_from}) or later for {' and '.join(BEST)}"
                 raise ValueError(f"at: {early}, got {self.at}")

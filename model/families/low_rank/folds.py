@@ -16,6 +16,7 @@ from model.spec import Fold
 def folds(spec: LowRank) -> list[Fold]:
     """Return every fold that applies to a spec, even if it saves nothing."""
     steps = []
+    # Multiplying out takes more numbers: a transfer to a spec without the factors goes by it.
     if spec.positions > INPUTS:
         text = "no position after the 33rd is read"
         fewer = replace(spec, positions=INPUTS)

@@ -49,9 +49,12 @@ def sequence(spec: LowRank, *columns: list[Tensor]) -> list[Tensor]:
     *numbers, answer = columns
     task = in_columns(spec.task)
     order = -1 if isinstance(task, Sums) else 1
-    plus, equals, eos = (torch.full_like(numbers[0][0], task.base + token) for token in (PLUS, EQUALS, EOS))
+    like = numbers[0][0]
+    plus, equals, eos = (torch.full_like(like, task.base + token) for token in (PLUS, EQUALS, EOS))
+    asked = []
     behind = [plus] * (len(numbers) - 1) + [equals]
-    asked = [token for number, mark in zip(numbers, behind, strict=True) for token in (*number[::order], mark)]
+    for number, mark in zip(numbers, behind, strict=True):
+        asked += [*number[::order], mark]
     end = [eos] if len(answer) == task.answers and not spec.no_eos else []
     return [*asked, *answer, *end]
 
@@ -65,6 +68,7 @@ def expand(spec: LowRank, theta_SP: Tensor) -> Tensors:
     """
     p = spec.layout.split(theta_SP)
     (Aq, Bq), (Ak, Bk), (Av, Bv) = _qkv_factors(spec, p)
+    # Scores are (x Aq) Bq · (x Ak) Bk: both B meet in one small matrix, which queries have from here on.
     form_SRR = product(Bk, Bq.mT) / math.sqrt(spec.width)
     positions = product(p["pos_A"], p["pos_B"]) if spec.pos_rank else p["positions"]
     length = spec.prompt - 1 + spec.answers
@@ -93,7 +97,7 @@ def expand(spec: LowRank, theta_SP: Tensor) -> Tensors:
 def apply(spec: LowRank, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
     """Return the logits after each position from `first` on, V tensors [S, A, B], as the kernel does."""
     length, batch = tokens_STB.shape[1:]
-    tokens_STB = aligned(tokens_STB)
+    tokens_STB = aligned(tokens_STB)  # spare problems at the end, which the last line takes off again
     hot_STVB = one_hot(tokens_STB, spec.vocabulary, wide["tokens"].dtype)
 
     # every input: a token at a position
@@ -135,7 +139,7 @@ def qkv_projections(spec: LowRank, p: Tensors) -> list[tuple[str, Tensor, Tensor
         return [("qkv", p["qkv_A"], p[f"qkv_B{part}"]) for part in spec.projections]
     if spec.shared == "B":
         return [(part, p[f"qkv_A{part}"], p["qkv_B"]) for part in spec.projections]
-    if spec.qkv_rank and spec.tie_qkv == "none":
+    if spec.qkv_rank and spec.tie_qkv == "none":  # one matrix [D, 3 D], of which the columns are three
         return [("qkv", p["qkv_A"], B) for B in p["qkv_B"].chunk(3, dim=-1)]
     if spec.qkv_rank:
         return [(part, p[f"{part}_A"], p[f"{part}_B"]) for part in spec.projections]
@@ -157,6 +161,7 @@ def _qkv_factors(spec: LowRank, p: Tensors) -> list[tuple[Tensor, Tensor]]:
         return factors
     like, _ = factors[0]
     identity = torch.eye(spec.width, dtype=like.dtype, device=like.device)
+    # A rank of the full width narrows nothing: one product less for each input.
     return [(identity.expand(len(A), -1, -1), product(A, B)) for A, B in factors]
 
 
@@ -167,14 +172,15 @@ def _reads_all_features(spec: LowRank) -> bool:
 
 def _has_separate_values(spec: LowRank) -> bool:
     """True if values read something else than keys."""
-    one_factor = spec.shared == "A" or spec.tie_qkv == "none"
+    one_factor = spec.shared == "A" or spec.tie_qkv == "none"  # one A reads for all three
     return not _reads_all_features(spec) and not one_factor and spec.projections[1] != spec.projections[2]
 
 
 def _ffn_inner_rank(spec: LowRank) -> int:
     """Return the rank of the FFN's factors where two of them need fewer products than one matrix, else 0."""
     rank = spec.ffn_rank
-    return rank if rank * (spec.width + spec.ffn) < spec.width * spec.ffn else 0
+    in_factors, in_one = rank * (spec.width + spec.ffn), spec.width * spec.ffn
+    return rank if in_factors < in_one else 0
 
 
 def _fold_in_norm(spec: LowRank, p: Tensors, n: int, matrix_SCD: Tensor) -> Tensor:
@@ -188,7 +194,9 @@ def _fold_in_norm(spec: LowRank, p: Tensors, n: int, matrix_SCD: Tensor) -> Tens
 
 def _ffn_matrix(wide: Tensors, name: str) -> Tensor:
     """Return a matrix of the FFN, its factors multiplied out."""
-    return wide[name] if name in wide else product(wide[f"{name}_B"], wide[f"{name}_A"])
+    if name in wide:
+        return wide[name]
+    return product(wide[f"{name}_B"], wide[f"{name}_A"])
 
 
 def _normalise(spec: LowRank, x_SDN: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ def _draws(spec: LowRank, gen: torch.Generator) -> Tensors:
     rows = spec.position_shapes(spec.rows)
     drawn = {name: torch.empty(shape) for name, shape in (shapes | rows).items()}
     norms = [n for n in shapes if n.startswith("norm")]
+    # Tables by name: a full position table is a matrix by its shape alone.
     tables = {"tokens", *rows}
     matrices = [n for n in shapes if n not in tables and n not in norms]
     full = [n for n in matrices if not _is_factor(n)]
@@ -44,6 +45,7 @@ def _draws(spec: LowRank, gen: torch.Generator) -> Tensors:
             drawn[name] = draws.normal(shapes[name], deviation, gen)
         else:
             drawn[name] = draws.kaiming(shapes[name], gen)
+    # The output head's, which nobody keeps: it is the token table. But the generator moves on.
     draws.kaiming((spec.vocabulary, spec.width), gen)
 
     # what is drawn again, over the first values
@@ -52,7 +54,7 @@ def _draws(spec: LowRank, gen: torch.Generator) -> Tensors:
         drawn[name] = draws.normal(tuple(drawn[name].shape), 0.02, gen)
     for name in norms:
         drawn[name].fill_(0 if name.endswith("bias") else 1)
-    return {name: t[: shapes[name][0]] for name, t in drawn.items()}
+    return {name: t[: shapes[name][0]] for name, t in drawn.items()}  # without rows that the spec leaves out
 
 
 def _is_factor(name: str) -> bool:

@@ -159,12 +159,13 @@ class LowRank(Spec):
     @property
     def rows(self) -> int:
         """Rows of the position table before any is left out."""
+        # 33 or 35 with ten digits; another task has other positions, and as many spare ones.
         return self.positions - INPUTS + self.prompt + self.task.answers
 
     @property
     def shared(self) -> str:
         """The factor that queries, keys and values share: A, B, or none (empty)."""
-        return self.tie_qkv[5] if self.tie_qkv in SHARED else ""
+        return self.tie_qkv[5] if self.tie_qkv in SHARED else ""  # the letter behind `share`
 
     @property
     def projections(self) -> tuple[str, str, str]:
@@ -179,6 +180,7 @@ class LowRank(Spec):
 
     def without(self, constraint: str) -> Spec:
         """Also undo the sharing of factors, where there are none left."""
+        # A tie such as shareA is of values, so that its field cannot say that it needs a rank.
         if constraint == "qkv_rank" and self.shared:
             return super().without("tie_qkv").without(constraint)
         return super().without(constraint)
@@ -204,7 +206,7 @@ class LowRank(Spec):
     def _qkv_shapes(self) -> Shapes:
         """Return the shapes of the query, key and value projections, in the order of the training code."""
         d, r = self.width, self.qkv_rank
-        parts = dict.fromkeys(self.projections)
+        parts = dict.fromkeys(self.projections)  # each name once, in order
         if self.shared == "A":
             seconds = {f"qkv_B{part}": (r, d) for part in parts}
             return {"qkv_A": (d, r), **seconds}

@@ -45,6 +45,7 @@ def check_module(spec: Module) -> None:
 
 def _check_parts(spec: Module) -> None:
     """Refuse parts that draw at random or keep something from call to call, and parameters that are none of θ."""
+    # First by what parts are, since that names the part: calls, below, only show that something draws.
     for name, part in template(spec).named_modules():
         if "Dropout" in type(part).__name__ and getattr(part, "p", None):
             raise ValueError(f"{name or 'it'} is dropout, whose draws no record could repeat: set p=0")
@@ -71,18 +72,22 @@ def _check_sizes(spec: Module, kind: Parts) -> None:
     count = spec.value_of(kind.size)
     if count < 2:
         return
+    # Tried by building one of a part less: a class may say anything of its axes.
     fewer = spec.replaced({kind.size: count - 1})
     shapes = fewer.shapes()
     for name, shape in spec.shapes().items():
-        axis = kind.axes.get(name)
-        expected = tuple(n if i != axis else n // count * (count - 1) for i, n in enumerate(shape))
-        if shapes.get(name) != expected:
-            said = f"parts: with {kind.size}={count - 1} {name} must be {list(expected)}"
-            raise ValueError(f"{said}, and is {list(shapes.get(name, ()))}")
+        expected = list(shape)
+        if name in kind.axes:
+            axis = kind.axes[name]
+            expected[axis] = expected[axis] // count * (count - 1)
+        actual = list(shapes.get(name, ()))
+        if name not in shapes or actual != expected:
+            raise ValueError(f"parts: with {kind.size}={count - 1} {name} must be {expected}, and is {actual}")
 
 
 def _check_draws(spec: Module) -> None:
     """Raise ValueError for first values that a seed does not repeat, and constants that it draws."""
+    # The same seed twice shows draws by another generator; another seed shows constants that are drawn.
     first, again, other = build(spec, 0), build(spec, 0), build(spec, 1)
     pairs = zip(first.named_parameters(), again.parameters(), strict=True)
     if strange := [name for (name, one), two in pairs if not torch.equal(one, two)]:
@@ -96,9 +101,11 @@ def _check_calls(spec: Module) -> None:
     """Refuse what a call returns or changes."""
     task, length = spec.task, spec.prompt + spec.answers - 1
     rows = max(4, task.vocabulary // length + 1)  # so that each token is read
-    tokens_BT = (torch.arange(rows * length) % task.vocabulary).reshape(rows, length)
+    counted = torch.arange(rows * length)
+    tokens_BT = (counted % task.vocabulary).reshape(rows, length)
     module, read = build(spec, 0), tokens_BT.clone()
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+
     logits = _called(lambda: module(read), f"fails on tokens 0 to {task.vocabulary - 1} {list(tokens_BT.shape)}")
     if not torch.equal(read, tokens_BT):
         raise ValueError("it changes the tokens that it is given")
@@ -106,6 +113,8 @@ def _check_calls(spec: Module) -> None:
         if not torch.equal(buffer, before[name]):
             raise ValueError(f"a call changes buffer {name}: seeds would share it")
     _check_shape(spec, logits, rows, length)
+
+    # All seeds of a bank are one call, and a seed must not depend on its company, or on how often it was called.
     with seeded(1):
         other = _called(lambda: module(tokens_BT), "fails when it is called again")
     if not torch.equal(logits, other):
@@ -113,6 +122,8 @@ def _check_calls(spec: Module) -> None:
     alone = _called(lambda: module(tokens_BT[:1]), "fails on one problem")
     if not _is_close(alone, logits[:1]):
         raise ValueError("an answer depends on the other problems of the batch")
+
+    # Training is teacher-forced: the whole answer is read at once, while decoding has only its beginning.
     if spec.answers > 1:
         changed_BT = tokens_BT.clone()
         changed_BT[:, -1] = (changed_BT[:, -1] + 1) % task.outputs
@@ -130,10 +141,14 @@ def _check_shape(spec: Module, logits: object, rows: int, length: int) -> None:
     outputs = spec.task.outputs
     if not isinstance(logits, Tensor):
         raise ValueError(f"it must return a tensor of logits, and returns {type(logits).__name__}")
-    forms = [(rows, length)] + ([(rows,)] if spec.answers == 1 else [])
+    forms = [(rows, length)]
+    wanted = f"[{rows}, {length}, V]"
+    if spec.answers == 1:
+        forms.append((rows,))  # type: ignore[arg-type]
+        wanted += f" or [{rows}, V]"
     if logits.shape[:-1] not in forms:
-        wanted = f"[{rows}, {length}, V]" + (f" or [{rows}, V]" if spec.answers == 1 else "")
         raise ValueError(f"it must return logits {wanted} for tokens [{rows}, {length}], not {list(logits.shape)}")
+    # More logits than answers may be: those behind are for tokens that are only read.
     if logits.shape[-1] < outputs:
         raise ValueError(f"it has {logits.shape[-1]} logits, and {spec.task.title} has {outputs} answers")
     if logits.dtype != torch.float32:
@@ -150,13 +165,14 @@ def _check_together(spec: Module, module: nn.Module, tokens_BT: Tensor, logits: 
 
     def total(theta_SP: Tensor) -> Tensor:
         together: Tensor = spec.forward(theta_SP, tokens_1TB, first=spec.prompt - 1)
-        return together[: spec.task.outputs].square().sum()
+        return together[: spec.task.outputs].square().sum()  # other logits may be masked with -∞
 
     slope_SP = _called(lambda: grad(total)(theta_SP), fails)
     if not torch.isfinite(slope_SP).all():
         raise ValueError("its gradient is not finite before training")
     for seed in (0, 1):
-        own = {name: t[0] for name, t in parameters(spec, theta_SP[seed : seed + 1]).items()}
+        named = parameters(spec, theta_SP[seed : seed + 1])
+        own = {name: t[0] for name, t in named.items()}
         alone = functional_call(module, own, (tokens_BT,))
         together = spec.forward(theta_SP, tokens_1TB, first=spec.prompt - 1)
         last_BV = alone if alone.dim() == 2 else alone[:, -1]

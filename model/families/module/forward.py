@@ -38,6 +38,7 @@ def apply(spec: Module, wide: Tensors, tokens_STB: Tensor, first: int) -> Tensor
             return logits[:, None]
         return logits[:, first:]
 
+    # Selection problems are the same for all seeds: vmap then need not copy them.
     is_shared = len(tokens_SBT) == 1
     tokens = tokens_SBT[0] if is_shared else tokens_SBT
     logits_SBAV: Tensor = vmap(answers, in_dims=(0, None if is_shared else 0))(wide, tokens)

@@ -14,4 +14,5 @@ if TYPE_CHECKING:
 
 
 def initial(spec: Module, seed: int) -> Tensor:
+    # In the order of `named_parameters`, which is that of the layout.
     return torch.cat([p.detach().flatten() for p in build(spec, seed).parameters()])

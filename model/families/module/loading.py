@@ -35,8 +35,9 @@ INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def _import_compiler() -> None:
-    """Import what torch.func imports at its first call, without the folder that torch then names in the environment:
-    that variable is the user's word for where compiled programs are.
+    """Import what torch.func imports at its first call, and undo what torch then does to the environment.
+
+    It sets the variable by which a user says where compiled programs are (trainer/files/installed.py).
     """
     before = os.environ.get(INDUCTOR)
     importlib.import_module("torch._dynamo.aot_compile")
@@ -84,11 +85,12 @@ def _loaded(where: str, code: str, digest: str) -> ModuleType:
     name = f"adder_search_module_{digest[:16]}"
     module = ModuleType(name)
     module.__file__ = f"<{place} {digest[:12]}>"
+    # Tracebacks and `inspect` find its lines there: no file need have them any more.
     linecache.cache[module.__file__] = (len(code), None, code.splitlines(keepends=True), module.__file__)
     sys.modules[name] = module  # where dataclasses and pickles look for it
     try:
         exec(compile(code, module.__file__, "exec"), vars(module))
-    except BaseException:
+    except BaseException:  # as an import does: half a module must not be found
         del sys.modules[name]
         raise
     return module
@@ -107,7 +109,7 @@ def class_of(spec: Module) -> type[nn.Module]:
 
 def arguments_of(spec: Module) -> dict[str, Any]:
     """Return the arguments of a spec's class with their defaults; MISSING for one that has none."""
-    parameters = list(inspect.signature(class_of(spec).__init__).parameters.values())[1:]
+    parameters = list(inspect.signature(class_of(spec).__init__).parameters.values())[1:]  # without self
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {p.name: p.default for p in parameters if p.kind not in several}
 
@@ -116,6 +118,7 @@ def constraints_of(spec: Module) -> dict[str, Any]:
     """Return what the class lists in `constraints`: arguments, and their values that mean "off"."""
     cls, arguments = class_of(spec), dict(spec.args)
     listed = getattr(cls, "constraints", {})
+    # A list of the class's own must be right; one that a base class has may name arguments that this one lacks.
     is_mapping = isinstance(listed, Mapping)
     if not is_mapping or ("constraints" in vars(cls) and not set(listed) <= set(arguments)):
         raise ValueError(f"{spec.module}: constraints must be arguments of the class with their off values")
@@ -123,8 +126,10 @@ def constraints_of(spec: Module) -> dict[str, Any]:
 
 
 def parts_of(spec: Module) -> dict[str, Parts]:
-    """Return what the class lists in `parts`: kinds of parts, each with the argument that counts them and the axes of
-    parameters along which they lie. Raises ValueError for what is no such list.
+    """Return what the class lists in `parts`, by kind.
+
+    A kind has the argument that counts its parts, and the axes of parameters along which they lie. Raises ValueError
+    for what is no such list.
     """
     cls = class_of(spec)
     listed = getattr(cls, "parts", {})
@@ -133,23 +138,25 @@ def parts_of(spec: Module) -> dict[str, Parts]:
     right = {name: kind for name, kind in listed.items() if _is_kind(spec, kind)}
     if "parts" in vars(cls) and len(right) < len(listed):
         raise ValueError(f"{spec.module}: parts must be like {FORM_OF_PARTS}, of what the class has")
-    return {
-        str(name): Parts(size, {parameter.replace(".", "_"): axis for parameter, axis in axes.items()})
-        for name, (size, axes) in right.items()
-    }
+    kinds = {}
+    for name, (size, axes) in right.items():
+        of_tensors = {parameter.replace(".", "_"): axis for parameter, axis in axes.items()}
+        kinds[str(name)] = Parts(size, of_tensors)
+    return kinds
 
 
 def _is_kind(spec: Module, kind: Any) -> bool:
     is_pair = isinstance(kind, tuple | list) and len(kind) == 2 and isinstance(kind[1], Mapping)
     if not is_pair or type(dict(spec.args).get(kind[0])) is not int:
         return False
-    shapes = {name: parameter.shape for name, parameter in template(spec).named_parameters()}
-    return all(name in shapes and axis in range(len(shapes[name])) for name, axis in kind[1].items())
+    dims = {name: parameter.dim() for name, parameter in template(spec).named_parameters()}
+    return all(name in dims and axis in range(dims[name]) for name, axis in kind[1].items())
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed torch's generator for a block."""
+    # Of the CPU alone: modules are built there, and to ask a GPU for its generator would start CUDA.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
@@ -176,13 +183,14 @@ def template(spec: Module) -> nn.Module:
 
 
 def too_many(count: int) -> str:
-    """Return what is wrong with so many parameters."""
+    """Return the message on a module with too many parameters, or without any."""
     return f"it has {count:,} parameters, and 1 to {MOST_PARAMS:,} can be trained"
 
 
 def _count_without_memory(spec: Module) -> int:
     """Return how many parameters a module would have; 0 where it cannot be built without their numbers."""
     try:
+        # On "meta" tensors have shapes alone.
         with seeded(0), torch.device("meta"):
             module = class_of(spec)(**dict(spec.args))
     except Wrong:
@@ -217,6 +225,7 @@ def parameters(spec: Module, theta_SP: Tensor) -> dict[str, Tensor]:
 
 def state_of(spec: Module, theta_P: Tensor) -> bytes:
     """Return a file that `torch.load` reads: the state of the module with one seed's θ [P]."""
+    # A module of its own: the template is shared by all seeds.
     module = build(spec, 0)
     named = parameters(spec, theta_P[None])
     with torch.no_grad():

@@ -51,6 +51,7 @@ def recorded_module(fields: Mapping[str, Any], off: Any, params: int) -> Recorde
     """
     arguments = {name.removeprefix(ARG): value for name, value in fields.items() if name.startswith(ARG)}
     texts = {name: str(fields.get(name, "")) for name in ("digest", "task")}
+    # Names and values reach pages and terminals: a stranger's must be plain words.
     if not isinstance(off, dict) or not all(name.isidentifier() for name in (*arguments, *off)):
         raise ValueError("constraints and arguments of a module must have names of Python")
     if not all(map(str.isprintable, texts.values())):
@@ -74,6 +75,7 @@ def _plain(value: Any) -> Any:
     value = getattr(value, "tolist", lambda: value)()
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
-    if not (value is None or isinstance(value, bool | int | float | str)) or not str(value).isprintable():
+    is_plain = value is None or isinstance(value, bool | int | float | str)
+    if not is_plain or not str(value).isprintable():
         raise ValueError(f"{value!r:.80} is no value of a module's argument")
     return value

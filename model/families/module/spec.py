@@ -211,6 +211,8 @@ def module(
     where, text = place_of(module), code
     if not isinstance(text, str) or not isinstance(digest, str):
         raise ValueError(f"code must be a text, got {text!r:.80}")
+
+    # Before anything of it runs: a record's text may be a stranger's. What is installed the user has chosen.
     if is_file(where):
         if not text:
             raise ValueError(f"{where} comes without its text: load_module reads a file of your own")
@@ -219,6 +221,7 @@ def module(
             raise Untrusted(f"{where} is code (SHA-256 {own[:12]}) that has not run here: --trust runs it")
     else:
         own, text = Module._loading.installed_digest(where), ""
+
     if digest not in ("", own):
         raise ValueError(f"{where} has changed: recorded with SHA-256 {digest:.12}, here it is {own[:12]}")
     asked = ADDITION if task is None else make_task(task)
@@ -232,7 +235,7 @@ def is_file(where: str) -> bool:
 
 
 def place_of(where: Any) -> str:
-    """Return a module's name. Raises ValueError for what is none."""
+    """Return a module's name. Raises ValueError for anything else."""
     file, _, name = where.partition(":") if isinstance(where, str) else ("", "", "")
     is_path = file.endswith(".py") or all(part.isidentifier() for part in file.split("."))
     is_line = isinstance(where, str) and len(where) <= LONGEST_PLACE and where.isprintable()
@@ -256,15 +259,16 @@ def _checked_arguments(spec: Module, given: Mapping[str, Any]) -> tuple[tuple[st
         if name not in defaults:
             raise ValueError(f"{spec.label} has no argument {name!r:.80}; {did_you_mean(name, defaults)}")
         default = defaults[name]
-        is_number = type(default) is float and type(value) is int
+        is_number = type(default) is float and type(value) is int  # 1 for 1.0, as YAML has it
         is_typed = isinstance(default, bool | int | float | str) and not is_number
         if is_typed and type(value) is not type(default):
             raise ValueError(f"{ARG}{name} must be of the kind of {default!r:.80}, got {value!r:.80}")
         if not _is_plain(value):
             raise ValueError(f"{ARG}{name} must be a number, a text, true, false, null or a list, got {value!r:.80}")
-    missing = [name for name, default in defaults.items() if default is Module._loading.MISSING and name not in given]
-    if missing:
-        raise ValueError(f"{ARG}{missing[0]} is missing: {spec.label} has no default for it")
+    for name, default in defaults.items():
+        if default is Module._loading.MISSING and name not in given:
+            raise ValueError(f"{ARG}{name} is missing: {spec.label} has no default for it")
+    # Defaults too, so that a class that changes one is another model. One that is no plain value stays the class's.
     values = {name: given.get(name, default) for name, default in defaults.items()}
     return tuple((name, _tuples(value)) for name, value in values.items() if _is_plain(value))
 

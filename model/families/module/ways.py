@@ -24,7 +24,7 @@ PROBLEMS, CLOSE = 8, 1e-5
 
 def aliases(spec: Module) -> dict[str, str]:
     """Return all names of a module's parameters, with the name by which each is a tensor of θ."""
-    firsts: dict[Tensor, str] = {}
+    firsts: dict[Tensor, str] = {}  # by identity, as torch hashes tensors: a tied parameter is one object
     names = {}
     for name, parameter in template(spec).named_parameters(remove_duplicate=False):
         own = name.replace(".", "_")
@@ -43,9 +43,11 @@ def _renamed(spec: Module, tensors: Tensors) -> Tensors:
 def answers_as(spec: Module, theta_SP: Tensor, other: Spec, other_SR: Tensor) -> bool:
     """True if two models give the same logits on some tokens."""
     length = spec.prompt + spec.answers - 1
-    tokens_1TB = (torch.arange(PROBLEMS * length) % spec.vocabulary).reshape(1, length, PROBLEMS).int()
+    tokens = torch.arange(PROBLEMS * length) % spec.vocabulary
+    tokens_1TB = tokens.reshape(1, length, PROBLEMS).int()
     first = spec.prompt - 1
-    logits, others = spec.forward(theta_SP, tokens_1TB, first), other.forward(other_SR, tokens_1TB, first)
+    logits = spec.forward(theta_SP, tokens_1TB, first)
+    others = other.forward(other_SR, tokens_1TB, first)
     return torch.allclose(logits, others, rtol=CLOSE, atol=CLOSE)
 
 
@@ -55,8 +57,10 @@ def folds(spec: Module) -> list[Fold]:
     for name in spec.applied():
         freer = spec.without(name)
         shapes = {alias: spec.shapes()[first] for alias, first in aliases(spec).items()}
+        # What needs other tensors, or others' shapes, is no mere tie.
         if not freer.shapes().items() <= shapes.items():
             continue
+        # Tried, since any code may stand behind a constraint: freed, the same numbers must answer alike.
         theta_1P = spec.initial(0)[None]
         tensors = {alias: t_1[0] for alias, t_1 in all_tensors(spec, theta_1P).items()}
         if answers_as(spec, theta_1P, freer, freer.layout.join(tensors)[None]):

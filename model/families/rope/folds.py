@@ -29,6 +29,7 @@ def folds(spec: Rope) -> list[Fold]:
 
 def _cut(description: str, to: Rope, rescales: bool = False) -> Fold:
     """Return the fold that keeps the first rows and columns of every tensor, as many as `to` has."""
+    # `slice(2)` of each axis; a tensor that is not cut is taken whole.
     parts = {name: tuple(map(slice, shape)) for name, shape in to.shapes().items()}
 
     def rewrite(t: Tensors) -> Tensors:

@@ -32,7 +32,9 @@ def sequence(spec: Rope, *columns: Vector) -> Vector:
     """Return the token sequence from digit columns of numbers and answer, units first."""
     *numbers, answer = columns
     zero = torch.zeros_like(numbers[0][0])
-    asked = [token for number in numbers for token in (zero, *number, zero)]
+    asked = []
+    for number in numbers:
+        asked += [zero, *number, zero]
     return [*asked, *answer]
 
 
@@ -48,11 +50,13 @@ def expand(spec: Rope, theta_SP: Tensor) -> Tensors:
     gate, up, down = _mlp(spec, p)
     q_norm, k_norm = _qk_norms(spec, p)
     table = _token_table(spec, p)
+    # Pairs that turn together stand side by side from here on, whichever convention the spec has.
     pairs = [0, 2, 1, 3] if spec.half_split else [0, 1, 2, 3]
     rows, values = [], []
     for h in range(spec.heads):
         rows += [h * HEAD + i for i in pairs]
-        values.append(product(o[:, :, h * HEAD : (h + 1) * HEAD], v))
+        output = o[:, :, h * HEAD : (h + 1) * HEAD]
+        values.append(product(output, v))
     wide = {
         "tokens": table,
         "queries": q[:, rows] * norm1[:, None],
@@ -79,23 +83,27 @@ def apply(spec: Rope, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Ten
     if spec.sine_input:
         ramp = wide["ramp"][:, :length, None]
         table_D[PLANE] = table_D[PLANE] + ramp
+    # Of each token, and not of each position of each problem: R is 1 unless inputs depend on the position.
     inputs = normed(table_D, EPS)
     cos_sin = [turn[:, :length, None] for turn in wide["turns"].unbind(2)]
 
     def read(features: Vector, start: int = 0) -> Vector:
         """Look up features [S, R, V] of the tokens from a position on: [S, T, B] each."""
-        parts = [x[:, start:] if x.shape[1] > 1 else x for x in features]
+        parts = [x[:, start:] if x.shape[1] > 1 else x for x in features]  # one row serves all positions
         tokens = tokens_STB[:, start:]
         return [lookup([entry[..., None] for entry in x.unbind(2)], tokens) for x in parts]
 
     keys = _scaled(matrix(p["keys"], inputs), p["key_norm"])
     keys = _turned(read(keys), cos_sin)
     stream = read(table_D, first)
+    # All heads read one head of keys; each has values of its own, since the output is in them.
     for h in range(spec.heads):
         rows = p["queries"][h * HEAD : (h + 1) * HEAD]
         queries = _scaled(matrix(rows, inputs), p["query_norm"])
         asked = _turned(read(queries, first), [turn[:, first:] for turn in cos_sin])
-        scores_SATB = dot([q[:, :, None] for q in asked], [k[:, None] for k in keys])
+        queries_SA1B = [q[:, :, None] for q in asked]
+        keys_S1TB = [k[:, None] for k in keys]
+        scores_SATB = dot(queries_SA1B, keys_S1TB)
         rows = p["values"][h * spec.width : (h + 1) * spec.width]
         values = read(matrix(rows, inputs))
         stream = add(stream, attend(scores_SATB, first, values))
@@ -146,6 +154,7 @@ def _qk_norms(spec: Rope, p: Tensors) -> tuple[Tensor, Tensor]:
 
 def _projections(spec: Rope, p: Tensors) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the matrices of queries, keys and values, [S, rows, D], and of the output [S, D, heads · 4]."""
+    # What a fold has cut off is 0: `expand` makes the same wide tensors as without the fold.
     q = _padded(p["q"], spec.width)
     if spec.turned_k:
         fixed = _constant([spec.first_k_angle], q)
@@ -189,7 +198,7 @@ def _token_table(spec: Rope, p: Tensors) -> Tensor:
     """Return the token table [S, V, D]."""
     if not spec.arc:
         return p["tokens"]
-    like = next(iter(p.values()))
+    like = next(iter(p.values()))  # any tensor: a frozen arc leaves none of the table's
     if spec.frozen_arc:
         numbers = [spec.arc_radius, spec.arc_start, spec.arc_stride]
         arc = _constant(numbers, like).expand(len(like), 3)
@@ -204,6 +213,7 @@ def _token_table(spec: Rope, p: Tensors) -> Tensor:
 
 def _turns(spec: Rope, theta_SP: Tensor) -> Tensor:
     """Return cosines and sines of each position's two angles [S, T, 4]."""
+    # Su et al. (arXiv 2104.09864): pair n of a head turns by base^(-2n / width), here of two pairs.
     speeds = _constant([1.0, spec.rope_base**-0.5], theta_SP)
     position_T = _constant(list(range(spec.inputs)), theta_SP)
     angle_T2 = position_T[:, None] * speeds
@@ -239,7 +249,7 @@ def _silu(x: Tensor) -> Tensor:
 
     torch's own rounds otherwise at a tensor's end, so that a seed's bits would depend on its slot.
     """
-    return x / (1 + torch.exp((-x).clamp(max=80)))
+    return x / (1 + torch.exp((-x).clamp(max=80)))  # e^88.7 is float32's infinity
 
 
 def _rotated(rows: Tensor, angle: Tensor, pairs: tuple[tuple[int, int], ...]) -> Tensor:

@@ -23,6 +23,7 @@ def initial(spec: Rope, seed: int) -> Tensor:
     """
     generator = torch.Generator().manual_seed(seed)
     full = dataclasses.replace(spec, arc_inputs=False, arc_logits=False, flat_down=False)
+    # An arc is near a trained one from the start; angles are what the spec says.
     fixed = {
         "arc": torch.tensor([spec.arc_radius, spec.arc_start, spec.arc_stride]),
         "k_angle": torch.tensor([spec.first_k_angle]),

@@ -12,7 +12,7 @@ Axes: S seed, B problem, T position, P parameters.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from model.fields import option
 from model.layout import Shapes, linear
@@ -132,7 +132,8 @@ class Rope(Spec):
         source=HYRA,
     )
 
-    # Constraints
+    # Constraints, by what they are about
+    # ---- tokens and inputs
     arc: bool = option(
         False,
         "digits lie on an arc of a circle, in two dimensions",
@@ -153,6 +154,7 @@ class Rope(Spec):
         needs={"arc": True},
         source=f"{WARLOCKEE}, 58 and 49",
     )
+    # ---- attention; queries can stand for keys or values only where there is one head of each
     tie_kv: bool = option(
         False,
         "keys and values share a projection",
@@ -223,6 +225,7 @@ class Rope(Spec):
         needs={"shared_qk_norm": True},
         source=HYRA,
     )
+    # ---- MLP
     tie_gate: bool = option(
         False,
         "gates are the MLP's first layer times a number",
@@ -249,6 +252,7 @@ class Rope(Spec):
         needs={"turned_down": True},
         source=HYRA,
     )
+    # ---- norms
     shared_block_norms: bool = option(
         False,
         "one weight vector serves attention's norm and the MLP's",
@@ -262,6 +266,7 @@ class Rope(Spec):
         off=False,
         source=f"{TBUKIC}, 83",
     )
+    # ---- what an arc leaves unread, which folds take off
     arc_inputs: bool = option(
         False,
         "attention reads the arc's two dimensions; the others are 0 there",
@@ -317,33 +322,39 @@ class Rope(Spec):
         return not (self.tie_down_gate or self.turned_down)
 
     def trained(self) -> Rope:
+        # Learned numbers begin at these values and leave them; only where they are fixed is θ read by them.
         unread = [] if self.frozen_arc else ["arc_radius", "arc_start", "arc_stride"]
         unread += [] if self.frozen_k_angle else ["first_k_angle"]
         unread += [] if self.frozen_down_angle else ["first_down_angle"]
         unread += [] if self.fixed_qk_norm else ["qk_norm_1", "qk_norm_2", "qk_norm_3"]
-        defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name in unread}
-        return dataclasses.replace(self, **defaults)
+        return self.with_defaults(unread)
 
     def hard_wired(self) -> dict[str, float]:
         constants = {"sine_input": 1e-4} if self.sine_input else {}
         if self.frozen_arc:
             names = ("arc_radius", "arc_start", "arc_stride")
             constants |= {name: getattr(self, name) for name in names}
-        constants |= {"k_angle": self.first_k_angle} if self.frozen_k_angle else {}
-        constants |= {"down_angle": self.first_down_angle} if self.frozen_down_angle else {}
+        if self.frozen_k_angle:
+            constants["k_angle"] = self.first_k_angle
+        if self.frozen_down_angle:
+            constants["down_angle"] = self.first_down_angle
         if self.fixed_qk_norm:
             weights = {f"qk_norm[{n}]": getattr(self, f"qk_norm_{n}") for n in (1, 2, 3)}
             constants |= {name: w for name, w in weights.items() if abs(w) != 1}
+        # Zeros and signs are structure: no way of counting has them (docs/counting.md).
         return {name: value for name, value in constants.items() if value}
 
     def shapes(self) -> Shapes:
+        # In the order in which initial values are drawn: another one is another start of every seed.
         d, f = self.width, self.ffn
-        written = min(PLANE, d) if self.flat_down else d
         shapes: Shapes = {"tokens": (self.vocabulary, d)}
         if self.arc:
             shapes = {} if self.frozen_arc else {"arc": (3,)}
-        shapes |= self._attention_shapes() | ({"gate_scale": (1,)} if self.tie_gate else {"gate": (f, d)})
-        shapes |= {"up": (f, d)} | ({"down": (written, f)} if self.free_down else {})
+        shapes |= self._attention_shapes()
+        shapes |= {"gate_scale": (1,)} if self.tie_gate else {"gate": (f, d)}
+        shapes["up"] = (f, d)
+        if self.free_down:
+            shapes["down"] = (min(PLANE, d) if self.flat_down else d, f)
         if self.turned_down and not self.frozen_down_angle:
             shapes["down_angle"] = (1,)
         return shapes | self._norm_shapes()
@@ -351,6 +362,7 @@ class Rope(Spec):
     def _attention_shapes(self) -> Shapes:
         d, size = self.width, self.heads * HEAD
         read = min(PLANE, d) if self.arc_inputs else d
+        # Tied to the output, queries have all of the residual's dimensions: it writes to each of them.
         shapes: Shapes = {"q": (size, d if self.tie_oq else read)}
         if self.scaled_k:
             shapes["k_scale"] = (1,)
@@ -358,13 +370,15 @@ class Rope(Spec):
             shapes |= {} if self.frozen_k_angle else {"k_angle": (1,)}
         elif not self.tie_qk:
             shapes["kv" if self.tie_kv else "k"] = (HEAD, read)
-        if not (self.tie_kv or self.tie_vq):
+        if not (self.tie_kv or self.tie_vq):  # one head of keys and values serves all queries
             shapes["v"] = (HEAD, read)
         return shapes | ({} if self.tie_oq else linear("o", size, d, int(self.rank1_out)))
 
     def _norm_shapes(self) -> Shapes:
         d = self.width
-        read, seen = (min(PLANE, d) if cut else d for cut in (self.arc_inputs, self.arc_logits))
+        plane = min(PLANE, d)
+        read = plane if self.arc_inputs else d
+        seen = plane if self.arc_logits else d
         shapes: Shapes = {"q_norm": (HEAD,), "k_norm": (HEAD,)}
         if self.shared_qk_norm:
             shapes = {"qk_norm": (1 if self.fixed_qk_norm else HEAD,)}

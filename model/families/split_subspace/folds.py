@@ -17,6 +17,7 @@ from model.spec import Fold
 def folds(spec: SplitSubspace) -> list[Fold]:
     """Return every fold that applies to a spec, even if it saves nothing."""
     steps = []
+    # `dict`: these drop a tensor, and leave the others as they are.
     if not spec.frozen_eos:
         steps.append(Fold("EOS's position is never read", replace(spec, frozen_eos=True), dict))
     if not spec.no_eos and spec.vocabulary == 10 and spec.frozen_eos:
@@ -62,6 +63,7 @@ def direct(spec: SplitSubspace, t: Tensors) -> Tensors:
 def unit(t: Tensors) -> Tensors | None:
     """Fix the first entry of the output's row to 1: u B = (u c)(B / c). None where that is not exact."""
     first = t["out_B"][0, 0]
+    # A small c leaves a row that float32 cannot hold: then the rewriting would be another function.
     column = t["out_A"] * first
     row = t["out_B"][:, 1:] / first
     is_exact = _is_exact_in_float32(column) and _is_exact_in_float32(row)
@@ -74,6 +76,7 @@ def _is_exact_in_float32(t: Tensor) -> bool:
     """True if float32 holds these numbers at full precision."""
     limits = torch.finfo(torch.float32)
     size = t.abs()
+    # Below `tiny` numbers have fewer bits, and the engine takes them for 0.
     is_normal = (size >= limits.tiny) | (size == 0)
     return bool(((size <= limits.max) & is_normal).all())
 
@@ -93,7 +96,7 @@ def _projection(spec: SplitSubspace, t: Tensors, kind: str, h: int) -> Tensor:
     rows = t[f"{kind}_proj"]
     q, c = spec.query_dim, spec.pos_dim
 
-    # which entry stands in row i and column j, where diagonals are constant
+    # i - j numbers the diagonals of row i and column j
     i, j = torch.arange(q)[:, None], torch.arange(c)
     if spec.toeplitz_q:
         return rows[h][i - j + c - 1]

@@ -51,14 +51,18 @@ def sequence(spec: SplitSubspace, *columns: Vector) -> Vector:
     """
     *numbers, answer = columns
     digits = in_columns(spec.task).base
+    # A vocabulary of digits alone writes 0 for each: their positions tell them apart.
     is_apart = spec.tokens > digits
     first = digits if is_apart else 0
     step = int(is_apart)
     plus, equals, eos = (torch.full_like(numbers[0][0], first + i * step) for i in range(3))
+
+    asked = []
+    behind = [plus] * (len(numbers) - 1) + [equals]
+    for number, mark in zip(numbers, behind, strict=True):
+        asked += [*number, mark]
     is_whole = len(answer) == spec.task.answers
     end = [eos] if is_whole and not spec.no_eos else []
-    behind = [plus] * (len(numbers) - 1) + [equals]
-    asked = [token for number, mark in zip(numbers, behind, strict=True) for token in (*number, mark)]
     return [*asked, *answer, *end]
 
 
@@ -72,6 +76,7 @@ def expand(spec: SplitSubspace, theta_SP: Tensor, asking: slice | None = None) -
     """
     raw = spec.layout.split(theta_SP)
     asking = asking or slice(spec.prompt - 1, None)
+    # A seed's bits hang on the order of these lines, not only on what they say: gradients are summed backwards by it.
     p = {name: scalars(t) for name, t in raw.items()}
     norms = _norm_weights(spec, p)
     table = _token_table(spec, p)
@@ -134,7 +139,7 @@ def _attention_block(
     first = length - attention.shape[2]
     channels = _attention(spec, wide, p["values"], tokens_STB, attention, read)
 
-    # token dimensions, then position dimensions
+    # token dimensions, then position dimensions: the two subspaces
     stream = [read(axis, tokens_STB[:, first:]) for axis in p["table"]]
     stream += [c[:, answers, None] for c in wide["positions"].unbind(1)]
     stream = add(stream, matrix(p["write"], channels))
@@ -154,7 +159,7 @@ def ffn_inputs(spec: SplitSubspace, theta_SP: Tensor, tokens_TB: Tensor) -> Tens
 
 
 def _gather(entries: Vector, tokens_1TB: Tensor) -> Tensor:
-    """Return what `lookup` does where all seeds see the same tokens: faster, but for a gradient."""
+    """Do as `lookup` does where all seeds see the same tokens: faster, but not for a gradient."""
     length = tokens_1TB.shape[1]
     table_STV = torch.cat(entries, dim=2).expand(-1, length, -1)
     index_STB = tokens_1TB.long().expand(len(table_STV), -1, -1)
@@ -193,7 +198,7 @@ def _attention(
     values: of each token, by channel; attention: weights on a circle, else scores [S, heads, A, T, 1].
     """
     seen = [read(row, tokens_STB)[:, None] for row in values]
-    if spec.circular:
+    if spec.circular:  # `attention` holds weights: no softmax is left to do
         heads = []
         for weights, part in _by_head(spec, attention, seen):
             heads.append([(weights * v).sum(2) for v in part])
@@ -225,9 +230,11 @@ def _weigh_by_problem(
     for form, part in _by_head(spec, attention, seen):
         scores = form * scale[:, first:, None] * scale[:, None]
         scores = scores.masked_fill(future, -torch.inf)
+        # The largest cancels in weights / total, so that no gradient need pass through it.
         largest = scores.detach().amax(2, keepdim=True)
         weights = torch.exp(scores - largest)
         total = weights.sum(2)
+        # Divided after the sum: one quotient per channel, not one per position.
         heads.append([(weights * (v * scale[:, None])).sum(2) / total for v in part])
     return heads
 
@@ -278,6 +285,7 @@ def _attention_tensors(
     future = _future_positions(asking, attention)
     largest = scores.masked_fill(future, -torch.inf).detach().amax(3, keepdim=True)
     weights = torch.exp(scores - largest)
+    # Masked after the exponential, so that a tape leaves out those that nobody reads.
     weights = torch.where(future, 0.0, weights)
     total = weights.sum(3, keepdim=True)
     return wide | {"attention": weights / total * scale_S1T[:, None]}
@@ -298,8 +306,9 @@ def token_values(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
 
 
 def ffn_weights(spec: SplitSubspace, theta_SP: Tensor) -> tuple[Tensor, Tensor]:
-    """Return two matrices over the token axes: what hidden units read, norm weights included [S, FFN, tok_dim],
-    and what the attention output writes [S, tok_dim, channels].
+    """Return what the FFN reads and what attention writes, both over the token axes alone.
+
+    The hidden units' matrix [S, FFN, tok_dim] has the norm's weights in it; the output's is [S, tok_dim, channels].
     """
     p = _select(spec, theta_SP, "norm", "fc1", "out_B", "head")
     _, norm, _ = _norm_weights(spec, p)
@@ -348,7 +357,7 @@ def _stack_matrix(rows: Any, like: Tensor | None = None) -> Tensor:
 
 def _rms_scale(spec: SplitSubspace, p: Any, table: Matrix, pos: Vector) -> list[Tensor]:
     """Return 1 / rms of the residual before the block: [S, T, 1] for each token, or one where all agree."""
-    if spec.circular:
+    if spec.circular:  # all its points are as far from the centre
         radius = p["arc"][0]
         lengths = [radius * radius]
     else:
@@ -382,6 +391,7 @@ def _query_key_projection(spec: SplitSubspace, p: Any, kind: str, h: int) -> Mat
     if spec.rank1_q:
         return [[a * b for b in p["q_B"][h]] for a in p["q_A"][h]]
     rows = p[f"{kind}_proj"]
+    # i - j numbers the diagonals of row i and column j.
     if spec.toeplitz_q:  # one entry per diagonal, from the top right to the bottom left
         return [[rows[h][i - j + c - 1] for j in range(c)] for i in range(q)]
     if spec.circulant_q:  # the first column, as long as the longer side
@@ -397,6 +407,7 @@ def _value_matrix(spec: SplitSubspace, p: Any, h: int) -> Any:
         return [[one * (i == j) for j in range(tok)] for i in range(tok)]
     if spec.direct_forms:
         return transposed(p["out_A"][h * tok : (h + 1) * tok])
+    # At low rank the output's column is multiplied into the values: few channels instead of a head's width.
     part = slice(h * size, (h + 1) * size)
     column = transposed(p["out_A"][part])
     return product(column, _value_projection(spec, p)[part])
@@ -423,7 +434,7 @@ def _output_projection(spec: SplitSubspace, p: Any) -> list[Any]:
 
     # at full rank the channels are token dimensions, so each head's values are multiplied in
     values, size = _value_projection(spec, p), spec.head_dim
-    heads = []
+    heads = []  # one after another: channels of the first head come first, as `_attention` lists them
     for h in range(spec.heads):
         part = slice(h * size, (h + 1) * size)
         out = [row[part] for row in p["out"]]
@@ -456,7 +467,7 @@ def _token_table(spec: SplitSubspace, p: Any) -> Matrix:
     """Return the token table, [tok_dim][V]; an arc has two radii, a circle one (57p paper 2.1)."""
     if not spec.arc:
         return transposed(p["tokens"])
-    *radii, start, stride = p["arc"]
+    *radii, start, stride = p["arc"]  # of a circle the first radius is the last too
     angles = [start + v * stride for v in range(in_columns(spec.task).base)]
     return [
         [radii[0] * torch.cos(a) for a in angles],
@@ -465,7 +476,10 @@ def _token_table(spec: SplitSubspace, p: Any) -> Matrix:
 
 
 def _position_vectors(spec: SplitSubspace, raw: dict[str, Tensor], p: Any) -> Vector:
-    """Return position vectors, pos_dim tensors [S, T, 1]: X, Y and Z share the digits'; the last Z is z_hi."""
+    """Return position vectors, pos_dim tensors [S, T, 1].
+
+    The columns of numbers and answer share those of digits; the answer's last column is z_hi.
+    """
     like = raw["head"]
     index = torch.arange(spec.columns, dtype=like.dtype, device=like.device)[None, :, None]
     entry = like[:, :1, :1]
@@ -485,17 +499,21 @@ def _position_vectors(spec: SplitSubspace, raw: dict[str, Tensor], p: Any) -> Ve
         on_ring = _spiral(spec, p, place)
     equals = p.get("equals", [c * one for c in on_ring])
 
+    # A special position that has been taken away stands at the origin.
     plus, z_hi, eos = (p.get(name, zeros) for name in ("plus", "z_hi", "eos"))
-    axes = zip(digits, plus, equals, z_hi, eos, strict=True)
     before = in_columns(spec.task).numbers - 1
-    return [torch.cat([*[d, plus] * before, d, equal, d, last, end], dim=1) for d, plus, equal, last, end in axes]
+    vectors = []
+    for d, sign, equal, last, end in zip(digits, plus, equals, z_hi, eos, strict=True):
+        parts = [*[d, sign] * before, d, equal, d, last, end]
+        vectors.append(torch.cat(parts, dim=1))
+    return vectors
 
 
 def _spiral(spec: SplitSubspace, p: Any, index: Tensor) -> list[Any]:
     """Return points of the spiral, pos_dim tensors [S or 1, ., 1]: a circle, a ramp, then zeros (57p paper 2.2)."""
     amp, phase, slope, offset = spec.spiral_start
     if not spec.frozen_spiral:
-        amp, phase, *ramp, offset = p["spiral"]
+        amp, phase, *ramp, offset = p["spiral"]  # three numbers where the slope is fixed
         slope = ramp[0] if ramp else slope
     angle = 2 * math.pi * index / spec.columns + phase
     plane = [amp * torch.cos(angle), amp * torch.sin(angle)]

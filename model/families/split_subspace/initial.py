@@ -42,6 +42,7 @@ def initial(spec: SplitSubspace, seed: int) -> Tensor:
         "fc2_bias": torch.zeros(spec.width),
         "norm": torch.ones(shapes.get("norm", (0,))),
     }
+    # Of structured norms the first number is the common weight, but for one whose common weight is a fixed 1.
     if spec.norm_numbers:
         fixed["norm"][not spec.structured_norm1 :] = 0
     return spec.layout.join(_reshape(spec, drawn | fixed))
@@ -73,6 +74,7 @@ def _draws(spec: SplitSubspace, gen: torch.Generator) -> dict[str, Tensor]:
     drawn: dict[str, Tensor] = {name: draws.kaiming(shapes[name], gen) for name in names}
     for place in ("digits", "z_hi", "equals", "plus", "eos"):
         shape = (spec.columns, spec.pos_dim) if place == "digits" else (spec.pos_dim,)
+        # z_hi is drawn where it is left out too: what is drawn after it would else be other numbers.
         if place in shapes or place == "z_hi":
             drawn[place] = draws.normal(shape, 0.02, gen)
     for name in names:
@@ -86,13 +88,14 @@ def _draws(spec: SplitSubspace, gen: torch.Generator) -> dict[str, Tensor]:
 def _reshape(spec: SplitSubspace, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Convert drawn tensors to the form of a spec whose output or scores have another one."""
     if spec.direct_forms:
+        # Drawn as the factors of the published form, so that a seed starts with the same scores as there.
         drawn_for = dataclasses.replace(spec, direct_forms=False)
         double = {name: t.double() for name, t in tensors.items()}
         exact = direct(drawn_for, double)
         tensors = {name: t.float() for name, t in exact.items()}
     if spec.unit_out or spec.onehot_out:  # the row is not zero, so the column has to be
         tensors["out_A"] = torch.zeros_like(tensors["out_A"])
-    if spec.rank1_q:
+    if spec.rank1_q:  # the product of the first column and the first row that were drawn
         of_heads = tensors["q_proj"].unflatten(0, (spec.heads, -1))
         tensors |= {"q_A": of_heads[:, :, 0], "q_B": of_heads[:, 0]}
     if spec.one_unit:

@@ -36,6 +36,7 @@ def probes(spec: SplitSubspace) -> dict[str, Probe]:
     names: dict[str, Probe] = {}
     if spec.task != ADDITION:
         return names
+    # In this order curves and saved states have them.
     if spec.rank1_out and spec.heads == 1:
         names["odd"] = odd
         if spec.tie_fc2_head:
@@ -108,6 +109,7 @@ def opposed(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
     import torch
 
     tensors = spec.layout.split(theta_SP)
+    # In float64: float32 takes SWITCHED for 1.
     turn_SF = turns(spec, theta_SP.double())
     switches_SF = turn_SF.abs() > SWITCHED
     is_up_S = (switches_SF & (turn_SF > 0)).any(1)
@@ -151,6 +153,7 @@ def _columns(spec: SplitSubspace) -> tuple[Tensor, Tensor]:
     """
     import torch
 
+    # Python's generator, whose draws are the same everywhere: a probe is a number of a record.
     draw = Random(PLACE).randrange
     pairs: list[tuple[int, int]] = []
     for total in (8, 11):
@@ -159,7 +162,10 @@ def _columns(spec: SplitSubspace) -> tuple[Tensor, Tensor]:
 
     first, second = zip(*pairs, strict=True)
     sums = [a + b for a, b in pairs]
-    x, y, z = ([torch.tensor([_digit(n, i) for n in some]) for i in range(DIGITS)] for some in (first, second, sums))
+    columns = []
+    for numbers in (first, second, sums):
+        columns.append([torch.tensor([_digit(n, i) for n in numbers]) for i in range(DIGITS)])
+    x, y, z = columns
     tokens = spec.sequence(x, y, z[:PLACE])
     below = [_total(*pair) == 8 for pair in pairs]
     return torch.stack([t.to(torch.int32) for t in tokens]), torch.tensor(below)

@@ -74,7 +74,7 @@ class SplitSubspace(Spec):
     essential: ClassVar[tuple[str, ...]] = ("tokens", "arc", "head", "norm")
     parts: ClassVar[dict[str, Parts]] = {"units": Parts("hidden", {"fc1": 0, "fc1_bias": 0, "fc2": 1})}
 
-    # Sizes
+    # Sizes, and numbers that are initial values or, where a constraint fixes them, constants
     tok_dim: int = option(3, "width of the token subspace", unit="dimensions", ge=2, le=8)
     pos_dim: int = option(3, "width of the position subspace", unit="dimensions", ge=3, le=8)
     heads: int = option(2, "attention heads; divides the width", unit="heads", ge=1, le=4)
@@ -98,7 +98,8 @@ class SplitSubspace(Spec):
         source="57p training code",
     )
 
-    # Constraints
+    # Constraints, by what they are about
+    # ---- tokens
     vocabulary: int = option(
         14,
         "tokens in the table; with 10, delimiters are the digit 0 and only their position tells",
@@ -121,6 +122,7 @@ class SplitSubspace(Spec):
         needs={"arc": True},
         source=f"{PAPER} 2.1",
     )
+    # ---- positions
     spiral: bool = option(
         False,
         "digit positions lie on a spiral, each with a learned scale",
@@ -174,6 +176,7 @@ class SplitSubspace(Spec):
         excludes=("frozen_z_hi",),
         source=OURS,
     )
+    # ---- attention scores
     tie_qk: bool = option(
         False,
         "keys and queries share a projection; queries are turned by one angle a head",
@@ -226,6 +229,7 @@ class SplitSubspace(Spec):
         excludes=("toeplitz_q", "circulant_q", "rank1_q", "unturned"),
         source=OURS,
     )
+    # ---- values and output
     tie_vo: bool = option(
         False,
         "values are read through the output head (V = headᵀ)",
@@ -276,6 +280,7 @@ class SplitSubspace(Spec):
         needs={"rank1_out": True},
         source=f"{REFLECTION} 7.4",
     )
+    # ---- norms
     shared_norm: bool = option(
         False,
         "one weight vector serves all three norms",
@@ -326,6 +331,7 @@ class SplitSubspace(Spec):
         needs={"shared_norm": True},
         source=f"{REFLECTION} 6",
     )
+    # ---- FFN
     no_ffn_bias: bool = option(False, "the FFN has no biases", off=False, source=f"{PAPER} 2.7")
     one_unit: bool = option(
         False,
@@ -347,9 +353,11 @@ class SplitSubspace(Spec):
         super().__post_init__()
         if self.width % self.heads:
             raise ValueError(f"heads must divide the width, got heads={self.heads} and width {self.width}")
+        # Untied, queries and keys of one dimension are two rows, and need no turn.
         if self.tie_qk and self.qk_dim == 1:
             raise ValueError("tie_qk excludes qk_dim=1: there is no pair of dimensions to turn")
-        if self.qk_dim == self.head_dim:  # one spelling of one model
+        # 0 and the head's own width are one model, which must not have two keys.
+        if self.qk_dim == self.head_dim:
             object.__setattr__(self, "qk_dim", 0)
 
     @property
@@ -375,8 +383,11 @@ class SplitSubspace(Spec):
     @property
     def norm_numbers(self) -> int:
         """Numbers that the weights of all norms are made of, where they have a structure; else 0."""
-        several = 3 if self.structured_norm3 else 2 if self.structured_norm2 else 0
-        return several or int(self.structured_norm1 or self.scalar_norm)
+        if self.structured_norm3:
+            return 3
+        if self.structured_norm2:
+            return 2
+        return int(self.structured_norm1 or self.scalar_norm)
 
     @property
     def out_rank(self) -> int:
@@ -412,8 +423,7 @@ class SplitSubspace(Spec):
         unread = [] if self.frozen_spiral else ["spiral_amp", "spiral_slope"]
         unread += [] if self.equals_on_ring else ["equals_index"]
         unread += ["tie_qk", "qk_dim", "tie_vo"] if self.direct_forms else []  # drawn for them, then multiplied
-        defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name in unread}
-        return dataclasses.replace(self, **defaults)
+        return self.with_defaults(unread)
 
     def hard_wired(self) -> dict[str, float]:
         constants = {"out_B[0]": 1.0} if self.unit_out else {}
@@ -424,12 +434,14 @@ class SplitSubspace(Spec):
             }
         if self.equals_on_ring:
             constants["equals_index"] = self.equals_index
-        return {name: value for name, value in constants.items() if value}
+        return {name: value for name, value in constants.items() if value}  # zeros are structure
 
     def structures(self) -> dict[str, list[Words]]:
         """Add rotations of the form of scores, where one head has such a form."""
-        alone = self.direct_forms and self.heads == 1
-        return super().structures() | ({"rotation": rotations("form", self.pos_dim)} if alone else {})
+        groups = super().structures()
+        if self.direct_forms and self.heads == 1:
+            groups["rotation"] = rotations("form", self.pos_dim)
+        return groups
 
     @property
     def answers(self) -> int:
@@ -437,6 +449,7 @@ class SplitSubspace(Spec):
         return self.task.answers + (not self.no_eos)
 
     def shapes(self) -> Shapes:
+        # θ is stored in this order: checkpoints, ties and golden curves hang on it.
         shapes = self._embedding_shapes() | self._attention_shapes()
         shapes["fc1"] = (self.units, self.width)
         if not self.no_ffn_bias:
@@ -462,6 +475,7 @@ class SplitSubspace(Spec):
             shapes["spiral"] = (3 if self.flat_spiral else 4,)
         if self.spiral and not self.plain_spiral:
             shapes["correction"] = (2 if self.linear_correction else self.columns,)
+        # Delimiters and the answer's last column have positions of their own, unless a constraint takes them.
         learned = {
             "z_hi": not (self.no_eos or self.frozen_z_hi),
             "equals": not self.equals_on_ring,
@@ -472,6 +486,7 @@ class SplitSubspace(Spec):
 
     def _attention_shapes(self) -> Shapes:
         h, q, width, rank = self.heads, self.query_dim, self.width, self.out_rank
+        # Directly, the output reads each head's tokens; else its values, as wide as the residual in all.
         reads = h * self.tok_dim if self.direct_forms else width
         shapes: Shapes = {}
         if self.direct_forms:
@@ -480,6 +495,7 @@ class SplitSubspace(Spec):
             projection = (h * q, self.pos_dim)
             if self.tie_qk and not self.unturned:
                 shapes["phase"] = (h,)
+            # One number per diagonal, or per diagonal that wraps around.
             if self.toeplitz_q:
                 projection = (h, q + self.pos_dim - 1)
             elif self.circulant_q:
@@ -497,7 +513,9 @@ class SplitSubspace(Spec):
         shapes["out_A"] = (reads, rank)
         row = self.tok_dim if self.token_out else width
         written = 0 if self.onehot_out else row - self.unit_out - self.opposite_out
-        return shapes | ({"out_B": (rank, written)} if written else {})
+        if written:
+            shapes["out_B"] = (rank, written)
+        return shapes
 
     def probes(self) -> dict[str, Probe]:
         return cast("dict[str, Probe]", self._probes.probes(self))

@@ -63,6 +63,7 @@ class CudaBackend(EngineBackend):
         links = None if slots.ties is None else links_of(slots.ties)
         operands, errors = slots.errors or (None, None)
         teams = -(-count // TEAMS) * TEAMS  # those of the last block too that have no seed
+        # Rows go to the GPU and come back at every interval: between two the bank changes them on the CPU.
         with Memory(self.machine) as memory:
             seeds = self._seeds(
                 memory,
@@ -81,11 +82,13 @@ class CudaBackend(EngineBackend):
 
     def measure(self, rows: Array, problems: Array, count: int) -> ctypes.Array[Measures]:
         tokens = self._packed if problems is self._blocks else packed(problems)
-        return self._examine(rows, tokens, count)[0]
+        sums, _ = self._examine(rows, tokens, count)
+        return sums
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         count = tokens_STN.shape[-1]
-        tokens = np.stack([packed(blocks(tokens_TN[None])) for tokens_TN in tokens_STN])
+        of_slots = [packed(blocks(tokens_TN[None])) for tokens_TN in tokens_STN]
+        tokens = np.stack(of_slots)
         _, right = self._examine(self._theta_rows(theta_SP), tokens, count, each=True)
         right_SN = right.reshape(len(right), -1)[:, :count]
         return torch.from_numpy(right_SN == 0)
@@ -131,7 +134,8 @@ class CudaBackend(EngineBackend):
         made = schedule(self.tapes, self.places, asked)
         sizes = self.module.sizes
         put = self.memory.put
-        if sizes.wide != 4 * len(self.tapes[1].outputs):
+        _, expand, *_ = self.tapes
+        if sizes.wide != 4 * len(expand.outputs):
             raise AssertionError(f"{self.spec.family}: kernel_body.h reads {sizes.wide} bytes of wide tensors")
         # The kernel's working memory lies where numbers between operations lie: the larger one counts.
         words = max(made.slots, made.at["room"] + sizes.shared // 4)
@@ -153,6 +157,7 @@ class CudaBackend(EngineBackend):
             batch=recipe.batch,
             **firsts,
             team_words=words + to_next_bank,
+            # In global memory: numbers put aside, θ without its ties, and what the kernel keeps far away.
             yard_words=len(made.parked) + self.spec.params + sizes.far // 4,
             targeted=made.slot_of[asked[0]] if asked else -1,
         )
@@ -198,6 +203,7 @@ def packed(problems: Array) -> Array:
     """Return blocks of tokens [blocks, T, 16] with two in a byte."""
     even = problems[:, 0::2]
     odd = problems[:, 1::2]
+    # A sequence of odd length has no odd partner for its last token, beside which zeros stay.
     pairs = even.astype(np.uint8)
     pairs[:, : odd.shape[1]] |= odd.astype(np.uint8) << 4
     return pairs

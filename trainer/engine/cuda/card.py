@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import tempfile
 from ctypes import byref, c_int, c_uint64, c_void_p
@@ -11,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from model.spec import Kernel
-from trainer.engine.build import Macros, digest_of
+from trainer.engine.build import Macros, digest_of, name_of
 from trainer.engine.cuda import nvrtc
 from trainer.engine.cuda.driver import CudaError, Driver, gpus
 from trainer.engine.cuda.machine import TEAMS, Memory, address_of, source_of
@@ -69,7 +68,7 @@ class Card:
         return CardModule(self, kernel, macros)
 
     def _call(self, name: str, *arguments: object) -> None:
-        self.driver.enter()
+        self.driver.enter()  # calls come from several threads, and each has a current context of its own
         self.driver.call(name, *arguments)
 
 
@@ -172,6 +171,7 @@ class CardModule:
             pointers,
             c_void_p(),
         )
+        # A launch returns at once. What fails while it runs is told by the next call, which must be this one.
         self.card._call("cuCtxSynchronize")
 
 
@@ -184,12 +184,12 @@ def cubin(kernel: Kernel, macros: Macros, architecture: str) -> bytes:
     folder.mkdir(mode=0o700, exist_ok=True)
     for path in folder.glob(f"{digest}.*.cubin"):
         content = path.read_bytes()
-        if path.name == _name(digest, content):
+        if path.name == name_of(digest, content, "cubin"):
             return content
         # It was damaged, and would run on the GPU.
         path.unlink(missing_ok=True)
     content = nvrtc.compiled(text, headers, architecture)
-    write(folder / _name(digest, content), content)
+    write(folder / name_of(digest, content, "cubin"), content)
     return content
 
 
@@ -199,7 +199,3 @@ def write(path: Path, content: bytes) -> None:
     with os.fdopen(handle, "wb") as file:
         file.write(content)
     durable.move_in(Path(aside), path)
-
-
-def _name(digest: str, content: bytes) -> str:
-    return f"{digest}.{hashlib.sha256(content).hexdigest()[:32]}.cubin"

@@ -46,6 +46,7 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
     paths = sorted(Path(__file__).parents[2].rglob("*.py"))
     sources = [path.read_text(encoding="utf-8") for path in paths]
     about += [nvrtc.version(), *nvrtc.options(), *sources]
+
     folder = cache_folder() / "cuda"
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{digest_of(about, [])}.json"
@@ -63,6 +64,7 @@ def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
 
 def _tested(spec: Spec, recipe: Recipe) -> str:
     command = own_module("trainer.engine.cuda.check")
+    # The last line alone: something else may have printed before it.
     try:
         child = subprocess.run(
             command,

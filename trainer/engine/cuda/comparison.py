@@ -34,7 +34,7 @@ def is_different(ours: Array, expected: Array) -> Array:
 
 
 def first_difference(ours: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str:
-    """Return the first entry with other bits, of tensors whose first axis is seeds: "seed 2, theta[17]"; or ""."""
+    """Return the first entry with other bits, as in "seed 2, theta[17]", or "". The tensors' first axis is seeds."""
     for name, tensor in expected.items():
         places = np.argwhere(is_different(ours[name].numpy(), tensor.numpy()))
         if len(places):

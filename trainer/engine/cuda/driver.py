@@ -81,15 +81,13 @@ def folder_of_libraries() -> Path | None:
 def is_declared() -> bool:
     """True if this machine has files of a GPU's driver, or libraries are named."""
     # An empty CUDA_VISIBLE_DEVICES hides all GPUs, as -1 does; Slurm sets NoDevFiles for a job without GPUs.
-    if os.environ.get(SWITCH) == "off" or os.environ.get(VISIBLE) in (
-        "",
-        "-1",
-        "NoDevFiles",
-    ):
+    is_hidden = os.environ.get(VISIBLE) in ("", "-1", "NoDevFiles")
+    if is_hidden or os.environ.get(SWITCH) == "off":
         return False
     return folder_of_libraries() is not None or any(any(DEVICES.glob(name)) for name in DEVICE_FILES)
 
 
+# Asked once in a process: each answer is a child process, and does not change.
 @cache
 def gpus() -> tuple[tuple[Gpu, ...], str]:
     """Return the GPUs that this process may use, and why there are none where some are declared."""
@@ -154,7 +152,9 @@ class Driver:
             values.append(value.value)
         major, minor, processors, shared, clock_khz = values
         # With the kernel module's version: CUDA's alone does not tell two drivers apart.
-        installed = DRIVER_VERSION.read_text(encoding="utf-8").splitlines()[:1] if DRIVER_VERSION.exists() else []
+        installed = list[str]()
+        if DRIVER_VERSION.exists():
+            installed = DRIVER_VERSION.read_text(encoding="utf-8").splitlines()[:1]
         number, rest = divmod(version.value, 1000)  # 13010 is 13.1
         driver = " ".join([f"CUDA {number}.{rest // 10}", *installed])
         name = text.value.decode(errors="replace")

@@ -119,10 +119,12 @@ class Pull:
         return (self.op("neg", product),)
 
     def abs(self) -> Slopes:
+        # At 0 the slope is that from above, as tape.h has it.
         is_positive = self.op("not_less", self.a, self.op.zero)
         return (self.op("choose", is_positive, self.d, self.op("neg", self.d)),)
 
     def max(self) -> Slopes:
+        # Of equal numbers the second has the slope, as in tape.h.
         return self._of_choice(self.op("greater", self.a, self.b))
 
     def min(self) -> Slopes:
@@ -159,10 +161,11 @@ def gradient(values: Values, tape: Tape, registers: Sequence[Value], pulls: Sequ
     for output, pull in zip(tape.outputs.tolist(), pulls, strict=True):
         slopes[output] = op("add", slopes[output], pull)
     first = len(registers) - tape.reads.shape[1]
-    for n, (kind, reads) in reversed(list(enumerate(operations(tape), start=first))):
+    forwards = list(enumerate(operations(tape), start=first))
+    for n, (kind, reads) in reversed(forwards):
         at = Pull(op, [registers[r] for r in reads], registers[n], slopes[n])
         rule = getattr(at, OPS[kind], None)
-        if rule is None:
+        if rule is None:  # comparisons and floor are flat
             continue
         for register, slope in zip(reads, rule(), strict=False):
             if slope is not None:

@@ -66,9 +66,10 @@ class CheckedBackend(EngineBackend):
             return
         # A few steps of a few seeds, before any of the bank is trained.
         first = {name: tensor[:FIRST_SEEDS] for name, tensor in state.items()}
-        its_hyper = {name: tensor[:FIRST_SEEDS] for name, tensor in hyper.items()}
+        first_hyper = {name: tensor[:FIRST_SEEDS] for name, tensor in hyper.items()}
+        # An engine of its own: `compare` calls its `train`, which here would call the GPU again.
         cpu = EngineBackend(self.spec, self.recipe)
-        asked = self._asked(lambda cuda: compare(cuda, cpu, first, its_hyper))
+        asked = self._asked(lambda cuda: compare(cuda, cpu, first, first_hyper))
         different = self._answer(asked)
         if different is not None:
             self._judge(different)
@@ -98,18 +99,17 @@ class CheckedBackend(EngineBackend):
 
     def measure(self, rows: Array, problems: Array, count: int) -> ctypes.Array[Measures]:
         seed = self._next("measure", len(rows))
+        one = rows[seed : seed + 1]
 
         def of(sums: Measures) -> Numbers:
             return _numbers(measures=np.array([sums.exact, sums.right, sums.loss]))
 
-        def on_gpu(
-            cuda: CudaBackend,
-        ) -> tuple[ctypes.Array[Measures], Numbers]:
+        def on_gpu(cuda: CudaBackend) -> tuple[ctypes.Array[Measures], Numbers]:
             sums = cuda.measure(rows, problems, count)
             return sums, of(sums[seed])
 
         def on_cpu() -> Numbers:
-            return of(EngineBackend.measure(self, rows[seed : seed + 1], problems, count)[0])
+            return of(EngineBackend.measure(self, one, problems, count)[0])
 
         sums = self._both(on_gpu, on_cpu, f"evaluation, slot {seed}, ")
         return super().measure(rows, problems, count) if sums is None else sums
@@ -141,6 +141,7 @@ class CheckedBackend(EngineBackend):
         """
         if not self.cuda:
             return None
+        # The CPU's one seed takes its time while the GPU trains all of them.
         asked = self._asked(on_gpu)
         expected = on_cpu()
         answer = self._answer(asked)
@@ -179,7 +180,7 @@ class CheckedBackend(EngineBackend):
 
     def _give_up(self, why: str) -> None:
         log.warning("%s; training by the CPU engine", why)
-        self.cuda = None
+        self.cuda = None  # for good: a GPU that was wrong once is not asked again
         # A bank that the GPU has trained a part of is said to be both's.
         self.name = "cuda, then native" if self._trained else EngineBackend.name
         self.about = self.about if self._trained else {}
@@ -208,6 +209,7 @@ def checked_backend(spec: Spec, recipe: Recipe) -> CheckedBackend | None:
     compiled.
     """
     visible, why = gpus()
+    # Whatever fails here, the study goes on: by the CPU, with one line.
     try:
         if visible and not (why := verdict(visible[0], spec, recipe)):
             return CheckedBackend(spec, recipe, Card())

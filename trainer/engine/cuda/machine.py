@@ -54,7 +54,7 @@ class Memory:
         """Copy an array to the machine. Return its address, or None for no array and an empty one."""
         if array is None or not array.size:
             return None
-        array = np.ascontiguousarray(array)
+        array = np.ascontiguousarray(array)  # it is copied as bytes
         address = self.room(array.nbytes)
         self.machine.write(address, array)
         return address

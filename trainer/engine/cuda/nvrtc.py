@@ -16,6 +16,7 @@ from trainer.engine.cuda.driver import CudaError, folder_of_libraries, gpus
 NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
 """Where wheels have it, below a folder of packages."""
+# The CPU's roundings: no product and sum fused that are not written so, and exact quotients and roots.
 OPTIONS = (
     "-std=c++17",
     "--fmad=false",
@@ -47,13 +48,21 @@ def library() -> ctypes.CDLL:
     Raise CudaError if it is nowhere.
     """
     folder = folder_of_libraries()
-    places = [folder] if folder else [Path(p) / part for p in sys.path if p for part in FOLDERS]
-    paths = [path for place in places for path in (place / name for name in NAMES) if path.exists()]
+    if folder:
+        places = [folder]
+    else:
+        places = [Path(p) / part for p in sys.path if p for part in FOLDERS]
+    files = [place / name for place in places for name in NAMES]
+    paths = [str(file) for file in files if file.exists()]
+    if not folder:
+        paths += NAMES  # which the system's loader looks for
+
     loaded = list[ctypes.CDLL]()
-    for path in [*map(str, paths), *(() if folder else NAMES)]:
+    for path in paths:
         try:
             # NVRTC loads these by name, and would not find them in a wheel's folder.
-            for builtins in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if os.sep in path else ():
+            beside = Path(path).parent.glob("libnvrtc-builtins.so.*") if os.sep in path else ()
+            for builtins in sorted(beside):
                 ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
             loaded.append(ctypes.CDLL(path))
         except OSError:
@@ -66,11 +75,11 @@ def library() -> ctypes.CDLL:
 
 
 def unsuited(nvrtc: ctypes.CDLL) -> str:
-    """Return why an NVRTC is none for the GPU here, with the remedy; "" where it is one, or no GPU is here.
+    """Return why an NVRTC does not suit the GPU here, with the remedy; "" where it does, or where no GPU is here.
 
     A driver may refuse the output of a compiler with a later major version.
     """
-    for gpu in gpus()[0][:1]:
+    for gpu in gpus()[0][:1]:  # the one that is used (card.py)
         found = version(nvrtc)
         known = architectures(nvrtc)
         if int(found.partition(".")[0]) > gpu.cuda:
@@ -127,10 +136,8 @@ def compiled(text: str, headers: Mapping[str, str], architecture: str, result: s
         given = (c_char_p * len(flags))(*(flag.encode() for flag in flags))
         if library().nvrtcCompileProgram(program, c_int(len(flags)), given):
             log = _bytes("ProgramLog", program).decode(errors="replace")
-            error = next(
-                (line for line in log.splitlines() if "error" in line),
-                log.strip()[:300],
-            )
+            errors = [line for line in log.splitlines() if "error" in line]
+            error, *_ = errors or [log.strip()[:300]]
             raise CudaError(f"NVRTC: {error}")
         return _bytes(result, program)
     finally:

@@ -98,6 +98,7 @@ def schedule(tapes: Sequence[Tape], places: Mapping[str, slice], asked: Sequence
     of_expand = values.tape(expand, number)
     of_probe = values.tape(probe, number)
     of_take = values.tape(take, number)
+    # The kernel's part of the gradient is written here; the rest goes backwards through `expand`.
     pulls = [values.given(at["pull"] + n) for n in range(wide)]
     slopes = gradient(values, expand, of_expand, pulls)[:params]
     outputs = {
@@ -105,7 +106,7 @@ def schedule(tapes: Sequence[Tape], places: Mapping[str, slice], asked: Sequence
         "expand": (_outputs(expand, of_expand), at["wide"]),
         "back": (slopes, at["gradient"]),
         "probe": (_outputs(probe, of_probe), at["there"]),
-        "take": (_outputs(take, of_take), 0),
+        "take": (_outputs(take, of_take), 0),  # a row's first numbers are those that a step changes
     }
     return _Writer(values, at, inputs, slot_of).written(outputs)
 
@@ -194,6 +195,7 @@ class _Writer:
         self.made[name] = needed(self.values, outputs, done)
         done |= self.made[name]
         self.steps += listed(self.values, self.made[name])
+
         # A number that lies where another one is moved to goes aside first.
         ends = {slot for _, slot in targets}
         sources = [value for value, _ in targets if self.slots.get(value) in ends]
@@ -236,6 +238,7 @@ class _Writer:
         for n, (_, values) in enumerate(self.steps):
             for value in values:
                 last |= dict.fromkeys(self.values.reads[value], n)
+
         # A heap, so that the lowest free slot is used first and memory stays small.
         free: list[int] = []
         ending = defaultdict[int, list[int]](list)
@@ -251,12 +254,14 @@ class _Writer:
                     end += 1
                 slot = heapq.heappop(free)
                 self.slots[value] = slot
+                # Not in the step that reads it last: there other threads may write before this one has read.
                 after = last.get(value, n) + 1
                 ending[after].append(slot)
         return end
 
     def _arrays(self, slots: int) -> tuple[Array, Array]:
         """Return kinds and places; an idle thread reads 1 and writes to a slot of its own."""
+        # Idle steps at the end: threads fetch AHEAD steps before they are wanted, the last ones' too.
         count = len(self.steps) + AHEAD
         kinds = np.full(count, MOVE, np.uint16)
         places = np.full((count, ROUNDS * TEAM, 4), self.slots[self.one], np.uint16)
@@ -272,6 +277,7 @@ class _Writer:
 
 def listed(values: Values, operations: set[Value]) -> list[tuple[int, list[Value]]]:
     """Return steps of some operations, first those for which the longest chains wait."""
+    # List scheduling: a step takes ready operations of one kind, those of the longest chain before others.
     users = defaultdict[Value, list[Value]](list)
     missing: dict[Value, int] = {}
     for value in operations:
@@ -279,10 +285,12 @@ def listed(values: Values, operations: set[Value]) -> list[tuple[int, list[Value
         missing[value] = len(reads)
         for r in reads:
             users[r].append(value)
+
     height: dict[Value, int] = {}  # operations of the longest chain that begins with this one
     for value in sorted(operations, reverse=True):  # users before what they read
         height[value] = 1 + max((height[u] for u in users[value]), default=0)
-    ready = defaultdict[int, list[tuple[int, Value]]](list)
+
+    ready = defaultdict[int, list[tuple[int, Value]]](list)  # by kind
 
     def push(value: Value) -> None:
         queue = ready[values.kinds[value]]
@@ -291,6 +299,7 @@ def listed(values: Values, operations: set[Value]) -> list[tuple[int, list[Value
     for value in operations:
         if not missing[value]:
             push(value)
+
     steps = []
     while any(ready.values()):
         kind = max(ready, key=lambda kind: _worth(ready, kind))

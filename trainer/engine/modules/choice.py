@@ -16,7 +16,7 @@ from trainer.data.problems import selection
 from trainer.engine.build import denormals, library
 from trainer.engine.modules.graph import Program
 from trainer.engine.modules.recording import record
-from trainer.engine.structures import Measures, Seen
+from trainer.engine.structures import LANES, Measures, Seen
 from trainer.engine.tape_graph import Work
 from trainer.files import durable
 from trainer.files.installed import cache_folder, missing_for_compilation
@@ -31,8 +31,6 @@ MOST_NUMBERS = 30_000
 MOST_RARE = 10_000
 """Of θ where there are fewer products of a problem than numbers: their slopes are moved more than computed. An MLP of
 7,905 numbers trains 1.4 times as fast as by torch (benchmarks/modules.py); one of 13,601 was slower."""
-LANES = 16
-"""Problems of a block (model/cpp/kernel.h)."""
 APART = 1e-3
 """How far logits of tape and torch may be apart, as a share of the largest: some thousand roundings."""
 
@@ -53,8 +51,10 @@ def choose(spec: Spec, work: Work) -> Choice:
     return _choose(spec, work, denormals())
 
 
+# By the fate of denormals too: constants on a tape are the engine's results, and `rerun` may ask for either.
 @lru_cache(64)
 def _choose(spec: Spec, work: Work, denormals: str) -> Choice:
+    # By its sizes first: recording works entry by entry, in Python.
     too_large = _excess((spec.logits, MOST_TOKENS, "logits"), (spec.params, MOST_NUMBERS, "numbers"))
     if too_large:
         return Choice(None, too_large)
@@ -68,6 +68,7 @@ def _choose(spec: Spec, work: Work, denormals: str) -> Choice:
         if too_large:
             return Choice(None, too_large)
         kernel = _kernel(spec, program)
+        # `not <` and not `>=`: logits that are no numbers are not torch's either.
         if not missing_for_compilation() and not _apart(spec, kernel) < APART:
             return Choice(None, "torch: its tape has other logits")
     except (NotImplementedError, IndexError) as error:
@@ -86,6 +87,7 @@ def _excess(*limits: tuple[int, int, str]) -> str:
 def _kernel(spec: Spec, program: Program) -> Kernel:
     """Return the kernel of a program, whose text is kept in a folder of the cache."""
     text = program.text.encode()
+    # A folder of its own for each text: kernel.cpp includes the file by one name.
     folder = cache_folder() / "recorded" / hashlib.sha256(text).hexdigest()[:24]
     file = folder / "recording.h"
     if not file.exists() or file.read_bytes() != text:
@@ -107,7 +109,8 @@ def _apart(spec: Spec, kernel: Kernel) -> float:
     """
     a, b = selection(spec.task)
     places = torch.linspace(0, a.shape[1] - 1, LANES).long()
-    tokens_1TB = torch.stack([token.int() for token in spec.tokens_of(a[:, places], b[:, places])], dim=1)
+    tokens = spec.tokens_of(a[:, places], b[:, places])
+    tokens_1TB = torch.stack([token.int() for token in tokens], dim=1)
     with torch.no_grad():
         wide = spec.expand(spec.initial(0)[None])
         logits = spec.apply(wide, tokens_1TB[:, :-1], spec.prompt - 1)

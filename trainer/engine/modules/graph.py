@@ -113,12 +113,15 @@ class RowGraph(Graph):
         for register, width in widths.items():
             read |= self._needs(self._row(register, width))
         constants = sorted(r for r in read if self.value(r) is not None)
+
+        # Registers in the order of the text, so that a step writes one range: inputs, constants, step after step.
         place = {r: n for n, r in enumerate([*range(self.inputs), *constants])}
         end = len(place)
         for register in chain.from_iterable(steps):
             made = self._made(register, widths[register])
             place |= {r: end + n for n, r in enumerate(made)}
             end += widths[register]
+
         text = _Text(self, place)
         for step in steps:
             first = self._made(step[0], 1)[0]
@@ -136,6 +139,7 @@ class RowGraph(Graph):
                     widths[node.row] = max(widths.get(node.row, 0), node.index + 1)
             elif isinstance(node, Row):
                 if -n in widths:
+                    # Only these make each number by itself; a softmax or a norm is of its whole row.
                     if node.kind not in ("AFFINE", "LOOKUP"):
                         widths[-n] = node.width
                     needed |= self._needs(self._row(-n, widths[-n]))
@@ -151,6 +155,7 @@ class RowGraph(Graph):
             name, *reads = node
             return Row(name.upper(), tuple(reads), 1)
         kind = node.kind
+        # A table of wide numbers alone is the same for all problems of a block, and has an operation of its own.
         if node.table != NO_TABLE and all(0 <= r < self.wide for r in self.lists[node.table]):
             kind += "_WIDE"
         return Row(kind, node.reads, width, node.table, node.stride, node.starts)
@@ -173,7 +178,7 @@ class RowGraph(Graph):
         return [self.register_of[Part(register, n)] for n in range(width)]
 
     def _steps(self, widths: dict[int, int]) -> list[list[int]]:
-        """Return the operations in an order in which they can be done; alike and independent ones are together."""
+        """Return the operations in an order in which they can be done. One step has what is alike and independent."""
         depth = dict[int, int]()
         steps = dict[Any, list[int]]()
         for register in sorted(widths, reverse=True):  # as recorded
@@ -202,7 +207,10 @@ class _Text:
         self.products = 0
 
     def add(self, rows: list[Row], out: int) -> None:
-        """Write a step of rows that are alike, whose numbers are from `out` on. None reads what another makes."""
+        """Write a step: rows that are alike, and of which none reads what another makes.
+
+        out: the place of the first number that they make.
+        """
         row = rows[0]
         step = _Step(
             kind=row.kind,
@@ -217,7 +225,8 @@ class _Text:
             starts=self._begin(row.starts),
         )
         self.steps.append(step)
-        self.products += step.count * step.width * (step.reads if row.kind.startswith("AFFINE") else 1)
+        products_each = step.reads if row.kind.startswith("AFFINE") else 1
+        self.products += step.count * step.width * products_each
         for each in rows:
             self.reads += [self.place[r] for r in each.reads]
 

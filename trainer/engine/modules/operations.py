@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from trainer.engine.modules.graph import NO_TABLE, RowGraph
 from trainer.engine.tape_graph import Graph, Traced
-from trainer.engine.tape_operations import entrywise, named
+from trainer.engine.tape_operations import entrywise, inner, named
 
 Translation = Callable[..., Any]
 """(graph, arguments of torch's operation) -> its result or results, or registers of them."""
@@ -27,26 +27,32 @@ Translation = Callable[..., Any]
 
 def product_rows(graph: RowGraph, rows_MK: Tensor, table_KN: Tensor, starts_N: Tensor | None = None) -> Tensor:
     """Return the registers of starts + rows · table, [M, N]. Products with a constant 0 are left out."""
-    nothing = [graph.constant(0)] * table_KN.shape[1]
+    sums_of_none = [graph.constant(0)] * table_KN.shape[1]
     starts = NO_TABLE
     if starts_N is not None:
-        nothing = starts_N.tolist()
-        starts = graph.table(nothing)
+        sums_of_none = starts_N.tolist()
+        starts = graph.table(sums_of_none)
     elif graph.is_wide(rows_MK) and not graph.is_wide(table_KN):
-        return product_rows(graph, table_KN.mT, rows_MK.mT).mT  # what problems share is the table
+        # The 16 problems of a block share the wide tensors: as the table those are read once for all.
+        return product_rows(graph, table_KN.mT, rows_MK.mT).mT
+
+    width = len(sums_of_none)
     made = list[list[int]]()
     for row in rows_MK.tolist():
         some = [k for k, register in enumerate(row) if graph.value(register) != 0]
+        if not some:
+            made.append(sums_of_none)
+            continue
         reads = [row[k] for k in some]
         table = graph.table(table_KN[some].flatten().tolist())
-        width = len(nothing)
-        made.append(graph.row("AFFINE", reads, width, table, width, starts) if some else nothing)
+        made.append(graph.row("AFFINE", reads, width, table, width, starts))
     return torch.tensor(made)
 
 
 def product(graph: RowGraph, a: Any, b: Any) -> Tensor:
     """torch.mm and torch.bmm."""
-    left, right = (graph.registers(x).reshape(-1, *x.shape[-2:]) for x in (a, b))
+    left = graph.registers(a).reshape(-1, *a.shape[-2:])
+    right = graph.registers(b).reshape(-1, *b.shape[-2:])
     made = [product_rows(graph, *pair) for pair in zip(left, right, strict=True)]
     return torch.stack(made).reshape(*a.shape[:-1], b.shape[-1])
 
@@ -63,25 +69,33 @@ def product_and_sum(graph: RowGraph, start: Any, a: Any, b: Any, *, beta: float 
 
 
 def along(registers: Tensor, dims: Any, each: Callable[[list[int]], Sequence[int]], keepdim: bool = True) -> Tensor:
-    """Return what `each` makes of the numbers along some dimensions, all where none are given.
+    """Apply `each` to the numbers along some dimensions, by default along all. Return the registers of the results.
 
-    each: from registers to as many, or to one, whose dimensions then go unless keepdim.
+    each: from registers to as many, or to one. Where it is one, those dimensions go, or with keepdim have the size 1.
     """
     every = list(range(registers.dim()))
-    asked = every if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
-    inner = [d % max(1, len(every)) for d in asked]
-    order = [d for d in every if d not in inner] + inner
+    along_these = inner(dims, len(every))
+    outer = [d for d in every if d not in along_these]
+    order = outer + along_these
     moved = registers.permute(*order)
-    rows = moved.reshape(-1, math.prod(registers.shape[d] for d in inner))
+    rows = moved.reshape(-1, math.prod(registers.shape[d] for d in along_these))
     made = torch.tensor([list(each(row)) for row in rows.tolist()])
-    if made.shape == rows.shape and made.shape[1] > 1:
+
+    is_as_many = made.shape == rows.shape and made.shape[1] > 1
+    if is_as_many:
         return made.reshape(moved.shape).permute([order.index(d) for d in every])
-    return made.reshape([1 if d in inner else registers.shape[d] for d in every if keepdim or d not in inner])
+    if not keepdim:
+        return made.reshape([registers.shape[d] for d in outer])
+    return made.reshape([1 if d in along_these else registers.shape[d] for d in every])
 
 
 def total(graph: RowGraph, x: Any, dims: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
     """torch.sum."""
-    return along(graph.registers(x), dims, lambda row: graph.row("SUM", row, 1) if len(row) > 1 else row, keepdim)
+
+    def each(row: list[int]) -> list[int]:
+        return graph.row("SUM", row, 1) if len(row) > 1 else row
+
+    return along(graph.registers(x), dims, each, keepdim)
 
 
 def mean(graph: RowGraph, x: Any, *args: Any, **kwargs: Any) -> Tensor:
@@ -94,23 +108,27 @@ def variance(graph: RowGraph, x: Any, dims: Any = None, *, correction: Any = 1, 
     """torch.var, over the count less a correction."""
     squares = (x - x.mean(dims, True)).square()
     count = x.numel() / squares.sum(dims).numel()
-    return squares.sum(dims, keepdim) * (1 / (count - (1 if correction is None else correction)))
+    less = 1 if correction is None else correction
+    return squares.sum(dims, keepdim) * (1 / (count - less))
 
 
 def softmax(graph: RowGraph, x: Any, dim: int, *_: Any) -> Tensor:
     """torch.softmax. What is masked, a constant -inf, is 0."""
 
     def each(row: list[int]) -> list[int]:
-        some = [r for r in row if graph.value(r) != -math.inf]
-        soft = iter(graph.row("SOFTMAX", some, len(some)) if len(some) > 1 else [graph.constant(1)])
-        return [graph.constant(0) if graph.value(r) == -math.inf else next(soft) for r in row]
+        # Masks are known when a net is recorded: in half of a causal net's places nothing is computed.
+        is_masked = [graph.value(r) == -math.inf for r in row]
+        some = [r for r, masked in zip(row, is_masked, strict=True) if not masked]
+        shares = graph.row("SOFTMAX", some, len(some)) if len(some) > 1 else [graph.constant(1)]
+        left = iter(shares)
+        return [graph.constant(0) if masked else next(left) for masked in is_masked]
 
     return along(graph.registers(x), dim, each)
 
 
 def log_softmax(graph: RowGraph, x: Any, dim: int, *_: Any) -> Tensor:
     """torch.log_softmax."""
-    less = x - x.amax(dim, True)
+    less = x - x.amax(dim, True)  # so that no exponential overflows
     return less - less.exp().sum(dim, True).log()
 
 
@@ -118,8 +136,13 @@ def norm(graph: RowGraph, kind: str, x: Any, shape: Sequence[int], weight: Any, 
     """Return a norm over the last dimensions, scaled."""
     starts = graph.table([graph.constant(eps)])
     dims = list(range(x.dim() - len(shape), x.dim()))
-    made = along(graph.registers(x), dims, lambda row: graph.row(kind, row, len(row) + 1, starts=starts)[:-1])
-    normed = Traced(made, x.dtype)
+
+    def each(row: list[int]) -> list[int]:
+        # The last number is the row's scale, which the gradient reads again.
+        *normed, _ = graph.row(kind, row, len(row) + 1, starts=starts)
+        return normed
+
+    normed = Traced(along(graph.registers(x), dims, each), x.dtype)
     return normed if weight is None else normed * weight
 
 
@@ -131,7 +154,8 @@ def layer_norm(graph: RowGraph, x: Any, shape: Any, weight: Any, bias: Any, eps:
 
 def rms_norm(graph: RowGraph, x: Any, shape: Any, weight: Any, eps: Any) -> tuple[Any, ...]:
     """torch.rms_norm; without eps it is that of the numbers' type."""
-    return norm(graph, "RMS_NORM", x, shape, weight, torch.finfo(x.dtype).eps if eps is None else eps), math.nan
+    least = torch.finfo(x.dtype).eps if eps is None else eps
+    return norm(graph, "RMS_NORM", x, shape, weight, least), math.nan
 
 
 # Numbers that say which
@@ -143,7 +167,8 @@ def looked_up(graph: RowGraph, table: Tensor, index: Any) -> Tensor:
         return table[index.long()]
     width = table[0].numel()
     number = graph.table(table.flatten().tolist())
-    rows = [graph.row("LOOKUP", [t], width, number, width) for t in index.registers.flatten().tolist()]
+    asked = index.registers.flatten().tolist()
+    rows = [graph.row("LOOKUP", [register], width, number, width) for register in asked]
     return torch.tensor(rows).reshape(*index.shape, *table.shape[1:])
 
 
@@ -160,14 +185,15 @@ def index_select(graph: RowGraph, x: Any, dim: int, index: Any) -> Tensor:
 def index(graph: RowGraph, x: Any, indices: Sequence[Any]) -> Tensor:
     """x[indices], where one at most is a problem's."""
     registers = graph.registers(x)
-    given = [d for d, i in enumerate(indices) if i is not None]
     if not any(isinstance(i, Traced) for i in indices):
-        return registers[tuple(slice(None) if i is None else i for i in indices)]
-    (dim, *others) = given
-    if others or indices[dim].dtype == torch.bool:
+        whole = slice(None)
+        return registers[tuple(whole if i is None else i for i in indices)]
+    dim, *others = (d for d, i in enumerate(indices) if i is not None)
+    asked = indices[dim]
+    if others or asked.dtype == torch.bool:
         raise NotImplementedError("index by several of a problem's numbers is not supported by tapes")
-    rows = looked_up(graph, registers.movedim(dim, 0), indices[dim])
-    taken = list(range(indices[dim].dim()))
+    rows = looked_up(graph, registers.movedim(dim, 0), asked)
+    taken = list(range(asked.dim()))
     return rows.movedim(taken, [dim + n for n in taken])
 
 
@@ -202,7 +228,8 @@ def converted(graph: RowGraph, x: Any, *, dtype: torch.dtype | None = None, **_:
 
 def copied(graph: RowGraph, to: Any, x: Any, *_: Any) -> Tensor:
     """torch.copy: what `to` has afterwards."""
-    return converted(graph, x if isinstance(x, Tensor) else torch.as_tensor(x), dtype=to.dtype)
+    source = x if isinstance(x, Tensor) else torch.as_tensor(x)
+    return converted(graph, source, dtype=to.dtype)
 
 
 def unlucky(*_: Any, **__: Any) -> Tensor:
@@ -221,7 +248,10 @@ def gelu(graph: RowGraph, x: Any, approximate: str = "none") -> Any:
     """torch.gelu; by tanh too."""
     if approximate == "none":
         return bent("GELU")(graph, x)
-    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    # In the order in which they are recorded: a gradient is summed by it.
+    half = 0.5 * x
+    cubic = x + 0.044715 * x**3
+    return half * (1 + torch.tanh(math.sqrt(2 / math.pi) * cubic))
 
 
 def divide(graph: RowGraph, a: Any, b: Any, rounding_mode: str | None = None) -> Any:

@@ -24,7 +24,8 @@ def record(spec: Spec, work: Work) -> Program:
 
     work: computes operations on constants. Raise NotImplementedError for an operation that it cannot have, naming it.
     """
-    shapes = {name: t.shape for name, t in spec.expand(torch.zeros(1, spec.params)).items()}
+    expanded = spec.expand(torch.zeros(1, spec.params))
+    shapes = {name: t.shape for name, t in expanded.items()}
     graph = RowGraph(work, sum(map(math.prod, shapes.values())))
     wide = {name: _inputs(graph, shape, torch.float32) for name, shape in shapes.items()}
     first = spec.prompt - 1
@@ -64,7 +65,9 @@ class _RowRecorder(Recorder):
             args[0].registers.copy_(self._registers(made))
             return args[0]
         like = function(*dummies(args), **dummies(kwargs))
-        return self._traced(made, like) if isinstance(like, torch.Tensor) else tuple(map(self._traced, made, like))
+        if isinstance(like, torch.Tensor):
+            return self._traced(made, like)
+        return tuple(map(self._traced, made, like))
 
     def _registers(self, made: Any) -> torch.Tensor:
         """Return the registers of what a translation made, which may be registers already."""
@@ -72,4 +75,5 @@ class _RowRecorder(Recorder):
         return made if is_registers else self.graph.registers(made)
 
     def _traced(self, made: Any, like: torch.Tensor) -> Traced:
+        # Cloned: a result of its own has memory of its own, into which an operation in place may write.
         return Traced(self._registers(made).expand(like.shape).clone(), like.dtype)
