@@ -215,7 +215,10 @@ def _check_metadata(path: Path, about: pq.FileMetaData, most_rows: int = MOST_RO
 
     # Groups may be empty and without number: no more of them are looked at than a table of MOST_ROWS cells needs.
     looked_at = min(groups, MOST_ROWS // max(columns, 1))
-    chunks = [about.row_group(group).column(n) for group in range(looked_at) for n in range(columns)]
+    chunks = []
+    for n in range(looked_at):
+        group = about.row_group(n)
+        chunks += [group.column(at) for at in range(columns)]
     cells = sum(chunk.num_values for chunk in chunks)  # a row may have lists
     _check_shape(path, groups, columns, max(cells, groups * columns))
 
