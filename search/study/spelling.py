@@ -27,9 +27,11 @@ LARGEST_FILE = 1 << 20  # bytes
 def constraint_of(name: str, path: str) -> tuple[str, int]:
     """Return name and value of a constraint that is written as `tie_vo` or `qk_dim=4`."""
     constraint, _, value = name.partition("=")
-    if value and not value.isdecimal():
+    if not value:
+        return constraint, True
+    if not value.isdecimal():
         raise error_at(path, f"a constraint's value must be a whole number, got {value!r}")
-    return constraint, int(value) if value else True
+    return constraint, int(value)
 
 
 def toggled(spec: Spec, name: str, path: str) -> Spec | None:
@@ -40,8 +42,9 @@ def toggled(spec: Spec, name: str, path: str) -> Spec | None:
     constraint, value = constraint_of(name, path)
     with errors_at(path):
         partner = spec.toggled(constraint, value)
-    removes = constraint in spec.applied()
-    return partner if partner != spec and removes == (partner.params > spec.params) else None
+    is_taken_away = constraint in spec.applied()
+    is_comparison = partner != spec and is_taken_away == (partner.params > spec.params)
+    return partner if is_comparison else None
 
 
 def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
@@ -57,6 +60,7 @@ def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
     for name in {"preset", "family"} & options.keys():
         if not isinstance(options[name], str):
             raise error_at(f"{path}.{name}", f"must be a string, got {options[name]!r}")
+
     if "preset" in options:
         with errors_at(path):
             return {**preset(options.pop("preset")).as_dict(), **options}
@@ -97,7 +101,7 @@ WORD = re.compile(r"[0-9a-f]{12}:")
 
 def recipe_of(fields: dict[str, Any], changes: dict[str, Any], path: str, base: dict[str, Any] | None = None) -> Recipe:
     """Return a recipe of `base`, `fields` and `changes`, in this order. Raise ValueError at the key path."""
-    names = [f.name for f in dataclasses.fields(Recipe)]
+    names = [field.name for field in dataclasses.fields(Recipe)]
     merged: dict[str, Any] = {}
     for where, part in (("recipe", base or {}), (path, fields)):
         for name in part:
@@ -116,13 +120,16 @@ def inline_files(data: dict[str, Any], folder: Path = Path()) -> dict[str, Any]:
     recipe's `teacher: DIR` becomes the teacher itself, a task's `entries: {file: FILE}` the table, and a sampler's
     `warm_start: FILE` its trials. Raise ValueError at the key path.
     """
-    if (task := _task(data)) is not None:
+    task = _task(data)
+    if task is not None:
         data = {**data, "task": task}  # its table is read once
     reader = _Reader(folder, task)
     inlined: dict[str, Any] = reader.entry(data, "")
+
     if "sampler" in inlined:
         inlined = {**inlined, "sampler": inline_trials(inlined["sampler"], folder)}
-    if isinstance(entries := inlined.get("configurations"), list):
+    entries = inlined.get("configurations")
+    if isinstance(entries, list):
         read = [reader.entry(entry, f"configurations.{n}.") for n, entry in enumerate(entries)]
         inlined = {**inlined, "configurations": read}
     return reader.named(inlined, "scales", "")
@@ -130,7 +137,11 @@ def inline_files(data: dict[str, Any], folder: Path = Path()) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class _Reader:
-    """What reads files into the entries of a study. folder: of a module's file. task: of the study, if it has one."""
+    """Reads files into the entries of a study.
+
+    folder: where a module's file is looked for. task: the study's, if it has one. Values of a wrong form stay as they
+    are, for the error that names their key.
+    """
 
     folder: Path
     task: Any
@@ -149,12 +160,16 @@ class _Reader:
         if not isinstance(entry, dict):
             return entry
         readers = {"model": self.model, "recipe": self.recipe, "task": _inline_table}
-        parts = {n: read(entry[n], path + n) for n, read in readers.items() if isinstance(entry.get(n), dict)}
-        return {**entry, **parts}
+        inlined = dict(entry)
+        for key, read in readers.items():
+            if isinstance(entry.get(key), dict):
+                inlined[key] = read(entry[key], path + key)
+        return inlined
 
     def model(self, model: dict[str, Any], path: str) -> dict[str, Any]:
         model = _inline_model(model, path)
-        if isinstance(base := model.get("base"), dict):
+        base = model.get("base")
+        if isinstance(base, dict):  # a tied model: the module is its base's
             return {**model, "base": _read_code(base, f"{path}.base", self.folder)}
         return _read_code(model, path, self.folder)
 
@@ -163,7 +178,8 @@ class _Reader:
         stages = recipe.get("stages")
         if not isinstance(stages, list):
             return recipe
-        return {**recipe, "stages": [self.stage(stage, f"{path}.stages[{n}]") for n, stage in enumerate(stages)]}
+        read = [self.stage(stage, f"{path}.stages[{n}]") for n, stage in enumerate(stages)]
+        return {**recipe, "stages": read}
 
     def stage(self, stage: Any, path: str) -> Any:
         """Return a stage with its models read in. They are asked the study's task, unless they name one."""
@@ -172,11 +188,12 @@ class _Reader:
         models = {}
         for key in stage.keys() & {"model", "into"}:
             model = stage[key]
-            if self.task is not None and isinstance(model, str) and " " not in model:
+            if self.task is not None and isinstance(model, str) and " " not in model:  # the name of a preset
                 model = {"preset": model}
             if isinstance(model, dict):
-                task = {} if self.task is None or "checkpoint" in model else {"task": self.task}
-                model = self.model({**task, **model}, f"{path}.{key}")
+                if self.task is not None and "checkpoint" not in model:  # a checkpoint has its own
+                    model = {"task": self.task, **model}
+                model = self.model(model, f"{path}.{key}")
             models[key] = model
         return {**stage, **models}
 
@@ -188,7 +205,7 @@ def _task(data: dict[str, Any]) -> Any:
 
 def _inline_teacher(recipe: dict[str, Any], path: str) -> dict[str, Any]:
     name = recipe.get("teacher")
-    if not isinstance(name, str) or not name or WORD.match(name):
+    if not isinstance(name, str) or not name or WORD.match(name):  # none, or a recorded one
         return recipe
     from search.study.checkpoints import read_teacher
 
@@ -200,8 +217,10 @@ def _inline_table(task: dict[str, Any], path: str) -> dict[str, Any]:
     entries = task.get("entries")
     if not isinstance(entries, dict) or list(entries) != ["file"]:
         return task
-    file = _path(str(entries["file"]), f"{path}.entries.file")
-    lines = _text(file, LARGEST_FILE, "table", f"{path}.entries.file").replace(" ", "").split()
+    path = f"{path}.entries.file"
+    file = _path(str(entries["file"]), path)
+    text = _text(file, LARGEST_FILE, "table", path)
+    lines = text.replace(" ", "").split()
     return {**task, "entries": ";".join(lines)}
 
 
@@ -229,15 +248,22 @@ def _text(file: Path, most: int, what: str, path: str) -> str:
 
 
 def _inline_model(model: dict[str, Any], path: str) -> dict[str, Any]:
-    if isinstance(name := model.get("checkpoint"), str):
-        place = _path(name, f"{path}.checkpoint")
-        about = _parsed(place / CHECKPOINT if place.is_dir() else place, f"{path}.checkpoint")
+    """Return a model with the checkpoint's spec, or the file's ties, that it names."""
+    name = model.get("checkpoint")
+    if isinstance(name, str):
+        path = f"{path}.checkpoint"
+        place = _path(name, path)
+        about = _parsed(place / CHECKPOINT if place.is_dir() else place, path)
         spec = about.get("spec") if isinstance(about, dict) else None
         if not isinstance(spec, dict):
-            raise error_at(f"{path}.checkpoint", f"{name}: not a checkpoint, which has a spec")
-        return {**spec, **{k: v for k, v in model.items() if k != "checkpoint"}}
-    if isinstance(name := model.get("ties"), str):
-        return {**model, "ties": _parsed(_path(name, f"{path}.ties"), f"{path}.ties")}
+            raise error_at(path, f"{name}: not a checkpoint, which has a spec")
+        changes = {key: value for key, value in model.items() if key != "checkpoint"}
+        return {**spec, **changes}
+
+    name = model.get("ties")
+    if isinstance(name, str):
+        path = f"{path}.ties"
+        return {**model, "ties": _parsed(_path(name, path), path)}
     return model
 
 
