@@ -14,12 +14,12 @@ from pydantic import BaseModel, ValidationError
 from model.fields import did_you_mean
 from search.errors import UserError, printable, reraise_as
 from search.plugins import STUDIES, loaded
-from search.study.reading import QUOTED, odd_character, read_data
+from search.study.reading import QUOTED, Data, odd_character, read_data
 from search.study.schema import Study
 from search.study.space import Strict
 from search.study.spelling import LARGEST_FILE, inline_files
 from search.study.stopping import Stop
-from search.study.written import EXTENDS, UNCHANGED, Changes, Data, extended, remark_on
+from search.study.written import EXTENDS, UNCHANGED, Changes, extended, remark_on
 from trainer import Recipe
 from trainer.files.installed import INSTALLED
 
@@ -210,7 +210,7 @@ def recorded_study(definition: str, source: str, changes: Changes = UNCHANGED) -
         raise UserError(printable(f"{source}: {next(_lines(error, data))}")) from None
 
 
-def without_unused_keys(definition: dict[str, Any]) -> dict[str, Any]:
+def without_unused_keys(definition: Data) -> Data:
     """Return a recorded definition without keys that no package brings now, unless it uses them.
 
     Definitions are recorded with all keys. A package that brought a kind or a stopping rule may be gone since.
@@ -221,7 +221,7 @@ def without_unused_keys(definition: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _used(values: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+def _used(values: Data, model: type[BaseModel]) -> Data:
     """Return values without unknown keys that are off. Those that are on stay, for the error that names them."""
     known = {field.alias or name for name, field in model.model_fields.items()}
     return {key: value for key, value in values.items() if key in known or value not in (None, False, [])}

@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+Data = dict[str, Any]
+"""Plain values of a study file, or of a section of one."""
 MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
 MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
 MERGE, SEXAGESIMAL = "tag:yaml.org,2002:merge", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")

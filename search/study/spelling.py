@@ -12,7 +12,7 @@ from model.fields import did_you_mean
 from model.files import read_limited
 from model.tasks import ADDITION, changed, make_task
 from model.tied import Tied
-from search.study.reading import read_data
+from search.study.reading import Data, read_data
 from search.study.space import error_at, errors_at
 from search.study.warm import inline_trials
 from trainer import Recipe
@@ -47,7 +47,7 @@ def toggled(spec: Spec, name: str, path: str) -> Spec | None:
     return partner if is_comparison else None
 
 
-def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
+def model_options(model: str | Data, path: str) -> Data:
     """Return family and fields of a model: a preset's with changes, or a base's with ties."""
     options = {"preset": model} if isinstance(model, str) else dict(model)
     if "rung" in options and "preset" not in options:  # the key's earlier name
@@ -71,13 +71,13 @@ def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
     return options
 
 
-def spec_of(options: dict[str, Any], path: str) -> Spec:
+def spec_of(options: Data, path: str) -> Spec:
     """Return the spec of these options. Raise ValueError at the key path."""
     with errors_at(path):
         return make_spec(**options)
 
 
-def with_task(spec: Spec, task: Any, changes: dict[str, Any]) -> Spec:
+def with_task(spec: Spec, task: Any, changes: Data) -> Spec:
     """Return a spec with the study's task, unless its model names one, and with changes of it."""
     if task is None and not changes:
         return spec
@@ -99,10 +99,10 @@ WORD = re.compile(r"[0-9a-f]{12}:")
 """Beginning of a teacher in its recorded form, which a file may hold."""
 
 
-def recipe_of(fields: dict[str, Any], changes: dict[str, Any], path: str, base: dict[str, Any] | None = None) -> Recipe:
+def recipe_of(fields: Data, changes: Data, path: str, base: Data | None = None) -> Recipe:
     """Return a recipe of `base`, `fields` and `changes`, in this order. Raise ValueError at the key path."""
     names = [field.name for field in dataclasses.fields(Recipe)]
-    merged: dict[str, Any] = {}
+    merged: Data = {}
     for where, part in (("recipe", base or {}), (path, fields)):
         for name in part:
             if name not in names:
@@ -112,7 +112,7 @@ def recipe_of(fields: dict[str, Any], changes: dict[str, Any], path: str, base: 
         return Recipe(**(merged | changes))
 
 
-def inline_files(data: dict[str, Any], folder: Path = Path()) -> dict[str, Any]:
+def inline_files(data: Data, folder: Path = Path()) -> Data:
     """Return a study's plain values with the files that they name read in, so that a record needs no file.
 
     folder: where a module's file is looked for. A model's `checkpoint: DIR` becomes its spec, and `ties: FILE` a list
@@ -124,7 +124,7 @@ def inline_files(data: dict[str, Any], folder: Path = Path()) -> dict[str, Any]:
     if task is not None:
         data = {**data, "task": task}  # its table is read once
     reader = _Reader(folder, task)
-    inlined: dict[str, Any] = reader.entry(data, "")
+    inlined: Data = reader.entry(data, "")
 
     if "sampler" in inlined:
         inlined = {**inlined, "sampler": inline_trials(inlined["sampler"], folder)}
@@ -166,14 +166,14 @@ class _Reader:
                 inlined[key] = read(entry[key], path + key)
         return inlined
 
-    def model(self, model: dict[str, Any], path: str) -> dict[str, Any]:
+    def model(self, model: Data, path: str) -> Data:
         model = _inline_model(model, path)
         base = model.get("base")
         if isinstance(base, dict):  # a tied model: the module is its base's
             return {**model, "base": _read_code(base, f"{path}.base", self.folder)}
         return _read_code(model, path, self.folder)
 
-    def recipe(self, recipe: dict[str, Any], path: str) -> dict[str, Any]:
+    def recipe(self, recipe: Data, path: str) -> Data:
         recipe = _inline_teacher(recipe, path)
         stages = recipe.get("stages")
         if not isinstance(stages, list):
@@ -198,12 +198,12 @@ class _Reader:
         return {**stage, **models}
 
 
-def _task(data: dict[str, Any]) -> Any:
+def _task(data: Data) -> Any:
     task = data.get("task")
     return _inline_table(task, "task") if isinstance(task, dict) else task
 
 
-def _inline_teacher(recipe: dict[str, Any], path: str) -> dict[str, Any]:
+def _inline_teacher(recipe: Data, path: str) -> Data:
     name = recipe.get("teacher")
     if not isinstance(name, str) or not name or WORD.match(name):  # none, or a recorded one
         return recipe
@@ -213,7 +213,7 @@ def _inline_teacher(recipe: dict[str, Any], path: str) -> dict[str, Any]:
         return {**recipe, "teacher": read_teacher(Path(name))}
 
 
-def _inline_table(task: dict[str, Any], path: str) -> dict[str, Any]:
+def _inline_table(task: Data, path: str) -> Data:
     entries = task.get("entries")
     if not isinstance(entries, dict) or list(entries) != ["file"]:
         return task
@@ -224,7 +224,7 @@ def _inline_table(task: dict[str, Any], path: str) -> dict[str, Any]:
     return {**task, "entries": ";".join(lines)}
 
 
-def _read_code(model: dict[str, Any], path: str, folder: Path) -> dict[str, Any]:
+def _read_code(model: Data, path: str, folder: Path) -> Data:
     """Return a model with the text of its module's file, which runs if it is this user's. Raise ValueError if not."""
     where = model.get("module")
     if not isinstance(where, str) or not is_file(where) or "code" in model:
@@ -247,7 +247,7 @@ def _text(file: Path, most: int, what: str, path: str) -> str:
         raise error_at(path, f"{file}: {error}") from None
 
 
-def _inline_model(model: dict[str, Any], path: str) -> dict[str, Any]:
+def _inline_model(model: Data, path: str) -> Data:
     """Return a model with the checkpoint's spec, or the file's ties, that it names."""
     name = model.get("checkpoint")
     if isinstance(name, str):

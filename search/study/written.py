@@ -13,10 +13,9 @@ from typing import Any
 
 from model.fields import did_you_mean
 from search.errors import UserError, printable
-from search.study.reading import read_data
+from search.study.reading import Data, read_data
 from search.study.space import error_at, errors_at
 
-Data = dict[str, Any]
 EXTENDS = "extends"
 NAMED = re.compile(r"\$\{([^}]*)\}")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
