@@ -17,9 +17,14 @@ SHORT = {"weight_decay": "decay"}
 
 
 def impossible_remark(problems: Sequence[str], count: int, what: str) -> str:
-    """Return how many of so many proposals are impossible, and why; empty if none is."""
+    """Return how many proposals are impossible, and why the first is; empty if none is.
+
+    problems: why each impossible one is. count: of all. what: their noun.
+    """
+    if not problems:
+        return ""
     are = "is" if len(problems) == 1 else "are"
-    return f"{len(problems)} of {count:,} {what} {are} impossible ({problems[0]})" if problems else ""
+    return f"{len(problems)} of {count:,} {what} {are} impossible ({problems[0]})"
 
 
 def counted(number: int, noun: str) -> str:
@@ -52,7 +57,7 @@ def aligned(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> li
 
 def shown(value: Any) -> str:
     """Return a value as a person writes it."""
-    if isinstance(value, bool) or type(value).__name__ == "bool":
+    if isinstance(value, bool) or type(value).__name__ == "bool":  # NumPy's, of a frame
         return "on" if value else "off"
     if isinstance(value, tuple | list):
         if any(isinstance(row, Mapping) for row in value):  # stages
@@ -60,7 +65,7 @@ def shown(value: Any) -> str:
         is_curriculum = all(len(row) == 2 for row in value)
         between = "\u00a0for\u00a0" if is_curriculum else "\u00a0"
         return ", ".join(between.join(map(shown, row)) for row in value) or "none"
-    if value is None or value != value:
+    if value is None or value != value:  # NaN
         return "–"
     if isinstance(value, Real):
         number = float(value)
@@ -74,9 +79,13 @@ def describe(distribution: Distribution) -> str:
         text = "one of " + "; ".join(map(shown, distribution.values()))
     else:
         low, high = map(shown, distribution.ends())
-        step = f" in steps of {shown(distribution.step)}" if distribution.step else ""
-        log = ", logarithmic" if distribution.log else ""
-        text = f"{'whole numbers ' if distribution.int_ else ''}{low} to {high}{step}{log}"
+        text = f"{low} to {high}"
+        if distribution.int_:
+            text = f"whole numbers {text}"
+        if distribution.step:
+            text += f" in steps of {shown(distribution.step)}"
+        if distribution.log:
+            text += ", logarithmic"
     if distribution.after:
         text += f", beyond {distribution.after}"
     if distribution.when:
@@ -87,9 +96,10 @@ def describe(distribution: Distribution) -> str:
 
 def differing(configurations: Iterable[Configuration]) -> list[str]:
     """Return the fields in which configurations differ."""
-    listed = [c.as_params() for c in configurations]
+    listed = [configuration.as_params() for configuration in configurations]
     names = dict.fromkeys(name for params in listed for name in params if "." in name)
-    return [n for n in names if len({json.dumps(params.get(n)) for params in listed}) > 1]
+    # As JSON, since lists are not hashable, and True is not 1.
+    return [name for name in names if len({json.dumps(params.get(name)) for params in listed}) > 1]
 
 
 def describe_values(configuration: Configuration, paths: Iterable[str]) -> str:
@@ -97,9 +107,10 @@ def describe_values(configuration: Configuration, paths: Iterable[str]) -> str:
     value_of = fixed(configuration.spec, configuration.recipe)
     texts: dict[str, str] = {}
     for path in paths:
-        name, text = path.partition(".")[2], spelt(value_of(path))
+        name = path.partition(".")[2]
+        text = spelt(value_of(path))
         stem, _, end = name.rpartition("_")
-        if end == "end" and f"{stem}_start" in texts:
+        if end == "end" and f"{stem}_start" in texts:  # fade 5,000 to 12,000
             texts[stem] = f"{texts.pop(f'{stem}_start')} to {text}"
         else:
             texts[SHORT.get(name, name)] = text
