@@ -28,7 +28,8 @@ Values = tuple[tuple[Any, ...], tuple[Any, ...]]
 """Those of two flags."""
 Cell = tuple[Any, Any]
 """A value of each."""
-Rows = Sequence[Mapping[str, Any]]
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
 Seeds = Sequence[SeedRecord]
 Rate = GrokRate | PooledRate
 MOST_VALUES = 4
@@ -121,7 +122,8 @@ class Flag:
     def lines(self) -> list[list[str]]:
         lines = [[self.name, "grokked", f"over {self.sides[0].text}", "effect"]]
         for side in self.sides:
-            lines.append([side.text, rate_text(side.rate), str(side.against or ""), side.effect])
+            against = str(side.against or "")
+            lines.append([side.text, rate_text(side.rate), against, side.effect])
         return lines
 
     def tidy(self) -> list[dict[str, Any]]:
@@ -143,7 +145,7 @@ class Flag:
         return rows
 
 
-def single_flags(configurations: Iterable[Mapping[str, Any]], seeds: Iterable[SeedRecord]) -> list[Flag]:
+def single_flags(configurations: Iterable[Row], seeds: Iterable[SeedRecord]) -> list[Flag]:
     """Return the flag of each study that has one: rows as search.analysis.frames has them."""
     flags = []
     for study, rows, by_key in _by_study(configurations, seeds):
@@ -235,7 +237,8 @@ def _beyond(seeds: Seeds, rate: float) -> dict[Seed, float]:
 
 def _correlation(one: Mapping[Seed, float], other: Mapping[Seed, float]) -> float:
     """Return the correlation of deviations from a mean; a seed that one lacks deviates by nothing there."""
-    together = sum(one[seed] * other[seed] for seed in one.keys() & other.keys())
+    shared = one.keys() & other.keys()
+    together = sum(one[seed] * other[seed] for seed in shared)
     square = sum(value**2 for value in one.values())
     other_square = sum(value**2 for value in other.values())
     return together / (square * other_square) ** 0.5 if square and other_square else 0.0
@@ -273,9 +276,11 @@ class Grid:
 
     def lines(self) -> list[list[str]]:
         first, second = self.flags
-        lines = [[first, *(f"{second} {shown(b)}" for b in self.values[1])]]
-        for a in self.values[0]:
-            rates = [rate_text(self.cells[a, b]) for b in self.values[1]]
+        rows, columns = self.values
+        heads = [f"{second} {shown(b)}" for b in columns]
+        lines = [[first, *heads]]
+        for a in rows:
+            rates = [rate_text(self.cells[a, b]) for b in columns]
             lines.append([shown(a), *rates])
         return lines
 
@@ -301,7 +306,7 @@ class Grid:
         return rows
 
 
-def flag_grids(configurations: Iterable[Mapping[str, Any]], seeds: Iterable[SeedRecord]) -> list[Grid]:
+def flag_grids(configurations: Iterable[Row], seeds: Iterable[SeedRecord]) -> list[Grid]:
     """Return a grid of each two flags whose values differ in a study: rows as search.analysis.frames has them."""
     grids = []
     for study, rows, by_key in _by_study(configurations, seeds):
@@ -323,7 +328,8 @@ def write_flags(singles: Sequence[Flag], grids: Sequence[Grid], style: str) -> s
     for flag in singles:
         parts.append(f"{flag.study}: {flag.name}\n\n{_table(flag)}")
     for grid in grids:
-        parts.append(f"{grid.study}: {' × '.join(grid.flags)}\n\n{_table(grid)}\n\n{grid.beyond}")
+        head = f"{grid.study}: {' × '.join(grid.flags)}"
+        parts.append(f"{head}\n\n{_table(grid)}\n\n{grid.beyond}")
     notes = bullets([*notes_on_one(singles), *notes_on(grids)])
     return "\n\n".join([*parts, "Notes:", notes]) + "\n"
 
@@ -352,7 +358,7 @@ def notes_on(grids: Sequence[Grid]) -> tuple[str, ...]:
 
 
 def _by_study(
-    configurations: Iterable[Mapping[str, Any]], seeds: Iterable[SeedRecord]
+    configurations: Iterable[Row], seeds: Iterable[SeedRecord]
 ) -> Iterator[tuple[str, Rows, Mapping[str, Seeds]]]:
     """Yield each study with its configurations, and the counted seeds of each that confirm nothing."""
     own = (row for row in seeds if row.outcome in COUNTED and not row.confirmation)
@@ -369,11 +375,14 @@ def _flags(rows: Rows) -> list[str]:
             continue
         values = _values(rows, name)
         is_few = 1 < len(values) <= MOST_VALUES
-        # A number of a recipe, such as its rate, is a point on a scale: it is no flag though it has few values.
-        is_named = all(value is None or isinstance(value, str) or shown(value) in ("on", "off") for value in values)
-        if is_few and (is_named or name.startswith("model.")):
+        if is_few and (name.startswith("model.") or all(map(_is_word, values))):
             flags.append(name)
     return flags
+
+
+def _is_word(value: Any) -> bool:
+    """True for a value that is no number: a number of a recipe, such as its rate, is a point on a scale."""
+    return value is None or isinstance(value, str) or shown(value) in ("on", "off")
 
 
 def _values(rows: Rows, name: str) -> tuple[Any, ...]:
@@ -394,7 +403,7 @@ def _order(value: Any) -> tuple[Any, ...]:
 
 def _grid(study: str, flags: tuple[str, str], values: Values, rows: Rows, seeds: Mapping[str, Seeds]) -> Grid:
     first, second = flags
-    members: dict[Cell, list[Mapping[str, Any]]] = {cell: [] for cell in product(*values)}
+    members: dict[Cell, Any] = {cell: [] for cell in product(*values)}
     for row in rows:
         members[_plain(row.get(first)), _plain(row.get(second))].append(row)
 
@@ -425,11 +434,12 @@ def _interaction(
     if not all(cells.values()):
         return None, "an empty cell"
     # Where one value of one flag has all or nothing, its odds are infinite and the penalty alone would decide.
-    for flag, level in product(range(2), range(2)):
-        side = [rate for cell, rate in cells.items() if rate and cell[flag] == values[flag][level]]
-        grokked = sum(rate.grokked for rate in side)
-        if grokked in (0, sum(rate.n for rate in side)):
-            return None, "all or none grokked at a value of one"
+    for flag in range(2):
+        for value in values[flag]:
+            side = [rate for cell, rate in cells.items() if rate and cell[flag] == value]
+            grokked = sum(rate.grokked for rate in side)
+            if grokked in (0, sum(rate.n for rate in side)):
+                return None, "all or none grokked at a value of one"
 
     arms = []
     for cell, rows in members.items():
@@ -445,7 +455,9 @@ def _interaction(
             outcomes_CS[c, places[row.seed]] = row.has_grokked
 
     # With levels of -1/2 and 1/2 the product's coefficient is the log of one odds ratio over the other.
-    levels_CF = np.array([[cell[0] == values[0][1], cell[1] == values[1][1]] for cell, _ in arms]) - 0.5
+    (_, first_on), (_, second_on) = values
+    is_on_CF = np.array([[first == first_on, second == second_on] for (first, second), _ in arms])
+    levels_CF = is_on_CF - 0.5
     design_CK = np.column_stack([np.ones(len(arms)), levels_CF, levels_CF.prod(1)])
     *_, interaction = fit(design_CK, outcomes_CS)
     return interaction, ""

@@ -371,21 +371,29 @@ class _Page:
 
         def plain(name: str, text: Callable[[Any], str] = shown) -> Cells:
             # No format of a number suits NaN, which `shown` has a dash for.
-            return [(text(value) if value == value else shown(value), value) for value in frame[name]]
+            cells = []
+            for value in frame[name]:
+                cells.append((text(value) if value == value else shown(value), value))
+            return cells
 
         def tried(name: str, tries: str) -> Cells:
-            return [(f"{row[name]} of {row[tries]}" if row[tries] else "–", row[name]) for row in rows]
+            cells = []
+            for row in rows:
+                cells.append((f"{row[name]} of {row[tries]}" if row[tries] else "–", row[name]))
+            return cells
 
         if self.confirmed:
             rates = [*_rate_columns("search", rows), *_rate_columns("confirmation", rows)]
         else:
             rates = _rate_columns("search", rows, "grok rate")
 
-        commands = [pull_command(self.name, row["configuration"]) if str(row["best_seed"]) else "" for row in rows]
-
         front = pareto(frame["params"].tolist(), frame["grok_rate"].tolist())
         has_front = frame["params"].nunique() > 1  # of one size the front is only its best
-        on_front = ["yes" if has_front and on and row["seeds"] else "" for on, row in zip(front, rows, strict=True)]
+        commands = []
+        marks = []
+        for row, is_on_front in zip(rows, front, strict=True):
+            commands.append(pull_command(self.name, row["configuration"]) if str(row["best_seed"]) else "")
+            marks.append("yes" if has_front and is_on_front and row["seeds"] else "")
 
         columns = [
             ("parameters", plain("params")),
@@ -404,12 +412,18 @@ class _Page:
             ("proved", tried("proved", "prove_tried")),
             ("claimed to\nbe proved", plain("proofs_claimed")),
             ("best seed", plain("best_seed")),
-            ("on the\nfront", [(mark, mark) for mark in on_front]),
+            ("on the\nfront", [(mark, mark) for mark in marks]),
         ]
         for field in self.fields:
             head = f"{field.name}\n({field.unit})" if field.unit else field.name
             columns.append((head, [*zip(field.labels(), field.values, strict=True)]))
-        return [(name, cells) for name, cells in columns if {text for text, _ in cells} - {"", "0", "–"}]
+
+        shown_columns = []
+        for head, cells in columns:
+            texts = {text for text, _ in cells}
+            if texts - {"", "0", "–"}:
+                shown_columns.append((head, cells))
+        return shown_columns
 
     # ---- pictures
 
@@ -470,7 +484,11 @@ class _Page:
     def _titles(self) -> dict[str, str]:
         """Return the keys of the first few configurations, by titles such as `57p: 3 of 64`."""
         rows = self.configurations.head(FEW).to_dict("records")
-        return {f"{row['title']}: {row['grokked']:,} of {row['seeds']:,}": row["configuration"] for row in rows}
+        titles = {}
+        for row in rows:
+            title = f"{row['title']}: {row['grokked']:,} of {row['seeds']:,}"
+            titles[title] = row["configuration"]
+        return titles
 
     @cached_property
     def table(self) -> Table | None:
@@ -594,9 +612,9 @@ def _rule_sentences(rule: type[Rule], counts: StoppingCounts) -> str:
     """Return what a stopping rule did in sentences; empty if it never called a seed."""
     if not counts.ended and not counts.spared:
         return ""
+    name = rule.title.lower()
     did = "gave up" if rule.outcome == Outcome.GIVEN_UP else "ended"
-    text = f"The {rule.title.lower()} {did} {counts.ended:,} of {counts.seeds:,} seeds. "
-
+    text = f"The {name} {did} {counts.ended:,} of {counts.seeds:,} seeds. "
     if counts.spared:
         share = f"{counts.spared_share:.0%} of those that it was to end"
         grokked = f"{counts.spared_grokked:,} grokked" if counts.spared_grokked else "none grokked"
@@ -606,5 +624,6 @@ def _rule_sentences(rule: type[Rule], counts: StoppingCounts) -> str:
 
 def _span(numbers: pd.Series, style: str = ",") -> str:
     """Return the least and the greatest number, or the only one."""
-    low, high = (format(int(end), style) for end in (numbers.min(), numbers.max()))
+    low = format(int(numbers.min()), style)
+    high = format(int(numbers.max()), style)
     return low if low == high else f"{low} to {high}"

@@ -66,8 +66,9 @@ class Pair:
 
     def _paired(self, first: Mapping[Any, bool], second: Mapping[Any, bool]) -> Paired:
         if self.with_it.stopped or self.without.stopped:
-            return Paired.of([])
-        return Paired.of([(first[s], second[s]) for s in first.keys() & second.keys()])
+            return Paired.of([])  # how many seeds it had depends on their luck
+        shared = first.keys() & second.keys()
+        return Paired.of([(first[seed], second[seed]) for seed in shared])
 
     @property
     def precedence(self) -> tuple[Any, ...]:
@@ -114,14 +115,17 @@ class Cell:
         # One success anywhere shows that it trains; that it does not, only the pair's own arms can.
         verified = sum(arm.verified for arm in self.arms)
         grokked = sum(arm.grokked_with_finished for arm in self.arms)
-        n, rate_without = (self.pair.with_it.n, self.pair.without.rate) if self.pair else (0, 0.0)
-        return trains(verified, grokked, n, rate_without)
+        if not self.pair:
+            return trains(verified, grokked, 0, 0.0)
+        return trains(verified, grokked, self.pair.with_it.n, self.pair.without.rate)
 
     @property
     def seen_in(self) -> str | None:
         """A study with a verified seed: the compared one if it has any."""
-        studies = (arm.study for arm in (self.with_it, *self.arms) if arm and arm.verified)
-        return next(studies, None)
+        for arm in (self.with_it, *self.arms):
+            if arm and arm.verified:
+                return arm.study
+        return None
 
     @property
     def paired(self) -> Paired | None:
@@ -150,29 +154,45 @@ class Cell:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cell as plain values, None if unknown; an interval's end that is infinite is None too."""
-        with_it, without, paired = self.with_it, self.without, self.paired
+        with_it = self.with_it
+        without = self.without
+        paired = self.paired
         finished = self.pair.finished if self.pair and self.paired else None
         return {
-            "scale": self.scale, "params": self.params, "constraint": self.constraint,
-            "trains": str(self.trains), "cost": str(self.cost), "keeps_half": str(self.keeps_half),
-            "n_with": with_it.n if with_it else 0, "grokked_with": with_it.grokked if with_it else 0,
-            "n_without": without.n if without else 0, "grokked_without": without.grokked if without else 0,
+            "scale": self.scale,
+            "params": self.params,
+            "constraint": self.constraint,
+            "trains": str(self.trains),
+            "cost": str(self.cost),
+            "keeps_half": str(self.keeps_half),
+            "n_with": with_it.n if with_it else 0,
+            "grokked_with": with_it.grokked if with_it else 0,
+            "n_without": without.n if without else 0,
+            "grokked_without": without.grokked if without else 0,
             "pairs": paired.n if paired else 0,
-            "only_with": paired and paired.first, "only_without": paired and paired.second,
-            "rate_with": with_it and with_it.rate, "rate_without": without and without.rate,
+            "only_with": paired and paired.first,
+            "only_without": paired and paired.second,
+            "rate_with": with_it and with_it.rate,
+            "rate_without": without and without.rate,
             **_ratio("ratio", paired),
             "with_at_most": with_it and with_it.interval[1],
-            "ended_early_with": with_it and with_it.ended, "ended_early_without": without and without.ended,
-            "grokked_with_finished": _with_finished(with_it), "grokked_without_finished": _with_finished(without),
+            "ended_early_with": with_it and with_it.ended,
+            "ended_early_without": without and without.ended,
+            "grokked_with_finished": _with_finished(with_it),
+            "grokked_without_finished": _with_finished(without),
             **_ratio("ratio_finished", finished),
-            "verified_with": sum(arm.verified for arm in self.arms), "verified_in": self.seen_in,
-            "best_exact_with": with_it and with_it.best_exact, "params_saved": self.saves, "also": self.also,
+            "verified_with": sum(arm.verified for arm in self.arms),
+            "verified_in": self.seen_in,
+            "best_exact_with": with_it and with_it.best_exact,
+            "params_saved": self.saves,
+            "also": self.also,
             "study": with_it and with_it.study,
             "configuration_with": with_it and with_it.configuration,
             "configuration_without": without and without.configuration,
-            "paper": self.published.verdict or None, "paper_words": self.published.words or None,
+            "paper": self.published.verdict or None,
+            "paper_words": self.published.words or None,
             "agrees": self.agreement and str(self.agreement),
-        }  # fmt: skip
+        }
 
 
 def _with_finished(arm: Arm | None) -> int | None:
@@ -280,6 +300,7 @@ def constraint_table(
 
 def _pairs(arms: Iterable[Arm]) -> Iterator[tuple[Spec, Constraint, Pair]]:
     """Yield each scale's model, each constraint, and two arms that differ in it alone."""
+    # Only arms of one family and recipe can differ in a constraint alone.
     groups: dict[tuple[str, Recipe], dict[Spec, list[Arm]]] = {}
     for arm in arms:
         by_spec = groups.setdefault((arm.spec.family, arm.recipe), {})
@@ -288,13 +309,14 @@ def _pairs(arms: Iterable[Arm]) -> Iterator[tuple[Spec, Constraint, Pair]]:
     for by_spec in groups.values():
         rows = {row for spec in by_spec for row in spec.applied().items()}
         partners = {spec: _partners(spec, rows, by_spec) for spec in by_spec}
-        named = {spec for spec, own in by_spec.items() if is_preset(spec) or any(arm.scale for arm in own)}
+        named = {spec for spec in by_spec if is_preset(spec) or any(arm.scale for arm in by_spec[spec])}
+
         for scale in _scales(partners, named):
             for row, toggled in partners[scale].items():
                 has_it = row[0] in scale.applied()
                 for base, partner in product(by_spec[scale], by_spec[toggled]):
-                    pair = (base, partner) if has_it else (partner, base)
-                    yield scale, row, Pair(*pair, base)
+                    with_it, without = (base, partner) if has_it else (partner, base)
+                    yield scale, row, Pair(with_it, without, base)
 
 
 def _partners(spec: Spec, rows: Iterable[Constraint], specs: Collection[Spec]) -> dict[Constraint, Spec]:
@@ -326,9 +348,12 @@ def _scales(partners: Mapping[Spec, Mapping[Constraint, Spec]], named: Collectio
             if spec in left:
                 del left[spec]
                 together += joined[spec] & left.keys()
+
         alike = list(dict.fromkeys(together))
         own = [spec for spec in alike if spec in named]
-        scales += own or [max(alike, key=lambda spec: (len(partners[spec]), -len(spec.applied())))]
+        if not own:
+            own = [max(alike, key=lambda spec: (len(partners[spec]), -len(spec.applied())))]
+        scales += own
     return scales
 
 
@@ -383,10 +408,10 @@ def _names(specs: Sequence[Spec], scales: Mapping[Spec, str]) -> dict[Spec, str]
 
     names: dict[Spec, str] = {}
     for name, members in groupby(sorted(specs, key=given), given):
-        alike = list(members)
-        values = [spec.as_dict() for spec in alike]
-        differing = [key for key in values[0] if len({repr(each.get(key)) for each in values}) > 1]
-        for spec, fields in zip(alike, values, strict=True):
+        values = {spec: spec.as_dict() for spec in members}
+        first = next(iter(values.values()))
+        differing = [key for key in first if len({repr(fields.get(key)) for fields in values.values()}) > 1]
+        for spec, fields in values.items():
             names[spec] = ", ".join([name, *(spelt(key, fields.get(key)) for key in differing)])
     return {spec: names[spec] for spec in specs}  # in the order of the columns
 

@@ -18,6 +18,7 @@ from search.study.described import counted
 from trainer import Recipe
 from trainer.recipe.teacher import shown
 
+Link = Callable[[Arm], str]
 FORMATS = ("md", "csv", "json")
 MISSING = "–"
 WORDS = {Answer.YES: "trains", Answer.NO: "not seen to train", Answer.OPEN: "open"}
@@ -141,7 +142,7 @@ def _summary(cell: Cell | None, paper: bool) -> str:
     return text
 
 
-def details(table: Table, paper: bool, link: Callable[[Arm], str] | None = None) -> tuple[list[str], list[list[str]]]:
+def details(table: Table, paper: bool, link: Link | None = None) -> tuple[list[str], list[list[str]]]:
     """Return the columns and a line for each cell that was tried. link: returns an arm's count with a link."""
     lines = [_line(cell, link or count) for cell in _tried(table)]
     if not lines:
@@ -160,7 +161,7 @@ def _arms(table: Table) -> list[Arm]:
     return [arm for cell in _tried(table) for arm in (cell.with_it, cell.without) if arm]
 
 
-def _line(cell: Cell, link: Callable[[Arm], str]) -> dict[str, str]:
+def _line(cell: Cell, link: Link) -> dict[str, str]:
     """Return a cell by columns."""
     arms = (cell.with_it, cell.without)
     finished = " vs ".join(f"{arm.grokked_with_finished}/{arm.n}" if arm else MISSING for arm in arms)
@@ -240,7 +241,7 @@ def notes(table: Table) -> list[str]:
             f"{FINISHING}: with the seeds that had spent their budget and that curvature finished (finish_above). All "
             "else is of training alone; a seed that groks exactly at its last evaluation counts as finished"
         ]
-    if any(len(cell.pairs) > 1 or len({arm.study for arm in cell.arms}) > 1 for cell in tried):
+    if any(map(_is_repeated, tried)):
         lines += [
             "a cell that was trained more than once shows one pair of arms and adds nothing up: the pair with most "
             "seeds in common, or of equals that with the higher rate without the constraint. A verified seed of any "
@@ -252,6 +253,12 @@ def notes(table: Table) -> list[str]:
         lines += _bases(scale, tried)
     lines += [f"{cell.constraint} at {cell.scale}: {cell.also}" for cell in tried if cell.also]
     return lines
+
+
+def _is_repeated(cell: Cell) -> bool:
+    """True if a cell has several pairs, or arms of several studies."""
+    studies = {arm.study for arm in cell.arms}
+    return len(cell.pairs) > 1 or len(studies) > 1
 
 
 def discovered(cells: Iterable[Cell]) -> list[list[Cell]]:

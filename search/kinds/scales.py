@@ -19,6 +19,7 @@ from search.kinds.listed import MOST_TOGGLES, check_count
 from search.stats.intervals import LEVEL, power
 from search.study.described import aligned
 from search.study.kind import Asked, Kind
+from search.study.reading import Data
 from search.study.seeds import MOST_SEEDS, SeedRange, seed_list
 from search.study.space import Strict, error_at, errors_at, refuse
 from search.study.spelling import (
@@ -49,15 +50,15 @@ class Base(Strict):
     """A further base of a scale: the preset with another recipe, for constraints that the scale's does not fit."""
 
     constraints: list[str] = Field(min_length=1, description="those that are compared with this base")
-    recipe: dict[str, Any] = Field(min_length=1, description="fields over those of the scale's recipe")
+    recipe: Data = Field(min_length=1, description="fields over those of the scale's recipe")
     rate: float | None = Field(None, gt=0, le=1, description="its planned grok rate; unset: the scale's")
 
 
 class Scale(Strict):
     """A column: a model, trained as it is and with each of the constraints toggled."""
 
-    model: str | dict[str, Any] | None = Field(None, description="its model; unset: the preset that the scale is named")
-    recipe: dict[str, Any] = Field(default_factory=dict, description="fields over those of the study's recipe")
+    model: str | Data | None = Field(None, description="its model; unset: the preset that the scale is named")
+    recipe: Data = Field(default_factory=dict, description="fields over those of the study's recipe")
     seeds: int | None = Field(
         None, ge=1, le=MOST_SEEDS, description="of each arm, from seeds.first on; unset: seeds.count"
     )
@@ -185,9 +186,7 @@ class Scales(Kind):
         return ["", *describe_design(self.design, to_train, core_hours)]
 
 
-def design_of(
-    scales: dict[str, Scale], constraints: list[str], recipe: dict[str, Any], count: int, task: Any = None
-) -> Design:
+def design_of(scales: dict[str, Scale], constraints: list[str], recipe: Data, count: int, task: Any = None) -> Design:
     """Return the design of these scales and constraints. Raise ValueError at a key path.
 
     recipe: fields of every recipe; count: seeds of an arm of scales that name none; task: of every preset.
@@ -260,7 +259,7 @@ def _partners(design: Design, scale: str, spec: Spec, constraints: list[str]) ->
     return partners
 
 
-def _bases(name: str, spec: Spec, scale: Scale, recipe: dict[str, Any]) -> dict[str, Asked]:
+def _bases(name: str, spec: Spec, scale: Scale, recipe: Data) -> dict[str, Asked]:
     """Return a scale's own base, under an empty name, and its further ones."""
     path = f"scales.{name}"
     own = recipe_of(scale.recipe, {}, f"{path}.recipe", base=recipe)

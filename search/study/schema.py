@@ -13,6 +13,7 @@ from pydantic import Field, create_model, field_validator, model_validator
 from model import Spec
 from model.tied import Tied
 from search.study.kind import Asked, Kind, kind_of, kinds
+from search.study.reading import Data
 from search.study.resources import CPU_SLOTS, Faults, Resources
 from search.study.seeds import Allocation, Confirm, SeedCross, Seeds, Until, check_numbers, seed_list
 from search.study.space import LARGEST_SEED, Strict, error_at, fixed, refuse, resolve
@@ -36,14 +37,14 @@ class Opening(Strict):
 
     name: str = Field(pattern=NAME, description="letters, digits, dot, dash, underscore; names the MLflow experiment")
     about: str = Field("", description="one line: what the study asks")
-    model: str | dict[str, Any] | None = Field(
+    model: str | Data | None = Field(
         None, description="a preset, or a mapping: preset or family, and fields (adder-search models)"
     )
-    task: str | dict[str, Any] | None = Field(
+    task: str | Data | None = Field(
         None,
         description="what every model is asked, unless it says so itself; by default addition, ten digits, base ten",
     )
-    recipe: dict[str, Any] = Field(default_factory=dict, description="how it is trained; see Recipe")
+    recipe: Data = Field(default_factory=dict, description="how it is trained; see Recipe")
     start: StartSpec | None = Field(None, description="θ of other seeds to start from; without, at random")
 
 
@@ -161,7 +162,7 @@ class Study(Keys):
         """The spec that `model` names. Raises ValueError at its key path."""
         return self._changed_spec({})
 
-    def _changed_spec(self, changes: dict[str, Any], task: dict[str, Any] | None = None) -> Spec:
+    def _changed_spec(self, changes: Data, task: Data | None = None) -> Spec:
         if self.model is None:
             raise error_at("model", "missing")
         spec = spec_of(model_options(self.model, "model") | changes, "model")
@@ -172,12 +173,12 @@ class Study(Keys):
         """The recipe that `recipe` gives. Raises ValueError at its key path."""
         return self._changed_recipe({})
 
-    def _changed_recipe(self, changes: dict[str, Any]) -> Recipe:
+    def _changed_recipe(self, changes: Data) -> Recipe:
         return recipe_of(self.recipe, changes, "recipe", base=self.kind.recipe_defaults(self.recipe))
 
-    def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
+    def configuration(self, values: Data) -> tuple[Spec, Recipe]:
         """Return spec and recipe with a proposal's `values`, by key path."""
-        changes: dict[str, dict[str, Any]] = {"model": {}, "recipe": {}, "task": {}}
+        changes: dict[str, Data] = {"model": {}, "recipe": {}, "task": {}}
         for path, value in values.items():
             section, _, name = path.partition(".")
             changes[section][name] = value
@@ -187,7 +188,7 @@ class Study(Keys):
         self.stop.check(spec, recipe)
         return spec, recipe
 
-    def resolved(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    def resolved(self, numbers: Mapping[str, Any]) -> Data:
         """Return the values of a proposal's `numbers`, by key path (search/study/space.py)."""
         return resolve(self.kind.space, numbers, fixed(self.base_spec, self.base_recipe))
 

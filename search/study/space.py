@@ -28,6 +28,10 @@ MOST_STEPS = 1_000_000  # of a float
 MOST_POINTS = 10_000  # of a grid
 
 Numbers = dict[str, Any]
+Values = dict[str, Any]
+"""Values of fields, by key path."""
+ValueOf = Callable[[str], Any]
+"""Returns the value of a field by its key path."""
 
 
 class Strict(BaseModel):
@@ -113,7 +117,7 @@ class Distribution(Strict):
         """True if the values have no order for a sampler."""
         return self.choice is not None or self.points is not None
 
-    def is_asked(self, value_of: Callable[[str], Any]) -> bool:
+    def is_asked(self, value_of: ValueOf) -> bool:
         """True if the field is searched where the others have these values, by key path."""
         return all(_are_same(value_of(path), wanted) for path, wanted in (self.when or {}).items())
 
@@ -235,12 +239,12 @@ def _cycle(space: Space, path: str) -> ValueError:
     return error_at(f"space.{circle[0]}.{key}", f"depends on itself ({' -> '.join(circle)})")
 
 
-def resolve(space: Space, numbers: Mapping[str, Any], base: Callable[[str], Any]) -> dict[str, Any]:
+def resolve(space: Space, numbers: Mapping[str, Any], base: ValueOf) -> Values:
     """Return the values of a proposal's fields, by key path; `base` has all others.
 
     Raise ValueError if the numbers are not those that the space asks for.
     """
-    values: dict[str, Any] = {}
+    values: Values = {}
     for path in order(space):
         field = space[path]
         if not field.is_asked(values.get):
@@ -257,7 +261,7 @@ def resolve(space: Space, numbers: Mapping[str, Any], base: Callable[[str], Any]
 def numbers_by(space: Space, draw: Callable[[str, Distribution], Any]) -> Numbers:
     """Return a number for each field that is searched where the fields before it have the values that were drawn."""
     numbers: Numbers = {}
-    values: dict[str, Any] = {}
+    values: Values = {}
     for path in order(space):
         field = space[path]
         if field.is_asked(values.get):
@@ -266,10 +270,10 @@ def numbers_by(space: Space, draw: Callable[[str, Distribution], Any]) -> Number
     return numbers
 
 
-def fixed(spec: Spec, recipe: Recipe) -> Callable[[str], Any]:
+def fixed(spec: Spec, recipe: Recipe) -> ValueOf:
     """Return a function from key path (`model.NAME`, `recipe.NAME`) to value. Tuples are lists, as in a file."""
     parts = {"model": spec.shown(), "recipe": recipe.as_dict(), "task": options_of(spec.task)}
-    values: dict[str, Any] = {}
+    values: Values = {}
     for part, fields in parts.items():
         for name, value in fields.items():
             values[f"{part}.{name}"] = value
@@ -302,7 +306,7 @@ def _combinations(space: Space, candidates: Mapping[str, Sequence[Any]]) -> Iter
     is_conditional = any(field.when for field in space.values())
     seen = set[frozenset[str]]()
     for values in product(*(candidates[path] for path in paths)):
-        asked: dict[str, Any] = {}
+        asked: Values = {}
         for path, value in zip(paths, values, strict=True):
             if space[path].is_asked(asked.get):
                 asked[path] = value
@@ -317,7 +321,7 @@ def _combinations(space: Space, candidates: Mapping[str, Sequence[Any]]) -> Iter
         yield numbers
 
 
-def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tuple[Spec, Recipe]]) -> None:
+def check_space(space: Space, spec: Spec, build: Callable[[Values], tuple[Spec, Recipe]]) -> None:
     """Check that spec and recipe have the fields, and that every value is possible with some values of the others.
 
     build: makes a configuration from values by key path. Raise ValueError at the key path of a field.

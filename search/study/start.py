@@ -21,6 +21,8 @@ from trainer import Seed
 if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
 
+Plain = Mapping[str, Any]
+"""Plain values, as a record has them."""
 ANY = ""
 """Name for a θ that serves every seed."""
 MOST_STEPS, MOST_TEXTS = 200, 10_000
@@ -90,7 +92,7 @@ class InitialTheta:
 
     spec: Spec
     thetas: Mapping[str, tuple[float, ...]] = field(compare=False, hash=False, repr=False)
-    lineage: tuple[Mapping[str, Any], ...] = field(default=(), compare=False, hash=False, repr=False)
+    lineage: tuple[Plain, ...] = field(default=(), compare=False, hash=False, repr=False)
     number: int = field(default=0, compare=False)
     digest: str = field(init=False)
 
@@ -118,7 +120,7 @@ class InitialTheta:
         }
 
     @classmethod
-    def of(cls, about: Mapping[str, Any]) -> InitialTheta:
+    def of(cls, about: Plain) -> InitialTheta:
         thetas = {name: tuple(map(float, theta)) for name, theta in about["thetas"].items()}
         lineage = tuple(read_lineage(about["lineage"]))
         return cls(make_spec(**about["spec"]), thetas, lineage, about.get("number", 0))
@@ -130,7 +132,7 @@ def read_lineage(values: Any) -> list[dict[str, Any]]:
     return [read_step(step) for step in steps if isinstance(step, Mapping)]
 
 
-def read_step(values: Mapping[str, Any]) -> dict[str, Any]:
+def read_step(values: Plain) -> dict[str, Any]:
     """Return what a step may say of these values: each of its type, and each text in one printable line."""
     step = {}
     for name, value in values.items():
@@ -151,14 +153,14 @@ def _line(value: Any) -> Any:
     return printable(" ".join(value.split())) if isinstance(value, str) else value
 
 
-def describe_step(step: Mapping[str, Any]) -> str:
+def describe_step(step: Plain) -> str:
     """Describe a step of a lineage: `54p-rate, seed 800 of 54p`."""
     seed = f"seed {step['seed']} of " if step.get("seed") else ""
     text = f"{seed}{step.get('model', '')}".strip()
     return f"{step['study']}, {text}" if step.get("study") else text
 
 
-def ties_beyond_parent(parent: Mapping[str, Any] | None, spec: Spec) -> list[str]:
+def ties_beyond_parent(parent: Plain | None, spec: Spec) -> list[str]:
     """Return the ties that a spec has beyond those of its parent (a spec as plain values)."""
     if not isinstance(spec, Tied):
         return []
