@@ -111,7 +111,7 @@ def read_arms(configurations: Sequence[Row], seeds: Iterable[SeedRecord]) -> lis
     arms: dict[tuple[str, str], Arm] = {}
     for row in sorted(configurations, key=lambda row: row["seeds"], reverse=True):
         key = str(row["study"]), str(row["configuration"])
-        if key in arms or _is_derived(row):
+        if key in arms or _is_derived(row):  # a repeat has fewer seeds
             continue
         try:
             arms[key] = _arm(row, by_arm.get(key, {}))
@@ -140,6 +140,7 @@ def _arm(row: Row, seeds: SeedRows) -> Arm:
     finished = {number for number, seed in seeds.items() if end and seed.grok_step == end}
     by_training = {number: success and number not in finished for number, success in grokked.items()}
 
+    # Only its seeds tell which of a study that finishes seeds grokked by training.
     if end or seeds:
         n = len(seeds)
         count = sum(by_training.values())
@@ -204,7 +205,7 @@ def _recipe(values: dict[str, Any]) -> Recipe:
     for name, recipe_field in Recipe.__dataclass_fields__.items():
         if isinstance(recipe_field.default, tuple) and name in values:
             entries = json.loads(values[name]) if isinstance(values[name], str) else values[name]
-            values[name] = [e if isinstance(e, str) else [_number(part) for part in e] for e in entries]
+            values[name] = [entry if isinstance(entry, str) else list(map(_number, entry)) for entry in entries]
     return Recipe.from_record(_typed(Recipe, values))
 
 

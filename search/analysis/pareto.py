@@ -89,7 +89,8 @@ def _low(row: Row) -> float:
 
 def _shown(row: Row) -> dict[str, Any]:
     """Return what the table and JSON show. Search and confirmation have a rate each: nothing is pooled."""
-    shown = {name: row[name] for name in COLUMNS} | {name: row.get(name, 0) for name in PROOFS}
+    shown = {name: row[name] for name in COLUMNS}
+    shown |= {name: row.get(name, 0) for name in PROOFS}
     shown["held"] = shown["held"] if row.get("recipe.hold", 1) else None  # nothing is to hold
     return {name: value if value == value else None for name, value in shown.items()}  # a frame has NaN
 
@@ -100,9 +101,15 @@ def table(rows: Sequence[dict[str, Any]], width: int | None = None) -> str:
     Confirmations and proofs have a column if there are any. `per million`: grokked seeds per million seed-steps.
     width: characters of a line; where the columns need more, each row is a block of lines.
     """
-    columns = zip(HEADINGS, *map(_cells, rows), strict=True)
-    shown = [column for column in columns if column[0] not in OPTIONAL or any(column[1:])]
-    numbers = [n for n, column in enumerate(shown) if column[0] in NUMBERS]
+    shown: list[tuple[str, ...]] = []
+    numbers = []
+    for heading, *texts in zip(HEADINGS, *map(_cells, rows), strict=True):
+        if heading in OPTIONAL and not any(texts):
+            continue
+        if heading in NUMBERS:
+            numbers.append(len(shown))
+        shown.append((heading, *texts))
+
     lines = aligned(list(zip(*shown, strict=True)), right=numbers)
     if width and max(map(len, lines)) > width:
         heads, *blocks = zip(*shown, strict=True)
@@ -121,7 +128,8 @@ def _cells(row: Row) -> tuple[str, ...]:
     held = "" if row["held"] is None else f"{row['held']} of {row['grokked']}"
     verified = "not decoded yet"  # of its best seeds, on the official additions
     if row["verify_tried"]:
-        verified = f"{'yes' if row['verified'] else 'no'} ({row['verified']} of {row['verify_tried']})"
+        is_verified = "yes" if row["verified"] else "no"
+        verified = f"{is_verified} ({row['verified']} of {row['verify_tried']})"
     confirmed = ""
     if row["confirmation_seeds"]:
         ends = f"{row['confirmation_low']:.1%} to {row['confirmation_high']:.1%}"
@@ -143,7 +151,9 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _proved(row: Row) -> str:
-    counts = [f"{row['proved']} of {row['prove_tried']}"] if row["prove_tried"] else []
+    counts = []
+    if row["prove_tried"]:
+        counts.append(f"{row['proved']} of {row['prove_tried']}")
     if row["proofs_claimed"]:
-        counts += [f"{row['proofs_claimed']} claimed, not checked here (prove --study {row['study']})"]
+        counts.append(f"{row['proofs_claimed']} claimed, not checked here (prove --study {row['study']})")
     return ", ".join(counts)

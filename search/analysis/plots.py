@@ -190,7 +190,8 @@ def time_to_grok(seeds: pd.DataFrame) -> TimeToGrok:
 
     grokked = (seeds["outcome"] == Outcome.GROKKED).to_numpy()
     censored = (seeds["outcome"] == Outcome.CENSORED).to_numpy()
-    ends = seeds["budget"].where(~censored, seeds["steps"]).where(~grokked, seeds["grok_step"])
+    ends = seeds["budget"].where(~censored, seeds["steps"])
+    ends = ends.where(~grokked, seeds["grok_step"])
     ends_S = ends.to_numpy(dtype=float)
     survival = ecdf(CensoredData(uncensored=ends_S[grokked], right=ends_S[~grokked])).sf
     with warnings.catch_warnings():
@@ -202,7 +203,8 @@ def time_to_grok(seeds: pd.DataFrame) -> TimeToGrok:
     every = survival.probabilities == 0
     low = np.where(none, 0.0, 1 - band.high.probabilities)
     # Once every seed at risk has grokked, the lower end stays what it was: more was not shown.
-    low = pd.Series(np.where(every, np.nan, low)).ffill().fillna(0.0).to_numpy()
+    known = pd.Series(np.where(every, np.nan, low))
+    low = known.ffill().fillna(0.0).to_numpy()
     high = np.where(none, 0.0, 1 - band.low.probabilities)
     high = np.where(every, 1.0, high)
 
@@ -260,7 +262,8 @@ def time_figure(groups: Mapping[str, pd.DataFrame]) -> Figure:
             axis.plot(curve.marks, curve.at(curve.marks), "|", color=colour, ms=10, mew=1.4, clip_on=False)
         top = max(top, share.max(), np.nan_to_num(high).max())
     axis.set(xlabel="training step", ylabel="share of seeds grokked", xlim=(0, None))
-    axis.set_ylim(-0.012 * max(top, 0.1), min(1.02, max(top * 1.08, 0.1)))
+    # Room below for the line at 0, and above for the highest; where little grokked, no less than a tenth.
+    axis.set_ylim(bottom=-0.012 * max(top, 0.1), top=min(1.02, max(top * 1.08, 0.1)))
     in_percent(axis.yaxis)
     in_thousands(axis)
     quiet(axis)
@@ -276,7 +279,8 @@ def time_figure(groups: Mapping[str, pd.DataFrame]) -> Figure:
 def front_figure(configurations: pd.DataFrame) -> Figure:
     """Draw parameters against grok rate, one interval per configuration; the Pareto front in front, labelled."""
     judged = configurations[configurations["seeds"] > 0]
-    on_front = np.array(pareto(judged["params"].tolist(), judged["grok_rate"].tolist()), dtype=bool)
+    members = pareto(judged["params"].tolist(), judged["grok_rate"].tolist())
+    on_front = np.array(members, dtype=bool)
     front = judged[on_front].sort_values("params")
     rest = judged[~on_front]
 
@@ -290,9 +294,10 @@ def front_figure(configurations: pd.DataFrame) -> Figure:
     stairs = front.drop_duplicates("params")  # equals in size and rate have one label
     axis.step(stairs["params"], stairs["grok_rate"], where="post", color=COLOURS[0], lw=1.2, alpha=0.6, zorder=3)
     for row in stairs.itertuples():
-        axis.annotate(_front_label(row, front), (row.params, row.grok_rate), xytext=(-7, 3), ha="right",
-                      textcoords="offset points", fontsize=9, color=INK, parse_math=False,
-                      bbox={"fc": "#ffffffb0", "ec": "none", "pad": 1}, zorder=6)  # fmt: skip
+        label = _front_label(row, front)
+        behind = {"fc": "#ffffffb0", "ec": "none", "pad": 1}  # labels lie over intervals
+        axis.annotate(label, (row.params, row.grok_rate), xytext=(-7, 3), textcoords="offset points", ha="right",
+                      fontsize=9, color=INK, parse_math=False, bbox=behind, zorder=6)  # fmt: skip
     axis.set(xlabel="parameters", ylabel="grok rate (95 % interval)")
     _scale_parameters(axis, judged["params"].min(), judged["params"].max())
     axis.set_ylim(-0.015, min(1.03, judged["grok_rate_high"].max() * 1.08))

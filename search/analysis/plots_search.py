@@ -73,7 +73,8 @@ def _scale_field(axis: Axes, field: Field) -> None:
     axis.set_xlabel(field.title, fontsize=9, parse_math=False)
     if field.categories:
         width = max(9, 36 // len(field.categories))  # characters
-        names = [fill(shorten(name, 3 * width, placeholder="…"), width) for name in field.categories]
+        shortened = [shorten(name, 3 * width, placeholder="…") for name in field.categories]
+        names = [fill(name, width) for name in shortened]
         axis.set_xticks(range(len(names)), names, parse_math=False)
         axis.set_xlim(-0.5, len(names) - 0.5)
         axis.grid(False, axis="x")
@@ -99,7 +100,8 @@ def pooled(field: Field, configurations: pd.DataFrame, seeds: pd.DataFrame) -> l
     lack the field, or in which it is not searched, are left out.
     """
     x = pd.Series(field.positions(), index=configurations.index)
-    judged = configurations[x.notna() & (configurations["seeds"] > 0)].assign(x=x)
+    is_judged = x.notna() & (configurations["seeds"] > 0)
+    judged = configurations[is_judged].assign(x=x)
     bins: Any = judged["x"]
     if not field.categories:
         count = min(5, len(judged) // FEWEST_IN_A_BIN, judged["x"].nunique())
@@ -142,11 +144,15 @@ def importances(
     if np.ptp(objective) == 0:
         return None
     shares = _shares(fields, objective)
-    ordered = sorted(((field, shares[field.path]) for field in fields), key=lambda pair: -pair[1])
+    ordered = [(field, shares[field.path]) for field in fields]
+    ordered.sort(key=lambda pair: -pair[1])
 
     # The forest finds shares in noise too: shuffled, the objective has nothing to do with any field.
     rng = np.random.default_rng(0)
-    greatest = [max(_shares(fields, rng.permutation(objective)).values()) for _ in range(SHUFFLES)]
+    greatest = []
+    for _ in range(SHUFFLES):
+        by_chance = _shares(fields, rng.permutation(objective))
+        greatest.append(max(by_chance.values()))
     chance = float(np.quantile(greatest, 0.95))
 
     others = [_shares(fields, values) for values in redrawn if np.ptp(values)]
@@ -175,25 +181,29 @@ def _distribution(field: Field) -> BaseDistribution:
     if field.categories:
         return CategoricalDistribution(field.categories)
     numbers = field.numbers()
-    return FloatDistribution(float(np.nanmin(numbers)), float(np.nanmax(numbers)), log=field.log)
+    low = float(np.nanmin(numbers))
+    high = float(np.nanmax(numbers))
+    return FloatDistribution(low, high, log=field.log)
 
 
 def importance_figure(importance: Importances, coloured: bool) -> Figure:
     """Draw one bar per field, and a line at what chance gives; coloured: bars beyond the line."""
     fields, shares = zip(*importance.shares, strict=True)
+    rows = range(len(fields))
     figure = new_figure(WIDEST, 0.36 * len(fields) + 1.1)
     axis = figure.subplots()
     colours = [COLOURS[0] if coloured and share > importance.chance else GREY for share in shares]
-    axis.barh(range(len(fields)), shares, height=0.6, zorder=2, color=colours)
+    axis.barh(rows, shares, height=0.6, zorder=2, color=colours)
     if importance.ends:
-        axis.hlines(range(len(fields)), *zip(*importance.ends, strict=True), color=INK, lw=1.2, zorder=4)
+        lows, highs = zip(*importance.ends, strict=True)
+        axis.hlines(rows, lows, highs, color=INK, lw=1.2, zorder=4)
     axis.axvline(importance.chance, color=INK, lw=1.2, ls=(0, (4, 3)), zorder=3)
     most = 1.05 * max(importance.chance, *shares, *(high for _, high in importance.ends))
     # The text stands on the side of the line that has more room.
     side, ha = (-5, "right") if importance.chance > most / 2 else (5, "left")
     axis.annotate("95 % of shuffles have no share above", (importance.chance, 1), (side, 3), fontsize=9, ha=ha,
                   xycoords=("data", "axes fraction"), textcoords="offset points", color=INK)  # fmt: skip
-    axis.set_yticks(range(len(fields)), [field.name for field in fields], parse_math=False)
+    axis.set_yticks(rows, [field.name for field in fields], parse_math=False)
     axis.invert_yaxis()
     axis.set_xlabel("share of the variation that the fields explain")
     axis.set_xlim(0, most)
@@ -215,7 +225,7 @@ def probes_of(curves: pd.DataFrame) -> list[str]:
 def probes_figure(curves: pd.DataFrame, probes: list[str], seeds: pd.DataFrame) -> Figure:
     """Draw one panel per probe: mean and middle half of the seeds at each step, grokked seeds and others apart."""
     key = ["configuration", *SEED]
-    outcomes = seeds.assign(grokked=seeds["outcome"] == Outcome.GROKKED)[[*key, "grokked"]]
+    outcomes = seeds[key].assign(grokked=seeds["outcome"] == Outcome.GROKKED)
     table = curves.merge(outcomes, on=key)
     figure, axes = panels(len(probes), min(2, len(probes)), 2.7, sharex=True)
     for axis, name in zip(axes, probes, strict=True):

@@ -38,6 +38,8 @@ from search.study.described import counted
 from trainer import Recipe
 
 Constraint = tuple[str, Any]  # name and value
+Roles = dict[str, tuple[dict[str, str], "Cell | None"]]
+"""Words on each arm, and the cell of a toggled one, by its configuration's key."""
 
 
 @dataclass(frozen=True)
@@ -222,14 +224,14 @@ class Table:
         for constraint in self.constraints:
             yield constraint, tuple(self.cells.get((constraint, scale)) for scale in self.scales)
 
-    def roles(self) -> dict[str, tuple[dict[str, str], Cell | None]]:
+    def roles(self) -> Roles:
         """Return the role of each arm in the table by its configuration's key, and the cell of a toggled one.
 
         A role has a scale, a constraint, and `toggled`: on, off, or base. An arm that is a base and a toggled one,
         as 67p is 57p without tie_fc2_head, is a base.
         """
         pairs = [(cell, cell.pair) for cell in self.cells.values() if cell.pair]
-        roles: dict[str, tuple[dict[str, str], Cell | None]] = {}
+        roles: Roles = {}
         for cell, pair in pairs:
             toggled = "on" if pair.toggled is pair.with_it else "off"
             role = {"scale": cell.scale, "constraint": cell.constraint, "toggled": toggled}

@@ -40,7 +40,9 @@ def table_figure(table: Table) -> Figure:
     axes = figure.add_subplot()
     has_verdicts = any(cell.published.verdict for cell in table.cells.values())
 
-    bold = [cell for same in discovered(table.cells.values()) for cell in same]
+    bold: list[Cell] = []
+    for same in discovered(table.cells.values()):
+        bold += same
     for y, (_, cells) in enumerate(table.rows()):
         for x, cell in enumerate(cells):
             if cell is not None:
@@ -49,7 +51,9 @@ def table_figure(table: Table) -> Figure:
     axes.set_ylim(rows + 0.03, -0.03)
 
     # 57p becomes 57 parameters; the name of a spec without one says its parameters.
-    heads = [name if "parameters" in name else f"{name} parameters".replace("p ", " ") for name in table.scales]
+    heads = []
+    for name in table.scales:
+        heads.append(name if "parameters" in name else f"{name} parameters".replace("p ", " "))
     axes.set_xticks([x + 0.5 for x in range(columns)], heads)
     axes.set_yticks([y + 0.5 for y in range(rows)], table.constraints)
     axes.xaxis.tick_top()
@@ -62,7 +66,9 @@ def table_figure(table: Table) -> Figure:
     bar = figure.colorbar(
         ScalarMappable(NORM, COLOURS), ax=axes, orientation="horizontal", shrink=0.5, aspect=40, pad=0.01
     )
-    labels = [text if columns >= FEW or at % 2 == 0 else "" for at, text in TICKS.items()]
+    labels = list(TICKS.values())
+    if columns < FEW:
+        labels[1::2] = ["", ""]
     bar.set_ticks([*TICKS], labels=labels)
     bar.ax.tick_params(length=0, labelsize=8, labelcolor=SOFT)
     bar.outline.set_visible(False)
@@ -95,7 +101,9 @@ def _draw(axes: Axes, x: int, y: int, cell: Cell, weight: str) -> None:
         axes.text(x + 0.5, y + down, text, fontsize=size, **style)
 
     words = WORDS[cell.trains] if tried else "not tried"
-    write(0.25, words if not ratio else f"{words}, {times(cell)}", weight=weight)
+    if ratio:
+        words += f", {times(cell)}"
+    write(0.25, words, weight=weight)
     if tried:
         write(0.53, f"{count(cell.with_it)} vs {count(cell.without)}")
     if cell.paired:

@@ -111,12 +111,14 @@ def _plain(text: str) -> str:
 def agreements(cells: Collection[Cell]) -> str:
     """Return in a line how the table and the paper go together."""
     counts = Counter(cell.agreement for cell in cells)
-    agree, contradict, are_open = (counts[a] for a in Agreement)
-    parts = f"{agree} agree with it, {contradict} contradict it, {are_open} are open"
-    untried = sum(cell.with_it is None for cell in cells)
-    without = f" ({untried} of them not tried)" if untried else ""
+    agree, contradict, are_open = (counts[kind] for kind in Agreement)
     verdicts = agree + contradict + are_open
-    return f"The {SECTION}, has a verdict on {verdicts} of {counted(len(cells), 'cell')}{without}: {parts}."
+    of_cells = counted(len(cells), "cell")
+    untried = sum(cell.with_it is None for cell in cells)
+    if untried:
+        of_cells += f" ({untried} of them not tried)"
+    parts = f"{agree} agree with it, {contradict} contradict it, {are_open} are open"
+    return f"The {SECTION}, has a verdict on {verdicts} of {of_cells}: {parts}."
 
 
 # Cells
@@ -163,9 +165,12 @@ def _arms(table: Table) -> list[Arm]:
 
 def _line(cell: Cell, link: Link) -> dict[str, str]:
     """Return a cell by columns."""
-    arms = (cell.with_it, cell.without)
-    finished = " vs ".join(f"{arm.grokked_with_finished}/{arm.n}" if arm else MISSING for arm in arms)
-    with_it, without = (f"{link(arm)} {100 * arm.rate:.0f} %" if arm else MISSING for arm in arms)
+    shares = []
+    finished = []
+    for arm in (cell.with_it, cell.without):
+        shares.append(f"{link(arm)} {100 * arm.rate:.0f} %" if arm else MISSING)
+        finished.append(f"{arm.grokked_with_finished}/{arm.n}" if arm else MISSING)
+    with_it, without = shares
     words, agrees = PAPER
     return {
         "constraint": cell.constraint,
@@ -173,7 +178,7 @@ def _line(cell: Cell, link: Link) -> dict[str, str]:
         "trains": _trains(cell),
         "with it": with_it,
         "without": without,
-        FINISHING: finished,
+        FINISHING: " vs ".join(finished),
         "ratio (95 %)": _ratio(cell),
         "cost": str(cell.cost),
         "keeps half": str(cell.keeps_half),
@@ -299,10 +304,12 @@ def _tests(cells: Sequence[Cell]) -> str:
     left = [f"{same[0].constraint} at {same[0].scale}" for same in discovered(cells)]
     are = "is" if len(left) == 1 else "are"
     named = f": {', '.join(left)}" if left else ""
+    below = sum(p < LEVEL for p in ps)
+    by_chance = LEVEL * len(ps)
     return (
         f"{counted(len(ps), 'comparison')}; those of a column share its base's seeds and are no independent "
         "evidence. "
-        f"{sum(p < LEVEL for p in ps)} have p below 5 % (McNemar), by chance alone {LEVEL * len(ps):.1f} would; at a "
+        f"{below} have p below 5 % (McNemar), by chance alone {by_chance:.1f} would; at a "
         f"false discovery rate of 5 % (Benjamini and Hochberg) {len(left)} {are} left{named}"
     )
 

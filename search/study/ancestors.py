@@ -45,12 +45,12 @@ def _after_ancestors(step: Step, provenance: Mapping[str, Any], generations: int
         how = steps[-1].pop("then", []) if steps else []
         return [*steps, step | {"tied": _new_ties(step, steps), "how": how}]
 
-    keys = (key for key, value in provenance.items() if key.endswith("_from") and isinstance(value, Mapping))
-    key = next(keys, None)
-    if key is None or not generations:
+    # What made it from another checkpoint says so: compressed_from, folded_from, finished_from.
+    origins = {key: value for key, value in provenance.items() if key.endswith("_from") and isinstance(value, Mapping)}
+    if not origins or not generations:
         return [step | {"tied": [], "how": []}]
 
-    origin = provenance[key]
+    key, origin = next(iter(origins.items()))
     before = origin["provenance"] if isinstance(origin.get("provenance"), Mapping) else {}
     shape = read_step({name: origin[name] for name in SHAPE if name in origin})
     ancestors = _after_ancestors(shape, before, generations - 1)
@@ -68,8 +68,10 @@ def _after_ancestors(step: Step, provenance: Mapping[str, Any], generations: int
 def _descent(last: Step, descent: Any) -> list[Step]:
     """Return the steps of a descent in a folder, the last of which is the checkpoint itself."""
     rows = [row for row in descent if isinstance(row, Mapping)] if isinstance(descent, list) else []
-    steps = [read_step({"params": row.get("numbers"), "tied": row.get("tied")}) for row in rows[-MOST_STEPS:]]
-    steps = [{"tied": [], "how": []} | step for step in steps or [{}]]
+    steps: list[Step] = []
+    for row in rows[-MOST_STEPS:] or [{}]:
+        said = read_step({"params": row.get("numbers"), "tied": row.get("tied")})
+        steps.append({"tied": [], "how": []} | said)
     return [*steps[:-1], last | steps[-1]]
 
 

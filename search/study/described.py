@@ -39,8 +39,9 @@ def describe_sizes(specs: Iterable[Spec], most: int) -> str:
         sizes.setdefault(spec.label, {})[spec.params] = None
     texts = []
     for family, numbers in sizes.items():
-        is_long = len(numbers) > most
-        text = f"{min(numbers)} to {max(numbers)}" if is_long else ", ".join(map(str, numbers))
+        text = ", ".join(map(str, numbers))
+        if len(numbers) > most:
+            text = f"{min(numbers)} to {max(numbers)}"
         texts.append(f"{family}, {text} parameters")
     return "; ".join(texts)
 
@@ -51,7 +52,8 @@ def aligned(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> li
     for number, column in enumerate(zip(*rows, strict=True)):
         texts = list(map(str, column))
         width = max(map(len, texts))
-        columns.append([text.rjust(width) if number in right else text.ljust(width) for text in texts])
+        justify = str.rjust if number in right else str.ljust
+        columns.append([justify(text, width) for text in texts])
     return ["  ".join(texts).rstrip() for texts in zip(*columns, strict=True)]
 
 
@@ -69,7 +71,8 @@ def shown(value: Any) -> str:
         return "–"
     if isinstance(value, Real):
         number = float(value)
-        return f"{number:,.0f}" if number.is_integer() and abs(number) < 1e9 else f"{number:.4g}"
+        is_whole = number.is_integer() and abs(number) < 1e9
+        return f"{number:,.0f}" if is_whole else f"{number:.4g}"
     return str(value)
 
 
@@ -98,8 +101,12 @@ def differing(configurations: Iterable[Configuration]) -> list[str]:
     """Return the fields in which configurations differ."""
     listed = [configuration.as_params() for configuration in configurations]
     names = dict.fromkeys(name for params in listed for name in params if "." in name)
-    # As JSON, since lists are not hashable, and True is not 1.
-    return [name for name in names if len({json.dumps(params.get(name)) for params in listed}) > 1]
+    fields = []
+    for name in names:
+        values = {json.dumps(params.get(name)) for params in listed}  # JSON, as lists have no hash, and 1 is True
+        if len(values) > 1:
+            fields.append(name)
+    return fields
 
 
 def describe_values(configuration: Configuration, paths: Iterable[str]) -> str:
@@ -114,7 +121,8 @@ def describe_values(configuration: Configuration, paths: Iterable[str]) -> str:
             texts[stem] = f"{texts.pop(f'{stem}_start')} to {text}"
         else:
             texts[SHORT.get(name, name)] = text
-    return ", ".join(f"{name} {text}" for name, text in list(texts.items())[:MOST_FIELDS])
+    words = [f"{name} {text}" for name, text in texts.items()]
+    return ", ".join(words[:MOST_FIELDS])
 
 
 def spelt(value: Any) -> str:

@@ -65,9 +65,10 @@ if TYPE_CHECKING:
         pass
 
 else:
+    # Only at run time is it known which kinds there are: packages bring some.
     first = [kind.keys for kind in kinds() if not kind.are_keys_last]
     last = [kind.keys for kind in kinds() if kind.are_keys_last]
-    # a class has the fields of its last base first
+    # A class has the fields of its last base first.
     Keys = create_model("Keys", __base__=(*last, Course, *reversed(first), Opening))
 
 
@@ -107,7 +108,7 @@ class Study(Keys):
     def model_copy(self, **changes: Any) -> Self:
         """Return a copy with other values in `update`, and a kind that has these."""
         copy = super().model_copy(**changes)
-        copy.__dict__.pop("kind", None)
+        copy.__dict__.pop("kind", None)  # which a cached property had put there, with the old values
         return copy
 
     def _check_start(self) -> None:
@@ -226,7 +227,7 @@ class Study(Keys):
         """The seeds of each round: those of the file, then as many again, up to the study's limit."""
         seeds = self.first_seeds
         total = self.allocation.most if self.allocation else self.until.max_seeds or len(seeds)
-        start = max(seed.init_seed for seed in seeds) + 1
+        start = max(seed.init_seed for seed in seeds) + 1  # behind them, so that none comes again
         further = [Seed.of(number) for number in range(start, start + total - len(seeds))]
         rounds = [seeds]
         for n in range(0, len(further), len(seeds)):

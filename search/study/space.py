@@ -107,7 +107,10 @@ class Distribution(Strict):
         points: list[Any] = [low]
         for n in range(1, last):
             place = n / last
-            value = low * (high / low) ** place if self.log else low + (high - low) * place
+            if self.log:
+                value = low * (high / low) ** place
+            else:
+                value = low + (high - low) * place
             points.append(round(value) if self.int_ else float(f"{value:.6g}"))
         points.append(high)
         return list(dict.fromkeys(points))  # rounding may make close ones equal
@@ -119,7 +122,8 @@ class Distribution(Strict):
 
     def is_asked(self, value_of: ValueOf) -> bool:
         """True if the field is searched where the others have these values, by key path."""
-        return all(_are_same(value_of(path), wanted) for path, wanted in (self.when or {}).items())
+        conditions = (self.when or {}).items()
+        return all(_are_same(value_of(path), wanted) for path, wanted in conditions)
 
     def ends(self) -> Sequence[Any]:
         """Return the values of a choice, or the least and the greatest."""
@@ -174,14 +178,17 @@ class _Steps(Sequence[float]):
     step: float
 
     def __len__(self) -> int:
-        return int((_decimal(self.high) - _decimal(self.low)) // _decimal(self.step)) + 1
+        span = _decimal(self.high) - _decimal(self.low)
+        return int(span // _decimal(self.step)) + 1
 
     def __getitem__(self, i: Any) -> Any:
         place = range(len(self))[i]
         return float(_decimal(self.low) + place * _decimal(self.step))
 
     def __contains__(self, value: object) -> bool:
-        return isinstance(value, int | float) and abs(value) < math.inf and self.nearest(value) == value
+        if not isinstance(value, int | float) or not abs(value) < math.inf:
+            return False
+        return self.nearest(value) == value
 
     def nearest(self, number: float) -> float:
         place = round((number - self.low) / self.step)
@@ -231,9 +238,11 @@ def _needed(field: Distribution, waiting: Sequence[str]) -> list[str]:
 
 def _cycle(space: Space, path: str) -> ValueError:
     """Return the error for fields that wait for one another, at the first that comes round to itself."""
+    # Each waits for another one, so following the first of these leads into a circle, perhaps by a way to it.
     trail = [path]
     while trail.count(trail[-1]) == 1:
-        trail.append(_needed(space[trail[-1]], list(space))[0])
+        last = space[trail[-1]]
+        trail.append(_needed(last, list(space))[0])
     circle = trail[trail.index(trail[-1]) :]
     key = "after" if space[circle[0]].after == circle[1] else "when"
     return error_at(f"space.{circle[0]}.{key}", f"depends on itself ({' -> '.join(circle)})")
@@ -249,12 +258,15 @@ def resolve(space: Space, numbers: Mapping[str, Any], base: ValueOf) -> Values:
         field = space[path]
         if not field.is_asked(values.get):
             continue
-        refuse((path not in numbers, f"numbers of {sorted(numbers)}, not of {sorted(space)}"))
+        if path not in numbers:
+            raise ValueError(f"numbers of {sorted(numbers)}, not of {sorted(space)}")
         value = field.decoded(numbers[path])
         if field.after:
             value += values[field.after] if field.after in values else base(field.after)
         values[path] = value
-    refuse((numbers.keys() != values.keys(), f"numbers of {sorted(numbers)}, not of {sorted(values)}"))
+
+    if numbers.keys() != values.keys():  # some are of fields that are not searched here
+        raise ValueError(f"numbers of {sorted(numbers)}, not of {sorted(values)}")
     return values
 
 
@@ -282,12 +294,14 @@ def fixed(spec: Spec, recipe: Recipe) -> ValueOf:
 
 def points(space: Space) -> list[Numbers]:
     """Return the points of a grid."""
-    return list(_combinations(space, {path: field.values() for path, field in space.items()}))
+    values = {path: field.values() for path, field in space.items()}
+    return list(_combinations(space, values))
 
 
 def corners(space: Space) -> Iterator[Numbers]:
     """Yield the proposals with each field at an end, MOST_TRIED at most."""
-    return islice(_combinations(space, {path: field.ends() for path, field in space.items()}), MOST_TRIED)
+    ends = {path: field.ends() for path, field in space.items()}
+    return islice(_combinations(space, ends), MOST_TRIED)
 
 
 def grid_size(space: Space) -> int:
@@ -371,9 +385,11 @@ def _check_fields(space: Space, build: Callable[[Space, Numbers], object]) -> No
 
 def _without(space: Space, path: str) -> Space:
     """Return a space without a field, and without those that are searched at some of its values."""
-    left = {name: field for name, field in space.items() if name != path}
-    dependent = next((name for name, field in left.items() if path in (field.when or ())), None)
-    return _without(left, dependent) if dependent else left
+    left: Space = {name: field for name, field in space.items() if name != path}
+    for name, field in left.items():
+        if path in (field.when or ()):
+            return _without(left, name)
+    return left
 
 
 def _check_values(space: Space, path: str, build: Callable[[Numbers], object]) -> None:
