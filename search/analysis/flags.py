@@ -157,7 +157,7 @@ def single_flags(configurations: Iterable[Row], seeds: Iterable[SeedRecord]) -> 
         has_stopped = any(row.get("stopped") for row in rows)
         sides: list[Side] = []
         first: Seeds = ()
-        for value in sorted({*values}, key=_order):
+        for value in sorted({*values}, key=_order):  # off first, which the others are compared with
             members = [row for row, of_row in zip(rows, values, strict=True) if of_row == value]
             own = [seed for row in members for seed in by_key.get(row["configuration"], ())]
             rate = _rate(own) if own else None

@@ -50,7 +50,7 @@ def write_table(table: Table, style: str, *, paper: bool = False, ui: str = "") 
 def rows_text(rows: Sequence[dict[str, Any]], style: str) -> str:
     """Return rows as JSON or CSV. In CSV a row has empty cells for the columns that only others have."""
     if style == "json":
-        return json.dumps(rows, indent=1, allow_nan=False) + "\n"
+        return json.dumps(rows, indent=1, allow_nan=False) + "\n"  # NaN is no JSON
     columns = dict.fromkeys(name for row in rows for name in row)
     text = StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -105,6 +105,7 @@ def bullets(lines: Sequence[str]) -> str:
 
 def _plain(text: str) -> str:
     """Return text that Markdown shows as it is, in a cell too."""
+    # Names of studies and configurations may be a stranger's.
     return " ".join(text.split()).replace("|", r"\|").replace("<", "&lt;").replace("`", "'")
 
 

@@ -57,7 +57,7 @@ def trains(verified: int, grokked: int, n: int, rate_without: float) -> Answer:
 
 def cost(ratio: Interval | None) -> Effect:
     """Return what the interval of the ratio of grok rates says; None where nothing is paired."""
-    low, high = ratio or (0.0, float("inf"))
+    low, high = ratio or (0.0, float("inf"))  # which decides nothing
     if high < 1:
         return Effect.COSTS
     return Effect.HELPS if low > 1 else Effect.OPEN

@@ -12,7 +12,7 @@ from search.study.space import Strict, error_at
 from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair, with_task
 from search.study.trial import Configuration
 
-MOST_CONFIGURATIONS = 2_000
+MOST_CONFIGURATIONS = 2_000  # a study file may be anybody's
 MOST_TOGGLES = 100
 OF_THEIR_OWN = {"preset", "rung", "family", "base", "module"}
 """Keys of a model that is not the study's with changes."""
@@ -61,7 +61,7 @@ class Listed(Kind):
         check_count(len(self.entries) or 1, self.toggled, "toggle")
         first: dict[Asked, int] = {}
         for i, configuration in enumerate(self.spelled_out):
-            if first.setdefault(configuration, i) < i:
+            if first.setdefault(configuration, i) < i:  # their key would be the same, and so their rows
                 raise error_at(f"configurations.{i}", f"the same as configurations.{first[configuration]}")
 
     def path_of(self, number: int) -> str:

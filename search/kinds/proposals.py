@@ -102,6 +102,7 @@ class Proposals:
 
             trial.set_user_attr(KEY, configuration.key)
             self._proposed.setdefault(configuration.key, configuration)
+            # Several proposals may come to one configuration, whose outcomes answer all of them.
             self._open.setdefault(configuration.key, []).append(trial.number)
             return configuration
         return None

@@ -69,6 +69,7 @@ class _ByNumber(BaseSampler):
         self._seed = seed
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        # TPE and NSGA-II draw their first trials from a random sampler of their own.
         samplers: list[Any] = [self, getattr(self, "_random_sampler", self)]
         for sampler in samplers:
             sampler._rng.rng.seed([self._seed, trial.number])
@@ -111,6 +112,7 @@ class _Sequence(QMCSampler):
 
     def _find_sample_id(self, study: optuna.Study, search_space: dict[str, BaseDistribution]) -> int:
         """Return the place in the sequence: the number of the trial that is being drawn."""
+        # Optuna's own counts in attributes of its study, which one that is made anew lacks.
         return len(study.get_trials(deepcopy=False)) - 1
 
 

@@ -178,7 +178,9 @@ class Scales(Kind):
         return {Configuration(*pair).key: name for pair, name in self.design.bases.items()}
 
     def seeds_of(self, configuration: Asked) -> list[Seed]:
-        return self.first_seeds[: self.design.seeds[configuration]]
+        # An arm with fewer seeds has the first of the others', so that all are compared seed by seed.
+        count = self.design.seeds[configuration]
+        return self.first_seeds[:count]
 
     def plan_design(
         self, to_train: Mapping[Configuration, int], core_hours: Mapping[Configuration, float]
@@ -212,11 +214,12 @@ def design_of(scales: dict[str, Scale], constraints: list[str], recipe: Data, co
     # A constraint may have no cell at some scales, but not at all of them; nor a scale for all constraints.
     for i, constraint in enumerate(constraints):
         reasons = design.skipped.get(constraint, {})
-        if len(reasons) == len(scales):
-            scale_name, reason = next(iter(reasons.items()))
-            is_unknown = reason.startswith("unknown constraint")
-            where = "" if is_unknown else f"cannot be toggled at any scale; at {scale_name}: "
-            raise error_at(f"constraints.{i}", where + reason)
+        if len(reasons) < len(scales):
+            continue
+        scale_name, reason = next(iter(reasons.items()))
+        if not reason.startswith("unknown constraint"):
+            reason = f"cannot be toggled at any scale; at {scale_name}: {reason}"
+        raise error_at(f"constraints.{i}", reason)
     idle = scales.keys() - {cell.scale for cell in design.cells}
     if idle:
         raise error_at(f"scales.{min(idle)}", "none of the constraints can be toggled here")
@@ -336,8 +339,9 @@ def describe_design(
                 _spelt(halves),
             ))  # fmt: skip
 
-    total = f"{sum(core_hours.values()):.2f}"
-    rows.append(("all", "", len(design.cells), len(counted), "", sum(to_train.values()), total, "", "", ""))
+    seeds = sum(to_train.values())
+    hours = f"{sum(core_hours.values()):.2f}"
+    rows.append(("all", "", len(design.cells), len(counted), "", seeds, hours, "", "", ""))
     numbers = range(2, len(HEAD))
     lines = [*aligned(rows, right=numbers), "", *ABOUT]
     for constraint, reasons in design.skipped.items():
@@ -349,12 +353,14 @@ def describe_design(
 
 def _powers(cell: Cell, other: float, level: float) -> list[float]:
     """Return the chances to tell a cell's base from an arm of another rate, by Holm's worst case and alone."""
-    return [power(cell.seeds, cell.rate, other, level), power(cell.seeds, cell.rate, other, LEVEL)]
+    by_holm = power(cell.seeds, cell.rate, other, level)
+    alone = power(cell.seeds, cell.rate, other, LEVEL)
+    return [by_holm, alone]
 
 
 def _by_base(column: list[Cell]) -> list[tuple[list[Cell], float]]:
     """Return a scale's cells by their base, the scale's own first, each with the level of Holm's worst case."""
-    by_name: dict[str, list[Cell]] = {"": []}
+    by_name: dict[str, list[Cell]] = {"": []}  # first, wherever its cells stand
     for cell in column:
         by_name.setdefault(cell.base_name, []).append(cell)
     # Of all tests of a scale Holm asks this of the first, and less of each other.

@@ -49,7 +49,7 @@ def by_phase(rows: Iterable[SeedRecord]) -> tuple[list[SeedRecord], list[SeedRec
     """Return the rows of a search, by which configurations were chosen, and those that confirm them."""
     phases: tuple[list[SeedRecord], list[SeedRecord]] = [], []
     for row in rows:
-        phases[row.confirmation].append(row)
+        phases[row.confirmation].append(row)  # False is 0, True is 1
     return phases
 
 

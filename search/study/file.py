@@ -69,7 +69,8 @@ class Reader:
             if bases:
                 self.say(f"{source}: {remark_on(bases[0], data)}")
             return study
-        raise UserError("\n".join(printable(f"{source}: {line}{_remark(line)}") for line in lines))
+        remarked = [printable(f"{source}: {line}{_remark(line)}") for line in lines]
+        raise UserError("\n".join(remarked))
 
     def _spelt_out(self, data: Data, bases: list[Data], folder: Path) -> Data:
         """Return plain values laid over those that they extend, which are added to `bases`; names and keys as asked.
@@ -141,8 +142,10 @@ def load_study(name: str, reader: Reader | None = None) -> Study:
         raise UserError(f"{name}: no such study file{hint}")
 
     if name not in shipped:
-        beside = next((file for file in (f"{name}.yaml", f"{name}.yml") if Path(file).is_file()), None)
-        near = f"did you mean {beside}?" if beside else did_you_mean(name, shipped)
+        near = did_you_mean(name, shipped)
+        for file in (f"{name}.yml", f"{name}.yaml"):
+            if Path(file).is_file():
+                near = f"did you mean {file}?"
         raise UserError(f"unknown study {name!r}; {near}")
     return shipped_study(name, reader)
 
@@ -224,7 +227,8 @@ def without_unused_keys(definition: Data) -> Data:
 def _used(values: Data, model: type[BaseModel]) -> Data:
     """Return values without unknown keys that are off. Those that are on stay, for the error that names them."""
     known = {field.alias or name for name, field in model.model_fields.items()}
-    return {key: value for key, value in values.items() if key in known or value not in (None, False, [])}
+    off: tuple[Any, ...] = (None, False, [])
+    return {key: value for key, value in values.items() if key in known or value not in off}
 
 
 KINDS = {
@@ -308,9 +312,13 @@ def _siblings(keys: list[str]) -> list[str]:
     """Return the valid keys beside an unknown one."""
     models: list[type[Strict]] = [Study]
     for key in keys[:-1]:
-        fields = {field.alias or name: field for m in models for name, field in m.model_fields.items()}
-        models = sections(fields[key].annotation) if key in fields else models
-    names = [field.alias or name for m in models for name, field in m.model_fields.items() if name != keys[-1]]
+        fields = {field.alias or name: field for model in models for name, field in model.model_fields.items()}
+        if key in fields:  # else a name of the file's, as in space.recipe.lr
+            models = sections(fields[key].annotation)
+
+    names: list[str] = []
+    for model in models:
+        names += [field.alias or name for name, field in model.model_fields.items() if name != keys[-1]]
     if len(keys) == 1:
         names.append(EXTENDS)  # no field: it is gone before the keys are checked
     return list(dict.fromkeys(names))

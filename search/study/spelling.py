@@ -228,10 +228,12 @@ def _read_code(model: Data, path: str, folder: Path) -> Data:
     """Return a model with the text of its module's file, which runs if it is this user's. Raise ValueError if not."""
     where = model.get("module")
     if not isinstance(where, str) or not is_file(where) or "code" in model:
-        return model
+        return model  # an importable one, or a record, which has the text
+
     file = folder / _path(where.partition(":")[0], f"{path}.module")
     text = _text(file, LARGEST_CODE, "file of a module", f"{path}.module")
     digest = sha256(text.encode()).hexdigest()
+    # To read a study is to run its module: another user's file, or one that everyone can write, needs --trust.
     if is_own(file):
         trust(digest)
     elif not any(lets(digest) for lets in LETS_RUN):

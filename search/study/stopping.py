@@ -138,6 +138,7 @@ class Stop(Keys):
         """Raise ValueError at the key path of a rule that reads what a configuration lacks."""
         for key in rules():
             asked = self._asked(key)
+            # A default rule is off there without a word: nobody asked for it.
             if recipe.stages and any(not rule.is_default for rule in asked):
                 raise ValueError(f"stop.{key}: no rule ends a seed that goes through stages")
             for i, rule in enumerate(asked):

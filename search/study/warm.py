@@ -32,6 +32,7 @@ LARGEST_DATABASE = 50_000_000
 BOOKKEEPING = re.compile(r"|number|state|duration|datetime_\w+|(user|system)_attrs_.*|Unnamed: 0")
 """Columns of Optuna's own table that say nothing of a trial's point and values."""
 MISSING = (None, "")
+Trial = Mapping[str, Any]
 Known = tuple[Numbers, list[float]]
 """A trial's numbers, and its values in the order of the objectives."""
 
@@ -141,9 +142,12 @@ def _read_database(file: Path, name: str | None) -> dict[str, Any]:
 
     rows = []
     for trial in trials:
-        params = {f"params_{path}": _plain(value) for path, value in trial.params.items()}
-        rows.append(params | {f"values_{i}": value for i, value in enumerate(trial.values)})
-    return {"trials": rows, "directions": [direction.name.lower() for direction in study.directions]}
+        row = {f"params_{path}": _plain(value) for path, value in trial.params.items()}
+        for n, value in enumerate(trial.values):
+            row[f"values_{n}"] = value
+        rows.append(row)
+    directions = [direction.name.lower() for direction in study.directions]
+    return {"trials": rows, "directions": directions}
 
 
 def _one(names: Sequence[str], name: str | None) -> str:
@@ -199,6 +203,7 @@ def _columns(warm: WarmStart, space: Space, objectives: Sequence[str]) -> tuple[
         if any(name in of_objective for of_objective in spellings) or BOOKKEEPING.fullmatch(name):
             continue
         own = name.removeprefix("params_")
+        # With its part or without: recipe.lr, or lr where no other part of the space has an lr.
         paths = [path for path in space if own in (path, path.partition(".")[2])]
         if len(paths) != 1:
             raise error_at(KEY, f"column {name!r} is no field of the space; {did_you_mean(own, space)}")
@@ -216,7 +221,7 @@ def _columns(warm: WarmStart, space: Space, objectives: Sequence[str]) -> tuple[
     return fields, columns
 
 
-def _numbers(trial: Mapping[str, Any], space: Space, fields: Mapping[str, str]) -> Numbers:
+def _numbers(trial: Trial, space: Space, fields: Mapping[str, str]) -> Numbers:
     """Return a trial's numbers. Raises ValueError for one that is missing, meaningless or not asked for."""
 
     def number_at(path: str, field: Distribution) -> Any:
@@ -230,8 +235,9 @@ def _numbers(trial: Mapping[str, Any], space: Space, fields: Mapping[str, str]) 
     numbers = numbers_by(space, number_at)
     # A number where the field is not searched is of another space, even if it is in the bounds.
     for path in fields.keys() - numbers.keys():
-        if trial.get(fields[path]) not in MISSING:
-            raise ValueError(f"{path} is {shown(trial[fields[path]])}; it is {describe(space[path])}")
+        cell = trial.get(fields[path])
+        if cell not in MISSING:
+            raise ValueError(f"{path} is {shown(cell)}; it is {describe(space[path])}")
     return numbers
 
 
@@ -276,7 +282,7 @@ def _is_meant(value: Any, cell: Any) -> bool:
         return False
 
 
-def _value(trial: Mapping[str, Any], name: str) -> float:
+def _value(trial: Trial, name: str) -> float:
     """Return a trial's value of an objective. Raises ValueError."""
     try:
         value = float(trial.get(name, ""))  # a trial that lacks it has the error of an empty cell
