@@ -150,6 +150,7 @@ def details(table: Table, paper: bool, link: Link | None = None) -> tuple[list[s
     lines = [_line(cell, link or count) for cell in _tried(table)]
     if not lines:
         return [], []
+    # Columns that would be empty, or that nobody asked for, are left out.
     optional = dict.fromkeys(PAPER, paper)
     optional[FINISHING] = any(arm.finishes for arm in _arms(table))
     columns = [column for column in lines[0] if optional.get(column, True)]

@@ -71,7 +71,7 @@ def combinations(spec: Spec, names: Sequence[str], path: str) -> list[Spec]:
     Raise ValueError at a key path, for a constraint that is unknown, repeated, or saves nothing here.
     """
     constraints = [constraint_of(name, f"{path}.{i}") for i, name in enumerate(names)]
-    bare = _without(spec, constraints, path)
+    bare = _without(spec, constraints, path)  # what the model has of them is a combination too
     for i, (name, value) in enumerate(constraints):
         if name in dict(constraints[:i]):
             raise error_at(f"{path}.{i}", f"{name} is combined already")
@@ -79,6 +79,7 @@ def combinations(spec: Spec, names: Sequence[str], path: str) -> list[Spec]:
         if not alone or alone.params >= bare.params:
             raise error_at(f"{path}.{i}", f"{names[i]} takes no parameters away from this model")
 
+    # In this order a study that is stopped early has the main effects apart.
     alike: dict[Spec, Spec] = {}
     for run in nested_fractions(len(constraints)):
         applied = [constraint for i, constraint in enumerate(constraints) if run >> i & 1]

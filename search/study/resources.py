@@ -49,7 +49,7 @@ class Resources(Strict):
 
     @property
     def threads(self) -> int:
-        return int(self.cpu) or 1
+        return int(self.cpu) or 1  # of half a core too
 
     @property
     def bank(self) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class Stop(Keys):
     @field_validator(*(key for key, kind in rules().items() if kind.most > 1), mode="before")
     @classmethod
     def _one_or_more(cls, value: Any) -> Any:
-        return [value] if isinstance(value, dict) else value
+        return [value] if isinstance(value, dict) else value  # screen: {at: 5000, keep: {token: 0.35}}
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:
