@@ -183,7 +183,7 @@ class _Page:
         self.study = study
         self.name = study.name if study else str(configurations["study"].iloc[0])
         self.about = study.about if study else ""
-        # Sets of a descent are steps to another end: their fields and flags would compare what nobody varied.
+        # Sets of a descent are steps to another end, and are not compared.
         is_comparable = not study or study.kind.is_compared
         self.asked_fields = fields_of(study, self.configurations) if is_comparable else []
         self.fields = [field for field in self.asked_fields if field.varies]
