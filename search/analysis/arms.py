@@ -29,6 +29,7 @@ NO_STAGES = ("()", "[]", "None", "nan")
 """How frames and files say that a recipe has none."""
 SCALE = "scale"
 """The column that names the scale of which a configuration is the base."""
+Row = Mapping[str, Any]
 SeedRows = dict[Seed, SeedRecord]
 
 
@@ -89,7 +90,7 @@ class Arm:
         return f"#/experiments/{self.experiment_id}/runs/{self.run_id}" if self.run_id else None
 
 
-def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[SeedRecord]) -> list[Arm]:
+def read_arms(configurations: Sequence[Row], seeds: Iterable[SeedRecord]) -> list[Arm]:
     """Return the recorded configurations, each of each study once: of repeats the one with the most seeds.
 
     Left out are those without a counted seed, and those that were taught, tied, or started from other numbers: their
@@ -98,21 +99,19 @@ def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[SeedR
     Raises UserError if the rows are no configurations, or name unknown fields.
     """
     for row in configurations:
-        if missing := [column for column in COLUMNS if column not in row]:
+        missing = [column for column in COLUMNS if column not in row]
+        if missing:
             raise UserError(f"this is no frame of configurations: it has no column {', '.join(missing)}")
+
     by_arm: dict[tuple[str, str], SeedRows] = {}
     for seed in seeds:
         if seed.outcome in COUNTED and not seed.confirmation:
             by_arm.setdefault((seed.study, seed.configuration), {})[seed.seed] = seed
+
     arms: dict[tuple[str, str], Arm] = {}
-    for row in sorted(configurations, key=lambda r: r["seeds"], reverse=True):
+    for row in sorted(configurations, key=lambda row: row["seeds"], reverse=True):
         key = str(row["study"]), str(row["configuration"])
-        origins = [row.get("recipe.teacher"), row.get("recipe.start")]
-        is_staged = row["model.family"] == Module.family and str(row.get("recipe.stages")) not in NO_STAGES
-        derived = (
-            row["model.family"] == Tied.family or is_staged or any(isinstance(text, str) and text for text in origins)
-        )
-        if derived or key in arms:
+        if key in arms or _is_derived(row):  # a repeat has fewer seeds
             continue
         try:
             arms[key] = _arm(row, by_arm.get(key, {}))
@@ -121,20 +120,40 @@ def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[SeedR
     return [arm for arm in arms.values() if arm.n]
 
 
-def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
+def _is_derived(row: Row) -> bool:
+    """True if a row says nothing about training from random values: see `read_arms`."""
+    family = row["model.family"]
+    if family == Tied.family:
+        return True
+    if family == Module.family and str(row.get("recipe.stages")) not in NO_STAGES:
+        return True
+    origins = (row.get("recipe.teacher"), row.get("recipe.start"))
+    return any(isinstance(text, str) and text for text in origins)
+
+
+def _arm(row: Row, seeds: SeedRows) -> Arm:
+    """Return the arm of a row. Raises ValueError or TypeError."""
     spec = _spec(row)
     recipe = _recipe(_fields(row, "recipe."))
     end = recipe.steps if recipe.finish_above < 1 else None
-    grokked = {seed: r.has_grokked for seed, r in seeds.items()}
-    finished = {seed for seed, r in seeds.items() if end and r.grok_step == end}
-    by_training = {seed: success and seed not in finished for seed, success in grokked.items()}
+    grokked = {number: seed.has_grokked for number, seed in seeds.items()}
+    finished = {number for number, seed in seeds.items() if end and seed.grok_step == end}
+    by_training = {number: success and number not in finished for number, success in grokked.items()}
+
+    # Only its seeds tell which of a study that finishes seeds grokked by training.
     if end or seeds:
-        n, count, wrongly = len(seeds), sum(by_training.values()), missed(list(seeds.values()))
+        n = len(seeds)
+        count = sum(by_training.values())
+        wrongly = missed(list(seeds.values()))
     else:
-        n, count, wrongly = int(row["seeds"]), int(row["grokked"]), float(row.get("wrongly") or 0.0)
+        n = int(row["seeds"])
+        count = int(row["grokked"])
+        wrongly = float(row.get("wrongly") or 0.0)
     verified = int(row["verified"])
     if end:
-        verified = sum(r.verified == spec.task.problems for seed, r in seeds.items() if by_training[seed])
+        right = spec.task.problems
+        verified = sum(seed.verified == right for number, seed in seeds.items() if by_training[number])
+
     names = {name: str(row[name] or "") for name in ("configuration", "study", "experiment_id", "run_id")}
     for name in filter(None, names.values()):  # they are shown, in links too, and a file may have any text there
         if not IDENTIFIER.fullmatch(name):
@@ -161,7 +180,8 @@ def _line(value: Any) -> str:
     return value if isinstance(value, str) and value.isprintable() else ""
 
 
-def _spec(row: Mapping[str, Any]) -> Spec:
+def _spec(row: Row) -> Spec:
+    """Return the spec of a row. No code of a module runs: it is one as its record tells."""
     model = _fields(row, "model.")
     family = model.pop("family")
     if family == Module.family:
@@ -170,27 +190,37 @@ def _spec(row: Mapping[str, Any]) -> Spec:
     return make_spec(family, **_typed(FAMILIES.get(family, Spec), model))
 
 
-def _fields(row: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def _fields(row: Row, prefix: str) -> dict[str, Any]:
     """Return the columns with a prefix, without it; those of other families are empty and left out."""
-    columns = {name.removeprefix(prefix): v for name, v in row.items() if name.startswith(prefix)}
-    return {name: v for name, v in columns.items() if not (v is None or (isinstance(v, float) and isnan(v)))}
+    fields = {}
+    for name, value in row.items():
+        is_empty = value is None or (isinstance(value, float) and isnan(value))
+        if name.startswith(prefix) and not is_empty:
+            fields[name.removeprefix(prefix)] = value
+    return fields
 
 
 def _recipe(values: dict[str, Any]) -> Recipe:
+    """Return a recipe of a row's values, of which those that are lists may be JSON."""
     for name, recipe_field in Recipe.__dataclass_fields__.items():
         if isinstance(recipe_field.default, tuple) and name in values:
             entries = json.loads(values[name]) if isinstance(values[name], str) else values[name]
-            values[name] = [e if isinstance(e, str) else [_number(part) for part in e] for e in entries]
+            values[name] = [entry if isinstance(entry, str) else list(map(_number, entry)) for entry in entries]
     return Recipe.from_record(_typed(Recipe, values))
 
 
 def _number(entry: Any) -> Any:
     """Return a list's entry as in a study file: frames turn whole numbers into floats."""
-    return entry if isinstance(entry, str) else int(entry) if float(entry).is_integer() else float(entry)
+    if isinstance(entry, str):
+        return entry
+    return int(entry) if float(entry).is_integer() else float(entry)
 
 
-def _typed(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+def _typed(cls: Any, values: Row) -> dict[str, Any]:
     """Return values in the types of a class's fields: where families are mixed, integers are floats."""
     fields = cls.__dataclass_fields__
-    typed = {name: type(fields[name].default)(v) for name, v in values.items() if name in fields and name != "task"}
-    return {**values, **typed}
+    typed = dict(values)
+    for name, value in values.items():
+        if name in fields and name != "task":  # make_spec reads a task's text
+            typed[name] = type(fields[name].default)(value)
+    return typed

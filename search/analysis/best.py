@@ -30,17 +30,23 @@ class Choice:
 
 def choose_best(records: StudyRecords, model: str | None = None) -> Choice:
     """Choose the best configuration, of a preset or of all; of a study of descents, the seed of the smallest set."""
-    if model is None and (proposed := best_proposal(records)):
+    proposed = best_proposal(records) if model is None else None
+    if proposed:
         return Choice(*proposed)
+
     rows = [row for row in configuration_rows(records) if model in (None, row["rung"])]
     best = best_of(rows)
     if best is None:
         return Choice()
-    verified, remark = best_of([row for row in rows if row["verified"]]), ""
-    if best["verify_tried"] and not best["verified"] and verified:
-        which = f"--configuration {verified['configuration'][:6]}"
-        remark = f"none of its decoded seeds is verified; of {verified['title']} one is ({which})"
-    return Choice(best["configuration"], None, best["title"] if len(rows) > 1 else "", remark)
+
+    # Nothing is chosen by the 10,010 official additions: a seed that is verified elsewhere is only remarked on.
+    remark = ""
+    verified = best_of([row for row in rows if row["verified"]])
+    if verified and best["verify_tried"] and not best["verified"]:
+        option = f"--configuration {verified['configuration'][:6]}"
+        remark = f"none of its decoded seeds is verified; of {verified['title']} one is ({option})"
+    title = best["title"] if len(rows) > 1 else ""
+    return Choice(best["configuration"], None, title, remark)
 
 
 def best_checkpoint(records: StudyRecords) -> Checkpoint:

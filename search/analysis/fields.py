@@ -58,12 +58,14 @@ class Field:
     @property
     def range(self) -> str:
         """The values that it may have, or else that it had."""
-        if self.allowed and not self.varies:
+        if self.allowed and self.varies:
+            return self.allowed
+        if self.allowed:
             drawn = f"only {shown(self.values[self.is_present].iloc[0])}" if self.is_present.any() else "none"
             return f"{self.allowed}; drawn: {drawn}"
-        if self.allowed or not self.categories:
-            return self.allowed or f"{shown(self.values.min())} to {shown(self.values.max())}"
-        return "; ".join(self.categories)
+        if self.categories:
+            return "; ".join(self.categories)
+        return f"{shown(self.values.min())} to {shown(self.values.max())}"
 
     def positions(self) -> np.ndarray:
         """Return the configurations' places along an axis; NaN where the family lacks it."""
@@ -88,13 +90,18 @@ def columns(configurations: pd.DataFrame) -> list[str]:
 
 
 def _field(path: str, space: Space, configurations: pd.DataFrame) -> Field:
-    values, name, distribution = configurations[path], path.partition(".")[2], space.get(path)
+    distribution = space.get(path)
+    name = path.partition(".")[2]
+    values = configurations[path]
     if distribution and distribution.after:
+        # The sampler draws the distance: the sum would show what the other field does.
         values = values - configurations[distribution.after]
         name += f" after {distribution.after.partition('.')[2]}"
-    for other, wanted in ((distribution and distribution.when) or {}).items():
-        # elsewhere the field is as in the base, whatever the column says
-        values = values.where([shown(value) == shown(wanted) for value in configurations[other]])
+    if distribution and distribution.when:
+        for other, wanted in distribution.when.items():
+            # Elsewhere the field is as in the base, whatever the column says.
+            values = values.where([shown(value) == shown(wanted) for value in configurations[other]])
+
     known = values.dropna()
     categories = _categories(known, distribution)
     return Field(
@@ -111,9 +118,15 @@ def _field(path: str, space: Space, configurations: pd.DataFrame) -> Field:
 def _categories(values: pd.Series, distribution: Distribution | None) -> tuple[str, ...]:
     """Return labels in order, numbers by their size; empty if the values are points of a range."""
     by_label = {shown(value): value for value in values}
-    numeric = all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in by_label.values())
-    is_range = distribution.choice is None if distribution else numeric and len(by_label) > MOST_CATEGORIES
-    return () if is_range else tuple(sorted(by_label, key=lambda label: by_label[label] if numeric else label))
+    are_numbers = not any(
+        isinstance(value, bool) or not isinstance(value, int | float | np.number) for value in by_label.values()
+    )
+    is_range = are_numbers and len(by_label) > MOST_CATEGORIES
+    if distribution:
+        is_range = distribution.choice is None
+    if is_range:
+        return ()
+    return tuple(sorted(by_label, key=by_label.__getitem__ if are_numbers else None))
 
 
 def _is_wide(values: pd.Series) -> bool:

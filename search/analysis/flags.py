@@ -1,8 +1,8 @@
 """Flags: one on against off, or two against each other with the rate in each cell, and if they are more than their sum.
 
 The configurations may differ in other fields too, as those of a search do. A flag is a field of the model with few
-values, or one of the recipe or task with few names. One alone may be any field, or which
-of two listed configurations it is.
+values, or one of the recipe or task with few names. One alone may be any field, or which of two listed
+configurations it is.
 """
 
 from collections import Counter
@@ -28,12 +28,16 @@ Values = tuple[tuple[Any, ...], tuple[Any, ...]]
 """Those of two flags."""
 Cell = tuple[Any, Any]
 """A value of each."""
-Rows = Sequence[Mapping[str, Any]]
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
 Seeds = Sequence[SeedRecord]
 Rate = GrokRate | PooledRate
-MOST_VALUES, MOST_GRIDS = 4, 15
+MOST_VALUES = 4
+"""Values of a flag beside others."""
 MOST_ALONE = 12
 """Values of the only field that differs."""
+MOST_GRIDS = 15
+"""Grids that are drawn."""
 NOT_FLAGS = {"model.family", "model.task", "model.ties", "model.digest", OFF_VALUES}
 """Fields that others say in full: a task's text has the fields of the task."""
 FIELDS = ("model.", "recipe.", "task.")
@@ -83,7 +87,8 @@ class Against:
         return " to ".join(ends) or "no interval"
 
     def __str__(self) -> str:
-        return f"{self.times} ({self.ends})" + (f", {self.pairs} seeds in both" if self.pairs else "")
+        pairs = f", {self.pairs} seeds in both" if self.pairs else ""
+        return f"{self.times} ({self.ends}){pairs}"
 
 
 @dataclass(frozen=True)
@@ -115,8 +120,11 @@ class Flag:
     """True if it went on until enough seeds had grokked."""
 
     def lines(self) -> list[list[str]]:
-        rows = [[side.text, rate_text(side.rate), str(side.against or ""), side.effect] for side in self.sides]
-        return [[self.name, "grokked", f"over {self.sides[0].text}", "effect"], *rows]
+        lines = [[self.name, "grokked", f"over {self.sides[0].text}", "effect"]]
+        for side in self.sides:
+            against = str(side.against or "")
+            lines.append([side.text, rate_text(side.rate), against, side.effect])
+        return lines
 
     def tidy(self) -> list[dict[str, Any]]:
         """Return one row for each value."""
@@ -124,31 +132,44 @@ class Flag:
         for side in self.sides:
             ratio = asdict(side.against or Against(None, None, 0))
             low, high = ratio.pop("interval") or (None, None)
-            ends = {"ratio_low": low, "ratio_high": None if high == inf else high}
-            about = {"study": self.study, "flag": self.name, "value": side.value}
-            rows.append({**about, **_counts(side.rate), **ratio, **ends, "effect": side.effect or None})
+            rows.append({
+                "study": self.study,
+                "flag": self.name,
+                "value": side.value,
+                **_counts(side.rate),
+                **ratio,
+                "ratio_low": low,
+                "ratio_high": None if high == inf else high,  # JSON has no infinity
+                "effect": side.effect or None,
+            })  # fmt: skip
         return rows
 
 
-def single_flags(configurations: Iterable[Mapping[str, Any]], seeds: Iterable[SeedRecord]) -> list[Flag]:
+def single_flags(configurations: Iterable[Row], seeds: Iterable[SeedRecord]) -> list[Flag]:
     """Return the flag of each study that has one: rows as search.analysis.frames has them."""
     flags = []
     for study, rows, by_key in _by_study(configurations, seeds):
-        if not (single := _single(rows)):
+        single = _single(rows)
+        if not single:
             continue
+
         name, values = single
+        has_stopped = any(row.get("stopped") for row in rows)
         sides: list[Side] = []
         first: Seeds = ()
-        has_stopped = any(row.get("stopped") for row in rows)
-        for value in sorted({*values}, key=_order):
-            members = [row for row, its in zip(rows, values, strict=True) if its == value]
+        for value in sorted({*values}, key=_order):  # off first, which the others are compared with
+            members = [row for row, of_row in zip(rows, values, strict=True) if of_row == value]
             own = [seed for row in members for seed in by_key.get(row["configuration"], ())]
             rate = _rate(own) if own else None
+            against = None
+            # A rate that stopped at a success is too high: it has the interval for that, and no ratio.
             if rate and has_stopped:
                 rate = _as_recorded(rate, members)
-            is_compared = own and first and not has_stopped
-            sides.append(Side(value, rate, _against(own, first) if is_compared else None))
-            first = own if len(sides) == 1 else first
+            elif own and first:
+                against = _against(own, first)
+            if not sides:
+                first = own
+            sides.append(Side(value, rate, against))
         flags.append(Flag(study, name, tuple(sides), has_stopped))
     return flags
 
@@ -169,12 +190,14 @@ def _single(rows: Rows) -> tuple[str, list[Any]] | None:
     differing = [name for name in fields if len(_values(rows, name)) > 1]
     if len(rows) == 2 and len(differing) > 1:
         return "configuration", [printable(str(row.get("title", row["configuration"]))) for row in rows]
+
     flags = _flags(rows)
     if len(differing) == 1 and len(_values(rows, differing[0])) <= MOST_ALONE:
         flags = differing
     if len(flags) != 1:
         return None
-    return flags[0].partition(".")[2], [_plain(row.get(flags[0])) for row in rows]
+    (flag,) = flags
+    return flag.partition(".")[2], [_plain(row.get(flag)) for row in rows]
 
 
 def _rate(seeds: Seeds) -> Rate:
@@ -185,15 +208,21 @@ def _rate(seeds: Seeds) -> Rate:
 def _against(own: Seeds, first: Seeds) -> Against:
     """Return the rate of seeds over that of the first value's; seeds that both had are compared with themselves."""
     share, other = _rate(own), _rate(first)
-    won, others = ({row.seed: row.has_grokked for row in side} for side in (own, first))
-    shared = won.keys() & others.keys()
-    is_paired = 2 * len(shared) >= min(len(won), len(others))
+    grokked = {row.seed: row.has_grokked for row in own}
+    others = {row.seed: row.has_grokked for row in first}
+    shared = grokked.keys() & others.keys()
+
+    # Pairs leave out the seeds that one side alone had. Where these are most of them, all seeds say more.
+    is_paired = 2 * len(shared) >= min(len(grokked), len(others))
     if is_paired and isinstance(share, GrokRate) and isinstance(other, GrokRate):
-        pairs = Paired.of([(won[seed], others[seed]) for seed in shared])
+        pairs = Paired.of([(grokked[seed], others[seed]) for seed in shared])
         return Against(pairs.ratio, pairs.ratio_interval, pairs.n)
-    rate, base = share.rate or 0.0, other.rate or 0.0
+
+    rate = share.rate or 0.0
+    base = other.rate or 0.0
     interval = None
     if share.interval and other.interval:
+        # Shared seeds have the same luck on both sides: the ratio is known better than from two independent rates.
         alike = _correlation(_beyond(own, rate), _beyond(first, base))
         interval = ratio_of_intervals(rate, share.interval, base, other.interval, alike)
     return Against(rate / base if base else None, interval, len(shared))
@@ -201,20 +230,26 @@ def _against(own: Seeds, first: Seeds) -> Against:
 
 def _beyond(seeds: Seeds, rate: float) -> dict[Seed, float]:
     """Return how often each seed grokked beyond what a rate lets expect."""
-    n, grokked = Counter(row.seed for row in seeds), Counter(row.seed for row in seeds if row.has_grokked)
+    n = Counter(row.seed for row in seeds)
+    grokked = Counter(row.seed for row in seeds if row.has_grokked)
     return {seed: grokked[seed] - rate * n[seed] for seed in n}
 
 
 def _correlation(one: Mapping[Seed, float], other: Mapping[Seed, float]) -> float:
-    together = sum(one[seed] * other[seed] for seed in one.keys() & other.keys())
-    squares = [sum(value**2 for value in side.values()) for side in (one, other)]
-    return together / (squares[0] * squares[1]) ** 0.5 if all(squares) else 0.0
+    """Return the correlation of deviations from a mean; a seed that one lacks deviates by nothing there."""
+    shared = one.keys() & other.keys()
+    together = sum(one[seed] * other[seed] for seed in shared)
+    square = sum(value**2 for value in one.values())
+    other_square = sum(value**2 for value in other.values())
+    return together / (square * other_square) ** 0.5 if square and other_square else 0.0
 
 
 def _counts(rate: Rate | None) -> dict[str, Any]:
     """Return a rate as columns."""
-    low, high = rate.interval if rate and rate.interval else (None, None)
-    return {"n": rate.n if rate else 0, "grokked": rate.grokked if rate else 0, "low": low, "high": high}
+    if not rate:
+        return {"n": 0, "grokked": 0, "low": None, "high": None}
+    low, high = rate.interval or (None, None)
+    return {"n": rate.n, "grokked": rate.grokked, "low": low, "high": high}
 
 
 # Two flags
@@ -241,33 +276,45 @@ class Grid:
 
     def lines(self) -> list[list[str]]:
         first, second = self.flags
-        head = [first, *(f"{second} {shown(value)}" for value in self.values[1])]
-        rows = ([shown(a), *(rate_text(self.cells[a, b]) for b in self.values[1])] for a in self.values[0])
-        return [head, *rows]
+        rows, columns = self.values
+        heads = [f"{second} {shown(b)}" for b in columns]
+        lines = [[first, *heads]]
+        for a in rows:
+            rates = [rate_text(self.cells[a, b]) for b in columns]
+            lines.append([shown(a), *rates])
+        return lines
 
     def tidy(self) -> list[dict[str, Any]]:
-        """Return one row a cell, with the interaction of its grid."""
-        odds = self.interaction.odds_ratio if self.interaction else (None, None, None)
+        """Return one row per cell, with the interaction of its grid."""
+        odds, odds_low, odds_high = self.interaction.odds_ratio if self.interaction else (None, None, None)
         rows = []
         for (a, b), rate in self.cells.items():
             rows.append({
-                "study": self.study, "flag": self.flags[0], "value": a, "with_flag": self.flags[1], "with_value": b,
-                "configurations": rate.configurations if rate else 0, "seeds": rate.seeds if rate else 0,
-                **_counts(rate), **dict(zip(("odds_ratio", "odds_ratio_low", "odds_ratio_high"), odds, strict=True)),
+                "study": self.study,
+                "flag": self.flags[0],
+                "value": a,
+                "with_flag": self.flags[1],
+                "with_value": b,
+                "configurations": rate.configurations if rate else 0,
+                "seeds": rate.seeds if rate else 0,
+                **_counts(rate),
+                "odds_ratio": odds,
+                "odds_ratio_low": odds_low,
+                "odds_ratio_high": odds_high,
                 "reason": self.reason or None,
             })  # fmt: skip
         return rows
 
 
-def flag_grids(configurations: Iterable[Mapping[str, Any]], seeds: Iterable[SeedRecord]) -> list[Grid]:
+def flag_grids(configurations: Iterable[Row], seeds: Iterable[SeedRecord]) -> list[Grid]:
     """Return a grid of each two flags whose values differ in a study: rows as search.analysis.frames has them."""
     grids = []
     for study, rows, by_key in _by_study(configurations, seeds):
-        if len(rows) == 2:  # one against the other
+        if len(rows) == 2:  # one against the other, as a single flag
             continue
         values = {name: _values(rows, name) for name in _flags(rows)}
-        grids += [_grid(study, pair, (values[pair[0]], values[pair[1]]), rows, by_key)
-                  for pair in combinations(values, 2)]  # fmt: skip
+        for first, second in combinations(values, 2):
+            grids.append(_grid(study, (first, second), (values[first], values[second]), rows, by_key))
     return grids
 
 
@@ -276,12 +323,15 @@ def write_flags(singles: Sequence[Flag], grids: Sequence[Grid], style: str) -> s
     if style != "md":
         rows = [row for flag in singles for row in flag.tidy()]
         return rows_text([*rows, *(row for grid in grids for row in grid.tidy())], style)
+
     parts = []
     for flag in singles:
         parts.append(f"{flag.study}: {flag.name}\n\n{_table(flag)}")
     for grid in grids:
-        parts.append(f"{grid.study}: {' × '.join(grid.flags)}\n\n{_table(grid)}\n\n{grid.beyond}")
-    return "\n\n".join([*parts, "Notes:", bullets([*notes_on_one(singles), *notes_on(grids)])]) + "\n"
+        head = f"{grid.study}: {' × '.join(grid.flags)}"
+        parts.append(f"{head}\n\n{_table(grid)}\n\n{grid.beyond}")
+    notes = bullets([*notes_on_one(singles), *notes_on(grids)])
+    return "\n\n".join([*parts, "Notes:", notes]) + "\n"
 
 
 def _table(answer: Flag | Grid) -> str:
@@ -294,18 +344,21 @@ def notes_on_one(flags: Sequence[Flag]) -> tuple[str, ...]:
     notes: tuple[str, ...] = NOTES_ON_ONE if flags else ()
     if any(isinstance(side.rate, PooledRate) for flag in flags for side in flag.sides):
         notes += POOLED
-    return notes + (STOPPED if any(flag.has_stopped for flag in flags) else ())
+    if any(flag.has_stopped for flag in flags):
+        notes += STOPPED
+    return notes
 
 
 def notes_on(grids: Sequence[Grid]) -> tuple[str, ...]:
     """Return the notes that explain what these grids show."""
-    if not grids:
-        return ()
-    return (*NOTES, *(BEYOND if any(grid.interaction for grid in grids) else ()))
+    notes: tuple[str, ...] = NOTES if grids else ()
+    if any(grid.interaction for grid in grids):
+        notes += BEYOND
+    return notes
 
 
 def _by_study(
-    configurations: Iterable[Mapping[str, Any]], seeds: Iterable[SeedRecord]
+    configurations: Iterable[Row], seeds: Iterable[SeedRecord]
 ) -> Iterator[tuple[str, Rows, Mapping[str, Seeds]]]:
     """Yield each study with its configurations, and the counted seeds of each that confirm nothing."""
     own = (row for row in seeds if row.outcome in COUNTED and not row.confirmation)
@@ -321,10 +374,15 @@ def _flags(rows: Rows) -> list[str]:
         if not name.startswith(FIELDS) or name in NOT_FLAGS:
             continue
         values = _values(rows, name)
-        is_word = all(value is None or isinstance(value, str) or shown(value) in ("on", "off") for value in values)
-        if 1 < len(values) <= MOST_VALUES and (is_word or name.startswith("model.")):
+        is_few = 1 < len(values) <= MOST_VALUES
+        if is_few and (name.startswith("model.") or all(map(_is_word, values))):
             flags.append(name)
     return flags
+
+
+def _is_word(value: Any) -> bool:
+    """True for a value that is no number: a number of a recipe, such as its rate, is a point on a scale."""
+    return value is None or isinstance(value, str) or shown(value) in ("on", "off")
 
 
 def _values(rows: Rows, name: str) -> tuple[Any, ...]:
@@ -333,7 +391,7 @@ def _values(rows: Rows, name: str) -> tuple[Any, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as it is compared: NaN, where a frame has no value, is None, and a list a tuple of its text."""
+    """Return a value as it is compared: NaN, as frames have for none, is None; a list is a tuple of its text."""
     if isinstance(value, Sized) and not isinstance(value, str):
         return (repr(value),)
     return None if value != value else value
@@ -344,16 +402,18 @@ def _order(value: Any) -> tuple[Any, ...]:
 
 
 def _grid(study: str, flags: tuple[str, str], values: Values, rows: Rows, seeds: Mapping[str, Seeds]) -> Grid:
-    members = {
-        cell: [r for r in rows if (_plain(r.get(flags[0])), _plain(r.get(flags[1]))) == cell]
-        for cell in product(*values)
-    }
+    first, second = flags
+    members: dict[Cell, Any] = {cell: [] for cell in product(*values)}
+    for row in rows:
+        members[_plain(row.get(first)), _plain(row.get(second))].append(row)
+
     cells: dict[Cell, PooledRate | None] = {}
     for cell, part in members.items():
         of_cell = [seed for row in part for seed in seeds.get(row["configuration"], ())]
         cells[cell] = PooledRate.of(of_cell) if of_cell else None
     interaction, reason = _interaction(values, members, cells, seeds)
-    names = (flags[0].partition(".")[2], flags[1].partition(".")[2])
+
+    names = (first.partition(".")[2], second.partition(".")[2])
     return Grid(study, names, values, cells, interaction, reason)
 
 
@@ -363,29 +423,44 @@ def _interaction(
     cells: Mapping[Cell, PooledRate | None],
     seeds: Mapping[str, Seeds],
 ) -> tuple[Coefficient | None, str]:
-    """Return the interaction in log odds, or None and why not."""
+    """Return the interaction in log odds, or None and why not.
+
+    Axes: C configurations, S seeds, F the two flags, K coefficients.
+    """
     import numpy as np
 
     if max(map(len, values)) > 2:
         return None, "more than two values"
     if not all(cells.values()):
         return None, "an empty cell"
-    for i, j in product(range(2), range(2)):  # at one level of one flag
-        side = [rate for cell, rate in cells.items() if rate and cell[i] == values[i][j]]
-        if sum(r.grokked for r in side) in (0, sum(r.n for r in side)):
-            return None, "all or none grokked at a value of one"
-    arms = [(cell, seeds[r["configuration"]]) for cell, part in members.items() for r in part
-            if r["configuration"] in seeds]  # fmt: skip
-    places = {seed: i for i, seed in enumerate(sorted({row.seed for _, rows in arms for row in rows}))}
+    # Where one value of one flag has all or nothing, its odds are infinite and the penalty alone would decide.
+    for flag in range(2):
+        for value in values[flag]:
+            side = [rate for cell, rate in cells.items() if rate and cell[flag] == value]
+            grokked = sum(rate.grokked for rate in side)
+            if grokked in (0, sum(rate.n for rate in side)):
+                return None, "all or none grokked at a value of one"
+
+    arms = []
+    for cell, rows in members.items():
+        arms += [(cell, seeds[row["configuration"]]) for row in rows if row["configuration"] in seeds]
+    numbers = sorted({row.seed for _, of_arm in arms for row in of_arm})
+    places = {seed: place for place, seed in enumerate(numbers)}
     if len(places) < FEWEST_SEEDS:
         return None, TOO_FEW
+
     outcomes_CS = np.full((len(arms), len(places)), np.nan)
-    for c, (_, rows) in enumerate(arms):
-        for row in rows:
+    for c, (_, of_arm) in enumerate(arms):
+        for row in of_arm:
             outcomes_CS[c, places[row.seed]] = row.has_grokked
-    levels_CF = np.array([[cell[i] == values[i][1] for i in range(2)] for cell, _ in arms]) - 0.5
+
+    # With levels of -1/2 and 1/2 the product's coefficient is the log of one odds ratio over the other.
+    (_, first_on), (_, second_on) = values
+    is_on_CF = np.array([[first == first_on, second == second_on] for (first, second), _ in arms])
+    levels_CF = is_on_CF - 0.5
     design_CK = np.column_stack([np.ones(len(arms)), levels_CF, levels_CF.prod(1)])
-    return fit(design_CK, outcomes_CS)[3], ""
+    *_, interaction = fit(design_CK, outcomes_CS)
+    return interaction, ""
 
 
 def rate_text(rate: Rate | None) -> str:

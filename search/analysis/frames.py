@@ -35,14 +35,19 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 Of = Literal["seeds", "configurations", "curves"]
+Row = dict[str, Any]
 NAN = float("nan")
 DESCRIBED = ("title", "rung", "params")
 """Columns of a configuration that its seeds have too, behind its key."""
-BEFORE_BEST, AFTER_BEST = tuple(OF_SEARCH), (*OF_CONFIRMATION, *OF_COLUMNS)
+BEFORE_BEST = tuple(OF_SEARCH)
+AFTER_BEST = (*OF_CONFIRMATION, *OF_COLUMNS)
 """Columns of a configuration that are metrics of its seeds, around its best seed."""
 BESIDE = {"configuration": DESCRIBED, "outcome": ("budget",), "verified": ("proved",)}
 """Columns of a seed that are not in its record, by the one before them."""
-SEED_COLUMNS = [each for name, column in columns.items() if column.shown for each in (name, *BESIDE.get(name, ()))]
+SEED_COLUMNS: list[str] = []
+for _name, _column in columns.items():
+    if _column.shown:
+        SEED_COLUMNS += [_name, *BESIDE.get(_name, ())]
 COLUMNS = {
     "seeds": tuple(SEED_COLUMNS),
     "configurations": ("study", "configuration", *DESCRIBED, *BEFORE_BEST, "best_seed", *AFTER_BEST),
@@ -51,9 +56,13 @@ COLUMNS = {
 """Columns of a frame without rows, by its kind."""
 FILES = {".parquet": "Parquet", ".csv": "CSV"}
 """Files of records that are read, by suffix."""
-MOST_BYTES, MOST_ROWS, MOST_COLUMNS, MOST_CELLS = 50_000_000, 200_000, 1_000, 10_000_000
+MOST_BYTES = 50_000_000
+MOST_ROWS = 200_000
+MOST_COLUMNS = 1_000
+MOST_CELLS = 10_000_000
+"""Limits of such a file, which may be a stranger's. Those of rows and columns together leave too many cells."""
 MOST_MEMORY = 600_000_000
-"""Of such a file; and bytes of memory to read it."""
+"""Bytes of memory to read it."""
 KEYS = dict.fromkeys(("study", "configuration", "title"), str)  # a key may look like a number
 NEEDED = (
     "study", "configuration", "outcome", "held", "init_seed", "data_seed", "steps", "budget", "grok_step",
@@ -63,7 +72,7 @@ NEEDED = (
 
 
 def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | None = None) -> pd.DataFrame:
-    """Return the records of one study or several: a row a seed, a configuration, or a point of a curve.
+    """Return the records of one study or several: one row per seed, configuration, or point of a curve.
 
     seeds: the columns of `SeedRecord` (search/stats/record.py), title (its configuration's name), rung (the
     preset's), params, budget, proved (1: right on all 10^20 pairs; 0: not).
@@ -89,10 +98,14 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
     readers = {"seeds": seeds_frame, "configurations": configurations_frame, "curves": curves_frame}
     if of not in readers:
         raise UserError(f"of: unknown {of!r}; {did_you_mean(of, readers)}")
+
+    # Without names `open_several` opens all studies of a home; here they are asked for none.
     names = [study] if isinstance(study, str) else list(study)
     frames = [readers[of](each) for each in open_several(Home(home), names)] if names else []
     frames = [frame for frame in frames if len(frame)]
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(COLUMNS[of]))
+    if not frames:
+        return pd.DataFrame(columns=list(COLUMNS[of]))
+    return pd.concat(frames, ignore_index=True)
 
 
 def shipped_records() -> list[str]:
@@ -112,33 +125,34 @@ class RecordSet:
         names = [name for name in studies if name not in files]
         self.file_rows = [row for name in files for row in _read(Path(name))]
         self.recorded: list[tuple[StudyRecords, list[SeedRecord]]] = []
-        if names or not files:
-            self.recorded = [(r, r.list_seeds()) for r in open_several(Home(home), names)]
+        if names or not files:  # files alone are read without a home
+            self.recorded = [(study, study.list_seeds()) for study in open_several(Home(home), names)]
 
-    def configurations(self) -> list[dict[str, Any]]:
+    def configurations(self) -> list[Row]:
         recorded = chain.from_iterable(configuration_rows(*study) for study in self.recorded)
-        return [*(row for row in self.file_rows if "init_seed" not in row), *recorded]
+        of_files = (row for row in self.file_rows if "init_seed" not in row)
+        return [*of_files, *recorded]
 
     def seeds(self) -> list[SeedRecord]:
         """Return the seeds that have ended, without their environments."""
         recorded = (seed for _, seeds in self.recorded for seed in seeds if has_ended(seed))
         return [*map(SeedRecord.of, self._seeds_of_files()), *recorded]
 
-    def seed_rows(self) -> list[dict[str, Any]]:
-        """Return them as rows of frames; those of files with whatever columns these have."""
+    def seed_rows(self) -> list[Row]:
+        """Return the same seeds as rows of frames; those of files with whatever columns these have."""
         recorded = chain.from_iterable(seed_rows(*study) for study in self.recorded)
         return [*self._seeds_of_files(), *recorded]
 
-    def _seeds_of_files(self) -> Iterator[dict[str, Any]]:
+    def _seeds_of_files(self) -> Iterator[Row]:
         return (row for row in self.file_rows if "init_seed" in row)
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def _read(path: Path) -> list[Row]:
     """Return the rows of a file of records. Raises UserError for any that is larger than a table of records."""
     import pandas as pd
 
     data = _content(path)
-    with _little_of(path):
+    with _little_memory_for(path):
         if path.suffix == ".csv":
             _check_text(path, data)
             frame = pd.read_csv(BytesIO(data), dtype=KEYS)
@@ -158,7 +172,7 @@ def _content(path: Path) -> bytes:
 def read_parquet(path: Path) -> pd.DataFrame:
     """Return a table of up to MOST_CELLS. Raises UserError for a file that is larger, damaged or not there."""
     data = _content(path)
-    with _little_of(path):
+    with _little_memory_for(path):
         return _read_parquet(path, data, MOST_CELLS)
 
 
@@ -171,8 +185,8 @@ def _read_parquet(path: Path, data: bytes, most_rows: int) -> pd.DataFrame:
 
 
 @contextmanager
-def _little_of(path: Path) -> Iterator[None]:
-    """Give a block that reads a file little memory. Raises UserError where it fails."""
+def _little_memory_for(path: Path) -> Iterator[None]:
+    """Run a block that reads a file with little memory. Raises UserError where it fails."""
     try:
         with little_memory():
             yield
@@ -186,28 +200,38 @@ def _check_text(path: Path, data: bytes) -> None:
     """Raise UserError for a CSV file with too many lines, columns or cells, before pandas takes it apart."""
     rows = max(data.count(b"\n"), data.count(b"\r"))
     _check_shape(path, rows, 1, data.count(b",") + rows)
-    _check_shape(path, rows, 1 + max((line.count(b",") for line in data.splitlines()), default=0), 0)
+    # Only now, with few lines and commas: this makes an object of every line.
+    widest = max((line.count(b",") for line in data.splitlines()), default=0)
+    _check_shape(path, rows, 1 + widest, 0)
 
 
 def _check_metadata(path: Path, about: pq.FileMetaData, most_rows: int = MOST_ROWS) -> None:
-    """Raise UserError for a Parquet file that says itself that it has too much: some hundred bytes can stand for it."""
-    _check_shape(path, about.num_rows, about.num_columns, about.num_rows * about.num_columns, most_rows)
-    groups = [about.row_group(n) for n in range(min(about.num_row_groups, MOST_ROWS // max(about.num_columns, 1)))]
-    chunks = [group.column(n) for group in groups for n in range(about.num_columns)]
+    """Raise UserError for a Parquet file whose metadata announces too much.
+
+    Compressed, some hundred bytes can stand for 150 GB.
+    """
+    columns, groups = about.num_columns, about.num_row_groups
+    _check_shape(path, about.num_rows, columns, about.num_rows * columns, most_rows)
+
+    # Groups may be empty and without number: no more of them are looked at than a table of MOST_ROWS cells needs.
+    looked_at = min(groups, MOST_ROWS // max(columns, 1))
+    chunks = []
+    for n in range(looked_at):
+        group = about.row_group(n)
+        chunks += [group.column(at) for at in range(columns)]
     cells = sum(chunk.num_values for chunk in chunks)  # a row may have lists
-    _check_shape(path, about.num_row_groups, about.num_columns, max(cells, about.num_row_groups * about.num_columns))
-    if (unfolded := sum(chunk.total_uncompressed_size for chunk in chunks)) > MOST_MEMORY:
+    _check_shape(path, groups, columns, max(cells, groups * columns))
+
+    unfolded = sum(chunk.total_uncompressed_size for chunk in chunks)
+    if unfolded > MOST_MEMORY:
         raise _too_large(path, f"it unfolds to {unfolded:,} bytes")
 
 
 def _check_shape(path: Path, rows: int, columns: int, cells: int, most_rows: int = MOST_ROWS) -> None:
-    for count, most, what in (
-        (rows, most_rows, "rows"),
-        (columns, MOST_COLUMNS, "columns"),
-        (cells, MOST_CELLS, "cells"),
-    ):
+    limits = ((rows, most_rows, "rows"), (columns, MOST_COLUMNS, "columns"), (cells, MOST_CELLS, "cells"))
+    for count, most, noun in limits:
         if count > most:
-            raise _too_large(path, f"{count:,} {what}")
+            raise _too_large(path, f"{count:,} {noun}")
 
 
 def _too_large(path: Path, size: str) -> UserError:
@@ -216,12 +240,17 @@ def _too_large(path: Path, size: str) -> UserError:
 
 @contextmanager
 def little_memory() -> Iterator[None]:
-    """Give a block MOST_MEMORY more than there is, whatever a file makes it ask for: MemoryError beyond, on Linux."""
-    limits, status = resource.getrlimit(resource.RLIMIT_DATA), Path("/proc/self/statm")
+    """Let a block have MOST_MEMORY bytes more than the process has now. On Linux, what asks for more gets MemoryError.
+
+    A file's metadata do not tell all that reading takes, so limits on what they announce are not enough.
+    """
+    limits = resource.getrlimit(resource.RLIMIT_DATA)
+    status = Path("/proc/self/statm")
     if not status.exists():
         yield
         return
-    most = int(status.read_text("utf-8").split()[5]) * resource.getpagesize() + MOST_MEMORY
+    pages = int(status.read_text("utf-8").split()[5])  # data and stack, what RLIMIT_DATA counts
+    most = pages * resource.getpagesize() + MOST_MEMORY
     soft = min(limit for limit in (*limits, most) if limit != resource.RLIM_INFINITY)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, limits[1]))
     try:
@@ -230,7 +259,7 @@ def little_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, limits)
 
 
-def _typed_seeds(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _typed_seeds(path: Path, rows: list[Row]) -> list[Row]:
     """Return rows of seeds with numbers of the right type. Raises UserError."""
     if missing := [name for name in NEEDED if name not in rows[0]]:
         raise UserError(f"{path}: no table of seeds: it has no column {', '.join(missing)}")
@@ -242,8 +271,12 @@ def _typed_seeds(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 def as_columns(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame as a file has it: what is no scalar, such as a curriculum, is JSON text."""
+
+    def as_text(value: Any) -> Any:
+        return json.dumps(value) if isinstance(value, dict | list | tuple) else value
+
     objects = frame[[name for name in frame if frame[name].dtype == object]]
-    return frame.assign(**objects.map(lambda v: json.dumps(v) if isinstance(v, dict | list | tuple) else v))
+    return frame.assign(**objects.map(as_text))
 
 
 # Configurations
@@ -255,23 +288,30 @@ def configurations_frame(records: StudyRecords) -> pd.DataFrame:
     return pd.DataFrame(configuration_rows(records))
 
 
-def configuration_rows(records: StudyRecords, seeds: Sequence[SeedRecord] | None = None) -> list[dict[str, Any]]:
+def configuration_rows(records: StudyRecords, seeds: Sequence[SeedRecord] | None = None) -> list[Row]:
     """Return the rows of the configurations' frame as plain values, in the order in which they were begun.
 
     seeds: the ledger's rows of the study, if they have been read.
     """
-    rows = group_by(records.list_seeds() if seeds is None else seeds, "configuration")
-    study, runs = records.get_recorded_study(), records.list_runs()
+    by_key = group_by(records.list_seeds() if seeds is None else seeds, "configuration")
+    study = records.get_recorded_study()
+    runs = records.list_runs()
     configurations = records.list_configurations()
-    varies_task = any(c.spec.task != ADDITION for c in configurations.values())  # addition's fields are said there too
-    names, until = names_of(study, configurations.values()), study.until_rule if study else None
+    names = names_of(study, configurations.values())
+    until = study.until_rule if study else None
     scales = study.kind.scale_names if study else {}
-    return [
-        _configuration(records.study, c, names[key], runs[key], rows[key], until, varies_task)
-        | ({SCALE: scales[key]} if key in scales else {})
-        for key, c in configurations.items()
-        if key in rows
-    ]
+    # Addition has columns of its fields only beside other tasks: rows of one frame have the same columns.
+    varies_task = any(c.spec.task != ADDITION for c in configurations.values())
+
+    rows = []
+    for key, configuration in configurations.items():
+        if key not in by_key:
+            continue
+        row = _configuration(records.study, configuration, names[key], runs[key], by_key[key], until, varies_task)
+        if key in scales:
+            row[SCALE] = scales[key]
+        rows.append(row)
+    return rows
 
 
 def _configuration(
@@ -279,17 +319,20 @@ def _configuration(
     configuration: Configuration,
     name: str,
     run: tuple[str, str],
-    rows: list[SeedRecord],
+    seeds: list[SeedRecord],
     until: Until | None,
-    varies_task: bool = False,
-) -> dict[str, Any]:
+    varies_task: bool,
+) -> Row:
+    """Return a row of the configurations' frame. run: ids of its experiment and run in MLflow."""
+    spec = configuration.spec
     unknown = dict.fromkeys((*BEFORE_BEST, *AFTER_BEST), NAN)
-    metrics = unknown | final_metrics(rows, until) | count_checks(rows, configuration.spec.task.problems)
-    best = min((r for r in rows if r.is_final), key=rank, default=None)
-    fields = task_fields(configuration.spec.task) if varies_task else {}
+    metrics = unknown | final_metrics(seeds, until) | count_checks(seeds, spec.task.problems)
+    best = min((seed for seed in seeds if seed.is_final), key=rank, default=None)
+
+    fields = task_fields(spec.task) if varies_task else {}
     fields |= configuration.as_params()
-    if isinstance(configuration.spec, Module):
-        fields[OFF_VALUES] = json.dumps(configuration.spec.off_values)
+    if isinstance(spec, Module):
+        fields[OFF_VALUES] = json.dumps(spec.off_values)
     return {
         "study": study,
         "configuration": configuration.key,
@@ -307,7 +350,7 @@ def _configuration(
 
 
 def _hashable(value: Any) -> Any:
-    """Return lists, such as a curriculum, as tuples."""
+    """Return lists, such as a curriculum, as tuples: frames count and group values."""
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
@@ -320,24 +363,27 @@ def seeds_frame(records: StudyRecords) -> pd.DataFrame:
     return pd.DataFrame(seed_rows(records, records.list_seeds(environment=True)))
 
 
-def seed_rows(records: StudyRecords, seeds: Sequence[SeedRecord] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the seeds' frame: a row a seed that has ended, by itself or from outside.
+def seed_rows(records: StudyRecords, seeds: Sequence[SeedRecord] | None = None) -> Iterator[Row]:
+    """Yield the rows of the seeds' frame: one row per seed that has ended, by itself or from outside.
 
     seeds: the ledger's rows of the study, if they have been read, with environments if these are wanted.
     """
     configurations = records.list_configurations()
     names = names_of(records.get_recorded_study(), configurations.values())
-    about = {key: (names[key], preset_name(c.spec), c.spec.params, c.recipe.steps) for key, c in configurations.items()}
+    # Once per configuration, which may have thousands of seeds.
+    about = {
+        key: {
+            "title": names[key],
+            "rung": preset_name(configuration.spec),
+            "params": configuration.spec.params,
+            "budget": configuration.recipe.steps,
+        }
+        for key, configuration in configurations.items()
+    }
+
     for seed in records.list_seeds() if seeds is None else seeds:
         if has_ended(seed):
-            title, preset, params, budget = about[seed.configuration]
-            beside = {
-                "title": title,
-                "rung": preset,
-                "params": params,
-                "budget": budget,
-                "proved": _number(seed.proved),
-            }
+            beside: Row = {**about[seed.configuration], "proved": _number(seed.proved)}
             yield {name: beside[name] if name in beside else _shown(seed, name) for name in SEED_COLUMNS}
 
 
@@ -377,13 +423,14 @@ def curves_frame(
 
     from search.store.results import curve_table
 
-    by_configuration = group_by((seed for seed in records.list_seeds() if seed.is_final), "configuration")
+    ended = (seed for seed in records.list_seeds() if seed.is_final)
     tables = []
-    for rows in by_configuration.values():
+    for rows in group_by(ended, "configuration").values():
         seeds = list(records.seeds(select(rows)))
         tables.append(curve_table(seeds[0].configuration, [seed.result for seed in seeds]))
     if not tables:
         return pd.DataFrame()
+
     curves = pd.concat(tables, ignore_index=True)
     curves.insert(0, "study", records.study)
     return curves

@@ -19,17 +19,19 @@ def lineages(records: StudyRecords, keys: Iterable[str]) -> list[list[Step]]:
 
 
 def _of_configuration(study: str, configuration: Configuration) -> list[Step]:
+    """Return the steps that a configuration's θ went through, its own last."""
     spec = configuration.spec
-    steps = [dict(s) for s in configuration.start.lineage] if configuration.start else []
-    tied = ties_beyond_parent(steps[-1].get("spec") if steps else None, spec)
-    how = list(steps[-1].pop("then", [])) if steps else []
-    step = {
+    steps = [dict(step) for step in configuration.start.lineage] if configuration.start else []
+    parent = steps[-1] if steps else {}
+    steps.append({
         "model": preset_name(spec),
         "params": spec.params,
         "study": study,
         "configuration": configuration.key,
-    }
-    return [*steps, step | {"tied": tied, "how": how}]
+        "tied": ties_beyond_parent(parent.get("spec"), spec),
+        "how": list(parent.pop("then", [])),  # what was done to the parent's θ led here
+    })  # fmt: skip
+    return steps
 
 
 def tree(lines: Sequence[Sequence[Mapping[str, Any]]]) -> str:
@@ -38,17 +40,21 @@ def tree(lines: Sequence[Sequence[Mapping[str, Any]]]) -> str:
     for steps in lines:
         nodes = root
         for step in steps:
+            # A configuration, the last step, has no θ of its own: it is known by what it trains.
             identity = step.get("theta_sha256") or tuple(map(step.get, ("configuration", "params", "tied")))
             nodes = nodes.setdefault(str(identity), {"step": step, "below": {}})["below"]
     return "\n".join(_lines(root, ""))
 
 
 def _lines(nodes: Mapping[str, Any], indent: str) -> list[str]:
-    """Return a line a node: a single child below its parent, several indented."""
+    """Return one line per node: a single child below its parent, several indented."""
     lines = []
-    for node in nodes.values():
-        is_last = node is list(nodes.values())[-1]
-        mark, more = ("└ " if is_last else "├ ", "  " if is_last else "│ ") if len(nodes) > 1 else ("", "")
+    for number, node in enumerate(nodes.values(), start=1):
+        mark, more = "├ ", "│ "
+        if len(nodes) == 1:
+            mark, more = "", ""
+        elif number == len(nodes):
+            mark, more = "└ ", "  "
         lines.append(f"{indent}{mark}{describe(node['step'])}")
         lines += _lines(node["below"], indent + more)
     return lines
@@ -56,11 +62,22 @@ def _lines(nodes: Mapping[str, Any], indent: str) -> list[str]:
 
 def describe(step: Mapping[str, Any]) -> str:
     """Return a step in a line: its size, its place, and how it was reached."""
-    numbers, model = step.get("params"), str(step.get("model") or "")
-    head = f"{numbers} numbers" if model == "" or "tied to" in model else model
+    model = str(step.get("model") or "")
+    is_named = model and "tied to" not in model
+    text = model if is_named else f"{step.get('params')} numbers"
+
     place = ", ".join(f"{name} {step[name]}" for name in ("study", "configuration", "seed") if step.get(name))
+    if place:
+        text += f" [{place}]"
+
+    actions = list(map(str, step.get("how") or []))
     ties = list(step.get("tied") or [])
-    more = f" and {len(ties) - MOST_TIES} more" if len(ties) > MOST_TIES else ""
-    actions = [*map(str, step.get("how") or []), *([", ".join(ties[:MOST_TIES]) + more] if ties else [])]
-    tried = f" ({step['tried']} sets tried from here)" if step.get("tried") else ""
-    return f"{head}{f' [{place}]' if place else ''}{': ' if actions else ''}{'; '.join(actions)}{tried}"
+    if ties:
+        more = f" and {len(ties) - MOST_TIES} more" if len(ties) > MOST_TIES else ""
+        actions.append(", ".join(ties[:MOST_TIES]) + more)
+    if actions:
+        text += f": {'; '.join(actions)}"
+
+    if step.get("tried"):
+        text += f" ({step['tried']} sets tried from here)"
+    return text

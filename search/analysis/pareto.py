@@ -1,17 +1,19 @@
 """The Pareto front, fewest parameters against grok rate, as a table."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from operator import itemgetter
 from typing import Any
 
 from search.stats.counting import GrokRate, few_digits, pareto
-from search.stats.intervals import Interval
 from search.study.described import aligned
 
 HEADINGS = (
     "params", "model", "study", "configuration", "grok rate", "per million", "confirmed", "best seed",
     "median grok step", "held", "verified", "proved",
 )  # fmt: skip
+Row = Mapping[str, Any]
+"""A configuration as search.analysis.frames has it, or a shown one."""
 NUMBERS = {"params", "per million", "best seed", "median grok step"}  # right-aligned
 COLUMNS = (
     "study", "configuration", "title", "rung", "best_seed", "params", "seeds", "grokked", "held", "verified",
@@ -24,28 +26,26 @@ OPTIONAL = ("confirmed", "held", "proved")
 """Headings that are shown if a row has something below them."""
 
 
-def rates_of(row: Mapping[str, Any]) -> tuple[GrokRate, GrokRate]:
+def rates_of(row: Row) -> tuple[GrokRate, GrokRate]:
     """Return a configuration's rates, of the search's seeds and of the confirmation's.
 
     row: as search.analysis.frames has it.
     """
-    ends: list[Interval | None] = [
-        (row[f"{name}_low"], row[f"{name}_high"]) if row[f"{prefix}seeds"] else None
-        for name, prefix in (("grok_rate", ""), ("confirmation", "confirmation_"))
-    ]
-    search = GrokRate(row["grokked"], row["seeds"], row["wrongly"], recorded_interval=ends[0])
-    fresh = GrokRate(
-        row["confirmation_grokked"], row["confirmation_seeds"], row["confirmation_wrongly"], recorded_interval=ends[1]
-    )
-    return search, fresh
+
+    def rate(prefix: str, interval: str) -> GrokRate:
+        n = row[f"{prefix}seeds"]
+        ends = (row[f"{interval}_low"], row[f"{interval}_high"]) if n else None
+        return GrokRate(row[f"{prefix}grokked"], n, row[f"{prefix}wrongly"], recorded_interval=ends)
+
+    return rate("", "grok_rate"), rate("confirmation_", "confirmation")
 
 
-def standing(row: Mapping[str, Any]) -> tuple[bool, float]:
+def standing(row: Row) -> tuple[bool, float]:
     """Return a key to sort configurations by: confirmed ones are ahead; by the lower end of an unpooled rate."""
     return row["confirmation_seeds"] > 0, _low(row)
 
 
-def front(configurations: Sequence[Mapping[str, Any]], max_params: int | None = None) -> list[dict[str, Any]]:
+def front(configurations: Sequence[Row], max_params: int | None = None) -> list[dict[str, Any]]:
     """Return the Pareto front of configurations with a grokked seed, smallest first.
 
     They are compared by the lower end of the rate's interval, so that one of two seeds does not outrank twenty
@@ -53,41 +53,44 @@ def front(configurations: Sequence[Mapping[str, Any]], max_params: int | None = 
     not smaller than these are left out: their rates are what they were chosen by. configurations: as
     search.analysis.frames has them.
     """
-    rows = [
-        _shown(row)
-        for row in configurations
-        if row["grokked"] > 0 and (max_params is None or row["params"] <= max_params)
-    ]
-    confirmed: dict[str, int] = {}
+    most = inf if max_params is None else max_params
+    rows = [_shown(row) for row in configurations if row["grokked"] > 0 and row["params"] <= most]
+
+    least_confirmed: dict[str, int] = {}  # by study
     for row in rows:
         if row["confirmation_seeds"]:
-            confirmed[row["study"]] = min(row["params"], confirmed.get(row["study"], row["params"]))
-    rows = [
-        r for r in rows
-        if r["confirmation_seeds"] or r["study"] not in confirmed or r["params"] < confirmed[r["study"]]
-    ]  # fmt: skip
-    members = pareto([r["params"] for r in rows], list(map(_low, rows)))
-    on_front = [row for row, is_member in zip(rows, members, strict=True) if is_member]
+            study, params = row["study"], row["params"]
+            least_confirmed[study] = min(params, least_confirmed.get(study, params))
+
+    candidates = []
+    for row in rows:
+        if row["confirmation_seeds"] or row["params"] < least_confirmed.get(row["study"], inf):
+            candidates.append(row)
+
+    members = pareto([row["params"] for row in candidates], list(map(_low, candidates)))
+    on_front = [row for row, is_member in zip(candidates, members, strict=True) if is_member]
     return sorted(on_front, key=itemgetter("params", "study", "configuration"))
 
 
-def best_of(configurations: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+def best_of(configurations: Sequence[Row]) -> dict[str, Any] | None:
     """Return the configuration of the front whose rate has the highest lower end; None where nothing grokked.
 
-    A tie is of the same size, or the front would lack the larger one; it goes to the least training per grokked seed.
+    Equals have the same size, or the front would lack the larger one; the least training per grokked seed decides.
     """
-    return max(front(configurations), key=lambda r: (_low(r), r["grokked_per_million"]), default=None)
+    return max(front(configurations), key=lambda row: (_low(row), row["grokked_per_million"]), default=None)
 
 
-def _low(row: Mapping[str, Any]) -> float:
+def _low(row: Row) -> float:
+    """Return the lower end of a configuration's unpooled rate: of the confirmation's where there is one."""
     if row["confirmation_seeds"]:
         return float(row["confirmation_low"])
     return float(row["grok_rate_low"]) if row["seeds"] else 0.0
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(row: Row) -> dict[str, Any]:
     """Return what the table and JSON show. Search and confirmation have a rate each: nothing is pooled."""
-    shown = {name: row[name] for name in COLUMNS} | {name: row.get(name, 0) for name in PROOFS}
+    shown = {name: row[name] for name in COLUMNS}
+    shown |= {name: row.get(name, 0) for name in PROOFS}
     shown["held"] = shown["held"] if row.get("recipe.hold", 1) else None  # nothing is to hold
     return {name: value if value == value else None for name, value in shown.items()}  # a frame has NaN
 
@@ -98,20 +101,35 @@ def table(rows: Sequence[dict[str, Any]], width: int | None = None) -> str:
     Confirmations and proofs have a column if there are any. `per million`: grokked seeds per million seed-steps.
     width: characters of a line; where the columns need more, each row is a block of lines.
     """
-    columns = zip(HEADINGS, *map(_cells, rows), strict=True)
-    shown = [column for column in columns if column[0] not in OPTIONAL or any(column[1:])]
-    numbers = [n for n, column in enumerate(shown) if column[0] in NUMBERS]
+    shown: list[tuple[str, ...]] = []
+    numbers = []
+    for heading, *texts in zip(HEADINGS, *map(_cells, rows), strict=True):
+        if heading in OPTIONAL and not any(texts):
+            continue
+        if heading in NUMBERS:
+            numbers.append(len(shown))
+        shown.append((heading, *texts))
+
     lines = aligned(list(zip(*shown, strict=True)), right=numbers)
     if width and max(map(len, lines)) > width:
         heads, *blocks = zip(*shown, strict=True)
-        lines = [line for block in blocks for line in (*aligned([*zip(heads, block, strict=True)]), "")][:-1]
-    return "\n".join([*lines, "", "The best seed's checkpoint of each:", *(f"  {r['pull']}" for r in rows)])
+        lines = []
+        for block in blocks:
+            lines += [*aligned([*zip(heads, block, strict=True)]), ""]
+        lines.pop()  # the last blank line
+    commands = [f"  {row['pull']}" for row in rows]
+    return "\n".join([*lines, "", "The best seed's checkpoint of each:", *commands])
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    decoded = f"{'yes' if row['verified'] else 'no'} ({row['verified']} of {row['verify_tried']})"
+def _cells(row: Row) -> tuple[str, ...]:
+    """Return a row's texts below HEADINGS."""
     stopped = "stopped at a success; " if row["stopped"] else ""
     interval = f"{row['grok_rate_low']:.1%} to {row['grok_rate_high']:.1%}"
+    held = "" if row["held"] is None else f"{row['held']} of {row['grokked']}"
+    verified = "not decoded yet"  # of its best seeds, on the official additions
+    if row["verify_tried"]:
+        is_verified = "yes" if row["verified"] else "no"
+        verified = f"{is_verified} ({row['verified']} of {row['verify_tried']})"
     confirmed = ""
     if row["confirmation_seeds"]:
         ends = f"{row['confirmation_low']:.1%} to {row['confirmation_high']:.1%}"
@@ -126,14 +144,16 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         confirmed,
         row["best_seed"],
         f"{row['median_grok_step']:,.0f}",
-        "" if row["held"] is None else f"{row['held']} of {row['grokked']}",
-        decoded if row["verify_tried"] else "not decoded yet",  # of its best seeds, on the official additions
+        held,
+        verified,
         _proved(row),
     )
 
 
-def _proved(row: dict[str, Any]) -> str:
-    counts = [f"{row['proved']} of {row['prove_tried']}"] if row["prove_tried"] else []
+def _proved(row: Row) -> str:
+    counts = []
+    if row["prove_tried"]:
+        counts.append(f"{row['proved']} of {row['prove_tried']}")
     if row["proofs_claimed"]:
-        counts += [f"{row['proofs_claimed']} claimed, not checked here (prove --study {row['study']})"]
+        counts.append(f"{row['proofs_claimed']} claimed, not checked here (prove --study {row['study']})")
     return ", ".join(counts)

@@ -23,9 +23,13 @@ from search.stats.counting import FEWEST_SEEDS, pareto
 from search.stats.intervals import clustered
 from trainer import Outcome
 
-GREY, COLOURS = "#b9bec5", ("#1f5aa6", "#c4432b", "#2b8a57", "#8a4fbf", "#b8860b", "#0f8b8d")
-INK, SOFT, GRID = "#22272e", "#6b737d", "#e6e8eb"
-WIDEST, DPI = 11.0, 130  # inches; a page shows 96 pixels of its own to the inch
+GREY = "#b9bec5"
+COLOURS = ("#1f5aa6", "#c4432b", "#2b8a57", "#8a4fbf", "#b8860b", "#0f8b8d")
+INK = "#22272e"
+SOFT = "#6b737d"
+GRID = "#e6e8eb"
+WIDEST = 11.0  # inches; a page shows 96 pixels of its own to the inch
+DPI = 130
 SEED = ["init_seed", "data_seed"]
 Pairs = Collection[tuple[int, int]]
 
@@ -68,7 +72,8 @@ def in_percent(axis: Axis) -> None:
 
 
 def png(figure: Figure) -> bytes:
-    buffer, canvas = BytesIO(), FigureCanvasAgg(figure)
+    buffer = BytesIO()
+    canvas = FigureCanvasAgg(figure)
     canvas.draw()  # once; `savefig` draws twice where the layout is constrained
     image.imsave(buffer, np.asarray(canvas.buffer_rgba()), format="png", dpi=DPI)
     return buffer.getvalue()
@@ -79,7 +84,7 @@ def image_of(figure: Figure, suffix: str) -> bytes:
     if suffix == ".png":
         return png(figure)
     buffer = BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "adder-search"}):
+    with matplotlib.rc_context({"svg.hashsalt": "adder-search"}):  # ids of elements are random without one
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
@@ -88,7 +93,7 @@ def image_of(figure: Figure, suffix: str) -> bytes:
 
 
 def curves_figure(curves: pd.DataFrame, grokked: Pairs, title: str) -> Figure:
-    """Draw exact match and token accuracy against steps, a line a seed, grokked seeds in front.
+    """Draw exact match and token accuracy against steps, one line per seed, grokked seeds in front.
 
     curves: rows as the Parquet artifacts have them; grokked: (init_seed, data_seed) pairs.
     """
@@ -106,10 +111,12 @@ def curves_figure(curves: pd.DataFrame, grokked: Pairs, title: str) -> Figure:
 
 
 def small_multiples(groups: Sequence[tuple[str, pd.DataFrame, Pairs]]) -> Figure:
-    """Draw exact match against steps, a panel a configuration: (title, its curves, its grokked seeds)."""
+    """Draw exact match against steps, one panel per configuration: (title, its curves, its grokked seeds)."""
     columns = min(3, len(groups))
-    titles = [fill(title, round(10.5 * WIDEST / columns) - 5) for title, *_ in groups]
-    height = 2.6 + 0.17 * max(title.count("\n") for title in titles)
+    characters = round(10.5 * WIDEST / columns) - 5
+    titles = [fill(title, characters) for title, *_ in groups]
+    most_breaks = max(title.count("\n") for title in titles)
+    height = 2.6 + 0.17 * most_breaks
     figure, axes = panels(len(groups), columns, height, sharex=True, sharey=True)
     for axis, title, (_, curves, grokked) in zip(axes, titles, groups, strict=True):
         _seed_lines(axis, curves, grokked, "exact", named=False)
@@ -123,20 +130,21 @@ def small_multiples(groups: Sequence[tuple[str, pd.DataFrame, Pairs]]) -> Figure
 
 
 def _seed_lines(axis: Axes, curves: pd.DataFrame, grokked: Pairs, measure: str, *, named: bool = True) -> None:
-    """Draw a line a seed: losers grey behind; a few winners with a colour and a name each, many in one colour."""
-    lines: dict[tuple[int, int], Any] = {
-        seed: curve.sort_values("step")[["step", measure]].to_numpy() for seed, curve in curves.groupby(SEED)
-    }
+    """Draw a line per seed: losers grey behind; a few winners with a colour and a name each, many in one colour."""
+    lines: dict[Any, Any] = {}
+    for seed, curve in curves.groupby(SEED):
+        lines[seed] = curve.sort_values("step")[["step", measure]].to_numpy()
     losers = [points for seed, points in lines.items() if seed not in grokked]
     winners = {seed: lines[seed] for seed in sorted(grokked) if seed in lines}
+
     axis.add_collection(_translucent(losers, GREY, 0.8, zorder=2))
     if named and len(winners) <= len(COLOURS):
-        for colour, (seed, points) in zip(COLOURS, winners.items(), strict=False):
-            name = f"seed {seed[0]}" if seed[0] == seed[1] else f"seed {seed[0]}.{seed[1]}"
+        for colour, ((init, data), points) in zip(COLOURS, winners.items(), strict=False):
+            name = f"seed {init}" if init == data else f"seed {init}.{data}"
             axis.plot(*points.T, color=colour, lw=1.9, zorder=3, label=name)
     else:
         axis.add_collection(_translucent(list(winners.values()), COLOURS[0], 1.3, zorder=3))
-    axis.autoscale_view()
+    axis.autoscale_view()  # collections, unlike `plot`, do not scale the axes
     axis.set_ylim(-0.02, 1.03)
     quiet(axis)
 
@@ -172,26 +180,35 @@ class TimeToGrok:
 def time_to_grok(seeds: pd.DataFrame) -> TimeToGrok:
     """Return Kaplan and Meier's estimate of when seeds grok (JASA 53, 1958), with the log-log band.
 
-    Of several configurations, which share their seeds, the band is clustered by seed; NaN under FEWEST_SEEDS seeds.
+    Of several configurations, which share their seeds, the band is clustered by seed; NaN with fewer than FEWEST_SEEDS.
     Failed, diverged and stopped seeds stay at risk to their budgets: a seed that was stopped since it would
     not grok tells more than that it had not yet. Censored ones leave at their last steps.
+
+    Axes: S seeds.
     """
     from scipy.stats import CensoredData, ecdf
 
     grokked = (seeds["outcome"] == Outcome.GROKKED).to_numpy()
     censored = (seeds["outcome"] == Outcome.CENSORED).to_numpy()
-    ends = seeds["budget"].where(~censored, seeds["steps"]).where(~grokked, seeds["grok_step"])
+    ends = seeds["budget"].where(~censored, seeds["steps"])
+    ends = ends.where(~grokked, seeds["grok_step"])
     ends_S = ends.to_numpy(dtype=float)
     survival = ecdf(CensoredData(uncensored=ends_S[grokked], right=ends_S[~grokked])).sf
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # no band where the share is 0 or 1
         band = survival.confidence_interval(method="log-log")
+
     # The band is one of survival, and turned upside down; there is none where no seed or every seed has grokked.
-    none, every = survival.probabilities == 1, survival.probabilities == 0
+    none = survival.probabilities == 1
+    every = survival.probabilities == 0
     low = np.where(none, 0.0, 1 - band.high.probabilities)
     # Once every seed at risk has grokked, the lower end stays what it was: more was not shown.
-    low = pd.Series(np.where(every, np.nan, low)).ffill().fillna(0.0).to_numpy()
-    high = np.where(every, 1.0, np.where(none, 0.0, 1 - band.low.probabilities))
+    known = pd.Series(np.where(every, np.nan, low))
+    low = known.ffill().fillna(0.0).to_numpy()
+    high = np.where(none, 0.0, 1 - band.low.probabilities)
+    high = np.where(every, 1.0, high)
+
+    # All begin with 0 at step 0, where SciPy has no point.
     columns = (survival.quantiles, 1 - survival.probabilities, low, high)
     steps, share, low, high = (np.concatenate(([0.0], column)) for column in columns)
     if seeds["configuration"].nunique() > 1:
@@ -211,13 +228,14 @@ def _clustered_band(
     codes, names = pd.factorize(pd.MultiIndex.from_frame(seeds[SEED]))
     if len(names) < FEWEST_SEEDS:
         return np.full((2, len(steps)), np.nan)
+
     # A seed's configurations rise and fall together, so they are one observation of so many tries.
     tries = np.bincount(codes).tolist()
     before_S = share[np.searchsorted(steps, ends_S, side="right") - 1]
     ends = []
     for step, now in zip(steps, share, strict=True):
         # P(grokked by now | not by its end) = (F(now) - F(end)) / (1 - F(end))
-        since_S = np.clip((now - before_S) / np.maximum(1 - before_S, 1e-12), 0, 1)
+        since_S = np.clip((now - before_S) / np.maximum(1 - before_S, 1e-12), 0, 1)  # no 0 / 0 where F(end) is 1
         open_S = np.where(censored, since_S, 0.0)
         grokked_S = np.where(grokked, ends_S <= step, open_S)
         successes = np.bincount(codes, grokked_S).tolist()
@@ -233,15 +251,19 @@ def time_figure(groups: Mapping[str, pd.DataFrame]) -> Figure:
     top = 0.0
     for colour, (name, seeds) in zip(COLOURS, groups.items(), strict=False):
         curve = time_to_grok(seeds)
+        # Every line goes on, as it is, to the end of the last seed.
         steps = np.append(curve.steps, curve.end)
-        share, low, high = (np.append(line, line[-1]) for line in (curve.share, curve.low, curve.high))
+        lines = (curve.share, curve.low, curve.high)
+        share, low, high = (np.append(line, line[-1]) for line in lines)
+
         axis.step(steps, share, where="post", color=colour, lw=2, label=fill(name, 88))
         axis.fill_between(steps, low, high, step="post", color=colour, alpha=alpha, lw=0)
         if len(curve.marks):  # of an empty line, not clipped, the layout would keep the figure's corner free
             axis.plot(curve.marks, curve.at(curve.marks), "|", color=colour, ms=10, mew=1.4, clip_on=False)
         top = max(top, share.max(), np.nan_to_num(high).max())
     axis.set(xlabel="training step", ylabel="share of seeds grokked", xlim=(0, None))
-    axis.set_ylim(-0.012 * max(top, 0.1), min(1.02, max(top * 1.08, 0.1)))
+    # Room below for the line at 0, and above for the highest; where little grokked, no less than a tenth.
+    axis.set_ylim(bottom=-0.012 * max(top, 0.1), top=min(1.02, max(top * 1.08, 0.1)))
     in_percent(axis.yaxis)
     in_thousands(axis)
     quiet(axis)
@@ -255,10 +277,13 @@ def time_figure(groups: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def front_figure(configurations: pd.DataFrame) -> Figure:
-    """Draw parameters against grok rate, an interval a configuration; the Pareto front in front, labelled."""
+    """Draw parameters against grok rate, one interval per configuration; the Pareto front in front, labelled."""
     judged = configurations[configurations["seeds"] > 0]
-    on_front = np.array(pareto(judged["params"].tolist(), judged["grok_rate"].tolist()), dtype=bool)
-    front, rest = judged[on_front].sort_values("params"), judged[~on_front]
+    members = pareto(judged["params"].tolist(), judged["grok_rate"].tolist())
+    on_front = np.array(members, dtype=bool)
+    front = judged[on_front].sort_values("params")
+    rest = judged[~on_front]
+
     figure = new_figure(WIDEST, 5)
     axis = figure.subplots()
     alpha = 0.9 if len(judged) <= 60 else 0.5  # of intervals, which hide each other in a large search
@@ -269,9 +294,10 @@ def front_figure(configurations: pd.DataFrame) -> Figure:
     stairs = front.drop_duplicates("params")  # equals in size and rate have one label
     axis.step(stairs["params"], stairs["grok_rate"], where="post", color=COLOURS[0], lw=1.2, alpha=0.6, zorder=3)
     for row in stairs.itertuples():
-        axis.annotate(_front_label(row, front), (row.params, row.grok_rate), xytext=(-7, 3), ha="right",
-                      textcoords="offset points", fontsize=9, color=INK, parse_math=False,
-                      bbox={"fc": "#ffffffb0", "ec": "none", "pad": 1}, zorder=6)  # fmt: skip
+        label = _front_label(row, front)
+        behind = {"fc": "#ffffffb0", "ec": "none", "pad": 1}  # labels lie over intervals
+        axis.annotate(label, (row.params, row.grok_rate), xytext=(-7, 3), textcoords="offset points", ha="right",
+                      fontsize=9, color=INK, parse_math=False, bbox=behind, zorder=6)  # fmt: skip
     axis.set(xlabel="parameters", ylabel="grok rate (95 % interval)")
     _scale_parameters(axis, judged["params"].min(), judged["params"].max())
     axis.set_ylim(-0.015, min(1.03, judged["grok_rate_high"].max() * 1.08))
@@ -284,7 +310,8 @@ def _scale_parameters(axis: Axes, low: int, high: int) -> None:
     """Leave room for labels left of their points; logarithmic if sizes differ by a factor of 3 or more."""
     if high < 3 * low:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-        axis.set_xlim(low - 0.16 * (high - low) - 0.5, high + 0.04 * (high - low) + 0.5)
+        span = high - low
+        axis.set_xlim(low - 0.16 * span - 0.5, high + 0.04 * span + 0.5)
         return
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
@@ -295,6 +322,7 @@ def _scale_parameters(axis: Axes, low: int, high: int) -> None:
 
 def _front_label(row: Any, front: pd.DataFrame) -> str:
     """Return the preset's name, or a key, with counts, and how many on the front are as small."""
+    name = row.rung if " " not in row.rung else str(row.configuration)[:6]  # a spec without a name has words
     equals = int((front["params"] == row.params).sum())
-    name = row.rung if " " not in row.rung else str(row.configuration)[:6]
-    return f"{name}{f' and {equals - 1} more' if equals > 1 else ''}: {row.grokked} of {row.seeds}"
+    more = f" and {equals - 1} more" if equals > 1 else ""
+    return f"{name}{more}: {row.grokked} of {row.seeds}"

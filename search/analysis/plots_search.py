@@ -38,9 +38,9 @@ SHUFFLES = 50
 
 
 def rate_against_fields(fields: Sequence[Field], configurations: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
-    """Draw a panel a field: each configuration's rate, and that of like configurations together.
+    """Draw one panel per field: each configuration's rate, and that of like configurations together.
 
-    Like configurations have an interval where they have seeds enough to be pooled.
+    Like configurations have an interval where they have enough seeds to be pooled.
     """
     columns = min(3 if len(fields) % 4 == 1 else 4, len(fields))  # no panel alone in a row
     figure, axes = panels(len(fields), columns, 2.5, sharey=True)
@@ -73,17 +73,22 @@ def _scale_field(axis: Axes, field: Field) -> None:
     axis.set_xlabel(field.title, fontsize=9, parse_math=False)
     if field.categories:
         width = max(9, 36 // len(field.categories))  # characters
-        names = [fill(shorten(name, 3 * width, placeholder="…"), width) for name in field.categories]
+        shortened = [shorten(name, 3 * width, placeholder="…") for name in field.categories]
+        names = [fill(name, width) for name in shortened]
         axis.set_xticks(range(len(names)), names, parse_math=False)
         axis.set_xlim(-0.5, len(names) - 0.5)
         axis.grid(False, axis="x")
         return
-    low, high = np.nanmin(field.positions()), np.nanmax(field.positions())
+
+    positions = field.positions()
+    low, high = np.nanmin(positions), np.nanmax(positions)
     if field.log:
         axis.set_xscale("log")
         axis.minorticks_off()
-    several = LogLocator(subs=(1, 2, 5) if high < 60 * low else (1,))
-    axis.xaxis.set_major_locator(several if field.log and high > 5 * low else MaxNLocator(3))
+    if field.log and high > 5 * low:
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 60 * low else (1,)))
+    else:
+        axis.xaxis.set_major_locator(MaxNLocator(3))
     axis.xaxis.set_major_formatter(lambda value, _: shown(value))
 
 
@@ -91,21 +96,25 @@ def pooled(field: Field, configurations: pd.DataFrame, seeds: pd.DataFrame) -> l
     """Return (position, rate, low, high) of like configurations together, clustered by seed.
 
     low, high: NaN where they have too few seeds to pool.
-    Like configurations have the same category, or are in one of up to five bins of equal size. Those where the
-    field had no say are left out.
+    Like configurations have the same category, or are in one of up to five bins of equal size. Those that
+    lack the field, or in which it is not searched, are left out.
     """
     x = pd.Series(field.positions(), index=configurations.index)
-    judged = configurations[x.notna() & (configurations["seeds"] > 0)].assign(x=x)
+    is_judged = x.notna() & (configurations["seeds"] > 0)
+    judged = configurations[is_judged].assign(x=x)
     bins: Any = judged["x"]
     if not field.categories:
         count = min(5, len(judged) // FEWEST_IN_A_BIN, judged["x"].nunique())
         if count < 2:
             return []
         bins = pd.qcut(judged["x"], count, duplicates="drop")
+
     points = []
     for _, part in judged.groupby(bins, observed=True):
-        rate = PooledRate.of(seeds_of(seeds[seeds["configuration"].isin(part["configuration"])]))
-        points.append((float(part["x"].median()), rate.rate, *(rate.interval or (np.nan, np.nan))))
+        own = seeds[seeds["configuration"].isin(part["configuration"])]
+        rate = PooledRate.of(seeds_of(own))
+        low, high = rate.interval or (np.nan, np.nan)
+        points.append((float(part["x"].median()), rate.rate, low, high))
     return points
 
 
@@ -134,20 +143,29 @@ def importances(
     """
     if np.ptp(objective) == 0:
         return None
+    shares = _shares(fields, objective)
+    ordered = [(field, shares[field.path]) for field in fields]
+    ordered.sort(key=lambda pair: -pair[1])
+
     # The forest finds shares in noise too: shuffled, the objective has nothing to do with any field.
     rng = np.random.default_rng(0)
-    shares = _shares(fields, objective)
-    shuffled = [max(_shares(fields, rng.permutation(objective)).values()) for _ in range(SHUFFLES)]
-    chance = float(np.quantile(shuffled, 0.95))
-    ordered = sorted(((field, shares[field.path]) for field in fields), key=lambda pair: -pair[1])
+    greatest = []
+    for _ in range(SHUFFLES):
+        by_chance = _shares(fields, rng.permutation(objective))
+        greatest.append(max(by_chance.values()))
+    chance = float(np.quantile(greatest, 0.95))
+
     others = [_shares(fields, values) for values in redrawn if np.ptp(values)]
-    if not others:
-        return Importances(ordered, chance, [])
-    every = [[share, *(other[field.path] for other in others)] for field, share in ordered]
-    return Importances(ordered, chance, [(min(found), max(found)) for found in every])
+    ends = []
+    if others:
+        for field, share in ordered:
+            of_field = [share, *(other[field.path] for other in others)]
+            ends.append((min(of_field), max(of_field)))
+    return Importances(ordered, chance, ends)
 
 
 def _shares(fields: Sequence[Field], objective: np.ndarray) -> dict[str, float]:
+    """Return each field's share by its path. The forest's seed is fixed, so that a page is the same every time."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(direction="maximize")
     distributions = {field.path: _distribution(field) for field in fields}
@@ -163,24 +181,29 @@ def _distribution(field: Field) -> BaseDistribution:
     if field.categories:
         return CategoricalDistribution(field.categories)
     numbers = field.numbers()
-    return FloatDistribution(float(np.nanmin(numbers)), float(np.nanmax(numbers)), log=field.log)
+    low = float(np.nanmin(numbers))
+    high = float(np.nanmax(numbers))
+    return FloatDistribution(low, high, log=field.log)
 
 
 def importance_figure(importance: Importances, coloured: bool) -> Figure:
-    """Draw a bar a field, and a line at what chance gives; coloured: bars beyond the line."""
+    """Draw one bar per field, and a line at what chance gives; coloured: bars beyond the line."""
     fields, shares = zip(*importance.shares, strict=True)
+    rows = range(len(fields))
     figure = new_figure(WIDEST, 0.36 * len(fields) + 1.1)
     axis = figure.subplots()
     colours = [COLOURS[0] if coloured and share > importance.chance else GREY for share in shares]
-    axis.barh(range(len(fields)), shares, height=0.6, zorder=2, color=colours)
+    axis.barh(rows, shares, height=0.6, zorder=2, color=colours)
     if importance.ends:
-        axis.hlines(range(len(fields)), *zip(*importance.ends, strict=True), color=INK, lw=1.2, zorder=4)
+        lows, highs = zip(*importance.ends, strict=True)
+        axis.hlines(rows, lows, highs, color=INK, lw=1.2, zorder=4)
     axis.axvline(importance.chance, color=INK, lw=1.2, ls=(0, (4, 3)), zorder=3)
     most = 1.05 * max(importance.chance, *shares, *(high for _, high in importance.ends))
+    # The text stands on the side of the line that has more room.
     side, ha = (-5, "right") if importance.chance > most / 2 else (5, "left")
     axis.annotate("95 % of shuffles have no share above", (importance.chance, 1), (side, 3), fontsize=9, ha=ha,
                   xycoords=("data", "axes fraction"), textcoords="offset points", color=INK)  # fmt: skip
-    axis.set_yticks(range(len(fields)), [field.name for field in fields], parse_math=False)
+    axis.set_yticks(rows, [field.name for field in fields], parse_math=False)
     axis.invert_yaxis()
     axis.set_xlabel("share of the variation that the fields explain")
     axis.set_xlim(0, most)
@@ -200,9 +223,9 @@ def probes_of(curves: pd.DataFrame) -> list[str]:
 
 
 def probes_figure(curves: pd.DataFrame, probes: list[str], seeds: pd.DataFrame) -> Figure:
-    """Draw a panel a probe: mean and middle half over seeds at each step, the grokked and the others apart."""
+    """Draw one panel per probe: mean and middle half of the seeds at each step, grokked seeds and others apart."""
     key = ["configuration", *SEED]
-    outcomes = seeds.assign(grokked=seeds["outcome"] == Outcome.GROKKED)[[*key, "grokked"]]
+    outcomes = seeds[key].assign(grokked=seeds["outcome"] == Outcome.GROKKED)
     table = curves.merge(outcomes, on=key)
     figure, axes = panels(len(probes), min(2, len(probes)), 2.7, sharex=True)
     for axis, name in zip(axes, probes, strict=True):
@@ -210,10 +233,12 @@ def probes_figure(curves: pd.DataFrame, probes: list[str], seeds: pd.DataFrame) 
             rows = table[table["grokked"].eq(grokked)]
             if rows.empty:
                 continue
+            count = len(rows[key].drop_duplicates())
             by_step = rows.groupby("step")[name]
-            low, high = by_step.quantile(0.25), by_step.quantile(0.75)
+            low = by_step.quantile(0.25)
+            high = by_step.quantile(0.75)
             axis.fill_between(low.index, low, high, color=colour, alpha=0.25, lw=0)
-            axis.plot(by_step.mean(), color=colour, lw=1.8, label=f"{label}: {len(rows[key].drop_duplicates()):,}")
+            axis.plot(by_step.mean(), color=colour, lw=1.8, label=f"{label}: {count:,}")
         axis.set_title(name, fontsize=11, loc="left", parse_math=False)
         axis.tick_params(labelbottom=True)
         in_thousands(axis)

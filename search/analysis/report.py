@@ -66,6 +66,9 @@ from search.store.home import pull_command
 from search.study.schema import Study
 from trainer import Outcome, Rule
 
+Cells = list[tuple[str, Any]]
+"""A column of a table: the text of each cell, and what it is sorted by."""
+Row = dict[str, Any]
 TEMPLATE = Path(__file__).with_name("templates") / "report.html.j2"
 FEW = 6  # configurations that are shown one by one
 BEST = 5  # configurations in the first table, beside those that were confirmed
@@ -104,14 +107,20 @@ def report(
     """
     say("computing intervals, importances and pictures")
     page = _Page(study, configurations, seeds, curves)
+    figures = {**page.figures(), **(descents or {})}
+
     images = {}
-    for name, figure in {**page.figures(), **(descents or {})}.items():
+    for name, figure in figures.items():
         say(f"drawing {name.replace('-', ' ')}")
         data = b64encode(image_of(figure, ".svg")).decode()
-        images[name] = {"data": data, "width": round(96 * figure.get_figwidth())}
+        width = round(96 * figure.get_figwidth())  # 96 pixels of CSS are an inch
+        images[name] = {"data": data, "width": width}
+
+    # Names of studies and fields are strangers' text: all of it is escaped.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"percent": percent, "counts": _counts, "ends": _ends}
-    return environment.from_string(guarded(TEMPLATE.read_text("utf-8"))).render(
+    template = environment.from_string(guarded(TEMPLATE.read_text("utf-8")))
+    return template.render(
         page=page,
         images=images,
         stylesheet=STYLE.read_text("utf-8"),
@@ -128,11 +137,13 @@ def report(
 def pictures(
     study: Study | None, configurations: pd.DataFrame, seeds: pd.DataFrame, curves: pd.DataFrame, folder: Path
 ) -> list[Path]:
-    """Write the page's pictures into an existing folder as PNG files."""
+    """Write the page's pictures into an existing folder as PNG files. Return their paths."""
+    figures = _Page(study, configurations, seeds, curves).figures()
     paths = []
-    for name, figure in _Page(study, configurations, seeds, curves).figures().items():
-        paths.append(folder / f"{name}.png")
-        paths[-1].write_bytes(png(figure))
+    for name, figure in figures.items():
+        path = folder / f"{name}.png"
+        path.write_bytes(png(figure))
+        paths.append(path)
     return paths
 
 
@@ -149,52 +160,66 @@ def _ends(rate: GrokRate) -> str:
 
 
 def _sentence(rate: GrokRate) -> str:
-    return f"{_counts(rate)} seeds ({percent(rate.rate or 0.0)}, 95 % interval {_ends(rate)})"
+    share = percent(rate.rate or 0.0)
+    return f"{_counts(rate)} seeds ({share}, 95 % interval {_ends(rate)})"
 
 
 class _Page:
     """The template's data. Configurations are in the order of `best`; of equals, of their shrunk grok rates."""
 
     def __init__(self, study: Study | None, configurations: pd.DataFrame, seeds: pd.DataFrame, curves: pd.DataFrame):
+        # A study may be running: what has no counted seed yet is only counted, unless that is all there is.
         judged = configurations[configurations["seeds"] > 0]
         self.unjudged = len(configurations) - len(judged) if len(judged) else 0
         configurations = judged if len(judged) else configurations
+
         objective = shrunk(configurations, seeds)
-        keys = [(*standing(row), t) for row, t in zip(configurations.to_dict("records"), objective, strict=True)]
+        rows = configurations.to_dict("records")
+        keys = [(*standing(row), t) for row, t in zip(rows, objective, strict=True)]
         order = sorted(range(len(keys)), key=keys.__getitem__, reverse=True)
-        self.study, self.seeds, self.curves = study, seeds, curves
         self.objective = objective[order]
         self.configurations = configurations.iloc[order].reset_index(drop=True)
+
+        self.study = study
         self.name = study.name if study else str(configurations["study"].iloc[0])
         self.about = study.about if study else ""
-        self.asked_fields = [] if study and not study.kind.is_compared else fields_of(study, self.configurations)
+        # Sets of a descent are steps to another end, and are not compared.
+        is_comparable = not study or study.kind.is_compared
+        self.asked_fields = fields_of(study, self.configurations) if is_comparable else []
         self.fields = [field for field in self.asked_fields if field.varies]
         self.several = len(configurations) > 1
-        self.is_compared = self.several and (not study or study.kind.is_compared)
+        self.is_compared = self.several and is_comparable
+
+        self.seeds, self.curves = seeds, curves
         self.counts = seeds["outcome"].value_counts()
-        self.confirmed = bool((configurations["confirmation_seeds"] > 0).any())
         self.counted = seeds[seeds["outcome"].isin([o.value for o in COUNTED])]
         confirms = seeds["confirmation"].astype(bool)
         self.own, self.fresh = seeds[~confirms], seeds[confirms]
+        self.confirmed = bool((configurations["confirmation_seeds"] > 0).any())
         self.records = seeds_of(seeds)
         self.searched, _ = by_phase(self.records)
 
     # ---- what was asked
 
     def asked(self) -> list[tuple[str, str]]:
-        """Return names and words of what the study is."""
+        """Return the study's properties: names and words."""
         frame = self.configurations
         presets = list(dict.fromkeys(frame.sort_values(["params", "rung"])["rung"]))
         named = ", ".join(presets) if len(presets) <= FEW else f"{len(presets)} specs"
         families = ", ".join(sorted(set(frame["model.family"])))
-        return [
+        asked = [
             ("Model", f"{named}: {families}, {_span(frame['params'], '')} parameters"),
             ("Budget", f"{_span(self.seeds['budget'])} steps a seed"),
             ("Configurations", self._configurations()),
             ("Seeds", self._seeds()),
-            *([("Sought", self.study.kind.goal)] if self.study and self.study.kind.goal else []),
-            *(self.study.kind.rules(self.configurations["configuration"]) if self.study else []),
         ]
+
+        if self.study:
+            kind = self.study.kind
+            if kind.goal:
+                asked.append(("Sought", kind.goal))
+            asked += kind.rules(frame["configuration"])
+        return asked
 
     def _configurations(self) -> str:
         count = f"{len(self.configurations):,}"
@@ -216,25 +241,33 @@ class _Page:
         """Return the study file, without defaults."""
         if not self.study:
             return ""
-        plain = self.study.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
+        given = self.study.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return yaml.safe_dump(given, sort_keys=False, allow_unicode=True, width=100)
 
     def fixed(self) -> list[tuple[str, str, str, str]]:
         """Return path, value, unit and sentence of every field that is the same everywhere and not empty."""
-        frame, searched = self.configurations, {f.path for f in self.asked_fields}
-        texts = {c: set(map(shown, frame[c])) for c in columns(frame) if c not in searched}
-        same = {c: values.pop() for c, values in texts.items() if len(values) == 1}
-        return [(c, value, *meaning(c)) for c, value in same.items() if value != "–"]
+        frame = self.configurations
+        searched = {field.path for field in self.asked_fields}
+        fixed = []
+        for path in columns(frame):
+            texts = set(map(shown, frame[path]))
+            if path not in searched and len(texts) == 1 and texts != {"–"}:
+                fixed.append((path, texts.pop(), *meaning(path)))
+        return fixed
 
     # ---- what was found
 
     def outcomes(self) -> list[tuple[str, str, str]]:
-        """Return each outcome in words, with the number of its seeds, those of the confirmation apart, and meaning."""
+        """Return each outcome: its name, the number of its seeds, and its meaning.
+
+        With a confirmation there are two numbers: `3 + 20`.
+        """
         counts = [Counter(map(state_of, seeds)) for seeds in by_phase(self.records) if seeds]
         rows = []
         for outcome, text in OUTCOMES.items():
-            numbers = " + ".join(f"{counted.get(outcome, 0):,}" for counted in counts)
-            rows.append((WORDS[outcome], numbers, text.format(selection=self.selection)))
+            numbers = " + ".join(f"{states.get(outcome, 0):,}" for states in counts)
+            meant = text.format(selection=self.selection)
+            rows.append((WORDS[outcome], numbers, meant))
         return rows
 
     @property
@@ -247,15 +280,20 @@ class _Page:
         """Return the answer in one or two sentences."""
         if self.counted.empty:
             return f"Nothing yet: all {len(self.seeds):,} seeds were ended from outside."
+
         best = self.row(0)
         if not self.several:
             return f"{_sentence(best['search'])} grokked."
-        text = f"{'In the search ' if self.confirmed else ''}{PooledRate.of(self.searched)}."
+
+        where = "In the search " if self.confirmed else ""
+        text = f"{where}{PooledRate.of(self.searched)}."
         if not self.counts.get(Outcome.GROKKED, 0):
-            return text
-        if not self.confirmed:
-            return f"{text} The best is {best['title']} with {_sentence(best['search'])}."
-        return f"{text} On fresh seeds the best is {best['title']} with {_sentence(best['confirmation'])}."
+            return text  # none is the best
+
+        # Only fresh seeds say how good the best is: it was chosen by the others.
+        if self.confirmed:
+            return f"{text} On fresh seeds the best is {best['title']} with {_sentence(best['confirmation'])}."
+        return f"{text} The best is {best['title']} with {_sentence(best['search'])}."
 
     def unended(self) -> str:
         """Return how seeds that have not ended bias the rates."""
@@ -284,10 +322,14 @@ class _Page:
         """Describe what the rules that stop seeds did in the search; empty if they never fired."""
         sentences: list[str] = []
         for rule in plugins.rules().values():
-            if done := _rule_sentences(rule, StoppingCounts.of(self.searched, rule)):
+            done = _rule_sentences(rule, StoppingCounts.of(self.searched, rule))
+            if done:
+                # Pooled, as this sentence is about the study: bounds of single configurations would add up to more.
                 wrongly = missed_by(rule, self.searched, pooled=True)
                 sentences.append(f"{done}At most {wrongly:,.1f} of the ended ones would have grokked (one-sided 95 %).")
-        return " ".join([*sentences, *([BOUNDS] if sentences else [])])
+        if sentences:
+            sentences.append(BOUNDS)
+        return " ".join(sentences)
 
     def stages(self) -> list[str]:
         """Return a sentence for each configuration whose seeds go through stages: how many are left after each."""
@@ -299,58 +341,66 @@ class _Page:
         return sentences
 
     def clustered(self, name: str) -> str:
-        """Return in words if what pools configurations, by `name`, is clustered by seed or has too few of them."""
+        """Say if a picture's pooled intervals, called `name`, are clustered by seed or lack seeds to cluster by."""
         seeds = len(self.own[SEED].drop_duplicates())
         return f"{name} clustered by seed" if seeds >= FEWEST_SEEDS else f"no interval: {TOO_FEW}"
 
     def cost(self) -> str:
-        """Return what grokked seeds of the search cost, all that ended paid for."""
+        """Return the price of a grokked seed of the search: all training of seeds that ended is paid for by these."""
         return f"{Cost.of(self.searched)}."
 
-    def best(self) -> list[dict[str, Any]]:
+    def best(self) -> list[Row]:
         """Return the first few configurations, and all that were confirmed."""
         confirmed = np.flatnonzero(self.configurations["confirmation_seeds"] > 0)
         first = range(min(BEST, len(self.configurations)))
         return [self.row(i) for i in sorted({*first, *confirmed.tolist()})]
 
-    def row(self, i: int) -> dict[str, Any]:
+    def row(self, i: int) -> Row:
         """Return one configuration: its columns and its two rates."""
-        row: dict[str, Any] = self.configurations.iloc[i].to_dict()
+        row: Row = self.configurations.iloc[i].to_dict()
         search, confirmation = rates_of(row)
         return {**row, "search": search, "confirmation": confirmation}
 
-    def listed(self) -> list[tuple[str, list[tuple[str, Any]]]]:
-        """Return the columns of the table of all configurations: each cell's text and what it is sorted by.
+    def listed(self) -> list[tuple[str, Cells]]:
+        """Return the columns of the table of all configurations, each with its heading.
 
         Those that are zero or empty everywhere are left out.
         """
         frame = self.configurations
         rows = [self.row(i) for i in range(len(frame))]
+
+        def plain(name: str, text: Callable[[Any], str] = shown) -> Cells:
+            # No format of a number suits NaN, which `shown` has a dash for.
+            cells = []
+            for value in frame[name]:
+                cells.append((text(value) if value == value else shown(value), value))
+            return cells
+
+        def tried(name: str, tries: str) -> Cells:
+            cells = []
+            for row in rows:
+                cells.append((f"{row[name]} of {row[tries]}" if row[tries] else "–", row[name]))
+            return cells
+
+        if self.confirmed:
+            rates = [*_rate_columns("search", rows), *_rate_columns("confirmation", rows)]
+        else:
+            rates = _rate_columns("search", rows, "grok rate")
+
         front = pareto(frame["params"].tolist(), frame["grok_rate"].tolist())
-        sizes = frame["params"].nunique()
-
-        def plain(name: str, text: Callable[[Any], str] = shown) -> list[tuple[str, Any]]:
-            return [(text(value) if value == value else shown(value), value) for value in frame[name]]
-
-        def tried(name: str, tries: str) -> list[tuple[str, Any]]:
-            return [(f"{r[name]} of {r[tries]}" if r[tries] else "–", r[name]) for r in rows]
-
-        commands = [pull_command(self.name, r["configuration"]) if str(r["best_seed"]) else "" for r in rows]
-        on_front = ["yes" if f and r["seeds"] and sizes > 1 else "" for f, r in zip(front, rows, strict=True)]
-
-        def rates(name: str, head: str = "") -> list[tuple[str, list[tuple[str, Any]]]]:
-            of_rows = [r[name] for r in rows]
-            return [
-                (head or name, [("–", -1.0) if r.rate is None else (percent(r.rate), r.rate) for r in of_rows]),
-                ("95 %\ninterval", [(_ends(r) if r.n else "–", r.interval[0]) for r in of_rows]),
-            ]
+        has_front = frame["params"].nunique() > 1  # of one size the front is only its best
+        commands = []
+        marks = []
+        for row, is_on_front in zip(rows, front, strict=True):
+            commands.append(pull_command(self.name, row["configuration"]) if str(row["best_seed"]) else "")
+            marks.append("yes" if has_front and is_on_front and row["seeds"] else "")
 
         columns = [
             ("parameters", plain("params")),
-            *(rates("search") + rates("confirmation") if self.confirmed else rates("search", "grok rate")),
+            *rates,
             ("command", [(command, command) for command in commands]),
             ("seeds", plain("seeds")),
-            *((WORDS[o], plain(o)) for o in COUNTED),
+            *((WORDS[outcome], plain(outcome)) for outcome in COUNTED),
             ("not ended", plain(Outcome.CENSORED)),
             ("grokked per\nmillion\nseed-steps", plain("grokked_per_million", lambda rate: few_digits(rate, 3))),
             ("core-seconds\neach", plain("core_s_per_grokked")),
@@ -362,11 +412,18 @@ class _Page:
             ("proved", tried("proved", "prove_tried")),
             ("claimed to\nbe proved", plain("proofs_claimed")),
             ("best seed", plain("best_seed")),
-            ("on the\nfront", [(text, text) for text in on_front]),
-            *((f"{f.name}\n({f.unit})" if f.unit else f.name, [*zip(f.labels(), f.values, strict=True)])
-              for f in self.fields),
-        ]  # fmt: skip
-        return [(name, cells) for name, cells in columns if {text for text, _ in cells} - {"", "0", "–"}]
+            ("on the\nfront", [(mark, mark) for mark in marks]),
+        ]
+        for field in self.fields:
+            head = f"{field.name}\n({field.unit})" if field.unit else field.name
+            columns.append((head, [*zip(field.labels(), field.values, strict=True)]))
+
+        shown_columns = []
+        for head, cells in columns:
+            texts = {text for text, _ in cells}
+            if texts - {"", "0", "–"}:
+                shown_columns.append((head, cells))
+        return shown_columns
 
     # ---- pictures
 
@@ -375,32 +432,43 @@ class _Page:
         figures: dict[str, Figure] = {}
         if self.study and not self.study.kind.is_compared:  # its sets have pictures of their own
             return figures
+
+        has_counted = len(self.counted) > 0
         if self.table:
             figures["constraint-table"] = table_figure(self.table)
         if len(self.curves):
             figures["grokking-curves"] = self._curves_figure()
-        if (probes := probes_of(self.curves)) and len(self.counted):
+
+        probes = probes_of(self.curves)
+        if probes and has_counted:
             figures["probes"] = probes_figure(self.curves, probes, self.counted)
         if len(self.own):
             figures["time-to-grok"] = time_figure(self._groups())
-        if self.several and self.fields and len(self.counted):
-            fields = [f for f, _ in self.importances.shares] if self.importances else self.fields
-            some = self.fields if len(self.fields) <= MOST_AXES else fields[:MOST_AXES]
-            figures["rate-against-fields"] = rate_against_fields(some, self.configurations, self.own)
-        if self.configurations["params"].nunique() > 1 and len(self.counted):
+
+        if self.several and self.fields and has_counted:
+            drawn = self.fields
+            if self.importances and len(drawn) > MOST_AXES:
+                drawn = [field for field, _ in self.importances.shares]
+            figures["rate-against-fields"] = rate_against_fields(drawn[:MOST_AXES], self.configurations, self.own)
+        if self.configurations["params"].nunique() > 1 and has_counted:
             figures["pareto-front"] = front_figure(self.configurations)
         if self.importances:
-            figures["importance"] = importance_figure(self.importances, not self.few_grokked())
+            is_evidence = not self.few_grokked()
+            figures["importance"] = importance_figure(self.importances, is_evidence)
         return figures
 
     def _curves_figure(self) -> Figure:
         """Draw the curves of the first few configurations that have some."""
-        by_key, panels = dict(list(self.curves.groupby("configuration"))), []
+        by_key = dict(list(self.curves.groupby("configuration")))
         grokked = self.seeds[self.seeds["outcome"] == Outcome.GROKKED]
-        for title, key in self._titles(self.configurations).items():
+
+        panels = []
+        for title, key in self._titles().items():
             if key in by_key:
-                winners = grokked.loc[grokked["configuration"] == key, SEED].itertuples(index=False, name=None)
-                panels.append((title, by_key[key], set(winners)))
+                winners = grokked.loc[grokked["configuration"] == key, SEED]
+                pairs = set(winners.itertuples(index=False, name=None))
+                panels.append((title, by_key[key], pairs))
+
         if self.several:
             return small_multiples(panels)
         title, curves, pairs = panels[0]
@@ -411,12 +479,16 @@ class _Page:
         if len(self.configurations) > FEW:
             return {"all": self.own}
         by_key = dict(list(self.own.groupby("configuration")))
-        return {title: by_key[key] for title, key in self._titles(self.configurations).items() if key in by_key}
+        return {title: by_key[key] for title, key in self._titles().items() if key in by_key}
 
-    def _titles(self, configurations: pd.DataFrame) -> dict[str, str]:
-        """Return the keys of the first few configurations by titles that have their counts."""
-        rows = configurations.head(FEW).to_dict("records")
-        return {f"{r['title']}: {r['grokked']:,} of {r['seeds']:,}": r["configuration"] for r in rows}
+    def _titles(self) -> dict[str, str]:
+        """Return the keys of the first few configurations, by titles such as `57p: 3 of 64`."""
+        rows = self.configurations.head(FEW).to_dict("records")
+        titles = {}
+        for row in rows:
+            title = f"{row['title']}: {row['grokked']:,} of {row['seeds']:,}"
+            titles[title] = row["configuration"]
+        return titles
 
     @cached_property
     def table(self) -> Table | None:
@@ -445,31 +517,48 @@ class _Page:
 
     @cached_property
     def importances(self) -> Importances | None:
-        if not (self.study and self.study.kind.space) or len(self.configurations) < FEWEST_FOR_IMPORTANCE:
+        """Share of each searched field in what the fields explain; None for no search, or a small one."""
+        if not self.is_search or len(self.configurations) < FEWEST_FOR_IMPORTANCE:
             return None
-        return importances(self.fields, shrunk(self.configurations, self.own), self._redrawn())
+        objective = shrunk(self.configurations, self.own)
+        return importances(self.fields, objective, self._redrawn())
+
+    @property
+    def is_search(self) -> bool:
+        """True if the study's file searches fields: what is in a list was chosen by its author."""
+        return bool(self.study and self.study.kind.space)
 
     def few_grokked(self) -> str:
         """Return a sentence if too few runs of the search grokked to tell what mattered."""
         grokked = int((self.own["outcome"] == Outcome.GROKKED).sum())
-        few = f"Only {grokked} grokked, and under {FEWEST_GROKKED} are too few to tell a share from chance: no colour."
-        return few if grokked < FEWEST_GROKKED else ""
+        if grokked >= FEWEST_GROKKED:
+            return ""
+        return f"Only {grokked} grokked, and under {FEWEST_GROKKED} are too few to tell a share from chance: no colour."
 
     def _redrawn(self) -> list[np.ndarray]:
-        """Return the objective with seeds drawn anew; none where there are too few of them."""
+        """Return the objective with seeds drawn anew; none where there are too few of them.
+
+        A bootstrap over seeds, not runs: configurations share their seeds, so a lucky one counts in all of them.
+        """
         seeds = pd.MultiIndex.from_frame(self.own[SEED])
-        names, rng = seeds.unique(), np.random.default_rng(0)
+        names = seeds.unique()
         if len(names) < FEWEST_SEEDS:
             return []
-        draws = (rng.multinomial(len(names), np.full(len(names), 1 / len(names))) for _ in range(REDRAWS))
+
+        rng = np.random.default_rng(0)  # the same page every time
+        equal_chances = np.full(len(names), 1 / len(names))
         places = names.get_indexer(seeds)
-        weights = (pd.Series(draw[places], index=self.own.index) for draw in draws)
-        return [shrunk(self.configurations, self.own, weight) for weight in weights]
+
+        redrawn = []
+        for _ in range(REDRAWS):
+            times_drawn = rng.multinomial(len(names), equal_chances)
+            weights = pd.Series(times_drawn[places], index=self.own.index)
+            redrawn.append(shrunk(self.configurations, self.own, weights))
+        return redrawn
 
     def why_no_importance(self) -> str:
         """Return a sentence where one would look for importances and there are none."""
-        is_search = self.study and self.study.kind.space
-        if self.importances or not self.several or not is_search:
+        if self.importances or not self.several or not self.is_search:
             return ""
         if len(self.configurations) < FEWEST_FOR_IMPORTANCE:
             return f"Parameter importance takes {FEWEST_FOR_IMPORTANCE} configurations or more."
@@ -479,22 +568,41 @@ class _Page:
 def shrunk(configurations: pd.DataFrame, seeds: pd.DataFrame, weights: pd.Series | None = None) -> np.ndarray:
     """Return (grokked + t) / (seeds + 2) of each configuration; t: its seeds' mean best token accuracy, below 1.
 
-    A search's objective (search/run/allocation.py) without its least part, how early they grokked: it tells
-    apart configurations that never grokked. weights: how often each seed counts; once if None.
+    This is a search's objective (search/run/allocation.py) without its least part, how early seeds grokked. Thanks to
+    t it tells configurations apart that never grokked. weights: how often each seed counts; once if None.
     """
     weight = pd.Series(1, index=seeds.index) if weights is None else weights
+    is_grokked = seeds["outcome"] == Outcome.GROKKED
+    is_counted = seeds["outcome"].isin([o.value for o in COUNTED])
+    token = seeds["best_token"].fillna(0.0).clip(upper=0.999)  # below 1: t never outweighs a grokked seed
+
     columns = pd.DataFrame({
-        "token": weight * seeds["best_token"].fillna(0.0).clip(upper=0.999),
+        "token": weight * token,
         "seeds": weight,
-        "grokked": weight * (seeds["outcome"] == Outcome.GROKKED),
-        "counted": weight * seeds["outcome"].isin([o.value for o in COUNTED]),
+        "grokked": weight * is_grokked,
+        "counted": weight * is_counted,
     })  # fmt: skip
-    sums = columns.groupby(seeds["configuration"]).sum().reindex(configurations["configuration"], fill_value=0)
+    by_key = columns.groupby(seeds["configuration"]).sum()
+    sums = by_key.reindex(configurations["configuration"], fill_value=0)
     t = (sums["token"] / sums["seeds"]).fillna(0.0)
     return ((sums["grokked"] + t) / (sums["counted"] + 2)).to_numpy(dtype=float)
 
 
-def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _rate_columns(name: str, rows: list[Row], head: str = "") -> list[tuple[str, Cells]]:
+    """Return the columns of a rate, `search` or `confirmation`, and of its interval.
+
+    head: heading of the first; its name if empty.
+    """
+    shares: Cells = []
+    ends: Cells = []
+    for row in rows:
+        rate = row[name]
+        shares.append(("–", -1.0) if rate.rate is None else (percent(rate.rate), rate.rate))
+        ends.append((_ends(rate) if rate.n else "–", rate.interval[0]))
+    return [(head or name, shares), ("95 %\ninterval", ends)]
+
+
+def _plain(frame: pd.DataFrame) -> list[Row]:
     """Return rows with None where a frame has NaN."""
     plain = frame.astype(object)
     return plain.where(plain.notna(), None).to_dict("records")
@@ -504,8 +612,9 @@ def _rule_sentences(rule: type[Rule], counts: StoppingCounts) -> str:
     """Return what a stopping rule did in sentences; empty if it never called a seed."""
     if not counts.ended and not counts.spared:
         return ""
+    name = rule.title.lower()
     did = "gave up" if rule.outcome == Outcome.GIVEN_UP else "ended"
-    text = f"The {rule.title.lower()} {did} {counts.ended:,} of {counts.seeds:,} seeds. "
+    text = f"The {name} {did} {counts.ended:,} of {counts.seeds:,} seeds. "
     if counts.spared:
         share = f"{counts.spared_share:.0%} of those that it was to end"
         grokked = f"{counts.spared_grokked:,} grokked" if counts.spared_grokked else "none grokked"
@@ -514,5 +623,7 @@ def _rule_sentences(rule: type[Rule], counts: StoppingCounts) -> str:
 
 
 def _span(numbers: pd.Series, style: str = ",") -> str:
-    low, high = (format(int(end), style) for end in (numbers.min(), numbers.max()))
+    """Return the least and the greatest number, or the only one."""
+    low = format(int(numbers.min()), style)
+    high = format(int(numbers.max()), style)
     return low if low == high else f"{low} to {high}"

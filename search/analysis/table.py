@@ -38,6 +38,8 @@ from search.study.described import counted
 from trainer import Recipe
 
 Constraint = tuple[str, Any]  # name and value
+Roles = dict[str, tuple[dict[str, str], "Cell | None"]]
+"""Words on each arm, and the cell of a toggled one, by its configuration's key."""
 
 
 @dataclass(frozen=True)
@@ -66,21 +68,26 @@ class Pair:
 
     def _paired(self, first: Mapping[Any, bool], second: Mapping[Any, bool]) -> Paired:
         if self.with_it.stopped or self.without.stopped:
-            return Paired.of([])
-        return Paired.of([(first[s], second[s]) for s in first.keys() & second.keys()])
+            return Paired.of([])  # how many seeds it had depends on their luck
+        shared = first.keys() & second.keys()
+        return Paired.of([(first[seed], second[seed]) for seed in shared])
 
     @property
     def precedence(self) -> tuple[Any, ...]:
         """Return a sorting key: the pair that speaks for its cell comes first."""
-        paired, arms = self.paired, (self.with_it, self.without)
-        return (-paired.n, -paired.both - paired.second, [(a.study, a.configuration) for a in arms])
+        paired = self.paired
+        grokked_without = paired.both + paired.second
+        # Names last, so that a cell says the same in whatever order studies are read.
+        names = [(arm.study, arm.configuration) for arm in (self.with_it, self.without)]
+        return -paired.n, -grokked_without, names
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A constraint at a scale. params: of the scale's model.
+    """A constraint at a scale.
 
-    pairs: the one that speaks first. arms: all that are recorded with the constraint, paired or not.
+    params: those of the scale's model. saves: how many fewer the constraint leaves. also: what else it changes.
+    pairs: the one that speaks comes first. arms: all that are recorded with the constraint, paired or not.
     alone: an arm without it, where there is no pair.
     """
 
@@ -107,15 +114,20 @@ class Cell:
 
     @property
     def trains(self) -> Answer:
-        seen = sum(arm.grokked_with_finished for arm in self.arms)
-        n, rate = (self.pair.with_it.n, self.pair.without.rate) if self.pair else (0, 0.0)
-        return trains(sum(arm.verified for arm in self.arms), seen, n, rate)
+        # One success anywhere shows that it trains; that it does not, only the pair's own arms can.
+        verified = sum(arm.verified for arm in self.arms)
+        grokked = sum(arm.grokked_with_finished for arm in self.arms)
+        if not self.pair:
+            return trains(verified, grokked, 0, 0.0)
+        return trains(verified, grokked, self.pair.with_it.n, self.pair.without.rate)
 
     @property
     def seen_in(self) -> str | None:
-        """Study of a verified seed: that which is compared if it has one."""
-        arms = [arm for arm in (self.with_it, *self.arms) if arm and arm.verified]
-        return arms[0].study if arms else None
+        """A study with a verified seed: the compared one if it has any."""
+        for arm in (self.with_it, *self.arms):
+            if arm and arm.verified:
+                return arm.study
+        return None
 
     @property
     def paired(self) -> Paired | None:
@@ -144,29 +156,45 @@ class Cell:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cell as plain values, None if unknown; an interval's end that is infinite is None too."""
-        with_it, without, paired = self.with_it, self.without, self.paired
+        with_it = self.with_it
+        without = self.without
+        paired = self.paired
         finished = self.pair.finished if self.pair and self.paired else None
         return {
-            "scale": self.scale, "params": self.params, "constraint": self.constraint,
-            "trains": str(self.trains), "cost": str(self.cost), "keeps_half": str(self.keeps_half),
-            "n_with": with_it.n if with_it else 0, "grokked_with": with_it.grokked if with_it else 0,
-            "n_without": without.n if without else 0, "grokked_without": without.grokked if without else 0,
+            "scale": self.scale,
+            "params": self.params,
+            "constraint": self.constraint,
+            "trains": str(self.trains),
+            "cost": str(self.cost),
+            "keeps_half": str(self.keeps_half),
+            "n_with": with_it.n if with_it else 0,
+            "grokked_with": with_it.grokked if with_it else 0,
+            "n_without": without.n if without else 0,
+            "grokked_without": without.grokked if without else 0,
             "pairs": paired.n if paired else 0,
-            "only_with": paired and paired.first, "only_without": paired and paired.second,
-            "rate_with": with_it and with_it.rate, "rate_without": without and without.rate,
+            "only_with": paired and paired.first,
+            "only_without": paired and paired.second,
+            "rate_with": with_it and with_it.rate,
+            "rate_without": without and without.rate,
             **_ratio("ratio", paired),
             "with_at_most": with_it and with_it.interval[1],
-            "ended_early_with": with_it and with_it.ended, "ended_early_without": without and without.ended,
-            "grokked_with_finished": _with_finished(with_it), "grokked_without_finished": _with_finished(without),
+            "ended_early_with": with_it and with_it.ended,
+            "ended_early_without": without and without.ended,
+            "grokked_with_finished": _with_finished(with_it),
+            "grokked_without_finished": _with_finished(without),
             **_ratio("ratio_finished", finished),
-            "verified_with": sum(arm.verified for arm in self.arms), "verified_in": self.seen_in,
-            "best_exact_with": with_it and with_it.best_exact, "params_saved": self.saves, "also": self.also,
+            "verified_with": sum(arm.verified for arm in self.arms),
+            "verified_in": self.seen_in,
+            "best_exact_with": with_it and with_it.best_exact,
+            "params_saved": self.saves,
+            "also": self.also,
             "study": with_it and with_it.study,
             "configuration_with": with_it and with_it.configuration,
             "configuration_without": without and without.configuration,
-            "paper": self.published.verdict or None, "paper_words": self.published.words or None,
+            "paper": self.published.verdict or None,
+            "paper_words": self.published.words or None,
             "agrees": self.agreement and str(self.agreement),
-        }  # fmt: skip
+        }
 
 
 def _with_finished(arm: Arm | None) -> int | None:
@@ -176,8 +204,11 @@ def _with_finished(arm: Arm | None) -> int | None:
 def _ratio(name: str, paired: Paired | None) -> dict[str, float | None]:
     """Return the ratio of grok rates with its interval's ends, by `name`."""
     low, high = paired.ratio_interval if paired else (None, None)
-    high = None if high == float("inf") else high
-    return {name: paired.ratio if paired else None, f"{name}_low": low, f"{name}_high": high}
+    return {
+        name: paired.ratio if paired else None,
+        f"{name}_low": low,
+        f"{name}_high": None if high == float("inf") else high,  # JSON has no infinity
+    }
 
 
 @dataclass(frozen=True)
@@ -189,24 +220,27 @@ class Table:
     cells: dict[tuple[str, str], Cell]
 
     def rows(self) -> Iterator[tuple[str, tuple[Cell | None, ...]]]:
-        """Yield each constraint with its cells, one a scale."""
+        """Yield each constraint with its cells, one per scale."""
         for constraint in self.constraints:
             yield constraint, tuple(self.cells.get((constraint, scale)) for scale in self.scales)
 
-    def roles(self) -> dict[str, tuple[dict[str, str], Cell | None]]:
-        """Return what the arms are in the table, by their configurations' keys, and the cell of a toggled one.
+    def roles(self) -> Roles:
+        """Return the role of each arm in the table by its configuration's key, and the cell of a toggled one.
 
-        Names and words: scale, constraint, and toggled: on, off, or base. An arm that is a base and a toggled one,
+        A role has a scale, a constraint, and `toggled`: on, off, or base. An arm that is a base and a toggled one,
         as 67p is 57p without tie_fc2_head, is a base.
         """
         pairs = [(cell, cell.pair) for cell in self.cells.values() if cell.pair]
-        roles: dict[str, tuple[dict[str, str], Cell | None]] = {}
+        roles: Roles = {}
         for cell, pair in pairs:
             toggled = "on" if pair.toggled is pair.with_it else "off"
-            words = {"scale": cell.scale, "constraint": cell.constraint, "toggled": toggled}
-            roles[pair.toggled.configuration] = words, cell
+            role = {"scale": cell.scale, "constraint": cell.constraint, "toggled": toggled}
+            roles[pair.toggled.configuration] = role, cell
+
+        # Bases afterwards: they overwrite what is toggled at another scale.
         for cell, pair in pairs:
-            roles[pair.base.configuration] = {"scale": cell.scale, "constraint": "none", "toggled": "base"}, None
+            role = {"scale": cell.scale, "constraint": "none", "toggled": "base"}
+            roles[pair.base.configuration] = role, None
         return roles
 
     def tidy(self) -> list[dict[str, Any]]:
@@ -230,58 +264,71 @@ def constraint_table(
     seeds: rows of the same studies' seeds; without them nothing is paired, and no cost is known.
     Raises UserError if nothing can be compared, or for an unknown name.
     """
-    if unknown := [name for name in scales if name not in PRESETS]:
-        raise UserError(f"unknown scale {unknown[0]!r}; {did_you_mean(unknown[0], PRESETS)}")
+    for name in scales:
+        if name not in PRESETS:
+            raise UserError(f"unknown scale {name!r}; {did_you_mean(name, PRESETS)}")
     rows = {_parsed(text) for text in constraints}
     arms = read_arms(configurations, seeds)
+
     pairs: dict[tuple[Spec, Constraint], list[Pair]] = {}
     for scale, row, pair in _pairs(arms):
         if not rows or row in rows:
             pairs.setdefault((scale, row), []).append(pair)
     if not pairs:
+        # Of a study that finishes seeds nothing is counted without its seeds: its arms were left out.
         unread = not seeds and any((row.get("recipe.finish_above") or 1) < 1 for row in configurations)
         raise NoPartners(
             f"of {counted(len(configurations), 'recorded configuration')} no two differ in one constraint or flag "
             "alone; `toggle: [tie_vo]` in a study file trains such a pair, and adder-search report shows rates against "
             "other fields" + ("; with finish_above the records of its seeds are needed too" if unread else "")
         )
+
     columns = _columns(pairs, [preset(name) for name in scales])
     names = _names(columns, {arm.spec: arm.scale for arm in arms if arm.scale})
     rows = rows or {row for scale, row in pairs if scale in names}
     ordered = sorted(rows, key=row_order)
+
     by_spec: dict[Spec, list[Arm]] = {}
     for arm in arms:
         by_spec.setdefault(arm.spec.trained(), []).append(arm)
-    cells = {
-        (spelt(*row), name): cell
-        for row, (scale, name) in product(ordered, names.items())
-        if (cell := _cell(name, scale, row, pairs.get((scale, row), ()), by_spec))
-    }
+
+    cells: dict[tuple[str, str], Cell] = {}
+    for row, (scale, name) in product(ordered, names.items()):
+        cell = _cell(name, scale, row, pairs.get((scale, row), ()), by_spec)
+        if cell:
+            cells[spelt(*row), name] = cell
     return Table(tuple(names.values()), tuple(spelt(*row) for row in ordered), cells)
 
 
 def _pairs(arms: Iterable[Arm]) -> Iterator[tuple[Spec, Constraint, Pair]]:
-    """Yield each scale's model and each constraint with two arms that differ in it."""
+    """Yield each scale's model, each constraint, and two arms that differ in it alone."""
+    # Only arms of one family and recipe can differ in a constraint alone.
     groups: dict[tuple[str, Recipe], dict[Spec, list[Arm]]] = {}
     for arm in arms:
         by_spec = groups.setdefault((arm.spec.family, arm.recipe), {})
         by_spec.setdefault(arm.spec, []).append(arm)
+
     for by_spec in groups.values():
         rows = {row for spec in by_spec for row in spec.applied().items()}
         partners = {spec: _partners(spec, rows, by_spec) for spec in by_spec}
-        named = {spec for spec, own in by_spec.items() if is_preset(spec) or any(arm.scale for arm in own)}
+        named = {spec for spec in by_spec if is_preset(spec) or any(arm.scale for arm in by_spec[spec])}
+
         for scale in _scales(partners, named):
             for row, toggled in partners[scale].items():
                 has_it = row[0] in scale.applied()
                 for base, partner in product(by_spec[scale], by_spec[toggled]):
-                    pair = (base, partner) if has_it else (partner, base)
-                    yield scale, row, Pair(*pair, base)
+                    with_it, without = (base, partner) if has_it else (partner, base)
+                    yield scale, row, Pair(with_it, without, base)
 
 
 def _partners(spec: Spec, rows: Iterable[Constraint], specs: Collection[Spec]) -> dict[Constraint, Spec]:
-    """Return those of some specs that a spec becomes when a constraint is toggled."""
-    toggled = {row: _toggled(spec, *row) for row in rows}
-    return {row: partner for row, partner in toggled.items() if partner and partner in specs}
+    """Return which of `specs` the spec becomes when a constraint is toggled, by constraint."""
+    partners: dict[Constraint, Spec] = {}
+    for row in rows:
+        toggled = _toggled(spec, *row)
+        if toggled and toggled in specs:
+            partners[row] = toggled
+    return partners
 
 
 def _scales(partners: Mapping[Spec, Mapping[Constraint, Spec]], named: Collection[Spec]) -> list[Spec]:
@@ -293,29 +340,39 @@ def _scales(partners: Mapping[Spec, Mapping[Constraint, Spec]], named: Collectio
             if spec in named or spec in partners[other].values():
                 joined[spec].add(other)
                 joined[other].add(spec)
-    scales, left = list[Spec](), dict.fromkeys(partners)
+
+    # Each round takes out all specs that toggling joins to one of them.
+    scales = list[Spec]()
+    left = dict.fromkeys(partners)
     while left:
         together = [next(iter(left))]
         for spec in together:  # grows while it is walked
             if spec in left:
                 del left[spec]
                 together += joined[spec] & left.keys()
+
         alike = list(dict.fromkeys(together))
         own = [spec for spec in alike if spec in named]
-        scales += own or [max(alike, key=lambda spec: (len(partners[spec]), -len(spec.applied())))]
+        if not own:
+            own = [max(alike, key=lambda spec: (len(partners[spec]), -len(spec.applied())))]
+        scales += own
     return scales
 
 
 @cache
 def _toggled(spec: Spec, name: str, value: Any) -> Spec | None:
-    """Return None if the spec cannot have the constraint, or if it would add parameters (qk_dim wider than a head)."""
-    if name not in spec.constraints() or spec.applied().get(name, value) != value:
+    """Return the spec with the constraint, or without it if it has it.
+
+    None if it cannot have it, or if that would add parameters (qk_dim wider than a head).
+    """
+    applied = spec.applied()
+    if name not in spec.constraints() or applied.get(name, value) != value:
         return None
     try:
         toggled = spec.toggled(name, value)
     except ValueError:
         return None
-    with_it, without = (spec, toggled) if name in spec.applied() else (toggled, spec)
+    with_it, without = (spec, toggled) if name in applied else (toggled, spec)
     return toggled if toggled != spec and with_it.params <= without.params else None
 
 
@@ -328,7 +385,12 @@ def _columns(pairs: Mapping[tuple[Spec, Constraint], Sequence[Pair]], asked: Seq
     for (scale, _), group in pairs.items():
         keys = {frozenset((p.with_it.configuration, p.without.configuration)) for p in group}
         by_scale.setdefault(scale, set()).update(keys)
-    columns, shown = list(asked), set[frozenset[str]]().union(*(by_scale.get(scale, ()) for scale in asked))
+
+    # The column with most pairs first; another is shown only for pairs that no earlier one has.
+    columns = list(asked)
+    shown = set[frozenset[str]]()
+    for scale in asked:
+        shown |= by_scale.get(scale, set())
     for scale in sorted(by_scale, key=lambda s: (-len(by_scale[s]), s.params, preset_name(s))):
         if scale not in columns and by_scale[scale] - shown:
             columns.append(scale)
@@ -337,7 +399,10 @@ def _columns(pairs: Mapping[tuple[Spec, Constraint], Sequence[Pair]], asked: Seq
 
 
 def _names(specs: Sequence[Spec], scales: Mapping[Spec, str]) -> dict[Spec, str]:
-    """Return names of specs: where two have one, with the fields in which they differ. scales: names in studies."""
+    """Return a name for each spec. Specs of the same name have the fields behind it in which they differ.
+
+    scales: names that studies give.
+    """
 
     def given(spec: Spec) -> str:
         name = preset_name(spec)
@@ -345,55 +410,69 @@ def _names(specs: Sequence[Spec], scales: Mapping[Spec, str]) -> dict[Spec, str]
 
     names: dict[Spec, str] = {}
     for name, members in groupby(sorted(specs, key=given), given):
-        alike = list(members)
-        values = [spec.as_dict() for spec in alike]
-        differing = [key for key in values[0] if len({repr(each.get(key)) for each in values}) > 1]
-        for spec, its in zip(alike, values, strict=True):
-            names[spec] = ", ".join([name, *(spelt(key, its.get(key)) for key in differing)])
-    return {spec: names[spec] for spec in specs}
+        values = {spec: spec.as_dict() for spec in members}
+        first = next(iter(values.values()))
+        differing = [key for key in first if len({repr(fields.get(key)) for fields in values.values()}) > 1]
+        for spec, fields in values.items():
+            names[spec] = ", ".join([name, *(spelt(key, fields.get(key)) for key in differing)])
+    return {spec: names[spec] for spec in specs}  # in the order of the columns
 
 
 def _cell(
     name: str, base: Spec, row: Constraint, pairs: Sequence[Pair], by_spec: Mapping[Spec, Sequence[Arm]]
 ) -> Cell | None:
     """Return None if the scale's model cannot have the constraint."""
-    if (toggled := _toggled(base, *row)) is None:
+    toggled = _toggled(base, *row)
+    if toggled is None:
         return None
     with_it, without = (base, toggled) if row[0] in base.applied() else (toggled, base)
-    recorded = [sorted(by_spec.get(s.trained(), ()), key=lambda a: -a.n) for s in (with_it, without)]
-    counts = [arms[0].spec.params if arms else s.params for arms, s in zip(recorded, (with_it, without), strict=True)]
+
+    def recorded(spec: Spec) -> list[Arm]:
+        return sorted(by_spec.get(spec.trained(), ()), key=lambda arm: -arm.n)
+
+    # A recorded arm's count where there is one: a module read from a row has no code, and keeps its count when toggled.
+    arms, others = recorded(with_it), recorded(without)
+    params_with = arms[0].spec.params if arms else with_it.params
+    params_without = others[0].spec.params if others else without.params
     return Cell(
         constraint=spelt(*row),
         scale=name,
         params=base.params,
-        saves=counts[1] - counts[0],
-        also=_also(spelt(*row), with_it, without),
+        saves=params_without - params_with,
+        also=_also(row[0], with_it, without),
         pairs=tuple(sorted(pairs, key=lambda pair: pair.precedence)),
-        arms=tuple(recorded[0]),
-        alone=next(iter(recorded[1]), None),
+        arms=tuple(arms),
+        alone=next(iter(others), None),
     )
 
 
 def _also(constraint: str, with_it: Spec, without: Spec) -> str:
     """Return other differences between the arms, which the constraint needs or excludes."""
-    sides = {"with it also": (with_it, without), "without it also": (without, with_it)}
-    extra = {side: _extra(constraint, *specs) for side, specs in sides.items()}
-    return "; ".join(f"{side} {', '.join(names)}" for side, names in extra.items() if names)
+    sides = {
+        "with it also": _extra(constraint, with_it, without),
+        "without it also": _extra(constraint, without, with_it),
+    }
+    return "; ".join(f"{side} {', '.join(names)}" for side, names in sides.items() if names)
 
 
 def _extra(constraint: str, spec: Spec, partner: Spec) -> list[str]:
     """Return the fields of one spec that differ from another's, but for a constraint and what is off."""
-    values, others, fields = spec.as_dict(), partner.as_dict(), spec.constraints()
-    differing = {k: v for k, v in values.items() if v != others[k] and k != constraint.partition("=")[0]}
-    return [spelt(k, v) for k, v in differing.items() if k not in fields or v != fields[k].metadata["off"]]
+    others, constraints = partner.as_dict(), spec.constraints()
+    extra = []
+    for name, value in spec.as_dict().items():
+        is_off = name in constraints and value == constraints[name].metadata["off"]
+        if value != others[name] and name != constraint and not is_off:
+            extra.append(spelt(name, value))
+    return extra
 
 
 def row_order(row: Constraint) -> tuple[int, int, Any]:
     """Return a sorting key: the paper's order, then the registry's, then by value."""
-    known = [name for cls in FAMILIES.values() for name in cls.constraints()]
-    names = [*known, row[0]]  # a module's own is behind them
-    texts = [*dict.fromkeys(constraint for constraint, _ in published()), text := spelt(*row)]
-    return texts.index(text), names.index(row[0]), row
+    text, name = spelt(*row), row[0]
+    # Each list ends with the row's own, so that what the paper or the registry lacks is behind all others.
+    texts = [*dict.fromkeys(constraint for constraint, _ in published()), text]
+    names = [*(known for cls in FAMILIES.values() for known in cls.constraints()), name]
+    return texts.index(text), names.index(name), row
 
 
 def _parsed(text: str) -> Constraint:
@@ -403,7 +482,9 @@ def _parsed(text: str) -> Constraint:
     if name not in fields:
         raise UserError(f"unknown constraint {name!r}; {did_you_mean(name, fields)}")
     kind = type(fields[name].default)
+    if kind is bool and not value:
+        return name, True
     try:
-        return name, True if kind is bool and not value else {int: int, str: str}[kind](value)
-    except (KeyError, ValueError):
+        return name, {int: int, str: str}[kind](value)
+    except (KeyError, ValueError):  # KeyError: a switch has no value
         raise UserError(f"{text!r} is no constraint with a value that it can have") from None

@@ -33,19 +33,27 @@ WIDTH, HEIGHT = 1.72, 0.66  # inches of a cell
 
 def table_figure(table: Table) -> Figure:
     """Draw the table, with what was published as marks where anything was."""
-    columns, rows = len(table.scales), len(table.constraints)
+    columns = len(table.scales)
+    rows = len(table.constraints)
     width = 1.5 + WIDTH * columns
     figure = new_figure(width, 1.9 + HEIGHT * rows)
     axes = figure.add_subplot()
     has_verdicts = any(cell.published.verdict for cell in table.cells.values())
-    bold = [cell for same in discovered(table.cells.values()) for cell in same]
+
+    bold: list[Cell] = []
+    for same in discovered(table.cells.values()):
+        bold += same
     for y, (_, cells) in enumerate(table.rows()):
         for x, cell in enumerate(cells):
             if cell is not None:
                 _draw(axes, x, y, cell, "bold" if cell in bold else "normal")
     axes.set_xlim(-0.02, columns + 0.02)
     axes.set_ylim(rows + 0.03, -0.03)
-    heads = [s if "parameters" in s else f"{s} parameters".replace("p ", " ") for s in table.scales]
+
+    # 57p becomes 57 parameters; the name of a spec without one says its parameters.
+    heads = []
+    for name in table.scales:
+        heads.append(name if "parameters" in name else f"{name} parameters".replace("p ", " "))
     axes.set_xticks([x + 0.5 for x in range(columns)], heads)
     axes.set_yticks([y + 0.5 for y in range(rows)], table.constraints)
     axes.xaxis.tick_top()
@@ -54,25 +62,35 @@ def table_figure(table: Table) -> Figure:
     if has_verdicts:
         title = fill(agreements(table.cells.values()), round(11.5 * width))  # characters to the inch
         axes.set_title(title, loc="left", fontsize=11, color=INK, pad=10)
+
     bar = figure.colorbar(
         ScalarMappable(NORM, COLOURS), ax=axes, orientation="horizontal", shrink=0.5, aspect=40, pad=0.01
     )
-    bar.set_ticks([*TICKS], labels=[text if columns >= FEW or at % 2 == 0 else "" for at, text in TICKS.items()])
+    labels = list(TICKS.values())
+    if columns < FEW:
+        labels[1::2] = ["", ""]
+    bar.set_ticks([*TICKS], labels=labels)
     bar.ax.tick_params(length=0, labelsize=8, labelcolor=SOFT)
     bar.outline.set_visible(False)
-    pairs = [f"{text}." for text in same_pairs(table.cells.values())]
-    legend = " ".join([LEGEND, *([OF_THE_PAPER] if has_verdicts else []), *pairs])
-    figure.supxlabel(fill(legend, round(17 * width)), fontsize=8, color=SOFT, x=0.01, ha="left")
+
+    sentences = [LEGEND]
+    if has_verdicts:
+        sentences.append(OF_THE_PAPER)
+    sentences += [f"{text}." for text in same_pairs(table.cells.values())]
+    legend = fill(" ".join(sentences), round(17 * width))
+    figure.supxlabel(legend, fontsize=8, color=SOFT, x=0.01, ha="left")
     return figure
 
 
 def _draw(axes: Axes, x: int, y: int, cell: Cell, weight: str) -> None:
     """Draw a cell in the unit square right of x and below y, the first line of its text by a font's weight."""
-    ratio = cell.paired.ratio if cell.paired else None
     tried = cell.with_it is not None
-    colour = UNKNOWN if ratio is None else COLOURS(NORM(log2(max(ratio, 2**-2))))
+    ratio = cell.paired.ratio if cell.paired else None
+    colour: Any = UNKNOWN if tried else "white"
+    if ratio is not None:
+        colour = COLOURS(NORM(log2(max(ratio, 2**-2))))  # a ratio of 0 has no logarithm
     differs = cell.agreement == Agreement.CONTRADICTS
-    box = Rectangle((x + 0.02, y + 0.03), 0.96, 0.94, facecolor=colour if tried else "white", zorder=2 + differs)
+    box = Rectangle((x + 0.02, y + 0.03), 0.96, 0.94, facecolor=colour, zorder=2 + differs)  # its frame over others
     box.set(edgecolor=INK if differs else "white", linewidth=2.2)
     axes.add_patch(box)
     if ratio is None:
@@ -83,7 +101,9 @@ def _draw(axes: Axes, x: int, y: int, cell: Cell, weight: str) -> None:
         axes.text(x + 0.5, y + down, text, fontsize=size, **style)
 
     words = WORDS[cell.trains] if tried else "not tried"
-    write(0.25, words if not ratio else f"{words}, {times(cell)}", weight=weight)
+    if ratio:
+        words += f", {times(cell)}"
+    write(0.25, words, weight=weight)
     if tried:
         write(0.53, f"{count(cell.with_it)} vs {count(cell.without)}")
     if cell.paired:

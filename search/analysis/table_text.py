@@ -18,6 +18,7 @@ from search.study.described import counted
 from trainer import Recipe
 from trainer.recipe.teacher import shown
 
+Link = Callable[[Arm], str]
 FORMATS = ("md", "csv", "json")
 MISSING = "–"
 WORDS = {Answer.YES: "trains", Answer.NO: "not seen to train", Answer.OPEN: "open"}
@@ -33,19 +34,25 @@ FINISHING = "with curvature at the end"
 
 def table_of(configurations: Sequence[dict[str, Any]], paper: bool, seeds: Iterable[SeedRecord] = ()) -> Table:
     """Return the table; with `paper` of the published constraints, and at its scales, recorded or not."""
-    constraints, scales = (dict.fromkeys(column) for column in zip(*published(), strict=True)) if paper else ({}, {})
+    claims = published() if paper else {}
+    constraints = dict.fromkeys(constraint for constraint, _ in claims)
+    scales = dict.fromkeys(scale for _, scale in claims)
     return constraint_table(configurations, [*constraints], [*scales], seeds)
 
 
 def write_table(table: Table, style: str, *, paper: bool = False, ui: str = "") -> str:
     """Return the table in one of FORMATS. ui: address that links of md lead to; empty for no links."""
-    return markdown(table, paper, ui.rstrip("/")) if style == "md" else rows_text(table.tidy(), style)
+    if style == "md":
+        return markdown(table, paper, ui.rstrip("/"))
+    return rows_text(table.tidy(), style)
 
 
 def rows_text(rows: Sequence[dict[str, Any]], style: str) -> str:
+    """Return rows as JSON or CSV. In CSV a row has empty cells for the columns that only others have."""
     if style == "json":
-        return json.dumps(rows, indent=1, allow_nan=False) + "\n"
-    text, columns = StringIO(), dict.fromkeys(name for row in rows for name in row)
+        return json.dumps(rows, indent=1, allow_nan=False) + "\n"  # NaN is no JSON
+    columns = dict.fromkeys(name for row in rows for name in row)
+    text = StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
@@ -53,25 +60,30 @@ def rows_text(rows: Sequence[dict[str, Any]], style: str) -> str:
 
 
 def markdown(table: Table, paper: bool = False, ui: str = "") -> str:
-    """Return a grid, how it agrees with the paper if asked for, then a line a cell, and notes."""
-    pages: dict[str, str] = {}
+    """Return a grid, how it agrees with the paper if asked for, then one line per cell, and notes."""
+    pages: dict[str, str] = {}  # short names of addresses, which are written below: cells stay narrow
 
     def link(arm: Arm) -> str:
         if not (ui and arm.page):
             return count(arm)
-        return f"[{count(arm)}][{pages.setdefault(f'{ui}/{arm.page}', f'r{len(pages) + 1}')}]"
+        name = pages.setdefault(f"{ui}/{arm.page}", f"r{len(pages) + 1}")
+        return f"[{count(arm)}][{name}]"
 
     head = ["constraint", *table.scales]
-    grid = [[constraint, *(_summary(c, paper) for c in cells)] for constraint, cells in table.rows()]
+    grid = []
+    for constraint, cells in table.rows():
+        grid.append([constraint, *(_summary(cell, paper) for cell in cells)])
     parts = [HEAD, markdown_table(head, grid)]
     if paper:
-        parts += [agreements(table.cells.values())]
+        parts.append(agreements(table.cells.values()))
+
     columns, rows = details(table, paper, link)
     if rows:
         parts += ["Cell by cell:", markdown_table(columns, rows)]
     parts += ["Notes:", bullets(notes(table))]
-    links = "\n".join(f"[{name}]: {page}" for page, name in pages.items())
-    return "\n\n".join([*parts, *([links] if links else [])]) + "\n"
+    if pages:
+        parts.append("\n".join(f"[{name}]: {page}" for page, name in pages.items()))
+    return "\n\n".join(parts) + "\n"
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -79,8 +91,12 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [[_plain(text) for text in line] for line in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
-    padded = ([text.ljust(w) for text, w in zip(line, widths, strict=True)] for line in lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in padded)
+
+    padded = []
+    for line in lines:
+        cells = [text.ljust(width) for text, width in zip(line, widths, strict=True)]
+        padded.append(f"| {' | '.join(cells)} |")
+    return "\n".join(padded)
 
 
 def bullets(lines: Sequence[str]) -> str:
@@ -89,39 +105,55 @@ def bullets(lines: Sequence[str]) -> str:
 
 def _plain(text: str) -> str:
     """Return text that Markdown shows as it is, in a cell too."""
+    # Names of studies and configurations may be a stranger's.
     return " ".join(text.split()).replace("|", r"\|").replace("<", "&lt;").replace("`", "'")
 
 
 def agreements(cells: Collection[Cell]) -> str:
     """Return in a line how the table and the paper go together."""
     counts = Counter(cell.agreement for cell in cells)
-    agree, contradict, are_open = (counts[a] for a in Agreement)
-    parts = f"{agree} agree with it, {contradict} contradict it, {are_open} are open"
-    untried = sum(cell.with_it is None for cell in cells)
-    without = f" ({untried} of them not tried)" if untried else ""
+    agree, contradict, are_open = (counts[kind] for kind in Agreement)
     verdicts = agree + contradict + are_open
-    return f"The {SECTION}, has a verdict on {verdicts} of {counted(len(cells), 'cell')}{without}: {parts}."
+    of_cells = counted(len(cells), "cell")
+    untried = sum(cell.with_it is None for cell in cells)
+    if untried:
+        of_cells += f" ({untried} of them not tried)"
+    parts = f"{agree} agree with it, {contradict} contradict it, {are_open} are open"
+    return f"The {SECTION}, has a verdict on {verdicts} of {of_cells}: {parts}."
 
 
 # Cells
 
 
 def _summary(cell: Cell | None, paper: bool) -> str:
-    """Return a cell of the grid; empty where the scale cannot have the constraint."""
-    if cell is None or cell.with_it is None:
-        return "" if cell is None else MISSING
+    """Return a cell of the grid, such as `trains, costs ×0.55: 20/64 vs 36/64`.
+
+    Empty where the scale cannot have the constraint.
+    """
+    if cell is None:
+        return ""
+    if cell.with_it is None:
+        return MISSING
+
     words = "" if cell.cost == Effect.OPEN else f" {cell.cost}"
-    words += f" {times(cell)}" if cell.paired and cell.paired.ratio is not None else ""
-    contradicts = paper and cell.agreement == Agreement.CONTRADICTS
-    mark = f" (paper: {cell.published.verdict})" if contradicts else ""
-    return f"{WORDS[cell.trains]}{',' * bool(words)}{words}: {count(cell.with_it)} vs {count(cell.without)}{mark}"
+    if cell.paired and cell.paired.ratio is not None:
+        words += f" {times(cell)}"
+    comma = "," if words else ""
+    text = f"{WORDS[cell.trains]}{comma}{words}: {count(cell.with_it)} vs {count(cell.without)}"
+    if paper and cell.agreement == Agreement.CONTRADICTS:
+        text += f" (paper: {cell.published.verdict})"
+    return text
 
 
-def details(table: Table, paper: bool, link: Callable[[Arm], str] | None = None) -> tuple[list[str], list[list[str]]]:
+def details(table: Table, paper: bool, link: Link | None = None) -> tuple[list[str], list[list[str]]]:
     """Return the columns and a line for each cell that was tried. link: returns an arm's count with a link."""
     lines = [_line(cell, link or count) for cell in _tried(table)]
-    optional = {FINISHING: any(arm.finishes for arm in _arms(table)), **dict.fromkeys(PAPER, paper)}
-    columns = [column for column in (lines[0] if lines else ()) if optional.get(column, True)]
+    if not lines:
+        return [], []
+    # Columns that would be empty, or that nobody asked for, are left out.
+    optional = dict.fromkeys(PAPER, paper)
+    optional[FINISHING] = any(arm.finishes for arm in _arms(table))
+    columns = [column for column in lines[0] if optional.get(column, True)]
     return columns, [[line[column] for column in columns] for line in lines]
 
 
@@ -133,20 +165,27 @@ def _arms(table: Table) -> list[Arm]:
     return [arm for cell in _tried(table) for arm in (cell.with_it, cell.without) if arm]
 
 
-def _line(cell: Cell, link: Callable[[Arm], str]) -> dict[str, str]:
-    arms = (cell.with_it, cell.without)
-    finished = " vs ".join(f"{a.grokked_with_finished}/{a.n}" if a else MISSING for a in arms)
-    counts = [f"{link(arm)} {100 * arm.rate:.0f} %" if arm else MISSING for arm in arms]
+def _line(cell: Cell, link: Link) -> dict[str, str]:
+    """Return a cell by columns."""
+    shares = []
+    finished = []
+    for arm in (cell.with_it, cell.without):
+        shares.append(f"{link(arm)} {100 * arm.rate:.0f} %" if arm else MISSING)
+        finished.append(f"{arm.grokked_with_finished}/{arm.n}" if arm else MISSING)
+    with_it, without = shares
+    words, agrees = PAPER
     return {
         "constraint": cell.constraint,
         "scale": cell.scale,
         "trains": _trains(cell),
-        **dict(zip(("with it", "without"), counts, strict=True)),
-        FINISHING: finished,
+        "with it": with_it,
+        "without": without,
+        FINISHING: " vs ".join(finished),
         "ratio (95 %)": _ratio(cell),
         "cost": str(cell.cost),
         "keeps half": str(cell.keeps_half),
-        **dict(zip(PAPER, (cell.published.words or MISSING, str(cell.agreement or MISSING)), strict=True)),
+        words: cell.published.words or MISSING,
+        agrees: str(cell.agreement or MISSING),
         "saves": str(cell.saves),
         "study": cell.with_it.study if cell.with_it else MISSING,
     }
@@ -154,18 +193,22 @@ def _line(cell: Cell, link: Callable[[Arm], str]) -> dict[str, str]:
 
 def _trains(cell: Cell) -> str:
     """Return if it trains; where it was not seen to, the highest rate that is possible."""
-    if cell.trains != Answer.NO or not cell.with_it:
+    arm = cell.with_it
+    if cell.trains != Answer.NO or not arm:
         return str(cell.trains)
-    ended = f"; {cell.with_it.ended} ended early" if cell.with_it.ended else ""
-    return f"{cell.trains}, at most {100 * cell.with_it.interval[1]:.1f} %{ended}"
+    _, high = arm.interval
+    ended = f"; {arm.ended} ended early" if arm.ended else ""
+    return f"{cell.trains}, at most {100 * high:.1f} %{ended}"
 
 
 def _ratio(cell: Cell) -> str:
     """Return the ratio with its interval, and the number of pairs where an arm has more seeds."""
     if not cell.paired:
         return MISSING
-    same = all(arm and arm.n == cell.paired.n for arm in (cell.with_it, cell.without))
-    return f"{times(cell)} ({interval(cell)})" + ("" if same else f" of {cell.paired.n} pairs")
+    n = cell.paired.n
+    are_all_paired = all(arm and arm.n == n for arm in (cell.with_it, cell.without))
+    pairs = "" if are_all_paired else f" of {n} pairs"
+    return f"{times(cell)} ({interval(cell)}){pairs}"
 
 
 def interval(cell: Cell, between: str = "–") -> str:
@@ -189,7 +232,8 @@ def times(cell: Cell) -> str:
 
 def notes(table: Table) -> list[str]:
     """Return the rule, how to read the table, and what its columns and cells stand for."""
-    tried, arms = _tried(table), _arms(table)
+    tried = _tried(table)
+    arms = _arms(table)
     lines = [f"{name}: {rule}" for name, rule in RULE.items()]
     lines += [
         "k/n: seeds that grokked, of all that were counted. Seeds that a rule ended early count as not grokked",
@@ -204,26 +248,35 @@ def notes(table: Table) -> list[str]:
             f"{FINISHING}: with the seeds that had spent their budget and that curvature finished (finish_above). All "
             "else is of training alone; a seed that groks exactly at its last evaluation counts as finished"
         ]
-    if any(len(cell.pairs) > 1 or len({arm.study for arm in cell.arms}) > 1 for cell in tried):
+    if any(map(_is_repeated, tried)):
         lines += [
             "a cell that was trained more than once shows one pair of arms and adds nothing up: the pair with most "
             "seeds in common, or of equals that with the higher rate without the constraint. A verified seed of any "
             "study shows that it trains"
         ]
+
     lines += [_tests(tried), *same_pairs(tried)]
-    lines += [note for scale in table.scales for note in _bases(scale, tried)]
-    return [*lines, *(f"{cell.constraint} at {cell.scale}: {cell.also}" for cell in tried if cell.also)]
+    for scale in table.scales:
+        lines += _bases(scale, tried)
+    lines += [f"{cell.constraint} at {cell.scale}: {cell.also}" for cell in tried if cell.also]
+    return lines
+
+
+def _is_repeated(cell: Cell) -> bool:
+    """True if a cell has several pairs, or arms of several studies."""
+    studies = {arm.study for arm in cell.arms}
+    return len(cell.pairs) > 1 or len(studies) > 1
 
 
 def discovered(cells: Iterable[Cell]) -> list[list[Cell]]:
-    """Return the comparisons that are left at a false discovery rate of LEVEL, as `_by_arms` has them."""
+    """Return the comparisons to believe at a false discovery rate of LEVEL, as `_by_arms` has them."""
     compared = _by_arms(cells)
     left = discoveries([cell.paired.p for cell, *_ in compared if cell.paired])
     return list(compress(compared, left))
 
 
 def _by_arms(cells: Iterable[Cell]) -> list[list[Cell]]:
-    """Return the paired cells, those that show the same two arms together."""
+    """Return the paired cells, those that show the same two arms together: a test counts once."""
     by_arms: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         if cell.pair and cell.paired:
@@ -234,26 +287,32 @@ def _by_arms(cells: Iterable[Cell]) -> list[list[Cell]]:
 
 def same_pairs(cells: Iterable[Cell]) -> list[str]:
     """Return why some cells of a row show the same numbers."""
-    return [
-        f"{same[0].constraint} at {' and '.join(cell.scale for cell in same)} is one pair of arms, as it is all in "
-        "which these presets differ: shown twice, counted once"
-        for same in _by_arms(cells)
-        if len(same) > 1
-    ]
+    lines = []
+    for same in _by_arms(cells):
+        if len(same) > 1:
+            scales = " and ".join(cell.scale for cell in same)
+            lines.append(
+                f"{same[0].constraint} at {scales} is one pair of arms, as it is all in "
+                "which these presets differ: shown twice, counted once"
+            )
+    return lines
 
 
 def _tests(cells: Sequence[Cell]) -> str:
     """Return how much independent evidence there is, and how many of the tests to believe."""
     ps = [same[0].paired.p for same in _by_arms(cells) if same[0].paired]
-    left = [f"{same[0].constraint} at {same[0].scale}" for same in discovered(cells)]
     if not ps:
         return "no seed is recorded for both arms of any cell: nothing is paired"
+    left = [f"{same[0].constraint} at {same[0].scale}" for same in discovered(cells)]
+    are = "is" if len(left) == 1 else "are"
+    named = f": {', '.join(left)}" if left else ""
+    below = sum(p < LEVEL for p in ps)
+    by_chance = LEVEL * len(ps)
     return (
         f"{counted(len(ps), 'comparison')}; those of a column share its base's seeds and are no independent "
         "evidence. "
-        f"{sum(p < LEVEL for p in ps)} have p below 5 % (McNemar), by chance alone {LEVEL * len(ps):.1f} would; at a "
-        f"false discovery rate of 5 % (Benjamini and Hochberg) {len(left)} {'is' if len(left) == 1 else 'are'} left"
-        + (f": {', '.join(left)}" if left else "")
+        f"{below} have p below 5 % (McNemar), by chance alone {by_chance:.1f} would; at a "
+        f"false discovery rate of 5 % (Benjamini and Hochberg) {len(left)} {are} left{named}"
     )
 
 
@@ -262,21 +321,24 @@ def _bases(scale: str, cells: Sequence[Cell]) -> list[str]:
     pairs = {cell.constraint: cell.pair for cell in cells if cell.scale == scale and cell.pair}
     if not pairs:
         return [f"{scale}: nothing is compared"]
+
     recipes = Counter(pair.base.recipe for pair in pairs.values())
     (usual, _), *others = recipes.most_common()
+    usual_values = shown(usual.as_dict())
     size = next(iter(pairs.values())).base.spec.params
-    changed = [k for k, v in shown(usual.as_dict()).items() if v != Recipe().as_dict()[k]]
-    notes = [
-        f"{scale}: {size} parameters, {_studies(pairs.values(), usual)}; the recipe is the 57p paper's"
-        + (f" but for {', '.join(changed)}" if changed else "")
-    ]
+    papers = Recipe().as_dict()  # the defaults are the paper's recipe
+    changed = [name for name, value in usual_values.items() if value != papers[name]]
+    but = f" but for {', '.join(changed)}" if changed else ""
+    notes = [f"{scale}: {size} parameters, {_studies(pairs.values(), usual)}; the recipe is the 57p paper's{but}"]
+
     for recipe, _ in others:
-        named = [constraint for constraint, pair in pairs.items() if pair.base.recipe == recipe]
-        values, usual_values = shown(recipe.as_dict()), shown(usual.as_dict())
-        changed = [k for k, v in values.items() if v != usual_values[k]]
-        changes = ", ".join(f"{k} {values[k]}" if len(changed) <= FEW else k for k in changed)
-        about = f"another base, which differs in {changes}; {_studies(pairs.values(), recipe)}"
-        notes += [f"{', '.join(named)} at {scale}: {about}"]
+        constraints = [constraint for constraint, pair in pairs.items() if pair.base.recipe == recipe]
+        values = shown(recipe.as_dict())
+        changed = [name for name, value in values.items() if value != usual_values[name]]
+        if len(changed) <= FEW:
+            changed = [f"{name} {values[name]}" for name in changed]
+        about = f"another base, which differs in {', '.join(changed)}; {_studies(pairs.values(), recipe)}"
+        notes.append(f"{', '.join(constraints)} at {scale}: {about}")
     return notes
 
 

@@ -44,22 +44,31 @@ RULE = {
 
 
 def trains(verified: int, grokked: int, n: int, rate_without: float) -> Answer:
-    """Return if a constraint trains: verified and grokked seeds with it anywhere; n of the arm that is compared."""
+    """Return if a constraint trains.
+
+    verified, grokked: seeds with it, in any study. n: seeds of the arm that is compared. rate_without: its partner's.
+    """
     if verified:
         return Answer.YES
-    return Answer.NO if not grokked and n * rate_without >= EXPECTED else Answer.OPEN
+    if not grokked and n * rate_without >= EXPECTED:
+        return Answer.NO
+    return Answer.OPEN
 
 
 def cost(ratio: Interval | None) -> Effect:
     """Return what the interval of the ratio of grok rates says; None where nothing is paired."""
-    low, high = ratio or (0.0, float("inf"))
-    return Effect.COSTS if high < 1 else Effect.HELPS if low > 1 else Effect.OPEN
+    low, high = ratio or (0.0, float("inf"))  # which decides nothing
+    if high < 1:
+        return Effect.COSTS
+    return Effect.HELPS if low > 1 else Effect.OPEN
 
 
 def keeps_half(ratio: Interval | None) -> Answer:
     """Return if at least half of the grok rate is kept."""
     low, high = ratio or (0.0, float("inf"))
-    return Answer.YES if low > HALF else Answer.NO if high < HALF else Answer.OPEN
+    if low > HALF:
+        return Answer.YES
+    return Answer.NO if high < HALF else Answer.OPEN
 
 
 @dataclass(frozen=True)
@@ -89,4 +98,5 @@ def agreement(ours: Answer, claim: Claim) -> Agreement | None:
         return None
     if ours == Answer.OPEN:
         return Agreement.OPEN
-    return Agreement.AGREES if (ours == Answer.YES) == (claim.verdict == "works") else Agreement.CONTRADICTS
+    says_it_works = claim.verdict == "works"
+    return Agreement.AGREES if says_it_works == (ours == Answer.YES) else Agreement.CONTRADICTS

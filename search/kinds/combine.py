@@ -14,6 +14,8 @@ from search.study.spelling import constraint_of, validated_pair
 from search.study.trial import Configuration
 
 MOST_COMBINED = 10  # constraints; 1,024 combinations
+Constraint = tuple[str, Any]
+"""Name and value."""
 
 
 class Keys(Strict):
@@ -63,30 +65,36 @@ def combinations(spec: Spec, names: Sequence[str], path: str) -> list[Spec]:
 
     They come in the order of a fractional factorial design (`nested_fractions`). A constraint is applied with
     what it needs and without what it excludes. Combinations that are impossible are left out. Of those that
-    read θ alike (a constraint may do nothing beside another) the most like `spec` is in, at the place of the
+    read θ alike (a constraint may do nothing beside another) the one most like `spec` is in, at the place of the
     first.
+
     Raise ValueError at a key path, for a constraint that is unknown, repeated, or saves nothing here.
     """
     constraints = [constraint_of(name, f"{path}.{i}") for i, name in enumerate(names)]
-    bare = _without(spec, constraints, path)
+    bare = _without(spec, constraints, path)  # what the model has of them is a combination too
     for i, (name, value) in enumerate(constraints):
         if name in dict(constraints[:i]):
             raise error_at(f"{path}.{i}", f"{name} is combined already")
         alone = _applied(bare, [(name, value)])
         if not alone or alone.params >= bare.params:
             raise error_at(f"{path}.{i}", f"{names[i]} takes no parameters away from this model")
+
+    # In this order a study that is stopped early has the main effects apart.
     alike: dict[Spec, Spec] = {}
     for run in nested_fractions(len(constraints)):
         applied = [constraint for i, constraint in enumerate(constraints) if run >> i & 1]
         combined = _applied(bare, applied)
-        if combined and _has_only(combined, applied, constraints):
-            rival = alike.setdefault(combined.trained(), combined)
-            nearer = _distance(combined, spec, constraints) < _distance(rival, spec, constraints)
-            alike[combined.trained()] = combined if nearer else rival
+        if not combined or not _has_only(combined, applied, constraints):
+            continue  # impossible, or another combination, which has its own run
+        key = combined.trained()
+        rival = alike.setdefault(key, combined)
+        if _distance(combined, spec, constraints) < _distance(rival, spec, constraints):
+            alike[key] = combined
     return list(alike.values())
 
 
-def _without(spec: Spec, constraints: Sequence[tuple[str, Any]], path: str) -> Spec:
+def _without(spec: Spec, constraints: Sequence[Constraint], path: str) -> Spec:
+    """Return the spec with none of the constraints. Raise ValueError at a key path."""
     for i, (name, _) in enumerate(constraints):
         try:
             spec = spec.without(name)
@@ -95,7 +103,7 @@ def _without(spec: Spec, constraints: Sequence[tuple[str, Any]], path: str) -> S
     return spec
 
 
-def _applied(spec: Spec, constraints: Sequence[tuple[str, Any]]) -> Spec | None:
+def _applied(spec: Spec, constraints: Sequence[Constraint]) -> Spec | None:
     """Return the spec with all of the constraints; None if one of them is impossible there."""
     try:
         for name, value in constraints:
@@ -105,12 +113,14 @@ def _applied(spec: Spec, constraints: Sequence[tuple[str, Any]]) -> Spec | None:
     return spec
 
 
-def _has_only(spec: Spec, wanted: Sequence[tuple[str, Any]], constraints: Sequence[tuple[str, Any]]) -> bool:
+def _has_only(spec: Spec, wanted: Sequence[Constraint], constraints: Sequence[Constraint]) -> bool:
     """True if, of the constraints, just the wanted ones are applied: one may need or exclude another."""
     applied = spec.applied().items()
-    return [c for c in constraints if c in applied] == list(wanted)
+    return [constraint for constraint in constraints if constraint in applied] == list(wanted)
 
 
-def _distance(spec: Spec, other: Spec, constraints: Sequence[tuple[str, Any]]) -> int:
+def _distance(spec: Spec, other: Spec, constraints: Sequence[Constraint]) -> int:
     """Return the number of the constraints that one of two specs has and the other has not."""
-    return sum((c in spec.applied().items()) != (c in other.applied().items()) for c in constraints)
+    applied = spec.applied().items()
+    others = other.applied().items()
+    return sum((constraint in applied) != (constraint in others) for constraint in constraints)

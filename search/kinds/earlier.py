@@ -30,22 +30,27 @@ def numbers_of(study: Study, configuration: Configuration, drawn: Mapping[str, A
 
 def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any], keep: bool) -> Numbers:
     """Return the numbers; keep: prefer those drawn to those of the values, which may be rounded."""
-    space, value = study.kind.space, fixed(configuration.spec, configuration.recipe)
+    space = study.kind.space
+    value = fixed(configuration.spec, configuration.recipe)
     numbers: Numbers = {}
     for path in order(space):
-        if not space[path].is_asked(value):
+        field = space[path]
+        if not field.is_asked(value):
             continue
-        if keep and path in drawn and _has_number(space[path], drawn[path]):
+        if keep and path in drawn and _has_number(field, drawn[path]):
             numbers[path] = drawn[path]
             continue
-        after = space[path].after
-        is_missing = value(path) is None and not space[path].has(None)
+
+        after = field.after
+        is_missing = value(path) is None and not field.has(None)
         if is_missing or (after and value(after) is None):
             raise begun_otherwise(study, path, "none", "a number")
         number = value(path) - value(after) if after else value(path)
-        if not space[path].has(number):
+        if not field.has(number):
             raise _no_point(study, path, drawn.get(path, value(path)))
         numbers[path] = stored(number)
+
+    # The numbers must mean the configuration that was trained, in what is not searched too.
     try:
         resolved = fixed(*study.configuration(study.resolved(numbers)))
     except ValueError as error:
@@ -67,8 +72,9 @@ def _has_number(field: Distribution, number: Any) -> bool:
 
 
 def _fields(study: Study) -> list[str]:
-    parts = {"model": study.base_spec.as_dict(), "recipe": study.base_recipe.as_dict()}
-    return [f"{part}.{name}" for part, fields in parts.items() for name in fields]
+    """Return the key paths of a configuration's fields."""
+    of_model = [f"model.{name}" for name in study.base_spec.as_dict()]
+    return of_model + [f"recipe.{name}" for name in study.base_recipe.as_dict()]
 
 
 def _no_point(study: Study, path: str, value: Any) -> UserError:

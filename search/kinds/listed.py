@@ -7,11 +7,13 @@ from typing import Any
 from pydantic import Field
 
 from search.study.kind import Asked, Kind
+from search.study.reading import Data
 from search.study.space import Strict, error_at
 from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair, with_task
 from search.study.trial import Configuration
 
-MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
+MOST_CONFIGURATIONS = 2_000  # a study file may be anybody's
+MOST_TOGGLES = 100
 OF_THEIR_OWN = {"preset", "rung", "family", "base", "module"}
 """Keys of a model that is not the study's with changes."""
 
@@ -20,10 +22,10 @@ class Entry(Strict):
     """One configuration of a list: changes of the study's model and recipe."""
 
     name: str = Field("", description="by which claims name it (adder-search claims)")
-    model: str | dict[str, Any] | None = Field(
+    model: str | Data | None = Field(
         None, description="the spec; a mapping without preset and family changes fields of the study's model"
     )
-    recipe: dict[str, Any] = Field(default_factory=dict, description="fields over those of the study's recipe")
+    recipe: Data = Field(default_factory=dict, description="fields over those of the study's recipe")
 
 
 class Keys(Strict):
@@ -59,7 +61,7 @@ class Listed(Kind):
         check_count(len(self.entries) or 1, self.toggled, "toggle")
         first: dict[Asked, int] = {}
         for i, configuration in enumerate(self.spelled_out):
-            if first.setdefault(configuration, i) < i:
+            if first.setdefault(configuration, i) < i:  # their key would be the same, and so their rows
                 raise error_at(f"configurations.{i}", f"the same as configurations.{first[configuration]}")
 
     def path_of(self, number: int) -> str:
@@ -73,13 +75,15 @@ class Listed(Kind):
         return [self._spelled_out(entry, f"configurations.{i}") for i, entry in enumerate(self.entries)]
 
     def _spelled_out(self, entry: Entry, path: str) -> Asked:
-        study, model = self.study, {} if entry.model is None else entry.model
+        study = self.study
+        model = {} if entry.model is None else entry.model
         if isinstance(model, str) or OF_THEIR_OWN & model.keys():
             options = model_options(model, f"{path}.model")
         elif study.model is None:
             raise error_at(f"{path}.model", "missing, and the study has none")
         else:
             options = model_options(study.model, "model") | model
+
         recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=study.recipe)
         spec = with_task(spec_of(options, f"{path}.model"), study.task, {})
         return validated_pair(spec, recipe, f"{path}.recipe")
@@ -90,8 +94,10 @@ class Listed(Kind):
         configurations = list(self.spelled_out)
         for spec, recipe in self.spelled_out:
             for i, name in enumerate(self.toggled):
-                if partner := toggled(spec, name, f"toggle.{i}"):
-                    configurations.append(validated_pair(partner, recipe, f"toggle.{i}"))
+                path = f"toggle.{i}"
+                partner = toggled(spec, name, path)
+                if partner:
+                    configurations.append(validated_pair(partner, recipe, path))
         return list(dict.fromkeys(configurations))
 
     def _words_of(self, configuration: Configuration) -> str:
@@ -100,7 +106,7 @@ class Listed(Kind):
     @cached_property
     def _entry_names(self) -> dict[str, str]:
         """Names that the file gives, by key."""
-        entries = zip(self.entries, self.spelled_out, strict=False)
+        entries = zip(self.entries, self.spelled_out, strict=False)  # without entries one is spelled out, the base
         return {Configuration(*pair).key: entry.name for entry, pair in entries if entry.name}
 
 

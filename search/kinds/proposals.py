@@ -7,7 +7,7 @@ Optuna's study is in memory, made anew by each driver from proposals and rows.
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,14 +52,18 @@ class Proposals:
         make: makes a configuration, with the θ that it starts from, if any.
         """
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self.study, self.records, self.make = study, records, make
-        self.space, self.sampler = study.kind.space, section_of(study)
+        self.study = study
+        self.records = records
+        self.make = make
+        self.space = study.kind.space
+        self.sampler = section_of(study)
         self.planned = study.planned
         self.objectives = self.sampler.directions
         self._proposed: dict[str, Configuration] = {}
         self._open: dict[str, list[int]] = {}
         """Numbers of the trials that Optuna has not been told of, by their configurations' keys."""
         self._drawn = 0
+
         earlier = records.list_proposals()
         self.optuna = optuna.create_study(directions=list(self.objectives.values()), sampler=sampler_of(study))
         warm = self.sampler.warm_start
@@ -67,8 +71,7 @@ class Proposals:
         for n, (numbers, values) in enumerate(self._known):
             attributes = attributes_of(self.optuna.sampler, n)
             self.optuna.add_trial(self._trial(numbers, values=values, system_attrs=attributes))
-        if earlier:
-            self._rebuild(earlier)
+        self._rebuild(earlier)
 
     @property
     def exhausted(self) -> bool:
@@ -90,13 +93,16 @@ class Proposals:
             trial = self.optuna.ask()
             numbers = self._draw(trial)
             configuration = self._configuration(numbers)
+            # Before anything of it trains: a driver that stops here draws it no second time.
             self.records.create_proposal(trial.number - len(self._known), configuration, numbers)
             self._drawn += 1
             if configuration is None:
                 self.optuna.tell(trial, state=TrialState.FAIL)
                 continue
+
             trial.set_user_attr(KEY, configuration.key)
             self._proposed.setdefault(configuration.key, configuration)
+            # Several proposals may come to one configuration, whose outcomes answer all of them.
             self._open.setdefault(configuration.key, []).append(trial.number)
             return configuration
         return None
@@ -131,10 +137,12 @@ class Proposals:
         }
         return [values[name] for name in self.objectives]
 
-    def _rebuild(self, earlier: Iterable[Values]) -> None:
+    def _rebuild(self, earlier: Sequence[Values]) -> None:
         """Add a trial for each earlier proposal: complete, still to be trained, or impossible."""
+        if not earlier:
+            return
         configurations = self.records.list_configurations()
-        searched = (r for r in self.records.list_seeds() if not r.confirmation)
+        searched = (row for row in self.records.list_seeds() if not row.confirmation)
         rows = group_by(searched, "configuration")
         complete = len(self._known)
         for proposal in earlier:
@@ -142,20 +150,23 @@ class Proposals:
             if key is None:
                 trial = self._impossible(numbers)
                 self._drawn += bool(trial.params)
+                self.optuna.add_trial(trial)
+                continue
+
+            configuration = self._proposed.setdefault(key, configurations[key])
+            ended = {row.seed for row in rows.get(key, ()) if row.is_final}
+            facts: dict[str, Any] = {"state": TrialState.RUNNING}
+            is_trained = ended.issuperset(self.study.first_seeds)  # as the file has them now
+            if is_trained:
+                values = self._values(configuration, rows[key])
+                facts = {"values": values, "system_attrs": attributes_of(self.optuna.sampler, complete)}
             else:
-                configuration = self._proposed.setdefault(key, configurations[key])
-                facts: dict[str, Any] = {"state": TrialState.RUNNING}
-                ended = {r.seed for r in rows.get(key, ()) if r.is_final}
-                if is_trained := ended.issuperset(self.study.first_seeds):  # as the file has them now
-                    values = self._values(configuration, rows[key])
-                    facts = {"values": values, "system_attrs": attributes_of(self.optuna.sampler, complete)}
-                else:
-                    self._open.setdefault(key, []).append(proposal["number"] + len(self._known))
-                numbers = numbers_of(self.study, configuration, numbers)
-                trial = self._trial(numbers, user_attrs={KEY: key}, **facts)
-                complete += is_trained
-                self._drawn += 1
-            self.optuna.add_trial(trial)
+                self._open.setdefault(key, []).append(proposal["number"] + len(self._known))
+
+            numbers = numbers_of(self.study, configuration, numbers)
+            self.optuna.add_trial(self._trial(numbers, user_attrs={KEY: key}, **facts))
+            complete += is_trained
+            self._drawn += 1
 
     def _impossible(self, numbers: Numbers) -> FrozenTrial:
         """Return a failed trial of impossible numbers; an empty one, not counted, if the space has them no more."""
@@ -174,17 +185,20 @@ class Proposals:
 def write_study(study: Study, records: StudyRecords, file: Path) -> int:
     """Write a search as a study of Optuna's, into a new SQLite file. Return the number of its proposals.
 
-    A trial has its configuration's name, and of its seeds how many grokked.
+    A trial has its configuration's name, the number of its seeds, and how many of them grokked.
     """
     proposals = Proposals(study, records)
-    names, rows = names_of(study, proposals.proposed()), group_by(records.list_seeds(), "configuration")
-    copy = optuna.create_study(
-        storage=sqlite_url(file), study_name=study.name, directions=list(proposals.objectives.values())
-    )
+    names = names_of(study, proposals.proposed())
+    rows = group_by(records.list_seeds(), "configuration")
+
+    directions = list(proposals.objectives.values())
+    copy = optuna.create_study(storage=sqlite_url(file), study_name=study.name, directions=directions)
     with warnings.catch_warnings(action="ignore"):  # Optuna calls it experimental
         copy.set_metric_names(list(proposals.objectives))
+
     for trial in proposals.trials():
-        if key := trial.user_attrs.get(KEY):
+        key = trial.user_attrs.get(KEY)
+        if key:
             outcomes = Counter(row.outcome for row in rows.get(key, ()))
             trial.set_user_attr("name", names[key])
             trial.set_user_attr("seeds", outcomes.total())

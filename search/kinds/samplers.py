@@ -22,10 +22,15 @@ from search.study.space import Distribution, Numbers, Space, points, stored
 
 def sampler_of(study: Study) -> BaseSampler:
     """Return Optuna's sampler for a search. Tuned with lab/scripts/sampling.py."""
-    section, space = section_of(study), study.kind.space
+    section = section_of(study)
     name, seed = section.name, section.seed
-    distributions = {path: distribution_of(d) for path, d in space.items()}
-    varied = {path: d for path, d in distributions.items() if not d.single()}
+    space = study.kind.space
+    varied = {}
+    for path, field in space.items():
+        distribution = distribution_of(field)
+        if not distribution.single():
+            varied[path] = distribution
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         if name == "tpe":
@@ -46,8 +51,11 @@ def sampler_of(study: Study) -> BaseSampler:
 
 
 def attributes_of(sampler: BaseSampler, complete: int) -> dict[str, Any]:
-    """Return the attributes that a sampler gives a proposal completed after so many others."""
-    return sampler.attributes(complete // sampler.population_size) if isinstance(sampler, NSGAII) else {}
+    """Return the attributes that a sampler gives a proposal. complete: how many were completed before it."""
+    if not isinstance(sampler, NSGAII):
+        return {}
+    generation = complete // sampler.population_size
+    return sampler.attributes(generation)
 
 
 class _ByNumber(BaseSampler):
@@ -61,6 +69,7 @@ class _ByNumber(BaseSampler):
         self._seed = seed
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        # TPE and NSGA-II draw their first trials from a random sampler of their own.
         samplers: list[Any] = [self, getattr(self, "_random_sampler", self)]
         for sampler in samplers:
             sampler._rng.rng.seed([self._seed, trial.number])
@@ -103,16 +112,19 @@ class _Sequence(QMCSampler):
 
     def _find_sample_id(self, study: optuna.Study, search_space: dict[str, BaseDistribution]) -> int:
         """Return the place in the sequence: the number of the trial that is being drawn."""
+        # Optuna's own counts in attributes of its study, which one that is made anew lacks.
         return len(study.get_trials(deepcopy=False)) - 1
 
 
 class _Grid(BaseSampler):
-    """Every point once, in an order that spreads what is proposed first. Optuna's own reads what is used off
-    attributes that it gave the trials itself.
+    """Every point once, in an order that spreads what is proposed first.
+
+    Optuna's own grid knows the used points by attributes that it gave the trials, which those made anew lack.
     """
 
     def __init__(self, distributions: dict[str, BaseDistribution], space: Space, seed: int):
-        self._distributions, self._points = distributions, points(space)
+        self._distributions = distributions
+        self._points = points(space)
         random.Random(seed).shuffle(self._points)
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -121,8 +133,8 @@ class _Grid(BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> Numbers:
-        used = {frozenset(t.params.items()) for t in study.get_trials(deepcopy=False)}
-        return next(p for p in self._points if frozenset(p.items()) not in used)
+        used = {frozenset(earlier.params.items()) for earlier in study.get_trials(deepcopy=False)}
+        return next(point for point in self._points if frozenset(point.items()) not in used)
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution

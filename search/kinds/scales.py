@@ -19,6 +19,7 @@ from search.kinds.listed import MOST_TOGGLES, check_count
 from search.stats.intervals import LEVEL, power
 from search.study.described import aligned
 from search.study.kind import Asked, Kind
+from search.study.reading import Data
 from search.study.seeds import MOST_SEEDS, SeedRange, seed_list
 from search.study.space import Strict, error_at, errors_at, refuse
 from search.study.spelling import (
@@ -49,15 +50,15 @@ class Base(Strict):
     """A further base of a scale: the preset with another recipe, for constraints that the scale's does not fit."""
 
     constraints: list[str] = Field(min_length=1, description="those that are compared with this base")
-    recipe: dict[str, Any] = Field(min_length=1, description="fields over those of the scale's recipe")
+    recipe: Data = Field(min_length=1, description="fields over those of the scale's recipe")
     rate: float | None = Field(None, gt=0, le=1, description="its planned grok rate; unset: the scale's")
 
 
 class Scale(Strict):
     """A column: a model, trained as it is and with each of the constraints toggled."""
 
-    model: str | dict[str, Any] | None = Field(None, description="its model; unset: the preset that the scale is named")
-    recipe: dict[str, Any] = Field(default_factory=dict, description="fields over those of the study's recipe")
+    model: str | Data | None = Field(None, description="its model; unset: the preset that the scale is named")
+    recipe: Data = Field(default_factory=dict, description="fields over those of the study's recipe")
     seeds: int | None = Field(
         None, ge=1, le=MOST_SEEDS, description="of each arm, from seeds.first on; unset: seeds.count"
     )
@@ -134,13 +135,15 @@ class Scales(Kind):
         if bool(self.scales) != bool(self.toggled):
             name, missing = ("scales", "constraints") if self.scales else ("constraints", "scales")
             raise error_at(missing, f"missing, and the study has {name}")
-        apart, alike = "does not go with scales", "all arms of a scale have the same seeds"
+
+        lists = "does not go with scales: they say what is trained"
+        gives_more = "does not go with scales: all arms of a scale have the same seeds"
         counted = next((name for name, scale in self.scales.items() if scale.seeds), None)
         is_uncounted = counted and not isinstance(study.seeds, SeedRange)
         refuse(
-            *((getattr(study, name), f"{name}: {apart}: they say what is trained") for name in OTHER_LISTS),
-            *((getattr(study, name), f"{name}: {apart}: {alike}") for name in ("allocation", "confirm")),
-            (study.until.grokked, f"until.grokked: {apart}: {alike}"),
+            *((getattr(study, name), f"{name}: {lists}") for name in OTHER_LISTS),
+            *((getattr(study, name), f"{name}: {gives_more}") for name in ("allocation", "confirm")),
+            (study.until.grokked, f"until.grokked: {gives_more}"),
             (is_uncounted, f"scales.{counted}.seeds: counts from seeds.first, and the study's seeds have none"),
         )
 
@@ -167,14 +170,17 @@ class Scales(Kind):
         seeds = self.study.seeds
         if not isinstance(seeds, SeedRange):
             return seed_list(seeds)
-        return [Seed.of(n) for n in range(seeds.first, seeds.first + max(self.design.seeds.values()))]
+        most = max(self.design.seeds.values())
+        return [Seed.of(n) for n in range(seeds.first, seeds.first + most)]
 
     @cached_property
     def scale_names(self) -> dict[str, str]:
         return {Configuration(*pair).key: name for pair, name in self.design.bases.items()}
 
     def seeds_of(self, configuration: Asked) -> list[Seed]:
-        return self.first_seeds[: self.design.seeds[configuration]]
+        # An arm with fewer seeds has the first of the others', so that all are compared seed by seed.
+        count = self.design.seeds[configuration]
+        return self.first_seeds[:count]
 
     def plan_design(
         self, to_train: Mapping[Configuration, int], core_hours: Mapping[Configuration, float]
@@ -182,35 +188,40 @@ class Scales(Kind):
         return ["", *describe_design(self.design, to_train, core_hours)]
 
 
-def design_of(
-    scales: dict[str, Scale], constraints: list[str], recipe: dict[str, Any], count: int, task: Any = None
-) -> Design:
+def design_of(scales: dict[str, Scale], constraints: list[str], recipe: Data, count: int, task: Any = None) -> Design:
     """Return the design of these scales and constraints. Raise ValueError at a key path.
 
     recipe: fields of every recipe; count: seeds of an arm of scales that name none; task: of every preset.
     """
     for i, constraint in enumerate(constraints):
-        constraint_of(constraint, f"constraints.{i}")
+        constraint_of(constraint, f"constraints.{i}")  # raises ValueError
         if constraint in constraints[:i]:
             raise error_at(f"constraints.{i}", f"{constraint} is listed twice")
+
     design = Design()
     for name, scale in scales.items():
         spec = _model(name, scale, task)
         partners = _partners(design, name, spec, constraints)
-        bases, labels = _bases(name, spec, scale, recipe), _labels(design, name, scale, constraints)
+        bases = _bases(name, spec, scale, recipe)
+        labels = _labels(design, name, scale, constraints)
         for constraint, partner in partners.items():
             label = labels.get(constraint, "")
-            arm = _fitting(partner, bases[label][1], constraint, f"scales.{name}", label)
+            base = bases[label]
+            arm = _fitting(partner, base[1], constraint, f"scales.{name}", label)
             rate = (scale.bases[label].rate if label else None) or scale.rate
-            design.add(Cell(name, constraint, label, bases[label], arm, scale.seeds or count, rate))
+            design.add(Cell(name, constraint, label, base, arm, scale.seeds or count, rate))
+
+    # A constraint may have no cell at some scales, but not at all of them; nor a scale for all constraints.
     for i, constraint in enumerate(constraints):
         reasons = design.skipped.get(constraint, {})
-        if len(reasons) == len(scales):
-            scale_name, reason = next(iter(reasons.items()))
-            is_unknown = reason.startswith("unknown constraint")
-            where = "" if is_unknown else f"cannot be toggled at any scale; at {scale_name}: "
-            raise error_at(f"constraints.{i}", where + reason)
-    if idle := scales.keys() - {cell.scale for cell in design.cells}:
+        if len(reasons) < len(scales):
+            continue
+        scale_name, reason = next(iter(reasons.items()))
+        if not reason.startswith("unknown constraint"):
+            reason = f"cannot be toggled at any scale; at {scale_name}: {reason}"
+        raise error_at(f"constraints.{i}", reason)
+    idle = scales.keys() - {cell.scale for cell in design.cells}
+    if idle:
         raise error_at(f"scales.{min(idle)}", "none of the constraints can be toggled here")
     return design
 
@@ -223,7 +234,9 @@ def _model(name: str, scale: Scale, task: Any) -> Spec:
             return with_task(preset(name), task, {})
     if not name.isprintable():
         raise error_at("scales", f"must be named by a line of text, got {name!r:.80}")
-    return with_task(spec_of(model_options(scale.model, f"{path}.model"), f"{path}.model"), task, {})
+    path = f"{path}.model"
+    spec = spec_of(model_options(scale.model, path), path)
+    return with_task(spec, task, {})
 
 
 def _partners(design: Design, scale: str, spec: Spec, constraints: list[str]) -> dict[str, Spec]:
@@ -233,10 +246,13 @@ def _partners(design: Design, scale: str, spec: Spec, constraints: list[str]) ->
         path = f"constraints.{i}"
         name, value = constraint_of(constraint, path)
         applied = spec.applied().get(name, value)
-        partner, reason = None, f"it has {spelt(name, applied)}"
-        if applied == value:
+        partner = None
+        if applied != value:  # a model with qk_dim=5 cannot toggle qk_dim=4
+            reason = f"it has {spelt(name, applied)}"
+        else:
+            reason = "it would take no parameter away"
             try:
-                partner, reason = toggled(spec, constraint, path), "it would take no parameter away"
+                partner = toggled(spec, constraint, path)
             except ValueError as error:
                 reason = str(error).removeprefix(path).lstrip(".: ")
         if partner is None:
@@ -246,14 +262,15 @@ def _partners(design: Design, scale: str, spec: Spec, constraints: list[str]) ->
     return partners
 
 
-def _bases(name: str, spec: Spec, scale: Scale, recipe: dict[str, Any]) -> dict[str, Asked]:
+def _bases(name: str, spec: Spec, scale: Scale, recipe: Data) -> dict[str, Asked]:
     """Return a scale's own base, under an empty name, and its further ones."""
     path = f"scales.{name}"
     own = recipe_of(scale.recipe, {}, f"{path}.recipe", base=recipe)
     bases = {"": validated_pair(spec, own, f"{path}.recipe")}
     for label, base in scale.bases.items():
         where = f"{path}.bases.{label}.recipe"
-        further = validated_pair(spec, recipe_of(base.recipe, {}, where, base=recipe | scale.recipe), where)
+        changed = recipe_of(base.recipe, {}, where, base=recipe | scale.recipe)
+        further = validated_pair(spec, changed, where)
         if further in bases.values():
             raise error_at(where, "trains what another base of this scale does")
         bases[label] = further
@@ -268,7 +285,8 @@ def _labels(design: Design, name: str, scale: Scale, constraints: list[str]) -> 
             path = f"scales.{name}.bases.{label}.constraints.{i}"
             if constraint not in constraints:
                 raise error_at(path, f"{constraint} is none of the study's constraints")
-            if reason := design.skipped.get(constraint, {}).get(name):
+            reason = design.skipped.get(constraint, {}).get(name)
+            if reason:
                 raise error_at(path, f"{constraint} cannot be toggled at {name}: {reason}")
             if constraint in labels:
                 raise error_at(path, f"{constraint} has a base already, {labels[constraint]!r}")
@@ -294,14 +312,16 @@ def describe_design(
     to_train, core_hours: of each configuration. One that two scales have is an arm of the first.
     """
     rows: list[Sequence[object]] = [HEAD]
-    weak = list[str]()
-    counted = set[Configuration]()
-    for scale, column in groupby(design.cells, lambda cell: cell.scale):
-        for cells, level in _by_base(list(column)):
-            first, names = cells[0], ", ".join(cell.constraint for cell in cells)
+    weak: list[str] = []
+    counted: set[Configuration] = set()
+    for scale, cells_of_scale in groupby(design.cells, lambda cell: cell.scale):
+        for cells, level in _by_base(list(cells_of_scale)):
+            first = cells[0]
+            names = ", ".join(cell.constraint for cell in cells)
             arms = {Configuration(*pair) for cell in cells for pair in (cell.base, cell.toggled)}
-            arms -= counted
+            arms -= counted  # what two scales share is trained, and paid for, once
             counted |= arms
+
             fatal = _powers(first, 0.0, level)
             halves = _powers(first, first.rate / 2, level)
             if halves[0] < POWER:
@@ -318,9 +338,12 @@ def describe_design(
                 _spelt(fatal),
                 _spelt(halves),
             ))  # fmt: skip
-    total = f"{sum(core_hours.values()):.2f}"
-    rows.append(("all", "", len(design.cells), len(counted), "", sum(to_train.values()), total, "", "", ""))
-    lines = [*aligned(rows, right=range(2, len(HEAD))), "", *ABOUT]
+
+    seeds = sum(to_train.values())
+    hours = f"{sum(core_hours.values()):.2f}"
+    rows.append(("all", "", len(design.cells), len(counted), "", seeds, hours, "", "", ""))
+    numbers = range(2, len(HEAD))
+    lines = [*aligned(rows, right=numbers), "", *ABOUT]
     for constraint, reasons in design.skipped.items():
         lines += [f"{constraint} is not toggled at {scale}: {reason}" for scale, reason in reasons.items()]
     if weak:
@@ -330,15 +353,19 @@ def describe_design(
 
 def _powers(cell: Cell, other: float, level: float) -> list[float]:
     """Return the chances to tell a cell's base from an arm of another rate, by Holm's worst case and alone."""
-    return [power(cell.seeds, cell.rate, other, a) for a in (level, LEVEL)]
+    by_holm = power(cell.seeds, cell.rate, other, level)
+    alone = power(cell.seeds, cell.rate, other, LEVEL)
+    return [by_holm, alone]
 
 
 def _by_base(column: list[Cell]) -> list[tuple[list[Cell], float]]:
     """Return a scale's cells by their base, the scale's own first, each with the level of Holm's worst case."""
-    by_name: dict[str, list[Cell]] = {"": []}
+    by_name: dict[str, list[Cell]] = {"": []}  # first, wherever its cells stand
     for cell in column:
         by_name.setdefault(cell.base_name, []).append(cell)
-    return [(cells, LEVEL / len(column)) for cells in by_name.values() if cells]
+    # Of all tests of a scale Holm asks this of the first, and less of each other.
+    level = LEVEL / len(column)
+    return [(cells, level) for cells in by_name.values() if cells]
 
 
 def _spelt(powers: list[float]) -> str:

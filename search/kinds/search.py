@@ -119,9 +119,11 @@ class Search(Kind):
     # ---- its words
 
     def name_of(self, configuration: Configuration) -> str:
+        if self.study.start:
+            return configuration.title
         value = fixed(configuration.spec, configuration.recipe)
         searched = [path for path, field in self.space.items() if field.is_asked(value)]
-        return configuration.title if self.study.start else describe_values(configuration, searched)
+        return describe_values(configuration, searched)
 
     @cached_property
     def varied(self) -> list[str]:
@@ -142,11 +144,14 @@ class Search(Kind):
         if planner.search.has_more():
             self._bound(planner, proposals.remaining, known)
             return
+
+        # All are known: what made no configuration is impossible.
         earlier = ((row["configuration"], row["numbers"]) for row in draft.list_proposals())
         nothing = [numbers for made, numbers in (*earlier, *draft.proposed) if made is None]
         known.impossible = self.impossible(nothing)
 
     def _draw(self, planner: Planner, proposals: Proposals, known: Forecast) -> None:
+        """Add the first round of each proposal that is a new configuration."""
         while planner.search.has_more() and (configuration := proposals.ask()):
             is_new = configuration.key not in planner.study_run.states
             state = planner.study_run.add(configuration)
@@ -155,54 +160,64 @@ class Search(Kind):
 
     def _bound(self, planner: Planner, remaining: int, known: Forecast) -> None:
         """Note the most that so many proposals may add, and by points at random how many are impossible."""
-        space = self.space
-        sizes = [len(distribution.values()) for distribution in space.values()]
-        left = prod(sizes) - len(planner.study_run.states) if all(sizes) else remaining
+        sizes = [len(field.values()) for field in self.space.values()]  # 0 for a continuum
+        is_finite = all(sizes)
+        left = prod(sizes) - len(planner.study_run.states) if is_finite else remaining
         new = max(0, min(remaining, left))
         seeds = new * len(self.first_seeds)
+        # They cost as the base does: nobody knows yet what the sampler will propose.
         known.search[Configuration(*self.base)] += seeds
         known.asked += seeds
         known.configurations += new
         known.proposals += remaining
+
         chance = Random(0)
-        tried = [numbers_by(space, lambda _, field: field.draw(chance)) for _ in range(DRAWN)]
-        known.impossible, known.tried, known.is_random = self.impossible(tried), DRAWN, True
-        # a child of nsga2 may be its parent again; of a continuum no other sampler draws a point twice
-        known.is_bound = self.sampler.name == "nsga2" or all(sizes) or bool(known.impossible)
+        tried = [numbers_by(self.space, lambda _, field: field.draw(chance)) for _ in range(DRAWN)]
+        known.impossible = self.impossible(tried)
+        known.tried = DRAWN
+        known.is_random = True
+        # A child of nsga2 may be its parent again; of a continuum no other sampler draws a point twice.
+        known.is_bound = self.sampler.name == "nsga2" or is_finite or bool(known.impossible)
 
     def describe_count(self, known: Forecast) -> str:
         """Return how many configurations the search comes to, and why they are fewer than its proposals."""
         name = self.sampler.name
-        count = known.configurations + (0 if known.is_random else len(known.impossible))
-        what = "random points" if known.is_random else "points" if name == "grid" else "proposals"
+        count = known.configurations
+        noun = "points" if name == "grid" else "proposals"
+        if known.is_random:
+            noun = "random points"
+        else:
+            count += len(known.impossible)
+
         if count == known.proposals:
             text = f"{count}, proposed by {name}"
         else:
             text = f"{'up to ' * known.is_bound}{count}, of {known.proposals} proposals by {name}"
-        remark = impossible_remark(known.impossible, known.tried, what)
+        remark = impossible_remark(known.impossible, known.tried, noun)
         return f"{text}; {remark}" if remark else text
 
     def describe_models(self) -> str:
         """Return each family with its numbers of parameters: where the model is searched, the ends."""
-        model = {path: d for path, d in self.space.items() if path.startswith("model.")}
+        model = {path: field for path, field in self.space.items() if path.startswith("model.")}
         if not model:
             return super().describe_models()
-        specs, values = list[Spec](), fixed(self.study.base_spec, self.study.base_recipe)
+
+        value = fixed(self.study.base_spec, self.study.base_recipe)
+        specs: list[Spec] = []
         for numbers in corners(model):
             with suppress(ValueError):  # impossible
-                specs.append(self.study.configuration(resolve(model, numbers, values))[0])
+                spec, _ = self.study.configuration(resolve(model, numbers, value))
+                specs.append(spec)
         return describe_sizes(specs or [self.study.base_spec], 1)
 
     def plan_search(self) -> list[str]:
-        lines = list[str]()
-        for path, distribution in self.space.items():
+        lines: list[str] = []
+        for path, field in self.space.items():
             head = "" if lines else "space"
-            lines.append(f"  {head:15} {path}: {describe(distribution)}{self._remark(path)}")
-        return [
-            *lines,
-            f"  sampler         {self.proposer}",
-            f"  sought          {self.goal}",
-        ]
+            lines.append(f"  {head:15} {path}: {describe(field)}{self._remark(path)}")
+        lines.append(f"  sampler         {self.proposer}")
+        lines.append(f"  sought          {self.goal}")
+        return lines
 
     def _remark(self, path: str) -> str:
         """Return what is odd about a field: it changes nothing, or may lie beyond the longest budget; else nothing."""
@@ -211,7 +226,8 @@ class Search(Kind):
             return "; changes nothing beside carry_shares"
         if path not in IN_STEPS:
             return ""
-        most, budget = max(self.space[path].ends()), self.longest_budget(recipe)
+        most = max(self.space[path].ends())
+        budget = self.longest_budget(recipe)
         return f"; {most:,} is beyond the budget, {budget:,} steps" if most > budget else ""
 
     # ---- its results
@@ -224,15 +240,20 @@ class Search(Kind):
     def summary(self, records: StudyRecords) -> list[str]:
         """Return a line on proposals that are impossible, and one on those that repeat a configuration."""
         proposals = records.list_proposals()
-        keys, impossible = list[str](), list[Mapping[str, Any]]()
+        keys = []
+        without = []
         for proposal in proposals:
+            numbers = proposal["numbers"]
             if proposal["configuration"]:
                 keys.append(proposal["configuration"])
-            elif proposal["numbers"].keys() == self.space.keys():  # those of an earlier space say nothing of this one
-                impossible.append(proposal["numbers"])
+            elif numbers.keys() == self.space.keys():  # those of an earlier space say nothing of this one
+                without.append(numbers)
+
         lines = []
-        if remark := impossible_remark(self.impossible(impossible), len(proposals), "proposals"):
+        remark = impossible_remark(self.impossible(without), len(proposals), "proposals")
+        if remark:
             lines.append(f"  {remark}")
-        if repeated := len(keys) - len(set(keys)):
+        repeated = len(keys) - len(set(keys))
+        if repeated:
             lines.append(f"  {repeated} of {len(proposals)} proposals came to an earlier one's configuration")
         return lines

@@ -49,16 +49,20 @@ def by_phase(rows: Iterable[SeedRecord]) -> tuple[list[SeedRecord], list[SeedRec
     """Return the rows of a search, by which configurations were chosen, and those that confirm them."""
     phases: tuple[list[SeedRecord], list[SeedRecord]] = [], []
     for row in rows:
-        phases[row.confirmation].append(row)
+        phases[row.confirmation].append(row)  # False is 0, True is 1
     return phases
 
 
 def grokking(grok_step: int, held: bool | None, hold: int, steps: int) -> str:
-    """Return when a seed grokked, and if it held where it was to for so many steps. steps: its budget."""
-    stability = f" and {'held' if held else 'did not hold'}" if hold else ""
-    if hold and not held and steps - grok_step < hold:
-        stability = f", too late to hold for {hold:,} steps"
-    return f"grokked at step {grok_step:,}{stability}"
+    """Return when a seed grokked, and if it held. hold: for so many steps it was to; none if 0. steps: its budget."""
+    text = f"grokked at step {grok_step:,}"
+    if not hold:
+        return text
+    if held:
+        return f"{text} and held"
+    if steps - grok_step < hold:
+        return f"{text}, too late to hold for {hold:,} steps"
+    return f"{text} and did not hold"
 
 
 def group_by(rows: Iterable[R], column: str) -> dict[str, list[R]]:
@@ -108,7 +112,9 @@ class GrokRate:
 
     def named(self, *names: str) -> dict[str, float]:
         """Return the rate and its interval's ends by these names; nothing where no seed has ended."""
-        return dict(zip(names, (self.rate or 0.0, *self.interval), strict=True)) if self.n else {}
+        if self.rate is None:
+            return {}
+        return dict(zip(names, (self.rate, *self.interval), strict=True))
 
     @property
     def interval(self) -> Interval:
@@ -122,23 +128,30 @@ class GrokRate:
             return self.recorded_interval
         if self.tries:
             return stopped(*self.tries, missed=self.missed)
-        return mid_p(self.grokked, self.n)[0], mid_p(min(self.grokked + self.missed, self.n), self.n)[1]
+        low, _ = mid_p(self.grokked, self.n)
+        at_most = min(self.grokked + self.missed, self.n)
+        _, high = mid_p(at_most, self.n)
+        return low, high
 
     @property
     def is_widened(self) -> bool:
         """True if rules add more than WIDER to the upper end of the interval."""
-        return bool(self.n) and not self.tries and self.interval[1] > mid_p(self.grokked, self.n)[1] + WIDER
+        if not self.n or self.tries:
+            return False
+        _, high = self.interval
+        _, high_without_rules = mid_p(self.grokked, self.n)
+        return high > high_without_rules + WIDER
 
     def __str__(self) -> str:
         if not self.n:
             return NONE_ENDED
-        interval = "(95 % interval {:.1%} to {:.1%})".format(*self.interval)
-        if self.tries:
-            place = f"{interval[:-1]}: in the file's order {self.place} grokked)"
-            return f"{self.grokked} of {self.n} grokked, then it stopped {place}"
-        if self.missed >= 0.5:
-            interval = f"{interval[:-1]}: up to {self.missed:.0f} that rules ended might have grokked)"
-        return f"{self.grokked} of {self.n} grokked: {self.rate:.1%} {interval}"
+        counts = f"{self.grokked} of {self.n} grokked"
+        interval = "95 % interval {:.1%} to {:.1%}".format(*self.interval)
+        if self.tries:  # no rate: where it stopped is a success
+            return f"{counts}, then it stopped ({interval}: in the file's order {self.place} grokked)"
+        if self.missed >= 0.5:  # which rounds to a seed
+            interval += f": up to {self.missed:.0f} that rules ended might have grokked"
+        return f"{counts}: {self.rate:.1%} ({interval})"
 
     @property
     def place(self) -> str:
@@ -146,8 +159,10 @@ class GrokRate:
         if not self.tries:
             return ""
         k, latest, earliest = self.tries
+        if latest == 1:
+            return "the first seed"
         first = f"{earliest} to {latest}" if earliest < latest else latest
-        return "the first seed" if latest == 1 else f"{k} of the first {first} seeds"
+        return f"{k} of the first {first} seeds"
 
 
 def called_by(rule: type[Rule], row: SeedRecord) -> str | None:
@@ -156,9 +171,8 @@ def called_by(rule: type[Rule], row: SeedRecord) -> str | None:
     A spared seed that it called runs on. A seed that it ended was called, also where the row lacks the rule's column.
     """
     noted = row[rule.column]
-    if noted is None:
-        return rule.called(None) if row.outcome == rule.outcome else None
-    return rule.called(noted)
+    was_called = noted is not None or row.outcome == rule.outcome
+    return rule.called(noted) if was_called else None
 
 
 def missed(rows: Sequence[SeedRecord], pooled: bool = False) -> float:
@@ -180,20 +194,23 @@ def missed_by(rule: type[Rule], rows: Iterable[SeedRecord], pooled: bool = False
     called: dict[tuple[str, bool, str], list[str]] = {}
     for row in rows:
         name = called_by(rule, row)
-        if name is not None and row.outcome in COUNTED:
-            key = row.configuration
-            group = "" if pooled and rule.measured(key, name) is None else key
-            called.setdefault((group, row.confirmation, name), []).append(row.outcome)
+        if name is None or row.outcome not in COUNTED:
+            continue
+        is_unmeasured = pooled and rule.measured(row.configuration, name) is None
+        group = "" if is_unmeasured else row.configuration
+        called.setdefault((group, row.confirmation, name), []).append(row.outcome)
+
     total = 0.0
     for (key, _, name), outcomes in called.items():
         ended = outcomes.count(rule.outcome)
         measured = rule.measured(key, name)
         if isinstance(measured, float):
             total += ended * measured
-        elif ended:
-            grokked, n = measured or (0, 0)
-            wrong, ran_on = grokked + outcomes.count(Outcome.GROKKED), n + len(outcomes) - ended
-            total += ended * exact_high(wrong, ran_on, LEVEL)
+        elif ended:  # else there is nothing to bound, and no need to load SciPy
+            grokked_before, n_before = measured or (0, 0)
+            grokked = grokked_before + outcomes.count(Outcome.GROKKED)
+            ran_on = n_before + len(outcomes) - ended
+            total += ended * exact_high(grokked, ran_on, LEVEL)
     return total
 
 
@@ -205,16 +222,15 @@ def tries_until(rows: Iterable[SeedRecord], k: int, seeds: Iterable[Seed]) -> tu
     earlier seeds, ended from outside or not begun, are unknown.
     """
     by_seed = {row.seed: row.outcome for row in rows}
-    outcomes = [by_seed.get(seed) for seed in seeds]
-    latest = _place([o == Outcome.GROKKED for o in outcomes], k)
-    earliest = _place([o == Outcome.GROKKED or o not in COUNTED for o in outcomes], k)
-    return (k, latest, earliest) if latest and earliest else None
-
-
-def _place(successes: Sequence[bool], k: int) -> int | None:
-    """Return the place of the k-th success, from 1 on."""
-    places = [place for place, success in enumerate(successes, 1) if success]
-    return places[k - 1] if len(places) >= k else None
+    grokked: list[int] = []  # places in the file's order, from 1 on
+    at_best: list[int] = []  # the same, if all that are unknown had grokked
+    for place, seed in enumerate(seeds, 1):
+        outcome = by_seed.get(seed)
+        if outcome == Outcome.GROKKED:
+            grokked.append(place)
+        if outcome == Outcome.GROKKED or outcome not in COUNTED:
+            at_best.append(place)
+    return (k, grokked[k - 1], at_best[k - 1]) if len(grokked) >= k else None
 
 
 # Rates of several configurations
@@ -238,21 +254,26 @@ class PooledRate:
     seeds_grokked: int
     """Number of seeds that grokked in some configuration."""
     interval: Interval | None
-    """None under FEWEST_SEEDS seeds."""
+    """None with fewer than FEWEST_SEEDS seeds."""
 
     @classmethod
     def of(cls, rows: Iterable[SeedRecord]) -> Self:
         """Count rows of seeds."""
-        rows = [r for r in rows if r.outcome in COUNTED]
-        n = Counter(r.seed for r in rows)
-        ended = Counter(r.seed for r in rows if r.outcome in ENDED_BY_RULES)
-        grokked = Counter(r.seed for r in rows if r.has_grokked)
-        interval, share = None, min(missed(rows, pooled=True) / max(ended.total(), 1), 1.0)
+        rows = [row for row in rows if row.outcome in COUNTED]
+        n = Counter(row.seed for row in rows)
+        ended = Counter(row.seed for row in rows if row.outcome in ENDED_BY_RULES)
+        grokked = Counter(row.seed for row in rows if row.has_grokked)
+
+        interval = None
         if len(n) >= FEWEST_SEEDS:
             tries = list(n.values())
-            low, _ = clustered([grokked[s] for s in n], tries)
-            interval = low, clustered([grokked[s] + share * ended[s] for s in n], tries)[1]
-        configurations = len({r.configuration for r in rows})
+            low, _ = clustered([grokked[seed] for seed in n], tries)
+            # Nobody knows which of the ended seeds would have grokked: each counts as the same share of a success.
+            share = min(missed(rows, pooled=True) / max(ended.total(), 1), 1.0)
+            _, high = clustered([grokked[seed] + share * ended[seed] for seed in n], tries)
+            interval = low, high
+
+        configurations = len({row.configuration for row in rows})
         return cls(grokked.total(), n.total(), configurations, len(n), len(grokked), interval)
 
     @property
@@ -262,9 +283,10 @@ class PooledRate:
     def __str__(self) -> str:
         if not self.n:
             return NONE_ENDED
-        exact = self.n == self.seeds * self.configurations
-        of = f"{self.seeds} seeds × {self.configurations} configurations"
-        runs = f"{self.grokked:,} of {self.n:,} runs grokked, {'of' if exact else 'of up to'} {of}"
+        is_complete = self.n == self.seeds * self.configurations
+        of = "of" if is_complete else "of up to"
+        pairs = f"{of} {self.seeds} seeds × {self.configurations} configurations"
+        runs = f"{self.grokked:,} of {self.n:,} runs grokked, {pairs}"
         pooled = TOO_FEW
         if self.interval:
             pooled = "{:.1%}, 95 % interval clustered by seed {:.1%} to {:.1%}".format(self.rate, *self.interval)
@@ -287,10 +309,15 @@ class StoppingCounts:
     @classmethod
     def of(cls, rows: Iterable[SeedRecord], rule: type[Rule]) -> Self:
         """Count ledger rows."""
-        rows = [r for r in rows if r.outcome in COUNTED]
-        called = [r.outcome for r in rows if called_by(rule, r) is not None]
-        spared = [o for o in called if o != rule.outcome]
-        return cls(len(rows), len(called) - len(spared), len(spared), spared.count(Outcome.GROKKED))
+        counted = [row for row in rows if row.outcome in COUNTED]
+        called = [row.outcome for row in counted if called_by(rule, row) is not None]
+        spared = [outcome for outcome in called if outcome != rule.outcome]
+        return cls(
+            seeds=len(counted),
+            ended=len(called) - len(spared),
+            spared=len(spared),
+            spared_grokked=spared.count(Outcome.GROKKED),
+        )
 
     @classmethod
     def read(cls, summary: Counts, rule: type[Rule]) -> Self:
@@ -299,10 +326,12 @@ class StoppingCounts:
 
     def summary(self, rule: type[Rule]) -> str:
         """Return the counts in a line; empty if the rule never called a seed."""
-        grokked = f"{self.spared_grokked or 'none'} grokked"
-        spared = f"; {self.spared} more spared, to check the rule: {grokked}" if self.spared else ""
-        name = rule.ended.replace("_", " ")
-        return f"{name}: {self.ended} of {self.seeds}{spared}" if self.ended or self.spared else ""
+        if not self.ended and not self.spared:
+            return ""
+        text = f"{rule.ended.replace('_', ' ')}: {self.ended} of {self.seeds}"
+        if self.spared:
+            text += f"; {self.spared} more spared, to check the rule: {self.spared_grokked or 'none'} grokked"
+        return text
 
     @property
     def spared_share(self) -> float:
@@ -330,9 +359,11 @@ def describe_rules(kind: type[Rule], asked: Sequence[Rule], configurations: Iter
     lookups = [kind.measured(key, str(rule)) for key in configurations for rule in asked]
     measured = [counts for counts in lookups if isinstance(counts, tuple)]
     if len(measured) < len(lookups) or not lookups:
-        alone = len(lookups) == 1
-        missing = "it was not measured before with this spec and recipe" if alone else "not all was measured before"
+        missing = "not all was measured before"
+        if len(lookups) == 1:
+            missing = "it was not measured before with this spec and recipe"
         return f"{text}How many of the ended ones would have grokked, these spared ones tell: {missing}"
+
     grokked, n = map(sum, zip(*measured, strict=True))
     return f"{text}Measured before: {grokked:,} grokked of {n:,} seeds that it would have ended and that ran on"
 
@@ -359,12 +390,13 @@ class Cost:
     @classmethod
     def of(cls, rows: Iterable[SeedRecord]) -> Self:
         """Add up ledger rows."""
-        rows = [r for r in rows if r.outcome in COUNTED]
-        seconds = [r.core_s for r in rows if r.core_s is not None]
+        rows = [row for row in rows if row.outcome in COUNTED]
+        seconds = [row.core_s for row in rows if row.core_s is not None]
+        is_known = rows and len(seconds) == len(rows)
         return cls(
-            grokked=sum(r.has_grokked for r in rows),
-            seed_steps=sum(r.steps for r in rows),
-            core_s=sum(seconds) if rows and len(seconds) == len(rows) else None,
+            grokked=sum(row.has_grokked for row in rows),
+            seed_steps=sum(row.steps for row in rows),
+            core_s=sum(seconds) if is_known else None,
         )
 
     @property
@@ -389,11 +421,11 @@ class Cost:
 
 def unended_warning(rows: Iterable[SeedRecord]) -> str:
     """Return how unended seeds bias a rate; empty if all seeds have ended, or none has."""
-    rows = [r for r in rows if r.reason != ENOUGH]
-    unended = sum(r.outcome not in COUNTED for r in rows)
+    rows = [row for row in rows if row.reason != ENOUGH]  # those end no more
+    unended = sum(row.outcome not in COUNTED for row in rows)
     if unended in (0, len(rows)):
         return ""
-    runs = "runs" if len({r.configuration for r in rows}) > 1 else "seeds"
+    runs = "runs" if len({row.configuration for row in rows}) > 1 else "seeds"
     return (
         f"{unended:,} of {len(rows):,} {runs} have not ended. The first to end are given up or grok early: "
         "until the rest has ended, rates and intervals are biased"
@@ -401,17 +433,20 @@ def unended_warning(rows: Iterable[SeedRecord]) -> str:
 
 
 def rank(row: SeedRecord) -> tuple[Any, ...]:
-    """Return a sorting key of rows, best first: grokked and not refuted, proved, held, grokked early, then the highest
-    exact match.
+    """Return a sorting key of rows, best first: grokked, proved before undecided before refuted, held, grokked early.
+
+    Of those that did not grok the one with the highest exact match comes first, of equals that of token accuracy.
     """
-    exact, token = row.best_exact or 0.0, row.best_token or 0.0
     proved = {True: 0, None: 1, False: 2}[row.proved]
+    exact = row.best_exact or 0.0
+    token = row.best_token or 0.0
     return (not row.has_grokked, proved, not row.held, row.grok_step or 0, -exact, -token)
 
 
 def proof_counts(rows: Iterable[SeedRecord]) -> dict[str, int]:
     """Return how many grokked rows are right on all pairs, on how many there is a verdict, and on how many a claim."""
     recorded = [row for row in rows if row.has_grokked and row.proof]
+    # A verdict that this user has not decided is a claim.
     decided = [row.proved is True for row in recorded if "claimed" not in (row.proof or {})]
     return {"proved": sum(decided), "prove_tried": len(decided), "proofs_claimed": len(recorded) - len(decided)}
 
@@ -438,13 +473,15 @@ def overview(rows: Iterable[SeedRecord], until: Mapping[str, Until | None] | Non
 def summarise(rows: Sequence[SeedRecord], until: Until | None = None) -> Counts:
     """Return counts of some rows: of the search, and below `confirmation_*` of what confirms it, if anything does."""
     searched, fresh = by_phase(rows)
-    confirmed = {f"confirmation_{name}": value for name, value in _rated(fresh).items()} if fresh else {}
+    confirmed: dict[str, Any] = {}
+    if fresh:
+        confirmed = {f"confirmation_{name}": value for name, value in _rated(fresh).items()}
     return {
-        "configurations": len({r.configuration for r in rows}),
+        "configurations": len({row.configuration for row in rows}),
         **_rated(searched, until),
         **confirmed,
         **common_counts(searched),
-        "verify_calls": sum(r.verify_calls for r in rows),
+        "verify_calls": sum(row.verify_calls for row in rows),
         "unended": unended_warning(rows),
     }
 
@@ -454,10 +491,14 @@ def _rated(rows: Sequence[SeedRecord], until: Until | None = None) -> dict[str, 
 
     The rates of several configurations, chosen by earlier results, are not pooled.
     """
-    configurations = len({r.configuration for r in rows})
+    configurations = len({row.configuration for row in rows})
     single = configurations == 1
-    rate, states = GrokRate.of(rows, until if single else None, bounded=single), Counter(map(state_of, rows))
-    over = f"{rate.grokked} of {rate.n} grokked over {configurations} configurations"
+    rate = GrokRate.of(rows, until if single else None, bounded=single)
+    if rate.n and not single:
+        said = f"{rate.grokked} of {rate.n} grokked over {configurations} configurations"
+    else:
+        said = str(rate)
+    states = Counter(map(state_of, rows))
     return {
         "seeds": len(rows),
         "states": {state: states[state] for state in WORDS if states[state]},
@@ -466,7 +507,7 @@ def _rated(rows: Sequence[SeedRecord], until: Until | None = None) -> dict[str, 
         "grok_rate": rate.rate if single else None,
         "interval": list(rate.interval) if single and rate.n else None,
         "stopped": bool(rate.tries),
-        "said": over if rate.n and not single else str(rate),
+        "said": said,
     }
 
 
@@ -476,11 +517,12 @@ def pareto(sizes: Sequence[int], scores: Sequence[float]) -> list[bool]:
     A point is on it if no other is as small and scores as high, one of them strictly better. Equal points are
     on it together.
     """
-    order = sorted(range(len(sizes)), key=lambda i: (sizes[i], -scores[i]))
+    smallest_first = sorted(range(len(sizes)), key=lambda i: (sizes[i], -scores[i]))
     on_front = [False] * len(sizes)
     best: tuple[float, float] = (float("-inf"), float("inf"))  # highest score so far, and its size
-    for i in order:
-        if scores[i] > best[0]:
-            best = (scores[i], sizes[i])
-        on_front[i] = (scores[i], sizes[i]) == best
+    for i in smallest_first:
+        point = scores[i], sizes[i]
+        if point[0] > best[0]:
+            best = point
+        on_front[i] = point == best
     return on_front

@@ -19,13 +19,22 @@ def nested_fractions(factors: int) -> list[int]:
     size = factors.bit_length()  # the smallest k with 2 ** k > factors
     columns = _first_columns(factors, size)
     words = _defining_words(columns)
+
+    # Each turn doubles the fraction by the coset of a row, until the empty word is left: then it has all runs.
     while len(words) > 1:
         row = min(range(1, 2**factors), key=lambda row: _pattern(_orthogonal(words, row), len(words), factors))
         words = _orthogonal(words, row)
         columns = [column | (row >> j & 1) << size for j, column in enumerate(columns)]
         size += 1
-    levels = ([(run & column).bit_count() & 1 for column in columns] for run in range(2**size))
-    return [sum(level << j for j, level in enumerate(run)) for run in levels]
+
+    runs = []
+    for basic_levels in range(2**size):
+        run = 0
+        for j, column in enumerate(columns):
+            level = (basic_levels & column).bit_count() & 1  # the product of the basic factors in the column
+            run |= level << j
+        runs.append(run)
+    return runs
 
 
 def _first_columns(factors: int, size: int) -> list[int]:
@@ -44,11 +53,12 @@ def _defining_words(columns: Sequence[int]) -> list[int]:
         word = 1 << j
         while column.bit_length() in reduced:
             other, mask = reduced[column.bit_length()]
-            column, word = column ^ other, word ^ mask
+            column ^= other
+            word ^= mask
         if column:
             reduced[column.bit_length()] = column, word
-        else:
-            words += [word ^ w for w in words]
+        else:  # the column is a product of others: with every word so far this makes another
+            words += [word ^ before for before in words]
     return words
 
 

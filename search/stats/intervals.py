@@ -35,10 +35,11 @@ def mid_p(k: float, n: float) -> Interval:
         return 0.0, 1.0
 
     def excess(tail: float) -> Callable[[float], float]:
-        def beyond(share: float) -> float:  # chance of more than k, and half of that of k
+        def beyond(share: float) -> float:
             more = betainc(k + 1, n - k, share) if k < n else 0.0
-            as_many = betainc(k, n - k + 1, share) if k > 0 else 1.0
-            return tail - (more + as_many) / 2
+            as_many_or_more = betainc(k, n - k + 1, share) if k > 0 else 1.0
+            # The mean of both is the chance of more than k, and half of that of k.
+            return tail - (more + as_many_or_more) / 2
 
         return beyond
 
@@ -58,12 +59,16 @@ def clustered(k_S: Sequence[float], n_S: Sequence[int]) -> Interval:
     """
     from scipy.stats import t
 
-    clusters, n, k = len(n_S), sum(n_S), sum(k_S)
-    share = k / n
+    clusters = len(n_S)
+    n = sum(n_S)
+    share = sum(k_S) / n
     residuals = (k - share * m for k, m in zip(k_S, n_S, strict=True))
     variance = clusters / (clusters - 1) * sum(r * r for r in residuals) / n**2
+
+    # Korn and Graubard's factor: the variance has few degrees of freedom, those of the clusters.
     few = (t.isf(LEVEL / 2, n - 1) / t.isf(LEVEL / 2, clusters - 1)) ** 2
     effective = share * (1 - share) / variance * few if variance else float(n)
+
     with_success = sum(k > 0 for k in k_S)
     with_failure = sum(k < m for k, m in zip(k_S, n_S, strict=True))
     # Successes and failures alike: an interval of the one is the other's, turned over.
@@ -72,6 +77,8 @@ def clustered(k_S: Sequence[float], n_S: Sequence[int]) -> Interval:
             effective = min(effective, clusters)
         elif places < clusters / 2:
             effective = min(effective, max(WORTH * places / part, clusters))
+
+    # At least about one try per cluster, as tries of one cluster cannot be more alike than equal; at most all tries.
     effective = min(max(effective, clusters - 1), n)
     return mid_p(share * effective, effective)
 
@@ -98,8 +105,11 @@ def stopped(k: float, latest: int, earliest: int, missed: float = 0.0) -> Interv
     The number of tries is negative binomial: n or fewer were enough if n tries have k successes, and n or more
     were needed if n - 1 tries have fewer.
     """
+    low = exact_low(k, latest)
     before = earliest - 1
-    return exact_low(k, latest), exact_high(min(k - 1 + missed, before), before) if before else 1.0
+    if not before:  # the first try may have been enough: nothing bounds the share
+        return low, 1.0
+    return low, exact_high(min(k - 1 + missed, before), before)
 
 
 @dataclass(frozen=True)
@@ -154,14 +164,20 @@ def power(n: int, share: float, other: float = 0.0, level: float = LEVEL) -> flo
     import numpy as np
     from scipy.stats import binom
 
-    first, second = share * (1 - other), other * (1 - share)
-    if not (differ := first + second):
+    first = share * (1 - other)
+    second = other * (1 - share)
+    differ = first + second
+    if not differ:
         return 0.0
+
     pairs_D = np.arange(n + 1)
     fewer_D = binom.ppf(level / 2, pairs_D, 0.5)  # the most pairs one way, so that p <= level
-    fewer_D -= 2 * binom.cdf(fewer_D, pairs_D, 0.5) > level
+    fewer_D -= 2 * binom.cdf(fewer_D, pairs_D, 0.5) > level  # ppf may be one too many: it is the first to reach it
+
     one_way = first / differ
-    rejected_D = binom.cdf(fewer_D, pairs_D, one_way) + binom.sf(pairs_D - fewer_D - 1, pairs_D, one_way)
+    few_D = binom.cdf(fewer_D, pairs_D, one_way)
+    many_D = binom.sf(pairs_D - fewer_D - 1, pairs_D, one_way)
+    rejected_D = few_D + many_D
     return float(binom.pmf(pairs_D, n, differ) @ rejected_D)
 
 
@@ -189,11 +205,15 @@ def ratio_of_intervals(
     """
 
     def end(near: float, far: float, way: int) -> float:
+        """Return the end of the ratio at which `share` is `near` and `other` is `far`. way: -1 for the lower end."""
         middle = share * other - correlation * (share - near) * (far - other)
         spread = middle**2 - near * far * (2 * share - near) * (2 * other - far)
         scale = far * (2 * other - far)
-        return (middle + way * max(spread, 0.0) ** 0.5) / scale + 0.0 if scale else inf  # no -0.0
+        if not scale:
+            return inf
+        return (middle + way * max(spread, 0.0) ** 0.5) / scale + 0.0  # no -0.0
 
+    # A ratio is least where its numerator is at its low end and its denominator at its high one.
     low, high = ends
     other_low, other_high = other_ends
     return end(low, other_high, -1), end(high, other_low, 1)
@@ -212,8 +232,9 @@ def ratio_interval(both: int, first: int, second: int) -> Interval:
     EXACT_PAIRS the score is taken as normal. Without a success in the first arm the interval begins at 0,
     without one in the second it ends at infinity; without any it is both.
     """
-    inverse = _largest_ratio(both, second, first)
-    return 1 / inverse if inverse else inf, _largest_ratio(both, first, second)
+    inverse = _largest_ratio(both, second, first)  # with the arms exchanged
+    low = 1 / inverse if inverse else inf
+    return low, _largest_ratio(both, first, second)
 
 
 def _largest_ratio(both: int, first: int, second: int) -> float:
@@ -233,11 +254,16 @@ def _largest_ratio(both: int, first: int, second: int) -> float:
         return lambda log_ratio: by_ratio(exp(log_ratio))
 
     high = log(max(both + first, 0.5) / (both + second))
-    for exact, step in ((False, 1.0), (True, RATIO_STEP))[: 1 + (n <= EXACT_PAIRS)]:
+    turns = [(False, 1.0)]
+    if n <= EXACT_PAIRS:
+        turns.append((True, RATIO_STEP))
+    for exact, step in turns:
         excess = excess_of(exact)
+        # Looks five steps ahead: above a ratio that is ruled out there may be one that is not.
         while excess(high + 5 * step) > 0:
             high += step
         high += 5 * step
+
         while excess(high - step) <= 0:
             high -= step
         high = crossing(excess, high - step, high, RATIO_TOLERANCE)
@@ -270,19 +296,25 @@ def chance_beyond_limit(
         return lambda value: float(score(first, second, n, value)) + Z_95
     import numpy as np
 
-    first_O, second_O = np.array([(i, j) for i in range(n + 1) for j in range(n + 1 - i)]).T
-    logs = np.array([lgamma(k + 1) for k in range(n + 1)])
-    ways_O = logs[n] - logs[first_O] - logs[second_O] - logs[n - first_O - second_O]
+    outcomes = [(i, j) for i in range(n + 1) for j in range(n + 1 - i)]
+    first_O, second_O = np.array(outcomes).T
+    neither_O = n - first_O - second_O
+    # In logarithms: factorials of 300 are no floats.
+    log_factorials = np.array([lgamma(k + 1) for k in range(n + 1)])
+    ways_O = log_factorials[n] - log_factorials[first_O] - log_factorials[second_O] - log_factorials[neither_O]
 
     def log_of(share: Any) -> Any:
         return np.log(np.maximum(share, 1e-300))  # 0 ** 0 is 1
 
     def excess(value: float) -> float:
-        tail_O = score(first_O, second_O, n, value) <= score(first, second, n, value) + 1e-9
-        one, other, ways = first_O[tail_O], second_O[tail_O], ways_O[tail_O]
+        observed = score(first, second, n, value)
+        in_tail_O = score(first_O, second_O, n, value) <= observed + 1e-9  # equal scores differ by rounding
         p, q = shares(value)
-        logs = ways + one * log_of(p) + other * log_of(q) + (n - one - other) * log_of(1 - p - q)
-        return float(np.exp(logs).sum(1).max()) - LEVEL / 2
+        log_firsts = first_O[in_tail_O] * log_of(p)
+        log_seconds = second_O[in_tail_O] * log_of(q)
+        log_neither = neither_O[in_tail_O] * log_of(1 - p - q)
+        log_chances = ways_O[in_tail_O] + log_firsts + log_seconds + log_neither
+        return float(np.exp(log_chances).sum(1).max()) - LEVEL / 2
 
     return excess
 
@@ -294,13 +326,17 @@ def _ratio_score(first: Any, second: Any, n: int, ratio: float) -> Any:
     a = n * (1 + ratio)
     b = others * ratio * ratio - ones - 2 * second
     c = second * (1 - ratio)
-    share = (abs(b * b - 4 * a * c) ** 0.5 - b) / (2 * a)
+    discriminant = abs(b * b - 4 * a * c)  # rounding may leave it or the variance just below 0
+    share = (discriminant**0.5 - b) / (2 * a)
     variance = n * (share * (1 + ratio) + ratio - 1)
     return (ones - ratio * others) / (abs(variance) + 1e-12) ** 0.5
 
 
 def _shares_of_ratio(ratio: float) -> tuple[Any, Any]:
+    """Return the shares of `first` and of `second` that a ratio allows: none below 0, both together 1 at most."""
     import numpy as np
 
-    second = np.linspace(max(0.0, 1 - ratio), 1 / (1 + ratio), GRID)[:, None]
+    least = max(0.0, 1 - ratio)
+    greatest = 1 / (1 + ratio)
+    second = np.linspace(least, greatest, GRID)[:, None]
     return (second + ratio - 1) / ratio, second

@@ -19,7 +19,8 @@ from search.stats.intervals import LEVEL, Interval
 if TYPE_CHECKING:
     import numpy as np
 
-MOST_STEPS, TOLERANCE = 200, 1e-8
+MOST_STEPS = 200
+TOLERANCE = 1e-8
 LARGEST_LOG = 700.0  # whose exponential is a float
 LONGEST = 2.0  # step of a coefficient; Newton's own overshoots where shares are near 0 or 1
 
@@ -64,12 +65,16 @@ def fit(design_CK: np.ndarray, outcomes_CS: np.ndarray) -> list[Coefficient]:
     import numpy as np
 
     tried_CS = ~np.isnan(outcomes_CS)
-    n_C, successes_C = tried_CS.sum(1), np.nansum(outcomes_CS, 1)
+    n_C = tried_CS.sum(1)
+    successes_C = np.nansum(outcomes_CS, 1)
     beta_K = _firth(design_CK, successes_C, n_C)
+
+    # Firth's score of each seed: its residuals, and its part of the prior's.
     share_C, covariance_KK, leverage_C = _information(design_CK, beta_K, n_C)
     residual_CS = np.where(tried_CS, np.nan_to_num(outcomes_CS) - share_C[:, None], 0.0)
     prior_C = leverage_C * (0.5 - share_C) / n_C
     score_KS = design_CK.T @ (residual_CS + tried_CS * prior_C[:, None])
+
     clusters = int(tried_CS.any(0).sum())
     robust_KK = covariance_KK @ (score_KS @ score_KS.T) @ covariance_KK * clusters / (clusters - 1)
     variance_K = np.maximum(np.diag(robust_KK), np.diag(covariance_KK))
@@ -84,10 +89,12 @@ def _firth(design_CK: np.ndarray, successes_C: np.ndarray, n_C: np.ndarray) -> n
     beta_K = np.zeros(design_CK.shape[1])
     for _ in range(MOST_STEPS):
         share_C, covariance_KK, leverage_C = _information(design_CK, beta_K, n_C)
-        score_K = design_CK.T @ (successes_C - n_C * share_C + leverage_C * (0.5 - share_C))
+        residual_C = successes_C - n_C * share_C
+        score_K = design_CK.T @ (residual_C + leverage_C * (0.5 - share_C))
         step_K = covariance_KK @ score_K
-        beta_K = beta_K + step_K * min(1.0, LONGEST / (np.abs(step_K).max() + TOLERANCE))
-        if np.abs(step_K).max() < TOLERANCE:
+        longest = np.abs(step_K).max()
+        beta_K = beta_K + step_K * min(1.0, LONGEST / (longest + TOLERANCE))
+        if longest < TOLERANCE:
             break
     return beta_K
 
@@ -98,6 +105,7 @@ def _information(design_CK: np.ndarray, beta_K: np.ndarray, n_C: np.ndarray) -> 
     from scipy.special import expit
 
     share_C = expit(design_CK @ beta_K)
-    weighted_CK = design_CK * (n_C * share_C * (1 - share_C))[:, None]
+    variance_C = n_C * share_C * (1 - share_C)
+    weighted_CK = design_CK * variance_C[:, None]
     covariance_KK = np.linalg.inv(weighted_CK.T @ design_CK)
     return share_C, covariance_KK, np.einsum("ck,kl,cl->c", weighted_CK, covariance_KK, design_CK)

@@ -33,11 +33,11 @@ OF_CONFIRMATION = {
 }  # fmt: skip
 OF_COLUMNS = {column.metric: "" for column in COLUMNS.values() if column.metric and column.metric not in OF_SEARCH}
 """Those of columns of a seed's record that declare a summary, and are not named above."""
-OF_RULES = {
-    name: ""
-    for rule in rules().values()
-    for name in (*names_of_counts(rule), *([] if rule.is_default else [f"{rule.ended}_wrongly"]))
-}
+OF_RULES: dict[str, str] = {}
+for _rule in rules().values():
+    OF_RULES |= dict.fromkeys(names_of_counts(_rule), "")
+    if not _rule.is_default:
+        OF_RULES[f"{_rule.ended}_wrongly"] = ""
 METRICS = {"ranked_by": ""} | OF_RULES | OF_SEARCH | OF_CONFIRMATION | OF_COLUMNS
 """All of them, with their columns in views: a group, and a place in it (tracking/views.py)."""
 MAY_BE_ZERO = OF_RULES.keys() | {
@@ -48,15 +48,17 @@ MAY_BE_ZERO = OF_RULES.keys() | {
 
 
 def final_metrics(rows: Sequence[SeedRecord], until: Until | None = None) -> dict[str, float]:
-    """Return the metrics of a configuration's rows, by their names in METRICS. What is unknown has none.
+    """Return the metrics of a configuration's rows, by their names in METRICS, without those that are unknown.
 
-    All are of the search's seeds but those that begin with `confirmation`. What was checked is `count_checks`.
+    All are of the search's seeds but those that begin with `confirmation`. `count_checks` has what was checked.
 
     until: where the study stops a configuration.
     """
     searched, fresh = by_phase(rows)
-    rate, confirmation = GrokRate.of(searched, until), GrokRate.of(fresh)
+    rate = GrokRate.of(searched, until)
+    confirmation = GrokRate.of(fresh)
     counts = Counter(row.outcome for row in searched)
+
     ranked_by = rate.interval[0] if rate.n else None
     if confirmation.n:
         ranked_by = 1 + confirmation.interval[0]  # the confirmed ones go first

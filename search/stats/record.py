@@ -19,6 +19,7 @@ SeedKey = tuple[str, int, int]
 """A configuration's key, init_seed, data_seed."""
 ENOUGH = "enough had grokked"
 """Reason of seeds that were censored because `until` needed no more."""
+NAN = float("nan")
 MAX, MEDIAN, SUM = "max", "median", "sum"
 SUMMARIES: Mapping[str, Callable[[list[Any]], float]] = {
     MEDIAN: lambda values: float(median(values)),
@@ -50,18 +51,23 @@ class Column:
 
     def typed(self, value: Any) -> Any:
         """Return a value as the column's type: frames and files have whole numbers as fractions."""
-        return self.kind(value) if value is not None and self.kind in (bool, int, float) else value
+        if value is None or self.kind not in (bool, int, float):
+            return value
+        return self.kind(value)
 
     @property
     def metric(self) -> str:
         """Name of its summary; empty if it has none."""
-        prefix = "median_" if self.summary == MEDIAN else ""
-        return prefix + self.name if self.summary else ""
+        if not self.summary:
+            return ""
+        return f"median_{self.name}" if self.summary == MEDIAN else self.name
 
     def summarise(self, records: Iterable[SeedRecord]) -> float | None:
-        """Return its summary over seeds; None if it is of none."""
+        """Return its summary over the seeds that have a value; None if no seed has one, but 0 for a sum."""
         values = [value for record in records if (value := record[self.name]) is not None]
-        return SUMMARIES[self.summary](values) if values or self.summary == SUM else None
+        if not values and self.summary != SUM:
+            return None
+        return SUMMARIES[self.summary](values)
 
 
 def column(help: str, default: Any = None, **declared: Any) -> Any:
@@ -118,8 +124,12 @@ class SeedRecord:
     @staticmethod
     def known(values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the columns among some values, as their types. Raises ValueError, TypeError or OverflowError."""
-        known = {name: values[name] for name in COLUMNS if name in values}
-        return {name: COLUMNS[name].typed(value) for name, value in known.items() if value == value}
+        known = {}
+        for name, column in COLUMNS.items():
+            value = values.get(name, NAN)
+            if value == value:  # NaN, in frames, is no value
+                known[name] = column.typed(value)
+        return known
 
     def __getitem__(self, name: str) -> Any:
         """Return the value of a column whose name is in a variable."""
@@ -151,10 +161,12 @@ class SeedRecord:
 def _columns() -> Iterator[Column]:
     hints = get_type_hints(SeedRecord)
     for field in dataclasses.fields(SeedRecord):
-        hint = hints[field.name]
-        (kind,) = set(get_args(hint)) - {NoneType} if get_origin(hint) is UnionType else {hint}
-        about = {"name": field.name, "kind": get_origin(kind) or kind, "is_optional": kind != hint}
-        yield dataclasses.replace(field.metadata["column"], **about)
+        hint = kind = hints[field.name]
+        is_optional = get_origin(hint) is UnionType
+        if is_optional:  # int | None
+            (kind,) = set(get_args(hint)) - {NoneType}
+        kind = get_origin(kind) or kind  # dict of dict[str, Any]
+        yield dataclasses.replace(field.metadata["column"], name=field.name, kind=kind, is_optional=is_optional)
 
 
 COLUMNS = {column.name: column for column in _columns()}

@@ -37,7 +37,7 @@ def selection_errors(spec: Spec, theta_P: Tensor) -> tuple[int, int]:
     tokens = step.tokens_of(spec, *selection(spec.task))
     exact = float(step.evaluate(spec, theta_P[None], tokens)["exact"])
     count = tokens.shape[-1]
-    return round((1 - exact) * count), count
+    return round((1 - exact) * count), count  # whole problems, which a share times their count only nearly is
 
 
 def load_grokked(path: Path, must: bool = True) -> Checkpoint:

@@ -17,9 +17,14 @@ SHORT = {"weight_decay": "decay"}
 
 
 def impossible_remark(problems: Sequence[str], count: int, what: str) -> str:
-    """Return how many of so many proposals are impossible, and why; empty if none is."""
+    """Return how many proposals are impossible, and why the first is; empty if none is.
+
+    problems: why each impossible one is. count: of all. what: their noun.
+    """
+    if not problems:
+        return ""
     are = "is" if len(problems) == 1 else "are"
-    return f"{len(problems)} of {count:,} {what} {are} impossible ({problems[0]})" if problems else ""
+    return f"{len(problems)} of {count:,} {what} {are} impossible ({problems[0]})"
 
 
 def counted(number: int, noun: str) -> str:
@@ -34,8 +39,9 @@ def describe_sizes(specs: Iterable[Spec], most: int) -> str:
         sizes.setdefault(spec.label, {})[spec.params] = None
     texts = []
     for family, numbers in sizes.items():
-        is_long = len(numbers) > most
-        text = f"{min(numbers)} to {max(numbers)}" if is_long else ", ".join(map(str, numbers))
+        text = ", ".join(map(str, numbers))
+        if len(numbers) > most:
+            text = f"{min(numbers)} to {max(numbers)}"
         texts.append(f"{family}, {text} parameters")
     return "; ".join(texts)
 
@@ -46,13 +52,14 @@ def aligned(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> li
     for number, column in enumerate(zip(*rows, strict=True)):
         texts = list(map(str, column))
         width = max(map(len, texts))
-        columns.append([text.rjust(width) if number in right else text.ljust(width) for text in texts])
+        justify = str.rjust if number in right else str.ljust
+        columns.append([justify(text, width) for text in texts])
     return ["  ".join(texts).rstrip() for texts in zip(*columns, strict=True)]
 
 
 def shown(value: Any) -> str:
     """Return a value as a person writes it."""
-    if isinstance(value, bool) or type(value).__name__ == "bool":
+    if isinstance(value, bool) or type(value).__name__ == "bool":  # NumPy's, of a frame
         return "on" if value else "off"
     if isinstance(value, tuple | list):
         if any(isinstance(row, Mapping) for row in value):  # stages
@@ -60,11 +67,12 @@ def shown(value: Any) -> str:
         is_curriculum = all(len(row) == 2 for row in value)
         between = "\u00a0for\u00a0" if is_curriculum else "\u00a0"
         return ", ".join(between.join(map(shown, row)) for row in value) or "none"
-    if value is None or value != value:
+    if value is None or value != value:  # NaN
         return "–"
     if isinstance(value, Real):
         number = float(value)
-        return f"{number:,.0f}" if number.is_integer() and abs(number) < 1e9 else f"{number:.4g}"
+        is_whole = number.is_integer() and abs(number) < 1e9
+        return f"{number:,.0f}" if is_whole else f"{number:.4g}"
     return str(value)
 
 
@@ -74,9 +82,13 @@ def describe(distribution: Distribution) -> str:
         text = "one of " + "; ".join(map(shown, distribution.values()))
     else:
         low, high = map(shown, distribution.ends())
-        step = f" in steps of {shown(distribution.step)}" if distribution.step else ""
-        log = ", logarithmic" if distribution.log else ""
-        text = f"{'whole numbers ' if distribution.int_ else ''}{low} to {high}{step}{log}"
+        text = f"{low} to {high}"
+        if distribution.int_:
+            text = f"whole numbers {text}"
+        if distribution.step:
+            text += f" in steps of {shown(distribution.step)}"
+        if distribution.log:
+            text += ", logarithmic"
     if distribution.after:
         text += f", beyond {distribution.after}"
     if distribution.when:
@@ -87,9 +99,14 @@ def describe(distribution: Distribution) -> str:
 
 def differing(configurations: Iterable[Configuration]) -> list[str]:
     """Return the fields in which configurations differ."""
-    listed = [c.as_params() for c in configurations]
+    listed = [configuration.as_params() for configuration in configurations]
     names = dict.fromkeys(name for params in listed for name in params if "." in name)
-    return [n for n in names if len({json.dumps(params.get(n)) for params in listed}) > 1]
+    fields = []
+    for name in names:
+        values = {json.dumps(params.get(name)) for params in listed}  # JSON, as lists have no hash, and 1 is True
+        if len(values) > 1:
+            fields.append(name)
+    return fields
 
 
 def describe_values(configuration: Configuration, paths: Iterable[str]) -> str:
@@ -97,13 +114,15 @@ def describe_values(configuration: Configuration, paths: Iterable[str]) -> str:
     value_of = fixed(configuration.spec, configuration.recipe)
     texts: dict[str, str] = {}
     for path in paths:
-        name, text = path.partition(".")[2], spelt(value_of(path))
+        name = path.partition(".")[2]
+        text = spelt(value_of(path))
         stem, _, end = name.rpartition("_")
-        if end == "end" and f"{stem}_start" in texts:
+        if end == "end" and f"{stem}_start" in texts:  # fade 5,000 to 12,000
             texts[stem] = f"{texts.pop(f'{stem}_start')} to {text}"
         else:
             texts[SHORT.get(name, name)] = text
-    return ", ".join(f"{name} {text}" for name, text in list(texts.items())[:MOST_FIELDS])
+    words = [f"{name} {text}" for name, text in texts.items()]
+    return ", ".join(words[:MOST_FIELDS])
 
 
 def spelt(value: Any) -> str:

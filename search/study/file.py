@@ -14,12 +14,12 @@ from pydantic import BaseModel, ValidationError
 from model.fields import did_you_mean
 from search.errors import UserError, printable, reraise_as
 from search.plugins import STUDIES, loaded
-from search.study.reading import QUOTED, odd_character, read_data
+from search.study.reading import QUOTED, Data, odd_character, read_data
 from search.study.schema import Study
 from search.study.space import Strict
 from search.study.spelling import LARGEST_FILE, inline_files
 from search.study.stopping import Stop
-from search.study.written import EXTENDS, UNCHANGED, Changes, Data, extended, remark_on
+from search.study.written import EXTENDS, UNCHANGED, Changes, extended, remark_on
 from trainer import Recipe
 from trainer.files.installed import INSTALLED
 
@@ -28,9 +28,11 @@ ESCAPED = re.compile(r"\\[xu]([0-9a-f]{4}|[0-9a-f]{2})")
 
 def shipped_studies() -> dict[str, str]:
     """Return the YAML of the studies that come with the package and with others, by name."""
-    folders = [files("studies"), *map(files, loaded(STUDIES).values())]
-    yamls = [f for folder in folders for f in folder.iterdir() if f.name.endswith(".yaml")]
-    texts = {Path(f.name).stem: f.read_text("utf-8") for f in yamls}
+    texts: dict[str, str] = {}
+    for folder in (files("studies"), *map(files, loaded(STUDIES).values())):
+        for file in folder.iterdir():
+            if file.name.endswith(".yaml"):
+                texts[Path(file.name).stem] = file.read_text("utf-8")
     return dict(sorted(texts.items()))
 
 
@@ -44,8 +46,8 @@ def shipped_study(name: str, reader: "Reader | None" = None) -> Study:
 class Reader:
     """Reads study files.
 
-    changes: what a command sets in them. recorded: returns the recorded definition of a study that one extends, or
-    None. say: is told what a study changes in the one that it extends.
+    changes: what a command sets in them. recorded: returns the recorded definition of a study by name, or None; a file
+    may extend it. say: gets a line on what a study changes in the one that it extends.
     """
 
     changes: Changes = UNCHANGED
@@ -54,11 +56,12 @@ class Reader:
 
     def study(self, text: str, source: str, folder: Path) -> Study:
         """Return the study of a text of YAML. Raises UserError naming source, key path and what would be right."""
-        data, bases = _mapping(text, source), list[Data]()
+        data = _mapping(text, source)
+        bases: list[Data] = []
         try:
             data = inline_files(self._spelt_out(data, bases, folder), folder)
             study = Study.model_validate(data)
-        except ValidationError as error:
+        except ValidationError as error:  # first: it is a ValueError too
             lines = list(_lines(error, data))
         except ValueError as error:
             lines = [str(error)]
@@ -66,34 +69,42 @@ class Reader:
             if bases:
                 self.say(f"{source}: {remark_on(bases[0], data)}")
             return study
-        raise UserError("\n".join(printable(f"{source}: {line}{_remark(line)}") for line in lines))
+        remarked = [printable(f"{source}: {line}{_remark(line)}") for line in lines]
+        raise UserError("\n".join(remarked))
 
     def _spelt_out(self, data: Data, bases: list[Data], folder: Path) -> Data:
         """Return plain values laid over those that they extend, which are added to `bases`; names and keys as asked.
 
         Raises ValueError at the key path, UserError.
         """
+        # A base may extend another one by a path, which is meant from the folder of its own file.
         folders = [folder]
 
         def base_of(name: str) -> Data:
-            base, its_folder = self._base(name, folders[-1])
+            base, base_folder = self._base(name, folders[-1])
             bases.append(base)
-            folders.append(its_folder)
+            folders.append(base_folder)
             return base
 
         data = self.changes.named(data)
-        return self.changes.set_in(extended(data, base_of) if EXTENDS in data else data)
+        if EXTENDS in data:
+            data = extended(data, base_of)
+        return self.changes.set_in(data)
 
     def _base(self, name: str, folder: Path) -> tuple[Data, Path]:
         """Return the plain values of a study to be extended, recorded, shipped or a file, and its folder.
 
         Raises ValueError.
         """
-        if (recorded := self.recorded(name)) is not None:
+        recorded = self.recorded(name)
+        if recorded is not None:
             return recorded, folder
-        if name in (shipped := shipped_studies()):
+
+        shipped = shipped_studies()
+        if name in shipped:
             studies = INSTALLED / "studies"
             return inline_files(_mapping(shipped[name], name), studies), studies
+
         file = folder / name
         try:
             text = _read_text(str(file), file)
@@ -104,11 +115,12 @@ class Reader:
                 f"{name!r} is no study of this home, none that comes with the package, and no file; "
                 f"{did_you_mean(name, shipped)}"
             )
-        return inline_files(self.changes.named(_mapping(text, str(file))), file.parent), file.parent
+        data = self.changes.named(_mapping(text, str(file)))
+        return inline_files(data, file.parent), file.parent
 
 
 def load_study(name: str, reader: Reader | None = None) -> Study:
-    """Return a study by path, or by the name of a shipped one; of - and of a pipe, once. Raise UserError.
+    """Return a study by path, or by the name of a shipped one; of - or a pipe, which are read once. Raise UserError.
 
     reader: reads it; by default nothing is changed in it.
     """
@@ -119,15 +131,21 @@ def load_study(name: str, reader: Reader | None = None) -> Study:
         raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     if text is not None:
         return (reader or Reader()).study(text, name, path.parent)
+
     shipped = shipped_studies()
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
         if path.stem in shipped and not any(path.parent.glob(f"{path.stem}.y*ml")):
             near = f"did you mean {path.stem}, which comes with the package?"
-        raise UserError(f"{name}: no such study file" + (f"; {near}" if near.startswith("did") else ""))
+        # Else it is a list of valid names: all studies of a folder.
+        hint = f"; {near}" if near.startswith("did") else ""
+        raise UserError(f"{name}: no such study file{hint}")
+
     if name not in shipped:
-        beside = next((file for file in (f"{name}.yaml", f"{name}.yml") if Path(file).is_file()), None)
-        near = f"did you mean {beside}?" if beside else did_you_mean(name, shipped)
+        near = did_you_mean(name, shipped)
+        for file in (f"{name}.yml", f"{name}.yaml"):
+            if Path(file).is_file():
+                near = f"did you mean {file}?"
         raise UserError(f"unknown study {name!r}; {near}")
     return shipped_study(name, reader)
 
@@ -135,8 +153,7 @@ def load_study(name: str, reader: Reader | None = None) -> Study:
 def _read_text(name: str, path: Path) -> str | None:
     """Return the text of a study file, or of a stream: - is the standard input. None where there is nothing to read.
 
-    Raises UserError for a folder that is no study's name, for a pipe that has a name, which may have no other end, and
-    for what is too large.
+    Raises UserError for a folder that is no study's name, for a named pipe, and for what is too large.
     """
     if not name:
         raise UserError("a study has a name, or a file: adder-search studies lists those that come with the package")
@@ -148,7 +165,7 @@ def _read_text(name: str, path: Path) -> str | None:
         if name in shipped_studies():
             return None
         raise UserError(f"{name}: is a folder; give the path of a study file")
-    elif path.is_fifo() and path.resolve().exists():
+    elif path.is_fifo() and path.resolve().exists():  # opening it would wait for a writer that may never come
         raise UserError(f"{name}: is a pipe; give a study file, or - and the study on the standard input")
     else:
         with path.open("rb") as file:
@@ -163,7 +180,7 @@ def parse_study(text: str, source: str, folder: Path = Path()) -> Study:
 
     folder: where the file of a module is looked for.
 
-    All keys of a wrong form are named at once; what their values mean together is looked at when each has its form.
+    All keys of a wrong form are named at once. Values are compared with each other only when each has its form.
     """
     return Reader().study(text, source, folder)
 
@@ -178,8 +195,9 @@ def _mapping(text: str, source: str) -> Data:
 
 
 def _remark(line: str) -> str:
-    """Return what is odd about a character of a key or value that a line shows, perhaps as Python's repr."""
-    odd = odd_character(ESCAPED.sub(lambda found: chr(int(found[1], 16)), line))
+    """Return what is odd about a character of a key or value that a line shows."""
+    unescaped = ESCAPED.sub(lambda found: chr(int(found[1], 16)), line)  # of values lines have Python's repr
+    odd = odd_character(unescaped)
     return f"; it has {odd}" if odd else ""
 
 
@@ -195,15 +213,22 @@ def recorded_study(definition: str, source: str, changes: Changes = UNCHANGED) -
         raise UserError(printable(f"{source}: {next(_lines(error, data))}")) from None
 
 
-def without_unused_keys(definition: dict[str, Any]) -> dict[str, Any]:
-    """Return a recorded definition without what it does not use and no package brings now: kinds, stopping rules."""
+def without_unused_keys(definition: Data) -> Data:
+    """Return a recorded definition without keys that no package brings now, unless it uses them.
+
+    Definitions are recorded with all keys. A package that brought a kind or a stopping rule may be gone since.
+    """
     kept = _used(definition, Study)
-    return kept | {"stop": _used(kept["stop"], Stop)} if isinstance(kept.get("stop"), dict) else kept
+    if isinstance(kept.get("stop"), dict):
+        kept["stop"] = _used(kept["stop"], Stop)
+    return kept
 
 
-def _used(values: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+def _used(values: Data, model: type[BaseModel]) -> Data:
+    """Return values without unknown keys that are off. Those that are on stay, for the error that names them."""
     known = {field.alias or name for name, field in model.model_fields.items()}
-    return {key: value for key, value in values.items() if key in known or value not in (None, False, [])}
+    off: tuple[Any, ...] = (None, False, [])
+    return {key: value for key, value in values.items() if key in known or value not in off}
 
 
 KINDS = {
@@ -214,16 +239,17 @@ KINDS = {
 
 def _lines(error: ValidationError, data: Any) -> Iterator[str]:
     """Yield a line for each problem, without the arms of a union that the input was never meant for."""
-    wrong_type: dict[str, dict[str, Any]] = {}
+    wrong_type: dict[str, dict[str, Any]] = {}  # each arm has a problem of its own: by path, what would be right
     lines: dict[str, None] = {}
     for problem in error.errors():
         keys = _keys(problem, data)
-        path, message = ".".join(keys), problem["msg"].removeprefix("Value error, ")
+        path = ".".join(keys)
+        message = problem["msg"].removeprefix("Value error, ")
         kind, value = problem["type"], problem["input"]
         if kind == "extra_forbidden":
             hint = did_you_mean(keys[-1], _siblings(keys))
             is_repeated = hint.startswith("valid: ") and any(line.endswith(hint) for line in lines)
-            message = "unknown key" if is_repeated else f"unknown key; {hint}"
+            message = "unknown key" if is_repeated else f"unknown key; {hint}"  # the list of valid ones once
         elif kind == "missing":
             message = "missing"
         elif kind == "union_tag_not_found":
@@ -236,13 +262,17 @@ def _lines(error: ValidationError, data: Any) -> Iterator[str]:
             message = re.sub("^(Input|String) should", "must", message)
             message = f"{message[0].lower()}{message[1:]}, got {value!r:.80}"
         lines[f"{path}: {message}" if path else message] = None
+
     for path, kinds in wrong_type.items():
-        deeper = [*lines, *(f"{p}:" for p in wrong_type if p != path)]
-        if not any(line.startswith((f"{path}:", f"{path}.")) for line in deeper):
-            value = next(iter(kinds.values()))
-            is_quotable = "a string" in kinds and not isinstance(value, dict | list | None)
-            got = f"got {value!r:.80}{_example(path) or (QUOTED if is_quotable else '')}"
-            lines[f"{path}: must be {' or '.join(kinds)}, {got}"] = None
+        others = [*lines, *(f"{other}:" for other in wrong_type if other != path)]
+        # Another problem at the path or below it comes from the arm that was meant, and says more.
+        if any(line.startswith((f"{path}:", f"{path}.")) for line in others):
+            continue
+        value = next(iter(kinds.values()))
+        hint = _example(path)
+        if not hint and "a string" in kinds and not isinstance(value, dict | list | None):
+            hint = QUOTED
+        lines[f"{path}: must be {' or '.join(kinds)}, got {value!r:.80}{hint}"] = None
     yield from lines
 
 
@@ -253,7 +283,7 @@ def _example(path: str) -> str:
         "constraints": "[tie_vo]", "confirm": "{configurations: 3, seeds: {first: 90001, count: 64}}",
         "until": "{grokked: 1, max_seeds: 64}", "sampler": "{name: tpe}",
     }  # fmt: skip
-    is_searched = path.count(".") == 2 and path.startswith("space.")
+    is_searched = path.count(".") == 2 and path.startswith("space.")  # space.recipe.lr
     example = "{choice: [0.01, 0.03]}" if is_searched else examples.get(path)
     return f"; for example {example}" if example else ""
 
@@ -265,21 +295,33 @@ def _keys(problem: Any, data: Any) -> list[str]:
     """
     keys = []
     for place in problem["loc"]:
-        places = data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
+        places: Any = ()
+        if isinstance(data, dict):
+            places = data
+        elif isinstance(data, list):
+            places = range(len(data))
         if place in places:
             keys.append(str(place))
             data = data[place]
-    return keys + ([str(problem["loc"][-1])] if problem["type"] == "missing" else [])
+    if problem["type"] == "missing":
+        keys.append(str(problem["loc"][-1]))
+    return keys
 
 
 def _siblings(keys: list[str]) -> list[str]:
     """Return the valid keys beside an unknown one."""
     models: list[type[Strict]] = [Study]
     for key in keys[:-1]:
-        fields = {field.alias or name: field for m in models for name, field in m.model_fields.items()}
-        models = sections(fields[key].annotation) if key in fields else models
-    names = [f.alias or name for m in models for name, f in m.model_fields.items() if name != keys[-1]]
-    return list(dict.fromkeys([*names, EXTENDS] if len(keys) == 1 else names))
+        fields = {field.alias or name: field for model in models for name, field in model.model_fields.items()}
+        if key in fields:  # else a name of the file's, as in space.recipe.lr
+            models = sections(fields[key].annotation)
+
+    names: list[str] = []
+    for model in models:
+        names += [field.alias or name for name, field in model.model_fields.items() if name != keys[-1]]
+    if len(keys) == 1:
+        names.append(EXTENDS)  # no field: it is gone before the keys are checked
+    return list(dict.fromkeys(names))
 
 
 # Every key, read off the classes that check them
@@ -313,8 +355,8 @@ def _keys_of(cls: type[Strict], prefix: str) -> Iterator[Key]:
         path = prefix + (field.alias or name)
         inner = sections(field.annotation)
         says = field.description or str(inner[0].__doc__).partition("\n")[0]
-        plain = isinstance(field.default, bool | int | float | str) and field.default != ""
-        yield Key(path, says, field.default if plain else None)
+        has_plain_default = isinstance(field.default, bool | int | float | str) and field.default != ""
+        yield Key(path, says, field.default if has_plain_default else None)
         for section in inner:
             yield from _keys_of(section, f"{WITHIN.get(path, path)}.")
         if path == "recipe":

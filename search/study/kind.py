@@ -155,9 +155,10 @@ class Kind:
     @property
     def planned_seeds(self) -> int:
         """Number of seeds that the file asks for, those of the confirmation included, at most."""
-        study, confirm = self.study, self.study.confirm
-        confirmed = min(confirm.configurations, self.planned) if confirm else 0
-        return self.planned * sum(map(len, study.rounds)) + confirmed * len(study.confirm_seeds)
+        study = self.study
+        confirmed = min(study.confirm.configurations, self.planned) if study.confirm else 0
+        seeds_each = sum(map(len, study.rounds))
+        return self.planned * seeds_each + confirmed * len(study.confirm_seeds)
 
     @cached_property
     def first_seeds(self) -> list[Seed]:
@@ -165,7 +166,7 @@ class Kind:
         return seed_list(self.study.seeds)
 
     def seeds_of(self, configuration: Asked) -> list[Seed]:
-        """Return a configuration's seeds of the first round."""
+        """Return the seeds that a configuration has in the first round."""
         return self.first_seeds
 
     @property
@@ -191,13 +192,15 @@ class Kind:
 
     def name_of(self, configuration: Configuration) -> str:
         """Return in few words what tells a configuration from the others."""
-        is_alone = self.proposes or self.study.start
-        return configuration.title if is_alone else self._words_of(configuration)
+        if self.proposes or self.study.start:  # the file does not list what there is to tell apart
+            return configuration.title
+        return self._words_of(configuration)
 
     def _words_of(self, configuration: Configuration) -> str:
+        """Return what tells a listed configuration from the others."""
         preset = preset_name(configuration.spec)
         words = describe_values(configuration, self._fields_of(preset))
-        if words and len(self._alike) == 1:
+        if words and len(self._alike) == 1:  # all have this preset
             return words
         return ", ".join(filter(None, (preset, words)))
 
@@ -215,8 +218,8 @@ class Kind:
     def _alike(self) -> dict[str, list[Configuration]]:
         """The listed configurations, by preset."""
         alike: dict[str, list[Configuration]] = {}
-        for pair in self.listed:
-            alike.setdefault(preset_name(pair[0]), []).append(Configuration(*pair))
+        for spec, recipe in self.listed:
+            alike.setdefault(preset_name(spec), []).append(Configuration(spec, recipe))
         return alike
 
     @cached_property
@@ -227,9 +230,10 @@ class Kind:
         """Return the fields that tell the listed configurations of a preset apart: the list is compared once."""
         if preset not in self._fields:
             alike = self._alike.get(preset, [])
-            # arms with and without a constraint have the recipe of their scale
+            # Arms with and without a constraint have the recipe of their scale: only what differs in a scale is said.
             fields = differing(alike) if self.toggled else self.varied
-            if len({c.spec for c in alike}) == 1:
+            has_one_spec = len({configuration.spec for configuration in alike}) == 1
+            if has_one_spec:
                 fields = [path for path in fields if path.startswith("recipe.")]
             self._fields[preset] = [path for path in fields if path != "model.family"]
         return self._fields[preset]
@@ -242,29 +246,40 @@ class Kind:
 
     def rules(self, configurations: Iterable[str]) -> list[tuple[str, str]]:
         """Return what ends seeds early, and what asks for more: names and words. configurations: keys."""
-        study, until = self.study, self.study.until.grokked
-        drawn = {BY_PAIR: "drawn for each configuration", BY_SEED: "the same seeds in each configuration"}
-        spared = f" ({drawn[self.spares]})" if self.planned > 1 else ""
-        listed, keys = [], list(configurations)
+        study = self.study
+        keys = list(configurations)
+        listed = []
         for kind in plugins.rules().values():
             asked = [rule for rule in study.stop.rules if type(rule) is kind]
             if not all(rule.suits(spec.task) for rule in asked for spec, _ in self.listed):
-                listed.append((kind.title, "off: not measured for this task"))
+                words = "off: not measured for this task"
             elif asked and self.has_stages:
-                listed.append((kind.title, "off: no rule ends a seed that goes through stages"))
-            elif kind.is_default:
-                on = f"on: {kind.describe(asked)}, but for a random tenth of them{spared}"
-                listed.append((kind.title, on if asked else "off: all seeds run on"))
+                words = "off: no rule ends a seed that goes through stages"
+            elif kind.is_default:  # said also where it is off: nobody asked for it
+                words = f"on: {kind.describe(asked)}, {self._spared_words}" if asked else "off: all seeds run on"
             elif asked:
-                listed.append((kind.title, describe_rules(kind, asked, keys)))
-        if until:
-            ordered = "; its interval counts seeds in the order of the file, up to that one"
-            biased = f"once {until} grokked, so the rate is biased upwards"
-            listed.append(("Stops", biased + (ordered if study.until_rule else "")))
+                words = describe_rules(kind, asked, keys)
+            else:
+                continue
+            listed.append((kind.title, words))
+
+        if study.until.grokked:
+            words = f"once {study.until.grokked} grokked, so the rate is biased upwards"
+            if study.until_rule:
+                words += "; its interval counts seeds in the order of the file, up to that one"
+            listed.append(("Stops", words))
         if study.allocation:
-            has = f"while the interval has {study.allocation.threshold:.0%} in it"
-            listed.append(("Allocation of seeds", f"more of them {has}, or a place on the front is possible"))
+            is_open = f"while the interval has {study.allocation.threshold:.0%} in it"
+            listed.append(("Allocation of seeds", f"more of them {is_open}, or a place on the front is possible"))
         return listed
+
+    @property
+    def _spared_words(self) -> str:
+        words = "but for a random tenth of them"
+        if self.planned <= 1:
+            return words
+        drawn = {BY_PAIR: "drawn for each configuration", BY_SEED: "the same seeds in each configuration"}
+        return f"{words} ({drawn[self.spares]})"
 
     def longest_budget(self, recipe: Recipe) -> int:
         """Return the most steps that a recipe of the study has."""
@@ -278,6 +293,7 @@ class Kind:
         recipes = [recipe for spec, recipe in self.listed if spec.task.carries]
         recipes = recipes if self.listed else [self.study.base_recipe]
         recipes = [recipe for recipe in recipes if not recipe.stages]  # each stage has a budget of its own
+
         texts = Counter[str]()
         for recipe in recipes:
             budget = self.longest_budget(recipe)
@@ -287,10 +303,12 @@ class Kind:
                 texts[f"{', '.join(late)}: after the last step, {budget:,}"] += 1
         if not texts:
             return ""
-        (text, count), *_ = texts.most_common(1)
-        several = f" ({count} of {len(recipes)} configurations)" if len(recipes) > 1 else ""
+
+        ((text, count),) = texts.most_common(1)
+        if len(recipes) > 1:
+            text += f" ({count} of {len(recipes)} configurations)"
         others = texts.total() - count
-        return text + several + (f"; others in {others} more" if others else "")
+        return f"{text}; others in {others} more" if others else text
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return what speaks against the study's plan, by name."""
@@ -355,7 +373,7 @@ class Kind:
 
 
 def kinds() -> list[type[Kind]]:
-    """Return all kinds of study: of packages, and ours."""
+    """Return all kinds of study: of packages, and ours behind them."""
     ours = []
     for name in OURS:
         module, _, cls = name.partition(":")
@@ -364,15 +382,15 @@ def kinds() -> list[type[Kind]]:
 
 
 def proposed_lineages(records: Any) -> list[list[Step]] | None:
-    """Return the ancestors of the best proposals of a study; None of a study whose kind tells of none."""
-    found = (kind.lineages(records) for kind in kinds())
-    return next((lines for lines in found if lines is not None), None)
+    """Return the ancestors of the best proposals of a study; None if its kind has no lineages."""
+    answers = (kind.lineages(records) for kind in kinds())
+    return next((lines for lines in answers if lines is not None), None)
 
 
 def best_proposal(records: Any) -> tuple[str, Seed] | None:
-    """Return the best proposal of a study, a configuration's key and a seed; None where its kind tells of none."""
-    found = (kind.best(records) for kind in kinds())
-    return next((best for best in found if best is not None), None)
+    """Return the best proposal of a study, a configuration's key and a seed; None if its kind has none."""
+    answers = (kind.best(records) for kind in kinds())
+    return next((best for best in answers if best is not None), None)
 
 
 def kind_of(study: Any) -> Kind:
@@ -383,7 +401,10 @@ def kind_of(study: Any) -> Kind:
     if len(asked) > 1:
         first, last = asked[0].asked_by[0], asked[-1].asked_by[0]
         raise error_at(last, f"{first} proposes the configurations of this study")
-    return asked[0] if asked else kinds()[-len(OURS)](study)
+    if asked:
+        return asked[0]
+    listed = kinds()[-len(OURS)]
+    return listed(study)
 
 
 def names_of(study: Any, configurations: Iterable[Configuration]) -> dict[str, str]:
@@ -391,6 +412,9 @@ def names_of(study: Any, configurations: Iterable[Configuration]) -> dict[str, s
 
     study: a `Study`; None if its file was not recorded.
     """
-    by_key = {c.key: study.kind.name_of(c) if study else c.title for c in configurations}
-    shared = Counter(by_key.values())
-    return {key: name if shared[name] == 1 else f"{name} ({key[:6]})" for key, name in by_key.items()}
+    names = {each.key: study.kind.name_of(each) if study else each.title for each in configurations}
+    shared = Counter(names.values())
+    for key, name in names.items():
+        if shared[name] > 1:
+            names[key] = f"{name} ({key[:6]})"
+    return names

@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+Data = dict[str, Any]
+"""Plain values of a study file, or of a section of one."""
 MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
 MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
 MERGE, SEXAGESIMAL = "tag:yaml.org,2002:merge", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -35,6 +37,7 @@ def read_data(text: str) -> Any:
     text = text.removeprefix("\ufeff")
     with suppress(ValueError, RecursionError):  # what is no JSON is read, or refused, as YAML
         json.loads(text)
+        # It is JSON. PyYAML reads that too, if what YAML may not have is escaped.
         text = UNLIKE_YAML.sub(lambda found: " " if found[0] == "\t" else f"\\u{ord(found[0]):04x}", text)
     try:
         return yaml.load(text, Loader=_Loader)  # a SafeLoader
@@ -45,9 +48,12 @@ def read_data(text: str) -> Any:
 
 
 def odd_character(text: str) -> str:
-    """Return the name of the first character that cannot be seen or looks like another one; of none, nothing."""
-    odd = next((c for c in text if not c.isprintable() or c in LOOKALIKES), "")
-    return odd and f"{NAMES.get(odd) or unicodedata.name(odd, 'a control character')} (U+{ord(odd):04X})"
+    """Return the name of the first character that cannot be seen or looks like another one; empty if there is none."""
+    for character in text:
+        if not character.isprintable() or character in LOOKALIKES:
+            name = NAMES.get(character) or unicodedata.name(character, "a control character")
+            return f"{name} (U+{ord(character):04X})"
+    return ""
 
 
 class _Loader(yaml.SafeLoader):
@@ -112,8 +118,11 @@ def _described(error: yaml.YAMLError, text: str) -> str:
 
 def _odd_remark(lines: Sequence[str], line: int) -> str:
     """Return the place and the name of an odd character in a line or in the one before it."""
-    for number in (line, line - 1):
-        if 0 <= number < len(lines) and (name := odd_character(lines[number])):
-            column = next(n for n, c in enumerate(lines[number], start=1) if odd_character(c))
-            return f"; line {number + 1}, column {column} has {name}"
+    for number in (line, line - 1):  # PyYAML may notice a problem in the line behind it
+        if not 0 <= number < len(lines):
+            continue
+        for column, character in enumerate(lines[number], start=1):
+            name = odd_character(character)
+            if name:
+                return f"; line {number + 1}, column {column} has {name}"
     return ""

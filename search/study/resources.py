@@ -49,7 +49,7 @@ class Resources(Strict):
 
     @property
     def threads(self) -> int:
-        return int(self.cpu) or 1
+        return int(self.cpu) or 1  # of half a core too
 
     @property
     def bank(self) -> dict[str, Any]:
@@ -59,7 +59,9 @@ class Resources(Strict):
     @field_validator("cpu", "gpu")
     @classmethod
     def _share(cls, value: float | str, info: ValidationInfo) -> float | str:
-        if not isinstance(value, str) and not (0 <= value <= 1 or (value > 1 and value % 1 == 0)):
-            gpu, cpu = "from 0 to 1, or a whole number, or auto", "above 0 and at most 1, or a whole number"
-            raise ValueError(f"must be {gpu if info.field_name == 'gpu' else cpu}, got {value}")
-        return value
+        if isinstance(value, str) or 0 <= value <= 1 or (value > 1 and value % 1 == 0):
+            return value
+        allowed = "above 0 and at most 1, or a whole number"
+        if info.field_name == "gpu":
+            allowed = "from 0 to 1, or a whole number, or auto"
+        raise ValueError(f"must be {allowed}, got {value}")

@@ -33,14 +33,17 @@ class Sampler(Strict):
     @field_validator("objectives")
     @classmethod
     def _one_rate(cls, value: list[Any] | None) -> list[Any] | None:
-        if value is not None and (len([v for v in value if v != PARAMS]) != 1 or value.count(PARAMS) > 1):
+        if value is None:
+            return value
+        sizes = value.count(PARAMS)
+        if len(value) - sizes != 1 or sizes > 1:
             raise ValueError(f"must have one of grok_rate and per_million, beside it at most params, got {value}")
         return value
 
     @property
     def sought(self) -> str:
         """Name of the objective that is maximised."""
-        return next((v for v in self.objectives or () if v != PARAMS), GROK_RATE)
+        return next((name for name in self.objectives or () if name != PARAMS), GROK_RATE)
 
     def planned(self, space: Space) -> int:
         """Return the number of proposals. Raise ValueError at the key path of a field that makes no grid."""

@@ -13,6 +13,7 @@ from pydantic import Field, create_model, field_validator, model_validator
 from model import Spec
 from model.tied import Tied
 from search.study.kind import Asked, Kind, kind_of, kinds
+from search.study.reading import Data
 from search.study.resources import CPU_SLOTS, Faults, Resources
 from search.study.seeds import Allocation, Confirm, SeedCross, Seeds, Until, check_numbers, seed_list
 from search.study.space import LARGEST_SEED, Strict, error_at, fixed, refuse, resolve
@@ -36,14 +37,14 @@ class Opening(Strict):
 
     name: str = Field(pattern=NAME, description="letters, digits, dot, dash, underscore; names the MLflow experiment")
     about: str = Field("", description="one line: what the study asks")
-    model: str | dict[str, Any] | None = Field(
+    model: str | Data | None = Field(
         None, description="a preset, or a mapping: preset or family, and fields (adder-search models)"
     )
-    task: str | dict[str, Any] | None = Field(
+    task: str | Data | None = Field(
         None,
         description="what every model is asked, unless it says so itself; by default addition, ten digits, base ten",
     )
-    recipe: dict[str, Any] = Field(default_factory=dict, description="how it is trained; see Recipe")
+    recipe: Data = Field(default_factory=dict, description="how it is trained; see Recipe")
     start: StartSpec | None = Field(None, description="θ of other seeds to start from; without, at random")
 
 
@@ -64,9 +65,10 @@ if TYPE_CHECKING:
         pass
 
 else:
+    # Only at run time is it known which kinds there are: packages bring some.
     first = [kind.keys for kind in kinds() if not kind.are_keys_last]
     last = [kind.keys for kind in kinds() if kind.are_keys_last]
-    # a class has the fields of its last base first
+    # A class has the fields of its last base first.
     Keys = create_model("Keys", __base__=(*last, Course, *reversed(first), Opening))
 
 
@@ -106,51 +108,62 @@ class Study(Keys):
     def model_copy(self, **changes: Any) -> Self:
         """Return a copy with other values in `update`, and a kind that has these."""
         copy = super().model_copy(**changes)
-        copy.__dict__.pop("kind", None)
+        copy.__dict__.pop("kind", None)  # which a cached property had put there, with the old values
         return copy
 
     def _check_start(self) -> None:
-        start, goes_on = self.start, self.until.grokked or self.allocation or self.confirm
-        one_round = "the parent study's seeds are those of one round: no until, allocation, confirm"
-        refuse((start and start.each and goes_on, f"start.each: {one_round}"))
+        """Raise ValueError at the key path of what cannot start, or be tied, as it is asked."""
+        goes_on = self.until.grokked or self.allocation or self.confirm
+        if self.start and self.start.each and goes_on:
+            one_round = "the parent study's seeds are those of one round: no until, allocation, confirm"
+            raise error_at("start.each", one_round)
         for i, (spec, recipe) in enumerate(self.kind.spelled_out):
             is_untied = recipe.ramp and not recipe.stages and not isinstance(spec, Tied)
             refuse((is_untied, f"{self.kind.path_of(i)}.ramp: needs a model with ties"))
 
     def _check_seeds(self) -> None:
-        seeds, allocation = self.first_seeds, self.allocation
+        """Raise ValueError at the key path of seeds, or of more of them, that cannot be."""
+        seeds = self.first_seeds
         check_numbers(seeds, "seeds")
-        enough, limit = self.until.grokked, self.until.max_seeds
-        how_many, up_to = "how many grokked seeds to go on for", "up to how many seeds to go on"
+
+        enough = self.until.grokked
+        limit = self.until.max_seeds
+        allocation = self.allocation
+        is_endless = enough and not limit and not self.kind.proposes  # a search ends with its proposals
         refuse(
-            (limit and not enough, f"until: max_seeds needs grokked: {how_many}"),
-            (enough and not limit and not self.kind.proposes, f"until: grokked needs max_seeds: {up_to}"),
+            (limit and not enough, "until: max_seeds needs grokked: how many grokked seeds to go on for"),
+            (is_endless, "until: grokked needs max_seeds: up to how many seeds to go on"),
             (enough and allocation, "allocation: a study goes on by until or by allocation, not both"),
         )
+
         first = len(seeds) * self.planned
         if allocation and (allocation.budget or first) < first:
             least = f"must be at least the first seeds of all configurations ({first})"
             raise error_at("allocation.budget", f"{least}, got {allocation.budget}")
+
         path, total = ("allocation.most", allocation.most) if allocation else ("until.max_seeds", limit)
-        further, least = (total or len(seeds)) - len(seeds), f"at least the number of seeds ({len(seeds)})"
-        is_beyond = max(s.init_seed for s in seeds) + further > LARGEST_SEED
+        further = (total or len(seeds)) - len(seeds)
+        is_beyond = max(seed.init_seed for seed in seeds) + further > LARGEST_SEED
         refuse(
-            (further < 0, f"{path}: must be {least}, got {total}"),
+            (further < 0, f"{path}: must be at least the number of seeds ({len(seeds)}), got {total}"),
             (further and isinstance(self.seeds, SeedCross), f"{path}: crossed seeds have no next ones"),
             (is_beyond, f"{path}: the last round would pass the largest seed, {LARGEST_SEED}"),
         )
+
         if self.confirm:
             fresh = self.confirm_seeds
             check_numbers(fresh, "confirm.seeds")
-            if both := {s for r in self.rounds for s in r}.intersection(fresh):
-                raise error_at("confirm.seeds", f"seed {min(both)} is one of the study's own")
+            own = {seed for seeds in self.rounds for seed in seeds}
+            shared = own.intersection(fresh)
+            if shared:
+                raise error_at("confirm.seeds", f"seed {min(shared)} is one of the study's own")
 
     @cached_property
     def base_spec(self) -> Spec:
         """The spec that `model` names. Raises ValueError at its key path."""
         return self._changed_spec({})
 
-    def _changed_spec(self, changes: dict[str, Any], task: dict[str, Any] | None = None) -> Spec:
+    def _changed_spec(self, changes: Data, task: Data | None = None) -> Spec:
         if self.model is None:
             raise error_at("model", "missing")
         spec = spec_of(model_options(self.model, "model") | changes, "model")
@@ -161,22 +174,22 @@ class Study(Keys):
         """The recipe that `recipe` gives. Raises ValueError at its key path."""
         return self._changed_recipe({})
 
-    def _changed_recipe(self, changes: dict[str, Any]) -> Recipe:
+    def _changed_recipe(self, changes: Data) -> Recipe:
         return recipe_of(self.recipe, changes, "recipe", base=self.kind.recipe_defaults(self.recipe))
 
-    def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
+    def configuration(self, values: Data) -> tuple[Spec, Recipe]:
         """Return spec and recipe with a proposal's `values`, by key path."""
-        split: dict[str, dict[str, Any]] = {"model": {}, "recipe": {}, "task": {}}
+        changes: dict[str, Data] = {"model": {}, "recipe": {}, "task": {}}
         for path, value in values.items():
-            part, _, name = path.partition(".")
-            split[part][name] = value
-        pair = validated_pair(
-            self._changed_spec(split["model"], split["task"]), self._changed_recipe(split["recipe"]), "recipe"
-        )
-        self.stop.check(*pair)
-        return pair
+            section, _, name = path.partition(".")
+            changes[section][name] = value
+        spec = self._changed_spec(changes["model"], changes["task"])
+        recipe = self._changed_recipe(changes["recipe"])
+        validated_pair(spec, recipe, "recipe")
+        self.stop.check(spec, recipe)
+        return spec, recipe
 
-    def resolved(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    def resolved(self, numbers: Mapping[str, Any]) -> Data:
         """Return the values of a proposal's `numbers`, by key path (search/study/space.py)."""
         return resolve(self.kind.space, numbers, fixed(self.base_spec, self.base_recipe))
 
@@ -206,17 +219,20 @@ class Study(Keys):
 
         They depend on the study file alone, not on the machine or on interruptions.
         """
-        return self.first_seeds[: min(self.resources.slots or CPU_SLOTS, MOST_WATCHED)]
+        count = min(self.resources.slots or CPU_SLOTS, MOST_WATCHED)
+        return self.first_seeds[:count]
 
     @cached_property
     def rounds(self) -> list[list[Seed]]:
         """The seeds of each round: those of the file, then as many again, up to the study's limit."""
         seeds = self.first_seeds
         total = self.allocation.most if self.allocation else self.until.max_seeds or len(seeds)
-        start = max(s.init_seed for s in seeds) + 1
-        numbers = range(start, start + total - len(seeds))
-        further = [numbers[n : n + len(seeds)] for n in range(0, len(numbers), len(seeds))]
-        return [seeds, *([Seed.of(number) for number in chunk] for chunk in further)]
+        start = max(seed.init_seed for seed in seeds) + 1  # behind them, so that none comes again
+        further = [Seed.of(number) for number in range(start, start + total - len(seeds))]
+        rounds = [seeds]
+        for n in range(0, len(further), len(seeds)):
+            rounds.append(further[n : n + len(seeds)])
+        return rounds
 
     @property
     def until_rule(self) -> tuple[int, list[Seed]] | None:

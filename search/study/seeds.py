@@ -7,7 +7,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from search.study.space import LARGEST_SEED, Strict, error_at
 from trainer import Seed
 
-MOST_SEEDS = 200_000
+MOST_SEEDS = 200_000  # all are listed, and a study file may be anybody's
 
 SeedNumber = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 
@@ -36,6 +36,7 @@ def _form(value: Any) -> str | None:
     """Return the tag of the form in which seeds are written."""
     if isinstance(value, dict):
         return "cross" if {"init", "data"} & value.keys() else "range"
+    # A file has a mapping or a list; what Python code builds may have the section itself.
     return {SeedCross: "cross", SeedRange: "range", list: "list"}.get(type(value))  # type: ignore[call-overload]
 
 

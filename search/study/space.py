@@ -28,6 +28,10 @@ MOST_STEPS = 1_000_000  # of a float
 MOST_POINTS = 10_000  # of a grid
 
 Numbers = dict[str, Any]
+Values = dict[str, Any]
+"""Values of fields, by key path."""
+ValueOf = Callable[[str], Any]
+"""Returns the value of a field by its key path."""
 
 
 class Strict(BaseModel):
@@ -56,21 +60,25 @@ class Distribution(Strict):
 
     @model_validator(mode="after")
     def _meaningful(self) -> Self:
-        span, step, values = self.float_ or self.int_, self.step, self.choice or []
-        low, high = span or (1, 2)
-        size, kinds = high - low, [k for k in (self.float_, self.int_, self.choice) if k is not None]
+        given = [form for form in (self.float_, self.int_, self.choice) if form is not None]
+        span = self.float_ or self.int_
+        low, high = span or (1, 2)  # any that pass: a choice has no bounds
+        step = self.step
+        values = self.choice or []
+        has_repeats = any(_is_listed(value, values[:n]) for n, value in enumerate(values))
         refuse(
-            (len(kinds) != 1, "give exactly one of float, int, choice"),
+            (len(given) != 1, "give exactly one of float, int, choice"),
             (not low < high, f"the first bound must be below the second, got {[low, high]}"),
             (self.log and low <= 0, "log needs bounds above 0"),
             (self.log and (not span or step), "log goes with float or int, and not with step"),
             (not span and step, "step goes with float or int"),
             (not span and self.after is not None, "after goes with float or int"),
-            (any(_is_listed(v, values[:i]) for i, v in enumerate(values)), "a value is listed twice"),
+            (has_repeats, "a value is listed twice"),
             (self.points and (not span or step), "points go with float or int, and not with step"),
             (self.points and self.after is not None, "points do not go with after"),
         )
         if step:
+            size = high - low
             is_tiny = self.float_ and step * MOST_STEPS < size
             refuse(
                 (step > size, f"step must be at most the distance of the bounds, got {step:g}"),
@@ -86,31 +94,43 @@ class Distribution(Strict):
         if self.points:
             return self._points()
         if self.int_:
-            return range(self.int_[0], self.int_[1] + 1, int(self.step or 1))
-        return _Steps(*self.float_, self.step) if self.float_ and self.step else ()
+            low, high = self.int_
+            return range(low, high + 1, int(self.step or 1))
+        if self.float_ and self.step:
+            return _Steps(*self.float_, self.step)
+        return ()
 
     def _points(self) -> list[Any]:
         """Return values from low to high, rounded to six digits, or to whole numbers where the bounds are."""
         low, high = self.int_ or self.float_ or (0, 1)
         last = self.points - 1 if self.points else 1
-        places = [n / last for n in range(1, last)]
-        inner = [low * (high / low) ** place if self.log else low + (high - low) * place for place in places]
-        rounded = [round(value) if self.int_ else float(f"{value:.6g}") for value in inner]
-        return list(dict.fromkeys([low, *rounded, high]))
+        points: list[Any] = [low]
+        for n in range(1, last):
+            place = n / last
+            if self.log:
+                value = low * (high / low) ** place
+            else:
+                value = low + (high - low) * place
+            points.append(round(value) if self.int_ else float(f"{value:.6g}"))
+        points.append(high)
+        return list(dict.fromkeys(points))  # rounding may make close ones equal
 
     @property
     def is_choice(self) -> bool:
         """True if the values have no order for a sampler."""
         return self.choice is not None or self.points is not None
 
-    def is_asked(self, value_of: Callable[[str], Any]) -> bool:
+    def is_asked(self, value_of: ValueOf) -> bool:
         """True if the field is searched where the others have these values, by key path."""
-        return all(_are_same(value_of(path), wanted) for path, wanted in (self.when or {}).items())
+        conditions = (self.when or {}).items()
+        return all(_are_same(value_of(path), wanted) for path, wanted in conditions)
 
     def ends(self) -> Sequence[Any]:
         """Return the values of a choice, or the least and the greatest."""
         values = self.values() or self.float_ or ()
-        return values if self.choice is not None else (values[0], values[-1])
+        if self.choice is not None:
+            return values
+        return values[0], values[-1]
 
     def draw(self, random: Random) -> Any:
         """Return a number at random, as a sampler would draw its first."""
@@ -118,8 +138,11 @@ class Distribution(Strict):
             low, high = map(math.log, self.ends())
             number = math.exp(random.uniform(low, high))
             return round(number) if self.int_ else number
+
         values = self.values()
-        return stored(random.choice(values)) if values else random.uniform(*self.ends())
+        if values:
+            return stored(random.choice(values))
+        return random.uniform(*self.ends())
 
     def has(self, value: Any) -> bool:
         """True if `value` is one of `values`, or in the continuum."""
@@ -155,14 +178,17 @@ class _Steps(Sequence[float]):
     step: float
 
     def __len__(self) -> int:
-        return int((_decimal(self.high) - _decimal(self.low)) // _decimal(self.step)) + 1
+        span = _decimal(self.high) - _decimal(self.low)
+        return int(span // _decimal(self.step)) + 1
 
     def __getitem__(self, i: Any) -> Any:
         place = range(len(self))[i]
         return float(_decimal(self.low) + place * _decimal(self.step))
 
     def __contains__(self, value: object) -> bool:
-        return isinstance(value, int | float) and abs(value) < math.inf and self.nearest(value) == value
+        if not isinstance(value, int | float) or not abs(value) < math.inf:
+            return False
+        return self.nearest(value) == value
 
     def nearest(self, number: float) -> float:
         place = round((number - self.low) / self.step)
@@ -198,90 +224,109 @@ def order(space: Space) -> list[str]:
     placed: list[str] = []
     while waiting := [path for path in space if path not in placed]:
         ready = (path for path in waiting if not _needed(space[path], waiting))
-        if (path := next(ready, None)) is None:
+        path = next(ready, None)
+        if path is None:
             raise _cycle(space, waiting[0])
         placed.append(path)
     return placed
 
 
 def _needed(field: Distribution, waiting: Sequence[str]) -> list[str]:
-    """Return the fields among those that wait by whose values a field's number is read."""
+    """Return the waiting fields that a field depends on: by `after`, or by `when`."""
     return [path for path in (field.after, *(field.when or ())) if path in waiting]
 
 
 def _cycle(space: Space, path: str) -> ValueError:
     """Return the error for fields that wait for one another, at the first that comes round to itself."""
+    # Each waits for another one, so following the first of these leads into a circle, perhaps by a way to it.
     trail = [path]
     while trail.count(trail[-1]) == 1:
-        trail.append(_needed(space[trail[-1]], list(space))[0])
+        last = space[trail[-1]]
+        trail.append(_needed(last, list(space))[0])
     circle = trail[trail.index(trail[-1]) :]
     key = "after" if space[circle[0]].after == circle[1] else "when"
     return error_at(f"space.{circle[0]}.{key}", f"depends on itself ({' -> '.join(circle)})")
 
 
-def resolve(space: Space, numbers: Mapping[str, Any], base: Callable[[str], Any]) -> dict[str, Any]:
+def resolve(space: Space, numbers: Mapping[str, Any], base: ValueOf) -> Values:
     """Return the values of a proposal's fields, by key path; `base` has all others.
 
     Raise ValueError if the numbers are not those that the space asks for.
     """
-    values: dict[str, Any] = {}
+    values: Values = {}
     for path in order(space):
         field = space[path]
         if not field.is_asked(values.get):
             continue
-        refuse((path not in numbers, f"numbers of {sorted(numbers)}, not of {sorted(space)}"))
-        values[path] = field.decoded(numbers[path])
+        if path not in numbers:
+            raise ValueError(f"numbers of {sorted(numbers)}, not of {sorted(space)}")
+        value = field.decoded(numbers[path])
         if field.after:
-            values[path] += values[field.after] if field.after in values else base(field.after)
-    refuse((numbers.keys() != values.keys(), f"numbers of {sorted(numbers)}, not of {sorted(values)}"))
+            value += values[field.after] if field.after in values else base(field.after)
+        values[path] = value
+
+    if numbers.keys() != values.keys():  # some are of fields that are not searched here
+        raise ValueError(f"numbers of {sorted(numbers)}, not of {sorted(values)}")
     return values
 
 
 def numbers_by(space: Space, draw: Callable[[str, Distribution], Any]) -> Numbers:
     """Return a number for each field that is searched where the fields before it have the values that were drawn."""
     numbers: Numbers = {}
-    values: dict[str, Any] = {}
+    values: Values = {}
     for path in order(space):
-        if space[path].is_asked(values.get):
-            numbers[path] = draw(path, space[path])
-            values[path] = space[path].decoded(numbers[path])
+        field = space[path]
+        if field.is_asked(values.get):
+            numbers[path] = draw(path, field)
+            values[path] = field.decoded(numbers[path])
     return numbers
 
 
-def fixed(spec: Spec, recipe: Recipe) -> Callable[[str], Any]:
+def fixed(spec: Spec, recipe: Recipe) -> ValueOf:
     """Return a function from key path (`model.NAME`, `recipe.NAME`) to value. Tuples are lists, as in a file."""
     parts = {"model": spec.shown(), "recipe": recipe.as_dict(), "task": options_of(spec.task)}
-    values = {f"{part}.{name}": value for part, fields in parts.items() for name, value in fields.items()}
+    values: Values = {}
+    for part, fields in parts.items():
+        for name, value in fields.items():
+            values[f"{part}.{name}"] = value
     return values.get
 
 
 def points(space: Space) -> list[Numbers]:
-    return list(_combinations(space, {path: d.values() for path, d in space.items()}))
+    """Return the points of a grid."""
+    values = {path: field.values() for path, field in space.items()}
+    return list(_combinations(space, values))
 
 
 def corners(space: Space) -> Iterator[Numbers]:
-    """Yield the proposals of which each field is at an end, as many as are tried."""
-    return islice(_combinations(space, {path: d.ends() for path, d in space.items()}), MOST_TRIED)
+    """Yield the proposals with each field at an end, MOST_TRIED at most."""
+    ends = {path: field.ends() for path, field in space.items()}
+    return islice(_combinations(space, ends), MOST_TRIED)
 
 
 def grid_size(space: Space) -> int:
     """Return the number of points of a grid. Raise ValueError for too many."""
-    size = math.prod(len(d.values()) for d in space.values())
+    # The product first: it is an upper bound, and costs nothing where listing the points would take for ever.
+    size = math.prod(len(field.values()) for field in space.values())
     if size > MOST_POINTS:
         raise error_at("space", f"a grid has at most {MOST_POINTS} points, this one more")
-    return len(points(space)) if any(d.when for d in space.values()) else size
+    is_conditional = any(field.when for field in space.values())
+    return len(points(space)) if is_conditional else size
 
 
 def _combinations(space: Space, candidates: Mapping[str, Sequence[Any]]) -> Iterator[Numbers]:
-    """Yield every proposal of the candidates of each field, once: a field that is not searched there has no number."""
-    paths, seen = order(space), set[frozenset[str]]()
+    """Yield every combination of the fields' candidates once. A field that is not searched in it has no number."""
+    paths = order(space)
     is_conditional = any(field.when for field in space.values())
+    seen = set[frozenset[str]]()
     for values in product(*(candidates[path] for path in paths)):
-        asked: dict[str, Any] = {}
+        asked: Values = {}
         for path, value in zip(paths, values, strict=True):
             if space[path].is_asked(asked.get):
                 asked[path] = value
         numbers = {path: stored(value) for path, value in asked.items()}
+
+        # Combinations that differ only in fields that are not searched there are one proposal.
         if is_conditional:
             point = frozenset(f"{path} {number!r}" for path, number in numbers.items())
             if point in seen:
@@ -290,33 +335,30 @@ def _combinations(space: Space, candidates: Mapping[str, Sequence[Any]]) -> Iter
         yield numbers
 
 
-def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tuple[Spec, Recipe]]) -> None:
-    """Raise ValueError at the key path of a field that spec and recipe lack, or of a value that no values of the
-    other searched fields make possible.
+def check_space(space: Space, spec: Spec, build: Callable[[Values], tuple[Spec, Recipe]]) -> None:
+    """Check that spec and recipe have the fields, and that every value is possible with some values of the others.
 
-    build: makes a configuration from values by key path.
+    build: makes a configuration from values by key path. Raise ValueError at the key path of a field.
     """
     base = fixed(*build({}))
     names = [f"model.{name}" for name in ("task", *spec.shown()) if name != "family"]
-    names += [f"recipe.{f.name}" for f in dataclasses.fields(Recipe)]
+    names += [f"recipe.{field.name}" for field in dataclasses.fields(Recipe)]
     names += [f"task.{name}" for name in options_of(spec.task)]
+
     for path, field in space.items():
-        _check_path(path, names)
+        if path not in names:
+            raise error_at(f"space.{path}", f"unknown field; {did_you_mean(path, names)}")
         _check_when(space, path)
-        if not field.after:
+        after = field.after
+        if not after:
             continue
-        if field.after not in names and base(field.after) is None:
-            raise error_at(f"space.{path}.after", f"unknown field {field.after!r}; {did_you_mean(field.after, names)}")
-        if type(base(field.after)) not in (int, float):
-            raise error_at(f"space.{path}.after", f"{field.after} is not a number")
-    order(space)
+        if after not in names and base(after) is None:
+            raise error_at(f"space.{path}.after", f"unknown field {after!r}; {did_you_mean(after, names)}")
+        if type(base(after)) not in (int, float):
+            raise error_at(f"space.{path}.after", f"{after} is not a number")
+
+    order(space)  # fields that depend on themselves are named before any value is tried
     _check_fields(space, lambda some, numbers: build(resolve(some, numbers, base)))
-
-
-def _check_path(path: str, names: Sequence[str]) -> None:
-    """Raise ValueError for an unknown field."""
-    if path not in names:
-        raise error_at(f"space.{path}", f"unknown field; {did_you_mean(path, names)}")
 
 
 def _check_when(space: Space, path: str) -> None:
@@ -326,43 +368,43 @@ def _check_when(space: Space, path: str) -> None:
             choices = [name for name, field in space.items() if field.is_choice and name != path]
             raise error_at(f"space.{path}.when", f"{other} is no choice of this space; {did_you_mean(other, choices)}")
         if not space[other].has(wanted):
-            raise error_at(
-                f"space.{path}.when", f"{other} is never {wanted!r}; its values are {list(space[other].values())}"
-            )
+            values = list(space[other].values())
+            raise error_at(f"space.{path}.when", f"{other} is never {wanted!r}; its values are {values}")
 
 
 def _check_fields(space: Space, build: Callable[[Space, Numbers], object]) -> None:
-    """Raise ValueError for an end point that nothing makes possible, at a field that is to blame: if others have such
-    end points without it too, one of theirs is why.
-    """
+    """Raise ValueError for an end point that nothing makes possible, at a field that is to blame."""
     for path in space:
         try:
             _check_values(space, path, partial(build, space))
         except ValueError:
+            # A wrong field makes those of others impossible too. If some are so without this one, one of them is why.
             _check_fields(_without(space, path), build)
             raise
 
 
 def _without(space: Space, path: str) -> Space:
     """Return a space without a field, and without those that are searched at some of its values."""
-    left = {name: field for name, field in space.items() if name != path}
-    dependent = next((name for name, field in left.items() if path in (field.when or ())), None)
-    return _without(left, dependent) if dependent else left
+    left: Space = {name: field for name, field in space.items() if name != path}
+    for name, field in left.items():
+        if path in (field.when or ()):
+            return _without(left, name)
+    return left
 
 
 def _check_values(space: Space, path: str, build: Callable[[Numbers], object]) -> None:
     """Raise ValueError for an end point that no values of the other searched fields make possible."""
-    candidates = {p: d.ends() for p, d in space.items()}
+    candidates = {name: field.ends() for name, field in space.items()}
     for value in space[path].ends():
-        problem = None
+        first_problem = None
         for numbers in islice(_combinations(space, {**candidates, path: [value]}), MOST_TRIED):
             try:
                 build(numbers)
                 break
             except ValueError as error:
-                problem = problem or error
-        else:
-            raise error_at(f"space.{path}", str(problem).removeprefix(f"{path}: "))
+                first_problem = first_problem or error
+        else:  # none was possible
+            raise error_at(f"space.{path}", str(first_problem).removeprefix(f"{path}: "))
 
 
 def refuse(*rules: tuple[object, str]) -> None:
@@ -384,6 +426,6 @@ def errors_at(path: str) -> Iterator[None]:
 def error_at(path: str, problem: str | Exception) -> ValueError:
     """Return a ValueError for a problem at a key path, or at the field that an error's text begins with."""
     name, _, rest = str(problem).partition(" ")
-    if isinstance(problem, Exception) and rest.startswith("must be"):
+    if isinstance(problem, Exception) and rest.startswith("must be"):  # as model.fields and trainer.fields say it
         path, problem = f"{path}.{name}", rest
     return ValueError(f"{path}: {problem}")

@@ -12,7 +12,7 @@ from model.fields import did_you_mean
 from model.files import read_limited
 from model.tasks import ADDITION, changed, make_task
 from model.tied import Tied
-from search.study.reading import read_data
+from search.study.reading import Data, read_data
 from search.study.space import error_at, errors_at
 from search.study.warm import inline_trials
 from trainer import Recipe
@@ -27,9 +27,11 @@ LARGEST_FILE = 1 << 20  # bytes
 def constraint_of(name: str, path: str) -> tuple[str, int]:
     """Return name and value of a constraint that is written as `tie_vo` or `qk_dim=4`."""
     constraint, _, value = name.partition("=")
-    if value and not value.isdecimal():
+    if not value:
+        return constraint, True
+    if not value.isdecimal():
         raise error_at(path, f"a constraint's value must be a whole number, got {value!r}")
-    return constraint, int(value) if value else True
+    return constraint, int(value)
 
 
 def toggled(spec: Spec, name: str, path: str) -> Spec | None:
@@ -40,11 +42,12 @@ def toggled(spec: Spec, name: str, path: str) -> Spec | None:
     constraint, value = constraint_of(name, path)
     with errors_at(path):
         partner = spec.toggled(constraint, value)
-    removes = constraint in spec.applied()
-    return partner if partner != spec and removes == (partner.params > spec.params) else None
+    is_taken_away = constraint in spec.applied()
+    is_comparison = partner != spec and is_taken_away == (partner.params > spec.params)
+    return partner if is_comparison else None
 
 
-def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
+def model_options(model: str | Data, path: str) -> Data:
     """Return family and fields of a model: a preset's with changes, or a base's with ties."""
     options = {"preset": model} if isinstance(model, str) else dict(model)
     if "rung" in options and "preset" not in options:  # the key's earlier name
@@ -57,6 +60,7 @@ def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
     for name in {"preset", "family"} & options.keys():
         if not isinstance(options[name], str):
             raise error_at(f"{path}.{name}", f"must be a string, got {options[name]!r}")
+
     if "preset" in options:
         with errors_at(path):
             return {**preset(options.pop("preset")).as_dict(), **options}
@@ -67,13 +71,13 @@ def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
     return options
 
 
-def spec_of(options: dict[str, Any], path: str) -> Spec:
+def spec_of(options: Data, path: str) -> Spec:
     """Return the spec of these options. Raise ValueError at the key path."""
     with errors_at(path):
         return make_spec(**options)
 
 
-def with_task(spec: Spec, task: Any, changes: dict[str, Any]) -> Spec:
+def with_task(spec: Spec, task: Any, changes: Data) -> Spec:
     """Return a spec with the study's task, unless its model names one, and with changes of it."""
     if task is None and not changes:
         return spec
@@ -95,10 +99,10 @@ WORD = re.compile(r"[0-9a-f]{12}:")
 """Beginning of a teacher in its recorded form, which a file may hold."""
 
 
-def recipe_of(fields: dict[str, Any], changes: dict[str, Any], path: str, base: dict[str, Any] | None = None) -> Recipe:
+def recipe_of(fields: Data, changes: Data, path: str, base: Data | None = None) -> Recipe:
     """Return a recipe of `base`, `fields` and `changes`, in this order. Raise ValueError at the key path."""
-    names = [f.name for f in dataclasses.fields(Recipe)]
-    merged: dict[str, Any] = {}
+    names = [field.name for field in dataclasses.fields(Recipe)]
+    merged: Data = {}
     for where, part in (("recipe", base or {}), (path, fields)):
         for name in part:
             if name not in names:
@@ -108,7 +112,7 @@ def recipe_of(fields: dict[str, Any], changes: dict[str, Any], path: str, base: 
         return Recipe(**(merged | changes))
 
 
-def inline_files(data: dict[str, Any], folder: Path = Path()) -> dict[str, Any]:
+def inline_files(data: Data, folder: Path = Path()) -> Data:
     """Return a study's plain values with the files that they name read in, so that a record needs no file.
 
     folder: where a module's file is looked for. A model's `checkpoint: DIR` becomes its spec, and `ties: FILE` a list
@@ -116,13 +120,16 @@ def inline_files(data: dict[str, Any], folder: Path = Path()) -> dict[str, Any]:
     recipe's `teacher: DIR` becomes the teacher itself, a task's `entries: {file: FILE}` the table, and a sampler's
     `warm_start: FILE` its trials. Raise ValueError at the key path.
     """
-    if (task := _task(data)) is not None:
+    task = _task(data)
+    if task is not None:
         data = {**data, "task": task}  # its table is read once
     reader = _Reader(folder, task)
-    inlined: dict[str, Any] = reader.entry(data, "")
+    inlined: Data = reader.entry(data, "")
+
     if "sampler" in inlined:
         inlined = {**inlined, "sampler": inline_trials(inlined["sampler"], folder)}
-    if isinstance(entries := inlined.get("configurations"), list):
+    entries = inlined.get("configurations")
+    if isinstance(entries, list):
         read = [reader.entry(entry, f"configurations.{n}.") for n, entry in enumerate(entries)]
         inlined = {**inlined, "configurations": read}
     return reader.named(inlined, "scales", "")
@@ -130,7 +137,11 @@ def inline_files(data: dict[str, Any], folder: Path = Path()) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class _Reader:
-    """What reads files into the entries of a study. folder: of a module's file. task: of the study, if it has one."""
+    """Reads files into the entries of a study.
+
+    folder: where a module's file is looked for. task: the study's, if it has one. Values of a wrong form stay as they
+    are, for the error that names their key.
+    """
 
     folder: Path
     task: Any
@@ -149,21 +160,26 @@ class _Reader:
         if not isinstance(entry, dict):
             return entry
         readers = {"model": self.model, "recipe": self.recipe, "task": _inline_table}
-        parts = {n: read(entry[n], path + n) for n, read in readers.items() if isinstance(entry.get(n), dict)}
-        return {**entry, **parts}
+        inlined = dict(entry)
+        for key, read in readers.items():
+            if isinstance(entry.get(key), dict):
+                inlined[key] = read(entry[key], path + key)
+        return inlined
 
-    def model(self, model: dict[str, Any], path: str) -> dict[str, Any]:
+    def model(self, model: Data, path: str) -> Data:
         model = _inline_model(model, path)
-        if isinstance(base := model.get("base"), dict):
+        base = model.get("base")
+        if isinstance(base, dict):  # a tied model: the module is its base's
             return {**model, "base": _read_code(base, f"{path}.base", self.folder)}
         return _read_code(model, path, self.folder)
 
-    def recipe(self, recipe: dict[str, Any], path: str) -> dict[str, Any]:
+    def recipe(self, recipe: Data, path: str) -> Data:
         recipe = _inline_teacher(recipe, path)
         stages = recipe.get("stages")
         if not isinstance(stages, list):
             return recipe
-        return {**recipe, "stages": [self.stage(stage, f"{path}.stages[{n}]") for n, stage in enumerate(stages)]}
+        read = [self.stage(stage, f"{path}.stages[{n}]") for n, stage in enumerate(stages)]
+        return {**recipe, "stages": read}
 
     def stage(self, stage: Any, path: str) -> Any:
         """Return a stage with its models read in. They are asked the study's task, unless they name one."""
@@ -172,23 +188,24 @@ class _Reader:
         models = {}
         for key in stage.keys() & {"model", "into"}:
             model = stage[key]
-            if self.task is not None and isinstance(model, str) and " " not in model:
+            if self.task is not None and isinstance(model, str) and " " not in model:  # the name of a preset
                 model = {"preset": model}
             if isinstance(model, dict):
-                task = {} if self.task is None or "checkpoint" in model else {"task": self.task}
-                model = self.model({**task, **model}, f"{path}.{key}")
+                if self.task is not None and "checkpoint" not in model:  # a checkpoint has its own
+                    model = {"task": self.task, **model}
+                model = self.model(model, f"{path}.{key}")
             models[key] = model
         return {**stage, **models}
 
 
-def _task(data: dict[str, Any]) -> Any:
+def _task(data: Data) -> Any:
     task = data.get("task")
     return _inline_table(task, "task") if isinstance(task, dict) else task
 
 
-def _inline_teacher(recipe: dict[str, Any], path: str) -> dict[str, Any]:
+def _inline_teacher(recipe: Data, path: str) -> Data:
     name = recipe.get("teacher")
-    if not isinstance(name, str) or not name or WORD.match(name):
+    if not isinstance(name, str) or not name or WORD.match(name):  # none, or a recorded one
         return recipe
     from search.study.checkpoints import read_teacher
 
@@ -196,23 +213,27 @@ def _inline_teacher(recipe: dict[str, Any], path: str) -> dict[str, Any]:
         return {**recipe, "teacher": read_teacher(Path(name))}
 
 
-def _inline_table(task: dict[str, Any], path: str) -> dict[str, Any]:
+def _inline_table(task: Data, path: str) -> Data:
     entries = task.get("entries")
     if not isinstance(entries, dict) or list(entries) != ["file"]:
         return task
-    file = _path(str(entries["file"]), f"{path}.entries.file")
-    lines = _text(file, LARGEST_FILE, "table", f"{path}.entries.file").replace(" ", "").split()
+    path = f"{path}.entries.file"
+    file = _path(str(entries["file"]), path)
+    text = _text(file, LARGEST_FILE, "table", path)
+    lines = text.replace(" ", "").split()
     return {**task, "entries": ";".join(lines)}
 
 
-def _read_code(model: dict[str, Any], path: str, folder: Path) -> dict[str, Any]:
+def _read_code(model: Data, path: str, folder: Path) -> Data:
     """Return a model with the text of its module's file, which runs if it is this user's. Raise ValueError if not."""
     where = model.get("module")
     if not isinstance(where, str) or not is_file(where) or "code" in model:
-        return model
+        return model  # an importable one, or a record, which has the text
+
     file = folder / _path(where.partition(":")[0], f"{path}.module")
     text = _text(file, LARGEST_CODE, "file of a module", f"{path}.module")
     digest = sha256(text.encode()).hexdigest()
+    # To read a study is to run its module: another user's file, or one that everyone can write, needs --trust.
     if is_own(file):
         trust(digest)
     elif not any(lets(digest) for lets in LETS_RUN):
@@ -228,16 +249,23 @@ def _text(file: Path, most: int, what: str, path: str) -> str:
         raise error_at(path, f"{file}: {error}") from None
 
 
-def _inline_model(model: dict[str, Any], path: str) -> dict[str, Any]:
-    if isinstance(name := model.get("checkpoint"), str):
-        place = _path(name, f"{path}.checkpoint")
-        about = _parsed(place / CHECKPOINT if place.is_dir() else place, f"{path}.checkpoint")
+def _inline_model(model: Data, path: str) -> Data:
+    """Return a model with the checkpoint's spec, or the file's ties, that it names."""
+    name = model.get("checkpoint")
+    if isinstance(name, str):
+        path = f"{path}.checkpoint"
+        place = _path(name, path)
+        about = _parsed(place / CHECKPOINT if place.is_dir() else place, path)
         spec = about.get("spec") if isinstance(about, dict) else None
         if not isinstance(spec, dict):
-            raise error_at(f"{path}.checkpoint", f"{name}: not a checkpoint, which has a spec")
-        return {**spec, **{k: v for k, v in model.items() if k != "checkpoint"}}
-    if isinstance(name := model.get("ties"), str):
-        return {**model, "ties": _parsed(_path(name, f"{path}.ties"), f"{path}.ties")}
+            raise error_at(path, f"{name}: not a checkpoint, which has a spec")
+        changes = {key: value for key, value in model.items() if key != "checkpoint"}
+        return {**spec, **changes}
+
+    name = model.get("ties")
+    if isinstance(name, str):
+        path = f"{path}.ties"
+        return {**model, "ties": _parsed(_path(name, path), path)}
     return model
 
 

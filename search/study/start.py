@@ -21,6 +21,8 @@ from trainer import Seed
 if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
 
+Plain = Mapping[str, Any]
+"""Plain values, as a record has them."""
 ANY = ""
 """Name for a θ that serves every seed."""
 MOST_STEPS, MOST_TEXTS = 200, 10_000
@@ -50,15 +52,15 @@ class StartSpec(Strict):
 
     @model_validator(mode="after")
     def _one_kind(self) -> StartSpec:
-        kinds = [name for name in ("study", "checkpoint") if getattr(self, name) is not None]
-        chosen = [name for name in ("best", "seed") if getattr(self, name) is not None] + ["each"] * self.each
-        is_mixed = len(chosen) > 1 or (kinds != ["study"] and (chosen or self.configuration))
+        sources = sum(source is not None for source in (self.study, self.checkpoint))
+        choices = sum((self.best is not None, self.seed is not None, self.each))
+        is_mixed = choices > 1 or (self.study is None and (choices or self.configuration))
         refuse(
-            (len(kinds) != 1, "give exactly one of study, checkpoint"),
+            (sources != 1, "give exactly one of study, checkpoint"),
             (is_mixed, "a study goes with one of best, seed, each; a checkpoint with none"),
         )
         if self.seed is not None:
-            Seed.named(str(self.seed))
+            Seed.named(str(self.seed))  # raises ValueError
         return self
 
     @property
@@ -82,7 +84,7 @@ def read_start(start: StartSpec, path: Path) -> Checkpoint:
 
 @dataclass(frozen=True)
 class InitialTheta:
-    """θ at step 0, of `spec`: one for all seeds (named ANY), one a seed, or none (the spec's initial values).
+    """θ at step 0, of `spec`: one for all seeds (named ANY), one per seed, or none (the spec's initial values).
 
     lineage: its ancestors as plain values, oldest first; the last is the parent (search/study/ancestors.py).
     number: its place among those that the study file asks for.
@@ -90,7 +92,7 @@ class InitialTheta:
 
     spec: Spec
     thetas: Mapping[str, tuple[float, ...]] = field(compare=False, hash=False, repr=False)
-    lineage: tuple[Mapping[str, Any], ...] = field(default=(), compare=False, hash=False, repr=False)
+    lineage: tuple[Plain, ...] = field(default=(), compare=False, hash=False, repr=False)
     number: int = field(default=0, compare=False)
     digest: str = field(init=False)
 
@@ -100,23 +102,25 @@ class InitialTheta:
     @property
     def title(self) -> str:
         """The parent in a few words, or the spec where there is none."""
-        return describe_step(self.lineage[-1]) if self.lineage else f"{preset_name(self.spec)} at random"
+        if self.lineage:
+            return describe_step(self.lineage[-1])
+        return f"{preset_name(self.spec)} at random"
 
     def theta_of(self, seed: Seed) -> tuple[float, ...] | None:
         """Return θ [P] at step 0 of a seed; None for the spec's initial values."""
         return self.thetas.get(str(seed), self.thetas.get(ANY))
 
     def as_dict(self) -> dict[str, Any]:
-        thetas = {name: list(theta) for name, theta in self.thetas.items()}
+        """Return it as plain values, from which `of` makes it again."""
         return {
             "spec": self.spec.as_dict(),
-            "thetas": thetas,
+            "thetas": {name: list(theta) for name, theta in self.thetas.items()},
             "lineage": list(self.lineage),
             "number": self.number,
         }
 
     @classmethod
-    def of(cls, about: Mapping[str, Any]) -> InitialTheta:
+    def of(cls, about: Plain) -> InitialTheta:
         thetas = {name: tuple(map(float, theta)) for name, theta in about["thetas"].items()}
         lineage = tuple(read_lineage(about["lineage"]))
         return cls(make_spec(**about["spec"]), thetas, lineage, about.get("number", 0))
@@ -128,15 +132,20 @@ def read_lineage(values: Any) -> list[dict[str, Any]]:
     return [read_step(step) for step in steps if isinstance(step, Mapping)]
 
 
-def read_step(values: Mapping[str, Any]) -> dict[str, Any]:
+def read_step(values: Plain) -> dict[str, Any]:
     """Return what a step may say of these values: each of its type, and each text in one printable line."""
-    typed = {name: v for name, v in values.items() if type(v) in STEP.get(name, ())}
-    return {name: read_texts(v) if type(v) is list else _line(v) for name, v in typed.items()}
+    step = {}
+    for name, value in values.items():
+        if type(value) in STEP.get(name, ()):  # not isinstance: True is no number of parameters
+            step[name] = read_texts(value) if type(value) is list else _line(value)
+    return step
 
 
 def read_texts(values: Any) -> list[str]:
     """Return the texts of a list, each in one printable line; of anything else none."""
-    texts = [v for v in values if isinstance(v, str)] if isinstance(values, list | tuple) else []
+    if not isinstance(values, list | tuple):
+        return []
+    texts = [value for value in values if isinstance(value, str)]
     return list(map(_line, texts[:MOST_TEXTS]))
 
 
@@ -144,17 +153,21 @@ def _line(value: Any) -> Any:
     return printable(" ".join(value.split())) if isinstance(value, str) else value
 
 
-def describe_step(step: Mapping[str, Any]) -> str:
+def describe_step(step: Plain) -> str:
     """Describe a step of a lineage: `54p-rate, seed 800 of 54p`."""
-    study = [str(step["study"])] if step.get("study") else []
     seed = f"seed {step['seed']} of " if step.get("seed") else ""
-    return ", ".join([*study, f"{seed}{step.get('model', '')}".strip()])
+    text = f"{seed}{step.get('model', '')}".strip()
+    return f"{step['study']}, {text}" if step.get("study") else text
 
 
-def ties_beyond_parent(parent: Mapping[str, Any] | None, spec: Spec) -> list[str]:
+def ties_beyond_parent(parent: Plain | None, spec: Spec) -> list[str]:
     """Return the ties that a spec has beyond those of its parent (a spec as plain values)."""
     if not isinstance(spec, Tied):
         return []
     before = known_spec(parent)
-    base, ties = ties_of(before) if before else (spec.base, free(spec.base.params))
-    return describe_new(spec.base, ties if base == spec.base else free(spec.base.params), spec.ties)
+    ties = free(spec.base.params)
+    if before:
+        base, ties_before = ties_of(before)
+        if base == spec.base:  # else numbers of one base mean nothing in the other
+            ties = ties_before
+    return describe_new(spec.base, ties, spec.ties)

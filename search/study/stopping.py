@@ -50,11 +50,14 @@ class Screen(Section):
         """Return lists of two as tuples: YAML has no tuples."""
         if not isinstance(value, dict):
             return value
-        return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+        return {name: tuple(bounds) if isinstance(bounds, list) else bounds for name, bounds in value.items()}
 
     def rule(self) -> Rung:
-        bounds = {name: value if isinstance(value, tuple) else (value, inf) for name, value in self.keep.items()}
-        return Rung(self.at, tuple((name, *ends) for name, ends in bounds.items()))
+        keep = []
+        for name, bounds in self.keep.items():
+            low, high = bounds if isinstance(bounds, tuple) else (bounds, inf)
+            keep.append((name, low, high))
+        return Rung(self.at, tuple(keep))
 
 
 def _key_of(kind: type[Rule]) -> tuple[Any, Any]:
@@ -71,12 +74,13 @@ def section_of(kind: type[Rule]) -> type[Section]:
     """Return the section of a rule: its fields that are made by `model.fields.option`."""
     if kind is Rung:
         return Screen
-    types, keys = get_type_hints(kind), dict[str, Any]()
+    types = get_type_hints(kind)
+    keys: dict[str, Any] = {}
     for option in _options(kind):
         meta = option.metadata
         unit = f"; unit: {meta['unit']}" if meta["unit"] else ""
-        bounds = {name: meta[name] for name in ("ge", "le")}
-        keys[option.name] = types[option.name], Field(option.default, description=meta["help"] + unit, **bounds)
+        key = Field(option.default, description=meta["help"] + unit, ge=meta["ge"], le=meta["le"])
+        keys[option.name] = types[option.name], key
     section = create_model(kind.__name__, __base__=Section, __doc__=kind.help, **keys)
     section.kind = kind
     return section
@@ -104,7 +108,7 @@ class Stop(Keys):
     @field_validator(*(key for key, kind in rules().items() if kind.most > 1), mode="before")
     @classmethod
     def _one_or_more(cls, value: Any) -> Any:
-        return [value] if isinstance(value, dict) else value
+        return [value] if isinstance(value, dict) else value  # screen: {at: 5000, keep: {token: 0.35}}
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:
@@ -116,11 +120,13 @@ class Stop(Keys):
         return self
 
     def _asked(self, key: str) -> list[Rule]:
-        """Return the rules under a key."""
+        """Return the rules under a key, which is on or off, a section, or a list of sections."""
         value = getattr(self, key)
-        if isinstance(value, bool):
-            return [rules()[key]()] if value else []
-        sections = value if isinstance(value, list) else [value] if value else []
+        if not value:
+            return []
+        if value is True:
+            return [rules()[key]()]
+        sections = value if isinstance(value, list) else [value]
         return [section.rule() for section in sections]
 
     @property
@@ -132,6 +138,7 @@ class Stop(Keys):
         """Raise ValueError at the key path of a rule that reads what a configuration lacks."""
         for key in rules():
             asked = self._asked(key)
+            # A default rule is off there without a word: nobody asked for it.
             if recipe.stages and any(not rule.is_default for rule in asked):
                 raise ValueError(f"stop.{key}: no rule ends a seed that goes through stages")
             for i, rule in enumerate(asked):

@@ -33,8 +33,11 @@ class Configuration:
 
     @cached_property
     def key(self) -> str:
-        origin = [self.start.digest] if self.start else []
-        return digest_of([self.spec.family, choices(self.spec), choices(self.recipe), *origin])
+        # Only what differs from the defaults is digested, so that a new field changes no old key.
+        parts = [self.spec.family, choices(self.spec), choices(self.recipe)]
+        if self.start:
+            parts.append(self.start.digest)
+        return digest_of(parts)
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -42,7 +45,9 @@ class Configuration:
     @property
     def trained(self) -> Spec:
         """The spec that a bank trains: of a tied spec with a ramp the base, which moves into the ties."""
-        return self.spec.base if isinstance(self.spec, Tied) and self._moves_into_ties else self.spec
+        if isinstance(self.spec, Tied) and self._moves_into_ties:
+            return self.spec.base
+        return self.spec
 
     @property
     def _moves_into_ties(self) -> bool:
@@ -51,7 +56,8 @@ class Configuration:
     @property
     def program(self) -> Program:
         """The program that trains it. Configurations with equal programs can share a bank."""
-        return self.trained, *self.pair(Seed.of(0)).program()
+        pair = self.pair(Seed.of(0))  # any seed's: they share the program
+        return self.trained, *pair.program()
 
     def pair(self, seed: Seed) -> Pair:
         """Return the pair that a bank trains for a seed."""
@@ -66,14 +72,16 @@ class Configuration:
 
     def as_params(self) -> dict[str, Any]:
         """Return every constraint, size and recipe field, flat."""
-        return {
-            "rung": preset_name(self.spec),
-            "params": self.spec.params,
-            **{f"model.{k}": v for k, v in _fields(self.spec).items()},
-            **({} if self.spec.task == ADDITION else task_fields(self.spec.task)),
-            **{f"recipe.{k}": v for k, v in shown(self.recipe.as_dict()).items()},
-            **({"recipe.start": self.start.title} if self.start else {}),
-        }
+        params: dict[str, Any] = {"rung": preset_name(self.spec), "params": self.spec.params}
+        for name, value in _fields(self.spec).items():
+            params[f"model.{name}"] = value
+        if self.spec.task != ADDITION:
+            params |= task_fields(self.spec.task)
+        for name, value in shown(self.recipe.as_dict()).items():
+            params[f"recipe.{name}"] = value
+        if self.start:
+            params["recipe.start"] = self.start.title
+        return params
 
 
 def task_fields(task: Task) -> dict[str, Any]:
@@ -85,4 +93,5 @@ def _fields(spec: Spec) -> dict[str, Any]:
     """Return a spec's fields as single values; of a tied one its base's, and the ties in words."""
     if not isinstance(spec, Tied):
         return spec.shown()
-    return {**spec.base.shown(), "family": spec.family, "ties": ", ".join(spec.spelt())[:LONGEST_PARAM]}
+    ties = ", ".join(spec.spelt())
+    return {**spec.base.shown(), "family": spec.family, "ties": ties[:LONGEST_PARAM]}

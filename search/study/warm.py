@@ -27,10 +27,12 @@ from search.study.space import Distribution, Numbers, Space, Strict, error_at, n
 KEY = "sampler.warm_start"
 DATABASES = (".db", ".sqlite", ".sqlite3")
 MOST_TRIALS = 1_000
-LARGEST_CSV, LARGEST_DATABASE = 1 << 20, 50_000_000
+LARGEST_CSV = 1 << 20  # bytes
+LARGEST_DATABASE = 50_000_000
 BOOKKEEPING = re.compile(r"|number|state|duration|datetime_\w+|(user|system)_attrs_.*|Unnamed: 0")
 """Columns of Optuna's own table that say nothing of a trial's point and values."""
 MISSING = (None, "")
+Trial = Mapping[str, Any]
 Known = tuple[Numbers, list[float]]
 """A trial's numbers, and its values in the order of the objectives."""
 
@@ -50,15 +52,20 @@ class WarmStart(Strict):
     )
 
     def __str__(self) -> str:
-        return counted(len(self.trials), "trial") + (f" of {self.file}" if self.file else "")
+        trials = counted(len(self.trials), "trial")
+        return f"{trials} of {self.file}" if self.file else trials
 
 
 def inline_trials(sampler: Any, folder: Path) -> Any:
     """Return the sampler's plain values with the file that `warm_start` names read in. Raises ValueError."""
-    warm = sampler.get("warm_start") if isinstance(sampler, dict) else None
+    if not isinstance(sampler, dict):
+        return sampler
+    warm = sampler.get("warm_start")
     given = {"file": warm} if isinstance(warm, str) else warm
+    # With trials it is a recorded study, which needs its file no more.
     if not isinstance(given, dict) or not isinstance(given.get("file"), str) or "trials" in given:
         return sampler
+
     file = folder / given["file"]
     try:
         trials = _read(file, given.get("study"))
@@ -71,10 +78,11 @@ def _read(file: Path, study: str | None) -> dict[str, Any]:
     """Return trials, and directions where they are known."""
     suffix = file.suffix.lower()
     if suffix == ".csv":
-        return {"trials": _read_csv(read_limited(file, LARGEST_CSV, "CSV file of trials").decode("utf-8-sig"))}
+        data = read_limited(file, LARGEST_CSV, "CSV file of trials")
+        return {"trials": _read_csv(data.decode("utf-8-sig"))}
     if suffix not in DATABASES:
         raise ValueError(f"the name must end in .csv, or as a database of Optuna's in {', '.join(DATABASES)}")
-    read_limited(file, LARGEST_DATABASE, "database of trials")
+    read_limited(file, LARGEST_DATABASE, "database of trials")  # only for the limit
     return _read_database(file, study)
 
 
@@ -82,8 +90,10 @@ def _read_csv(text: str) -> list[dict[str, str]]:
     """Return the rows of completed trials: all, unless a column says their state."""
     rows = list(csv.reader(StringIO(text), strict=True))
     head = rows[0] if rows else []
-    if twice := next((name for name in head if head.count(name) > 1), None):
+    twice = next((name for name in head if head.count(name) > 1), None)
+    if twice:  # columns without a name may be several
         raise ValueError(f"two columns are called {twice!r}")
+
     trials = []
     for number, row in enumerate(rows[1:], start=2):
         if len(row) != len(head):
@@ -108,12 +118,15 @@ def _read_database(file: Path, name: str | None) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         copy = Path(folder) / "copy.db"
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as source:
-            tables = dict(source.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'"))
-            if "trials" not in tables or {*tables.values()} != {"table"}:
+            # Tables alone: a stranger's view may be without end.
+            types = dict(source.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'"))
+            if "trials" not in types or {*types.values()} != {"table"}:
                 raise ValueError("no database of Optuna's")
-            _few([None] * source.execute("SELECT COUNT(*) FROM trials WHERE state = 'COMPLETE'").fetchone()[0])
+            (completed,) = source.execute("SELECT COUNT(*) FROM trials WHERE state = 'COMPLETE'").fetchone()
+            _few([None] * completed)
             with closing(sqlite3.connect(copy)) as target:
                 source.backup(target)
+
         try:
             storage = optuna.storages.RDBStorage(f"sqlite:///{copy}")
             names = [study.study_name for study in storage.get_all_studies()]
@@ -126,21 +139,25 @@ def _read_database(file: Path, name: str | None) -> dict[str, Any]:
         except Exception as error:  # of a database of another version, or a damaged one
             line = str(error).partition("\n")[0]
             raise ValueError(f"Optuna cannot read it ({line:.200})") from None
+
     rows = []
     for trial in trials:
-        params = {f"params_{path}": _plain(value) for path, value in trial.params.items()}
-        rows.append(params | {f"values_{i}": value for i, value in enumerate(trial.values)})
-    return {"trials": rows, "directions": [direction.name.lower() for direction in study.directions]}
+        row = {f"params_{path}": _plain(value) for path, value in trial.params.items()}
+        for n, value in enumerate(trial.values):
+            row[f"values_{n}"] = value
+        rows.append(row)
+    directions = [direction.name.lower() for direction in study.directions]
+    return {"trials": rows, "directions": directions}
 
 
 def _one(names: Sequence[str], name: str | None) -> str:
     """Return the name of the study that is meant. Raises ValueError."""
     if name is None and len(names) == 1:
         return names[0]
-    if name not in names:
-        some = ", ".join(map(repr, names[:10])) or "none"
-        raise ValueError(f"has no study {name!r}, it has {some}" if name else f"name one of its studies: {some}")
-    return str(name)
+    if name in names:
+        return str(name)
+    some = ", ".join(map(repr, names[:10])) or "none"
+    raise ValueError(f"has no study {name!r}, it has {some}" if name else f"name one of its studies: {some}")
 
 
 def _plain(value: Any) -> Any:
@@ -158,69 +175,82 @@ def known_trials(warm: WarmStart, space: Space, directions: Mapping[str, str]) -
     if not warm.trials:
         raise error_at(KEY, "has no completed trial")
     if warm.directions and warm.directions != [*directions.values()]:
-        theirs, ours = ", ".join(warm.directions), ", ".join(f"{name} ({way})" for name, way in directions.items())
+        theirs = ", ".join(warm.directions)
+        ours = ", ".join(f"{name} ({direction})" for name, direction in directions.items())
         raise error_at(KEY, f"its objectives are to {theirs}, the study's are {ours}")
+
     fields, objectives = _columns(warm, space, list(directions))
     known = []
     for number, trial in enumerate(warm.trials, start=1):
         try:
-            known.append((_numbers(trial, space, fields), [_value(trial, name) for name in objectives]))
+            numbers = _numbers(trial, space, fields)
+            values = [_value(trial, name) for name in objectives]
         except ValueError as error:
             raise error_at(KEY, f"trial {number}: {error}") from None
+        known.append((numbers, values))
     return known
 
 
 def _columns(warm: WarmStart, space: Space, objectives: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Return the column of each field that has one, and of each objective, in order. Raises ValueError."""
     names = list(dict.fromkeys(name for trial in warm.trials for name in trial))
-    spelt = [[name, f"values_{name}", f"values_{i}"] for i, name in enumerate(objectives)]
+    spellings = [[name, f"values_{name}", f"values_{n}"] for n, name in enumerate(objectives)]
     if len(objectives) == 1:
-        spelt[0].append("value")
+        spellings[0].append("value")  # as Optuna calls the only one
+
     fields: dict[str, str] = {}
     for name in names:
-        if any(name in spellings for spellings in spelt) or BOOKKEEPING.fullmatch(name):
+        if any(name in of_objective for of_objective in spellings) or BOOKKEEPING.fullmatch(name):
             continue
         own = name.removeprefix("params_")
+        # With its part or without: recipe.lr, or lr where no other part of the space has an lr.
         paths = [path for path in space if own in (path, path.partition(".")[2])]
         if len(paths) != 1:
             raise error_at(KEY, f"column {name!r} is no field of the space; {did_you_mean(own, space)}")
-        if paths[0] in fields:
-            raise error_at(KEY, f"columns {fields[paths[0]]!r} and {name!r} are both {paths[0]}")
-        fields[paths[0]] = name
+        (path,) = paths
+        if path in fields:
+            raise error_at(KEY, f"columns {fields[path]!r} and {name!r} are both {path}")
+        fields[path] = name
+
     columns = []
-    for objective, spellings in zip(objectives, spelt, strict=True):
-        found = [name for name in spellings if name in names]
-        if len(found) != 1:
-            raise error_at(KEY, f"{objective}: needs one column of {', '.join(spellings)}, has {len(found)}")
-        columns += found
+    for objective, of_objective in zip(objectives, spellings, strict=True):
+        present = [name for name in of_objective if name in names]
+        if len(present) != 1:
+            raise error_at(KEY, f"{objective}: needs one column of {', '.join(of_objective)}, has {len(present)}")
+        columns += present
     return fields, columns
 
 
-def _numbers(trial: Mapping[str, Any], space: Space, fields: Mapping[str, str]) -> Numbers:
-    """Return a trial's numbers. Raises ValueError."""
+def _numbers(trial: Trial, space: Space, fields: Mapping[str, str]) -> Numbers:
+    """Return a trial's numbers. Raises ValueError for one that is missing, meaningless or not asked for."""
 
     def number_at(path: str, field: Distribution) -> Any:
         cell = trial.get(fields.get(path, ""))
         number = _number(cell, field)
         if number is _NONE:
-            said = f"has no {path}" if cell in MISSING else f"{path} is {shown(cell)}"
-            raise ValueError(f"{said}; it is {describe(field)}")
+            problem = f"has no {path}" if cell in MISSING else f"{path} is {shown(cell)}"
+            raise ValueError(f"{problem}; it is {describe(field)}")
         return number
 
     numbers = numbers_by(space, number_at)
+    # A number where the field is not searched is of another space, even if it is in the bounds.
     for path in fields.keys() - numbers.keys():
-        if trial.get(fields[path]) not in MISSING:
-            raise ValueError(f"{path} is {shown(trial[fields[path]])}; it is {describe(space[path])}")
+        cell = trial.get(fields[path])
+        if cell not in MISSING:
+            raise ValueError(f"{path} is {shown(cell)}; it is {describe(space[path])}")
     return numbers
 
 
 _NONE = object()
+"""Stands for no number: None is a choice that a field may have."""
 
 
 def _number(cell: Any, field: Distribution) -> Any:
     """Return a field's number that a cell stands for; _NONE if it stands for none."""
     if field.is_choice:
-        return next((stored(value) for value in field.values() if _is_meant(stored(value), cell)), _NONE)
+        choices = map(stored, field.values())
+        return next((choice for choice in choices if _is_meant(choice, cell)), _NONE)
+
     try:
         number = float(cell) if not isinstance(cell, bool) else math.nan
     except (TypeError, ValueError):
@@ -229,8 +259,11 @@ def _number(cell: Any, field: Distribution) -> Any:
         number = int(number)
     if not math.isfinite(number):
         return _NONE
+
+    # `decoded` takes the nearest step: a number between two of them is none, but for what CSV files round.
     value = field.decoded(number)
-    return value if field.has(value) and math.isclose(value, number, rel_tol=1e-9, abs_tol=1e-12) else _NONE
+    is_near = math.isclose(value, number, rel_tol=1e-9, abs_tol=1e-12)
+    return value if is_near and field.has(value) else _NONE
 
 
 def _is_meant(value: Any, cell: Any) -> bool:
@@ -238,7 +271,9 @@ def _is_meant(value: Any, cell: Any) -> bool:
     if value is None:
         return cell in (*MISSING, "None", "null")
     if isinstance(value, bool):
-        return cell is value or (isinstance(cell, str) and cell.lower() in (str(value).lower(), shown(value)))
+        if not isinstance(cell, str):
+            return cell is value
+        return cell.lower() in (str(value).lower(), shown(value))  # true or on
     if isinstance(value, str):
         return bool(cell == value)
     try:
@@ -247,10 +282,10 @@ def _is_meant(value: Any, cell: Any) -> bool:
         return False
 
 
-def _value(trial: Mapping[str, Any], name: str) -> float:
+def _value(trial: Trial, name: str) -> float:
     """Return a trial's value of an objective. Raises ValueError."""
     try:
-        value = float(trial.get(name, ""))
+        value = float(trial.get(name, ""))  # a trial that lacks it has the error of an empty cell
     except (TypeError, ValueError):
         value = math.nan
     if not math.isfinite(value):

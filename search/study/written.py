@@ -13,10 +13,9 @@ from typing import Any
 
 from model.fields import did_you_mean
 from search.errors import UserError, printable
-from search.study.reading import read_data
+from search.study.reading import Data, read_data
 from search.study.space import error_at, errors_at
 
-Data = dict[str, Any]
 EXTENDS = "extends"
 NAMED = re.compile(r"\$\{([^}]*)\}")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -61,20 +60,24 @@ def extended(data: Data, base_of: Callable[[str], Data]) -> Data:
     base_of: returns the plain values of a study by name or path. A mapping is laid over another key by key; any other
     value takes the place of the one below; null takes a key away. Name and description are never taken over.
     """
-    layers, seen = [data], list[str]()
+    layers = [data]
+    seen: list[str] = []
     while EXTENDS in layers[-1]:
         name = layers[-1][EXTENDS]
         if not isinstance(name, str) or not name:
             raise error_at(EXTENDS, f"must be the name or path of a study, got {name!r:.80}")
+        # The limit as well: one file may have many names, such as ./a.yaml and a.yaml.
         if name in seen or len(seen) == MOST_EXTENDED:
             raise error_at(EXTENDS, f"goes round in a circle ({' -> '.join([*seen, name])})")
         seen.append(name)
         with errors_at(EXTENDS):
             layers.append(base_of(name))
+
     result: Data = {}
     for layer in reversed(layers):
         inherited = {key: value for key, value in result.items() if key not in ("name", "about")}
-        result = laid_over(inherited, {key: value for key, value in layer.items() if key != EXTENDS})
+        own = {key: value for key, value in layer.items() if key != EXTENDS}
+        result = laid_over(inherited, own)
     return result
 
 
@@ -120,10 +123,11 @@ def differences(below: Any, above: Any, path: str = "") -> list[str]:
 
 def remark_on(base: Data, data: Data) -> str:
     """Return a line on what a study changes in the one that it extends, in characters that a terminal can show."""
-    own = [text for text in differences(base, data) if text.partition(":")[0] not in ("name", "about")]
-    more = [f"and {len(own) - MOST_TOLD} more"] if len(own) > MOST_TOLD else []
-    told = "; ".join([*own[:MOST_TOLD], *more]) or "nothing differs"
-    return printable(f"extends {base.get('name')}; {told}")
+    texts = [text for text in differences(base, data) if text.partition(":")[0] not in ("name", "about")]
+    told = texts[:MOST_TOLD]
+    if len(texts) > MOST_TOLD:
+        told.append(f"and {len(texts) - MOST_TOLD} more")
+    return printable(f"extends {base.get('name')}; {'; '.join(told) or 'nothing differs'}")
 
 
 # ---- names that stand for values
@@ -145,9 +149,10 @@ def _values_of(env: Sequence[str]) -> dict[str, str]:
 def _replaced(value: Any, values: Mapping[str, str], path: str) -> Any:
     """Return a value with the names in its texts replaced. A text that is one name alone becomes any plain value."""
     if isinstance(value, dict):
-        return {key: _replaced(v, values, f"{path}.{key}" if path else str(key)) for key, v in value.items()}
+        prefix = f"{path}." if path else ""
+        return {key: _replaced(entry, values, f"{prefix}{key}") for key, entry in value.items()}
     if isinstance(value, list):
-        return [_replaced(v, values, f"{path}.{n}") for n, v in enumerate(value)]
+        return [_replaced(entry, values, f"{path}.{n}") for n, entry in enumerate(value)]
     if not isinstance(value, str):
         return value
 
@@ -158,7 +163,8 @@ def _replaced(value: Any, values: Mapping[str, str], path: str) -> Any:
             raise error_at(path, f"{found[0]} stands for nothing here; give {what}")
         return values[name]
 
-    if (alone := NAMED.fullmatch(value)) is not None:
+    alone = NAMED.fullmatch(value)
+    if alone is not None:
         text = replace(alone)
         with errors_at(path):
             return read_data(text)
@@ -185,10 +191,11 @@ def _set_at(container: Any, parts: Sequence[str], value: Any, path: str) -> Any:
         return value
     if isinstance(container, list):
         return _set_in_list(container, parts, value, path)
-    if path == "model" and isinstance(container, str):
+    if path == "model" and isinstance(container, str):  # `model: 57p` is short for a preset
         container = {"preset": container}
     if not isinstance(container, Mapping | None):
         raise error_at(path, f"is {container!r:.60}, which has no {parts[0]}")
+
     inside = container or {}
     count = _parts_of_key(inside, parts, path)
     key = ".".join(parts[:count])
@@ -201,7 +208,9 @@ def _parts_of_key(inside: Mapping[str, Any], parts: Sequence[str], path: str) ->
     for count in range(len(parts), 0, -1):
         if ".".join(parts[:count]) in inside:
             return count
-    return min(2, len(parts)) if path in SECTIONS_OF_FIELDS else 1
+    if path in SECTIONS_OF_FIELDS:
+        return min(2, len(parts))  # a new field: recipe.lr
+    return 1
 
 
 def _set_in_list(values: list[Any], parts: Sequence[str], value: Any, path: str) -> list[Any]:
@@ -215,4 +224,6 @@ def _set_in_list(values: list[Any], parts: Sequence[str], value: Any, path: str)
     else:
         near = did_you_mean(parts[0], [*filter(None, names), *numbers])
         raise error_at(path, f"has no entry {parts[0]!r}; {near}")
-    return [*values[:n], _set_at(values[n], parts[1:], value, f"{path}.{n}"), *values[n + 1 :]]
+    changed = list(values)
+    changed[n] = _set_at(values[n], parts[1:], value, f"{path}.{n}")
+    return changed
