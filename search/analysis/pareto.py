@@ -5,6 +5,7 @@ from math import inf
 from operator import itemgetter
 from typing import Any
 
+from search.errors import UserError
 from search.stats.counting import GrokRate, few_digits, pareto
 from search.study.described import aligned
 
@@ -51,8 +52,12 @@ def front(configurations: Sequence[Row], max_params: int | None = None) -> list[
     They are compared by the lower end of the rate's interval, so that one of two seeds does not outrank twenty
     of sixty-four; by the confirmation's rate where there is one. Where a study confirmed some, others of it that are
     not smaller than these are left out: their rates are what they were chosen by. configurations: as
-    search.analysis.frames has them.
+    search.analysis.frames has them. Raises UserError for those of a file without a column that is shown.
     """
+    lacks = [name for name in COLUMNS if any(name not in row for row in configurations)]
+    if lacks:
+        raise UserError(f"records lack the column {lacks[0]}: `adder-search records STUDY -o FILE` writes it")
+
     most = inf if max_params is None else max_params
     rows = [_shown(row) for row in configurations if row["grokked"] > 0 and row["params"] <= most]
 

@@ -333,13 +333,13 @@ def _partners(spec: Spec, rows: Iterable[Constraint], specs: Collection[Spec]) -
 
 def _scales(partners: Mapping[Spec, Mapping[Constraint, Spec]], named: Collection[Spec]) -> list[Spec]:
     """Return the specs that others are compared with: see the head of this file. named: those known to be scales."""
-    joined: dict[Spec, set[Spec]] = {spec: set() for spec in partners}
+    joined: dict[Spec, dict[Spec, None]] = {spec: {} for spec in partners}  # in order: a set's hangs on the process
     for spec, toggled in partners.items():
         for other in toggled.values():
             # What a constraint needs may lead from one scale into another, and not back.
             if spec in named or spec in partners[other].values():
-                joined[spec].add(other)
-                joined[other].add(spec)
+                joined[spec][other] = None
+                joined[other][spec] = None
 
     # Each round takes out all specs that toggling joins to one of them.
     scales = list[Spec]()
@@ -349,7 +349,7 @@ def _scales(partners: Mapping[Spec, Mapping[Constraint, Spec]], named: Collectio
         for spec in together:  # grows while it is walked
             if spec in left:
                 del left[spec]
-                together += joined[spec] & left.keys()
+                together += [other for other in joined[spec] if other in left]
 
         alike = list(dict.fromkeys(together))
         own = [spec for spec in alike if spec in named]

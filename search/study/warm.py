@@ -90,8 +90,8 @@ def _read_csv(text: str) -> list[dict[str, str]]:
     """Return the rows of completed trials: all, unless a column says their state."""
     rows = list(csv.reader(StringIO(text), strict=True))
     head = rows[0] if rows else []
-    twice = next((name for name in head if head.count(name) > 1), None)
-    if twice:  # columns without a name may be several
+    twice = next((name for name in head if name and head.count(name) > 1), None)
+    if twice:
         raise ValueError(f"two columns are called {twice!r}")
 
     trials = []

@@ -66,9 +66,11 @@ def extended(data: Data, base_of: Callable[[str], Data]) -> Data:
         name = layers[-1][EXTENDS]
         if not isinstance(name, str) or not name:
             raise error_at(EXTENDS, f"must be the name or path of a study, got {name!r:.80}")
-        # The limit as well: one file may have many names, such as ./a.yaml and a.yaml.
-        if name in seen or len(seen) == MOST_EXTENDED:
-            raise error_at(EXTENDS, f"goes round in a circle ({' -> '.join([*seen, name])})")
+        path = " -> ".join([*seen, name])
+        if name in seen:
+            raise error_at(EXTENDS, f"goes round in a circle ({path})")
+        if len(seen) == MOST_EXTENDED:  # a circle as well, if one file has many names, such as ./a.yaml and a.yaml
+            raise error_at(EXTENDS, f"leads through more than {MOST_EXTENDED} studies ({path})")
         seen.append(name)
         with errors_at(EXTENDS):
             layers.append(base_of(name))

@@ -109,6 +109,13 @@ def test_what_is_no_file_of_records(name):
             assert str(error) in (f"{name}: cannot be read as {kind}", f"{name}: has no rows")
 
 
+def test_of_a_file_without_a_column_that_best_shows_it_is_named():
+    configurations = [file for file in shipped_records() if "configurations" in file]
+    assert configurations
+    for file in configurations:
+        assert "records lack the column" in fails_with_one(2, "best", file)
+
+
 @pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
 def test_a_file_without_rows_says_so(name):
     frame = pd.DataFrame(columns=["study", "configuration", "init_seed"])

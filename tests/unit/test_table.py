@@ -8,7 +8,7 @@ import pytest
 from model import preset, preset_name
 from model.tasks import make_task
 from search.analysis import verdicts
-from search.analysis.table import constraint_table
+from search.analysis.table import _scales, constraint_table
 from search.analysis.verdicts import Answer, Effect
 from search.errors import UserError
 from search.stats.counting import GrokRate
@@ -178,6 +178,29 @@ def test_of_models_that_are_no_presets_the_one_with_most_partners_is_the_scale()
     assert (cell.with_it.grokked, cell.without.grokked, cell.params, cell.saves) == (1, 2, 127, 10)
     subtracting = [replace(spec, task=make_task("subtraction")) for spec in (wide, partners[0])]
     assert len(table_of([arm(wide), arm(partners[0]), *map(arm, subtracting)]).scales) == 2
+
+
+class Walked:
+    """A spec as `_scales` sees it, whose place in a set is chosen."""
+
+    def __init__(self, name, place):
+        self.name, self.place = name, place
+
+    def __hash__(self):
+        return self.place
+
+    def applied(self):
+        return {}
+
+
+@pytest.mark.parametrize("places", [(1, 2), (2, 1)])
+def test_of_models_with_as_many_partners_the_first_is_the_scale(places):
+    """Whatever places the two, b and c, have in a set."""
+    a, d, e = (Walked(name, place) for name, place in zip("ade", (0, 3, 4), strict=True))
+    b, c = (Walked(name, place) for name, place in zip("bc", places, strict=True))
+    partners = {outer: {"tie": b, "norm": c} for outer in (a, d, e)}
+    partners |= {inner: {"tie": a, "norm": d, "out": e} for inner in (b, c)}
+    assert [spec.name for spec in _scales(partners, ())] == ["b"]
 
 
 MODULE = {

@@ -127,6 +127,7 @@ WRONG = {
     "column 'weight_decay' is no field of the space; ": (ROWS.replace("lr", "weight_decay"), "tpe"),
     "columns 'lr' and 'recipe.lr' are both recipe.lr": (ROWS.replace("recipe.clip", "recipe.lr"), "tpe"),
     "two columns are called 'lr'": (ROWS.replace("recipe.clip", "lr"), "tpe"),
+    "two columns are called 'recipe.clip'": (",," + ROWS.replace("lr", "recipe.clip").replace("\n", "\n,,"), "tpe"),
     "grok_rate: needs one column of grok_rate, values_grok_rate, values_0, value, has 0": (
         ROWS.replace(",value", ",duration"), "tpe"),
     "trial 2: recipe.lr is 0.05; it is 0.01 to 0.03": (ROWS.replace("0.029", "0.05"), "tpe"),

@@ -163,6 +163,12 @@ class TestExtends:
             read(write("s.yaml", name="mine", extends=name))
         assert said in str(error.value) and "\n" not in str(error.value)
 
+    def test_a_chain_that_is_too_long_is_none_in_a_circle(self):
+        for n in range(18):
+            write(f"{n}.yaml", name="mine", extends=f"{n + 1}.yaml")
+        with pytest.raises(UserError, match="extends: leads through more than 16 studies"):
+            read("0.yaml")
+
     def test_a_name_is_not_taken_over(self):
         with pytest.raises(UserError, match="name: missing"):
             read(write("s.yaml", extends="57p"))
