@@ -97,7 +97,8 @@ def _results(
     if remark := unended_warning(rows):
         lines.append(f"  ({remark})")
     if study.until.grokked:
-        lines += ["  it stopped at a success, so this rate is too high on average", *_cut(study, rows)]
+        lines.append("  it stopped at a success, so this rate is too high on average")
+        lines += _cut(study, rows)
 
     if is_compared:
         holds = {key: (c.recipe.hold, c.recipe.steps) for key, c in configurations.items()}

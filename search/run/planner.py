@@ -129,8 +129,10 @@ class Planner:
                 bank = WorkerBank(kind, self.shapes.slots_of(kind.program, self.capacity))
             self.banks[worker] = bank
 
+        if not self.waiting:
+            self._plan()
         taken: dict[int, PlannedPair] = {}
-        room = self._room(bank) if self._has_waiting(bank.kind) else 0
+        room = self._room(bank) if bank.kind in self.waiting else 0
         while len(taken) < room and bank.kind in self.waiting:
             taken[next(self.numbers)] = self._pop(bank.kind)
         bank.pairs |= taken
@@ -173,10 +175,6 @@ class Planner:
         here = sum(len(other.pairs) for other in self.banks.values() if other.kind is bank.kind)
         share = ceil((here + len(self.waiting[bank.kind])) / workers)
         return max(0, min(most, share) - len(bank.pairs))
-
-    def _has_waiting(self, kind: BankKind) -> bool:
-        """True if a pair waits for a kind of bank; if nothing waits at all, more is planned first."""
-        return bool(self.waiting or self._plan()) and kind in self.waiting
 
     def _pop(self, kind: BankKind) -> PlannedPair:
         queue = self.waiting[kind]
@@ -274,11 +272,11 @@ class Planner:
         return [s.configuration for s in ended]
 
     def needless(self, worker: str) -> list[int]:
-        """Return a worker's pairs whose configurations need no more seeds."""
-        if self.study.until.grokked is None or worker not in self.banks:
+        """Return the numbers of a worker's pairs whose configurations need no more seeds."""
+        if worker not in self.banks:
             return []
         pairs, has_enough = self.banks[worker].pairs, self.study_run.has_enough
-        return [n for n, p in pairs.items() if not p.confirmation and has_enough(p.configuration)]
+        return [n for n, pair in pairs.items() if not pair.confirmation and has_enough(pair.configuration)]
 
     # ---- what is left
 

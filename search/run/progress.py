@@ -110,6 +110,7 @@ class Progress:
         count = ended.total()
         open_seeds = sum(len(state.pending) for state in run.states.values())
 
+        # The search of a configuration has ended if some of its seeds have, and none of them is pending.
         is_searched = [state.key in run.ended and False not in state.pending.values() for state in run.states.values()]
         rate = self.rate or self.overall_rate
         return Snapshot(
@@ -145,7 +146,9 @@ class Progress:
 
         unplanned = 0
         if not study.until.grokked:  # else nobody knows how many are planned
-            begun = sum(len(state.pending) + sum(map(state.is_final, state.rows)) for state in run.states.values())
+            pending = sum(len(state.pending) for state in run.states.values())
+            final = sum(row.is_final for state in run.states.values() for row in state.rows.values())
+            begun = pending + final
             unplanned = max(0, study.kind.planned_seeds - begun) * run.longest
         return open_steps + (self.planner.queued_steps + unplanned) * left[0]
 

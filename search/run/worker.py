@@ -81,6 +81,7 @@ class Worker:
         self.evaluations = 0
         """Evaluations since states were saved."""
         self.saved = time.monotonic()
+        """Time when states were saved."""
         self.save_after_s = 0.0
         self.earlier = Speed()
         """Sums over the banks before this one."""
@@ -113,6 +114,7 @@ class Worker:
     def _restore(self, orders: Sequence[Order]) -> None:
         assert self.bank
         place = {number: n for n, number in enumerate(self.numbers)}
+        # One whose state is damaged is trained from its beginning.
         self.bank.restore_all({place[order.number]: order.state for order in orders if order.state})
 
     def _end(self, bank: Bank | RoadBank, enough: Sequence[int]) -> None:

@@ -28,7 +28,10 @@ SETTLED_S, SOON_S = 60.0, 4.0
 
 
 def sealed(verdict: Verdict, *of: object) -> Verdict:
-    """Return a verdict that was decided here, with the user's seal. of: names of its place, beside its θ."""
+    """Return a verdict that was decided here, with the user's seal.
+
+    of: names of its place, study and seed in a ledger, so that a copy elsewhere is a claim.
+    """
     key = _key(is_made=True)
     return verdict | ({"seal": _seal(key, verdict, of)} if key else {})
 
