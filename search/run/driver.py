@@ -395,6 +395,7 @@ class Driver:
         for mirror in self.shown:
             self._drain(mirror)
 
+        # Last of all, as nothing is chosen by the problems that verify (docs/statistics.md).
         rows = self.records.list_seeds()
         if is_done and self.study.kind.is_compared and verify_best(self.records, rows):
             rows = self.records.list_seeds()  # with what was just verified

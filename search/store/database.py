@@ -257,7 +257,7 @@ class Database:
         return rows
 
     def undamaged(self, kind: str) -> AbstractContextManager[None]:
-        """Re-raise what a block cannot make of a stored value as Failure."""
+        """Re-raise errors of a block as Failure: it reads a stored value, and `kind` says of what."""
         return reraise_as(f"{self.name}: damaged, {kind}", (TypeError, ValueError, LookupError), Failure)
 
     def _check(self, column: sa.ColumnElement[Any], values: list[Any]) -> None:

@@ -460,7 +460,7 @@ class StudyRecords:
         Raises Failure for one whose θ or curve is lost or damaged.
         """
         rest = iter(rows)
-        while some := list(islice(rest, AT_ONCE)):
+        while some := list(islice(rest, AT_ONCE)):  # not all at once: a study may have 100,000
             blobs = {_key_of(blob): blob for blob in self._blobs(some)}
 
             for row in some:
@@ -478,7 +478,7 @@ class StudyRecords:
 
         Seeds of which nothing is saved are left out, and so are those whose state is one of stages.
         """
-        from trainer.bank.saved import result_of
+        from trainer.bank.saved import result_of  # with it comes torch
 
         numbers = {seed.init_seed for seed in seeds}
         query = sa.select(STATES).filter_by(study=self.study, configuration=configuration.key)
@@ -504,6 +504,7 @@ class StudyRecords:
     def record_verification(self, key: SeedKey, correct: int) -> bool:
         """Count a call of `verify` for a seed and keep its result. False if the ledger has no such seed."""
         seed = sa.update(ROWS).filter_by(**self._named(key))
+        # The database adds, so that of two calls at once both are counted.
         counted = seed.values(verify_calls=ROWS.c.verify_calls + 1, verified=correct)
         with self.database.begin() as db:
             return db.execute(counted).rowcount > 0
@@ -549,8 +550,7 @@ class StudyRecords:
 
 def open_records(home: Home, study: str) -> StudyRecords:
     """Open a study's records. Raises UserError if nothing has run in the home, NotFound for an unknown study."""
-    (records,) = open_several(home, [study])
-    return records
+    return open_several(home, [study])[0]
 
 
 def open_several(home: Home, studies: Iterable[str] = ()) -> list[StudyRecords]:
