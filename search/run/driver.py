@@ -382,13 +382,13 @@ class Driver:
         """Write the run's end: seeds that still count as running were interrupted, or there was enough."""
         is_done = self.is_done
         self.ended.interrupted = not is_done
-        if is_done:
-            self.ended.why = ""  # a stop that came with the last report stopped nothing
+        if is_done:  # a stop that came with the last report stopped nothing
+            self.ended.why, reason = "", ENOUGH
         else:
-            self.ended.why = self.ended.why or INTERRUPTED
+            self.ended.why = reason = self.ended.why or INTERRUPTED
 
         # The ledger first: mirrors are written from it.
-        self.records.censor_running(self.ended.why or ENOUGH, self.progress.steps())
+        self.records.censor_running(reason, self.progress.steps())
         if not is_done:
             for configuration in self.planner.in_flight:
                 self._note(configuration, is_done=False)

@@ -273,9 +273,9 @@ class RayExecutor:
         withhold_secrets()
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
 
-        trainable = tune.with_resources(tune.with_parameters(train, desk=self._desk), self.share)
         searcher = QueueSearcher(self._starting, self._watchdog, self._closing, self._events)
         try:
+            trainable = tune.with_resources(tune.with_parameters(train, desk=self._desk), self.share)
             tune.Tuner(
                 trainable,
                 tune_config=tune.TuneConfig(search_alg=searcher, num_samples=-1, max_concurrent_trials=MOST_WORKERS),
