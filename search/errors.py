@@ -36,13 +36,16 @@ def printable(line: str) -> str:
     >>> printable("a\\nb")
     'a\\\\nb'
     """
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shortened(line))
+    shown = (char if char.isprintable() else repr(char)[1:-1] for char in shortened(line))
+    return "".join(shown)
 
 
 def shortened(text: str) -> str:
     """Leave out the middle of a text longer than LONGEST_LINE. It begins with its place and ends with the remedy."""
+    if len(text) <= LONGEST_LINE:
+        return text
     half = LONGEST_LINE // 2
-    return text if len(text) <= LONGEST_LINE else f"{text[:half]} ... {text[-half:]}"
+    return f"{text[:half]} ... {text[-half:]}"
 
 
 SQLALCHEMY = re.compile(r"(?:\(raised as .*?\) )?\(\w+\.\w*Error\) (.*?) (\[SQL: |\(Background on this error).*")
@@ -74,8 +77,11 @@ def masked(text: str) -> str:
             text = text.replace(value, MASK)
         elif ADDRESS.fullmatch(name) and value:
             text = text.replace(value, bare(value))
-            for part in filter(lambda part: len(part) >= SHORTEST, _secret_parts(value)):
-                text = text.replace(part, MASK)
+            for part in _secret_parts(value):
+                if len(part) >= SHORTEST:
+                    text = text.replace(part, MASK)
+
+    # Addresses that the environment does not have: of a user's file, or of another program's error.
     return re.sub(r"\S+", lambda word: bare(word[0]), text)
 
 
@@ -90,14 +96,19 @@ def bare(address: str) -> str:
     'http://host/x?***'
     """
     scheme, mark, rest = address.partition("://")
-    who, at_sign, where = (rest if mark else address).rpartition("@")
-    if not (at_sign and (mark or ":" in who)):
-        where = rest if mark else address
-    names_user = bool(mark) and scheme.endswith(("databricks", "databricks-uc"))
-    if names_user or (where not in (rest, address) and not set("?#").isdisjoint(who)):
+    whole = rest if mark else address
+    who, at_sign, where = whole.rpartition("@")
+    has_user = bool(at_sign) and (bool(mark) or ":" in who)
+    if not has_user:  # an @ in a plain word is none of an address
+        where = whole
+
+    is_profile = bool(mark) and scheme.endswith(("databricks", "databricks-uc"))
+    if is_profile or (where not in (rest, address) and not set("?#").isdisjoint(who)):
         where = MASK
+
     hidden = r"(?<=[?#]).+" if mark else r"(?<=[?&#])[^?&#=]*=.+"
-    return (scheme + mark if mark else "") + re.sub(hidden, MASK, where)
+    shown = re.sub(hidden, MASK, where)
+    return f"{scheme}://{shown}" if mark else shown
 
 
 def _secret_parts(address: str) -> set[str]:

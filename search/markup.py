@@ -36,9 +36,12 @@ def policy(*rules: str) -> str:
 
 def sources(pages: Iterable[str]) -> str:
     """Return the scripts of pages as a policy names them: no other script in a page is run."""
-    scripts = [script for page in pages for script in SCRIPT.findall(page)]
-    digests = (b64encode(sha256(script.encode()).digest()).decode() for script in scripts)
-    return " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
+    names = []
+    for page in pages:
+        for script in SCRIPT.findall(page):
+            digest = b64encode(sha256(script.encode()).digest()).decode()
+            names.append(f"'sha256-{digest}'")
+    return " ".join(names) or "'none'"
 
 
 def guarded(template: str) -> str:

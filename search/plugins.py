@@ -77,7 +77,8 @@ def loaded(group: str) -> dict[str, Any]:
         try:
             parts[name] = load(point, name)
         except Failure as error:
-            _warn_once(f"package {point.module.partition('.')[0]}: its {group} are left out: {error}")
+            package = point.module.partition(".")[0]
+            _warn_once(f"package {package}: its {group} are left out: {error}")
     return parts
 
 
@@ -99,6 +100,7 @@ def rules() -> dict[str, type[Rule]]:
     """Return the stopping rules by their key in a study file: ours, then those of packages."""
     from trainer.stopping import RULES  # not at the head: `--help` needs no rules
 
+    # No package takes the place of a rule of ours.
     ours = {rule.key: rule for rule in RULES}
     others = {rule.key: rule for rule in loaded(STOPPING).values()}
     return ours | {key: rule for key, rule in others.items() if key not in ours}

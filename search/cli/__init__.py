@@ -61,21 +61,31 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by group; those that other packages add to none of ours come last, by package."""
-        points = {n: p for n, p in plugins.added(plugins.COMMANDS).items() if n not in self.commands}
-        commands = {name: load_plugin(point) for name, point in points.items()}
-        listed = {name: command for name, command in commands.items() if isinstance(command, Listed)}
+        listed: dict[str, Listed] = {}
+        others: dict[str, str] = {}
+        for name, point in plugins.added(plugins.COMMANDS).items():
+            if name in self.commands:  # ours: another package cannot take its place
+                continue
+            command = load_plugin(point)
+            if isinstance(command, Listed):
+                listed[name] = command
+            else:
+                others[name] = point.module.partition(".")[0]
+
         groups = arrange({group: list(names) for group, names in GROUPS.items()}, listed)
-        for name in (n for n in commands if n not in listed):
-            groups.setdefault(f"Added by {points[name].module.partition('.')[0]}", []).append(name)
+        for name, package in others.items():
+            groups.setdefault(f"Added by {package}", []).append(name)
         for group, names in groups.items():
             width = formatter.width - 2 - max(map(len, names), default=0)
-            rows = [(n, c.get_short_help_str(width)) for n in names if (c := self.get_command(ctx, n))]
+            commands = {name: self.get_command(ctx, name) for name in names}
+            rows = [(name, command.get_short_help_str(width)) for name, command in commands.items() if command]
             with formatter.section(group):
                 formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command = super().get_command(ctx, cmd_name)
         added = plugins.added(plugins.COMMANDS)
-        if (command := super().get_command(ctx, cmd_name)) or cmd_name not in added:
+        if command or cmd_name not in added:
             return command
         return load_plugin(added[cmd_name])
 
@@ -93,7 +103,7 @@ class Commands(click.Group):
         if args[0] in plugins.NOTEBOOK and not self.get_command(ctx, args[0]):
             raise plugins.needs_notebook(args[0])
         name, command, rest = super().resolve_command(ctx, args)
-        settle_environment()
+        settle_environment()  # before the command's module reads a path from there
         if isinstance(command, Listed):
             if command.module not in LIGHT:
                 check_libraries()

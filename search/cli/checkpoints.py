@@ -31,7 +31,7 @@ from search.errors import Failure, UserError, reraise_as
 
 if TYPE_CHECKING:
     from model import Verification
-    from search.run.rerun import Request, Rerun
+    from search.run.rerun import Rerun
     from search.store.home import Home
     from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -72,20 +72,22 @@ def pull(
 
     with reraise_as("--seed"):
         wanted = None if seed is None else Seed.named(seed)
+
     records = open_records(home, study)
     choice = Choice(configuration, wanted)
     if wanted is None and configuration is None:
         choice = choose_best(records, model)
     checkpoint, claim = fetch(records, choice.seed, model, choice.configuration)
     proof = settle(claim, checkpoint.spec, checkpoint.theta_P) if claim else None
+
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target, proof)
     of = f" of {choice.title}" if choice.title else ""
     click.echo(f"{target}: seed {number}{of}, {checkpoint.spec.params} parameters, step {checkpoint.step:,}")
     if metrics["outcome"] == Outcome.GROKKED:
-        recipe = checkpoint.recipe
-        click.echo(f"  {grokking(metrics['grok_step'], metrics['held'], recipe['hold'], recipe['steps'])}")
+        hold, steps = checkpoint.recipe["hold"], checkpoint.recipe["steps"]
+        click.echo(f"  {grokking(metrics['grok_step'], metrics['held'], hold, steps)}")
     else:
         click.echo(f"  {WORDS[metrics['outcome']]}; best exact match {metrics['best_exact']:.4f}")
     for line in filter(None, (proof and said_of(proof), choice.remark)):
@@ -123,6 +125,7 @@ def verify(
     loaded = load_checkpoint(checkpoint, any_task=True)
     result = decode_all(loaded.spec, loaded.theta_P, extended=extended)
     _record_verification(loaded, home, result.correct)
+
     lines = [f"{name_of(loaded.spec)}: {grade(result)}", *counted_lines(loaded.provenance)]
     if result.margin is not None:
         lines.append(f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32")
@@ -137,10 +140,10 @@ def verify(
 def wrong_lines(result: Verification, task: Any) -> list[str]:
     """Return the first wrong answers in words, and how many more there are."""
     wrong = list(dict.fromkeys(result.failures))  # AdderBoard asks some pairs twice
-    lines = [
-        f"  {task.words(a, b)} = {task.shown(task.value(a, b))}, decoded {task.shown(answer)}"
-        for a, b, answer in wrong[:SHOWN]
-    ]
+    lines = []
+    for a, b, answer in wrong[:SHOWN]:
+        right = task.shown(task.value(a, b))
+        lines.append(f"  {task.words(a, b)} = {right}, decoded {task.shown(answer)}")
     if len(wrong) > SHOWN:
         lines.append(f"  and {len(wrong) - SHOWN} more (--json lists all)")
     return lines
@@ -155,6 +158,7 @@ def _verify_submission(path: Path, qualified: bool, extended: bool, minutes: int
         raise UserError(f"{path}: --run-code is for a submission, a .py file; a checkpoint needs none")
     if extended:
         raise UserError("--extended is for checkpoints: a submission is asked the 10,010 additions")
+
     result, open_ways, how = part("submission", "--run-code", "the package adders")(path, minutes)
     params = f"{result.params} parameters by its own count" if result.params >= 0 else "it counts no parameters"
     lines = [f"{path.name}, {params}: {grade(result)}"]
@@ -186,22 +190,15 @@ def rerun(checkpoint: Path, as_json: bool) -> None:
     What the engine trained can be compared on any CPU, with any number of slots and threads. What torch's
     programs trained (on a GPU, or eager) gets the recorded ones. Other seeds of the bank make no difference.
     """
-    from search.run.rerun import read_request
+    from search.run.rerun import read_request, train_again
 
     loaded = load_checkpoint(checkpoint, any_task=True)
     with reraise_as(f"{checkpoint}: cannot be trained again"):
         request = read_request(loaded)
-    result = _train_again(loaded, request)
+    with progress_bar("building" if request.resources.compiled else "training") as say:
+        result = train_again(loaded, request, lambda step: say("training", step, request.steps))
     show(as_json, asdict(result) | {"same": result.same}, list(_rerun_lines(checkpoint, result)))
     exit_unless(result.same)
-
-
-def _train_again(loaded: Checkpoint, request: Request) -> Rerun:
-    """Train again, with a progress bar where there is a terminal."""
-    from search.run.rerun import train_again
-
-    with progress_bar("building" if request.resources.compiled else "training") as say:
-        return train_again(loaded, request, lambda step: say("training", step, request.steps))
 
 
 def _rerun_lines(checkpoint: Path, again: Rerun) -> Iterator[str]:

@@ -59,14 +59,23 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
             raise UserError("--lineage takes a STUDY")
         _show_lineage(study, home, max_params, as_json)
         return
-    records = RecordSet([study] if study else [], home.path) if study or home.exists() else None
-    configurations = records.configurations() if records else []
+
+    configurations = []
+    if study or home.exists():
+        configurations = RecordSet([study] if study else [], home.path).configurations()
     rows = front(configurations, max_params)
     for row in rows:
         row["pull"] = home.store_prefix + pull_command(row["study"], row["configuration"]) + home_flag(home)
-    nothing = _nothing(study, max_params) if study or configurations else home.nothing_run
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    show(as_json, {"home": str(home.path), "front": rows}, table(rows, width) if rows else nothing)
+
+    if rows:
+        # A file or a pipe has no width, so nothing is cut there.
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        text = table(rows, width)
+    elif study or configurations:
+        text = _nothing(study, max_params)
+    else:
+        text = home.nothing_run
+    show(as_json, {"home": str(home.path), "front": rows}, text)
 
 
 def _show_lineage(study: str, home: Home, max_params: int | None, as_json: bool) -> None:
@@ -82,7 +91,9 @@ def _show_lineage(study: str, home: Home, max_params: int | None, as_json: bool)
     if ancestries is None:
         rows = front(configuration_rows(recorded), max_params)
         ancestries = lineages(recorded, [row["configuration"] for row in rows])
-    ancestries = [steps for steps in ancestries if not max_params or steps[-1]["params"] <= max_params]
+
+    if max_params:
+        ancestries = [steps for steps in ancestries if steps[-1]["params"] <= max_params]
     text = tree(ancestries) if ancestries else _nothing(study, max_params)
     show(as_json, {"home": str(home.path), "lineages": ancestries}, text)
 
@@ -127,10 +138,12 @@ def table(
     from search.analysis.table_text import table_of, write_table
     from search.study.described import counted
 
-    records = RecordSet([*studies, *(shipped_records() if shipped else ())], home.path)
+    shipped_too = shipped_records() if shipped else ()
+    records = RecordSet([*studies, *shipped_too], home.path)
     if interactions:
         _deliver(target, *part("interactions", "--interactions")(records, style))
         return
+
     try:
         constraints = table_of(records.configurations(), paper, records.seeds())
     except NoPartners:
@@ -138,13 +151,14 @@ def table(
             raise
         return
 
+    # A picture needs matplotlib: it is imported when a picture is asked for.
     def picture() -> Figure:
         from search.analysis.table_figure import table_figure
 
         return table_figure(constraints)
 
-    size = {"constraint": constraints.constraints, "scale": constraints.scales}
-    summary = " at ".join(counted(len(names), noun) for noun, names in size.items())
+    rows = counted(len(constraints.constraints), "constraint")
+    summary = f"{rows} at {counted(len(constraints.scales), 'scale')}"
     _deliver(target, lambda: write_table(constraints, style, paper=paper, ui=ui), picture, summary)
 
 
@@ -153,8 +167,9 @@ def _show_flags(records: RecordSet, style: str, target: Path | None) -> bool:
     from search.analysis.flags import flag_grids, single_flags, write_flags
     from search.study.described import counted
 
-    rows = records.configurations(), records.seeds()
-    singles, grids = single_flags(*rows), flag_grids(*rows)
+    configurations, seeds = records.configurations(), records.seeds()
+    singles = single_flags(configurations, seeds)
+    grids = flag_grids(configurations, seeds)
     if not singles and not grids:
         return False
 
@@ -170,11 +185,16 @@ def _show_flags(records: RecordSet, style: str, target: Path | None) -> bool:
 
 
 def _deliver(target: Path | None, text: Callable[[], str], picture: Callable[[], Figure] | None, summary: str) -> None:
-    """Print a text, or write it or the picture into a file, as its suffix says, and print what that has."""
+    """Print a text, or write it or a picture into a file.
+
+    target: the file, whose suffix says which; None to print. summary: what the file has, which is printed.
+    """
     if target is None:
         click.echo(text(), nl=False)
         return
-    if picture and (suffix := target.suffix.lower()) in PICTURES:
+
+    suffix = target.suffix.lower()
+    if picture and suffix in PICTURES:
         from search.analysis.plots import image_of
 
         content = image_of(picture(), suffix)
@@ -198,28 +218,32 @@ def report(study: str, target: Path | None, home: Home) -> None:
     from search.study.kind import kinds, proposed_lineages
 
     target = target or Path(f"{study}.html")
-    check_file(target)
+    check_file(target)  # before all is read for nothing
     recorded = open_records(home, study)
     configurations, seeds = configurations_frame(recorded), seeds_frame(recorded)
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
+
     with progress_bar(f"reading the curves of {len(seeds):,} seeds") as say:
         curves = curves_frame(recorded)
-        pictures = {name: figure for kind in kinds() for name, figure in kind.pictures(recorded).items()}
+        pictures: dict[str, Figure] = {}
+        for kind in kinds():
+            pictures |= kind.pictures(recorded)
         lineage = tree(proposed_lineages(recorded) or [])
         text = page(recorded.get_recorded_study(), configurations, seeds, curves, pictures, lineage, say)
+
     write_text(target, text)
     click.echo(f"{target}: {counted(len(configurations), 'configuration')}, {counted(len(seeds), 'seed')}")
 
 
 def _columns() -> str:
-    """Return what the columns of seeds say, for help: a line each."""
-    lines = [
-        f"  {name:15} {column.help}" + (f"; {column.unit}" if column.unit else "")
-        for name, column in COLUMNS.items()
-        if column.shown
-    ]
-    return "\n".join(["\b", "Columns of seeds, beside what is known of their configurations:", *lines])
+    """Return the help on the columns of seeds, one line per column."""
+    lines = ["\b", "Columns of seeds, beside what is known of their configurations:"]  # click wraps no lines after \b
+    for name, column in COLUMNS.items():
+        if column.shown:
+            unit = f"; {column.unit}" if column.unit else ""
+            lines.append(f"  {name:15} {column.help}{unit}")
+    return "\n".join(lines)
 
 
 @click.command(epilog=_columns())
@@ -237,6 +261,7 @@ def records(study: str, target: Path, of: Literal["seeds", "configurations", "cu
     if target.suffix.lower() == ".db":
         _write_search(study, target, home)
         return
+
     write = _writer(target)
     from search.analysis.frames import as_columns
     from search.analysis.frames import records as read
@@ -270,7 +295,8 @@ def _writer(target: Path) -> Callable[[pd.DataFrame, Path], object]:
         ".csv": lambda frame, path: frame.to_csv(path, index=False),
         ".json": lambda frame, path: frame.to_json(path, orient="records", indent=2, double_precision=15),
     }
-    if target.suffix.lower() not in writers:
+    suffix = target.suffix.lower()
+    if suffix not in writers:
         *first, last = writers
         raise UserError(f"-o {target}: the name must end in {', '.join(first)} or {last}, or .db of a search")
-    return writers[target.suffix.lower()]
+    return writers[suffix]

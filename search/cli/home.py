@@ -46,7 +46,8 @@ def _only_running(home: Home) -> str:
     """Return the study of the home that is being run. Raises UserError if none is, or several are."""
     from search.store.study_records import open_several
 
-    running = [records.study for records in (open_several(home, []) if home.exists() else []) if records.get_driver()]
+    opened = open_several(home, []) if home.exists() else []
+    running = [records.study for records in opened if records.get_driver()]
     if len(running) != 1:
         what = f"{', '.join(running)} run" if running else "no study runs"
         raise UserError(f"--watch: {what} in {home.path}; name one: adder-search status STUDY --watch")
@@ -80,34 +81,42 @@ def _status(study: str | None, each: bool, home: Home, as_json: bool = False) ->
     from search.store.home import run_command
     from search.store.study_records import open_several
 
-    opened = open_several(home, [study] if study else []) if study or home.exists() else []
-    seeds_of = {r: r.list_seeds(environment=as_json and bool(study)) for r in opened}
-    for records, seeds in seeds_of.items():
-        if not records.get_driver():
-            seeds_of[records] = list(map(cut_off, seeds))
-    rows = [row for seeds in seeds_of.values() for row in seeds]
-    recorded, refused = _recorded(r for r, its_seeds in seeds_of.items() if its_seeds)
+    opened = []
+    if study or home.exists():
+        opened = open_several(home, [study] if study else [])
+
+    rows: list[SeedRecord] = []
+    begun: list[StudyRecords] = []
+    not_begun: list[StudyRecords] = []
+    for records in opened:
+        seeds = records.list_seeds(environment=as_json and bool(study))
+        rows += seeds if records.get_driver() else map(cut_off, seeds)
+        (begun if seeds else not_begun).append(records)
+
+    recorded, refused = _recorded(begun)
     names: dict[str, str] = {}
     totals: dict[str, int] = {}
     running = None
     if study:
         names, totals, running = _of_one(opened[0], recorded.get(study), refused)
         rows = as_reported(rows, running) if running else rows
+
     until = {name: as_run.until_rule for name, as_run in recorded.items()}
-    studies = [{**s, **refused.get(s["study"], {})} for s in overview(rows, until)]
-    for records in (r for r, its_seeds in seeds_of.items() if not its_seeds):
+    studies = [{**counts, **refused.get(counts["study"], {})} for counts in overview(rows, until)]
+    for records in not_begun:
         owner = records.get_driver()
         said = "no seed begun yet" + (f"; run by {owner}" if owner else "")
         studies.append({"study": records.study, **summarise([]), "said": said})
-    seeds = rows if study else []
-    go_on = run_command(home, study) if study else ""
-    text = render.status(studies, seeds, names, running, go_on, each, totals) if opened else home.nothing_run
-    about = {"home": str(home.path), "studies": studies, "seeds": [asdict(seed) for seed in seeds] or None}
-    return about | ({"running": running} if study else {}), text
+
+    about: dict[str, Any] = {"home": str(home.path), "studies": studies, "seeds": None}
+    if not study:
+        return about, render.status(studies, []) if opened else home.nothing_run
+    about |= {"seeds": [asdict(seed) for seed in rows] or None, "running": running}
+    return about, render.status(studies, rows, names, running, run_command(home, study), each, totals)
 
 
 def cut_off(seed: SeedRecord) -> SeedRecord:
-    """Return a seed; one whose run was killed, which had no time to write that, as interrupted."""
+    """Return a seed of a study that nobody runs: one that still counts as running was killed with its run."""
     from trainer import Outcome
 
     if seed.outcome != Outcome.RUNNING:
@@ -116,7 +125,7 @@ def cut_off(seed: SeedRecord) -> SeedRecord:
 
 
 def _recorded(opened: Iterable[StudyRecords]) -> tuple[dict[str, Study], dict[str, dict[str, str]]]:
-    """Return the studies as they were recorded, by name; and why this version refuses one."""
+    """Return the studies as they were recorded, and why this version refuses some, both by name."""
     recorded, refused = {}, {}
     for records in opened:
         try:
@@ -128,9 +137,9 @@ def _recorded(opened: Iterable[StudyRecords]) -> tuple[dict[str, Study], dict[st
 
 
 def as_reported(seeds: Iterable[SeedRecord], running: Mapping[str, Any]) -> list[SeedRecord]:
-    """Return seeds of a study that runs; those in training with their last reported steps, or as those that wait.
+    """Return seeds of a study that runs: those in training with their last reported steps, or as waiting.
 
-    running: what the study's driver left.
+    running: what the study's driver left (search/store/running.py). It has no steps where there are very many seeds.
     """
     from trainer import Outcome
 
@@ -180,13 +189,15 @@ def delete(study: str, home: Home, yes: bool, dry_run: bool) -> None:
 
     records = open_records(home, study)
     click.echo(removal.describe(removal.contents(records)))
+
     if owner := records.get_driver():
         stop = f"adder-search stop {study}{home_flag(home)}"
         raise UserError(f"study {study} is being run by {owner}; stop it with {stop}")
     if dry_run or not _agreed(f"delete all of {study}?", yes):
         return
+
     with records.lease:
-        remark = removal.delete(removal.contents(records))
+        remark = removal.delete(removal.contents(records))  # read anew: the user was asked meanwhile
     click.echo(f"{study} is deleted" + (f"; {remark}" if remark else ""))
 
 

@@ -24,7 +24,7 @@ class Listed(click.Command):
         self.module, self.section, self.after = module, section, after
 
     def load(self) -> click.Command:
-        """Import the command. Raise ImportError, of which `changed_library` makes a line, where that fails."""
+        """Import the command. Raises ImportError, which `changed_library` puts into words."""
         values = vars(import_module(self.module)).values()
         return next(c for c in values if isinstance(c, click.Command) and c.name == self.name)
 
@@ -37,7 +37,8 @@ def arrange(sections: Mapping[str, list[str]], others: Mapping[str, Listed]) -> 
     arranged = {section: list(names) for section, names in sections.items()}
     left = dict(others)
     while left:
-        placed = [n for n, c in left.items() if c.after in arranged.get(c.section, ())]
+        # A command may stand behind another of these: those whose places are known come first.
+        placed = [name for name, command in left.items() if command.after in arranged.get(command.section, ())]
         for name in placed or list(left):
             command = left.pop(name)
             names = arranged.setdefault(command.section, [])

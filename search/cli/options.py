@@ -97,7 +97,9 @@ def number_option(name: str, default: int, low: int, high: int | None, text: str
 
 def show(as_json: bool, values: object, text: str | Sequence[str]) -> None:
     """Print plain values as JSON, or a text (or its lines)."""
-    click.echo(json.dumps(values) if as_json else text if isinstance(text, str) else "\n".join(text))
+    if as_json:
+        text = json.dumps(values)
+    click.echo(text if isinstance(text, str) else "\n".join(text))
 
 
 @contextmanager
@@ -120,8 +122,9 @@ def progress_bar(first: str, quiet: bool = False) -> Iterator[Callable[..., None
         def say(text: str, done: float = 0, total: float | None = None) -> None:
             nonlocal task
             if text != progress.tasks[0].description:
+                # A new task has a time of its own. It comes before the old one goes: `repeat` reads the first.
                 before, task = task, progress.add_task(text, total=total)
-                progress.remove_task(before)  # there is always one, for `repeat`
+                progress.remove_task(before)
             progress.update(task, completed=done, total=total)
 
         def repeat() -> None:
@@ -144,7 +147,7 @@ def exit_unless(passed: bool) -> None:
 
 
 def counted_lines(provenance: Mapping[str, Any]) -> list[str]:
-    """Return why another project's checkpoint may have more numbers than that project says: none of ours."""
+    """Return a line on numbers that another project does not count and we do; none for a checkpoint of ours."""
     held = provenance.get("frozen_on_the_way")
     return [f"  counted though frozen on the way, being learned: {', '.join(held)}"] if held else []
 
@@ -178,12 +181,13 @@ def writing(target: Path) -> Iterator[None]:
 def write_file(target: Path, write: Callable[[Path], object], flag: str = "-o") -> None:
     """Write a file whole or not at all: in a new folder beside it, then in place of an earlier file.
 
-    flag: the option that named it, for the error's advice. Raises UserError as `check_file` does.
+    flag: the option that named it, for an error's advice. Raises UserError as `check_file` does.
     """
     from trainer.files import durable
 
     check_file(target, flag)
-    place = target.resolve()  # behind a link
+    place = target.resolve()  # a link stays a link
+    # In a folder of its own: any name beside the target may be another file's.
     with writing(target), tempfile.TemporaryDirectory(dir=place.parent, prefix=".writing-") as scratch:
         fresh = Path(scratch, "new").with_suffix(target.suffix)
         write(fresh)
@@ -208,14 +212,15 @@ def name_of(spec: Spec) -> str:
     """Return a spec's name and, once, its number of parameters."""
     from model import preset_name
 
-    name, count = preset_name(spec), f"{spec.params} parameters"
+    name = preset_name(spec)
     if name.endswith(f"tied to {spec.params}"):
         return f"{name} parameters"
+    count = f"{spec.params} parameters"
     return name if name.startswith(count) else f"{name}, {count}"
 
 
 def right_on(digits: int, level: str, pairs: str = "") -> str:
-    """Return a proof's statement in words. pairs: how many it is of, unless they are all pairs of numbers."""
+    """Return a proof's statement in words. pairs: how many pairs it is about, unless it is all of them."""
     machines = {"any": "every machine that keeps docs/proof.md's rules", "here": "this machine, this torch"}
     return f"right on all {pairs or f'10^{2 * digits}'} pairs, at level {level} ({machines[level]})"
 
@@ -227,7 +232,9 @@ def said_of(proof: dict[str, Any]) -> str:
     if word := proof.get("claimed"):
         said = said_of({**proof, "verdict": word, "claimed": None})
         return f"claimed, not checked here: {said} (adder-search prove decides it)"
-    if (right := is_right(proof)) is None:
+
+    right = is_right(proof)
+    if right is None:
         return "undecided on all pairs"
     if right:
         return f"proved {right_on(proof['digits'], proof['level'])}"
@@ -237,7 +244,9 @@ def said_of(proof: dict[str, Any]) -> str:
 
 def grade(result: Verification) -> str:
     """Return the right additions of AdderBoard's 10,010 and the grade in words."""
-    graded = "VERIFIED" if result.verified else "QUALIFIED" if result.qualified else "NOT QUALIFIED"
+    graded = "QUALIFIED" if result.qualified else "NOT QUALIFIED"
+    if result.verified:
+        graded = "VERIFIED"
     return f"{result.correct}/{result.total} {graded}"
 
 
@@ -252,10 +261,11 @@ def refuse_other(target: Path, checkpoint: Checkpoint) -> None:
     from model.verdict import VERDICT_FILE
     from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
 
-    names = {JSON_FILE, THETA_FILE, VERDICT_FILE}
-    if target.exists() and not (target.is_dir() and {f.name for f in target.iterdir()} <= names):
+    ours = {JSON_FILE, THETA_FILE, VERDICT_FILE}
+    if target.exists() and not (target.is_dir() and {file.name for file in target.iterdir()} <= ours):
         raise UserError(f"{target}: exists and is no checkpoint alone; choose another folder with -o")
-    if (file := target / THETA_FILE).exists() and file.read_bytes() != checkpoint.theta_bytes:
+    theta = target / THETA_FILE
+    if theta.exists() and theta.read_bytes() != checkpoint.theta_bytes:
         raise UserError(f"{target}: has another checkpoint; choose another folder with -o")
 
 

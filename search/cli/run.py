@@ -84,10 +84,12 @@ def run(
     """
     if not (dry_run or detach):
         leave_cell()
+
     changes = Changes(sets, env)
     plan = _prepare(study, home, fresh, changes)
     if changes:
         study = plan.name  # what goes on with it: the file alone is another study
+
     if dry_run:
         with reraise_as(study, UserError):
             click.echo(_plan(plan, home, fresh))
@@ -119,7 +121,8 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
     rows: list[SeedRecord] = []
     records: StudyRecords | None = None
     if fresh:
-        study = renamed(study, records_of(home, study.name).ledger.list_studies() if home.exists() else [])
+        begun = records_of(home, study.name).ledger.list_studies() if home.exists() else []
+        study = renamed(study, begun)
     elif home.exists():
         records = records_of(home, study.name)
         rows = records.list_seeds()
@@ -151,7 +154,8 @@ def _interruptible() -> Iterator[None]:
 
     A signal that is ignored stays so (nohup).
     """
-    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
+    settable = (signal.SIGTERM, signal.SIGHUP)
+    numbers = [number for number in settable if signal.getsignal(number) == signal.SIG_DFL]
     for number in numbers:
         signal.signal(number, signal.default_int_handler)
     try:
@@ -171,10 +175,12 @@ def _run(opened: Opened, max_hours: float | None, notify: str) -> None:
     source, records = opened.source, opened.records
     if is_cell():  # the run that was interrupted may still save what it trained
         _wait_until(lambda: not records.get_driver(), SAVING_S)
+
     try:
         ended = train(opened, Display(Console(highlight=False)), by_ray, max_hours, notify)
     except ExecutorDied as died:
         raise Failure(f"{died}. {render.GO_ON} {run_command(records.home, source)}") from None
+
     click.echo(render.summary(opened.study, source, records, ended))
     if ended.interrupted or ended.failed:
         sys.exit(130 if ended.interrupted else Failure.code)
@@ -184,9 +190,11 @@ def _detach(study: Study, records: StudyRecords, max_hours: float | None, notify
     """Start the same command as a process of its own, and wait until it holds the study's lease."""
     home = records.home
     home.logs.mkdir(exist_ok=True)
-    stem = home.logs / f"{study.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    file, log = stem.with_name(stem.name + ".yaml"), stem.with_name(stem.name + ".log")
-    file.write_text(study.model_dump_json(by_alias=True, indent=2), encoding="utf-8")  # as it is now
+    name = f"{study.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    file, log = home.logs / f"{name}.yaml", home.logs / f"{name}.log"
+
+    # A file of its own: the user may change theirs before the process has read it, or it came by standard input.
+    file.write_text(study.model_dump_json(by_alias=True, indent=2), encoding="utf-8")
     words = ["run", str(file), "--home", str(home.path)]
     words += ["--max-hours", str(max_hours)] if max_hours else []
     words += ["--notify", notify] if notify else []
@@ -202,13 +210,14 @@ def _detach(study: Study, records: StudyRecords, max_hours: float | None, notify
         return process.poll() is not None or owner.split("/")[1] == str(process.pid)
 
     is_in_time = _wait_until(has_begun_or_ended, STARTING_S)
-    if (code := process.poll()) is not None:  # refused, or done already
-        click.echo(
-            log.read_text(encoding="utf-8").replace(f"error: {file}: ", "error: ").removesuffix("\n"), err=bool(code)
-        )
+    code = process.poll()
+    if code is not None:  # refused, or done already
+        text = log.read_text(encoding="utf-8").replace(f"error: {file}: ", "error: ")  # a file that no user knows
+        click.echo(text.removesuffix("\n"), err=bool(code))
         sys.exit(code)
     if not is_in_time:
         raise Failure(f"process {process.pid} has not begun in {STARTING_S:.0f} s; see {log}")
+
     flag = home_flag(home)
     click.echo(f"{study.name}: runs as process {process.pid}, its output goes to {log}")
     click.echo(f"  adder-search status {study.name}{flag}\n  adder-search stop {study.name}{flag}")
@@ -232,11 +241,16 @@ def stop(study: str, home: Home) -> None:
 
     name = study_name(study, home)
     records = open_records(home, name)
-    if not (owner := records.get_driver()):
+    owner = records.get_driver()
+    if not owner:
         raise UserError(f"study {name} is not running")
+
+    # While the driver runs: afterwards its file does not count.
     source = (read_progress(records) or {}).get("source", name)
     records.request_stop()
     if not _wait_until(lambda: not records.get_driver(), STOPPING_S):
         raise Failure(f"study {name} has not stopped in {STOPPING_S:.0f} s; {owner} runs it")
-    source = os.path.relpath(source) if Path(source).is_absolute() and Path(source).is_file() else name
+
+    is_file_here = Path(source).is_absolute() and Path(source).is_file()  # the driver may be another machine's
+    source = os.path.relpath(source) if is_file_here else name
     click.echo(f"{name} has stopped. To go on:\n  {run_command(home, source)}")

@@ -33,10 +33,11 @@ def studies(as_json: bool) -> None:
             data = read_data(text)  # not as a study: a module's code is run to count its parameters
         about = data.get("about", "") if isinstance(data, dict) else ""
         rows.append({"name": name, "about": printable(str(about))})
+
     if as_json:
         for row in rows:
-            params = list(dict.fromkeys(spec.params for spec, _ in load_study(row["name"]).listed))
-            row["params"] = params[0] if len(params) == 1 else params
+            params = dict.fromkeys(spec.params for spec, _ in load_study(row["name"]).listed)
+            row["params"] = next(iter(params)) if len(params) == 1 else list(params)
     show(as_json, rows, aligned([(row["name"], row["about"]) for row in rows]))
 
 
@@ -72,13 +73,19 @@ def _matching(section: str, listed: Sequence[Key]) -> list[Key]:
 
     if within := [key for key in listed if f"{key.path}.".startswith(f"{section}.")]:
         return within
-    options = {f.name: f for cls in FAMILIES.values() for f in fields(cls) if "help" in f.metadata}
-    of_models = [Key(f"model.{name}", f.metadata["help"], f.default) for name, f in options.items()]
-    last = f".{section}"
-    near = [key for key in (*listed, *of_models) if key.path.startswith(section) or key.path.endswith(last)]
-    if near:
+
+    # Families share names of fields: each is listed once.
+    of_models = {}
+    for family in FAMILIES.values():
+        for field in fields(family):
+            if "help" in field.metadata:
+                of_models[field.name] = Key(f"model.{field.name}", field.metadata["help"], field.default)
+    every = (*listed, *of_models.values())
+    if near := [key for key in every if key.path.startswith(section) or key.path.endswith(f".{section}")]:
         return near
-    below = [key.path for key in listed if key.path.startswith(f"{section.partition('.')[0]}.")]
+
+    first = section.partition(".")[0]
+    below = [key.path for key in listed if key.path.startswith(f"{first}.")]
     others = below or [key.path for key in listed if "." not in key.path]
     raise UserError(f"no key {section!r}; {did_you_mean(section, others)}")
 
@@ -112,9 +119,11 @@ def _described(name: str, spec: Spec) -> dict[str, Any]:
     """Return a preset as plain values: parameters, budget by component, and the saving of each constraint."""
     from model.tied import Tied, count
 
-    applied = {c: {"value": v, "saves": spec.saved_by(c)} for c, v in spec.applied().items()}
     values = {"name": name, "family": spec.family, "params": spec.params, "budget": spec.layout.budget()}
-    values["constraints"] = applied
+    values["constraints"] = {
+        constraint: {"value": value, "saves": spec.saved_by(constraint)}
+        for constraint, value in spec.applied().items()
+    }  # fmt: skip
     if isinstance(spec, Tied):
         values |= {"base": spec.base.as_dict(), "ties": spec.spelt(), "count": asdict(count(spec))}
     return values
@@ -130,13 +139,15 @@ def _listing() -> Iterator[str]:
         yield f"{family}: {cls.about}"
         for name, field in cls.constraints().items():
             meta = field.metadata
-            rules = [f"needs {spelt(n, v)}" for n, v in meta["needs"].items()]
-            rules += [f"excludes {n}" for n in meta["excludes"]]
-            yield f"  {name:20} {meta['help']} ({'; '.join([*rules, meta['source']])})"
+            notes = [f"needs {spelt(other, value)}" for other, value in meta["needs"].items()]
+            notes += [f"excludes {other}" for other in meta["excludes"]]
+            notes.append(meta["source"])
+            yield f"  {name:20} {meta['help']} ({'; '.join(notes)})"
         for field in cls.options():
             if field.name not in cls.constraints():
                 yield f"  {field.name:20} {field.metadata['help']} [{field.default}]"
-        yield f"  presets: {', '.join(n for n, s in PRESETS.items() if s.family == family)}"
+        presets = [name for name, spec in PRESETS.items() if spec.family == family]
+        yield f"  presets: {', '.join(presets)}"
         yield ""
     yield "adder-search models PRESET shows a preset's parameters, component by component"
 
@@ -149,10 +160,12 @@ def _budget_lines(name: str, spec: Spec) -> Iterator[str]:
     if isinstance(spec, Tied):
         yield from _tied_lines(name, spec)
         return
+
     yield from (f"{name}: {spec.family}, {spec.params} parameters", "")
     yield "component    shape     params  role"
     for (part, count), shape in zip(spec.layout.budget().items(), spec.layout.shapes, strict=True):
-        yield f"  {part:10} {' x '.join(map(str, shape)):9} {count:6}  {spec.roles.get(part, '')}"
+        size = " x ".join(map(str, shape))
+        yield f"  {part:10} {size:9} {count:6}  {spec.roles.get(part, '')}"
     yield from (f"  {'total':10} {'':9} {spec.params:6}", "")
     yield "constraint                saves, with what needs it"
     for constraint, value in spec.applied().items():
@@ -168,11 +181,14 @@ def _tied_lines(name: str, spec: Tied) -> Iterator[str]:
     yield from (f"{name}: {preset_name(spec)}", "", "component    shape     params  shared  zero  role")
     budget, by_tensor = spec.layout.budget(), spec.by_tensor()
     for part, shape in spec.base.shapes().items():
-        size, numbers, new = " x ".join(map(str, shape)), by_tensor[part], budget.get(part, 0)
+        size = " x ".join(map(str, shape))
+        numbers = by_tensor[part]
+        new = budget.get(part, 0)
         zero = numbers.count(0)
         shared = len(numbers) - zero - new
         yield f"  {part:10} {size:9} {new:6} {shared:7} {zero:5}  {spec.roles.get(part, '')}"
     yield from (f"  {'total':10} {'':9} {spec.params:6}", "")
+
     totals = count(spec)
     ties = f"{totals.inside} numbers with ties inside tensors, {totals.across} with ties across tensors"
     hidden = f"{totals.hidden} with hard-wired constants of trained tensors, {totals.constants} with all"

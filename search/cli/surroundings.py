@@ -31,6 +31,8 @@ class Unread(io.FileIO):
             is_closed_terminal = error.errno == errno.EIO and stat.S_ISCHR(os.fstat(self.fileno()).st_mode)
             if error.errno != errno.EPIPE and not is_closed_terminal:
                 raise
+
+            # By the descriptor, which what is written in C++ and later child processes have too.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
@@ -46,6 +48,7 @@ def settle_output() -> None:
         stream = getattr(sys, name)
         if not isinstance(stream, io.TextIOWrapper):
             continue
+
         raw = getattr(stream.buffer, "raw", stream.buffer)  # PYTHONUNBUFFERED leaves out what is between
         if type(raw) is io.FileIO:
             stream.flush()
@@ -77,6 +80,7 @@ def settle_environment() -> None:
     """
     if not any("~" in os.environ.get(name, "") for name in (*PATHS, "MLFLOW_TRACKING_URI")):
         return  # before anything is imported
+
     from search.store.home import TRACKING, expanded_address
     from trainer.files.paths import named_by
 
@@ -99,6 +103,7 @@ def check_libraries() -> None:
         needed = Requirement(line)
         if needed.marker and not needed.marker.evaluate({"extra": ""}):
             continue
+
         version = _version(needed.name)
         if version is None or not needed.specifier.contains(version, prereleases=True):
             wrong.append(f"{needed.name} {version or 'is missing'}")

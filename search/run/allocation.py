@@ -37,21 +37,24 @@ def objective(rows: Sequence[SeedRecord], recipe: Recipe, wanted: str = GROK_RAT
 
     k of n counted seeds grokked. For 0 <= t < 1, more grokked of equally many seeds is always ahead. At a few
     per cent nearly every configuration has k = 0, so t breaks ties: by the mean of the seeds' best token
-    accuracy, and by less than a thousandth of that by the median grok step. Per
-    million seed-steps, the rate is divided by the mean steps of a seed.
+    accuracy, and by less than a thousandth of that by the median grok step. wanted: GROK_RATE, or PER_MILLION
+    seed-steps: the rate divided by the mean steps of a seed.
     """
-    counted = [r for r in rows if r.is_final]
-    grokked = [r for r in counted if r.has_grokked]
-    token = fmean(_number(r.best_token) for r in counted) if counted else 0.0
-    early = 1 - median(r.grok_step or 0 for r in grokked) / recipe.steps if grokked else 0.0
-    t = (TOKEN_WEIGHT * min(token, 1.0) + early) / (TOKEN_WEIGHT + 2)
-    rate = (len(grokked) + t) / (len(counted) + 2)
-    each = fmean(r.steps for r in counted) if counted and wanted == PER_MILLION else 0.0
-    return 1e6 * rate / (each or recipe.steps) if wanted == PER_MILLION else rate
+    counted = [row for row in rows if row.is_final]
+    grok_steps = [row.grok_step or 0 for row in counted if row.has_grokked]
+    token = fmean(_number(row.best_token) for row in counted) if counted else 0.0
+    early = 1 - median(grok_steps) / recipe.steps if grok_steps else 0.0
+
+    t = (TOKEN_WEIGHT * min(token, 1.0) + early) / (TOKEN_WEIGHT + 2)  # below 1, as token and early are at most 1
+    rate = (len(grok_steps) + t) / (len(counted) + 2)
+    if wanted != PER_MILLION:
+        return rate
+    each = fmean(row.steps for row in counted) if counted else 0.0
+    return 1e6 * rate / (each or recipe.steps)
 
 
 def _number(value: float | None) -> float:
-    """Return 0 for a seed that diverged before it was evaluated."""
+    """Return a measure; 0 for a seed that diverged before it was evaluated."""
     return value if value is not None and math.isfinite(value) else 0.0
 
 
@@ -60,12 +63,17 @@ def select_for_more_seeds(scores: Mapping[str, ConfigurationScore], rule: Alloca
 
     A sure loser is not among them: its verdict is closed, and a model of its size or smaller is better.
     """
-    keys = [
-        key
-        for key, score in scores.items()
-        if score.rate.n < rule.most and (score.is_open(rule.threshold) or _may_lead(score, scores))
-    ]
-    return sorted(keys, key=lambda key: (-scores[key].objective, key))
+    keys = []
+    for key in _by_objective(scores):
+        score = scores[key]
+        if score.rate.n < rule.most and (score.is_open(rule.threshold) or _may_lead(score, scores)):
+            keys.append(key)
+    return keys
+
+
+def _by_objective(scores: Mapping[str, ConfigurationScore]) -> list[str]:
+    """Return the keys of configurations, the best first, equally good ones by key."""
+    return sorted(scores, key=lambda key: (-scores[key].objective, key))
 
 
 def _may_lead(score: ConfigurationScore, scores: Mapping[str, ConfigurationScore]) -> bool:
@@ -73,25 +81,31 @@ def _may_lead(score: ConfigurationScore, scores: Mapping[str, ConfigurationScore
 
     It has grokked, its interval reaches the best rate of its rivals, and their intervals reach into its own.
     """
-    low, high = score.rate.interval
-    rivals = [s.rate for s in scores.values() if s.params <= score.params and s is not score]
+    rivals = [other.rate for other in scores.values() if other.params <= score.params and other is not score]
     if not rivals or not score.rate.grokked:
         return False
-    return max(r.rate or 0.0 for r in rivals) <= high and low <= max(r.interval[1] for r in rivals)
+
+    low, high = score.rate.interval
+    best = max(rate.rate or 0.0 for rate in rivals)
+    highest = max(rate.interval[1] for rate in rivals)
+    return best <= high and low <= highest
 
 
 def select_for_confirmation(scores: Mapping[str, ConfigurationScore], count: int, by_size: bool) -> list[str]:
     """Return the keys of the `count` configurations to confirm, the best first; fewer if fewer have a success.
 
-    They are the best by their objective. by_size: those of the Pareto front of size and objective, then those of the
-    front of the others, until there are so many.
+    They are the best by their objective. by_size: first all of the Pareto front of size and objective, then the front
+    of the others, until there are so many.
     """
-    left = sorted((key for key, s in scores.items() if s.rate.grokked), key=lambda key: (-scores[key].objective, key))
+    left = [key for key in _by_objective(scores) if scores[key].rate.grokked]
     if not by_size:
         return left[:count]
+
     chosen: list[str] = []
     while left and len(chosen) < count:
-        members = pareto([scores[key].params for key in left], [scores[key].objective for key in left])
+        sizes = [scores[key].params for key in left]
+        objectives = [scores[key].objective for key in left]
+        members = pareto(sizes, objectives)
         chosen += [key for key, is_member in zip(left, members, strict=True) if is_member]
         left = [key for key in left if key not in chosen]
     return chosen[:count]

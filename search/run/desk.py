@@ -40,12 +40,13 @@ class Desk:
         if attempt < self.attempts[worker]:
             return None
         self.attempts[worker] = attempt  # a desk that was started again learns it here
+
         self.reports[ticket] = report
         self.has_reports.set()
         reply = self.calls[ticket] = asyncio.get_running_loop().create_future()
         try:
             return await reply
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # by `enter`
             return None
 
     async def collect(self, timeout_s: float) -> list[bytes]:
@@ -53,6 +54,7 @@ class Desk:
         if not self.has_reports.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.has_reports.wait(), timeout_s)
+
         reports, self.reports = list(self.reports.values()), {}
         self.has_reports.clear()
         return reports
@@ -60,6 +62,6 @@ class Desk:
     async def reply(self, replies: Mapping[Ticket, bytes]) -> None:
         """Send replies to the workers that wait for them."""
         for ticket, reply in replies.items():
-            call = self.calls.pop(ticket, None)
+            call = self.calls.pop(ticket, None)  # none if the worker is gone, or the desk was started again
             if call is not None and not call.done():
                 call.set_result(reply)

@@ -39,7 +39,7 @@ PATIENCE_S = 600.0
 DRAIN_S, DRAIN_AWAY_S = 3_600.0, 60.0
 """Seconds that the end of a study waits for its mirrors: in all, and while they are away."""
 STOPPING_S = 10.0
-"""The same at the end of a run that was stopped."""
+"""Seconds that the end of a run waits for them that was stopped: what is left, the next run or `sync` writes."""
 POLL_S = 0.2
 """Seconds without events after which the driver looks at lease, deadline and display."""
 INTERRUPTED = "interrupted"
@@ -121,12 +121,13 @@ class Driver:
     def run(self, executor: Executor) -> Ended:
         """Train until nothing is left or the run is stopped, and write the end to ledger and mirrors."""
         with _signals(self.stop):
-            if not self.planner.is_done:
+            if not self.is_done:
                 with executor:
                     try:
                         self._loop(executor)
-                    except KeyboardInterrupt:
+                    except KeyboardInterrupt:  # a second signal came before the loop had ended
                         self.stop(INTERRUPTED)
+
             self.close()
         return self.ended
 
@@ -138,6 +139,7 @@ class Driver:
             self._reply(executor)
             self._check_end()
             self._show(executor)
+
         if self.ended.why:
             self.display.say(f"stopping ({self.ended.why}): what was saved last goes on with the next run")
 
@@ -161,7 +163,11 @@ class Driver:
         capacity = executor.capacity()
         if capacity.concurrent:  # with no room at all, what is running is not planned anew
             self.planner.capacity = capacity
-        while len(self.workers) < capacity.concurrent and self.planner.lacks_workers(len(self.workers.idle)):
+
+        while len(self.workers) < capacity.concurrent:
+            idle = len(self.workers.idle)  # these take the pairs that wait before anybody new does
+            if not self.planner.lacks_workers(idle):
+                break
             executor.start(self.workers.add(), capacity.on_gpu)
 
     def _reply(self, executor: Executor) -> None:
@@ -169,7 +175,7 @@ class Driver:
         for worker in self.workers:
             if worker.waits and (reply := self._reply_to(worker)):
                 assert worker.report
-                worker.reply = reply
+                worker.reply = reply  # kept, as the report may come again
                 executor.reply(worker.report, reply)
 
     def _check_end(self) -> None:
@@ -181,12 +187,16 @@ class Driver:
             self.stop("time limit")
 
     def _show(self, executor: Executor) -> None:
+        """Show how far the run is: to Prometheus, on the screen, to `status`, in mirrors. Each has its own pace."""
         executor.export(self.measures)
+
         if self.display.due():
             self.display.show(self.progress.snapshot())
+
         if time.monotonic() > self.progress_due:
             self.progress_due = time.monotonic() + EVERY_S
             write_progress(self.records, self.progress.as_record(self.records.owner))
+
         for mirror in self.shown:
             mirror.note_curves(self._in_training)
 
@@ -195,7 +205,7 @@ class Driver:
         return dict.fromkeys(pair.configuration for pair in self.planner.training)
 
     def stop(self, why: str = INTERRUPTED) -> None:
-        """End the loop after the event at hand."""
+        """End the loop after the event at hand. The first reason stays."""
         self.ended.why = self.ended.why or why
 
     # ---- reports and replies
@@ -205,12 +215,14 @@ class Driver:
         if self.workers.is_late(report):
             executor.reply(report, Reply(is_end=True))
             return
+
         before = self.workers[report.worker]
         if self.workers.is_repeated(report):
             if before.reply:
                 executor.reply(report, before.reply)
             return
-        if report.attempt > before.attempt:
+
+        if report.attempt > before.attempt:  # its process was started again, and the executor has not said so yet
             self._free_pairs(report.worker, DIED)
         worker = self.workers.accept(report)
         self.lost_starts = 0
@@ -219,11 +231,14 @@ class Driver:
         if report.failure:
             self._free_pairs(worker.name, self._described(report))
             return
+
+        # The ledger first: the plan counts what is recorded, and the worker has its reply only after that.
         self._record(worker, report)
         self._tell_first_grok(report)
         self.planner.update(worker.name, report.steps, report.perfect)
         if report.steps:
             worker.phase = TRAINING
+
         self.ended.seed_steps_per_s = self.progress.overall_rate
         self.ended.compile_s = max(self.ended.compile_s, report.speed.compile_s)
 
@@ -232,29 +247,43 @@ class Driver:
         assert worker.report
         if worker.report.failure:
             return Reply(is_end=True)
+
         pairs = self.planner.take(worker.name, self.workers.may_switch(worker))
         bank = self.planner.banks.get(worker.name)
         if bank is None or not bank.pairs:
             return self.workers.idle_reply(worker)
-        is_new, worker.bank = bank is not worker.bank, bank
-        worker.phase = COMPILING if is_new else TRAINING
-        made = NewBank(bank.kind.program[0], bank.slots, self.study.resources)
-        apart_s, save_s = self.workers.pace()
-        orders, enough = self._orders(pairs), self.planner.needless(worker.name)
-        return Reply(orders, made if is_new else None, enough, apart_s, save_s)
+
+        new_bank = None
+        worker.phase = TRAINING
+        if bank is not worker.bank:
+            new_bank = NewBank(bank.kind.program[0], bank.slots, self.study.resources)
+            worker.bank, worker.phase = bank, COMPILING
+
+        report_after_s, save_after_s = self.workers.pace()
+        enough = self.planner.needless(worker.name)
+        return Reply(self._orders(pairs), new_bank, enough, report_after_s, save_after_s)
 
     def _orders(self, pairs: Mapping[int, PlannedPair]) -> list[Order]:
-        """Claim pairs in the ledger, and return them as a worker gets them."""
+        """Claim pairs in the ledger, and return the orders to train them. pairs: by number."""
         if not pairs:
             return []
-        states = self.records.claim([(p.configuration, p.seed, p.confirmation) for p in pairs.values()])
+
+        work = [(pair.configuration, pair.seed, pair.confirmation) for pair in pairs.values()]
+        states = self.records.claim(work)
         self.ended.begun += len(pairs)
-        for configuration in {p.configuration.key: p.configuration for p in pairs.values()}.values():
-            if configuration.key not in self.announced:
-                self.announced.add(configuration.key)
-                for mirror in self.shown:
-                    mirror.note_training(configuration)
-        return [Order(n, self.planner.pair_of(p), states.get(p.key)) for n, p in pairs.items()]
+
+        orders = []
+        for number, pair in pairs.items():
+            self._announce(pair.configuration)
+            orders.append(Order(number, self.planner.pair_of(pair), states.get(pair.key)))
+        return orders
+
+    def _announce(self, configuration: Configuration) -> None:
+        """Show a configuration as running, unless it is shown so."""
+        if configuration.key not in self.announced:
+            self.announced.add(configuration.key)
+            for mirror in self.shown:
+                mirror.note_training(configuration)
 
     def _record(self, worker: WorkerState, report: Report) -> None:
         """Record the ended pairs and saved states of a report, as far as its worker has those pairs."""
@@ -264,31 +293,41 @@ class Driver:
         states = {held[number].key: state for number, state in report.states.items() if number in held}
         if not (ended or states):
             return
+
         seeds = [(held[number], seed) for number, seed in ended.items()]
-        cut = {pair.key: seed.measured["steps"] for pair, seed in seeds if seed.outcome == Outcome.CENSORED}
-        results = {pair.key: seed for pair, seed in seeds if pair.key not in cut}
+        results, cut_at = {}, {}
+        for pair, seed in seeds:
+            if seed.outcome == Outcome.CENSORED:
+                cut_at[pair.key] = seed.measured["steps"]
+            else:
+                results[pair.key] = seed
         trained_by = TrainedBy(report.speed.seed_steps_per_s, report.environment)
-        self.records.record(results, trained_by, cut, states)
+        self.records.record(results, trained_by, cut_at, states)
         self.progress.ended.update(seed.outcome for _, seed in seeds)
+
+        # Of a pair that was cut before its first step the ledger keeps no row, so the plan gets none.
+        rows = [_row_of(pair, trained_by.columns(seed)) for pair, seed in seeds if cut_at.get(pair.key) != 0]
         pairs = self.planner.end(worker.name, ended)
-        rows = [_row_of(pair, trained_by.columns(seed)) for pair, seed in seeds if cut.get(pair.key) != 0]
-        self._complete(pairs, rows, [pair for pair in pairs if pair.key in cut])
+        self._complete(pairs, rows, [pair for pair in pairs if pair.key in cut_at])
 
     def _tell_first_grok(self, report: Report) -> None:
-        """Tell of a report's first seed that groks, if it is the study's."""
-        groks = bool(report.perfect) or any(seed.outcome == Outcome.GROKKED for seed in report.ended.values())
-        if groks and not self.has_grokked:
+        """Tell of the study's first seed that groks, if this report has it."""
+        has_ended_grokked = any(seed.outcome == Outcome.GROKKED for seed in report.ended.values())
+        if (report.perfect or has_ended_grokked) and not self.has_grokked:
             self.has_grokked = True
             self.tell(event="first seed grokked", study=self.study.name)
 
     def _complete(
         self, pairs: Sequence[PlannedPair], rows: Sequence[SeedRecord], cut: Sequence[PlannedPair] = ()
     ) -> None:
+        """Take ended pairs into the plan, and show their configurations. Arguments: as of `Planner.complete`."""
         complete = self.planner.complete(pairs, rows, cut)
-        for configuration in {pair.configuration: None for pair in pairs}:  # in the order of the report
+
+        for configuration in dict.fromkeys(pair.configuration for pair in pairs):  # in the order of the report
             rows_so_far = self.planner.study_run.states[configuration.key].rows.values()
             for mirror in self.shown:
                 mirror.note_ended(configuration, rows_so_far)
+
         for configuration in complete:
             self.announced.discard(configuration.key)
             self._note(configuration, is_done=True)
@@ -299,14 +338,18 @@ class Driver:
 
     def _free_pairs(self, worker: str, failure: str) -> None:
         """Take a worker's pairs back, and give up those that failed too often. failure: empty if it did not fail."""
-        if given_up := self.planner.give_back(worker, bool(failure)):
-            seeds = f"seed {given_up[0].seed}" if len(given_up) == 1 else f"{len(given_up)} seeds"
-            self.ended.failed[f"{worker} ({seeds})"] = failure
-            reason = failure.partition(" (")[0]
-            self.records.censor({pair.key: pair.step for pair in given_up}, reason)
-            ended = {"outcome": Outcome.CENSORED.value, "reason": reason}
-            rows = [_row_of(pair, UNMEASURED | ended | {"steps": pair.step}) for pair in given_up]
-            self._complete(given_up, rows)
+        given_up = self.planner.give_back(worker, bool(failure))
+        if not given_up:
+            return
+
+        seeds = f"seed {given_up[0].seed}" if len(given_up) == 1 else f"{len(given_up)} seeds"
+        self.ended.failed[f"{worker} ({seeds})"] = failure
+        reason = failure.partition(" (")[0]  # without the path of the traceback (`_described`)
+        self.records.censor({pair.key: pair.step for pair in given_up}, reason)
+
+        ended = {"outcome": Outcome.CENSORED.value, "reason": reason}
+        rows = [_row_of(pair, UNMEASURED | ended | {"steps": pair.step}) for pair in given_up]
+        self._complete(given_up, rows)
 
     def _on_finished(self, name: str, failure: str | None) -> None:
         """Take back the pairs of an ended worker. Stop the run after several workers in a row that never began."""
@@ -322,12 +365,13 @@ class Driver:
         """Return a worker's error with the file that its traceback is written to."""
         self.home.logs.mkdir(exist_ok=True)
         file = self.home.logs / f"{self.study.name}-{report.worker}-{report.attempt}.txt"
-        with suppress(OSError):
+        with suppress(OSError):  # of a full disk, say: the line on the error is shown all the same
             file.write_text(report.traceback, encoding="utf-8")
         return f"{report.failure} ({file})"
 
     def _say(self, remarks: Iterable[str]) -> None:
-        for line in dict.fromkeys(remarks):
+        """Print the warnings of workers that were not printed yet: most workers have the same."""
+        for line in remarks:
             if line not in self.remarks:
                 self.remarks.add(line)
                 log.warning("%s", line)
@@ -335,26 +379,34 @@ class Driver:
     # ---- the end
 
     def close(self) -> None:
-        """Write the run's end: seeds that still count as running were interrupted."""
+        """Write the run's end: seeds that still count as running were interrupted, or there was enough."""
         is_done = self.is_done
         self.ended.interrupted = not is_done
-        why = self.ended.why = "" if is_done else self.ended.why or INTERRUPTED
-        in_flight = [] if is_done else self.planner.in_flight
-        self.records.censor_running(why or ENOUGH, self.progress.steps())
-        for configuration in in_flight:
-            self._note(configuration, is_done=False)
+        if is_done:  # a stop that came with the last report stopped nothing
+            self.ended.why, reason = "", ENOUGH
+        else:
+            self.ended.why = reason = self.ended.why or INTERRUPTED
+
+        # The ledger first: mirrors are written from it.
+        self.records.censor_running(reason, self.progress.steps())
+        if not is_done:
+            for configuration in self.planner.in_flight:
+                self._note(configuration, is_done=False)
         for mirror in self.shown:
             self._drain(mirror)
+
+        # Last of all, as nothing is chosen by the problems that verify (docs/statistics.md).
         rows = self.records.list_seeds()
-        is_behind = is_done and self.study.kind.is_compared and verify_best(self.records, rows)
-        self.ended.rows = self.records.list_seeds() if is_behind else rows
+        if is_done and self.study.kind.is_compared and verify_best(self.records, rows):
+            rows = self.records.list_seeds()  # with what was just verified
+        self.ended.rows = rows
 
     def _drain(self, mirror: Shown) -> None:
         """Wait for what a mirror has still to write, as long as is worth it."""
         if self.is_done:
             mirror.note_study()
-        longest = (DRAIN_S, DRAIN_AWAY_S) if self.is_done else (STOPPING_S, STOPPING_S)
-        self.ended.unwritten += mirror.drain(*longest, partial(self._show_drain, mirror))
+        longest_s, away_s = (DRAIN_S, DRAIN_AWAY_S) if self.is_done else (STOPPING_S, STOPPING_S)
+        self.ended.unwritten += mirror.drain(longest_s, away_s, partial(self._show_drain, mirror))
         mirror.close()
 
     def _show_drain(self, mirror: Shown, remaining: int) -> bool:
@@ -369,6 +421,7 @@ class Driver:
         """Return what Prometheus is shown, by the names in search/run/metrics.py."""
         states = self.progress.states()
         waiting = sum(worker.phase == WAITING for worker in self.workers)
+
         return {
             "seeds_ended": dict(self.progress.ended),
             "seeds_open": {
@@ -404,9 +457,10 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
 
     In the main thread alone. A SIGHUP that is ignored (nohup) stays so.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():  # Python sets handlers in that one alone
         yield
         return
+
     before = {number: signal.getsignal(number) for number in ENDING}
     if before[signal.SIGHUP] == signal.SIG_IGN:
         del before[signal.SIGHUP]
@@ -417,7 +471,7 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
             case 1:
                 stop()
             case 2:
-                raise KeyboardInterrupt
+                raise KeyboardInterrupt  # the loop may wait for a database or a mirror
 
     for number in before:
         signal.signal(number, on_signal)

@@ -82,7 +82,8 @@ class Trained:
     def __repr__(self) -> str:
         """Return one line: the study, its seeds, and why it was stopped, if it was."""
         rows = records_of(self.home, self.study.name).list_seeds()
-        ended, grokked = sum(row.is_final for row in rows), sum(row.has_grokked for row in rows)
+        ended = sum(row.is_final for row in rows)
+        grokked = sum(row.has_grokked for row in rows)
         stopped = "" if self.is_done else f"; stopped ({self.why}), {GO_ON}"
         return f"{self.study.name}: {ended:,} of {len(rows):,} seeds ended, {grokked:,} grokked{stopped}"
 
@@ -119,14 +120,17 @@ def run(
     """
     _check_options(executor, max_hours)
     place = Home(home)
-    asked, source = given_study(study, place, log.warning, changes_of(set or {}, env or {}))
+    changes = changes_of(set or {}, env or {})
+    asked, source = given_study(study, place, log.warning, changes)
     prepare(asked, source, place, log.warning, fresh, by_ray=executor == "ray")
     opened = open_study(asked, source, place, log.warning, fresh)
     ended = train(opened, _listener(progress), EXECUTORS[executor], max_hours)
+
     name = opened.study.name
     if ended.failed:
         (what, why), *others = ended.failed.items()
-        raise Failure(f"{name}: {what} failed: {why}" + (f"; and {len(others)} more" if others else ""))
+        more = f"; and {len(others)} more" if others else ""
+        raise Failure(f"{name}: {what} failed: {why}{more}")
     if ended.why == "interrupted":
         raise KeyboardInterrupt(f"{name}: stopped; {GO_ON}")
     return Trained(opened.study, place, not ended.interrupted, ended.why)
@@ -210,6 +214,7 @@ def prepare(study: Study, source: str, home: Home, say: Say, fresh: bool = False
     if by_ray and limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE:
         least = f"Ray reserves more than {ADDRESS_SPACE >> 30} GB, most of which it does not use"
         raise Failure(f"ulimit -v leaves {limit / 2**30:.1f} GB of addresses; {least}")
+
     from search.study.start import read_start
     from trainer.finishing import check_finisher
     from trainer.recipe.stages import check_stages
@@ -219,11 +224,13 @@ def prepare(study: Study, source: str, home: Home, say: Say, fresh: bool = False
         if not begun:
             with reraise_as(source, UserError):
                 read_start(study.start, Path(study.start.checkpoint))
+
     with reraise_as(source):
         for _, recipe in study.listed:
             check_stages(recipe)
             check_finisher(recipe)
-    if remark := "" if fresh else remark_on_others(study, home):
+
+    if not fresh and (remark := remark_on_others(study, home)):
         say(remark)
 
 
@@ -238,20 +245,27 @@ def open_study(study: Study, source: str, home: Home, say: Say, fresh: bool = Fa
     with reraise_as(source, UserError):
         if remark := check_resources(study.resources):
             say(f"{source}: {remark}")
-    if home.has_own_database and not (fresh or home.ledger_db.exists()) and (home.artifacts / study.name).exists():
-        raise Failure(missing(home.ledger_db))  # mirrors show what a ledger that is gone had
+
+    # Mirrors may show what a ledger had that is gone: a new one in its place would train all of that again.
+    is_new = home.has_own_database and not (fresh or home.ledger_db.exists())
+    if is_new and (home.artifacts / study.name).exists():
+        raise Failure(missing(home.ledger_db))
+
+    # Every mirror is checked before anything is made, so that a refusal leaves nothing behind.
     for mirror in mirrors():
         mirror.check(home)
     home.create()
     ledger = Ledger(home)
     for mirror in mirrors():
         mirror.create(home)
+
     if fresh:
         study = renamed(study, ledger.list_studies(), lambda name: any(m.has(home, name) for m in mirrors()))
         say(f"{study.name}: a fresh start of {source}")
     records = StudyRecords(ledger, study.name)
     is_theirs = is_file(source) and Path(source).parent != home.logs  # where --detach leaves one
-    source = source if is_theirs and not fresh else study.name
+    if fresh or not is_theirs:
+        source = study.name
     with reraise_as(source, UserError):
         check_extension(study, records.get_definition(), records.list_seeds())
     return Opened(study, source, records)
@@ -278,8 +292,10 @@ def train(
         with display, Driver.open(study, records, display, max_hours) as driver, telling(notify) as tell:
             driver.tell = tell
             driver.progress.source = str(Path(source).absolute()) if is_file(source) else source
+            # Not before the plan was made: a file that is refused does not take the recorded one's place.
             records.update_study(study.model_dump(mode="json", by_alias=True))
             ended = driver.run(executor)
+
             tell(
                 event="study stopped" if ended.interrupted else "study ended",
                 study=study.name,

@@ -93,7 +93,7 @@ class LocalExecutor:
 
         for worker in self.workers.values():
             worker.close()
-        torch.set_num_threads(self._threads)
+        torch.set_num_threads(self._threads)  # as the caller's own process had them
 
     def capacity(self) -> Capacity:
         return self._capacity
@@ -111,6 +111,7 @@ class LocalExecutor:
         """Let the worker whose turn it is train until it reports, or ends."""
         if not self.turns:
             return []
+
         worker, reply = self.turns.popleft()
         try:
             generator = self.workers[worker]

@@ -73,10 +73,13 @@ def forecast(study: Study, rows: Sequence[SeedRecord] = (), records: StudyRecord
 
     rows: the study's seeds; records: of a study that was begun. Not for a study that looks for constraints.
     """
-    draft, times, known = Draft(records, rows), 1, Forecast()
-    if study.start and not draft.list_parents():  # each θ that a run chooses when it begins is trained like the first
+    draft, known = Draft(records, rows), Forecast()
+    times = 1
+    if study.start and not draft.list_parents():
+        # The run chooses its θ when it begins: seeds from each are as many as without a start.
         times = study.start.count
         study = study.model_copy(update={"start": None})
+
     planner = plan(study, cast(StudyRecords, draft))
     known.add(planner.planned_rounds(), times)
     study.kind.foresee(planner, draft, known)
@@ -87,10 +90,12 @@ def forecast(study: Study, rows: Sequence[SeedRecord] = (), records: StudyRecord
 
 
 def _count_configurations(study: Study, planner: Planner, known: Forecast, times: int) -> None:
+    """Count configurations, their first seeds, and what of their rounds is recorded. times: θ that each starts from."""
     further = {seed for seeds in study.rounds[1:] for seed in seeds}
     for state in planner.study_run.states.values():
         seeds = study.kind.seeds_of((state.configuration.spec, state.configuration.recipe))
         known.configurations += times
         known.asked += times * len(seeds)
+
         wanted = further.union(seeds)
-        known.recorded += sum(row.is_final and not row.confirmation for s, row in state.rows.items() if s in wanted)
+        known.recorded += sum(row.is_final and row.seed in wanted for row in state.search_rows)

@@ -74,8 +74,10 @@ class PresetSpeed(NamedTuple):
 
     def gpu_rate(self, seeds: int, share: float = 1, by_mps: bool = False) -> float:
         """Return expected seed-steps/s of a bank of `seeds` with a `share` of a GPU, beside other banks."""
-        slower = 1 if share >= 1 else BY_MPS if by_mps else share
-        return seeds / self.step_s(seeds) * slower
+        whole = seeds / self.step_s(seeds)
+        if share >= 1:
+            return whole
+        return whole * (BY_MPS if by_mps else share)  # without MPS they take turns
 
     def fewest_for_gpu(self, cores: float) -> int:
         """Return the least number of seeds that train faster on a GPU than on so many cores."""
@@ -101,8 +103,9 @@ def gpu_here() -> Gpu:
 
 def measured_name(gpu: Gpu) -> str:
     """Return the name of a GPU whose speed was measured, or "" for any other, an H100 of fewer processors too."""
-    is_as_large = gpu.processors == H100.processors
-    return next((name for name in MEASURED if name in gpu.name and is_as_large), "")
+    if gpu.processors != H100.processors:
+        return ""
+    return next((name for name in MEASURED if name in gpu.name), "")
 
 
 def describe_cards(speed: PresetSpeed) -> list[str]:
@@ -143,14 +146,18 @@ def fastest_share(
 
     programs: each program's spec and first seeds. by_mps: banks with shares of a GPU train side by side.
     """
-    cores, cards = (max((node.get(name, 0) for node in nodes), default=0) for name in ("CPU", "GPU"))
+    cores = max((node.get("CPU", 0) for node in nodes), default=0)
+    cards = max((node.get("GPU", 0) for node in nodes), default=0)
     speeds = [(speed_of(spec), seeds) for spec, seeds in programs if seeds]
     if not speeds or not cards:
         return float(cards > 0)
+
+    # The cards share the programs, but no program ends sooner than its own steps take.
     steps_s = [speed.step_s(seeds) for speed, seeds in speeds]
     cores_s = sum(seeds / speed.core for speed, seeds in speeds) / max(cores, 1)
     seconds = {0.0: cores_s, 1.0: max(sum(steps_s) / cards, *steps_s)}
     """Seconds for a step of every seed, by each bank's share of a GPU."""
+
     side = _side_by_side(speeds, cores, cards, cpu) if by_mps else 1
     if side > 1:
         share = int(1e4 / side) / 1e4  # Ray counts in ten-thousandths; rounded down, so many fit
@@ -159,7 +166,7 @@ def fastest_share(
 
 
 def _side_by_side(speeds: Sequence[tuple[PresetSpeed, int]], cores: float, cards: float, cpu: float) -> int:
-    """Return how many banks, one per program, can share a GPU: as banks, cores and a wave allow."""
-    banks = -(-len(speeds) // cards)
+    """Return how many banks, one per program, can share a GPU. cpu: cores of a bank."""
+    banks = -(-len(speeds) // cards)  # rounded up
     room = min(speed.wave // min(seeds, speed.wave) for speed, seeds in speeds)
     return int(min(banks, cores // (cpu * cards), room, MOST_BANKS))

@@ -56,16 +56,22 @@ class Metrics:
     def show(self, values: Values) -> None:
         self.shown = time.monotonic()
         for name, value in values.items():
-            label = MEASURES[name].label
-            for label_value, number in value.items() if isinstance(value, Mapping) else [("", value)]:
-                self._set(name, float(number), {STUDY: self.study} | ({label: label_value} if label else {}))
+            by_label = value if isinstance(value, Mapping) else {"": value}
+            for label_value, number in by_label.items():
+                self._set(name, label_value, float(number))
 
-    def _set(self, name: str, number: float, tags: dict[str, str]) -> None:
-        if MEASURES[name].kind == GAUGE:
+    def _set(self, name: str, label_value: str, number: float) -> None:
+        measure, tags = MEASURES[name], {STUDY: self.study}
+        if measure.label:
+            tags[measure.label] = label_value
+        if measure.kind == GAUGE:
             self._ray(name).set(number, tags=tags)
             return
-        place = (name, tags.get(MEASURES[name].label, ""))
-        if (more := number - self.totals.get(place, 0.0)) > 0:
+
+        # Ray's counters take what is added; the driver's values are totals.
+        place = (name, label_value)
+        more = number - self.totals.get(place, 0.0)
+        if more > 0:
             self._ray(name).inc(more, tags=tags)
             self.totals[place] = number
 
@@ -75,6 +81,6 @@ class Metrics:
         if name not in self.meters:
             measure = MEASURES[name]
             kind = Counter if measure.kind == COUNTER else Gauge
-            keys = (STUDY, *([measure.label] if measure.label else []))
+            keys = (STUDY, measure.label) if measure.label else (STUDY,)
             self.meters[name] = kind(PREFIX + name, description=measure.about, tag_keys=keys)
         return self.meters[name]

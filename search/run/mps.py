@@ -53,6 +53,7 @@ def own_mps(session: Path, share: float, is_auto: bool = False) -> Iterator[dict
     if not (is_needed and shutil.which(PROGRAM) and gpus()[0]):
         yield {}
         return
+
     folder = session / FOLDER
     folder.mkdir(mode=0o700)
     variables = dict.fromkeys((MPS_PIPES, LOGS), str(folder))
@@ -62,13 +63,14 @@ def own_mps(session: Path, share: float, is_auto: bool = False) -> Iterator[dict
             log.warning("%s", without(share, why, is_auto))
         else:
             log.warning("gpu: %g: %d banks side by side on a GPU, by an MPS of this run", share, int(1 / share))
+
         yield {} if why else variables
     finally:
         end(folder)
 
 
 def _start(variables: dict[str, str]) -> str:
-    """Start a daemon. Return why it is of no use, or nothing."""
+    """Start a daemon that reads its folders in `variables`. Return why it is of no use, or nothing."""
     output = Path(variables[LOGS], "said")  # a pipe would stay open in the daemon
     try:
         with output.open("w+", encoding="utf-8") as said:
@@ -81,9 +83,13 @@ def _start(variables: dict[str, str]) -> str:
     except (OSError, subprocess.CalledProcessError) as error:
         first = output.read_text(errors="replace", encoding="utf-8").strip().partition("\n")[0]
         return first or str(error)
+
+    # A daemon may start and serve none of the GPUs, or some only.
     visible, why = visible_with(variables)
     found, here = len(visible), len(gpus()[0])
-    return why or ("" if found == here else f"{found} of {here} GPUs by it")
+    if not why and found != here:
+        why = f"{found} of {here} GPUs by it"
+    return why
 
 
 def end(folder: Path) -> None:

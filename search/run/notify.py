@@ -46,8 +46,8 @@ class Notifier:
     def _work(self) -> None:
         while (event := self.events.get()) is not None:
             try:
-                body = json.dumps(event).encode()
-                post(self.target, body) if self.target.startswith(WEBHOOK) else call(self.target, body)
+                tell = post if self.target.startswith(WEBHOOK) else call
+                tell(self.target, json.dumps(event).encode())
             except subprocess.TimeoutExpired:
                 log.warning("--notify: has not ended in %.0f s, and was killed", LONGEST_S)
             except Exception as error:  # whatever it is, the run goes on
@@ -85,7 +85,7 @@ def call(command: str, body: bytes) -> None:
     try:
         _, said = process.communicate(body, LONGEST_S)
     except subprocess.TimeoutExpired:
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):  # the whole group: a shell may wait for what it started
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         raise

@@ -54,7 +54,8 @@ class BankShapes:
         self._seeds: Counter[Program] = Counter()
         """First seeds of each program, for each θ that the study starts from."""
         for pair in study.listed:
-            self._seeds[Configuration(*pair).program] += len(study.kind.seeds_of(pair)) * starts
+            program = Configuration(*pair).program
+            self._seeds[program] += starts * len(study.kind.seeds_of(pair))
         self.base = study.listed[0][0] if study.listed else study.base_spec if study.model else None
         """The first spec; None if a checkpoint that is not read yet has it."""
 
@@ -77,14 +78,18 @@ class BankShapes:
 
     def slots_of(self, program: Program, fits: Capacity) -> int:
         """Return the number of slots of a program's banks."""
-        resources, most = self.study.resources, self._most(program[0], fits)
+        resources = self.study.resources
+        most = self._most(program[0], fits)
         if self.study.until.grokked and not (resources.slots or fits.on_gpu):
             most = min(most, UNTIL_SLOTS)
+
+        # Of a search no program is known beforehand: all its seeds count as those of one.
         is_search = self.study.kind.proposes
         programs = 1 if is_search else len(self._seeds)
         seeds = self._planned_seeds if is_search else self._seeds[program]
         banks = max(1, fits.concurrent // programs)
-        return max(1, min(most, resources.seeds_per_trial or most, -(-seeds // banks)))
+        share = -(-seeds // banks)  # rounded up
+        return max(1, min(most, resources.seeds_per_trial or most, share))
 
 
 def placement_of(study: Study, *nodes: Mapping[str, float], by_mps: bool = False) -> tuple[dict[str, float], Capacity]:
@@ -108,7 +113,7 @@ def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[s
     ({'CPU': 2, 'GPU': 0.0}, Capacity(concurrent=2, gpu=0.0, is_shared=False))
     """
     share = share_of(resources, *nodes)
-    fits = sum(_fitting(share, node) for node in nodes)
+    fits = sum(_fitting(share, node) for node in nodes)  # node by node: halves on two nodes are no place
     if not fits:
         raise UserError(_missing(share, nodes))
     return share, Capacity(fits, share["GPU"])
@@ -118,9 +123,11 @@ def share_of(resources: Resources, *nodes: Mapping[str, float]) -> dict[str, flo
     """Return what Ray reserves for a worker, as far as that is known before there is room."""
     has_gpu = any(node.get("GPU", 0) for node in nodes)
     gpu = float(has_gpu if resources.gpu == "auto" else resources.gpu)
-    # Ray gives a node a little of a resource that is named after its accelerator.
-    kind = {f"{ACCELERATOR}{resources.accelerator_type}": 0.001} if resources.accelerator_type else {}
-    return {"CPU": resources.cpu, "GPU": gpu, **kind}
+    share = {"CPU": resources.cpu, "GPU": gpu}
+    if resources.accelerator_type:
+        # Ray gives a node a little of a resource that is named after its accelerator.
+        share[f"{ACCELERATOR}{resources.accelerator_type}"] = 0.001
+    return share
 
 
 def _fitting(share: Mapping[str, float], node: Mapping[str, float]) -> int:
@@ -158,13 +165,15 @@ def check_resources(resources: Resources) -> str | None:
     placement(resources, local_resources())
     if not resources.compiled:
         return None
+
     with reraise_as("resources.compiled"):
         check_cache()
     missing = missing_for_compilation()
     if missing and not SHIPPED.exists():  # with a wheel's engine, workers say what they lack
         return f"without {missing} training is a hundred times slower (apt-get install g++)"
+
     visible, why = gpus() if resources.gpu else ((), "")
-    is_part = resources.gpu != "auto" and resources.gpu < 1
-    if visible and is_part and not mps.is_available():
+    is_share = resources.gpu != "auto" and resources.gpu < 1
+    if visible and is_share and not mps.is_available():
         return mps.without(float(resources.gpu))
     return f"{why}; training by the CPU engine" if why else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import chain, count
 from math import ceil
 
 from search.run.packing import BankShapes, Capacity
@@ -22,12 +22,12 @@ from search.study.kind import ProposalSource
 from search.study.schema import Study
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Program
-from trainer import Pair
+from trainer import Pair, Seed
 
 
 @dataclass(frozen=True, eq=False)
 class BankKind:
-    """What pairs have in common that share a bank. Of one kind there is one object: `Planner._kind`."""
+    """What the pairs of one bank have in common. `Planner._kind` makes one object of each kind."""
 
     program: Program
     is_suspect: bool
@@ -36,7 +36,7 @@ class BankKind:
 
 @dataclass
 class WorkerBank:
-    """The bank of one worker. pairs: those that it has and that have not ended, by number, in its order."""
+    """The bank of one worker. pairs: those in it that have not ended, by number, in the bank's order."""
 
     kind: BankKind
     slots: int
@@ -44,9 +44,10 @@ class WorkerBank:
 
 
 class Planner:
-    """The pairs of one study. `rows` is what the ledger has: final pairs are not trained again.
+    """The pairs of one study: those that wait, those that workers have, and which come next.
 
-    `proposals`: a search's. `configured`: what the file lists, where seeds start from a θ (search/store/starts.py).
+    rows: what the ledger has; final pairs are not trained again. proposals: of a search. configured: the file's
+    configurations where seeds start from a θ (search/store/starts.py).
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Planner:
         """What workers have, by their names."""
         self.kinds: dict[tuple[Program, bool], BankKind] = {}
         self.numbers = count(1)
+        """Numbers of pairs, a new one each time that a pair is handed out (search/run/messages.py)."""
         listed = [Configuration(*c) for c in study.listed] if configured is None else configured
         self._resume(rows, proposals.proposed() if proposals else listed)
 
@@ -79,13 +81,16 @@ class Planner:
         """Plan what an earlier run has begun, then the first round of each configuration."""
         for configuration in configurations:
             self.study_run.add(configuration)
+
+        # These first: what is pending then is not planned again as a part of a first round.
         for planned in self._unfinished(rows):
             self._enqueue(planned)
+
         for state in self.study_run.states.values():
             if first := self.study_run.first_round(state):
                 self._enqueue(first)
             elif state.is_complete:
-                self.search.report(state)
+                self.search.report(state)  # the sampler of this process knows nothing yet
 
     def _unfinished(self, rows: Sequence[SeedRecord]) -> Iterator[Round]:
         """Yield the pairs that were begun and are still wanted. What was cut comes again when more is asked for."""
@@ -93,17 +98,19 @@ class Planner:
         confirming = set(study.confirm_seeds)
         rounds = {seed for seeds in study.rounds for seed in seeds}
         for row in rows:
+            # The file may have changed since: what it lists no longer stays recorded as it is.
             if row.is_final or row.reason == ENOUGH or row.configuration not in run.states:
                 continue
+
             configuration = run.states[row.configuration].configuration
+            asked: Collection[Seed] = rounds
             if row.confirmation:
-                is_wanted = row.seed in confirming
+                asked = confirming
+            elif run.has_enough(configuration):
+                continue
             elif study.kind.has_unequal_seeds:
-                own = study.kind.seeds_of((configuration.spec, configuration.recipe))
-                is_wanted = row.seed in own and not run.has_enough(configuration)
-            else:
-                is_wanted = row.seed in rounds and not run.has_enough(configuration)
-            if is_wanted:
+                asked = study.kind.seeds_of((configuration.spec, configuration.recipe))
+            if row.seed in asked:
                 yield Round(configuration, [row.seed], row.confirmation)
 
     # ---- pairs for workers
@@ -111,7 +118,7 @@ class Planner:
     def take(self, worker: str, may_switch: bool = True) -> dict[int, PlannedPair]:
         """Hand out as many pairs as a worker has room for, by new numbers.
 
-        A worker without pairs gets a bank of another kind if what waits needs one; unless it may not switch.
+        may_switch: a worker without pairs may get a bank of another kind, if no pair waits for its own.
         """
         bank = self.banks.get(worker)
         if bank is None or not bank.pairs:
@@ -121,9 +128,13 @@ class Planner:
             if bank is None or kind != bank.kind:
                 bank = WorkerBank(kind, self.shapes.slots_of(kind.program, self.capacity))
             self.banks[worker] = bank
-        room = self._room(bank) if self._has_waiting(bank.kind) else 0
-        pairs = [self._pop(bank.kind) for _ in range(min(room, len(self.waiting.get(bank.kind, ()))))]
-        taken = {next(self.numbers): pair for pair in pairs}
+
+        if not self.waiting:
+            self._plan()
+        taken: dict[int, PlannedPair] = {}
+        room = self._room(bank) if bank.kind in self.waiting else 0
+        while len(taken) < room and bank.kind in self.waiting:
+            taken[next(self.numbers)] = self._pop(bank.kind)
         bank.pairs |= taken
         return taken
 
@@ -131,8 +142,12 @@ class Planner:
         """Return the kind of bank that an idle worker is to have; None if nothing is there for it."""
         if not (self.waiting or self._plan()):
             return None
-        if bank is not None and (bank.kind in self.waiting or not may_switch):
-            return bank.kind if bank.kind in self.waiting else None
+        if bank is not None and bank.kind in self.waiting:  # another kind would be compiled first
+            return bank.kind
+        if bank is not None and not may_switch:
+            return None
+
+        # The kind with the fewest workers for the pairs that wait.
         busy = self._busy()
         return min(self.waiting, key=lambda kind: busy[kind] / len(self.waiting[kind]))
 
@@ -144,24 +159,22 @@ class Planner:
         return Counter(bank.kind for bank in self.banks.values() if bank.pairs)
 
     def _room(self, bank: WorkerBank) -> int:
-        """Return how many pairs a bank has room for, up to its share of what is left: so workers end together.
+        """Return how many pairs a bank has room for, up to its share of what is left, so that workers end together.
 
-        An eighth of its slots is in reserve, for those that fall free until the worker is heard of.
+        A bank has an eighth more pairs than slots: they take the slots that fall free until its worker reports.
         """
         limit = bank.slots + bank.slots // 8
         most = min(limit, self.study.resources.seeds_per_trial or limit)
+
         # Other kinds keep the workers that they have, and one is kept for each kind that waits and has none.
         busy = self._busy()
         without = self.waiting.keys() - busy.keys() - {bank.kind}
         elsewhere = busy.total() - busy[bank.kind] + len(without)
         workers = max(1, self.capacity.concurrent - elsewhere)
+
         here = sum(len(other.pairs) for other in self.banks.values() if other.kind is bank.kind)
         share = ceil((here + len(self.waiting[bank.kind])) / workers)
         return max(0, min(most, share) - len(bank.pairs))
-
-    def _has_waiting(self, kind: BankKind) -> bool:
-        """True if a pair waits for a kind of bank; if nothing waits at all, more is planned first."""
-        return bool(self.waiting or self._plan()) and kind in self.waiting
 
     def _pop(self, kind: BankKind) -> PlannedPair:
         queue = self.waiting[kind]
@@ -171,12 +184,13 @@ class Planner:
         return pair
 
     def pair_of(self, planned: PlannedPair) -> Pair:
-        """Return a pair as a bank trains it, with the study's rules: of a confirmation, with those of all studies."""
-        state = self.study_run.states[planned.configuration.key]
+        """Return a pair as a bank trains it, with its rules: in a confirmation the default ones alone."""
+        rules = [rule for rule in self.study.stop.rules if rule.is_default or not planned.confirmation]
+        number = self.study_run.states[planned.configuration.key].number
         return replace(
             planned.configuration.pair(planned.seed),
-            rules=tuple(rule for rule in self.study.stop.rules if rule.is_default or not planned.confirmation),
-            spared=self.draw.is_spared(state.number, planned.seed, planned.confirmation),
+            rules=tuple(rules),
+            spared=self.draw.is_spared(number, planned.seed, planned.confirmation),
         )
 
     @property
@@ -188,8 +202,9 @@ class Planner:
     # ---- what becomes of them
 
     def update(self, worker: str, steps: Mapping[int, int], perfect: Collection[int]) -> None:
-        """Take how far a worker's pairs are. A seed has grokked as soon as it was perfect once; the rest of its
-        training shows if it holds.
+        """Take how far a worker's pairs are. steps: by number. perfect: numbers of those that were perfect once.
+
+        These count as grokked from then on; the rest of their training shows if they hold.
         """
         pairs = self.banks[worker].pairs if worker in self.banks else {}
         for number in steps.keys() & pairs.keys():
@@ -204,14 +219,16 @@ class Planner:
 
     def give_back(self, worker: str, has_failed: bool) -> list[PlannedPair]:
         """Take a worker's pairs back, to be trained by another. Returns those that have failed too often."""
-        bank, most = self.banks.pop(worker, None), self.study.faults.max_failures
+        most = self.study.faults.max_failures
+        bank = self.banks.pop(worker, None)
         pairs = list(bank.pairs.values()) if bank else []
-        for pair in reversed(pairs):
-            self.study_run.update(pair, pair.step, False)
+        for pair in reversed(pairs):  # the first one is put in front last
+            self.study_run.update(pair, pair.step, False)  # what only its worker knew is lost
             pair.failures += has_failed
             if pair.failures <= most:
                 kind = self._kind(pair.configuration.program, pair.failures > 0)
                 self.waiting.setdefault(kind, deque()).appendleft(pair)
+
         self._cancel_satisfied()
         return [pair for pair in pairs if pair.failures > most]
 
@@ -220,7 +237,8 @@ class Planner:
     ) -> list[Configuration]:
         """Take what became of pairs, and plan what follows. Returns the configurations of which nothing more trains.
 
-        rows: the ledger's; none of pairs that were cut before their first step. cut: those that their worker ended.
+        rows: of the ledger; it has none for pairs that were cut before their first step. cut: pairs that their worker
+        ended because there is enough.
         """
         run = self.study_run
         for pair in pairs:
@@ -228,16 +246,20 @@ class Planner:
             run.states[pair.configuration.key].pending.pop(pair.seed, None)
         run.record(rows)
         self._cancel_satisfied()  # these outcomes may make seeds of other configurations needless
-        own = {pair.configuration.key: run.states[pair.configuration.key] for pair in pairs}
+
+        own = {}
         for pair in pairs:
-            state = own[pair.configuration.key]
+            state = own[pair.configuration.key] = run.states[pair.configuration.key]
             needless = run.has_enough(pair.configuration) and not pair.confirmation
             if pair in cut or (needless and not state.is_final(pair.seed)):
                 state.cancel(pair.seed)
+
+        # There may not be enough after all: a seed that was perfect may be lost with its worker.
         open_ = own | {key: s for key, s in run.states.items() if s.cancelled or not s.is_reported}
         for state in open_.values():
             if state.is_complete and (following := run.following_round(state)):
-                self._enqueue(following)  # there is not enough after all
+                self._enqueue(following)
+
         # What just ended is told again, with its new rows; of others only what nobody was told of.
         ended = []
         for key, state in open_.items():
@@ -250,11 +272,11 @@ class Planner:
         return [s.configuration for s in ended]
 
     def needless(self, worker: str) -> list[int]:
-        """Return a worker's pairs whose configurations need no more seeds."""
-        if self.study.until.grokked is None or worker not in self.banks:
+        """Return the numbers of a worker's pairs whose configurations need no more seeds."""
+        if worker not in self.banks:
             return []
         pairs, has_enough = self.banks[worker].pairs, self.study_run.has_enough
-        return [n for n, p in pairs.items() if not p.confirmation and has_enough(p.configuration)]
+        return [n for n, pair in pairs.items() if not pair.confirmation and has_enough(pair.configuration)]
 
     # ---- what is left
 
@@ -270,16 +292,19 @@ class Planner:
 
     @property
     def queued_steps(self) -> int:
-        """Budgets of all pairs that no worker has; unit: seed-steps."""
-        return sum(max(0, p.configuration.recipe.steps - p.step) for queue in self.waiting.values() for p in queue)
+        """What is left of the budgets of all pairs that no worker has; unit: seed-steps."""
+        return sum(max(0, pair.configuration.recipe.steps - pair.step) for pair in self._queued())
 
     @property
     def queued_seeds(self) -> int:
         """Number of pairs that no worker has."""
         return sum(map(len, self.waiting.values()))
 
+    def _queued(self) -> Iterator[PlannedPair]:
+        return chain.from_iterable(self.waiting.values())
+
     def lacks_workers(self, idle: int) -> bool:
-        """True if more pairs wait than workers that have none. idle: their number."""
+        """True if more pairs wait than there are workers without pairs. idle: the number of these workers."""
         if not self.waiting and not idle:
             self._plan()
         return self.queued_seeds > idle
@@ -306,6 +331,7 @@ class Planner:
         configuration, seeds, confirmation = planned
         pending = self.study_run.states[configuration.key].pending
         pending.update(dict.fromkeys(seeds, confirmation))
+
         queue = self.waiting.setdefault(self._kind(configuration.program), deque())
         queue.extend(PlannedPair(configuration, seed, confirmation) for seed in seeds)
 
@@ -317,6 +343,7 @@ class Planner:
         satisfied = {key for key, state in run.states.items() if run.has_enough(state.configuration)}
         if not satisfied:
             return
+
         for kind, queue in list(self.waiting.items()):
             needed = deque[PlannedPair]()
             for pair in queue:
@@ -324,6 +351,7 @@ class Planner:
                     needed.append(pair)
                 else:
                     run.states[pair.configuration.key].cancel(pair.seed)
+
             if needed:
                 self.waiting[kind] = needed
             else:
@@ -333,7 +361,7 @@ class Planner:
 
     def planned_rounds(self) -> list[Round]:
         """Return what waits, as rounds."""
-        return [Round(p.configuration, [p.seed], p.confirmation) for queue in self.waiting.values() for p in queue]
+        return [Round(pair.configuration, [pair.seed], pair.confirmation) for pair in self._queued()]
 
     def plan_further(self) -> Iterator[Round]:
         """Enqueue and yield all rounds that follow what is recorded, once no proposal is left."""

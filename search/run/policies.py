@@ -53,15 +53,20 @@ class Search(Policy):
     def next_round(self, capacity: Capacity) -> Round | None:
         """Return the first round of a new proposal.
 
-        Never more than a quarter of the proposals are open, beyond one a trial: the sampler is to learn from
-        those before.
+        At most a quarter of the proposals are open at once, or one per worker if these are more: the sampler is to
+        learn from those before.
         """
         limit = max(capacity.concurrent, self.run.study.planned // 4)
-        while self.has_more() and sum(not s.is_complete for s in self.run.states.values()) < limit:
+        while self.has_more():
+            open_ = sum(not state.is_complete for state in self.run.states.values())
+            if open_ >= limit:
+                return None
+
             assert self.proposals is not None
             configuration = self.proposals.ask()
             if configuration is None:
                 return None
+
             is_new = configuration.key not in self.run.states
             state = self.run.add(configuration)
             if is_new and (first := self.run.first_round(state)):
@@ -87,22 +92,27 @@ class Allocation(Policy):
         self.search = search
 
     def next_round(self, capacity: Capacity) -> Round | None:
-        for state in [] if self.search.has_more() else self._candidates():
+        if self.search.has_more():
+            return None
+        for state in self._candidates():
             if further := self.run.further_round(state):
                 return further
         return None
 
     def _candidates(self) -> list[ConfigurationState]:
-        """Return the configurations that deserve more seeds. One with a failed trial waits for a later run."""
+        """Return the configurations that deserve more seeds. One with a censored seed waits for a later run."""
         rule, states = self.run.study.allocation, self.run.states
         if rule is None:
             return []
+
         scores = self.run.scores()
-        spent = sum(len(s.pending) for s in states.values()) + sum(s.rate.n for s in scores.values())
-        if rule.budget is not None and spent + len(self.run.seed_rounds[0]) > rule.budget:
+        pending = sum(len(state.pending) for state in states.values())
+        ended = sum(score.rate.n for score in scores.values())
+        if rule.budget is not None and pending + ended + len(self.run.seed_rounds[0]) > rule.budget:
             return []
-        idle = {k for k, s in states.items() if s.is_complete and all(row.is_final for row in s.rows.values())}
-        return [states[key] for key in select_for_more_seeds(scores, rule) if key in idle]
+
+        candidates = [states[key] for key in select_for_more_seeds(scores, rule)]
+        return [state for state in candidates if state.is_complete and all(row.is_final for row in state.rows.values())]
 
 
 class Confirmation(Policy):
@@ -126,6 +136,7 @@ class Confirmation(Policy):
         """Return the best configurations that are not confirmed."""
         if self.run.study.confirm is None:
             return []
+
         by_size = self.run.study.kind.seeks_few_parameters
         keys = select_for_confirmation(self.run.scores(), self.run.study.confirm.configurations, by_size)
         states = [self.run.states[key] for key in sorted(keys)]

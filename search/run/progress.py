@@ -30,16 +30,21 @@ MOST_STEPS = 2_000
 def shares_left(ended: Mapping[int, int], training: Mapping[int, int]) -> list[float]:
     """Return the share of its budget that a seed still trains after each percentage of it, from 0 to 100.
 
-    ended, training: seeds by the percentage at which they ended, or have come to. By Kaplan and Meier's curve:
-    seeds that end early are known first, and those that train on are at risk as far as they have come.
+    ended, training: seeds by the percentage at which they ended, or have come to. By Kaplan and Meier's curve, since
+    a mean of ended seeds would be too short: those that end early are known first.
     """
-    survival, at_risk = [1.0], sum(ended.values()) + sum(training.values())
+    survival = [1.0]  # share of seeds that come to each percentage; one entry more, for those that pass the last
+    at_risk = sum(ended.values()) + sum(training.values())
     for percentage in range(101):
         deaths = ended.get(percentage, 0)
         survival.append(survival[-1] * (1 - deaths / at_risk) if at_risk else survival[-1])
         at_risk -= deaths + training.get(percentage, 0)
-    sums = [sum(survival[i + 1 : 101]) / 100 for i in range(101)]
-    return [total / survival[i + 1] if survival[i + 1] else 0.0 for i, total in enumerate(sums)]
+
+    shares = []
+    for i in range(101):
+        left = sum(survival[i + 1 : 101]) / 100
+        shares.append(left / survival[i + 1] if survival[i + 1] else 0.0)
+    return shares
 
 
 class Progress:
@@ -99,14 +104,17 @@ class Progress:
 
     def snapshot(self) -> Snapshot:
         """Return how far the study is."""
-        states, run = self.states(), self.planner.study_run
+        study, run = self.planner.study, self.planner.study_run
+        states = self.states()
         ended = sum(run.ended.values(), Counter[str]())
-        study, count = self.planner.study, ended.total()
-        searched = [s for s in run.states.values() if False not in s.pending.values()]
+        count = ended.total()
         open_seeds = sum(len(state.pending) for state in run.states.values())
-        rate, remaining = self.rate or self.overall_rate, self.seed_steps_left()
+
+        # The search of a configuration has ended if some of its seeds have, and none of them is pending.
+        is_searched = [state.key in run.ended and False not in state.pending.values() for state in run.states.values()]
+        rate = self.rate or self.overall_rate
         return Snapshot(
-            configurations=(sum(s.key in run.ended for s in searched), max(study.planned, len(run.states))),
+            configurations=(sum(is_searched), max(study.planned, len(is_searched))),
             seeds=(count, max(study.kind.planned_seeds, count + open_seeds)),
             running=states[Outcome.RUNNING],
             waiting=states[Outcome.QUEUED],
@@ -115,7 +123,7 @@ class Progress:
             best=self._best(),
             best_exact=self.best_exact,
             seed_steps_per_s=rate,
-            seconds_left=remaining / rate if rate else None,
+            seconds_left=self.seed_steps_left() / rate if rate else None,
             compiling=any(worker.phase == COMPILING for worker in self.workers),
             elapsed_s=time.monotonic() - self.start,
             is_open=bool(study.until.grokked or study.allocation or study.kind.round_size or study.confirm),
@@ -131,34 +139,49 @@ class Progress:
         run, study = self.planner.study_run, self.planner.study
         training: Counter[int] = Counter()
         for pair in self.planner.training:
-            training[min(100, 100 * pair.step // pair.configuration.recipe.steps)] += 1
+            percentage = 100 * pair.step // pair.configuration.recipe.steps
+            training[min(100, percentage)] += 1  # a seed of several stages may train beyond its last one's budget
         left = shares_left(run.spent, training)
         open_steps = sum(run.longest * count * left[percentage] for percentage, count in training.items())
-        begun = sum(len(s.pending) + sum(map(s.is_final, s.rows)) for s in run.states.values())
-        is_open = run.enough or study.until.grokked
-        unplanned = 0 if is_open else max(0, study.kind.planned_seeds - begun) * run.longest
+
+        unplanned = 0
+        if not study.until.grokked:  # else nobody knows how many are planned
+            pending = sum(len(state.pending) for state in run.states.values())
+            final = sum(row.is_final for state in run.states.values() for row in state.rows.values())
+            begun = pending + final
+            unplanned = max(0, study.kind.planned_seeds - begun) * run.longest
         return open_steps + (self.planner.queued_steps + unplanned) * left[0]
 
     def _best(self) -> str:
-        """Return name and counts of the configuration whose grok rate's interval begins highest."""
+        """Return name and counts of the configuration whose grok rate's interval begins highest.
+
+        By the interval: by the rate, one seed of one would lead.
+        """
         run = self.planner.study_run
-        counts = {key: (c[Outcome.GROKKED], c.total()) for key, c in run.ended.items() if c[Outcome.GROKKED]}
-        if len(run.states) < 2 or not counts:
+        best = (-1.0, "", "")
+        for key, outcomes in run.ended.items():
+            grokked, seeds = outcomes[Outcome.GROKKED], outcomes.total()
+            if grokked:
+                low, _ = mid_p(grokked, seeds)
+                best = max(best, (low, key, f"{grokked} of {seeds}"))
+        low, key, counts = best
+        if len(run.states) < 2 or not key:
             return ""
-        key = max(counts, key=lambda key: (mid_p(*counts[key])[0], key))
-        name = self.planner.study.kind.name_of(run.states[key].configuration) if key in run.states else key
-        return "{}: {} of {}".format(name, *counts[key])
+
+        state = run.states.get(key)  # there is none if the file has the configuration no more
+        name = self.planner.study.kind.name_of(state.configuration) if state else key
+        return f"{name}: {counts}"
 
     def as_record(self, owner: str) -> dict[str, Any]:
         """Return what `status` says of the run while it goes on, as JSON has it (search/store/running.py)."""
-        snapshot, steps = self.snapshot(), self.steps()
+        steps = self.steps()
         training = Counter((pair.configuration.key, pair.step) for pair in self._running())
         return {
             "owner": owner,
             "source": self.source,
             "began": self.began,
             "written": time.time(),
-            **asdict(snapshot),
+            **asdict(self.snapshot()),
             "training": [[key, step, count] for (key, step), count in training.items()],
             "steps": [[*key, step] for key, step in steps.items()] if len(steps) <= MOST_STEPS else [],
         }
@@ -208,7 +231,8 @@ class Display:
 
     def due(self) -> bool:
         """True if enough time has passed for another snapshot."""
-        now, (least, most) = time.monotonic(), PLAIN_EVERY_S
+        now = time.monotonic()
+        least, most = PLAIN_EVERY_S
         every = LIVE_EVERY_S if self.live else min(max(least, (now - self.began) / 10), most)
         return now - self.shown >= every
 

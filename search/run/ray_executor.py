@@ -69,15 +69,15 @@ SLOW_START_S = 30.0
 """Seconds after which a user hears that Ray is still starting: when it gives up, it ends this process itself."""
 LATE_START = "timed out during startup"
 QUIET = {
-    "RAY_AIR_NEW_OUTPUT": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "RAY_AIR_NEW_OUTPUT": "0",  # no tables of trials: the driver has a display of its own
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # a worker without a GPU keeps its CUDA_VISIBLE_DEVICES
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no result.json and progress.csv, which nobody reads
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # results go past Tune, so it is told no metric
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # seconds between states that nobody reads
-    "TUNE_WARN_THRESHOLD_S": "60",
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "TUNE_WARN_THRESHOLD_S": "60",  # seconds of a step of Tune's after which it warns; by default half a second
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # workers stay in WORKING_DIR
 }
-
+"""Variables of Ray and Tune, of the driver and its workers."""
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,8 @@ def train(config: Mapping[str, Any], desk: Any) -> None:
     from search.run import worker  # the worker's process: with it comes torch
 
     name = config["worker"]
-    generator = worker.work(name, ray.get(desk.enter.remote(name)), config["on_gpu"])
+    attempt = ray.get(desk.enter.remote(name))
+    generator = worker.work(name, attempt, config["on_gpu"])
     report = next(generator)
     # It ends when the driver says so, does not answer in time, or has gone with the desk.
     with suppress(StopIteration, ray.exceptions.GetTimeoutError, ray.exceptions.ActorDiedError):
@@ -99,6 +100,7 @@ def train(config: Mapping[str, Any], desk: Any) -> None:
             answer = ray.get(call, timeout=ANSWER_S)
             if answer is None:  # a newer start of this worker is at the desk
                 break
+
             try:
                 reply = pickle.loads(answer)
             except Exception as error:  # it is reported, as what goes wrong at work
@@ -106,6 +108,7 @@ def train(config: Mapping[str, Any], desk: Any) -> None:
                 report = generator.throw(Failure(f"{lacks}: a study's packages must be installed on every node"))
             else:
                 report = generator.send(reply)
+
     # Tune prints a line about a trial that completes without any result.
     tune.report({"reports": report.number + 1})
 
@@ -128,7 +131,9 @@ class RayExecutor:
         """What Ray reserves for a worker, decided when there is room for the first time."""
         self.by_mps = False
         """True if workers with shares of a GPU train side by side there."""
-        self._capacity, self._refreshed, self._working = Capacity(0), float("-inf"), 0
+        self._capacity, self._refreshed = Capacity(0), float("-inf")
+        self._working = 0
+        """Workers that were started and have not ended."""
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         """Events that Tune's thread leaves for the driver's."""
         self._closing = threading.Event()
@@ -144,7 +149,7 @@ class RayExecutor:
 
     def __enter__(self) -> Self:
         os.environ.update(QUIET)
-        with ExitStack() as undo:
+        with ExitStack() as undo:  # what was begun is undone if the rest fails
             folder, variables = None, {}
             if not cluster_address():
                 folder, token = undo.enter_context(private_session())
@@ -153,9 +158,12 @@ class RayExecutor:
                 is_auto = self.study.resources.gpu == "auto"
                 variables = undo.enter_context(mps.own_mps(folder.parent, share["GPU"], is_auto))
                 self.by_mps = bool(variables) or mps.is_running()
-            undo.callback(shut_down)
+
+            undo.callback(shut_down)  # also of a Ray that has started halfway
             start_ray(folder, variables)
-            undo.callback(self._request, {}, 0)
+            undo.callback(self._request, {}, 0)  # the autoscaler keeps what was asked for until it hears otherwise
+
+            # The desk is on the driver's node, and takes no core from the workers.
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
             actor = ray.remote(num_cpus=0, max_restarts=DESK_STARTS, max_task_retries=-1)(Desk)
             self._desk = actor.options(scheduling_strategy=here, max_concurrency=MOST_WORKERS).remote()
@@ -179,18 +187,20 @@ class RayExecutor:
         return self._capacity
 
     def _refresh(self) -> None:
+        """Look at the nodes: how many workers have room now?"""
         found = nodes()
         try:
             share, self._capacity = placement_of(self.study, *found, by_mps=self.by_mps)
         except UserError as no_room:
             if not cluster_address():
-                if self.share or not found:
+                if self.share or not found:  # there was room once: this machine does not shrink
                     raise self._died("node") from None
                 raise
             self._capacity = Capacity(0, self._capacity.gpu)
             self.say(f"waiting for a node that has room ({no_room})")
             self._request(self.share or share_of(self.study.resources), 1)
             return
+
         self._capacity = replace(self._capacity, is_shared=bool(cluster_address()))
         self.share = self.share or share
         self._request(self.share, self._working + 1)  # room for one more: the next worker need not wait
@@ -199,6 +209,7 @@ class RayExecutor:
         """Ask a cluster's autoscaler for room for so many workers."""
         if not cluster_address():
             return
+
         bundle = {name: amount for name, amount in share.items() if amount}
         # Only a hint: where nobody hears it the run says what it waits for.
         with suppress(Exception):
@@ -207,7 +218,7 @@ class RayExecutor:
     def start(self, worker: str, on_gpu: bool) -> None:
         self._starting.append({"worker": worker, "on_gpu": on_gpu})
         self._working += 1
-        if self._thread is None:
+        if self._thread is None:  # not before the first worker: until then the share is not known
             self._thread = threading.Thread(target=self._run_tune, name="tune", daemon=True)
             self._thread.start()
 
@@ -215,12 +226,14 @@ class RayExecutor:
         if process := dead_process():
             raise self._died(process)
         reports = self._collect(timeout_s)
-        self._watchdog.look()
+        self._watchdog.look()  # after the reports: a driver that was busy finds them at the desk
+
         events: list[Event] = []
         # Before the reports: the driver hears of a death before it hears from the next start.
         with suppress(queue.Empty):
             while True:
                 events.append(self._events.get_nowait())
+
         self._working -= sum(isinstance(event, Finished) for event in events)
         if self._error is not None:
             raise self._error
@@ -230,10 +243,13 @@ class RayExecutor:
         """Return the reports that are at the desk."""
         if self._desk is None:
             return []
+
+        # A call that has not returned is waited for again: another one would share the reports with it.
         self._collecting = self._collecting or self._desk.collect.remote(timeout_s)
         returned, _ = ray.wait([self._collecting], timeout=timeout_s + 1.0)
         if not returned:
             return []
+
         reports = [pickle.loads(data) for data in ray.get(self._collecting)]
         self._collecting = None
         for report in reports:
@@ -256,10 +272,12 @@ class RayExecutor:
         retry_after_out_of_memory()
         withhold_secrets()
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+
         searcher = QueueSearcher(self._starting, self._watchdog, self._closing, self._events)
         try:
+            trainable = tune.with_resources(tune.with_parameters(train, desk=self._desk), self.share)
             tune.Tuner(
-                tune.with_resources(tune.with_parameters(train, desk=self._desk), self.share),
+                trainable,
                 tune_config=tune.TuneConfig(search_alg=searcher, num_samples=-1, max_concurrent_trials=MOST_WORKERS),
                 run_config=tune.RunConfig(
                     name=f"{self.study.name}-{time.strftime('%Y%m%d-%H%M%S')}",
@@ -270,7 +288,7 @@ class RayExecutor:
                     failure_config=tune.FailureConfig(max_failures=self.study.faults.max_failures),
                 ),
             ).fit()
-        except Exception as error:
+        except Exception as error:  # `poll` raises it in the driver's thread
             self._error = error
 
 
@@ -326,7 +344,7 @@ class StopWhen(tune.Stopper):
         return self.event is not None and self.event.is_set()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"event": None}
+        return {"event": None}  # Tune pickles it too, and an event has a lock
 
 
 class StallWatchdog(tune.Callback):
@@ -357,6 +375,7 @@ class StallWatchdog(tune.Callback):
         if now - self.looked > BLIND_S:  # this driver was paused, and heard nobody
             self.expected = dict.fromkeys(self.expected, now)
         self.looked = now
+
         for worker, since in list(self.expected.items()):
             if now - since > self.stall_s:
                 self._kill(worker)
@@ -365,7 +384,7 @@ class StallWatchdog(tune.Callback):
         worker = trial.config["worker"]
         self.running[worker] = trial
         self.stalled.discard(worker)
-        self.expect(worker)
+        self.expect(worker)  # its first report
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
         self.hear(trial.config["worker"])
@@ -411,10 +430,12 @@ def start_ray(folder: Path | None, variables: Mapping[str, str]) -> None:
     """
     cluster = cluster_address()
     own = {} if cluster else local_resources()
+
     late = "Ray has not started in %.0f s; if it gives up, its own words follow, and the same command tries again"
     slow = threading.Timer(SLOW_START_S, log.warning, (late, SLOW_START_S))
     slow.daemon = True
     slow.start()
+
     try:
         if cluster and ":" in cluster and "://" not in cluster:
             check_cluster(cluster)

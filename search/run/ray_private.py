@@ -37,7 +37,9 @@ def error_of(trial: Trial) -> Exception | None:
     `Trial.get_pickled_error` looks in Tune's storage, where the error comes after callbacks were told of it.
     """
     file = trial.pickled_error_file
-    return ray.cloudpickle.loads(Path(file).read_bytes()) if file and Path(file).exists() else None
+    if not file or not Path(file).exists():
+        return None
+    return ray.cloudpickle.loads(Path(file).read_bytes())
 
 
 def dead_process() -> str | None:
@@ -104,9 +106,11 @@ def check_cluster(address: str) -> None:
     token = os.environ.get("RAY_AUTH_TOKEN_PATH")
     if token and not Path(token).is_file():  # Ray would exit without a word
         raise FileNotFoundError(f"there is no token at {token} (RAY_AUTH_TOKEN_PATH)")
+
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=10):
         pass
+
     stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)  # Ray's C++ writes there whatever the log level
     try:
@@ -123,7 +127,7 @@ def retry_after_out_of_memory() -> None:
     Tune does not know that kind of error, and raises it out of the whole run.
     """
     original = RayActorManager._actor_task_failed
-    if hasattr(original, "__wrapped__"):
+    if hasattr(original, "__wrapped__"):  # an earlier run of this process did it
         return
 
     @functools.wraps(original)

@@ -64,7 +64,8 @@ def _make_folder() -> Path:
         except OSError as error:
             refused.append(f"{parent}: {error.strerror}")
             continue
-        if (why := _why_open(folder)) is None:
+        why = _why_open(folder)
+        if why is None:
             return folder
         refused.append(f"{parent}: {why}")
         folder.rmdir()
@@ -75,9 +76,10 @@ def _why_open(folder: Path) -> str | None:
     """Return the reason against a new folder as the place of a session; None if there is none."""
     if len(os.fsencode(folder)) > LONGEST:
         return f"has more than {LONGEST - len(folder.name) - 1} bytes"
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+    if not _is_own(folder) or folder.lstat().st_mode & 0o077:
         return "a folder in it is not its maker's alone"
+
+    # Whoever may write in a folder above could put another one in this one's place; with the sticky bit, only owners.
     trusted = {0, os.geteuid(), _unmapped_user()}
     for above in folder.parents:
         status = above.stat()
@@ -86,6 +88,12 @@ def _why_open(folder: Path) -> str | None:
         if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
             return f"others can write in {above}"
     return None
+
+
+def _is_own(folder: Path) -> bool:
+    """True if a path is a folder of this user, and no link to one."""
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _unmapped_user() -> int:
@@ -103,10 +111,10 @@ def _remove_left_over(parent: Path) -> None:
     """Remove the session folders below `parent` that no run has locked any more."""
     for folder in parent.glob(f"{_prefix()}*"):
         try:
-            status = folder.lstat()
-            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+            if not _is_own(folder):
                 continue
-            if time.time() - status.st_mtime < STARTING_S and not (folder / "token").exists():
+            is_new = time.time() - folder.lstat().st_mtime < STARTING_S
+            if is_new and not (folder / "token").exists():  # its run has made it and not locked it yet
                 continue
             with FileLock(folder / "lock", timeout=0):
                 mps.end(folder / mps.FOLDER)

@@ -33,15 +33,17 @@ def contents(records: StudyRecords) -> Contents:
 
 def describe(found: Contents) -> str:
     """Describe what a deletion would remove, for its owner to decide by."""
-    counts = Counter(r.outcome for r in found.rows)
-    outcomes = ", ".join(f"{counts[o]} {o}" for o in Outcome if counts[o])
+    counts = Counter(row.outcome for row in found.rows)
+    outcomes = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
     lines = [
         f"{found.records.study} in {found.records.home.path}",
         f"  seeds      {len(found.rows)} ({outcomes or 'none'})",
     ]
-    if grokked := sorted({r.seed for r in found.rows if r.has_grokked}):
+
+    if grokked := sorted({row.seed for row in found.rows if row.has_grokked}):
         more = f" and {len(grokked) - NAMED} more" if len(grokked) > NAMED else ""
         lines.append(f"  grokked    {', '.join(map(str, grokked[:NAMED]))}{more}")
+
     for held in found.shown:
         lines += held.lines
     lines.append(f"  saved      states of {found.records.count_states()} seeds that have not ended")
@@ -59,6 +61,7 @@ def delete(found: Contents) -> str:
     assert is_name(study)
     found.records.lease.verify()
     home.progress(study).unlink(missing_ok=True)
+    # Mirrors before the ledger: while that has the study, the same command completes a deletion that was cut off.
     remarks = [held.delete() for held in found.shown]
     found.records.delete_study()
     return "; ".join(filter(None, remarks))

@@ -105,6 +105,7 @@ def read_request(loaded: Checkpoint) -> Request:
     stages = loaded.provenance.get("stages")
     if stages:
         stages = part("stages", "rerun of a run in several stages")(stages)
+
     if not loaded.recipe:
         raise ValueError("it has no recipe")
     if not {"init_seed", "data_seed"} <= loaded.seed.keys():
@@ -113,12 +114,15 @@ def read_request(loaded: Checkpoint) -> Request:
         recipe = Recipe.from_record(loaded.recipe)
     except (TypeError, ValueError) as error:
         raise ValueError(f"recipe: {error}") from None
-    is_late = loaded.step > recipe.steps and not recipe.stages
+
+    is_late = loaded.step > recipe.steps and not recipe.stages  # trainings before it count too, where it has stages
     if loaded.step <= 0 or is_late or loaded.step % recipe.eval_every:
         raise ValueError(f"step {loaded.step} is none at which its recipe evaluates")
+
     seed = Seed(loaded.seed["init_seed"], loaded.seed["data_seed"])
     if not all(0 <= number <= LARGEST_SEED for number in (seed.init_seed, seed.data_seed)):
         raise ValueError(f"seeds are 0 to {LARGEST_SEED}, got {seed}")
+
     configuration = Configuration(loaded.spec, recipe, start)
     if start:
         configuration.pair(seed).check(configuration.trained)
@@ -127,14 +131,16 @@ def read_request(loaded: Checkpoint) -> Request:
 
 def _start(loaded: Checkpoint) -> InitialTheta | None:
     """Return the θ that it began at, None for initial values of its own. Raises ValueError where that is missing."""
-    origin, began = loaded.provenance.get("trained"), loaded.provenance.get("start")
     for key, command in MADE_BY.items():
         if key in loaded.provenance:
             raise ValueError(f"made by {command}; only what a run trained can be trained again")
+
+    origin, began = loaded.provenance.get("trained"), loaded.provenance.get("start")
     if origin != "from scratch" and not (origin == "from a parent" and isinstance(began, dict)):
         raise ValueError("its provenance does not say that it was trained from scratch, or from which θ")
     if not isinstance(began, dict):
         return None
+
     try:
         theta = began["theta"]
         thetas = {ANY: theta} if theta else {}
@@ -149,15 +155,18 @@ def _resources(loaded: Checkpoint, recipe: Recipe) -> Resources:
     by_engine = recorded.get("engine") in ENGINES
     if by_engine:  # its bits are the same with any threads and slots
         recorded = {}
-    limit, threads = THREADS_PER_CORE * usable_cores(), recorded.get("threads")
+
+    limit = THREADS_PER_CORE * usable_cores()
+    threads = recorded.get("threads")
     if isinstance(threads, int) and threads > limit:
         raise ValueError(f"its bank had {threads} threads, and this machine runs {limit} at most")
-    facts = {"cpu": "threads", "slots": "slots", "compiled": "compiled"}
-    known = {name: recorded[fact] for name, fact in facts.items() if fact in recorded}
+
+    facts = {"cpu": "threads", "slots": "slots", "compiled": "compiled"}  # a bank has a thread for each core
     try:
-        resources = Resources(**known)
+        resources = Resources(**{name: recorded[fact] for name, fact in facts.items() if fact in recorded})
     except ValueError:
         raise ValueError("its environment's threads, slots or compiled are impossible") from None
+
     if resources.compiled:
         kernel = kernel_of(loaded.spec)
         if kernel and (missing := missing_to_train(kernel, recipe, loaded.spec.task)):
@@ -193,20 +202,23 @@ def train_again(loaded: Checkpoint, request: Request, watch: Callable[[int], Non
     A checkpoint's θ is the best of all evaluations, so at its own step it is the best so far. No seed is given up:
     that rule ends a seed, and changes nothing in one that goes on.
     """
-    recorded, resources = _recorded(loaded), request.resources
+    recorded = _recorded(loaded)
     device = _device(recorded)
     with _denormals_as(recorded):
         configuration, before = request.configuration, 0
         if request.stages:
             theta, before = request.stages.train(request, device, watch)
             configuration = replace(configuration, start=InitialTheta(configuration.trained, {ANY: theta}))
+
         pair = configuration.pair(request.seed)
-        bank = bank_of(configuration.trained, [pair], request.slots, resources, device)
+        bank = bank_of(configuration.trained, [pair], request.slots, request.resources, device)
         watch(before)
-        # what is finished at the end is finished again; a seed's other tries decide which of its nets is handed on
-        recipe = request.configuration.recipe
-        at_end = request.step == recipe.steps or recipe.stages
-        while (bank.result(0).steps < request.step or at_end) and bank.advance():
+
+        # Beyond its step in two cases: what is finished at the end is finished again, and in stages a seed's other
+        # tries decide which of its nets is handed on.
+        recipe = configuration.recipe
+        to_the_end = request.step == recipe.steps or recipe.stages
+        while (bank.result(0).steps < request.step or to_the_end) and bank.advance():
             watch(before + bank.result(0).steps)
         return _compare(loaded, request, bank)
 
@@ -219,24 +231,27 @@ def _device(recorded: dict[str, Any]) -> str:
 
 
 def _compare(loaded: Checkpoint, request: Request, bank: Bank | RoadBank) -> Rerun:
+    """Compare a checkpoint's θ with that of the bank's pair, and the environments that they were trained in."""
     spec, recorded = loaded.spec, _recorded(loaded)
     result = own_numbers(bank.result(0))
     theta_SP = torch.stack([loaded.theta_P, result.theta_P])
-    bits_SP = theta_SP.view(torch.int32)
+    bits_SP = theta_SP.view(torch.int32)  # as numbers 0 and -0 would be the same, and nan not the same as itself
+    different = int((bits_SP[0] != bits_SP[1]).sum())
     apart_P = (theta_SP[0] - theta_SP[1]).abs()
     largest = {name: float(t.max()) for name, t in spec.layout.split(apart_P[None]).items()}
-    exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection(spec.task)))["exact"]
-    different = int((bits_SP[0] != bits_SP[1]).sum())
+    problems = step.tokens_of(spec, *selection(spec.task))
+    exact_S = step.evaluate(spec, theta_SP, problems)["exact"]
+
     here = environment_of(bank, request.resources)
-    recipe = request.configuration.recipe
-    its_stages = [each for stage in road_of(recipe) for each in stage.recipes]
-    recipes = [recipe, *its_stages, *request.earlier_recipes]
+    recipes = [request.configuration.recipe, *request.earlier_recipes]
+    for stage in road_of(request.configuration.recipe):
+        recipes += stage.recipes
     is_finished = any(recipe.finish_above < 1 for recipe in recipes)
     by_curvature = is_finished and not recorded["finish"] == here["finish"] == "engine"
-    by_engine = {recorded.get("engine"), here["engine"]} <= ENGINES and not by_curvature
-    ignored = NOT_OF_THE_ENGINE if by_engine else set[str]()
-    if not is_finished:
-        ignored = ignored | {"finish"}
+
+    ignored: set[str] = set() if is_finished else {"finish"}
+    if {recorded.get("engine"), here["engine"]} <= ENGINES and not by_curvature:
+        ignored |= NOT_OF_THE_ENGINE
     matters = [fact for fact in here if fact in recorded and fact not in ignored]
     return Rerun(
         seed=str(result.pair.seed),

@@ -1,6 +1,6 @@
 """One moment of a study that runs, and what is said of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -43,31 +43,53 @@ class Snapshot:
 
 def snapshot_of(running: Mapping[str, Any]) -> Snapshot:
     """Return the snapshot in what a driver left of its progress (search/store/running.py)."""
-    return Snapshot(**{f.name: running[f.name] for f in fields(Snapshot) if f.name in running})
+    names = [field.name for field in fields(Snapshot)]
+    return Snapshot(**{name: running[name] for name in names if name in running})
 
 
 def describe(s: Snapshot) -> list[str]:
     """Return lines: how far the study is, the best configuration, and time."""
-    up_to = "up to " if s.is_open else ""
-    several = s.configurations[1] > 1
-    counts = [f"configurations {s.configurations[0]:,} of {s.configurations[1]:,}"] if several else []
-    counts += [f"confirming {s.confirming:,} of them on fresh seeds"] if s.confirming else []
-    counts += [f"{'runs' if several else 'seeds'} {s.seeds[0]:,} of {up_to}{s.seeds[1]:,}"]
-    waiting = "compiling" if s.compiling else "waiting" if s.running else "waiting for their processes to start"
-    counts += [f"{s.running:,} training"] if s.running or not s.waiting else []
-    counts += [f"{s.waiting:,} {waiting}"] if s.waiting else []
-    training_on = s.grokked + s.not_grokked - s.seeds[0]
-    remark = f" ({training_on:,} of them still training, to hold)" if training_on > 0 else ""
-    counts += [f"{s.grokked:,} grokked{remark}", f"{s.not_grokked:,} not grokked"]
-    speed = f"{s.seed_steps_per_s:,.0f} seed-steps/s" if s.seed_steps_per_s else ""
-    left = f"about {duration(s.seconds_left)} left" if s.seconds_left is not None else ""
-    lines = [", ".join(counts), ", ".join(filter(None, [duration(s.elapsed_s), speed, left]))]
+    lines = [", ".join(_counts(s))]
     if s.best:
-        lines.insert(1, f"best: {s.best} grokked")
+        lines.append(f"best: {s.best} grokked")
     elif not s.grokked and s.best_exact:
-        lines.insert(1, f"best exact match {s.best_exact:.4f}")
-    seeds = [f"seed {name} to hold for {steps:,} steps" for name, steps in s.holding.items()]
-    return [*lines, *([f"waits for {', '.join(seeds)}"] if seeds else [])]
+        lines.append(f"best exact match {s.best_exact:.4f}")
+
+    times = [duration(s.elapsed_s)]
+    if s.seed_steps_per_s:
+        times.append(f"{s.seed_steps_per_s:,.0f} seed-steps/s")
+    if s.seconds_left is not None:
+        times.append(f"about {duration(s.seconds_left)} left")
+    lines.append(", ".join(times))
+
+    if s.holding:
+        seeds = [f"seed {name} to hold for {steps:,} steps" for name, steps in s.holding.items()]
+        lines.append(f"waits for {', '.join(seeds)}")
+    return lines
+
+
+def _counts(s: Snapshot) -> Iterator[str]:
+    """Yield the counts of configurations and seeds in words."""
+    noun = "seeds"
+    if s.configurations[1] > 1:
+        yield f"configurations {s.configurations[0]:,} of {s.configurations[1]:,}"
+        noun = "runs"  # a seed of each configuration is one
+    if s.confirming:
+        yield f"confirming {s.confirming:,} of them on fresh seeds"
+    up_to = "up to " if s.is_open else ""
+    yield f"{noun} {s.seeds[0]:,} of {up_to}{s.seeds[1]:,}"
+
+    if s.running or not s.waiting:
+        yield f"{s.running:,} training"
+    if s.waiting:
+        waiting = "waiting" if s.running else "waiting for their processes to start"
+        yield f"{s.waiting:,} {'compiling' if s.compiling else waiting}"
+
+    # A seed counts as grokked from its first perfect evaluation, but has ended only when it has held.
+    holding = s.grokked + s.not_grokked - s.seeds[0]
+    remark = f" ({holding:,} of them still training, to hold)" if holding > 0 else ""
+    yield f"{s.grokked:,} grokked{remark}"
+    yield f"{s.not_grokked:,} not grokked"
 
 
 def bar(s: Snapshot) -> str:

@@ -58,20 +58,25 @@ def read_study(source: str, home: Home, say: Callable[[str], object], changes: C
             return recorded_study(path.read_text("utf-8"), source, changes)
     if not is_name(source):
         return load_study(source, reader)
+
     records = records_of(home, source) if home.exists() else None
     recorded = records.get_recorded_study() if records else None
     is_shipped = source in shipped_studies()
     if not (recorded or is_shipped):
         return load_study(source, reader)
+
     others = []
-    if records and recorded and is_shipped and shipped_study(source).model_dump() != recorded.model_dump():
+    if recorded and is_shipped and shipped_study(source).model_dump() != recorded.model_dump():
         others.append("the study that comes with the package is another: give it a home of its own with --home")
     if path.exists():
-        others.append(f"the {'folder' if path.is_dir() else 'file'} of that name is {typed(f'./{source}')}")
+        kind = "folder" if path.is_dir() else "file"
+        others.append(f"the {kind} of that name is {typed(f'./{source}')}")
     if others:
         taken = "your recorded study of that name" if recorded else "the study that comes with the package"
         say(f"{source}: {taken}; {'; '.join(others)}")
-    if records and recorded and changes:
+
+    # What is recorded wins: a study goes on as it was begun, whatever a newer version of the package has.
+    if records and recorded and changes:  # what is set is laid over the file's values, before they are checked
         return recorded_study(json.dumps(records.get_definition()), source, changes)
     return recorded or shipped_study(source, reader)
 
@@ -93,9 +98,11 @@ def changes_of(sets: Mapping[str, Any], env: Mapping[str, str]) -> Changes:
     for option, values in (("set", sets), ("env", env)):
         if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
             raise UserError(f"{option}: must be a dict with names for keys, got {values!r:.80}")
+
     with reraise_as("set", (TypeError, ValueError)):
         texts = [f"{path}={json.dumps(value, default=_plain)}" for path, value in sets.items()]
-    return Changes(tuple(texts), tuple(f"{name}={value}" for name, value in env.items()))
+    stand_for = [f"{name}={value}" for name, value in env.items()]
+    return Changes(tuple(texts), tuple(stand_for))
 
 
 def given_study(
@@ -115,11 +122,14 @@ def given_study(
     if isinstance(given, Study):
         changed = recorded_study(given.model_dump_json(by_alias=True), given.name, changes) if changes else given
         return changed, changed.name
+
     if isinstance(given, Mapping):
         source = str(given.get("name", "the study"))
         with reraise_as(source, (TypeError, ValueError)):
             text = json.dumps(given, default=_plain)
-        return Reader(changes, partial(_recorded_definition, home), say).study(text, source, Path()), source
+        reader = Reader(changes, partial(_recorded_definition, home), say)
+        return reader.study(text, source, Path()), source
+
     if not isinstance(given, str | Path):
         forms = "a dict, a Study, or the name or path of a study file"
         raise UserError(f"a study is {forms}, got {type(given).__name__}")
@@ -141,7 +151,9 @@ def study_name(source: str, home: Home) -> str:
     from search.store.ledger import open_ledger
     from search.study.file import load_study
 
-    if not Path(source).is_file() or (is_name(source) and source in open_ledger(home).list_studies()):
+    if not Path(source).is_file():
+        return source
+    if is_name(source) and source in open_ledger(home).list_studies():  # a file may be called as a study is
         return source
     return load_study(source).name
 
@@ -152,10 +164,13 @@ def remark_on_others(study: Study, home: Home) -> str:
 
     if study.kind.proposes or study.start or not home.exists():
         return ""
+
     records = records_of(home, study.name)
     recorded = records.list_configurations().keys()
-    if not recorded or not recorded.isdisjoint(Configuration(*listed).key for listed in study.listed):
+    asked = [Configuration(*listed).key for listed in study.listed]
+    if not recorded or not recorded.isdisjoint(asked):
         return ""
+
     count = len(records.list_seeds())
     return (
         f"{study.name}: the {count:,} recorded seeds of that name are all of other configurations, and stay; "

@@ -14,6 +14,7 @@ from search.study.stopping import BY_SEED
 from trainer import Seed
 
 BLOCK = 10
+"""Seeds, or pairs, of which one is spared."""
 
 
 class Draw:
@@ -24,9 +25,14 @@ class Draw:
         self.rounds: dict[bool, Sequence[Sequence[Seed]]] = {False: study.rounds, True: [study.confirm_seeds]}
         """Rounds of the search, and the confirmation's seeds as one, by `confirmation`."""
         self.places = {
-            confirmation: {s: (n, place) for n, seeds in enumerate(rounds) for place, s in enumerate(seeds)}
+            confirmation: {
+                seed: (layer, place)
+                for layer, seeds in enumerate(rounds)
+                for place, seed in enumerate(seeds)
+            }
             for confirmation, rounds in self.rounds.items()
-        }
+        }  # fmt: skip
+        """Number of its round, and place in it, of each seed, by `confirmation`."""
 
     def is_spared(self, number: int, seed: Seed, confirmation: bool = False) -> bool:
         """Return whether no rule ends a seed.
@@ -37,9 +43,11 @@ class Draw:
         study = self.study
         if confirmation and not (study.confirm and study.confirm.hopeless):
             return True
+
         layer, place = self.places[confirmation][seed]
         seeds = self.rounds[confirmation][layer]
         if study.kind.spares == BY_SEED:
+            # By the block's first seed alone: the same in every arm, and in every study of these seeds.
             block, place = divmod(place, BLOCK)
             return _draw(f"{seeds[block * BLOCK]}") == place
         block, place = divmod(number * len(seeds) + place, BLOCK)
@@ -47,4 +55,6 @@ class Draw:
 
 
 def _draw(block: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"spared of {block}".encode()).digest()[:8], "big") % BLOCK
+    """Draw the place within a block of the one seed that is spared."""
+    digest = hashlib.sha256(f"spared of {block}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") % BLOCK

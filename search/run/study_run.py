@@ -94,10 +94,7 @@ class ConfigurationState:
 
 
 class StudyRun:
-    """The states of a study's configurations. The planner changes them, policies read them.
-
-    `rows`: the ledger's. `is_search`: True if configurations are proposed while it runs.
-    """
+    """The states of a study's configurations. The planner changes them, policies read them. rows: the ledger's."""
 
     def __init__(self, study: Study, rows: Iterable[SeedRecord]):
         self.study, self.is_search = study, study.kind.proposes
@@ -105,7 +102,9 @@ class StudyRun:
         self.states: dict[str, ConfigurationState] = {}
         self._rows: dict[str, dict[Seed, SeedRecord]] = {}
         self._recorded: Counter[str] = Counter()
+        """Grokked seeds of the search in the ledger, by configuration's key."""
         self._reported: Counter[str] = Counter()
+        """Those that workers report and the ledger has not: they were perfect, and may be lost with their worker."""
         self.longest = max((recipe.steps for _, recipe in study.listed), default=study.base_recipe.steps)
         """Longest budget of a seed; unit: steps."""
         self.ended: dict[str, Counter[str]] = {}
@@ -122,27 +121,31 @@ class StudyRun:
         return self.states[key]
 
     def record(self, rows: Iterable[SeedRecord]) -> None:
+        """Take rows of the ledger, each in place of an earlier one of its seed."""
         for row in rows:
-            key, seed = row.configuration, row.seed
-            recorded = self._rows.setdefault(key, {})
-            self._recorded[key] -= _is_success(recorded.get(seed))
-            self._count(key, recorded.get(seed), -1)
-            recorded[seed] = row
-            self._recorded[key] += _is_success(row)
-            self._count(key, row, 1)
+            recorded = self._rows.setdefault(row.configuration, {})
+            if row.seed in recorded:
+                self._count(recorded[row.seed], -1)
+            recorded[row.seed] = row
+            self._count(row, 1)
 
-    def _count(self, key: str, row: SeedRecord | None, by: int) -> None:
-        if row is not None and row.outcome in COUNTED:
+    def _count(self, row: SeedRecord, by: int) -> None:
+        key = row.configuration
+        if row.has_grokked and not row.confirmation:
+            self._recorded[key] += by
+
+        if row.outcome in COUNTED:
             self.ended.setdefault(key, Counter())[row.outcome] += by
             budget = self.states[key].configuration.recipe.steps if key in self.states else self.longest
-            self.spent[100 * row.steps // max(budget, row.steps, 1)] += by
+            most = max(budget, row.steps, 1)  # with stages before it a seed may have trained for longer
+            self.spent[100 * row.steps // most] += by
 
     def update(self, pair: PlannedPair, step: int, has_grokked: bool) -> None:
         """Take how far a pair is that trains; one that trains no more has not grokked until that is recorded."""
         pair.step = step
-        if has_grokked != pair.has_grokked:
-            pair.has_grokked = has_grokked
-            self._reported[pair.configuration.key] += 0 if pair.confirmation else 1 if has_grokked else -1
+        if not pair.confirmation:
+            self._reported[pair.configuration.key] += has_grokked - pair.has_grokked
+        pair.has_grokked = has_grokked
 
     @property
     def grokked(self) -> int:
@@ -164,7 +167,8 @@ class StudyRun:
     def first_round(self, state: ConfigurationState) -> Round | None:
         """Return the first round of a configuration, or a later one if that is trained."""
         state.rounds_enqueued = 1
-        seeds = state.untrained(self.study.kind.seeds_of((state.configuration.spec, state.configuration.recipe)))
+        listed = (state.configuration.spec, state.configuration.recipe)
+        seeds = state.untrained(self.study.kind.seeds_of(listed))
         if seeds and not self.has_enough(state.configuration):
             return Round(state.configuration, seeds)
         return self.following_round(state) if state.is_complete else None
@@ -172,11 +176,11 @@ class StudyRun:
     def following_round(self, state: ConfigurationState) -> Round | None:
         """Return the next round of a configuration that has something left to train, if `until` asks for it.
 
-        Cancelled seeds come first. The seeds that gave enough may be lost with a worker that only reported
-        them.
+        Cancelled seeds come first: the seeds that gave enough may be lost with a worker that only reported them.
         """
         if self.study.until.grokked is None or self.has_enough(state.configuration):
             return None
+
         cancelled, state.cancelled = list(state.cancelled), {}
         if seeds := state.untrained(cancelled):
             return Round(state.configuration, seeds)
@@ -194,7 +198,3 @@ class StudyRun:
         """Return what the search has shown of each configuration, by key."""
         sought = self.study.kind.sought
         return {key: state.score(sought) for key, state in self.states.items()}
-
-
-def _is_success(row: SeedRecord | None) -> bool:
-    return row is not None and row.has_grokked and not row.confirmation

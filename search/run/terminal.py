@@ -30,17 +30,19 @@ def is_live(console: Console) -> bool:
 
 
 def leave_cell() -> None:
-    """In a notebook's cell, go on in a child process; this one waits in a session of its own.
+    """In a notebook's cell, go on in a child process, in a session of its own; this process waits for it.
 
     An interrupted kernel kills its command after half a second. A run needs longer to save its seeds, so this process
     only waits, and passes on the first signal that ends it.
     """
     if not is_cell():
         return
-    sys.stdout.flush()
+
+    sys.stdout.flush()  # or both processes would write what is in the buffers
     sys.stderr.flush()
-    if not (child := os.fork()):
-        os.setsid()
+    child = os.fork()
+    if not child:
+        os.setsid()  # the kernel's signals to its command's group do not reach it
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -52,4 +54,5 @@ def leave_cell() -> None:
     for ending in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(ending, stop)
     _, status = os.waitpid(child, 0)
-    sys.exit(max(1, code) if (code := os.waitstatus_to_exitcode(status)) else 0)
+    code = os.waitstatus_to_exitcode(status)  # below 0 for a child that a signal ended
+    sys.exit(max(1, code) if code else 0)

@@ -7,7 +7,7 @@ from search.store.recorded_seed import RecordedSeed
 from search.store.study_records import StudyRecords
 
 BEST = 3
-"""Grokked seeds of a configuration that are decoded."""
+"""So many seeds of a configuration are decoded, if they grokked."""
 
 
 def seeds_to_decode(rows: list[SeedRecord]) -> list[SeedRecord]:
@@ -29,8 +29,9 @@ def verify_best(records: StudyRecords, rows: list[SeedRecord]) -> bool:
 
     rows: the study's.
     """
-    best = [row for some in group_by(rows, "configuration").values() for row in seeds_to_decode(some)]
-    left = [row for row in best if row.verified is None]
+    left = []
+    for of_configuration in group_by(rows, "configuration").values():
+        left += [row for row in seeds_to_decode(of_configuration) if row.verified is None]
     for row in left:
         verify_seed(records, row, records.seed(row))
     return bool(left)

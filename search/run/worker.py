@@ -44,7 +44,7 @@ def work(name: str, attempt: int = 0, on_gpu: bool = False) -> Generator[Report,
             worker.train(reply.report_after_s)
             reply = yield worker.report(remarks.take())
     except Exception as error:
-        first = str(error).strip().partition("\n")[0]
+        first = str(error).strip().partition("\n")[0]  # a driver prints one line; the traceback is in a file
         yield worker.last_words(f"{type(error).__name__}: {first}", traceback.format_exc())
     finally:
         logging.getLogger("trainer").removeHandler(remarks)
@@ -81,6 +81,7 @@ class Worker:
         self.evaluations = 0
         """Evaluations since states were saved."""
         self.saved = time.monotonic()
+        """Time when states were saved."""
         self.save_after_s = 0.0
         self.earlier = Speed()
         """Sums over the banks before this one."""
@@ -92,12 +93,14 @@ class Worker:
         self.save_after_s = reply.save_after_s
         # A reply may come twice.
         orders = [order for order in reply.orders if order.number not in self.numbers]
+
         if orders and reply.bank:
             self._begin_bank(reply.bank, [order.pair for order in orders])
         elif orders:
             assert self.bank, "the first pairs come with a bank"
             self.bank.add([order.pair for order in orders])
         self.numbers += [order.number for order in orders]
+
         if self.bank:
             self._restore(orders)
             self._end(self.bank, reply.enough)
@@ -111,9 +114,11 @@ class Worker:
     def _restore(self, orders: Sequence[Order]) -> None:
         assert self.bank
         place = {number: n for n, number in enumerate(self.numbers)}
+        # One whose state is damaged is trained from its beginning.
         self.bank.restore_all({place[order.number]: order.state for order in orders if order.state})
 
     def _end(self, bank: Bank | RoadBank, enough: Sequence[int]) -> None:
+        """End pairs that are not needed, but for those that have grokked: they train on, to see if they hold."""
         needless = [n for n, number in enumerate(self.numbers) if number in set(enough)]
         bank.end([n for n in needless if bank.result(n).grok_step is None])
 
@@ -132,7 +137,9 @@ class Worker:
         rows = bank.newest()
         perfect = sum(row["grok_step"] is not None for row in rows)
         open_ = sum(row["outcome"] in OPEN for row in rows)
-        return is_due or perfect > len(self.perfect) or not open_ or len(rows) - open_ > bank.slots // 8
+        # The bank has an eighth more pairs than slots (`Planner._room`): when more have ended, slots stand empty.
+        are_many = len(rows) - open_ > bank.slots // 8
+        return is_due or perfect > len(self.perfect) or not open_ or are_many
 
     # ---- reports
 
@@ -152,14 +159,18 @@ class Worker:
         return Report(self.name, self.attempt, self.reports - 1, **facts)
 
     def _progress(self, bank: Bank | RoadBank) -> dict[str, Any]:
+        """Return what a report says of pairs. Those that have ended leave the bank."""
         rows = dict(zip(self.numbers, bank.newest(), strict=True))
         ended = [n for n, row in enumerate(rows.values()) if row["outcome"] not in OPEN]
         results = {self.numbers[n]: EndedSeed.of(own_numbers(bank.result(n))) for n in ended}
-        facts = {"ended": results, "environment": environment_of(bank, self.resources) if ended else {}}
+        environment = environment_of(bank, self.resources) if ended else {}
+
         bank.remove(ended)
         self.numbers = [number for number in self.numbers if number not in results]
         self.perfect = {number for number in self.numbers if rows[number]["grok_step"] is not None}
-        return facts | {
+        return {
+            "ended": results,
+            "environment": environment,
             "steps": {number: rows[number]["step"] for number in self.numbers},
             "perfect": sorted(self.perfect),
             "best_exact": max(row["best_exact"] for row in rows.values()),
@@ -171,9 +182,11 @@ class Worker:
         now = time.monotonic()
         if self.evaluations < self.resources.save_every or now - self.saved < self.save_after_s:
             return {}
+
         self.evaluations, self.saved = 0, now
         begun = [n for n, row in enumerate(bank.newest()) if row["step"]]
-        return dict(zip([self.numbers[n] for n in begun], bank.save_all(begun), strict=True))
+        numbers = [self.numbers[n] for n in begun]
+        return dict(zip(numbers, bank.save_all(begun), strict=True))
 
     def _speed(self) -> Speed:
         bank, earlier = self.bank, self.earlier
@@ -213,6 +226,8 @@ def environment_of(bank: Bank | RoadBank, resources: Resources) -> dict[str, Any
 
 
 def own_numbers(result: Result) -> Result:
-    """Return a bank's result with θ in its configuration's own numbers, where the base of a tied spec was trained."""
+    """Return a bank's result with θ in its configuration's own numbers: of a tied spec the bank trains the base."""
     ties = result.pair.ties
-    return result if ties is None else replace(result, theta_P=project(ties, result.theta_P[None])[0])
+    if ties is None:
+        return result
+    return replace(result, theta_P=project(ties, result.theta_P[None])[0])

@@ -79,10 +79,8 @@ class Workers:
     @property
     def idle(self) -> list[WorkerState]:
         """Workers that have no pairs."""
-        return [worker for worker in self if not self._has_pairs(worker)]
-
-    def _has_pairs(self, worker: WorkerState) -> bool:
-        return worker.name in self.planner.banks and bool(self.planner.banks[worker.name].pairs)
+        busy = {name for name, bank in self.planner.banks.items() if bank.pairs}
+        return [worker for worker in self if worker.name not in busy]
 
     # ---- reports
 
@@ -99,15 +97,18 @@ class Workers:
         """Note a report, which waits for a reply from now on."""
         worker = self.states[report.worker]
         if report.attempt > worker.attempt:
-            worker.bank = None
-        worker.attempt, worker.report, worker.reply = report.attempt, report, None
-        worker.asked, worker.due, worker.speed = time.monotonic(), float("inf"), report.speed
+            worker.bank = None  # a new process has none
+
+        worker.attempt, worker.speed = report.attempt, report.speed
+        worker.report, worker.reply = report, None
+        worker.asked, worker.due = time.monotonic(), float("inf")
         return worker
 
     def close(self, name: str) -> None:
         """Note that a worker's process is gone, and is started again."""
         worker = self.states[name]
-        worker.closed, worker.bank, worker.due = worker.attempt, None, 0.0  # late at once: others leave it room
+        worker.closed, worker.bank = worker.attempt, None
+        worker.due = 0.0  # late at once: others leave it room
         worker.report, worker.phase = None, STARTING
 
     # ---- replies
@@ -126,9 +127,11 @@ class Workers:
         """Return the reply to a worker for which there are no pairs: to end, or to report again; None: not yet."""
         if self.planner.is_done or self.planner.waiting or self._lacks_room(worker):
             return Reply(is_end=True)
+
+        # It may get pairs yet: a worker that fails gives its own back, and results may ask for more.
         waited_s = time.monotonic() - worker.asked
         if self.planner.capacity.is_shared and waited_s > SPARED_S:
-            return Reply(is_end=True)
+            return Reply(is_end=True)  # another driver of the cluster would wait for the end of this study
         worker.phase = WAITING
         return Reply() if waited_s > self.wait_s else None
 

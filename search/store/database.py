@@ -22,13 +22,16 @@ from search.store.retry import retry
 from trainer import Outcome
 
 SCHEMA = 7
+"""Version of these tables. A column that is added to ROWS needs no new one (`_add_columns`)."""
 LOCK_WAIT_S = 10.0
+"""Seconds that SQLite waits for another connection's transaction to end."""
 RETRY_S = 1.0
+"""Seconds between two tries."""
 CLOCKS = {
     "sqlite": "SELECT (julianday('now') - 2440587.5) * 86400.0",
     "postgresql": "SELECT extract(epoch FROM clock_timestamp())",
 }
-"""SQL for the seconds since 1970, by dialect."""
+"""SQL for the seconds since 1970, by dialect. PostgreSQL's `now()` would stand still within a transaction."""
 
 # The ledger's tables
 
@@ -36,7 +39,7 @@ KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
 SQL_TYPES: Mapping[type, type[sa.types.TypeEngine[Any]]] = {
     bool: sa.Boolean, int: sa.BigInteger, float: sa.Float, str: sa.Text, dict: sa.JSON,
 }  # fmt: skip
-"""Types of the declared columns' values, as SQL has them."""
+"""SQL's types, by the types of a record's columns."""
 metadata = sa.MetaData()
 VERSION = sa.Table(VERSION_TABLE, metadata, sa.Column("schema", sa.Integer, primary_key=True))
 
@@ -56,15 +59,19 @@ def _of_a_seed(name: str, *parts: sa.schema.SchemaItem) -> sa.Table:
 
 
 def sql_column(column: Column) -> sa.Column[Any]:
-    """Return a declared column of a seed's record as SQL has it, with its default in the database too."""
+    """Return a column of a seed's record as a column of SQL."""
     kind = SQL_TYPES[column.kind]
     if column.is_optional:
         return sa.Column(column.name, kind)
+
+    # The database needs the default too: drivers that do not know a new column insert rows without it.
     default = sa.literal(column.default, kind)
     return sa.Column(column.name, kind, nullable=False, default=column.default, server_default=default)
 
 
-ROWS = _of_a_seed("ledger", *(sql_column(c) for c in COLUMNS.values() if c.stored and c.name not in KEY_COLUMNS))
+FACTS = [column for column in COLUMNS.values() if column.stored and column.name not in KEY_COLUMNS]
+"""What is stored of a seed beside its key."""
+ROWS = _of_a_seed("ledger", *map(sql_column, FACTS))
 STUDIES = _of_a_study(
     "ledger_studies",
     sa.Column("definition", sa.JSON),  # the study as it was last run
@@ -140,6 +147,7 @@ KINDS: dict[type, tuple[type, ...]] = {
 """Types that a column's values may have, by the type that SQLAlchemy gives it."""
 FORMS = dict.fromkeys(("study", "configuration", "trial", "experiment", "run", "digest", "kept"), IDENTIFIER) | {
     "outcome": re.compile("|".join(Outcome)),
+    # machine, process and a number: `is_live` takes it apart
     "owner": re.compile(r"[^/\s]{1,100}/[0-9]{1,9}/[0-9a-f]+"),
 }
 """Patterns of texts that become paths, are looked up or taken apart."""
@@ -164,12 +172,15 @@ class Database:
         if home.has_own_database:
             home.check_paths()
             if home.earlier_ledger.exists() and not home.ledger_db.exists():
+                # or an empty ledger would be begun beside it, and all its seeds trained again
                 raise other_version(str(home.earlier_ledger), "an earlier")
             options: dict[str, Any] = {"connect_args": {"timeout": LOCK_WAIT_S}}
         else:
-            options = {"pool_pre_ping": True}
+            options = {"pool_pre_ping": True}  # a server that restarted has closed the pool's connections
         self.engine = sa.create_engine(home.ledger_url, **options)
-        for last in (False, True):  # of two that begin an empty database at once, one finds it half made
+
+        # Of two drivers that begin an empty database at once, one finds it half made: it tries once more.
+        for last in (False, True):
             try:
                 self._prepare()
                 break
@@ -179,17 +190,19 @@ class Database:
                 time.sleep(RETRY_S)
 
     def _prepare(self) -> None:
-        """Make the tables where there are none, and nothing beside those of another version."""
+        """Make the tables where there are none. Raises UserError, with nothing made, for those of another version."""
         with self.begin() as db:
             if db.dialect.name == "sqlite" and (name := db.scalar(sa.text(FOREIGN))):
                 raise Failure(f"{self.name}: has {name!r:.80}, which is no table: no ledger of adder-search")
-            has_any = sa.inspect(db).has_table(VERSION.name)
-            schema = db.scalar(sa.select(VERSION.c.schema)) if has_any else None
+
+            has_tables = sa.inspect(db).has_table(VERSION.name)
+            schema = db.scalar(sa.select(VERSION.c.schema)) if has_tables else None
             if schema not in (None, SCHEMA):
-                is_newer = isinstance(schema, int) and schema > SCHEMA
+                is_newer = isinstance(schema, int) and schema > SCHEMA  # a stranger's file may have a text there
                 raise other_version(self.name, "a newer" if is_newer else "an earlier")
+
             metadata.create_all(db)
-            if self.home.has_own_database and has_any and not _is_writable(self.home.ledger_db):
+            if self.home.has_own_database and has_tables and not _is_writable(self.home.ledger_db):
                 self._show_columns(_lacking(db))
             else:
                 _add_columns(db)
@@ -197,12 +210,18 @@ class Database:
                 db.execute(sa.insert(VERSION).values(schema=SCHEMA))
 
     def _show_columns(self, lacking: list[sa.Column[Any]]) -> None:
-        """Show columns with their defaults in a file that cannot be written: a view of each connection's own."""
+        """Let a file that cannot be written appear to have the columns that it lacks, with their defaults."""
         if not lacking:
             return
-        values = (sa.literal(COLUMNS[c.name].default).compile(compile_kwargs={"literal_binds": True}) for c in lacking)
-        shown = ", ".join(f"{value} AS {column.name}" for value, column in zip(values, lacking, strict=True))
-        view = f"CREATE TEMP VIEW {ROWS.name} AS SELECT *, {shown} FROM main.{ROWS.name}"
+
+        shown = []
+        for column in lacking:
+            default = sa.literal(COLUMNS[column.name].default)
+            value = default.compile(compile_kwargs={"literal_binds": True})  # a view can have no parameters
+            shown.append(f"{value} AS {column.name}")
+
+        # A temporary view hides the table of the same name, and belongs to one connection: so each makes it.
+        view = f"CREATE TEMP VIEW {ROWS.name} AS SELECT *, {', '.join(shown)} FROM main.{ROWS.name}"
         sa.event.listen(self.engine, "connect", lambda connection, _: connection.execute(view))
         self.engine.dispose()  # connections from now on have it
 
@@ -212,14 +231,14 @@ class Database:
         try:
             with self.engine.begin() as db:
                 yield db
-        except IntegrityError:
+        except IntegrityError:  # a DatabaseError too, but the caller's affair: another driver has that key
             raise
         except (DatabaseError, InterfaceError, TimeoutError) as error:
-            cause = getattr(error, "orig", None) or error
-            hint = "; another program holds it, try again when it is done" if "locked" in str(cause) else ""
+            cause = str(getattr(error, "orig", None) or error)  # without SQLAlchemy's lines on the statement
+            hint = "; another program holds it, try again when it is done" if "locked" in cause else ""
             is_away = isinstance(error, OperationalError | InterfaceError | TimeoutError)
             kind = DatabaseUnavailable if is_away else Failure
-            raise kind(f"{self.name}: {' '.join(str(cause).split())}{hint}") from None
+            raise kind(f"{self.name}: {' '.join(cause.split())}{hint}") from None
 
     def read(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
         """Return the rows of a query, in a transaction of its own.
@@ -238,15 +257,18 @@ class Database:
         return rows
 
     def undamaged(self, kind: str) -> AbstractContextManager[None]:
-        """Re-raise what a block cannot make of a stored value as Failure."""
+        """Re-raise errors of a block as Failure: it reads a stored value, and `kind` says of what."""
         return reraise_as(f"{self.name}: damaged, {kind}", (TypeError, ValueError, LookupError), Failure)
 
     def _check(self, column: sa.ColumnElement[Any], values: list[Any]) -> None:
         """Raise Failure for values that a column cannot have."""
-        kinds, form = KINDS[column.type.python_type], FORMS.get(column.name)
-        bad = [v for v in {type(v): v for v in values}.values() if not isinstance(v, kinds)]
+        kinds = KINDS[column.type.python_type]
+        by_type = {type(value): value for value in values}  # one of each: a column may have 100,000 values
+        bad = [value for value in by_type.values() if not isinstance(value, kinds)]
+
+        form = FORMS.get(column.name)
         if form and not bad:
-            bad = [v for v in set(values) if v and not form.fullmatch(v)]
+            bad = [value for value in set(values) if value and not form.fullmatch(value)]
         if bad:
             raise Failure(f"{self.name}: damaged, {column.name} is {bad[0]!r:.80}")
 
@@ -256,23 +278,29 @@ class Database:
 
 
 def _is_writable(path: Path) -> bool:
-    """True if SQLite can write a file, and a journal beside it."""
+    """True if SQLite can write the file at `path`, and a journal beside it."""
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 def _lacking(db: sa.Connection) -> list[sa.Column[Any]]:
-    """Return the declared columns that the ledger lacks, as one of an earlier version."""
+    """Return the columns that the ledger lacks because an earlier version has made it."""
     present = {column["name"] for column in sa.inspect(db).get_columns(ROWS.name)}
     return [column for column in ROWS.columns if column.name not in present]
 
 
 def _add_columns(db: sa.Connection) -> None:
-    """Add what the ledger lacks, with its defaults: all in this transaction. Drivers that know fewer columns go on."""
+    """Add the columns that the ledger lacks, with their defaults, all in this transaction.
+
+    Drivers that know fewer columns go on.
+    """
     if not _lacking(db):
         return
+
     if db.dialect.name == "sqlite":  # else each change of a table is committed by itself
         db.exec_driver_sql("BEGIN IMMEDIATE")
-    db.execute(sa.select(VERSION).with_for_update())  # of two that add at once one waits here, and then lacks nothing
+    db.execute(sa.select(VERSION).with_for_update())
+
+    # Of two drivers that add columns at once, one has waited above: it has to look again, and lacks nothing now.
     for column in _lacking(db):
         declared = sa.schema.CreateColumn(column).compile(dialect=db.dialect)
         db.exec_driver_sql(f"ALTER TABLE {ROWS.name} ADD COLUMN {declared}")

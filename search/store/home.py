@@ -69,10 +69,12 @@ class Home:
             url = sa.make_url(text)
         except (sa.exc.ArgumentError, ValueError):  # ValueError: of the port
             raise UserError(f"{DATABASE}: not a database's URL") from None
+
         if url.password is not None or any("password" in name for name in url.query):
             raise UserError(f"{DATABASE}: leave the password out and name a password file with PGPASSFILE")
         if url.get_backend_name() != "postgresql":
             raise UserError(f"{DATABASE}: must be postgresql+psycopg://USER@HOST/NAME")
+
         url = url.set(drivername="postgresql+psycopg")
         try:
             url.get_dialect()().create_connect_args(url)
@@ -96,12 +98,14 @@ class Home:
             return f"nothing has run yet with {self.database_name}"
         if self.mlflow_db.exists():
             return missing(self.ledger_db)
-        return f"nothing has run yet in {self.path}{'' if self.path.exists() else ': no such folder'}"
+        line = f"nothing has run yet in {self.path}"
+        return line if self.path.exists() else f"{line}: no such folder"
 
     def exists(self) -> bool:
         """True if something has run here. Raises UserError as `check_paths` does."""
         self.check_paths()
         if not self.has_own_database:
+            # Opened as a ledger, a server where nothing has run would get its tables.
             return _has_ledger(self.ledger_url)
         return self.ledger_db.exists() or self.earlier_ledger.exists()
 
@@ -117,7 +121,7 @@ class Home:
         try:
             for folder in (self.path, self.artifacts, self.ray):
                 durable.make_folder(folder)
-            with tempfile.TemporaryFile(dir=self.path):
+            with tempfile.TemporaryFile(dir=self.path):  # a folder that was there may be read-only
                 pass
         except OSError as error:
             raise UserError(
@@ -126,7 +130,7 @@ class Home:
 
 
 def _has_ledger(url: str) -> bool:
-    """True if a server has a ledger, or does not say: who opens it then hears why."""
+    """True if a server has a ledger, or does not answer: opening the ledger then says why."""
     import sqlalchemy as sa
 
     engine = sa.create_engine(url)
@@ -149,9 +153,10 @@ def sqlite_url(file: Path) -> str:
     """
     from sqlalchemy import URL
 
-    plain = URL.create("sqlite", database=str(file))
-    is_path = plain.render_as_string() == f"sqlite:///{file}"
-    return (plain if is_path else plain.set(drivername="sqlite+pysqlite")).render_as_string()
+    address = URL.create("sqlite", database=str(file)).render_as_string()
+    if address == f"sqlite:///{file}":  # nothing was escaped
+        return address
+    return URL.create("sqlite+pysqlite", database=str(file)).render_as_string()
 
 
 def expanded_address(uri: str) -> str:
@@ -160,8 +165,10 @@ def expanded_address(uri: str) -> str:
     Raises UserError where no home is known.
     """
     scheme, mark, path = uri.partition(":///")
+    if not mark or not scheme.startswith("sqlite"):
+        return uri
     with reraise_as(TRACKING):
-        return scheme + mark + expanded(path) if scheme.startswith("sqlite") and mark else uri
+        return scheme + mark + expanded(path)
 
 
 def typed(path: str | Path) -> str:

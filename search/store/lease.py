@@ -48,12 +48,15 @@ class Clocks(NamedTuple):
         return cls(time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)), time.time())
 
     def since(self, other: Self) -> float:
-        """Return the seconds since an earlier moment, by the clock that says more."""
+        """Return the seconds since an earlier moment, by the clock that says more.
+
+        One that others have set back says too little, and one that stood still while the machine slept does too.
+        """
         return max(a - b for a, b in zip(self, other, strict=True))
 
 
 class StudyLease:
-    """The lease of one study by one driver, `owner`; in a `with` block the driver has it.
+    """The lease of one study by one driver, `owner`, who has it within a `with` block.
 
     Entering raises AlreadyExists if another driver has the study. A thread renews the lease until the block
     ends. Raises Failure if the database stays away for longer than `database.patience_s`.
@@ -123,7 +126,8 @@ class StudyLease:
     @retry_while_unavailable
     def acquire(self) -> None:
         """Make `owner` the one driver of the study, until `release`. Raises AlreadyExists if another one is."""
-        study, self.renewed = self.study, Clocks.now()
+        study = self.study
+        self.renewed = Clocks.now()  # before the database's time: the lease ends no sooner than this process counts
         with self.database.undamaged("a lease"), self.database.begin() as db:
             now = self.database.now(db)
             values = {"stop": False, "owner": self.owner, "lease_until": now + LEASE_S}
@@ -134,12 +138,15 @@ class StudyLease:
                 except IntegrityError:
                     raise AlreadyExists(f"study {study} was just begun by another driver") from None
                 return
+
             if row["owner"] != self.owner and is_live(row, now):
                 raise AlreadyExists(
                     f"study {study} is already being run by {row['owner']} (host/process); stop it with "
                     f"adder-search stop {study} (if that process is gone, the study is free again in "
                     f"{row['lease_until'] - now:.0f} s)"
                 )
+
+            # The row is changed only if it is as it was read: another driver may have taken it since.
             as_read = (STUDIES.c[n].is_not_distinct_from(row[n]) for n in ("owner", "lease_until"))
             change = sa.update(STUDIES).where(STUDIES.c.study == study, *as_read).values(**values)
             if db.execute(change).rowcount != 1:
@@ -149,9 +156,9 @@ class StudyLease:
     def release(self) -> None:
         """Give the study back. Does nothing to one that another driver has."""
         with self.database.begin() as db:
-            free = {"owner": None, "lease_until": None, "stop": False}
-            changed = db.execute(sa.update(STUDIES).where(self.is_owned).values(**free)).rowcount
-            self.is_lost = self.is_lost or not changed
+            update = sa.update(STUDIES).where(self.is_owned)
+            freed = db.execute(update.values(owner=None, lease_until=None, stop=False)).rowcount
+            self.is_lost = self.is_lost or not freed
 
     def renew(self) -> str | None:
         """Extend the leases of the study and of the owner's running seeds.
@@ -160,13 +167,14 @@ class StudyLease:
         Does not wait for a database that is away.
         """
         running = sa.and_(ROWS.c.owner == self.owner, ROWS.c.outcome == Outcome.RUNNING)
-        begun = Clocks.now()
+        begun = Clocks.now()  # before the wait for the database
         with self.database.begin() as db:
             until = self.database.now(db) + LEASE_S
             renewal = sa.update(STUDIES).where(self.is_owned).values(lease_until=until)
             if db.execute(renewal).rowcount == 0:
                 self.is_lost = True
                 return TAKEN
+
             self.renewed = begun
             db.execute(sa.update(ROWS).where(running).values(lease_until=until))
             return STOPPED if db.scalar(sa.select(STUDIES.c.stop).where(self.is_owned)) else None
@@ -180,7 +188,7 @@ class StudyLease:
             except Failure:
                 pass  # the database is away; the other threads say so
             except Exception as error:
-                if repr(error) != logged:
+                if repr(error) != logged:  # once: it may come again every RENEW_S seconds
                     log.warning("study %s: its hold could not be renewed: %r", self.study, error)
                 logged = repr(error)
 
@@ -207,7 +215,7 @@ def _machine() -> str:
     boot = _text("/proc/sys/kernel/random/boot_id") or f"{uuid.getnode():x}"
     try:
         space = Path("/proc/self/ns/pid").stat().st_ino
-    except OSError:
+    except OSError:  # no Linux
         space = 0
     ids = f"{boot} {_text('/etc/machine-id')} {space}"
     return f"{socket.gethostname()}.{hashlib.sha256(ids.encode()).hexdigest()[:12]}"
@@ -227,6 +235,6 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
+    except PermissionError:  # it is another user's
+        pass
     return True

@@ -36,7 +36,7 @@ class Ledger:
         with self.database.begin() as db:
             names = set(db.scalars(sa.select(ROWS.c.study).distinct()))
             names |= set(db.scalars(sa.select(STUDIES.c.study)))
-        return sorted(filter(is_name, names))  # a name becomes a path
+        return sorted(filter(is_name, names))  # a name becomes a path, and the ledger may be a stranger's
 
     @retry_while_unavailable
     def list_running_studies(self) -> list[str]:

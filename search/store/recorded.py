@@ -36,16 +36,25 @@ def pull(
     keys = match_configurations(records.study, configurations, model, configuration)
     rows = finished_seeds(records, keys, seed)
     if not rows:
-        begun = sorted(r.seed for r in records.list_seeds() if r.configuration in keys)
-        what = f"has no finished seed{f' {seed}' if seed else ''} yet"
-        if seed and begun and seed not in begun:
-            nearest = min(begun, key=lambda other: abs(other.init_seed - seed.init_seed))
-            what = f"has begun no seed {seed}; the nearest of {len(begun):,} is {nearest}"
-        raise NotFound(f"study {records.study!r} {what}")
-    if seed and len(rows) > 1 and len({configurations[r.configuration].start for r in rows}) == 1:
-        raise _several(records, seed, sorted(rows, key=rank), configurations)
-    best = min(rows, key=lambda r: (rank(r), configurations[r.configuration].spec.params))
+        raise _none_finished(records, keys, seed)
+
+    # Where starts differ, as in a descent, a seed names a whole line of configurations, and its best is meant.
+    if seed and len(rows) > 1:
+        starts = {configurations[row.configuration].start for row in rows}
+        if len(starts) == 1:
+            raise _several(records, seed, sorted(rows, key=rank), configurations)
+    best = min(rows, key=lambda row: (rank(row), configurations[row.configuration].spec.params))
     return records.seed(best).checkpoint(), best.proof
+
+
+def _none_finished(records: StudyRecords, keys: Collection[str], seed: Seed | None) -> NotFound:
+    """Return the error where configurations have no finished seed, or not the seed that is asked for."""
+    what = f"has no finished seed {seed} yet" if seed else "has no finished seed yet"
+    begun = sorted(row.seed for row in records.list_seeds() if row.configuration in keys)
+    if seed and begun and seed not in begun:
+        nearest = min(begun, key=lambda other: abs(other.init_seed - seed.init_seed))
+        what = f"has begun no seed {seed}; the nearest of {len(begun):,} is {nearest}"
+    return NotFound(f"study {records.study!r} {what}")
 
 
 def _several(
@@ -53,15 +62,19 @@ def _several(
 ) -> UserError:
     """Return the error for a seed of several configurations, which lists them, the best first."""
     names = names_of(records.get_recorded_study(), configurations.values())
-    lines = [f"  --configuration {r.configuration[:6]}  {names[r.configuration]}: {r.outcome}" for r in rows]
-    more = [f"  and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
-    return UserError("\n".join([f"seed {seed} is in {len(lines)} configurations; add one of", *lines[:LISTED], *more]))
+    lines = [f"seed {seed} is in {len(rows)} configurations; add one of"]
+    for row in rows[:LISTED]:
+        key = row.configuration
+        lines.append(f"  --configuration {key[:6]}  {names[key]}: {row.outcome}")
+    if len(rows) > LISTED:
+        lines.append(f"  and {len(rows) - LISTED} more")
+    return UserError("\n".join(lines))
 
 
 def finished_seeds(records: StudyRecords, keys: Collection[str], seed: Seed | None) -> list[SeedRecord]:
-    """List the rows of configurations that have ended, or those of one seed."""
+    """List the rows of seeds that have ended, by keys of their configurations. seed: only rows of this one."""
     ended = (row for row in records.list_seeds() if row.is_final)
-    return [r for r in ended if r.configuration in keys and seed in (None, r.seed)]
+    return [row for row in ended if row.configuration in keys and seed in (None, row.seed)]
 
 
 def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) -> None:
@@ -69,17 +82,19 @@ def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) ->
 
     correct: right answers of the 10,010. Raises UserError if the recorded θ is not the checkpoint's.
     """
-    study, configuration = (checkpoint.provenance.get(k) for k in ("study", "configuration"))
-    numbers = tuple(checkpoint.seed.get(k) for k in ("init_seed", "data_seed"))
-    if not (isinstance(study, str) and isinstance(configuration, str)):
+    study = checkpoint.provenance.get("study")
+    configuration = checkpoint.provenance.get("configuration")
+    if not (isinstance(study, str) and isinstance(configuration, str)):  # a stranger's provenance may say anything
         return
+
+    numbers = (checkpoint.seed.get("init_seed"), checkpoint.seed.get("data_seed"))
     records = StudyRecords(ledger, study)
     for row in records.list_seeds(configuration):
         if (row.init_seed, row.data_seed) == numbers:
             recorded_P = records.seed(row).result.theta_P
             if checkpoint.theta_P.tolist() != recorded_P.tolist():
                 raise UserError(f"its θ is not the one that study {study} has of seed {row.seed}")
-            records.record_verification((configuration, row.init_seed, row.data_seed), correct)
+            records.record_verification(row.key, correct)
 
 
 def match_configurations(
@@ -89,12 +104,13 @@ def match_configurations(
 
     Raises NotFound, with the nearest names, and UserError for a prefix of several.
     """
-    keys = [k for k in configurations if k.startswith(prefix or "")]
+    keys = [key for key in configurations if key.startswith(prefix or "")]
     if prefix and not keys:
         hint = did_you_mean(prefix, configurations)
         raise NotFound(f"study {study!r} has no configuration {prefix!r}; {hint}")
     if prefix and len(keys) > 1:
         raise UserError(f"study {study!r}: {prefix!r} may be any of {', '.join(sorted(keys))}")
+
     models = {key: preset_name(configurations[key].spec) for key in keys}
     if model is not None and models and model not in models.values():
         hint = did_you_mean(model, dict.fromkeys(models.values()))

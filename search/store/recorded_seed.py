@@ -38,7 +38,8 @@ class RecordedSeed:
         from trainer.checkpoints.checkpoint import Checkpoint
 
         result, seed = self.result, self.result.pair.seed
-        metrics = {n: getattr(result, n) for n in ("grok_step", "held", "best_exact", "best_token")}
+        measures = ("grok_step", "held", "best_exact", "best_token")
+        metrics = {name: getattr(result, name) for name in measures}
         return Checkpoint(
             spec=self.configuration.spec,
             theta_P=result.theta_P,
@@ -61,13 +62,17 @@ class RecordedSeed:
         start = self.configuration.start
         if start is None:
             return {}
+
         theta = start.theta_of(self.result.pair.seed)
         origin = {"spec": start.spec.as_dict(), "theta": theta and list(theta)}
         if theta is None:
             return {"start": origin}
-        *before, parent = start.lineage
-        seed = {} if ANY in start.thetas else {"seed": str(self.result.pair.seed)}
-        return {"trained": "from a parent", "start": origin, "lineage": [*before, {**parent, **seed}]}
+
+        *before, last = start.lineage
+        parent = dict(last)
+        if ANY not in start.thetas:  # each seed has a θ of its own, and one lineage for all (search/store/starts.py)
+            parent["seed"] = str(self.result.pair.seed)
+        return {"trained": "from a parent", "start": origin, "lineage": [*before, parent]}
 
 
 def from_blobs(configuration: Configuration, record: SeedRecord, blobs: Values) -> RecordedSeed:
@@ -83,23 +88,30 @@ def from_blobs(configuration: Configuration, record: SeedRecord, blobs: Values) 
     theta, count = blobs["theta"], blobs["evaluations"]
     if crc_of(theta, blobs["curve"]) != blobs["crc"]:
         raise ValueError("its bytes are not those that were written")
+
+    # Sizes are checked before anything of them is made: the ledger may be a stranger's, with a checksum of its own.
     spec, recipe = configuration.spec, configuration.recipe
-    # a seed that goes through stages may pass its budget: it is looked at between trainings
+    # A seed that goes through stages may pass its budget: it is looked at between trainings.
     most = max(recipe.steps, record.steps) if recipe.stages else recipe.steps
     if len(theta) != NUMBER_BYTES * spec.params or not 0 <= count <= most // recipe.eval_every:
         raise ValueError("it is of another size")
+
+    measures = len(MEASURES)
     probes = max(len(list(each.probes())) for each in (spec, configuration.trained))
-    longest = NUMBER_BYTES * count * (len(MEASURES) + probes)
+    longest = NUMBER_BYTES * count * (measures + probes)
     try:
-        curve = zlib.decompressobj().decompress(blobs["curve"], longest + 1)
+        curve = zlib.decompressobj().decompress(blobs["curve"], longest + 1)  # a few bytes may unpack to gigabytes
     except zlib.error as error:
         raise ValueError(str(error)) from None
-    width = len(curve) // NUMBER_BYTES // count if count else len(MEASURES)
-    if len(curve) != NUMBER_BYTES * count * width or not len(MEASURES) <= width <= len(MEASURES) + probes:
+
+    width = len(curve) // NUMBER_BYTES // count if count else measures
+    is_whole = len(curve) == NUMBER_BYTES * count * width
+    if not is_whole or not measures <= width <= measures + probes:
         raise ValueError("its curve is of another size")
+
     columns = np.frombuffer(curve, FLOAT).reshape(width, count)
     readings = torch.from_numpy(columns.T.astype(np.float32, order="C"))
-    curve_EM, probes_ER = readings.split([len(MEASURES), width - len(MEASURES)], dim=1)
+    curve_EM, probes_ER = readings.split([measures, width - measures], dim=1)
     result = Result(
         pair=configuration.pair(record.seed),
         outcome=Outcome(record.outcome),

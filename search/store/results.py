@@ -18,19 +18,23 @@ def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataF
     import numpy as np
     import pandas as pd
 
-    counts = [len(r.curve_EM) for r in results]
-    curves = np.concatenate([r.curve_EM.numpy() for r in results])
+    seeds = [result.pair.seed for result in results]
+    counts = [len(result.curve_EM) for result in results]
+    curves = np.concatenate([result.curve_EM.numpy() for result in results])
     evaluation = np.concatenate([np.arange(1, count + 1) for count in counts])
     who = {
         "configuration": np.repeat(configuration.key, len(curves)),
-        "init_seed": np.repeat([r.pair.seed.init_seed for r in results], counts),
-        "data_seed": np.repeat([r.pair.seed.data_seed for r in results], counts),
+        "init_seed": np.repeat([seed.init_seed for seed in seeds], counts),
+        "data_seed": np.repeat([seed.data_seed for seed in seeds], counts),
         "step": evaluation * configuration.recipe.eval_every,
     }
-    width = max(r.probes_ER.shape[1] for r in results)
+
+    width = max(result.probes_ER.shape[1] for result in results)
     read = np.full((len(curves), width), np.nan, dtype=np.float32)
-    ends = np.cumsum(counts)
-    for r, end in zip(results, ends, strict=True) if width else ():
-        read[end - len(r.curve_EM) : end, : r.probes_ER.shape[1]] = r.probes_ER.numpy()
+    if width:
+        for result, end in zip(results, np.cumsum(counts), strict=True):
+            read[end - len(result.curve_EM) : end, : result.probes_ER.shape[1]] = result.probes_ER.numpy()
+
     names = (*MEASURES, *list(configuration.spec.probes())[:width])
-    return pd.DataFrame(who | dict(zip(names, (*curves.T, *read.T), strict=True)))
+    columns = zip(names, (*curves.T, *read.T), strict=True)
+    return pd.DataFrame(who | dict(columns))

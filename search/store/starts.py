@@ -29,12 +29,14 @@ def configurations(study: Study, parents: Sequence[InitialTheta], records: Study
     """
     if not parents:
         return [Configuration(*listed) for listed in study.listed]
+
     # What the ledger has already is taken as it is: its θ was carried over when it was first asked for.
     existing = {
         (known.spec, known.recipe, known.start.number): known
         for known in records.list_configurations().values()
         if known.start
     }
+
     found = []
     for spec, recipe in study.listed:
         for parent in parents:
@@ -65,17 +67,17 @@ def configuration_from_parent(spec: Spec, recipe: Recipe, parent: InitialTheta |
         return plain
     import torch
 
+    transfers = {}
     with reraise_as("start"):
-        transfers = {
-            name: transfer(parent.spec, torch.tensor(theta), plain.trained) for name, theta in parent.thetas.items()
-        }
+        for name, theta in parent.thetas.items():
+            transfers[name] = transfer(parent.spec, torch.tensor(theta), plain.trained)
+
     # The lineage is one for all seeds, and says what was done with the first one's θ.
     first = next(iter(transfers.values()))
     *before, last = parent.lineage
     lineage = (*before, {**last, "then": list(first.how)})
     thetas = {name: tuple(moved.theta_Q.tolist()) for name, moved in transfers.items()}
-    start = InitialTheta(plain.trained, thetas, lineage, parent.number)
-    return replace(plain, start=start)
+    return replace(plain, start=InitialTheta(plain.trained, thetas, lineage, parent.number))
 
 
 def _choose(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[InitialTheta]:
@@ -85,6 +87,7 @@ def _choose(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[
     else:
         origins = _recorded(start, seeds, records)
     thetas = [tuple(checkpoint.theta_P.tolist()) for checkpoint in origins]
+
     if start.each:
         # One lineage for all seeds: it leaves out what differs from one to the next.
         lineage = ancestors_of(origins[0])
@@ -92,10 +95,12 @@ def _choose(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[
         del lineage[-1]["theta_sha256"], lineage[-1]["exact"]
         by_seed = dict(zip(map(str, seeds), thetas, strict=True))
         return [InitialTheta(origins[0].spec, by_seed, tuple(lineage))]
-    return [
-        InitialTheta(checkpoint.spec, {ANY: theta}, tuple(ancestors_of(checkpoint)), number)
-        for number, (checkpoint, theta) in enumerate(zip(origins, thetas, strict=True))
-    ]
+
+    chosen = []
+    for number, (checkpoint, theta) in enumerate(zip(origins, thetas, strict=True)):
+        lineage = ancestors_of(checkpoint)
+        chosen.append(InitialTheta(checkpoint.spec, {ANY: theta}, tuple(lineage), number))
+    return chosen
 
 
 def _recorded(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[Checkpoint]:
@@ -106,6 +111,7 @@ def _recorded(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> lis
     parent = StudyRecords(records.ledger, start.study)
     with reraise_as("start.study", UserError):
         parent.require_study()
+
     configurations = parent.list_configurations()
     keys = match_configurations(parent.study, configurations, None, start.configuration)
     seed = None if start.seed is None else Seed.named(str(start.seed))
@@ -116,14 +122,15 @@ def _recorded(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> lis
 
 def _best(start: StartSpec, rows: list[SeedRecord], configurations: dict[str, Configuration]) -> list[SeedRecord]:
     """Return the best rows, as many as are asked for."""
-    fit = [r for r in rows if r.has_grokked or not start.grokked]
+    fit = [row for row in rows if row.has_grokked or not start.grokked]
     if len(fit) < start.count:
         wanted = f"seed {start.seed}" if start.seed is not None else f"{start.count} seeds"
         reason = f"are asked for, {len(fit)} {'grokked' if start.grokked else 'ended'}"
         if rows and start.seed is not None:
             reason = "has not grokked (start.grokked: false takes it)"
         raise UserError(f"start: of study {start.study} {wanted} {reason}")
-    fit.sort(key=lambda r: (rank(r), configurations[r.configuration].spec.params))
+
+    fit.sort(key=lambda row: (rank(row), configurations[row.configuration].spec.params))
     return fit[: start.count]
 
 
@@ -132,10 +139,13 @@ def _each(start: StartSpec, seeds: list[Seed], rows: list[SeedRecord]) -> list[S
     place = f"study {start.study}"
     if len({r.configuration for r in rows}) > 1:
         raise UserError(f"start.each: {place} has several configurations; name one (start.configuration)")
-    by_seed = {r.seed: r for r in rows}
-    if missing := [s for s in seeds if s not in by_seed]:
-        raise UserError(f"start.each: {place} has no θ of seed {missing[0]}")
-    failed = [s for s in seeds if by_seed[s]["outcome"] != Outcome.GROKKED]
-    if failed and start.grokked:
-        raise UserError(f"start.each: seed {failed[0]} of {place} has not grokked")
-    return [by_seed[s] for s in seeds]
+
+    by_seed = {row.seed: row for row in rows}
+    for seed in seeds:
+        if seed not in by_seed:
+            raise UserError(f"start.each: {place} has no θ of seed {seed}")
+    chosen = [by_seed[seed] for seed in seeds]
+    for row in chosen:
+        if start.grokked and row.outcome != Outcome.GROKKED:
+            raise UserError(f"start.each: seed {row.seed} of {place} has not grokked")
+    return chosen

@@ -53,9 +53,11 @@ DIED = "its driver died"
 AT_ONCE = 500
 """Seeds whose θ and curves are read together."""
 FREE = {"owner": None, "lease_until": None}
+"""Columns of a seed that no driver has."""
 DONE = {"reason": None, **FREE}
+"""Columns of a seed that has ended by itself: no reason is left of an earlier end from outside."""
 BOUND: dict[str, Any] = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
-"""A seed's row in a statement that is executed for many."""
+"""Names a seed's row in a statement that is executed for many seeds."""
 T = TypeVar("T")
 Values = dict[str, Any]
 """Columns and their values, of a table other than that of seeds, or to be written."""
@@ -105,9 +107,12 @@ class StudyRecords:
         rows = self.database.read(sa.select(STUDIES).filter_by(study=self.study))
         with self.database.begin() as db:
             now = self.database.now(db)
-        for row in rows:
-            return row if is_live(row, now) else row | {"owner": None, "stop": False}
-        return None
+        if not rows:
+            return None
+
+        # A driver that died has left its name in the row, and perhaps a request to stop that nobody answers now.
+        row = rows[0]
+        return row if is_live(row, now) else row | {"owner": None, "stop": False}
 
     def get_definition(self) -> Values | None:
         """Return the study's file as plain values, as it was when it last ran; None if it never got so far."""
@@ -115,8 +120,10 @@ class StudyRecords:
 
     def get_recorded_study(self) -> Study | None:
         """Return the study as its file was when it last ran; None if it never got so far. Raises UserError."""
-        definition, source = self.get_definition(), f"study {self.study} as it was recorded"
-        return None if definition is None else recorded_study(json.dumps(definition), source)
+        definition = self.get_definition()
+        if definition is None:
+            return None
+        return recorded_study(json.dumps(definition), f"study {self.study} as it was recorded")
 
     def get_driver(self) -> str | None:
         """Return the name of the driver that runs the study: `host/process/number`."""
@@ -124,9 +131,12 @@ class StudyRecords:
 
     def require_study(self) -> None:
         """Raise NotFound, with the nearest names, if the study was never begun here."""
-        if self.study not in (names := self.ledger.list_studies()):
-            nearby = did_you_mean(self.study, names) if names else "no study was begun here"
-            raise NotFound(f"study {self.study!r} has no records in {self.home.path}; {nearby}")
+        names = self.ledger.list_studies()
+        if self.study in names:
+            return
+
+        nearby = did_you_mean(self.study, names) if names else "no study was begun here"
+        raise NotFound(f"study {self.study!r} has no records in {self.home.path}; {nearby}")
 
     @retry_while_unavailable
     def update_study(self, definition: Values) -> None:
@@ -150,14 +160,16 @@ class StudyRecords:
 
     @retry_while_unavailable
     def create_configurations(self, configurations: Iterable[Configuration]) -> None:
-        """Write configurations before anything of them is trained. Those that are there stay as they are."""
+        """Write configurations before any of their seeds is trained. Those that are there stay as they are."""
         with self.writing() as db:
             self.insert_configurations(db, configurations)
 
     def insert_configurations(self, db: sa.Connection, configurations: Iterable[Configuration]) -> None:
         """Write configurations as a part of a transaction."""
-        keys = set(db.scalars(sa.select(CONFIGURATIONS.c.configuration).filter_by(study=self.study)))
+        recorded = sa.select(CONFIGURATIONS.c.configuration).filter_by(study=self.study)
+        keys = set(db.scalars(recorded))
         new = [c for c in configurations if c.key not in keys]
+
         rows = [
             {
                 "study": self.study, "configuration": c.key, "number": number,
@@ -167,33 +179,47 @@ class StudyRecords:
         ]  # fmt: skip
         if rows:
             db.execute(sa.insert(CONFIGURATIONS), rows)
-        if started := [(c.key, c.start) for c in new if c.start]:
-            self.insert_starts(db, [start for _, start in started])
-            links = [{"study": self.study, "configuration": key, "digest": s.digest} for key, s in started]
+
+        # Many configurations of a study may start from one θ, so θ has a table of its own.
+        starts = {c.key: c.start for c in new if c.start}
+        if starts:
+            self.insert_starts(db, starts.values())
+            links = [
+                {"study": self.study, "configuration": key, "digest": start.digest}
+                for key, start in starts.items()
+            ]  # fmt: skip
             db.execute(sa.insert(STARTED), links)
 
     def insert_starts(self, db: sa.Connection, starts: Iterable[InitialTheta]) -> None:
         """Write θ that are not there yet, as a part of a transaction."""
-        digests = set(db.scalars(sa.select(STARTS.c.digest).filter_by(study=self.study)))
-        new = {s.digest: s for s in starts if s.digest not in digests}
-        if new:
-            rows = [{"study": self.study, "digest": d, "start": s.as_dict()} for d, s in new.items()]
+        recorded = sa.select(STARTS.c.digest).filter_by(study=self.study)
+        digests = set(db.scalars(recorded))
+        new = {start.digest: start for start in starts if start.digest not in digests}
+        rows = [
+            {"study": self.study, "digest": digest, "start": start.as_dict()}
+            for digest, start in new.items()
+        ]  # fmt: skip
+        if rows:
             db.execute(sa.insert(STARTS), rows)
 
     @retry_while_unavailable
     def list_configurations(self, *keys: str) -> dict[str, Configuration]:
-        """Return a study's configurations by key, or those of these keys, in the order in which they came."""
+        """Return configurations by key, in the order in which they came. keys: which; without any, all of the study."""
         wanted = {"configuration": keys} if keys else {}
         rows = self._select(CONFIGURATIONS, "configuration", "spec", "recipe", **wanted)
-        digests = {r["configuration"]: r["digest"] for r in self._select(STARTED, **wanted)}
+        started = self._select(STARTED, **wanted)
+        digests = {row["configuration"]: row["digest"] for row in started}
+
         with self.database.undamaged("a configuration"), reraise_as(f"study {self.study}", Untrusted):
             starts = self._select(STARTS, digest=digests.values()) if digests else []
-            start_of = {r["digest"]: InitialTheta.of(r["start"]) for r in starts}
+            start_of = {row["digest"]: InitialTheta.of(row["start"]) for row in starts}
+
             configurations = {}
             for row in rows:
                 key = row["configuration"]
+                spec = make_spec(**row["spec"])
+                recipe = Recipe.from_record(row["recipe"])
                 start = start_of[digests[key]] if key in digests else None
-                spec, recipe = make_spec(**row["spec"]), Recipe.from_record(row["recipe"])
                 configurations[key] = Configuration(spec, recipe, start)
             return configurations
 
@@ -201,20 +227,21 @@ class StudyRecords:
     def list_runs(self) -> dict[str, tuple[str, str]]:
         """Return where MLflow shows a study's configurations: ids of experiment and run, by key."""
         rows = self._select(CONFIGURATIONS, "configuration", "experiment", "run")
-        return {r["configuration"]: (r["experiment"] or "", r["run"] or "") for r in rows}
+        return {row["configuration"]: (row["experiment"] or "", row["run"] or "") for row in rows}
 
     @retry_while_unavailable
     def update_run(self, configuration: str, experiment: str, run: str) -> None:
         """Keep where MLflow shows a configuration."""
-        shown = sa.update(CONFIGURATIONS).filter_by(study=self.study, configuration=configuration)
+        update = sa.update(CONFIGURATIONS).filter_by(study=self.study, configuration=configuration)
         with self.writing() as db:
-            db.execute(shown.values(experiment=experiment, run=run))
+            db.execute(update.values(experiment=experiment, run=run))
 
     @retry_while_unavailable
     def create_parents(self, parents: Iterable[InitialTheta]) -> None:
-        """Write the θ that a study starts from, in place of earlier ones, so that a lost answer does no harm."""
+        """Write the θ that a study starts from, in place of earlier ones."""
         rows = [{"study": self.study, "number": p.number, "start": p.as_dict()} for p in parents]
         with self.writing() as db:
+            # The database may have written them already, and its answer was lost: then this is the second try.
             db.execute(sa.delete(PARENTS).filter_by(study=self.study))
             db.execute(sa.insert(PARENTS), rows)
 
@@ -229,16 +256,18 @@ class StudyRecords:
 
     @retry_while_unavailable
     def create_proposal(self, number: int, configuration: Configuration | None, numbers: Values) -> None:
-        """Write a proposal of a search before anything of it is trained. The same may be written again.
+        """Write a proposal of a search before any of its seeds is trained. The same may be written again.
 
         Raises AlreadyExists if another driver has drawn with that number.
         """
-        key, named = configuration and configuration.key, {"study": self.study, "number": number}
-        drawn = sa.select(PROPOSALS.c.configuration, PROPOSALS.c.numbers).filter_by(**named)
+        key = configuration and configuration.key
+        named = {"study": self.study, "number": number}
+        recorded = sa.select(PROPOSALS.c.configuration, PROPOSALS.c.numbers).filter_by(**named)
         with self.writing() as db:
             if configuration is not None:
                 self.insert_configurations(db, [configuration])
-            row = db.execute(drawn).first()
+
+            row = db.execute(recorded).first()
             if row is None:
                 db.execute(sa.insert(PROPOSALS).values(**named, configuration=key, numbers=numbers))
             elif tuple(row) != (key, numbers):
@@ -253,17 +282,18 @@ class StudyRecords:
 
     @retry_while_unavailable
     def list_seeds(self, configuration: str | None = None, environment: bool = False) -> list[SeedRecord]:
-        """List the study's seeds, or a configuration's in it, by configuration and seed.
+        """List the study's seeds, or those of one configuration, ordered by configuration and seed.
 
-        environment: with what each seed was trained in, which is most of the text.
+        environment: read also what each seed was trained in, which is most of the text.
         """
         columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
-        key = [ROWS.c[name] for name in KEY_COLUMNS]
-        with_proofs = ROWS.outerjoin(PROOFS, sa.and_(*(PROOFS.c[column.name] == column for column in key)))
+        with_proofs = ROWS.outerjoin(PROOFS, _same_seed(PROOFS))
         query = sa.select(*columns, PROOFS.c.proof).select_from(with_proofs).where(ROWS.c.study == self.study)
         if configuration is not None:
             query = query.where(ROWS.c.configuration == configuration)
-        rows = self.database.read(query.order_by(*key))
+        rows = self.database.read(query.order_by(*ROWS.primary_key))
+
+        # A ledger may be a stranger's: what it says of proofs and stages is checked before it counts as a record.
         for row in rows:
             row["proof"] = self._verdict(row)
             if row["stages"] is not None:
@@ -275,14 +305,15 @@ class StudyRecords:
     def claim(self, work: Sequence[tuple[Configuration, Seed, bool]]) -> dict[SeedKey, bytes]:
         """Make seeds RUNNING and this owner's, and return the saved states of those that have one.
 
-        work: configurations and seeds, with True for a confirmation's. A seed can be claimed unless it is final, is
-        held, or changed hands since it was read. Raises AlreadyExists if another driver has one.
+        work: configurations and seeds, with True for a seed of a confirmation. Raises AlreadyExists if a seed is
+        final, or another driver has it.
         """
         configurations = {c.key: c for c, _, _ in work}
         keys = {(c.key, s.init_seed, s.data_seed): confirmation for c, s, confirmation in work}
         with self.database.undamaged("a lease"), self.writing() as db:
             now = self.database.now(db)
             rows = self._rows_of(db, ROWS, keys)
+
             claimed = {
                 "outcome": Outcome.RUNNING, "reason": None, "owner": self.owner, "lease_until": now + LEASE_S,
             }  # fmt: skip
@@ -293,28 +324,43 @@ class StudyRecords:
                     self._reclaim(db, SeedRecord.of(rows[key]), values, now)
                 else:
                     new.append(self._named(key) | values)
+
             try:
                 if new:
                     db.execute(sa.insert(ROWS), new)
                 self.insert_configurations(db, configurations.values())
-            except IntegrityError:
+            except IntegrityError:  # another driver has inserted a row of this key since we read
                 raise self._taken("a seed") from None
+
             states = self._rows_of(db, STATES, keys) if rows else {}
         return {key: row["state"] for key, row in states.items()}
 
     def _rows_of(self, db: sa.Connection, table: sa.Table, keys: Collection[SeedKey]) -> dict[SeedKey, Values]:
         """Read a table's rows of seeds, by their keys."""
-        of_configurations = table.c.configuration.in_({key for key, _, _ in keys})
-        of_seeds = table.c.init_seed.in_({init for _, init, _ in keys})  # a configuration may have many more
-        query = sa.select(table).where(table.c.study == self.study, of_configurations, of_seeds)
+        query = sa.select(table).where(self._covers(table, keys))
         rows = map(dict, db.execute(query).mappings())
-        return {key: row for row in rows if (key := _key_of(row)) in keys}
+        return among(keys, {_key_of(row): row for row in rows})
+
+    def _covers(self, table: sa.Table, keys: Iterable[SeedKey]) -> sa.ColumnElement[bool]:
+        """SQL that is true of the rows that a table has of seeds, and of some other rows.
+
+        Exact keys would be a clause per seed. With the configurations alone, all their seeds would be read.
+        """
+        configurations = {configuration for configuration, _, _ in keys}
+        init_seeds = {init_seed for _, init_seed, _ in keys}
+        return sa.and_(
+            table.c.study == self.study,
+            table.c.configuration.in_(configurations),
+            table.c.init_seed.in_(init_seeds),
+        )
 
     def _reclaim(self, db: sa.Connection, row: SeedRecord, claimed: Values, now: float) -> None:
         if row.is_final:
             raise AlreadyExists(f"study {self.study}: seed {row.seed} has run already ({row.outcome})")
         if row.owner != self.owner and is_live(row, now):
             raise AlreadyExists(f"study {self.study}: seed {row.seed} is held by {row.owner}")
+
+        # The row is changed only if it is as it was read: another driver may have taken it since.
         as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
         change = sa.update(ROWS).filter_by(**self._named(row.key)).where(*as_read)
         if db.execute(change.values(**claimed)).rowcount != 1:
@@ -333,14 +379,21 @@ class StudyRecords:
         results: of seeds that have ended; bank: the one that trained them. cut: steps of seeds that were ended because
         there is enough; of a seed that had not begun nothing is kept. states: saved states of seeds that train on.
         """
+        cut, states = cut or {}, states or {}
         with self.writing() as db:
-            rows = self._rows_of(db, ROWS, {*results, *(cut or ()), *(states or ())})
+            rows = self._rows_of(db, ROWS, {*results, *cut, *states})
             open_ = {key for key, row in rows.items() if not SeedRecord.of(row).is_final}
-            ended, cut, states = among(open_, results), among(open_, cut), among(open_, states)
+
+            ended = among(open_, results)
             self._update(db, {key: bank.columns(seed) | DONE for key, seed in ended.items()})
             self._insert(db, RESULTS, {key: seed.blobs() for key, seed in ended.items()})
-            self._delete(db, STATES, [*ended, *states])
-            self._insert(db, STATES, {key: {"state": state} for key, state in states.items()})
+
+            saved = among(open_, states)
+            self._delete(db, STATES, [*ended, *saved])
+            self._insert(db, STATES, {key: {"state": state} for key, state in saved.items()})
+
+            # Seeds that are cut keep their saved states: when more seeds are asked for, they train on from there.
+            cut = among(open_, cut)
             self._censor(db, cut, ENOUGH)
             self._delete(db, ROWS, [key for key, steps in cut.items() if not steps])
 
@@ -407,49 +460,54 @@ class StudyRecords:
         Raises Failure for one whose θ or curve is lost or damaged.
         """
         rest = iter(rows)
-        while some := list(islice(rest, AT_ONCE)):
+        while some := list(islice(rest, AT_ONCE)):  # not all at once: a study may have 100,000
             blobs = {_key_of(blob): blob for blob in self._blobs(some)}
+
             for row in some:
                 if row.configuration not in self._configurations:
                     self._configurations |= self.list_configurations(row.configuration)
                 configuration = self._configurations[row.configuration]
+
+                # A blob that is lost is a KeyError, which is damage too.
                 with self.database.undamaged(f"θ of seed {row.seed} of study {self.study}"):
                     yield from_blobs(configuration, row, blobs[row.key])
 
     @retry_while_unavailable
     def results_so_far(self, configuration: Configuration, seeds: Collection[Seed]) -> dict[Seed, Result]:
-        """Return seeds of a configuration that train, or were cut off, as far as their saved states have them.
+        """Return what is known so far of seeds that train, or were cut off, from their saved states.
 
-        Left out are those without a state that can be read here: nothing is saved, or it is one of stages.
+        Seeds of which nothing is saved are left out, and so are those whose state is one of stages.
         """
-        from trainer.bank.saved import result_of
+        from trainer.bank.saved import result_of  # with it comes torch
 
         numbers = {seed.init_seed for seed in seeds}
         query = sa.select(STATES).filter_by(study=self.study, configuration=configuration.key)
         rows = self.database.read(query.where(STATES.c.init_seed.in_(numbers)))
         states = {Seed(row["init_seed"], row["data_seed"]): row["state"] for row in rows}
-        read = {
-            seed: result_of(configuration.pair(seed), configuration.trained, states[seed])
-            for seed in seeds
-            if seed in states
-        }
-        return {seed: result for seed, result in read.items() if result is not None}
+
+        so_far = {}
+        for seed in seeds:
+            if seed in states:
+                result = result_of(configuration.pair(seed), configuration.trained, states[seed])
+                if result is not None:
+                    so_far[seed] = result
+        return so_far
 
     @retry_while_unavailable
     def _blobs(self, rows: Sequence[SeedRecord]) -> list[Values]:
         """Read θ and curves of seeds as bytes, and their environments; of some other seeds too."""
-        same = sa.and_(*(RESULTS.c[name] == ROWS.c[name] for name in KEY_COLUMNS))
-        query = sa.select(RESULTS, ROWS.c.environment).select_from(RESULTS.join(ROWS, same))
-        wanted = {name: {row[name] for row in rows} for name in ("configuration", "init_seed")}
-        among = (RESULTS.c[name].in_(values) for name, values in wanted.items())
-        return self.database.read(query.where(RESULTS.c.study == self.study, *among))
+        joined = RESULTS.join(ROWS, _same_seed(RESULTS))
+        query = sa.select(RESULTS, ROWS.c.environment).select_from(joined)
+        return self.database.read(query.where(self._covers(RESULTS, [row.key for row in rows])))
 
     @retry_while_unavailable
     def record_verification(self, key: SeedKey, correct: int) -> bool:
         """Count a call of `verify` for a seed and keep its result. False if the ledger has no such seed."""
-        values = {"verify_calls": ROWS.c.verify_calls + 1, "verified": correct}
+        seed = sa.update(ROWS).filter_by(**self._named(key))
+        # The database adds, so that of two calls at once both are counted.
+        counted = seed.values(verify_calls=ROWS.c.verify_calls + 1, verified=correct)
         with self.database.begin() as db:
-            return db.execute(sa.update(ROWS).filter_by(**self._named(key)).values(**values)).rowcount > 0
+            return db.execute(counted).rowcount > 0
 
     @retry_while_unavailable
     def record_proof(self, key: SeedKey, proof: Values) -> None:
@@ -477,19 +535,22 @@ class StudyRecords:
         return AlreadyExists(f"study {self.study}: {thing} was just taken by another driver")
 
     def _select(self, table: sa.Table, *names: str, **among: Iterable[str]) -> list[Values]:
-        """Read the study's rows of a table, or some of their columns, by number where they have one.
+        """Read the study's rows of a table, ordered by number where they have one.
 
-        among: values of columns; rows with others are left out.
+        names: columns to read; all if there is none. among: values of columns; rows with others are left out.
         """
-        query = sa.select(*(table.c[name] for name in names or table.c.keys())).filter_by(study=self.study)
-        query = query.where(*(table.c[name].in_(values) for name, values in among.items()))
-        return self.database.read(query.order_by(table.c.number) if "number" in table.c else query)
+        columns = [table.c[name] for name in names] or [*table.c]
+        query = sa.select(*columns).filter_by(study=self.study)
+        for name, values in among.items():
+            query = query.where(table.c[name].in_(values))
+        if "number" in table.c:
+            query = query.order_by(table.c.number)
+        return self.database.read(query)
 
 
 def open_records(home: Home, study: str) -> StudyRecords:
     """Open a study's records. Raises UserError if nothing has run in the home, NotFound for an unknown study."""
-    (records,) = open_several(home, [study])
-    return records
+    return open_several(home, [study])[0]
 
 
 def open_several(home: Home, studies: Iterable[str] = ()) -> list[StudyRecords]:
@@ -506,9 +567,14 @@ def censored(reason: str) -> Values:
     return {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
 
 
-def among(keys: Collection[SeedKey], values: Mapping[SeedKey, T] | None) -> dict[SeedKey, T]:
+def among(keys: Collection[SeedKey], values: Mapping[SeedKey, T]) -> dict[SeedKey, T]:
     """Return the values of some seeds."""
-    return {key: value for key, value in (values or {}).items() if key in keys}
+    return {key: value for key, value in values.items() if key in keys}
+
+
+def _same_seed(table: sa.Table) -> sa.ColumnElement[bool]:
+    """SQL that is true of a seed's row in ROWS and its row in another table."""
+    return sa.and_(*(table.c[name] == ROWS.c[name] for name in KEY_COLUMNS))
 
 
 def _key_of(row: Values) -> SeedKey:

@@ -28,7 +28,10 @@ SETTLED_S, SOON_S = 60.0, 4.0
 
 
 def sealed(verdict: Verdict, *of: object) -> Verdict:
-    """Return a verdict that was decided here, with the user's seal. of: names of its place, beside its θ."""
+    """Return a verdict that was decided here, with the user's seal.
+
+    of: names of its place, study and seed in a ledger, so that a copy elsewhere is a claim.
+    """
     key = _key(is_made=True)
     return verdict | ({"seal": _seal(key, verdict, of)} if key else {})
 
@@ -40,7 +43,9 @@ def own(values: object, *of: object) -> Verdict | None:
     """
     if (verdict := read_verdict(values)) is None:
         return None
-    seal, key = verdict.pop("seal", ""), _key(is_made=False)
+
+    seal = verdict.pop("seal", "")
+    key = _key(is_made=False)
     is_own = key is not None and hmac.compare_digest(_seal(key, verdict, of), seal)
     if is_own or is_right(verdict) is None:
         return verdict
@@ -57,9 +62,11 @@ def settle(claim: Verdict | None, spec: Spec, theta_P: Tensor) -> Verdict | None
 
     A claim that SETTLED_S seconds do not decide stays one. None of a family that no prover knows.
     """
-    claim = claim if claim and is_about(claim, spec, theta_P) else None
+    if claim and not is_about(claim, spec, theta_P):
+        claim = None
     if claim and "claimed" not in claim:
         return claim
+
     verdict = _decide(spec, theta_P, SETTLED_S if claim else SOON_S)
     return claim if claim and is_right(verdict) is None else verdict
 
@@ -71,8 +78,11 @@ def _decide(spec: Spec, theta_P: Tensor, limit_s: float) -> Verdict | None:
 
 
 def _seal(key: bytes, verdict: Verdict, of: tuple[object, ...]) -> str:
-    values = {name: value for name, value in (read_verdict(verdict) or {}).items() if name != "seal"}
-    return hmac.new(key, json.dumps([of, values], sort_keys=True).encode(), "sha256").hexdigest()
+    """Return the seal of a verdict, as it will be read again, in its place."""
+    values = read_verdict(verdict) or {}
+    values.pop("seal", None)
+    message = json.dumps([of, values], sort_keys=True)
+    return hmac.new(key, message.encode(), "sha256").hexdigest()
 
 
 def _key(is_made: bool) -> bytes | None:
@@ -89,11 +99,13 @@ def _key(is_made: bool) -> bytes | None:
 def _read_key(path: Path, is_made: bool) -> bytes:
     if is_made and not path.exists():
         draft = path.with_name(f"{KEY}.{secrets.token_hex(8)}")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # nobody else may read it, ever
+        with os.fdopen(descriptor, "wb") as file:
             file.write(secrets.token_bytes(KEY_BYTES))
         with suppress(FileExistsError):  # of another process
             os.link(draft, path)
         draft.unlink()
+
     key = path.read_bytes()
     if len(key) != KEY_BYTES:
         raise ValueError(f"{path}: is no key")
