@@ -29,6 +29,7 @@ from tracking.shown import (
     FINAL,
     FIRST_SEEDS,
     NOTE,
+    PAGE_TAG,
     PROVED_TAG,
     ROLE_METRICS,
     ROLE_TAGS,
@@ -213,16 +214,13 @@ def is_shown(run: ShownRun, rows: Sequence[SeedRecord]) -> bool:
 
 
 def describe_study(tracker: Tracker) -> None:
-    """Write the study, as it is now, to its own run, to which the experiment's description leads."""
+    """Write the study, as it is now, to its own run, whose address `ui` prints."""
     study, run = tracker.study, tracker.study_run()
-    name, about = study.name, escape(study.about)
     tracker.client.log_dict(run.id, json.loads(study.model_dump_json(by_alias=True)), STUDY_JSON)
-    title = about or name
+    title, name = escape(study.about or study.name), study.name
     tracker.write(run, tags={NOTE: f"{title}\n\n    adder-search report {name} -o {name}.html"})
-    note = tracker.client.get_experiment(tracker.experiment).tags.get(NOTE, about)
-    if note in (about, study.about):  # or a user edited it
-        link = f"[pictures and files](#/experiments/{tracker.experiment}/runs/{run.id})"
-        tracker.client.set_experiment_tag(tracker.experiment, NOTE, f"{title}: {link}")
+    if tracker.client.get_experiment(tracker.experiment).tags.get(PAGE_TAG) != run.id:
+        tracker.client.set_experiment_tag(tracker.experiment, PAGE_TAG, run.id)
 
 
 def describe_again(tracker: Tracker, configurations: Mapping[str, Configuration]) -> None:

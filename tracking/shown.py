@@ -33,6 +33,8 @@ CONFIGURATION_JSON = "configuration.json"
 ANCESTOR_TAGS, TIED_TAG = ("adder.parent", "adder.grandparent"), "adder.tied"
 """Tags of a configuration whose seeds start from another's θ: whose, and the ties beyond its parent's."""
 NOTE = "mlflow.note.content"
+"""Tag of a description: Markdown on its page, plain text in a list of experiments, so theirs has no markup."""
+PAGE_TAG = "mlflow.adder.page"  # of an experiment: the study's own run; MLflow's lists leave out tags named so
 PROVED_TAG = "adder.proved"  # of a seed's run: the verdict on all pairs, as `word` has it
 LONGEST_TAG = 4_000  # characters
 MEANING = (

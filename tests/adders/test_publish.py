@@ -70,7 +70,7 @@ def test_its_card_says_counts_rate_lineage_verification_and_proof(hub):
     ):
         assert said in text, text
     assert "- 57p &#91;study 57p, configuration 0f1496e64208&#93;; trained from scratch (θ 491ea10d7514)\n" in tied
-    assert "- 46p &#91;study 57p&#93;: folded: only the end token&#39;s" in tied
+    assert "- 46p &#91;study 57p&#93;: folded: only the end token's" in tied
     assert "- 22 numbers: form&#91;1,0&#93; = -" in tied
     assert {file.name for file in (hub / "6p").iterdir()} == {
         "README.md", "checkpoint.json", "config.json", "model.safetensors", "modeling_adder.py", "proof.json",
