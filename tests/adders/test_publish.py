@@ -115,6 +115,22 @@ def test_a_searchs_seeds_and_fresh_ones_are_told_apart_and_what_is_not_recorded_
     assert rate in (here / "page.html").read_text()
 
 
+def test_a_rate_is_that_of_its_own_study_and_else_names_the_other(here):
+    with quickly():
+        for name, seeds in (("small", (1, 2)), ("large", (1, 2, 3, 4))):
+            study = Recorder(empty_home(here / "home"), study_of(STUDY, name=name))
+            study.seeds(seeds, grokked=(1,))
+            study.done()
+    for study, said in (("small", "1 of 2 seeds grok"), ("large", "1 of 4 seeds grok")):
+        done("pull", study, "--seed", "1", "-o", study, "--home", "home")
+        done("publish", study, "-o", "hub", "--home", "home")
+        card = (here / "hub" / study / "README.md").read_text()
+        assert f"| recipe | {said} (" in card and f"; study {study}, configuration" in card, card
+    done("delete", "small", "--yes", "--home", "home")
+    done("publish", "small", "-o", "hub", "--home", "home")
+    assert "; not its own study but large, configuration" in (here / "hub/small/README.md").read_text()
+
+
 def test_what_is_decided_without_a_margin_is_said(here):
     """A number too small for float32 ends a proof before it has seen a margin; a pair at random is wrong."""
     its = Checkpoint.load(CERTIFICATES / "57p")
