@@ -118,15 +118,15 @@ def preset_name(spec: Spec) -> str:
     '67 parameters (57p without tie_vo)'
     """
     if isinstance(spec, Tied):
-        return f"{preset_name(spec.base)} tied to {spec.params}"
+        return f"{preset_name(spec.base)} tied to {spec.params:,}"
     if spec.label != spec.family:
         applied = ", ".join(spelt(*item) for item in spec.applied().items())
         called = f"{spec.label} with {applied}" if applied else spec.label
-        return f"{spec.params} parameters ({called})" + ("" if spec.task == ADDITION else f" {spec.task.title}")
+        return f"{spec.params:,} parameters ({called})" + ("" if spec.task == ADDITION else f" {spec.task.title}")
     if spec.task != ADDITION:
         usual = replace(spec, task=ADDITION)
-        count = f"{usual.params} parameters"
-        return f"{preset_name(usual).replace(count, f'{spec.params} parameters')} {spec.task.title}"
+        count = f"{usual.params:,} parameters"
+        return f"{preset_name(usual).replace(count, f'{spec.params:,} parameters')} {spec.task.title}"
     for name, candidate in PRESETS.items():
         if candidate.trained() == spec.trained():
             return name
@@ -137,8 +137,8 @@ def preset_name(spec: Spec) -> str:
                 continue
             change = describe(candidate, spec)
             if change:
-                return f"{spec.params} parameters ({name} {change})"
-    return f"{spec.params} parameters ({spec.family})"
+                return f"{spec.params:,} parameters ({name} {change})"
+    return f"{spec.params:,} parameters ({spec.family})"
 
 
 def _single_change(base: Spec, spec: Spec) -> str:

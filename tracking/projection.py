@@ -368,7 +368,7 @@ def _write_picture(
     grokked = [(r.init_seed, r.data_seed) for r in rows if r.has_grokked]
     some = f", {len(rows):,} of {len(final):,} seeds" if len(rows) < len(final) else ""
     name = f"study {tracker.study.name}, {tracker.study.kind.name_of(configuration)}"
-    title = f"{name}{some}: {len(grokked)} of {len(rows)} seeds grokked"
+    title = f"{name}{some}: {len(grokked):,} of {len(rows):,} seeds grokked"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, CURVES_PNG)
         path.write_bytes(png(curves_figure(curves, grokked, title)))

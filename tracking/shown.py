@@ -119,7 +119,7 @@ def describe_configuration(study: str, name: str, configuration: Configuration) 
     """Return MLflow's own tags of a run: its source, its user, and a description with the commands for it."""
     params, whole = configuration.spec.params, f"whole model and recipe in `{CONFIGURATION_JSON}`"
     commands = (pull_command(study, configuration.key), f"adder-search report {study} -o {study}.html")
-    lines = [f"{_title(escape(name))}, {params} parameters; {whole}", ""]
+    lines = [f"{_title(escape(name))}, {params:,} parameters; {whole}", ""]
     lines += [*(f"    {command}" for command in commands), "", MEANING]
     tags = {
         NOTE: "\n".join(lines),

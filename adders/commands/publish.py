@@ -40,7 +40,7 @@ model-index:
     dataset: {{type: adderboard, name: "AdderBoard, 10,010 pairs"}}
     metrics: [{{type: exact_match, value: {exact}}}]
 ---
-# {name}: {params} numbers that add two 10-digit numbers
+# {name}: {params:,} numbers that add two 10-digit numbers
 
 {architecture}.
 
@@ -64,7 +64,7 @@ print(add(model, 1234567890, 9876543210))
 ## Its numbers
 
 Counted as [AdderBoard](https://github.com/anadim/AdderBoard) does: what is trained, each once. With all hard-wired
-constants that are neither 0 nor a sign they are {constants}.
+constants that are neither 0 nor a sign they are {constants:,}.
 
 | tensor | numbers |
 |---|---|
@@ -109,7 +109,7 @@ def publish(checkpoints: tuple[Path, ...], study: str | None, target: Path, home
     for name, (path, checkpoint) in loaded.items():
         with writing(target / name):
             correct = _write_model(path, checkpoint, target / name, home)
-        click.echo(f"{target / name}: {checkpoint.spec.params} parameters, {correct}")
+        click.echo(f"{target / name}: {checkpoint.spec.params:,} parameters, {correct}")
     if study:
         with writing(target / f"{study}-seeds"):
             click.echo(_write_dataset(study, target / f"{study}-seeds", home))
@@ -211,7 +211,7 @@ def _card(
         facts="\n".join(f"| {key} | {escape(value)} |" for key, value in facts.items()),
         lineage="\n".join(map(_step_text, ancestors_of(checkpoint))),
         program=PROGRAM,
-        tensors="\n".join(f"| {tensor} | {size} |" for tensor, size in {**sizes, "together": spec.params}.items()),
+        tensors="\n".join(f"| {tensor} | {size:,} |" for tensor, size in {**sizes, "together": spec.params}.items()),
         tricks=", ".join(f"`{trick}`" for trick in metadata["tricks"]) or "none",
     )
 

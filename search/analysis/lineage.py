@@ -57,7 +57,8 @@ def _lines(nodes: Mapping[str, Any], indent: str) -> list[str]:
 def describe(step: Mapping[str, Any]) -> str:
     """Return a step in a line: its size, its place, and how it was reached."""
     numbers, model = step.get("params"), str(step.get("model") or "")
-    head = f"{numbers} numbers" if model == "" or "tied to" in model else model
+    size = f"{numbers:,}" if isinstance(numbers, int) else numbers
+    head = f"{size} numbers" if model == "" or "tied to" in model else model
     place = ", ".join(f"{name} {step[name]}" for name in ("study", "configuration", "seed") if step.get(name))
     ties = list(step.get("tied") or [])
     more = f" and {len(ties) - MOST_TIES} more" if len(ties) > MOST_TIES else ""

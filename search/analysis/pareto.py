@@ -109,31 +109,31 @@ def table(rows: Sequence[dict[str, Any]], width: int | None = None) -> str:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    decoded = f"{'yes' if row['verified'] else 'no'} ({row['verified']} of {row['verify_tried']})"
+    decoded = f"{'yes' if row['verified'] else 'no'} ({row['verified']:,} of {row['verify_tried']:,})"
     stopped = "stopped at a success; " if row["stopped"] else ""
     interval = f"{row['grok_rate_low']:.1%} to {row['grok_rate_high']:.1%}"
     confirmed = ""
     if row["confirmation_seeds"]:
         ends = f"{row['confirmation_low']:.1%} to {row['confirmation_high']:.1%}"
-        confirmed = f"{row['confirmation_grokked']} of {row['confirmation_seeds']} ({ends})"
+        confirmed = f"{row['confirmation_grokked']:,} of {row['confirmation_seeds']:,} ({ends})"
     return (
-        str(row["params"]),
+        f"{row['params']:,}",
         row["rung"],
         row["study"],
         row["title"],
-        f"{row['grokked']} of {row['seeds']} ({stopped}{interval})",
+        f"{row['grokked']:,} of {row['seeds']:,} ({stopped}{interval})",
         few_digits(row["grokked_per_million"], 3),
         confirmed,
         row["best_seed"],
         f"{row['median_grok_step']:,.0f}",
-        "" if row["held"] is None else f"{row['held']} of {row['grokked']}",
+        "" if row["held"] is None else f"{row['held']:,} of {row['grokked']:,}",
         decoded if row["verify_tried"] else "not decoded yet",  # of its best seeds, on the official additions
         _proved(row),
     )
 
 
 def _proved(row: dict[str, Any]) -> str:
-    counts = [f"{row['proved']} of {row['prove_tried']}"] if row["prove_tried"] else []
+    counts = [f"{row['proved']:,} of {row['prove_tried']:,}"] if row["prove_tried"] else []
     if row["proofs_claimed"]:
         counts += [f"{row['proofs_claimed']} claimed, not checked here (prove --study {row['study']})"]
     return ", ".join(counts)

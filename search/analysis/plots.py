@@ -297,4 +297,4 @@ def _front_label(row: Any, front: pd.DataFrame) -> str:
     """Return the preset's name, or a key, with counts, and how many on the front are as small."""
     equals = int((front["params"] == row.params).sum())
     name = row.rung if " " not in row.rung else str(row.configuration)[:6]
-    return f"{name}{f' and {equals - 1} more' if equals > 1 else ''}: {row.grokked} of {row.seeds}"
+    return f"{name}{f' and {equals - 1} more' if equals > 1 else ''}: {row.grokked:,} of {row.seeds:,}"

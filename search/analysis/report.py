@@ -333,7 +333,7 @@ class _Page:
             return [(text(value) if value == value else shown(value), value) for value in frame[name]]
 
         def tried(name: str, tries: str) -> list[tuple[str, Any]]:
-            return [(f"{r[name]} of {r[tries]}" if r[tries] else "–", r[name]) for r in rows]
+            return [(f"{r[name]:,} of {r[tries]:,}" if r[tries] else "–", r[name]) for r in rows]
 
         commands = [pull_command(self.name, r["configuration"]) if str(r["best_seed"]) else "" for r in rows]
         on_front = ["yes" if f and r["seeds"] and sizes > 1 else "" for f, r in zip(front, rows, strict=True)]

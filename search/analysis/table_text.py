@@ -267,7 +267,7 @@ def _bases(scale: str, cells: Sequence[Cell]) -> list[str]:
     size = next(iter(pairs.values())).base.spec.params
     changed = [k for k, v in shown(usual.as_dict()).items() if v != Recipe().as_dict()[k]]
     notes = [
-        f"{scale}: {size} parameters, {_studies(pairs.values(), usual)}; the recipe is the 57p paper's"
+        f"{scale}: {size:,} parameters, {_studies(pairs.values(), usual)}; the recipe is the 57p paper's"
         + (f" but for {', '.join(changed)}" if changed else "")
     ]
     for recipe, _ in others:

@@ -208,8 +208,8 @@ def name_of(spec: Spec) -> str:
     """Return a spec's name and, once, its number of parameters."""
     from model import preset_name
 
-    name, count = preset_name(spec), f"{spec.params} parameters"
-    if name.endswith(f"tied to {spec.params}"):
+    name, count = preset_name(spec), f"{spec.params:,} parameters"
+    if name.endswith(f"tied to {spec.params:,}"):
         return f"{name} parameters"
     return name if name.startswith(count) else f"{name}, {count}"
 
@@ -238,7 +238,7 @@ def said_of(proof: dict[str, Any]) -> str:
 def grade(result: Verification) -> str:
     """Return the right additions of AdderBoard's 10,010 and the grade in words."""
     graded = "VERIFIED" if result.verified else "QUALIFIED" if result.qualified else "NOT QUALIFIED"
-    return f"{result.correct}/{result.total} {graded}"
+    return f"{result.correct:,}/{result.total:,} {graded}"
 
 
 def refuse_full(target: Path) -> None:

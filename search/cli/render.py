@@ -53,7 +53,7 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     names = names_of(study, configurations.values())
     sizes = {key: c.spec.params for key, c in configurations.items()}
     if study.kind.says_sizes and len(set(sizes.values())) > 1:
-        names = {key: f"{name}, {sizes[key]} parameters" for key, name in names.items()}
+        names = {key: f"{name}, {sizes[key]:,} parameters" for key, name in names.items()}
     is_compared = study.kind.is_compared
     lines = ["", *(_rates(study, rows, names) if is_compared else []), *study.kind.summary(records)]
     lines += _left(searched, names)
@@ -126,7 +126,7 @@ def _rates(study: Study, rows: Sequence[SeedRecord], names: Mapping[str, str]) -
         confirmed.append(f"  (chosen by {chosen})")
     worthy = sum(rate.grokked > 0 for rate in rates.values())
     if study.confirm and worthy < study.confirm.configurations:
-        of = f"{worthy} of {len(rates)} configurations grokked"
+        of = f"{worthy:,} of {len(rates):,} configurations grokked"
         confirmed.append(f"  ({study.confirm.configurations} were to be confirmed, but {of})")
     if len(rates) <= 1:
         return [f"{study.name}: {next(iter(rates.values()), GrokRate(0, 0))}", *confirmed]
@@ -150,7 +150,7 @@ def _confirmed(
     for key, rows in sorted(fresh.items()):
         rate, chosen_by = GrokRate.of(rows), searched.get(key, GrokRate(0, 0))
         if rate.n:
-            before = f"{chosen_by.grokked} of {chosen_by.n} in the search"
+            before = f"{chosen_by.grokked:,} of {chosen_by.n:,} in the search"
             lines.append(f"  confirmed {names.get(key, key)}: {rate} on fresh seeds ({before})")
     return lines
 
@@ -160,7 +160,7 @@ def _cut(study: Study, rows: Sequence[SeedRecord]) -> list[str]:
     cut = sum(r.outcome == Outcome.CENSORED and r.reason == ENOUGH for r in rows)
     rate, parts = GrokRate.of(rows, bounded=False), list[str]()
     if cut:
-        parts.append(f"{cut} in training then ({rate.grokked} of {rate.n + cut} if none of them had grokked)")
+        parts.append(f"{cut:,} in training then ({rate.grokked:,} of {rate.n + cut:,} if none of them had grokked)")
     first = {(key, seed) for key in group_by(rows, "configuration") for seed in study.first_seeds}
     if left := len(first - {(r.configuration, r.seed) for r in rows}):
         parts.append(f"{left} that never began")
@@ -216,7 +216,7 @@ def status(
 
 def _states(counts: Mapping[str, int]) -> str:
     """Return how many seeds are in which state."""
-    return ", ".join(f"{counts[state]} {words}" for state, words in WORDS.items() if counts.get(state))
+    return ", ".join(f"{counts[state]:,} {words}" for state, words in WORDS.items() if counts.get(state))
 
 
 def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
@@ -225,7 +225,7 @@ def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
     host, process = running["owner"].split("/")[:2]
     lines = [f"runs since {since} as process {process} on {host}", *describe(snapshot_of(running))]
     for key, step, count in running["training"]:
-        lines.append(f"training: {names.get(key, key)}: {count} {'seed' if count == 1 else 'seeds'} at step {step:,}")
+        lines.append(f"training: {names.get(key, key)}: {count:,} {'seed' if count == 1 else 'seeds'} at step {step:,}")
     return [f"  {line}" for line in lines]
 
 
@@ -235,12 +235,12 @@ def _study(s: Counts, is_running: bool) -> list[str]:
         return [f"{s['study']}: {s['said']}"]
     runs = "runs" if s["configurations"] > 1 else "seeds"
     ended = "" if is_running else f" ({_states(s['states'])})"
-    lines = [f"{s['study']}: {s['seeds']} {runs}{ended}"]
+    lines = [f"{s['study']}: {s['seeds']:,} {runs}{ended}"]
     lines.append(f"  {', '.join(filter(None, (s['said'], _best(s['best_exact']))))}")
     if states := s.get("confirmation_states"):
         lines.append(f"  confirmation, on fresh seeds ({_states(states)}): {s['confirmation_said']}")
     if calls := s["verify_calls"]:
-        times = "once" if calls == 1 else f"{calls} times"
+        times = "once" if calls == 1 else f"{calls:,} times"
         lines.append(f"  problems that verify (of adders AdderBoard's 10,010) were decoded {times}, and chose nothing")
     if s["grokked"]:
         each = f", {few_digits(s['core_s_per_grokked'])} core-seconds each" if s["core_s_per_grokked"] else ""
@@ -254,7 +254,7 @@ def _seed(r: SeedRecord, names: Mapping[str, str] | None, totals: Mapping[str, i
     of = "" if names is None else f", {names.get(r.configuration, r.configuration[:6])}"
     best = f"grokked at {r.grok_step:,}" if r.grok_step else _best(r.best_exact)
     total = totals.get(r.configuration, ADDITION.problems)
-    certified = "" if r.verified is None else f", {r.verified} of {total} right"
+    certified = "" if r.verified is None else f", {r.verified:,} of {total:,} right"
     reason = f" ({printable(r.reason)})" if r.reason else ""
     head = f"  seed {r.seed!s:8} {WORDS[state_of(r)]:11} step {r.steps:<8,} "
     return f"{f'{head}{best}'.rstrip()}{certified}{reason}{of}"

@@ -312,14 +312,14 @@ def describe_design(
                 len(cells),
                 len(arms),
                 first.seeds,
-                sum(to_train[arm] for arm in arms),
+                f"{sum(to_train[arm] for arm in arms):,}",
                 f"{sum(core_hours[arm] for arm in arms):.2f}",
                 first.rate,
                 _spelt(fatal),
                 _spelt(halves),
             ))  # fmt: skip
     total = f"{sum(core_hours.values()):.2f}"
-    rows.append(("all", "", len(design.cells), len(counted), "", sum(to_train.values()), total, "", "", ""))
+    rows.append(("all", "", len(design.cells), len(counted), "", f"{sum(to_train.values()):,}", total, "", "", ""))
     lines = [*aligned(rows, right=range(2, len(HEAD))), "", *ABOUT]
     for constraint, reasons in design.skipped.items():
         lines += [f"{constraint} is not toggled at {scale}: {reason}" for scale, reason in reasons.items()]

@@ -234,5 +234,5 @@ class Search(Kind):
         if remark := impossible_remark(self.impossible(impossible), len(proposals), "proposals"):
             lines.append(f"  {remark}")
         if repeated := len(keys) - len(set(keys)):
-            lines.append(f"  {repeated} of {len(proposals)} proposals came to an earlier one's configuration")
+            lines.append(f"  {repeated:,} of {len(proposals):,} proposals came to an earlier one's configuration")
         return lines

@@ -300,7 +300,7 @@ class Driver:
     def _free_pairs(self, worker: str, failure: str) -> None:
         """Take a worker's pairs back, and give up those that failed too often. failure: empty if it did not fail."""
         if given_up := self.planner.give_back(worker, bool(failure)):
-            seeds = f"seed {given_up[0].seed}" if len(given_up) == 1 else f"{len(given_up)} seeds"
+            seeds = f"seed {given_up[0].seed}" if len(given_up) == 1 else f"{len(given_up):,} seeds"
             self.ended.failed[f"{worker} ({seeds})"] = failure
             reason = failure.partition(" (")[0]
             self.records.censor({pair.key: pair.step for pair in given_up}, reason)

@@ -230,11 +230,11 @@ def _configurations(study: Study, listed: Sequence[Configuration], known: Foreca
     each, several = len(study.first_seeds), study.planned > 1 and not study.kind.has_unequal_seeds
     budgets = [c.recipe.steps for c in listed]
     steps = " to ".join(f"{n:,}" for n in sorted({min(budgets), max(budgets)}))
-    in_all = f"{each} of each, {known.asked} in all" if several else str(known.asked)
+    in_all = f"{each:,} of each, {known.asked:,} in all" if several else f"{known.asked:,}"
     at_most = "at most " if known.is_bound else ""
-    recorded = f"{known.recorded} recorded, {at_most}{known.search.total()} to train"
+    recorded = f"{known.recorded:,} recorded, {at_most}{known.search.total():,} to train"
     if known.confirmation:
-        recorded += f", {known.confirmation.total()} fresh ones to confirm"
+        recorded += f", {known.confirmation.total():,} fresh ones to confirm"
     most = "at most " if any(c.recipe.stages for c in listed) else ""
     return [
         f"  model           {study.kind.describe_models()}",
@@ -248,7 +248,7 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     each = len(study.first_seeds)
     grokked, ended = each // 2, each - each // 2
     low, high = GrokRate(grokked, each).interval
-    text = f"if {grokked} of {each} seeds grok: {low:.0%} to {high:.0%}"
+    text = f"if {grokked:,} of {each:,} seeds grok: {low:.0%} to {high:.0%}"
     rules = () if study.kind.has_stages else study.stop.rules
     unmeasured = [rule for rule in rules if not all(rule.suits(c.spec.task) for c in listed)]
     if unmeasured:
@@ -266,7 +266,7 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
         missed = ended * max(measured)
     wider = GrokRate(grokked, each, missed=missed).interval[1]
     if wider > high + 0.005:
-        text += f"; to {wider:.0%} if rules end the other {ended}, of which some might have grokked"
+        text += f"; to {wider:.0%} if rules end the other {ended:,}, of which some might have grokked"
     off = ", ".join(f"{rule.key}: off" for rule in rules if rule.is_default)
     return [text, f"for a rate set stop: {{{off}}}"] if off and wider > high + WIDER else [text]
 
@@ -277,16 +277,16 @@ def _later(study: Study, several: bool, has_search: bool) -> list[str]:
     each = "of each configuration " if several else ""
     if study.until.max_seeds:
         limit = sum(map(len, study.rounds))
-        lines.append(f"until {study.until.grokked} {each}grokked, rounds up to {limit} seeds in all")
+        lines.append(f"until {study.until.grokked} {each}grokked, rounds up to {limit:,} seeds in all")
     if rule:
         budget = f", {rule.budget:,} in all" if rule.budget else ""
         which = f"whose interval has {rule.threshold:.0%} in it, or that may be the best"
-        lines.append(f"more seeds for configurations {which}: up to {rule.most} of one{budget}")
+        lines.append(f"more seeds for configurations {which}: up to {rule.most:,} of one{budget}")
     if study.confirm and has_search:
         fresh = len(study.confirm_seeds)
         has_default = any(rule.is_default for rule in study.stop.rules)
         ended = "some given up" if study.confirm.hopeless and has_default else "each trained to its end"
-        lines.append(f"up to {study.confirm.configurations} of the best confirmed on {fresh} fresh seeds, {ended}")
+        lines.append(f"up to {study.confirm.configurations} of the best confirmed on {fresh:,} fresh seeds, {ended}")
     return [f"  then            {line}" for line in lines]
 
 

@@ -135,10 +135,10 @@ class GrokRate:
         interval = "(95 % interval {:.1%} to {:.1%})".format(*self.interval)
         if self.tries:
             place = f"{interval[:-1]}: in the file's order {self.place} grokked)"
-            return f"{self.grokked} of {self.n} grokked, then it stopped {place}"
+            return f"{self.grokked:,} of {self.n:,} grokked, then it stopped {place}"
         if self.missed >= 0.5:
-            interval = f"{interval[:-1]}: up to {self.missed:.0f} that rules ended might have grokked)"
-        return f"{self.grokked} of {self.n} grokked: {self.rate:.1%} {interval}"
+            interval = f"{interval[:-1]}: up to {self.missed:,.0f} that rules ended might have grokked)"
+        return f"{self.grokked:,} of {self.n:,} grokked: {self.rate:.1%} {interval}"
 
     @property
     def place(self) -> str:
@@ -146,8 +146,8 @@ class GrokRate:
         if not self.tries:
             return ""
         k, latest, earliest = self.tries
-        first = f"{earliest} to {latest}" if earliest < latest else latest
-        return "the first seed" if latest == 1 else f"{k} of the first {first} seeds"
+        first = f"{earliest:,} to {latest:,}" if earliest < latest else f"{latest:,}"
+        return "the first seed" if latest == 1 else f"{k:,} of the first {first} seeds"
 
 
 def called_by(rule: type[Rule], row: SeedRecord) -> str | None:
@@ -263,12 +263,12 @@ class PooledRate:
         if not self.n:
             return NONE_ENDED
         exact = self.n == self.seeds * self.configurations
-        of = f"{self.seeds} seeds × {self.configurations} configurations"
+        of = f"{self.seeds:,} seeds × {self.configurations:,} configurations"
         runs = f"{self.grokked:,} of {self.n:,} runs grokked, {'of' if exact else 'of up to'} {of}"
         pooled = TOO_FEW
         if self.interval:
             pooled = "{:.1%}, 95 % interval clustered by seed {:.1%} to {:.1%}".format(self.rate, *self.interval)
-        return f"{runs} ({pooled}); {self.seeds_grokked} of {self.seeds} seeds grokked in some configuration"
+        return f"{runs} ({pooled}); {self.seeds_grokked:,} of {self.seeds:,} seeds grokked in some configuration"
 
 
 # Stopping rules and cost
@@ -300,9 +300,9 @@ class StoppingCounts:
     def summary(self, rule: type[Rule]) -> str:
         """Return the counts in a line; empty if the rule never called a seed."""
         grokked = f"{self.spared_grokked or 'none'} grokked"
-        spared = f"; {self.spared} more spared, to check the rule: {grokked}" if self.spared else ""
+        spared = f"; {self.spared:,} more spared, to check the rule: {grokked}" if self.spared else ""
         name = rule.ended.replace("_", " ")
-        return f"{name}: {self.ended} of {self.seeds}{spared}" if self.ended or self.spared else ""
+        return f"{name}: {self.ended:,} of {self.seeds:,}{spared}" if self.ended or self.spared else ""
 
     @property
     def spared_share(self) -> float:
@@ -457,7 +457,7 @@ def _rated(rows: Sequence[SeedRecord], until: Until | None = None) -> dict[str, 
     configurations = len({r.configuration for r in rows})
     single = configurations == 1
     rate, states = GrokRate.of(rows, until if single else None, bounded=single), Counter(map(state_of, rows))
-    over = f"{rate.grokked} of {rate.n} grokked over {configurations} configurations"
+    over = f"{rate.grokked:,} of {rate.n:,} grokked over {configurations:,} configurations"
     return {
         "seeds": len(rows),
         "states": {state: states[state] for state in WORDS if states[state]},

@@ -35,7 +35,7 @@ def describe_sizes(specs: Iterable[Spec], most: int) -> str:
     texts = []
     for family, numbers in sizes.items():
         is_long = len(numbers) > most
-        text = f"{min(numbers)} to {max(numbers)}" if is_long else ", ".join(map(str, numbers))
+        text = f"{min(numbers):,} to {max(numbers):,}" if is_long else ", ".join(f"{n:,}" for n in numbers)
         texts.append(f"{family}, {text} parameters")
     return "; ".join(texts)
 

@@ -288,7 +288,7 @@ class Kind:
         if not texts:
             return ""
         (text, count), *_ = texts.most_common(1)
-        several = f" ({count} of {len(recipes)} configurations)" if len(recipes) > 1 else ""
+        several = f" ({count:,} of {len(recipes):,} configurations)" if len(recipes) > 1 else ""
         others = texts.total() - count
         return text + several + (f"; others in {others} more" if others else "")
 

@@ -459,7 +459,7 @@ def test_import_then_verify_and_export():
     assert result.exit_code == 0 and not result.stderr
     first, second = result.stdout.splitlines()
     assert first == "ours: from a MicroAdder checkpoint"
-    assert second.startswith("  57p, 57 parameters: ") and second.endswith("/10010 NOT QUALIFIED")
+    assert second.startswith("  57p, 57 parameters: ") and second.endswith("/10,010 NOT QUALIFIED")
     assert sorted(f.name for f in Path("ours").iterdir()) == [JSON_FILE, THETA_FILE]
     for path in ("ours", FILE):
         assert call("verify", path).stdout.startswith(second.strip())
