@@ -123,7 +123,7 @@ def verify(
     loaded = load_checkpoint(checkpoint, any_task=True)
     result = decode_all(loaded.spec, loaded.theta_P, extended=extended)
     _record_verification(loaded, home, result.correct)
-    lines = [f"{name_of(loaded.spec)}: {grade(result)}", *counted_lines(loaded.provenance)]
+    lines = [f"{name_of(loaded.spec)}: {grade(result)}", *counted_lines(loaded.spec, loaded.provenance)]
     if result.margin is not None:
         lines.append(f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32")
     if result.verified and isinstance(loaded.spec.task, Rows):
