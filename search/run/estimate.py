@@ -180,8 +180,8 @@ def _busy(cores: float) -> list[str]:
 def _not_asked(study: Study, listed: Sequence[Configuration], rows: Sequence[SeedRecord]) -> list[str]:
     """Return a line on recorded seeds of configurations that the file has no more."""
     keys = {c.key for c in listed}
-    others = sum(r.is_final and r.configuration not in keys for r in rows if not study.kind.proposes)
-    line = f"  not asked for   {others} recorded seeds of other configurations, which stay"
+    others = 0 if study.kind.proposes else sum(r.configuration not in keys for r in rows)
+    line = f"  not asked for   {others:,} recorded seeds of other configurations, which stay"
     return [line] if others else []
 
 
