@@ -140,14 +140,22 @@ class Progress:
         return open_steps + (self.planner.queued_steps + unplanned) * left[0]
 
     def _best(self) -> str:
-        """Return name and counts of the configuration whose grok rate's interval begins highest."""
+        """Return name and counts of the configuration whose grok rate's interval begins highest.
+
+        Seeds that grok end first: of all that are planned, so far as many have grokked.
+        """
         run = self.planner.study_run
-        counts = {key: (c[Outcome.GROKKED], c.total()) for key, c in run.ended.items() if c[Outcome.GROKKED]}
+        waiting = {key: sum(not confirms for confirms in state.pending.values()) for key, state in run.states.items()}
+        counts = {
+            key: (c[Outcome.GROKKED], c.total() + waiting.get(key, 0))
+            for key, c in run.ended.items()
+            if c[Outcome.GROKKED]
+        }
         if len(run.states) < 2 or not counts:
             return ""
         key = max(counts, key=lambda key: (mid_p(*counts[key])[0], key))
         name = self.planner.study.kind.name_of(run.states[key].configuration) if key in run.states else key
-        return "{}: {} of {}".format(name, *counts[key])
+        return "{}: {:,} of {:,}".format(name, *counts[key])
 
     def as_record(self, owner: str) -> dict[str, Any]:
         """Return what `status` says of the run while it goes on, as JSON has it (search/store/running.py)."""

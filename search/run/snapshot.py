@@ -63,7 +63,7 @@ def describe(s: Snapshot) -> list[str]:
     left = f"about {duration(s.seconds_left)} left" if s.seconds_left is not None else ""
     lines = [", ".join(counts), ", ".join(filter(None, [duration(s.elapsed_s), speed, left]))]
     if s.best:
-        lines.insert(1, f"best: {s.best} grokked")
+        lines.insert(1, f"best so far: {s.best} grokked")
     elif not s.grokked and s.best_exact:
         lines.insert(1, f"best exact match {s.best_exact:.4f}")
     seeds = [f"seed {name} to hold for {steps:,} steps" for name, steps in s.holding.items()]
