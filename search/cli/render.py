@@ -241,7 +241,7 @@ def _study(s: Counts, is_running: bool) -> list[str]:
         lines.append(f"  confirmation, on fresh seeds ({_states(states)}): {s['confirmation_said']}")
     if calls := s["verify_calls"]:
         times = "once" if calls == 1 else f"{calls:,} times"
-        lines.append(f"  problems that verify (of adders AdderBoard's 10,010) were decoded {times}, and chose nothing")
+        lines.append(f"  verify's problems were asked {times}, after training: they chose no seed and no step")
     if s["grokked"]:
         each = f", {few_digits(s['core_s_per_grokked'])} core-seconds each" if s["core_s_per_grokked"] else ""
         lines.append(f"  {few_digits(s['grokked_per_million'], 3)} grokked per million seed-steps{each}")
