@@ -193,7 +193,7 @@ def use_cores(cores: int | None) -> None:
 def _show_rounds(local: LocalDescent, say: Callable[..., None], save: Callable[[], None], quiet: bool) -> None:
     """Go through the rounds with a line each; save after every gain."""
     smallest = local.descent.smallest
-    local.on_progress = lambda text, *done: say(f"{smallest.numbers} numbers, {text}", *done)
+    local.on_progress = lambda text, *done: say(f"{smallest.numbers:,} numbers, {text}", *done)
     for candidates in local.rounds():
         if not quiet:
             click.echo(_round_text(local, candidates), err=True)
@@ -211,17 +211,17 @@ def _round_text(local: LocalDescent, candidates: list[TieCandidate]) -> str:
     parent = descent.parent_of(candidates[0])
     seconds = local.journal.seconds
     numbers = descent.smallest.numbers
-    head = f"round {descent.progress.rounds}, {seconds:,.0f} s: {numbers} numbers"
+    head = f"round {descent.progress.rounds}, {seconds:,.0f} s: {numbers:,} numbers"
     if not accepted:
         best = max(c.reached or 0.0 for c in candidates)
         none = f"none of {len(candidates)} sets held (best exact match {best:.4f})"
-        return f"{head}; from {parent.numbers}, {none}"
+        return f"{head}; from {parent.numbers:,}, {none}"
     new = min(accepted, key=lambda c: (c.numbers, c.loss))
     loosened, tied = describe_change(local.base, parent.ties, new.ties)
     ties = [*tied, *(f"not {text}" for text in loosened)]
     more = f" and {len(ties) - SHOWN} more" if len(ties) > SHOWN else ""
     by = f"{', '.join(ties[:SHOWN])}{more}"
-    return f"{head}; {len(accepted)} of {len(candidates)} sets held, {new.numbers} by {by}"
+    return f"{head}; {len(accepted)} of {len(candidates)} sets held, {new.numbers:,} by {by}"
 
 
 def _text(about: dict[str, Any], verification: Verification, target: Path, before: int, is_late: bool) -> str:
@@ -231,15 +231,15 @@ def _text(about: dict[str, Any], verification: Verification, target: Path, befor
     """
     counts = about["count"]
     start = about["start"]
-    lines = [f"  folded from {before} to {start} numbers, exactly"] if start < before else []
+    lines = [f"  folded from {before} to {start:,} numbers, exactly"] if start < before else []
     if not about["rounds"]:
         why = "--max-hours ended the first one, and the same command goes on" if is_late else "no set was left to try"
         lines.append(f"  no round has ended. {A_ROUND}; {why}")
     return "\n".join(
         [
-            f"{target}: {start} numbers tied to {about['params']}, {grade(verification)}",
+            f"{target}: {start:,} numbers tied to {about['params']:,}, {grade(verification)}",
             *lines,
-            f"  {about['sets_tried']} sets tried in {about['rounds']} rounds, {about['seconds']:,.0f} s, "
+            f"  {about['sets_tried']:,} sets tried in {about['rounds']:,} rounds, {about['seconds']:,.0f} s, "
             f"{about['core_seconds']:,.0f} core-seconds",
             f"  {counts['across']} as AdderBoard has counted, {counts['hidden']} with hidden constants;"
             f" {counts['inside']} with ties inside tensors alone, {counts['constants']} with all constants"

@@ -96,12 +96,12 @@ class Compression(Kind):
         accepted = sum(t.start is not None for t in judged)
         lines = [f"{name}: {len(judged):,} sets tried in {rounds} rounds, {accepted} kept"]
         line = " → ".join(str(t.numbers) for t in lineage_of(sets, least.number))
-        lines.append(f"  the smallest has {least.numbers} numbers: {line}")
+        lines.append(f"  the smallest has {least.numbers:,} numbers: {line}")
         below = [t for t in judged if t.numbers < least.numbers]
         if below:
             best = max(below, key=lambda t: (t.reached or 0.0, -(t.wrong or 0)))
             wrong = f", then {best.wrong:,} of our own problems wrong" if best.wrong else ""
-            lines.append(f"  of {len(below)} smaller ones the best has {best.numbers}: {best.reached:.4f}{wrong}")
+            lines.append(f"  of {len(below)} smaller ones the best has {best.numbers:,}: {best.reached:.4f}{wrong}")
         return lines
 
     def write_pages(self, records: StudyRecords, tracker: Tracker) -> None:

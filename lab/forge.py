@@ -68,7 +68,7 @@ def _write_adder(target: Path) -> None:
 
     spec, theta_P = forged_adder()
     save_checkpoint(Checkpoint(spec, theta_P, provenance={"built_by_hand": "lab/forged_adder.py"}), target)
-    click.echo(f"{target}: {spec.params} parameters, none of them trained")
+    click.echo(f"{target}: {spec.params:,} parameters, none of them trained")
 
 
 def _operands(arguments: tuple[str, ...]) -> tuple[int, int]:
@@ -93,7 +93,7 @@ def trace(forged: Forged) -> str:
     head = [
         f"{forged.a} + {forged.b} = {forged.answer}{verdict}",
         f"{forging.name}: {forging.about}",
-        f"{forging.params} numbers, {forging.nonzero} not 0; right on {count_correct(forging):,} of {pairs:,} pairs",
+        f"{forging.params:,} numbers, {forging.nonzero} not 0; right on {count_correct(forging):,} of {pairs:,} pairs",
     ]
     states = [[f"{name:<8}{_note(name)}", *_rows(state)] for name, state in forged.states.items()]
     answer = [

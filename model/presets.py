@@ -121,15 +121,15 @@ def preset_name(spec: Spec) -> str:
     '67 parameters (57p without tie_vo)'
     """
     if isinstance(spec, Tied):
-        return f"{preset_name(spec.base)} tied to {spec.params}"
+        return f"{preset_name(spec.base)} tied to {spec.params:,}"
     if spec.label != spec.family:
         applied = ", ".join(spelt(*item) for item in spec.applied().items())
         called = f"{spec.label} with {applied}" if applied else spec.label
-        return f"{spec.params} parameters ({called})" + ("" if spec.task == ADDITION else f" {spec.task.title}")
+        return f"{spec.params:,} parameters ({called})" + ("" if spec.task == ADDITION else f" {spec.task.title}")
     if spec.task != ADDITION:
         # Named as the adder of the same form, whose count may be another: a task has tokens of its own.
         usual = replace(spec, task=ADDITION)
-        adder = preset_name(usual).replace(f"{usual.params} parameters", f"{spec.params} parameters")
+        adder = preset_name(usual).replace(f"{usual.params:,} parameters", f"{spec.params:,} parameters")
         return f"{adder} {spec.task.title}"
     for name, candidate in PRESETS.items():
         if candidate.trained() == spec.trained():
@@ -142,8 +142,8 @@ def preset_name(spec: Spec) -> str:
                 continue
             change = describe(candidate, spec)
             if change:
-                return f"{spec.params} parameters ({name} {change})"
-    return f"{spec.params} parameters ({spec.family})"
+                return f"{spec.params:,} parameters ({name} {change})"
+    return f"{spec.params:,} parameters ({spec.family})"
 
 
 def _single_change(base: Spec, spec: Spec) -> str:

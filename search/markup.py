@@ -10,9 +10,10 @@ from search.errors import printable
 SIGNS = re.compile(
     r"""^[-+=:]|^\d(?=\d*[.)])"""  # lists and headings begin a line, and the text may
     r"""|\.(?=[^\W\d])|:(?! |$)"""  # 0.01 is a number and "so: that" prose, www.x and http:// are addresses
-    r"""|[!"#$&'*<>@\[\\\]^_`{|}~]"""
+    r"""|(?<![^\W_])_|_(?![^\W_])"""  # again_at is a word, and _so_ emphasis
+    r"""|[!"#$&*<>@\[\\\]^`{|}~]"""
 )
-"""Characters with a meaning in Markdown, HTML, or a dialect of either."""
+"""Characters with a meaning in Markdown, HTML, or a dialect of either. An apostrophe has one in attributes alone."""
 SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
 HEAD = '<meta charset="utf-8">\n'
 

@@ -32,6 +32,7 @@ from tracking.shown import (
     FINAL,
     FIRST_SEEDS,
     NOTE,
+    PAGE_TAG,
     PROVED_TAG,
     ROLE_METRICS,
     ROLE_TAGS,
@@ -216,16 +217,13 @@ def is_shown(run: ShownRun, rows: Sequence[SeedRecord]) -> bool:
 
 
 def describe_study(tracker: Tracker) -> None:
-    """Write the study, as it is now, to its own run, to which the experiment's description leads."""
+    """Write the study, as it is now, to its own run, whose address `ui` prints."""
     study, run = tracker.study, tracker.study_run()
-    name, about = study.name, escape(study.about)
     tracker.client.log_dict(run.id, json.loads(study.model_dump_json(by_alias=True)), STUDY_JSON)
-    title = about or name
+    title, name = escape(study.about or study.name), study.name
     tracker.write(run, tags={NOTE: f"{title}\n\n    adder-search report {name} -o {name}.html"})
-    note = tracker.client.get_experiment(tracker.experiment).tags.get(NOTE, about)
-    if note in (about, study.about):  # or a user edited it
-        link = f"[pictures and files](#/experiments/{tracker.experiment}/runs/{run.id})"
-        tracker.client.set_experiment_tag(tracker.experiment, NOTE, f"{title}: {link}")
+    if tracker.client.get_experiment(tracker.experiment).tags.get(PAGE_TAG) != run.id:
+        tracker.client.set_experiment_tag(tracker.experiment, PAGE_TAG, run.id)
 
 
 def describe_again(tracker: Tracker, configurations: Mapping[str, Configuration]) -> None:
@@ -373,7 +371,7 @@ def _write_picture(
     grokked = [(r.init_seed, r.data_seed) for r in rows if r.has_grokked]
     some = f", {len(rows):,} of {len(final):,} seeds" if len(rows) < len(final) else ""
     name = f"study {tracker.study.name}, {tracker.study.kind.name_of(configuration)}"
-    title = f"{name}{some}: {len(grokked)} of {len(rows)} seeds grokked"
+    title = f"{name}{some}: {len(grokked):,} of {len(rows):,} seeds grokked"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, CURVES_PNG)
         path.write_bytes(png(curves_figure(curves, grokked, title)))

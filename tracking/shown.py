@@ -33,6 +33,8 @@ CONFIGURATION_JSON = "configuration.json"
 ANCESTOR_TAGS, TIED_TAG = ("adder.parent", "adder.grandparent"), "adder.tied"
 """Tags of a configuration whose seeds start from another's θ: whose, and the ties beyond its parent's."""
 NOTE = "mlflow.note.content"
+"""Tag of a description: Markdown on its page, plain text in a list of experiments, so theirs has no markup."""
+PAGE_TAG = "mlflow.adder.page"  # of an experiment: the study's own run; MLflow's lists leave out tags named so
 PROVED_TAG = "adder.proved"  # of a seed's run: the verdict on all pairs, as `word` has it
 LONGEST_TAG = 4_000  # characters
 MEANING = (
@@ -117,7 +119,7 @@ def describe_configuration(study: str, name: str, configuration: Configuration) 
     """Return MLflow's own tags of a run: its source, its user, and a description with the commands for it."""
     params, whole = configuration.spec.params, f"whole model and recipe in `{CONFIGURATION_JSON}`"
     commands = (pull_command(study, configuration.key), f"adder-search report {study} -o {study}.html")
-    lines = [f"{_title(escape(name))}, {params} parameters; {whole}", ""]
+    lines = [f"{_title(escape(name))}, {params:,} parameters; {whole}", ""]
     lines += [*(f"    {command}" for command in commands), "", MEANING]
     tags = {
         NOTE: "\n".join(lines),

@@ -30,6 +30,7 @@ from search.study.trial import Configuration
 from tracking.shown import (
     CHARTS,
     FINAL,
+    PAGE_TAG,
     RATIO,
     ROLE_PARAMS,
     ROLE_TAGS,
@@ -195,9 +196,11 @@ def addresses(start: str, experiment_id: str, tags: Mapping[str, str]) -> dict[s
     """Where MLflow's UI shows an experiment, by what is seen there: its views, or all its runs.
 
     `start`: the UI's first page, by a path or a query. `tags`: the experiment's; one that was recorded without
-    views has none.
+    views has none. files: the study's own run, with its pictures.
     """
     page = f"{start}#/experiments/{experiment_id}/runs?workflowType=machine_learning"
     found = {name: f"{page}&viewStateShareKey={key}&compareRunsMode={mode}"
              for name, (key, mode) in VIEWS.items() if TAG + key in tags}  # fmt: skip
+    if run := tags.get(PAGE_TAG):
+        found["files"] = f"{start}#/experiments/{experiment_id}/runs/{run}"
     return found or {"runs": page}  # without the workflow it would be an empty page about traces

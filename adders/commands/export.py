@@ -46,7 +46,7 @@ def export(checkpoint: Path, target: Path | None, kind: str, author: str) -> Non
             check_libraries()
             write_file(target, lambda path: write_onnx(spec, theta_P, name, path))
         click.echo(
-            f"{target}: {spec.params} parameters, tokens [batch, length] to logits; its metadata say how to decode"
+            f"{target}: {spec.params:,} parameters, tokens [batch, length] to logits; its metadata say how to decode"
         )
         return
     with reraise_as(checkpoint):
@@ -58,4 +58,4 @@ def export(checkpoint: Path, target: Path | None, kind: str, author: str) -> Non
         raise UserError(f"{target}: exists and has other text; choose another file with -o")
     write_text(target, source)
     interface = "encode(a, b) and decode(tokens)" if kind == "arena" else "add(model, a, b)"
-    click.echo(f"{target}: {spec.params} parameters, build_model() and {interface}")
+    click.echo(f"{target}: {spec.params:,} parameters, build_model() and {interface}")

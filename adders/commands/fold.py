@@ -37,11 +37,11 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
     smaller, steps = fold_checkpoint(loaded)
     before, after = loaded.spec, smaller.spec
     if not steps:
-        raise UserError(f"{checkpoint}: {before.params} parameters is the smallest form known for it")
+        raise UserError(f"{checkpoint}: {before.params:,} parameters is the smallest form known for it")
     refuse_other(target, smaller)
     sets = compare_checkpoints(loaded, smaller, pairs)
     save_checkpoint(smaller, target)
-    lines = [f"{target}: {preset_name(before)} folded to {after.params} parameters, nothing trained again"]
+    lines = [f"{target}: {preset_name(before)} folded to {after.params:,} parameters, nothing trained again"]
     lines += [f"  {step}" for step in steps]
     lines += [
         f"  {name}: {c.right:,} of {c.pairs:,} right, {c.different_answers} answered differently, "

@@ -45,5 +45,5 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
         **result.as_dict(),
     }
     head = f"{target}: from a {provenance['format']} checkpoint"
-    lines = [head, f"  {name_of(spec)}: {grade(result)}", *counted_lines(provenance)]
+    lines = [head, f"  {name_of(spec)}: {grade(result)}", *counted_lines(spec, provenance)]
     show(as_json, values, lines)

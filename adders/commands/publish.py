@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ model-index:
     dataset: {{type: adderboard, name: "AdderBoard, 10,010 pairs"}}
     metrics: [{{type: exact_match, value: {exact}}}]
 ---
-# {name}: {params} numbers that add two 10-digit numbers
+# {name}: {params:,} numbers that add two 10-digit numbers
 
 {architecture}.
 
@@ -63,7 +64,7 @@ print(add(model, 1234567890, 9876543210))
 ## Its numbers
 
 Counted as [AdderBoard](https://github.com/anadim/AdderBoard) does: what is trained, each once. With all hard-wired
-constants that are neither 0 nor a sign they are {constants}.
+constants that are neither 0 nor a sign they are {constants:,}.
 
 | tensor | numbers |
 |---|---|
@@ -108,7 +109,7 @@ def publish(checkpoints: tuple[Path, ...], study: str | None, target: Path, home
     for name, (path, checkpoint) in loaded.items():
         with writing(target / name):
             correct = _write_model(path, checkpoint, target / name, home)
-        click.echo(f"{target / name}: {checkpoint.spec.params} parameters, {correct}")
+        click.echo(f"{target / name}: {checkpoint.spec.params:,} parameters, {correct}")
     if study:
         with writing(target / f"{study}-seeds"):
             click.echo(_write_dataset(study, target / f"{study}-seeds", home))
@@ -210,7 +211,7 @@ def _card(
         facts="\n".join(f"| {key} | {escape(value)} |" for key, value in facts.items()),
         lineage="\n".join(map(_step_text, ancestors_of(checkpoint))),
         program=PROGRAM,
-        tensors="\n".join(f"| {tensor} | {size} |" for tensor, size in {**sizes, "together": spec.params}.items()),
+        tensors="\n".join(f"| {tensor} | {size:,} |" for tensor, size in {**sizes, "together": spec.params}.items()),
         tricks=", ".join(f"`{trick}`" for trick in metadata["tricks"]) or "none",
     )
 
@@ -225,37 +226,36 @@ def _step_text(step: Step) -> str:
 
 
 def _rate(checkpoint: Checkpoint, home: Home) -> str:
-    """Return how often the first ancestor's recipe works, by the home's records, else by those of the package."""
+    """Return how often the first ancestor's recipe works, by its own study's records, else by another's.
+
+    The home's records come before those of the package.
+    """
     from search.analysis.frames import RecordSet, shipped_records
     from search.analysis.pareto import rates_of
 
-    key = ancestors_of(checkpoint)[0].get("configuration")
-    for names in [[], shipped_records()] if home.exists() else [shipped_records()]:
-        rows = RecordSet(names, home.path).configurations()
-        row = max(
-            (r for r in rows if r["configuration"] == key),
-            key=lambda r: r["seeds"],
-            default=None,
-        )
-        if row and row["seeds"]:
-            said, chosen, again = (
-                f"{row['grokked']} of {row['seeds']} seeds grok",
-                "",
-                "",
-            )
-            low, high = row.get("grok_rate_low"), row.get("grok_rate_high")
-            if row.get("confirmation_seeds", 0) > 0:  # a file may have NaN
-                search, fresh = rates_of(row)
-                said, (low, high) = (
-                    f"{fresh.grokked} of {fresh.n} fresh seeds grok",
-                    fresh.interval,
-                )
-                chosen = f"; {search.grokked} of {search.n} in the search that chose it"
-            interval = f" (95 %: {low:.1%} to {high:.1%})" if low is not None else ""
-            if row.get("recipe.again_at", 0) > 0:
-                again = f"; a run draws up to {row['recipe.again_most'] + 1:.0f} initial vectors"
-            return f"{said}{interval}{chosen}{again}; study {row['study']}, configuration {key}"
-    return "no rate is recorded here"
+    first = ancestors_of(checkpoint)[0]
+    key, study = first.get("configuration"), first.get("study")
+    sources = [[], shipped_records()] if home.exists() else [shipped_records()]
+    rows = []
+    for names in sources:
+        of_source = RecordSet(names, home.path).configurations()
+        its = (row for row in of_source if row["configuration"] == key and row["seeds"])
+        rows += sorted(its, key=itemgetter("seeds"), reverse=True)
+    if not rows:
+        return "no rate is recorded here"
+    row = next((row for row in rows if row["study"] == study), rows[0])
+    said, chosen = f"{row['grokked']:,} of {row['seeds']:,} seeds grok", ""
+    low, high = row.get("grok_rate_low"), row.get("grok_rate_high")
+    if row.get("confirmation_seeds", 0) > 0:  # a file may have NaN
+        search, fresh = rates_of(row)
+        said, (low, high) = f"{fresh.grokked:,} of {fresh.n:,} fresh seeds grok", fresh.interval
+        chosen = f"; {search.grokked:,} of {search.n:,} in the search that chose it"
+    interval = f" (95 %: {low:.1%} to {high:.1%})" if low is not None else ""
+    again = ""
+    if row.get("recipe.again_at", 0) > 0:
+        again = f"; a run draws up to {row['recipe.again_most'] + 1:.0f} initial vectors"
+    place = f"study {study}" if row["study"] == study else f"not its own study but {row['study']}"
+    return f"{said}{interval}{chosen}{again}; {place}, configuration {key}"
 
 
 def _write_dataset(study: str, folder: Path, home: Home) -> str:

@@ -60,13 +60,15 @@ def register(checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...],
             place = log_model(
                 client, number, run.info.run_id, checkpoint, facts, lambda uri_: check_uri(client, home, uri_)
             )
-            about = escape(f"{preset_name(checkpoint.spec)}: {facts.correct} of AdderBoard's 10,010 right, from {path}")
+            about = escape(
+                f"{preset_name(checkpoint.spec)}: {facts.correct:,} of AdderBoard's 10,010 right, from {path}"
+            )
             version = make_version(client, name, place, run.info.run_id, checkpoint, facts, aliases, about)
             client.set_terminated(run.info.run_id)
         rows.append({"checkpoint": str(path), "name": name, "version": version, "params": checkpoint.spec.params,
                      "verified": facts.verified})  # fmt: skip
     lines = [
-        f"{r['checkpoint']}: version {r['version']} of {name}, {r['params']} parameters, "
+        f"{r['checkpoint']}: version {r['version']} of {name}, {r['params']:,} parameters, "
         f"{'verified' if r['verified'] else 'NOT verified'}"
         for r in rows
     ]

@@ -99,7 +99,7 @@ function card(net) {
   const seen = count > 1 ? `${count} numbers: ${step.channels.map(shown).join(", ")}. The line goes through them in the direction in which the column's sum moves them; points: where other sums would lie`
     : `One number, <b>${shown(step.channels[0])}</b>. Regions: which token wins there. Bands below: where all inputs lie, by the column's sum with its carry`;
   const section = document.createElement("section");
-  section.innerHTML = `<div class="kicker">${escaped(net.name)} · ${net.params} numbers${
+  section.innerHTML = `<div class="kicker">${escaped(net.name)} · ${net.params.toLocaleString("en")} numbers${
     !net.proof ? "" : moved(net) ? " · numbers changed: the proof is of the original" : " · " + verdicts[net.proof.verdict](net.proof)}</div>
     <h2>${k > COLUMNS ? "The end" : `Digit ${k}`}: <span class="${good(k, step.token) ? "" : "bad"}">${named(step.token)}</span></h2>
     <p>Asked for at ${asked}. In this column ${work}. ${good(k, step.token) ? "" : `<span class="bad">The model says ${named(step.token)}.</span>`}</p>
@@ -139,7 +139,7 @@ function numbers(net, index) {
   };
   const section = document.createElement("section");
   section.dataset.net = index;
-  section.innerHTML = `<div class="kicker">${escaped(net.name)} · ${net.params} numbers</div><div class="theta">${tensors(net).map(t => `<div class="wide">${tensor(t)}</div>`).join("")}</div>`;
+  section.innerHTML = `<div class="kicker">${escaped(net.name)} · ${net.params.toLocaleString("en")} numbers</div><div class="theta">${tensors(net).map(t => `<div class="wide">${tensor(t)}</div>`).join("")}</div>`;
   return section;
 }
 
@@ -170,7 +170,7 @@ function budget(net) {
   net.run.ties.forEach((k, entry) => k && !first.has(Math.abs(k)) && first.set(Math.abs(k), entry));
   const owned = tensors(net).map((t, n) => ({ ...t, n, size: [...first.values()].filter(e => e >= t.first && e < t.first + t.size).length }));
   const items = owned.filter(t => t.size).sort((a, b) => b.size - a.size), section = document.createElement("section");
-  section.innerHTML = `<div class="kicker">${escaped(net.name)} · ${net.params} numbers, each in the tensor that reads it first</div><div class="tree">${
+  section.innerHTML = `<div class="kicker">${escaped(net.name)} · ${net.params.toLocaleString("en")} numbers, each in the tensor that reads it first</div><div class="tree">${
     halves(items).map(([t, x, y, w, h]) => `<div title="${t.name}: ${t.size}" style="--n: ${t.n}; left: ${x}%; top: ${y}%; width: ${w}%; height: ${h}%"><b>${t.size}</b> ${t.name}</div>`).join("")}</div>`;
   return section;
 }

@@ -17,7 +17,7 @@ function softmax(row) {
 
 function shown(n) {
   if (n !== 0 && Math.abs(n) < 1e-6) return "~0";
-  return String(Number(n.toPrecision(3)) || 0).replace("-", "−");
+  return (Number(n.toPrecision(3)) || 0).toLocaleString("en", {maximumFractionDigits: 9}).replace("-", "−");
 }
 const factor = n => n < 0 ? `(${shown(n)})` : shown(n);
 const percent = n => shown(100 * n) + " %";

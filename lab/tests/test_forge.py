@@ -71,4 +71,4 @@ def test_json_has_everything():
 
 def test_the_command_writes_it_as_a_checkpoint(here):
     assert call("forge", "--ten-digits", "34").stdout == "34: 34 parameters, none of them trained\n"
-    assert "34 parameters (split_subspace): 10010/10010 VERIFIED" in call("verify", "34").stdout
+    assert "34 parameters (split_subspace): 10,010/10,010 VERIFIED" in call("verify", "34").stdout

@@ -468,4 +468,4 @@ def rate_text(rate: Rate | None) -> str:
     if rate is None:
         return "–"
     ends = ", {:.0%} to {:.0%}".format(*rate.interval) if rate.interval else ""
-    return f"{rate.grokked} of {rate.n} ({rate.rate:.0%}{ends})"
+    return f"{rate.grokked:,} of {rate.n:,} ({rate.rate:.0%}{ends})"

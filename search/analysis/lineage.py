@@ -64,7 +64,9 @@ def describe(step: Mapping[str, Any]) -> str:
     """Return a step in a line: its size, its place, and how it was reached."""
     model = str(step.get("model") or "")
     is_named = model and "tied to" not in model
-    text = model if is_named else f"{step.get('params')} numbers"
+    numbers = step.get("params")
+    count = f"{numbers:,}" if isinstance(numbers, int) else numbers
+    text = model if is_named else f"{count} numbers"
 
     place = ", ".join(f"{name} {step[name]}" for name in ("study", "configuration", "seed") if step.get(name))
     if place:

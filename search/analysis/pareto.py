@@ -130,21 +130,21 @@ def _cells(row: Row) -> tuple[str, ...]:
     """Return a row's texts below HEADINGS."""
     stopped = "stopped at a success; " if row["stopped"] else ""
     interval = f"{row['grok_rate_low']:.1%} to {row['grok_rate_high']:.1%}"
-    held = "" if row["held"] is None else f"{row['held']} of {row['grokked']}"
+    held = "" if row["held"] is None else f"{row['held']:,} of {row['grokked']:,}"
     verified = "not decoded yet"  # of its best seeds, on the official additions
     if row["verify_tried"]:
         is_verified = "yes" if row["verified"] else "no"
-        verified = f"{is_verified} ({row['verified']} of {row['verify_tried']})"
+        verified = f"{is_verified} ({row['verified']:,} of {row['verify_tried']:,})"
     confirmed = ""
     if row["confirmation_seeds"]:
         ends = f"{row['confirmation_low']:.1%} to {row['confirmation_high']:.1%}"
-        confirmed = f"{row['confirmation_grokked']} of {row['confirmation_seeds']} ({ends})"
+        confirmed = f"{row['confirmation_grokked']:,} of {row['confirmation_seeds']:,} ({ends})"
     return (
-        str(row["params"]),
+        f"{row['params']:,}",
         row["rung"],
         row["study"],
         row["title"],
-        f"{row['grokked']} of {row['seeds']} ({stopped}{interval})",
+        f"{row['grokked']:,} of {row['seeds']:,} ({stopped}{interval})",
         few_digits(row["grokked_per_million"], 3),
         confirmed,
         row["best_seed"],
@@ -158,7 +158,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 def _proved(row: Row) -> str:
     counts = []
     if row["prove_tried"]:
-        counts.append(f"{row['proved']} of {row['prove_tried']}")
+        counts.append(f"{row['proved']:,} of {row['prove_tried']:,}")
     if row["proofs_claimed"]:
-        counts.append(f"{row['proofs_claimed']} claimed, not checked here (prove --study {row['study']})")
+        counts.append(f"{row['proofs_claimed']:,} claimed, not checked here (prove --study {row['study']})")
     return ", ".join(counts)

@@ -325,4 +325,4 @@ def _front_label(row: Any, front: pd.DataFrame) -> str:
     name = row.rung if " " not in row.rung else str(row.configuration)[:6]  # a spec without a name has words
     equals = int((front["params"] == row.params).sum())
     more = f" and {equals - 1} more" if equals > 1 else ""
-    return f"{name}{more}: {row.grokked} of {row.seeds}"
+    return f"{name}{more}: {row.grokked:,} of {row.seeds:,}"

@@ -379,7 +379,7 @@ class _Page:
         def tried(name: str, tries: str) -> Cells:
             cells = []
             for row in rows:
-                cells.append((f"{row[name]} of {row[tries]}" if row[tries] else "–", row[name]))
+                cells.append((f"{row[name]:,} of {row[tries]:,}" if row[tries] else "–", row[name]))
             return cells
 
         if self.confirmed:

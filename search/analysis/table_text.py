@@ -329,7 +329,7 @@ def _bases(scale: str, cells: Sequence[Cell]) -> list[str]:
     papers = Recipe().as_dict()  # the defaults are the paper's recipe
     changed = [name for name, value in usual_values.items() if value != papers[name]]
     but = f" but for {', '.join(changed)}" if changed else ""
-    notes = [f"{scale}: {size} parameters, {_studies(pairs.values(), usual)}; the recipe is the 57p paper's{but}"]
+    notes = [f"{scale}: {size:,} parameters, {_studies(pairs.values(), usual)}; the recipe is the 57p paper's{but}"]
 
     for recipe, _ in others:
         constraints = [constraint for constraint, pair in pairs.items() if pair.base.recipe == recipe]

@@ -84,7 +84,7 @@ def pull(
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target, proof)
     of = f" of {choice.title}" if choice.title else ""
-    click.echo(f"{target}: seed {number}{of}, {checkpoint.spec.params} parameters, step {checkpoint.step:,}")
+    click.echo(f"{target}: seed {number}{of}, {checkpoint.spec.params:,} parameters, step {checkpoint.step:,}")
     if metrics["outcome"] == Outcome.GROKKED:
         hold, steps = checkpoint.recipe["hold"], checkpoint.recipe["steps"]
         click.echo(f"  {grokking(metrics['grok_step'], metrics['held'], hold, steps)}")
@@ -126,13 +126,13 @@ def verify(
     result = decode_all(loaded.spec, loaded.theta_P, extended=extended)
     _record_verification(loaded, home, result.correct)
 
-    lines = [f"{name_of(loaded.spec)}: {grade(result)}", *counted_lines(loaded.provenance)]
+    lines = [f"{name_of(loaded.spec)}: {grade(result)}", *counted_lines(loaded.spec, loaded.provenance)]
     if result.margin is not None:
         lines.append(f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32")
     if result.verified and isinstance(loaded.spec.task, Rows):
         lines.append("  these are all problems of the task: proved by enumeration")
     lines += wrong_lines(result, loaded.spec.task)
-    lines += [f"  {name}: {correct}/{total}" for name, (correct, total) in result.extended.items()]
+    lines += [f"  {name}: {correct:,}/{total:,}" for name, (correct, total) in result.extended.items()]
     show(as_json, result.as_dict(), lines)
     exit_unless(result.qualified if qualified else result.verified)
 
@@ -145,7 +145,7 @@ def wrong_lines(result: Verification, task: Any) -> list[str]:
         right = task.shown(task.value(a, b))
         lines.append(f"  {task.words(a, b)} = {right}, decoded {task.shown(answer)}")
     if len(wrong) > SHOWN:
-        lines.append(f"  and {len(wrong) - SHOWN} more (--json lists all)")
+        lines.append(f"  and {len(wrong) - SHOWN:,} more (--json lists all)")
     return lines
 
 
@@ -160,7 +160,7 @@ def _verify_submission(path: Path, qualified: bool, extended: bool, minutes: int
         raise UserError("--extended is for checkpoints: a submission is asked the 10,010 additions")
 
     result, open_ways, how = part("submission", "--run-code", "the package adders")(path, minutes)
-    params = f"{result.params} parameters by its own count" if result.params >= 0 else "it counts no parameters"
+    params = f"{result.params:,} parameters by its own count" if result.params >= 0 else "it counts no parameters"
     lines = [f"{path.name}, {params}: {grade(result)}"]
     lines += [*wrong_lines(result, ADDITION), f"  {how}"]
     show(as_json, result.as_dict() | {"not_kept_from": open_ways}, lines)
@@ -205,9 +205,9 @@ def _rerun_lines(checkpoint: Path, again: Rerun) -> Iterator[str]:
     stages = f" of the last of {again.stages} stages" if again.stages > 1 else ""
     yield f"{checkpoint}: seed {again.seed} trained again to step {again.step[0]:,}{stages}"
     if again.same:
-        yield f"  θ is bitwise the same, all {again.params} numbers"
+        yield f"  θ is bitwise the same, all {again.params:,} numbers"
     else:
-        different = f"{again.numbers_different} of {again.params} numbers differ"
+        different = f"{again.numbers_different:,} of {again.params:,} numbers differ"
         yield f"  θ is not the same: {different}, by {again.largest_difference:.3g} at most (in {again.largest_in})"
         yield "  exact match {:.4f}, trained again {:.4f}".format(*again.exact)
     if again.step[0] != again.step[1]:

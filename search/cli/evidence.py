@@ -100,7 +100,7 @@ def _show_lineage(study: str, home: Home, max_params: int | None, as_json: bool)
 
 def _nothing(study: str | None, max_params: int | None) -> str:
     of = f" of study {study}" if study else ""
-    limit = f" with {max_params} parameters or fewer" if max_params else ""
+    limit = f" with {max_params:,} parameters or fewer" if max_params else ""
     return f"no configuration{of}{limit} has a grokked seed yet"
 
 

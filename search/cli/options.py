@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.errors import Failure, UserError, reraise_as
+from search.errors import Failure, UserError, printable, reraise_as
 
 if TYPE_CHECKING:
     from model import Spec, Verification
@@ -146,10 +146,15 @@ def exit_unless(passed: bool) -> None:
     sys.exit(0 if passed else Failure.code)
 
 
-def counted_lines(provenance: Mapping[str, Any]) -> list[str]:
-    """Return a line on numbers that another project does not count and we do; none for a checkpoint of ours."""
+def counted_lines(spec: Spec, provenance: Mapping[str, Any]) -> list[str]:
+    """Return why another project's checkpoint may have more numbers than that project says: none of ours."""
     held = provenance.get("frozen_on_the_way")
-    return [f"  counted though frozen on the way, being learned: {', '.join(held)}"] if held else []
+    if not (held and isinstance(held, list) and all(isinstance(name, str) for name in held)):
+        return []
+    sizes = spec.layout.budget()
+    count = sum(sizes.get(name, 1) for name in held)  # a tensor of its own, or a number of one
+    learned = f"{count} numbers were learned, then frozen, and are counted here: {printable(', '.join(held))}"
+    return [f"  its author may count {spec.params - count}: {learned}"]
 
 
 def load_checkpoint(path: Path, any_task: bool = False) -> Checkpoint:
@@ -213,9 +218,9 @@ def name_of(spec: Spec) -> str:
     from model import preset_name
 
     name = preset_name(spec)
-    if name.endswith(f"tied to {spec.params}"):
+    if name.endswith(f"tied to {spec.params:,}"):
         return f"{name} parameters"
-    count = f"{spec.params} parameters"
+    count = f"{spec.params:,} parameters"
     return name if name.startswith(count) else f"{name}, {count}"
 
 
@@ -247,7 +252,7 @@ def grade(result: Verification) -> str:
     graded = "QUALIFIED" if result.qualified else "NOT QUALIFIED"
     if result.verified:
         graded = "VERIFIED"
-    return f"{result.correct}/{result.total} {graded}"
+    return f"{result.correct:,}/{result.total:,} {graded}"
 
 
 def refuse_full(target: Path) -> None:

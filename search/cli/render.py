@@ -195,7 +195,7 @@ def _confirmed(
         rate = GrokRate.of(rows)
         before = searched.get(key, GrokRate(0, 0))
         if rate.n:
-            in_search = f"{before.grokked} of {before.n} in the search"
+            in_search = f"{before.grokked:,} of {before.n:,} in the search"
             lines.append(f"  confirmed {names.get(key, key)}: {rate} on fresh seeds ({in_search})")
     if lines:
         chosen = f"the search's highest {study.kind.sought}, of equal ones the highest token accuracy"
@@ -204,7 +204,7 @@ def _confirmed(
     # A configuration of which no seed grokked is not confirmed.
     worthy = sum(rate.grokked > 0 for rate in searched.values())
     if study.confirm and worthy < study.confirm.configurations:
-        of = f"{worthy} of {len(searched)} configurations grokked"
+        of = f"{worthy:,} of {len(searched):,} configurations grokked"
         lines.append(f"  ({study.confirm.configurations} were to be confirmed, but {of})")
     return lines
 
@@ -215,7 +215,7 @@ def _cut(study: Study, rows: Sequence[SeedRecord]) -> list[str]:
     cut = sum(row.outcome == Outcome.CENSORED and row.reason == ENOUGH for row in rows)
     if cut:
         rate = GrokRate.of(rows, bounded=False)
-        parts.append(f"{cut} in training then ({rate.grokked} of {rate.n + cut} if none of them had grokked)")
+        parts.append(f"{cut:,} in training then ({rate.grokked:,} of {rate.n + cut:,} if none of them had grokked)")
 
     begun = {(row.configuration, row.seed) for row in rows}
     configurations = {key for key, _ in begun}
@@ -289,7 +289,7 @@ def _phases(label: str, rows: Sequence[SeedRecord]) -> list[str]:
 
 def _states(counts: Mapping[str, int]) -> str:
     """Return how many seeds are in which state."""
-    parts = [f"{counts[state]} {words}" for state, words in WORDS.items() if counts.get(state)]
+    parts = [f"{counts[state]:,} {words}" for state, words in WORDS.items() if counts.get(state)]
     return ", ".join(parts)
 
 
@@ -300,7 +300,7 @@ def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
     lines = [f"runs since {since} as process {process} on {host}", *describe(snapshot_of(running))]
     for key, step, count in running["training"]:
         noun = "seed" if count == 1 else "seeds"
-        lines.append(f"training: {names.get(key, key)}: {count} {noun} at step {step:,}")
+        lines.append(f"training: {names.get(key, key)}: {count:,} {noun} at step {step:,}")
     return [f"  {line}" for line in lines]
 
 
@@ -311,13 +311,13 @@ def _study(s: Counts, is_running: bool) -> list[str]:
     runs = "runs" if s["configurations"] > 1 else "seeds"
     ended = "" if is_running else f" ({_states(s['states'])})"
     rate_and_best = filter(None, (s["said"], _best(s["best_exact"])))
-    lines = [f"{s['study']}: {s['seeds']} {runs}{ended}", f"  {', '.join(rate_and_best)}"]
+    lines = [f"{s['study']}: {s['seeds']:,} {runs}{ended}", f"  {', '.join(rate_and_best)}"]
 
     if states := s.get("confirmation_states"):
         lines.append(f"  confirmation, on fresh seeds ({_states(states)}): {s['confirmation_said']}")
     if calls := s["verify_calls"]:
-        times = "once" if calls == 1 else f"{calls} times"
-        lines.append(f"  problems that verify (of adders AdderBoard's 10,010) were decoded {times}, and chose nothing")
+        times = "once" if calls == 1 else f"{calls:,} times"
+        lines.append(f"  verify's problems were asked {times}, after training: they chose no seed and no step")
 
     if s["grokked"]:
         cost = s["core_s_per_grokked"]  # None unless those of every seed are known
@@ -333,7 +333,7 @@ def _seed(r: SeedRecord, names: Mapping[str, str] | None, totals: Mapping[str, i
     """Return a line on a seed, with its configuration where there are several."""
     of = "" if names is None else f", {names.get(r.configuration, r.configuration[:6])}"
     total = totals.get(r.configuration, ADDITION.problems)
-    certified = "" if r.verified is None else f", {r.verified} of {total} right"
+    certified = "" if r.verified is None else f", {r.verified:,} of {total:,} right"
     reason = f" ({printable(r.reason)})" if r.reason else ""
 
     best = f"grokked at {r.grok_step:,}" if r.grok_step else _best(r.best_exact)

@@ -161,16 +161,16 @@ def _budget_lines(name: str, spec: Spec) -> Iterator[str]:
         yield from _tied_lines(name, spec)
         return
 
-    yield from (f"{name}: {spec.family}, {spec.params} parameters", "")
+    yield from (f"{name}: {spec.family}, {spec.params:,} parameters", "")
     yield "component    shape     params  role"
     for (part, count), shape in zip(spec.layout.budget().items(), spec.layout.shapes, strict=True):
         size = " x ".join(map(str, shape))
-        yield f"  {part:10} {size:9} {count:6}  {spec.roles.get(part, '')}"
-    yield from (f"  {'total':10} {'':9} {spec.params:6}", "")
+        yield f"  {part:10} {size:9} {count:6,}  {spec.roles.get(part, '')}"
+    yield from (f"  {'total':10} {'':9} {spec.params:6,}", "")
     yield "constraint                saves, with what needs it"
     for constraint, value in spec.applied().items():
         meaning = spec.constraints()[constraint].metadata["help"]
-        yield f"  {spelt(constraint, value):20} {spec.saved_by(constraint):8}  {meaning}"
+        yield f"  {spelt(constraint, value):20} {spec.saved_by(constraint):8,}  {meaning}"
 
 
 def _tied_lines(name: str, spec: Tied) -> Iterator[str]:
@@ -186,11 +186,11 @@ def _tied_lines(name: str, spec: Tied) -> Iterator[str]:
         new = budget.get(part, 0)
         zero = numbers.count(0)
         shared = len(numbers) - zero - new
-        yield f"  {part:10} {size:9} {new:6} {shared:7} {zero:5}  {spec.roles.get(part, '')}"
-    yield from (f"  {'total':10} {'':9} {spec.params:6}", "")
+        yield f"  {part:10} {size:9} {new:6,} {shared:7,} {zero:5,}  {spec.roles.get(part, '')}"
+    yield from (f"  {'total':10} {'':9} {spec.params:6,}", "")
 
     totals = count(spec)
-    ties = f"{totals.inside} numbers with ties inside tensors, {totals.across} with ties across tensors"
-    hidden = f"{totals.hidden} with hard-wired constants of trained tensors, {totals.constants} with all"
+    ties = f"{totals.inside:,} numbers with ties inside tensors, {totals.across:,} with ties across tensors"
+    hidden = f"{totals.hidden:,} with hard-wired constants of trained tensors, {totals.constants:,} with all"
     yield from (f"{ties}, {hidden}", "")
     yield from (f"  {tie}" for tie in spec.spelt())

@@ -332,7 +332,7 @@ def describe_design(
                 len(cells),
                 len(arms),
                 first.seeds,
-                sum(to_train[arm] for arm in arms),
+                f"{sum(to_train[arm] for arm in arms):,}",
                 f"{sum(core_hours[arm] for arm in arms):.2f}",
                 first.rate,
                 _spelt(fatal),
@@ -341,7 +341,7 @@ def describe_design(
 
     seeds = sum(to_train.values())
     hours = f"{sum(core_hours.values()):.2f}"
-    rows.append(("all", "", len(design.cells), len(counted), "", seeds, hours, "", "", ""))
+    rows.append(("all", "", len(design.cells), len(counted), "", f"{seeds:,}", hours, "", "", ""))
     numbers = range(2, len(HEAD))
     lines = [*aligned(rows, right=numbers), "", *ABOUT]
     for constraint, reasons in design.skipped.items():

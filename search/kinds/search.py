@@ -255,5 +255,5 @@ class Search(Kind):
             lines.append(f"  {remark}")
         repeated = len(keys) - len(set(keys))
         if repeated:
-            lines.append(f"  {repeated} of {len(proposals)} proposals came to an earlier one's configuration")
+            lines.append(f"  {repeated:,} of {len(proposals):,} proposals came to an earlier one's configuration")
         return lines

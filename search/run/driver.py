@@ -342,7 +342,7 @@ class Driver:
         if not given_up:
             return
 
-        seeds = f"seed {given_up[0].seed}" if len(given_up) == 1 else f"{len(given_up)} seeds"
+        seeds = f"seed {given_up[0].seed}" if len(given_up) == 1 else f"{len(given_up):,} seeds"
         self.ended.failed[f"{worker} ({seeds})"] = failure
         reason = failure.partition(" (")[0]  # without the path of the traceback (`_described`)
         self.records.censor({pair.key: pair.step for pair in given_up}, reason)

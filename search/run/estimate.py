@@ -203,8 +203,8 @@ def _not_asked(study: Study, listed: Sequence[Configuration], rows: Sequence[See
     if study.kind.proposes:  # its configurations are not listed
         return []
     keys = {c.key for c in listed}
-    others = sum(row.is_final and row.configuration not in keys for row in rows)
-    return [_line("not asked for", f"{others} recorded seeds of other configurations, which stay")] if others else []
+    others = sum(row.configuration not in keys for row in rows)
+    return [_line("not asked for", f"{others:,} recorded seeds of other configurations, which stay")] if others else []
 
 
 def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
@@ -255,9 +255,9 @@ def _cards(study: Study) -> list[str]:
 
 def _configurations(study: Study, listed: Sequence[Configuration], known: Forecast) -> list[str]:
     """Return lines on the configurations and seeds of a study."""
-    asked = str(known.asked)
+    asked = f"{known.asked:,}"
     if study.planned > 1 and not study.kind.has_unequal_seeds:
-        asked = f"{len(study.first_seeds)} of each, {known.asked} in all"
+        asked = f"{len(study.first_seeds):,} of each, {known.asked:,} in all"
 
     budgets = [c.recipe.steps for c in listed]
     steps = " to ".join(f"{n:,}" for n in sorted({min(budgets), max(budgets)}))
@@ -265,9 +265,9 @@ def _configurations(study: Study, listed: Sequence[Configuration], known: Foreca
         steps = f"at most {steps}"
 
     at_most = "at most " if known.is_bound else ""
-    recorded = f"{known.recorded} recorded, {at_most}{known.search.total()} to train"
+    recorded = f"{known.recorded:,} recorded, {at_most}{known.search.total():,} to train"
     if known.confirmation:
-        recorded += f", {known.confirmation.total()} fresh ones to confirm"
+        recorded += f", {known.confirmation.total():,} fresh ones to confirm"
     return [
         _line("model", study.kind.describe_models()),
         _line("configurations", study.kind.describe_count(known)),
@@ -283,7 +283,7 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
     each = len(study.first_seeds)
     grokked, ended = each // 2, each - each // 2
     low, high = GrokRate(grokked, each).interval
-    text = f"if {grokked} of {each} seeds grok: {low:.0%} to {high:.0%}"
+    text = f"if {grokked:,} of {each:,} seeds grok: {low:.0%} to {high:.0%}"
 
     rules = () if study.kind.has_stages else study.stop.rules
     unmeasured = [rule for rule in rules if not all(rule.suits(c.spec.task) for c in listed)]
@@ -305,7 +305,7 @@ def _worth(study: Study, listed: Sequence[Configuration]) -> list[str]:
 
     wider = GrokRate(grokked, each, missed=missed).interval[1]
     if wider > high + 0.005:  # else both are the same percentage
-        text += f"; to {wider:.0%} if rules end the other {ended}, of which some might have grokked"
+        text += f"; to {wider:.0%} if rules end the other {ended:,}, of which some might have grokked"
     off = ", ".join(f"{rule.key}: off" for rule in rules if rule.is_default)
     if off and wider > high + WIDER:
         return [text, f"for a rate set stop: {{{off}}}"]
@@ -318,18 +318,18 @@ def _later(study: Study, several: bool, has_search: bool) -> list[str]:
     if study.until.max_seeds:
         each = "of each configuration " if several else ""
         limit = sum(map(len, study.rounds))
-        lines.append(f"until {study.until.grokked} {each}grokked, rounds up to {limit} seeds in all")
+        lines.append(f"until {study.until.grokked} {each}grokked, rounds up to {limit:,} seeds in all")
 
     if rule := study.allocation:
         budget = f", {rule.budget:,} in all" if rule.budget else ""
         which = f"whose interval has {rule.threshold:.0%} in it, or that may be the best"
-        lines.append(f"more seeds for configurations {which}: up to {rule.most} of one{budget}")
+        lines.append(f"more seeds for configurations {which}: up to {rule.most:,} of one{budget}")
 
     if study.confirm and has_search:
         fresh = len(study.confirm_seeds)
         has_default = any(rule.is_default for rule in study.stop.rules)
         ended = "some given up" if study.confirm.hopeless and has_default else "each trained to its end"
-        lines.append(f"up to {study.confirm.configurations} of the best confirmed on {fresh} fresh seeds, {ended}")
+        lines.append(f"up to {study.confirm.configurations} of the best confirmed on {fresh:,} fresh seeds, {ended}")
     return [_line("then", line) for line in lines]
 
 

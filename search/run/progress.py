@@ -155,15 +155,18 @@ class Progress:
     def _best(self) -> str:
         """Return name and counts of the configuration whose grok rate's interval begins highest.
 
-        By the interval: by the rate, one seed of one would lead.
+        By the interval: by the rate, one seed of one would lead. Seeds that grok end first, so those that wait count
+        too.
         """
         run = self.planner.study_run
         best = (-1.0, "", "")
         for key, outcomes in run.ended.items():
             grokked, seeds = outcomes[Outcome.GROKKED], outcomes.total()
+            if key in run.states:
+                seeds += sum(not confirms for confirms in run.states[key].pending.values())
             if grokked:
                 low, _ = mid_p(grokked, seeds)
-                best = max(best, (low, key, f"{grokked} of {seeds}"))
+                best = max(best, (low, key, f"{grokked:,} of {seeds:,}"))
         low, key, counts = best
         if len(run.states) < 2 or not key:
             return ""

@@ -51,7 +51,7 @@ def describe(s: Snapshot) -> list[str]:
     """Return lines: how far the study is, the best configuration, and time."""
     lines = [", ".join(_counts(s))]
     if s.best:
-        lines.append(f"best: {s.best} grokked")
+        lines.append(f"best so far: {s.best} grokked")
     elif not s.grokked and s.best_exact:
         lines.append(f"best exact match {s.best_exact:.4f}")
 

@@ -145,12 +145,12 @@ class GrokRate:
     def __str__(self) -> str:
         if not self.n:
             return NONE_ENDED
-        counts = f"{self.grokked} of {self.n} grokked"
+        counts = f"{self.grokked:,} of {self.n:,} grokked"
         interval = "95 % interval {:.1%} to {:.1%}".format(*self.interval)
         if self.tries:  # no rate: where it stopped is a success
             return f"{counts}, then it stopped ({interval}: in the file's order {self.place} grokked)"
         if self.missed >= 0.5:  # which rounds to a seed
-            interval += f": up to {self.missed:.0f} that rules ended might have grokked"
+            interval += f": up to {self.missed:,.0f} that rules ended might have grokked"
         return f"{counts}: {self.rate:.1%} ({interval})"
 
     @property
@@ -161,8 +161,8 @@ class GrokRate:
         k, latest, earliest = self.tries
         if latest == 1:
             return "the first seed"
-        first = f"{earliest} to {latest}" if earliest < latest else latest
-        return f"{k} of the first {first} seeds"
+        first = f"{earliest:,} to {latest:,}" if earliest < latest else f"{latest:,}"
+        return f"{k:,} of the first {first} seeds"
 
 
 def called_by(rule: type[Rule], row: SeedRecord) -> str | None:
@@ -285,12 +285,12 @@ class PooledRate:
             return NONE_ENDED
         is_complete = self.n == self.seeds * self.configurations
         of = "of" if is_complete else "of up to"
-        pairs = f"{of} {self.seeds} seeds × {self.configurations} configurations"
+        pairs = f"{of} {self.seeds:,} seeds × {self.configurations:,} configurations"
         runs = f"{self.grokked:,} of {self.n:,} runs grokked, {pairs}"
         pooled = TOO_FEW
         if self.interval:
             pooled = "{:.1%}, 95 % interval clustered by seed {:.1%} to {:.1%}".format(self.rate, *self.interval)
-        return f"{runs} ({pooled}); {self.seeds_grokked} of {self.seeds} seeds grokked in some configuration"
+        return f"{runs} ({pooled}); {self.seeds_grokked:,} of {self.seeds:,} seeds grokked in some configuration"
 
 
 # Stopping rules and cost
@@ -328,9 +328,9 @@ class StoppingCounts:
         """Return the counts in a line; empty if the rule never called a seed."""
         if not self.ended and not self.spared:
             return ""
-        text = f"{rule.ended.replace('_', ' ')}: {self.ended} of {self.seeds}"
+        text = f"{rule.ended.replace('_', ' ')}: {self.ended:,} of {self.seeds:,}"
         if self.spared:
-            text += f"; {self.spared} more spared, to check the rule: {self.spared_grokked or 'none'} grokked"
+            text += f"; {self.spared:,} more spared, to check the rule: {self.spared_grokked or 'none'} grokked"
         return text
 
     @property
@@ -495,7 +495,7 @@ def _rated(rows: Sequence[SeedRecord], until: Until | None = None) -> dict[str, 
     single = configurations == 1
     rate = GrokRate.of(rows, until if single else None, bounded=single)
     if rate.n and not single:
-        said = f"{rate.grokked} of {rate.n} grokked over {configurations} configurations"
+        said = f"{rate.grokked:,} of {rate.n:,} grokked over {configurations:,} configurations"
     else:
         said = str(rate)
     states = Counter(map(state_of, rows))

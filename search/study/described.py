@@ -39,9 +39,9 @@ def describe_sizes(specs: Iterable[Spec], most: int) -> str:
         sizes.setdefault(spec.label, {})[spec.params] = None
     texts = []
     for family, numbers in sizes.items():
-        text = ", ".join(map(str, numbers))
+        text = ", ".join(f"{n:,}" for n in numbers)
         if len(numbers) > most:
-            text = f"{min(numbers)} to {max(numbers)}"
+            text = f"{min(numbers):,} to {max(numbers):,}"
         texts.append(f"{family}, {text} parameters")
     return "; ".join(texts)
 

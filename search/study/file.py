@@ -15,7 +15,7 @@ from model.fields import did_you_mean
 from search.errors import UserError, printable, reraise_as
 from search.plugins import STUDIES, loaded
 from search.study.reading import QUOTED, Data, odd_character, read_data
-from search.study.schema import Study
+from search.study.schema import LONGEST_NAME, NAMED_BY, Study
 from search.study.space import Strict
 from search.study.spelling import LARGEST_FILE, inline_files
 from search.study.stopping import Stop
@@ -247,11 +247,14 @@ def _lines(error: ValidationError, data: Any) -> Iterator[str]:
         message = problem["msg"].removeprefix("Value error, ")
         kind, value = problem["type"], problem["input"]
         if kind == "extra_forbidden":
-            hint = did_you_mean(keys[-1], _siblings(keys))
+            of_recipe = len(keys) == 1 and keys[0] in {field.name for field in dataclasses.fields(Recipe)}
+            hint = f"did you mean recipe.{path}?" if of_recipe else did_you_mean(keys[-1], _siblings(keys))
             is_repeated = hint.startswith("valid: ") and any(line.endswith(hint) for line in lines)
             message = "unknown key" if is_repeated else f"unknown key; {hint}"  # the list of valid ones once
         elif kind == "missing":
             message = "missing"
+        elif path == "name" and kind == "string_pattern_mismatch":
+            message = f"must be up to {LONGEST_NAME} {NAMED_BY}, and begin with a letter or digit, got {value!r:.80}"
         elif kind == "union_tag_not_found":
             message = f"must be a mapping or a list, got {value!r:.80}{_example(path)}"
         elif kind.endswith("_type") or kind == "literal_error":

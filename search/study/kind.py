@@ -306,7 +306,7 @@ class Kind:
 
         ((text, count),) = texts.most_common(1)
         if len(recipes) > 1:
-            text += f" ({count} of {len(recipes)} configurations)"
+            text += f" ({count:,} of {len(recipes):,} configurations)"
         others = texts.total() - count
         return f"{text}; others in {others} more" if others else text
 

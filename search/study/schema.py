@@ -24,6 +24,7 @@ from trainer import Recipe, Seed
 
 MOST_WATCHED = 64
 LONGEST_NAME = 64
+NAMED_BY = "letters, digits, dots, dashes or underscores"
 NAME = rf"^[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}$"
 
 
@@ -35,7 +36,7 @@ def is_name(text: str) -> bool:
 class Opening(Strict):
     """The first keys of a study file, behind which those of kinds stand."""
 
-    name: str = Field(pattern=NAME, description="letters, digits, dot, dash, underscore; names the MLflow experiment")
+    name: str = Field(pattern=NAME, description=f"{NAMED_BY}; names the MLflow experiment")
     about: str = Field("", description="one line: what the study asks")
     model: str | Data | None = Field(
         None, description="a preset, or a mapping: preset or family, and fields (adder-search models)"

@@ -189,7 +189,9 @@ def test_a_checkpoint_is_finished_and_says_so(parent, here, tmp_path, monkeypatc
 
 def test_what_is_right_already_is_copied(here):
     said = done("finish", CERTIFICATES / "57p", "-o", "copy")
-    assert said == "copy: 10010/10010 VERIFIED\n  of 59,400 problems of our own none is wrong: already right; copied\n"
+    assert (
+        said == "copy: 10,010/10,010 VERIFIED\n  of 59,400 problems of our own none is wrong: already right; copied\n"
+    )
     made, its = (Checkpoint.load(folder) for folder in (Path("copy"), CERTIFICATES / "57p"))
     assert torch.equal(made.theta_P, its.theta_P) and made.provenance == its.provenance
 

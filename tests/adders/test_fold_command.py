@@ -28,7 +28,7 @@ def test_a_trained_54_becomes_46(here):
     assert (folded.seed, folded.recipe) == (parent.seed, parent.recipe)
     written = Checkpoint.load(CERTIFICATES / "46p")
     assert folded.spec == written.spec and folded.theta_P.tolist() == written.theta_P.tolist()
-    assert "10010/10010 VERIFIED" in call("verify", "small").stdout
+    assert "10,010/10,010 VERIFIED" in call("verify", "small").stdout
 
 
 def test_answers_that_differ_are_a_failure(monkeypatch, here):

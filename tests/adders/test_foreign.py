@@ -19,6 +19,7 @@ from adders.foreign import microadder as foreign_microadder
 from adders.foreign.read import read_foreign
 from model import PRESETS, verify
 from model.families.low_rank.spec import SHARED, TIES, LowRank
+from search.cli.options import counted_lines
 from search.study.checkpoints import load_any
 from tests.adders.foreign import FILE, NEW, SMALL, AnyState, microadder, parts, refused, repacked, report, written
 from tests.adders.golden_checkpoints import SPECS as GOLDEN
@@ -264,6 +265,8 @@ def test_published_files_with_learned_values_frozen_on_the_way(name, preset, hel
     checkpoint = read_foreign(published_file(f"foreign/micro_{name}.pt"))
     assert replace(checkpoint.spec, **START) == replace(PRESETS[preset], **START)
     assert checkpoint.provenance["frozen_on_the_way"] == held
+    (line,) = counted_lines(checkpoint.spec, checkpoint.provenance)
+    assert line.startswith(f"  its author may count {name[:-1]}: ")
     assert verify(checkpoint.spec, checkpoint.theta_P).verified
 
 
@@ -273,13 +276,18 @@ def test_what_is_frozen_counts_unless_somebody_chose_it():
     assert chosen.spec == NEW and "frozen_on_the_way" not in chosen.provenance
 
     whole["model_state_dict"]["spiral_phase"] = torch.tensor(-0.3771967)  # learned, then frozen
-    why = "  counted though frozen on the way, being learned: spiral amp, spiral phase, spiral slope, spiral offset\n"
+    why = (
+        f"  its author may count {NEW.params}: 4 numbers were learned, then frozen, and are counted here: "
+        "spiral amp, spiral phase, spiral slope, spiral offset\n"
+    )
     assert why in call("import", written(whole), "-o", "ours").output
     assert all(why in call("verify", path).output for path in (written(whole), "ours"))
     learned = load_any(Path("ours"))
     assert learned.spec == replace(NEW, frozen_spiral=False) and learned.spec.params == NEW.params + 4
     assert torch.equal(learned.theta_P[3:7], torch.tensor([3.5, -0.3771967, 0.15, 0.0]))
     assert learned.provenance["frozen_on_the_way"] == [f"spiral {name}" for name in SPIRAL]
+
+    assert not any(counted_lines(NEW, {"frozen_on_the_way": claimed}) for claimed in (None, [], [[1]], {"a": 1}, 1))
 
     whole = microadder(spiral_init_amp=1.0)  # chosen elsewhere: of few digits
     assert read_foreign(written(whole)).spec == NEW
@@ -459,7 +467,7 @@ def test_import_then_verify_and_export():
     assert result.exit_code == 0 and not result.stderr
     first, second = result.stdout.splitlines()
     assert first == "ours: from a MicroAdder checkpoint"
-    assert second.startswith("  57p, 57 parameters: ") and second.endswith("/10010 NOT QUALIFIED")
+    assert second.startswith("  57p, 57 parameters: ") and second.endswith("/10,010 NOT QUALIFIED")
     assert sorted(f.name for f in Path("ours").iterdir()) == [JSON_FILE, THETA_FILE]
     for path in ("ours", FILE):
         assert call("verify", path).stdout.startswith(second.strip())

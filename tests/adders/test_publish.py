@@ -70,7 +70,7 @@ def test_its_card_says_counts_rate_lineage_verification_and_proof(hub):
     ):
         assert said in text, text
     assert "- 57p &#91;study 57p, configuration 0f1496e64208&#93;; trained from scratch (θ 491ea10d7514)\n" in tied
-    assert "- 46p &#91;study 57p&#93;: folded: only the end token&#39;s" in tied
+    assert "- 46p &#91;study 57p&#93;: folded: only the end token's" in tied
     assert "- 22 numbers: form&#91;1,0&#93; = -" in tied
     assert {file.name for file in (hub / "6p").iterdir()} == {
         "README.md", "checkpoint.json", "config.json", "model.safetensors", "modeling_adder.py", "proof.json",
@@ -113,6 +113,22 @@ def test_a_searchs_seeds_and_fresh_ones_are_told_apart_and_what_is_not_recorded_
     done("explain", "one", "-o", "page.html", "--home", "home")
     rate = "3 of 4 seeds of its configuration grokked in the search that chose it, 1 of 2 fresh ones."
     assert rate in (here / "page.html").read_text()
+
+
+def test_a_rate_is_that_of_its_own_study_and_else_names_the_other(here):
+    with quickly():
+        for name, seeds in (("small", (1, 2)), ("large", (1, 2, 3, 4))):
+            study = Recorder(empty_home(here / "home"), study_of(STUDY, name=name))
+            study.seeds(seeds, grokked=(1,))
+            study.done()
+    for study, said in (("small", "1 of 2 seeds grok"), ("large", "1 of 4 seeds grok")):
+        done("pull", study, "--seed", "1", "-o", study, "--home", "home")
+        done("publish", study, "-o", "hub", "--home", "home")
+        card = (here / "hub" / study / "README.md").read_text()
+        assert f"| recipe | {said} (" in card and f"; study {study}, configuration" in card, card
+    done("delete", "small", "--yes", "--home", "home")
+    done("publish", "small", "-o", "hub", "--home", "home")
+    assert "; not its own study but large, configuration" in (here / "hub/small/README.md").read_text()
 
 
 def test_what_is_decided_without_a_margin_is_said(here):

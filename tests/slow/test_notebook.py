@@ -86,7 +86,7 @@ def test_every_cell_does_what_is_said_of_it(kernel):
     progress = [line for line in trained.splitlines() if line.startswith("[")]
     assert 0 < len(progress) < 60 and "\r\r" not in trained and "seed 777 grokked at step 47,000" in trained, trained
     assert "not measured: T4 " in said["!adder-search run 57p --dry-run"]
-    assert "10010/10010 VERIFIED" in said["!adder-search export best -o submission.py"]
+    assert "10,010/10,010 VERIFIED" in said["!adder-search export best -o submission.py"]
     assert [r["text/plain"] for r in results if "text/plain" in r][-1] == str(1234567890 + 9876543210)
     assert any("image/png" in r for r in results), "the curves"
     assert all("Traceback" not in text and "WARNING" not in text for text in said.values()), said

@@ -144,7 +144,7 @@ def test_a_task_a_module_and_a_family_of_an_installed_package(around):
     killed_and_gone_on(INSTALLED, folder, options)
     check(INSTALLED, folder, options)
     said(folder, options, "report", "installed", "-o", "installed.html")
-    for number, model in enumerate(("3472 parameters (Tiny) sort", "60 parameters (window)")):
+    for number, model in enumerate(("3,472 parameters (Tiny) sort", "60 parameters (window)")):
         said(folder, options, "pull", "installed", "--seed", "5", "--model", model, "-o", f"best{number}")
         about = (folder / f"best{number}/checkpoint.json").read_text()
         assert '"my-nets": "3"' in about

@@ -51,7 +51,7 @@ def test_a_checkpoint_that_is_no_adder(checkpoint):
     assert said.exit_code == told.exit_code == 1 and not said.stderr
     first, *listed, last = said.stdout.splitlines()
     about = json.loads(told.stdout)
-    assert first == f"57p, 57 parameters: {about['correct']}/10010 NOT QUALIFIED" and not about["verified"]
+    assert first == f"57p, 57 parameters: {about['correct']:,}/10,010 NOT QUALIFIED" and not about["verified"]
     assert len(about["failures"]) == 10_010 - about["correct"]
     assert len(listed) == 20 and last.endswith("more (--json lists all)")
     assert not Path("adder-runs").exists()
@@ -136,7 +136,7 @@ def test_a_trained_adder_is_verified():
     Checkpoint(SPEC, ADDER_P).save(Path("adder"))
     result = call("verify", "adder")
     verdict, margin = result.stdout.splitlines()
-    assert (result.exit_code, verdict) == (0, "57p, 57 parameters: 10010/10010 VERIFIED")
+    assert (result.exit_code, verdict) == (0, "57p, 57 parameters: 10,010/10,010 VERIFIED")
     assert says(margin, "  least margin 0.*: of a right digit's logit over the next, in float32")
 
 
@@ -147,7 +147,7 @@ def test_qualified_is_enough_if_asked_for():
     assert result.qualified and not result.verified
     Checkpoint(SPEC, worse_P).save(Path("worse"))
     assert call("verify", "worse").exit_code == 1
-    assert f"{result.correct}/10010 QUALIFIED" in done("verify", "worse", "--qualified")
+    assert f"{result.correct:,}/10,010 QUALIFIED" in done("verify", "worse", "--qualified")
 
 
 def verifications():
@@ -167,7 +167,7 @@ def test_what_verify_finds_is_kept_with_the_seed_that_it_is_of():
     for spec, theta_P in ((checkpoint.spec, next_P), (other, other.initial(1))):
         replace(checkpoint, spec=spec, theta_P=theta_P).save(Path("forged"))
         result = call("verify", "forged", "--home", "home")
-        assert "/10010 " in result.stdout and verifications() == [(0, None)] * 2
+        assert "/10,010 " in result.stdout and verifications() == [(0, None)] * 2
         expected = "this call could not be recorded: its θ is not the one that study sweep has of seed 2\n"
         assert result.stderr == expected
     for times in (1, 2):

@@ -19,7 +19,9 @@ from tests.planners import end, row_of, taken
 from tests.searches import Memory
 from trainer import Outcome
 
-SAID = re.compile(r"(\d+) recorded, (at most )?(\d+) to train(?:, (\d+) fresh ones to confirm)?$", re.MULTILINE)
+SAID = re.compile(
+    r"([\d,]+) recorded, (at most )?([\d,]+) to train(?:, ([\d,]+) fresh ones to confirm)?$", re.MULTILINE
+)
 BEGIN = {
     "name": "x", "model": "57p", "resources": {"slots": 2},
     "recipe": {"steps": 1_000, "hold": 0, "curriculum": [], "fade_start": 100, "fade_end": 200, "warmup": 100},
@@ -31,7 +33,8 @@ def dry_run(study, ledger):
     rows = [replace(row, seed_steps_per_s=None) for row in ledger.recorded]
     text = estimate(study, Home("home"), rows, cast(StudyRecords, ledger))
     recorded, is_bound, search, confirmation = SAID.search(text).groups()  # type: ignore[union-attr]
-    return int(recorded), int(search), bool(is_bound), confirmation and int(confirmation), text
+    search, recorded, confirmation = (n and int(n.replace(",", "")) for n in (search, recorded, confirmation))
+    return recorded, search, bool(is_bound), confirmation, text
 
 
 def run(study, ledger, grokked=lambda configuration, seed: False, rounds=1_000):

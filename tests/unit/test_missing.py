@@ -114,4 +114,4 @@ def test_a_verification_that_cannot_be_recorded_says_so_and_goes_on(home):
     with read_only(home):
         result = call("verify", "verified", "--home", "runs")
     assert result.stderr.startswith("this call could not be recorded: ") and result.stderr.count("\n") == 1
-    assert "/10010" in result.stdout
+    assert "/10,010" in result.stdout

@@ -354,7 +354,7 @@ def test_attention_is_tried_without_a_word_of_torchs_and_goes_by_tape():
         f"print(choice_of(load_module({str(FILE) + ':Attends'!r}, {{}}, {TASK!r})).why)"
     )
     done = subprocess.run([sys.executable, "-c", tried], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("tape: ") and not done.stderr
+    assert done.stdout == "the C++ engine\n" and not done.stderr
 
 
 def test_a_task_that_the_engine_does_not_draw_is_trained_by_torch(monkeypatch):

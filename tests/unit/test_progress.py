@@ -79,6 +79,14 @@ SNAPSHOT = Snapshot(
 )  # fmt: skip
 
 
+def test_the_best_so_far_is_of_all_its_seeds_not_of_those_that_ended(home):
+    planner = planner_of(STUDY + "configurations: [{recipe: {lr: 0.01}}, {recipe: {lr: 0.02}}]\n", home)
+    progress = Progress(planner, Workers(planner.study, planner))
+    pairs = taken(planner)
+    end(planner, "a", pairs[:1], [row_of(pairs[0], Outcome.GROKKED)])
+    assert progress.snapshot().best.endswith(": 1 of 4")
+
+
 def test_a_confirmation_is_told_from_the_search(home):
     planner = planner_of(STUDY + "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n", home, ahead=1)
     progress = Progress(planner, Workers(planner.study, planner))
@@ -93,7 +101,7 @@ def test_a_confirmation_is_told_from_the_search(home):
 def test_a_display_names_the_best_configuration_and_what_is_left():
     assert describe(SNAPSHOT) == [
         "configurations 8 of 26, runs 40 of 208, 16 training, 5 grokked, 35 not grokked",
-        "best: fade 5,000, decay 0.014: 3 of 8 grokked",
+        "best so far: fade 5,000, decay 0.014: 3 of 8 grokked",
         "1 min 5 s, 9,000 seed-steps/s, about 1 h 2 min left",
     ]
     holding = describe(replace(SNAPSHOT, grokked=7))[0]

@@ -32,7 +32,7 @@ nets = pytest.mark.parametrize("spec", NETS.values(), ids=NETS)
 BATCH = 40  # problems: two blocks of lanes and a half
 
 
-LIMITS = {"MOST_TOKENS": "logits", "MOST_NUMBERS": "numbers", "MOST_REGISTERS": "registers"}
+LIMITS = {"MOST_TOKENS": "logits", "MOST_NUMBERS": "numbers", "MOST_REGISTERS": "intermediate results"}
 
 
 @pytest.fixture(autouse=True)
@@ -235,12 +235,12 @@ class Remembers(Branches):
     ("make", "why"),
     [
         (Branches, "_local_scalar_dense"),
-        (Drops, "dropout, or another draw of random numbers, is not supported by tapes"),
-        (Sorts, "sort is not supported by tapes"),
-        (Rounds, "a conversion from torch.float32 to torch.int64 is not supported by tapes"),
+        (Drops, "dropout, or another draw of random numbers, is not supported by the engine"),
+        (Sorts, "sort is not supported by the engine"),
+        (Rounds, "a conversion from torch.float32 to torch.int64 is not supported by the engine"),
         (Fills, "copy_ to a tensor of known numbers"),
         (Reaches, "index out of range"),
-        (Remembers, "its tape has other logits"),
+        (Remembers, "the engine has other logits"),
     ],
 )
 def test_what_tapes_do_not_have_is_named_and_goes_by_torch(make, why):
@@ -263,9 +263,9 @@ def test_what_is_large_goes_by_torch(monkeypatch):
             patch.setattr(choice, name, 5)
             found = native.choice_of(GPT_SMALL)
         assert found.kernel is None
-        assert found.why.startswith("torch: ") and found.why.endswith(f" {word}; tapes are faster up to 5")
+        assert found.why.startswith("torch: ") and found.why.endswith(f" {word}; the engine is faster up to 5")
     choice._choose.cache_clear()
-    assert native.choice_of(GPT_SMALL).why == "tape: 2,457 registers, 6,346 products of a problem"
+    assert native.choice_of(GPT_SMALL).why == "the C++ engine"
 
 
 @pytest.mark.parametrize(("width", "hidden", "by_tape"), [(24, 48, True), (32, 64, False)])
@@ -273,7 +273,9 @@ def test_a_number_that_is_read_once_costs_more(width, hidden, by_tape):
     spec = dataclasses.replace(MLP_97, make=lambda: Mlp(97, width, hidden))
     found = native.choice_of(spec)
     assert (found.kernel is not None) == by_tape
-    assert by_tape or found.why == "torch: 13,601 numbers, of which few are read twice; tapes are faster up to 10,000"
+    assert (
+        by_tape or found.why == "torch: 13,601 numbers, of which few are read twice; the engine is faster up to 10,000"
+    )
 
 
 def test_the_spec_of_a_family_has_its_own_kernel():

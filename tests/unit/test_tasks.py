@@ -294,7 +294,7 @@ def test_a_study_of_subtraction_is_trained_verified_and_says_what_it_is(here, no
     assert {row["model.task"] for row in rows.values()} == {"subtraction base=3 digits=2"}
     best = rows[False]
     assert (best["grokked"], best["verified"], best["verify_tried"]) == (2, 2, 2)
-    assert "1608 parameters (low_rank) subtraction base=3 digits=2" in done("best", "minus")
+    assert "1,608 parameters (low_rank) subtraction base=3 digits=2" in done("best", "minus")
     seen = done("status", "minus", "--seeds")
     assert "45 of 45 right" in seen and "10010" not in seen
     done("pull", "minus", "--best", "-o", "minus")

@@ -82,8 +82,8 @@ def test_an_exact_match_is_shown_where_it_is_known_and_nowhere_else(exact):
     seeds = rows(CENSORED, Outcome.RUNNING, best_exact=exact, verified=None, verify_calls=0)
     text = render.status(overview(seeds), seeds)
     assert text.count("best exact match 0.") == text.count(f"match {exact or 0:.4f}") == (exact is not None) * 3
-    assert "no seed has ended" in text and "decoded" not in text
-    once = "  problems that verify (of adders AdderBoard's 10,010) were decoded once, and chose nothing"
+    assert "no seed has ended" in text and "verify" not in text
+    once = "  verify's problems were asked once, after training: they chose no seed and no step"
     assert once in render.status(overview(rows(FAILED)), []).splitlines()
 
 

@@ -83,7 +83,7 @@ class Recorder(TorchDispatchMode):
         # Anything else of a traced tensor would compute with numbers that it does not have.
         if traced and name not in FACTORIES:
             listed = "trainer/engine/tape_operations.py lists what it has"
-            raise NotImplementedError(f"{name} is not supported by tapes; {listed}")
+            raise NotImplementedError(f"{name} is not supported by the engine; {listed}")
         return function(*dummies(args), **dummies(kwargs)) if traced else function(*args, **kwargs)
 
     def _view(self, function: Any, args: Any, kwargs: Any) -> Any:

@@ -34,7 +34,7 @@ def entrywise(scalar: Callable[..., int], count: int) -> Operation:
         alpha = kwargs.get("alpha", 1)
         args = (*args[:count], *(None,) * (count - len(args)))
         if alpha != 1:
-            raise NotImplementedError(f"alpha={alpha} is not supported by tapes")
+            raise NotImplementedError(f"alpha={alpha} is not supported by the engine")
         rows, shape = _entries(*map(graph.registers, args))
         results = [scalar(graph, *row) for row in rows]
         return shaped(results, shape)

@@ -37,7 +37,7 @@ APART = 1e-3
 
 @dataclass(frozen=True)
 class Choice:
-    """A kernel, or None for torch, and why, in a line."""
+    """A kernel, or None for torch, and what trains the net, in a line for users: by torch, why."""
 
     kernel: Kernel | None
     why: str
@@ -62,7 +62,7 @@ def _choose(spec: Spec, work: Work, denormals: str) -> Choice:
         program = record(spec, work)
         rare = spec.params if program.products < spec.params else 0
         too_large = _excess(
-            (program.registers, MOST_REGISTERS, "registers"),
+            (program.registers, MOST_REGISTERS, "intermediate results"),
             (rare, MOST_RARE, "numbers, of which few are read twice"),
         )
         if too_large:
@@ -70,17 +70,17 @@ def _choose(spec: Spec, work: Work, denormals: str) -> Choice:
         kernel = _kernel(spec, program)
         # `not <` and not `>=`: logits that are no numbers are not torch's either.
         if not missing_for_compilation() and not _apart(spec, kernel) < APART:
-            return Choice(None, "torch: its tape has other logits")
+            return Choice(None, "torch: the engine has other logits")
     except (NotImplementedError, IndexError) as error:
         return Choice(None, f"torch: {error}")
-    return Choice(kernel, f"tape: {program.registers:,} registers, {program.products:,} products of a problem")
+    return Choice(kernel, "the C++ engine")
 
 
 def _excess(*limits: tuple[int, int, str]) -> str:
     """Return the first count that is above its limit, in words, or ""."""
     for count, most, words in limits:
         if count > most:
-            return f"torch: {count:,} {words}; tapes are faster up to {most:,}"
+            return f"torch: {count:,} {words}; the engine is faster up to {most:,}"
     return ""
 
 

@@ -191,7 +191,7 @@ def index(graph: RowGraph, x: Any, indices: Sequence[Any]) -> Tensor:
     dim, *others = (d for d, i in enumerate(indices) if i is not None)
     asked = indices[dim]
     if others or asked.dtype == torch.bool:
-        raise NotImplementedError("index by several of a problem's numbers is not supported by tapes")
+        raise NotImplementedError("index by several of a problem's numbers is not supported by the engine")
     rows = looked_up(graph, registers.movedim(dim, 0), asked)
     taken = list(range(asked.dim()))
     return rows.movedim(taken, [dim + n for n in taken])
@@ -200,7 +200,7 @@ def index(graph: RowGraph, x: Any, indices: Sequence[Any]) -> Tensor:
 def gather(graph: RowGraph, x: Any, dim: int, index: Any, **_: Any) -> Tensor:
     """torch.gather by known numbers."""
     if isinstance(index, Traced):
-        raise NotImplementedError("gather by a problem's numbers is not supported by tapes")
+        raise NotImplementedError("gather by a problem's numbers is not supported by the engine")
     return graph.registers(x).gather(dim, index)
 
 
@@ -222,7 +222,7 @@ def converted(graph: RowGraph, x: Any, *, dtype: torch.dtype | None = None, **_:
     asked = dtype or x.dtype
     loses_fraction = x.dtype.is_floating_point and not asked.is_floating_point
     if loses_fraction or (asked == torch.bool and x.dtype != torch.bool):
-        raise NotImplementedError(f"a conversion from {x.dtype} to {asked} is not supported by tapes")
+        raise NotImplementedError(f"a conversion from {x.dtype} to {asked} is not supported by the engine")
     return graph.registers(x)
 
 
@@ -233,7 +233,7 @@ def copied(graph: RowGraph, to: Any, x: Any, *_: Any) -> Tensor:
 
 
 def unlucky(*_: Any, **__: Any) -> Tensor:
-    raise NotImplementedError("dropout, or another draw of random numbers, is not supported by tapes")
+    raise NotImplementedError("dropout, or another draw of random numbers, is not supported by the engine")
 
 
 # Entries
@@ -257,7 +257,7 @@ def gelu(graph: RowGraph, x: Any, approximate: str = "none") -> Any:
 def divide(graph: RowGraph, a: Any, b: Any, rounding_mode: str | None = None) -> Any:
     """torch.div and its floor."""
     if rounding_mode not in (None, "floor"):
-        raise NotImplementedError(f"div with rounding_mode={rounding_mode} is not supported by tapes")
+        raise NotImplementedError(f"div with rounding_mode={rounding_mode} is not supported by the engine")
     made = named("div", 2)(graph, a, b)
     return Traced(made, torch.float32).floor() if rounding_mode else made
 
@@ -269,7 +269,7 @@ def _power(graph: Graph, x: int, exponent: int) -> int:
     if known is not None and by is not None:
         return graph.constant(math.pow(known, by))
     if by is None or 2 * by % 1:
-        raise NotImplementedError("pow by anything but whole and half numbers is not supported by tapes")
+        raise NotImplementedError("pow by anything but whole and half numbers is not supported by the engine")
     made = graph.operation("root", x) if by % 1 else graph.constant(1)
     for _ in range(int(abs(by))):
         made = graph.operation("mul", made, x)

@@ -61,7 +61,7 @@ class _RowRecorder(Recorder):
             made = translate(self.graph, *args, **kwargs)
         if name.endswith("_"):
             if not isinstance(args[0], Traced):
-                raise NotImplementedError(f"{name} to a tensor of known numbers is not supported by tapes")
+                raise NotImplementedError(f"{name} to a tensor of known numbers is not supported by the engine")
             args[0].registers.copy_(self._registers(made))
             return args[0]
         like = function(*dummies(args), **dummies(kwargs))
