@@ -16,7 +16,7 @@ from model.spec import Spec
 from model.tied import Tied, project, untied
 from model.verdict import PROVED
 from trainer import Recipe
-from trainer.bank.bank import programs_of
+from trainer.bank.bank import backend_of
 from trainer.data.problems import sample
 from trainer.engine.native import EngineBackend
 from trainer.engine.torch_backend import TorchBackend
@@ -39,23 +39,23 @@ class AcceptanceSet:
     def errors(self, theta_P: Tensor) -> int:
         """Return the number of problems that θ [P] adds wrongly."""
         count = 0
-        for tokens in (self.programs.problems, self.strata):
-            exact = self.programs.evaluate(theta_P[None], tokens)["exact"]
+        for tokens in (self.backend.problems, self.strata):
+            exact = self.backend.evaluate(theta_P[None], tokens)["exact"]
             count += round((1 - float(exact)) * tokens.shape[-1])
         return count
 
     def loss(self, theta_P: Tensor) -> float:
         """Return the loss of θ [P] on the selection problems."""
-        return float(self.programs.evaluate(theta_P[None])["loss"])
+        return float(self.backend.evaluate(theta_P[None])["loss"])
 
     @property
     def size(self) -> int:
-        return int(self.programs.problems.shape[-1] + self.strata.shape[-1])
+        return int(self.backend.problems.shape[-1] + self.strata.shape[-1])
 
     @cached_property
-    def programs(self) -> EngineBackend | TorchBackend:
-        """The base's compiled programs."""
-        return programs_of(self.base, Recipe(), "cpu", compiled=True)
+    def backend(self) -> EngineBackend | TorchBackend:
+        """What evaluates the base, compiled."""
+        return backend_of(self.base, Recipe(), "cpu", compiled=True)
 
     @cached_property
     def strata(self) -> Tensor:

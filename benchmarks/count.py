@@ -67,9 +67,9 @@ def tally(call: Callable[[], object]) -> Tally:
 def train_step(spec: Spec, batch: int) -> Tally:
     """Forward, backward and the optimiser. Making the problems is not in it, nor are evaluations."""
     bank = Bank(spec, [Pair(Recipe(batch=batch), Seed.of(777))], compiled=False)
-    tokens_STB = bank.programs.make_block(bank.state, bank.hyper)[0]
+    tokens_STB = bank.backend.make_block(bank.state, bank.hyper)[0]
     with patch.object(low_rank, "look_up", _gathered):
-        return tally(lambda: bank.programs.train_step(bank.state, bank.hyper, tokens_STB))
+        return tally(lambda: bank.backend.train_step(bank.state, bank.hyper, tokens_STB))
 
 
 def _gathered(entries_SCTV: Tensor, hot_STVB: Tensor) -> Tensor:

@@ -57,8 +57,8 @@ def peak_of_slots(setup: throughput.Setup, wait: throughput.Wait, slots: int) ->
     """Bytes: a process that makes a bank, trains some steps of all of its slots and evaluates them."""
     wait()
     bank = throughput.make_bank(setup, slots)
-    bank.programs.train(bank.state, bank.hyper, 2)
-    bank.programs.evaluate(bank.state["theta"])
+    bank.backend.train(bank.state, bank.hyper, 2)
+    bank.backend.evaluate(bank.state["theta"])
     return throughput.peak_memory(setup.device)
 
 

@@ -59,7 +59,7 @@ class FakeBank:
         self.live: list[int] = []
         self.waiting: list[int] = []
         self.seed_steps, self.train_s = 0, 0.0
-        self.programs = SimpleNamespace(name="fake", compile_s=0.0, about={})
+        self.backend = SimpleNamespace(name="fake", compile_s=0.0, about={})
         self.tracker = self
         self.add(pairs)
 

@@ -43,10 +43,10 @@ def by_tape(spec: Wrapped, batch: int) -> Callable[[], int]:
     """Return what trains 16 seeds by ten steps, and says how many steps of a seed that is."""
     recipe = Recipe(steps=10_000, batch=batch, eval_every=10, warmup=10, lr=LR)
     bank = Bank(spec, [Pair(recipe, Seed.of(n)) for n in range(SEEDS)])
-    assert isinstance(bank.programs, EngineBackend), choice_of(spec).why
+    assert isinstance(bank.backend, EngineBackend), choice_of(spec).why
 
     def train() -> int:
-        bank.programs.train(bank.state, bank.hyper, 10)
+        bank.backend.train(bank.state, bank.hyper, 10)
         return 10 * SEEDS
 
     return train

@@ -77,7 +77,7 @@ class Setup:
 def compile_s(setup: Setup, wait: Wait, seeds: int) -> float:
     """Seconds in which the programs of a bank are made."""
     wait()
-    return make_bank(setup, seeds).programs.compile_s
+    return make_bank(setup, seeds).backend.compile_s
 
 
 def train(setup: Setup, wait: Wait, seeds: int) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def train(setup: Setup, wait: Wait, seeds: int) -> dict[str, Any]:
     else:
         interval = timings(bank, setup.seconds * PROBE, setup.seconds)
         rate = _live(bank) * bank.eval_every / whole(interval)
-    about = {"compile_s": bank.programs.compile_s, "measured_by": by}
+    about = {"compile_s": bank.backend.compile_s, "measured_by": by}
     return {"rate": rate, "peak": peak_memory(setup.device), **about, **shares(interval)}
 
 

@@ -24,7 +24,7 @@ def timings(bank: Bank, probe: float, seconds: float) -> dict[str, float | None]
     """Seconds of one interval that sampling, the rest of the steps (of which the kernel) and evaluation take,
     from steps timed for `seconds`. What is not the whole step is timed alone, for `probe` seconds each.
     """
-    programs, state, hyper, every = bank.programs, bank.state, bank.hyper, bank.eval_every
+    programs, state, hyper, every = bank.backend, bank.state, bank.hyper, bank.eval_every
     native = isinstance(programs, EngineBackend)
     steps = min(every, ENGINE_STEPS) if native else block_of(every)
     train_s = timed(bank.device, lambda: programs.train(state, hyper, steps), seconds) / steps
@@ -44,7 +44,7 @@ def timings(bank: Bank, probe: float, seconds: float) -> dict[str, float | None]
 
 def engine_parts(bank: Bank, probe: float) -> tuple[float, float]:
     """Seconds of a step of all seeds that sampling takes, and the kernel; threads share the seeds."""
-    programs, spec = bank.programs, bank.spec
+    programs, spec = bank.backend, bank.spec
     assert isinstance(programs, EngineBackend)
     batch, engine, kernel = programs.program.batch, programs.engine, programs.kernel
     tokens = blocks(torch.zeros(1, programs.program.sequence.length, batch))

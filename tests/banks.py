@@ -38,7 +38,7 @@ def finish(bank):
 def assert_is_eager(spec, pairs, curve=1e-4, theta=2e-4, measured=slice(None)):
     """A bank's compiled program ends where torch's eager one does, but for rounding, and has trained at all."""
     compiled, eager = (finish(Bank(spec, pairs, compiled=compiled)) for compiled in (True, False))
-    assert isinstance(compiled.programs, EngineBackend) and isinstance(eager.programs, TorchBackend)
+    assert isinstance(compiled.backend, EngineBackend) and isinstance(eager.backend, TorchBackend)
     for n, pair in enumerate(pairs):
         ours, wanted = compiled.result(n), eager.result(n)
         assert not torch.equal(ours.theta_P, spec.initial(pair.seed.init_seed))

@@ -101,7 +101,7 @@ class Projection:
     def _show_training(self, configuration: Configuration) -> None:
         self.tracker.set_status(self.tracker.run_of(configuration), RUNNING)
 
-    def note_ended(self, configuration: Configuration, rows: Collection[SeedRecord]) -> None:
+    def note_counts(self, configuration: Configuration, rows: Collection[SeedRecord]) -> None:
         """Have the counts of a configuration written if it has an eighth more rows than when it was counted.
 
         To count all of them after each report would take a time that grows as their square. The first report after
@@ -135,7 +135,7 @@ class Projection:
         rows = self.records.list_seeds(configuration.key)
         write_curves(self.records, self.tracker, configuration, rows)
 
-    def note(self, configuration: Configuration, is_done: bool) -> None:
+    def note_configuration(self, configuration: Configuration, is_done: bool) -> None:
         """Have all written that is known of a configuration. is_done: no more of it is planned."""
         self._note(configuration, FINISHED if is_done else KILLED)
 

@@ -17,7 +17,7 @@ from adders import finishing
 from adders.curvature.minimise import Task
 from adders.curvature.pool import Cost
 from model.spec import Spec
-from trainer.bank.bank import programs_of
+from trainer.bank.bank import backend_of
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files.installed import code_version
 from trainer.recipe import Recipe
@@ -69,10 +69,10 @@ def finish(
     is no gain. `wrong` judges each turn; no method sees its problems. "margin" alone runs where nothing is wrong
     too. `seed` names the problems of methods.
     """
-    programs = programs_of(spec, Recipe(), "cpu", compiled=True)
+    backend = backend_of(spec, Recipe(), "cpu", compiled=True)
 
     def judged(theta_P: Tensor) -> tuple[int, float]:
-        return wrong(theta_P), float(programs.evaluate(theta_P[None])["loss"])
+        return wrong(theta_P), float(backend.evaluate(theta_P[None])["loss"])
 
     first = least = judged(theta_P)
     best_P, by, log = theta_P, list[str](), list[Turn]()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from adders.curvature.minimise import Task
 from adders.curvature.pool import Pool, draw_problems, tokens_from
-from trainer.bank.bank import Bank, programs_of
+from trainer.bank.bank import Bank, backend_of
 from trainer.recipe import Pair, Recipe, Seed
 
 
@@ -76,13 +76,13 @@ def cma_es(task: Task, theta_P: Tensor) -> Tensor:
     seen = Pool(task.spec, pool.tokens[..., :1_024], task.cost)
     bent_P = torch.from_numpy(seen.curvature(centre_P.numpy()).diagonal().copy())
     reach_P = (bent_P + 1e-3 * bent_P.max()).rsqrt()
-    programs = programs_of(task.spec, Recipe(), "cpu", compiled=True)
+    backend = backend_of(task.spec, Recipe(), "cpu", compiled=True)
     search = CMA(np.zeros(len(theta_P)), 0.01, seed=task.seed % 2**31, population_size=24)
     best_P, least = theta_P, float("inf")
     for _ in range(400):
         proposals = [search.ask() for _ in range(search.population_size)]
         theta_KP = (centre_P + torch.tensor(np.array(proposals)) * reach_P).float()
-        measured = programs.evaluate(theta_KP, pool.tokens)
+        measured = backend.evaluate(theta_KP, pool.tokens)
         task.cost.problems += len(proposals) * pool.size
         worth = (1 - measured["exact"] + measured["loss"]).nan_to_num(1e9, 1e9).tolist()
         search.tell(list(zip(proposals, worth, strict=True)))

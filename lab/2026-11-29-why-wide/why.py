@@ -90,7 +90,7 @@ class Watch:
                 thetas[number] = bank.result(number).theta_P
         for number, theta_P in thetas.items():
             step = rows[number]["step"]
-            measured = bank.programs.evaluate(theta_P * self.is_kept_WP)
+            measured = bank.backend.evaluate(theta_P * self.is_kept_WP)
             row = {"step": step, **{name: measured[name].tolist() for name in ("loss", "token", "exact")}}
             self.seen.setdefault(number, []).append(row)
             if step == EARLY:

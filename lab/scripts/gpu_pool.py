@@ -98,7 +98,7 @@ def train_only(folder: Path, on_gpu: bool, is_over: Any) -> dict[str, Any]:
             bank.save(folder / STATE, numbers)
         else:
             session.write_results(session.rows())
-        return {"engine": bank.programs.name, "seed_steps": bank.seed_steps, "waiting": waiting}
+        return {"engine": bank.backend.name, "seed_steps": bank.seed_steps, "waiting": waiting}
     finally:
         session.release()
 

@@ -60,7 +60,7 @@ def _watch(study: str, each: bool, home: Home) -> None:
 
     from search.run.progress import Display
     from search.run.snapshot import snapshot_of
-    from search.store.running import read_progress
+    from search.store.progress_file import read_progress
     from search.store.study_records import open_records
 
     records = open_records(home, study)
@@ -139,7 +139,7 @@ def _recorded(opened: Iterable[StudyRecords]) -> tuple[dict[str, Study], dict[st
 def as_reported(seeds: Iterable[SeedRecord], running: Mapping[str, Any]) -> list[SeedRecord]:
     """Return seeds of a study that runs: those in training with their last reported steps, or as waiting.
 
-    running: what the study's driver left (search/store/running.py). It has no steps where there are very many seeds.
+    running: what the study's driver left (search/store/progress_file.py). It has no steps where seeds are very many.
     """
     from trainer import Outcome
 
@@ -160,7 +160,7 @@ def _of_one(
 
     refused: gets the reason if this version refuses the configurations, which then have no names.
     """
-    from search.store.running import read_progress
+    from search.store.progress_file import read_progress
     from search.study.kind import names_of
 
     running = read_progress(records)

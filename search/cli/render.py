@@ -256,7 +256,7 @@ def status(
 
     studies: of `counting.overview`. rows: of one study's seeds. Those of several configurations are counted by
     configuration, unless `each` is to be shown. names: of configurations, by key. running: what the study's driver
-    left (search/store/running.py). go_on: the command. totals: problems that verify a configuration, by key.
+    left (search/store/progress_file.py). go_on: the command. totals: problems that verify a configuration, by key.
     """
     lines = [line for study in studies for line in _study(study, running is not None)]
     names, totals = names or {}, totals or {}

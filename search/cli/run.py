@@ -236,7 +236,7 @@ def _wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
 @home_option
 def stop(study: str, home: Home) -> None:
     """End a running STUDY cleanly, wherever it runs; the same command as before goes on with it."""
-    from search.store.running import read_progress
+    from search.store.progress_file import read_progress
     from search.store.study_records import open_records
 
     name = study_name(study, home)

@@ -19,16 +19,16 @@ from typing import Any, Self
 
 from search.run.executor import DIED, Event, Executor, Finished, Restarted
 from search.run.messages import NewBank, Order, Reply, Report
-from search.run.metrics import Values
 from search.run.mirror import Shown, mirrors
 from search.run.planner import Planner, plan
 from search.run.progress import Display, Progress
+from search.run.prometheus import Values
 from search.run.study_run import PlannedPair
 from search.run.verification import verify_best
 from search.run.workers import COMPILING, TRAINING, WAITING, Workers, WorkerState
 from search.stats.record import ENOUGH, UNMEASURED, SeedRecord
 from search.store.ended_seed import TrainedBy
-from search.store.running import EVERY_S, write_progress
+from search.store.progress_file import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import Configuration
@@ -326,7 +326,7 @@ class Driver:
         for configuration in dict.fromkeys(pair.configuration for pair in pairs):  # in the order of the report
             rows_so_far = self.planner.study_run.states[configuration.key].rows.values()
             for mirror in self.shown:
-                mirror.note_ended(configuration, rows_so_far)
+                mirror.note_counts(configuration, rows_so_far)
 
         for configuration in complete:
             self.announced.discard(configuration.key)
@@ -334,7 +334,7 @@ class Driver:
 
     def _note(self, configuration: Configuration, is_done: bool) -> None:
         for mirror in self.shown:
-            mirror.note(configuration, is_done)
+            mirror.note_configuration(configuration, is_done)
 
     def _free_pairs(self, worker: str, failure: str) -> None:
         """Take a worker's pairs back, and give up those that failed too often. failure: empty if it did not fail."""
@@ -418,7 +418,7 @@ class Driver:
         return self.is_done and self.lease.why is not None
 
     def measures(self) -> Values:
-        """Return what Prometheus is shown, by the names in search/run/metrics.py."""
+        """Return what Prometheus is shown, by the names in search/run/prometheus.py."""
         states = self.progress.states()
         waiting = sum(worker.phase == WAITING for worker in self.workers)
 

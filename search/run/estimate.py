@@ -208,7 +208,7 @@ def _not_asked(study: Study, listed: Sequence[Configuration], rows: Sequence[See
 
 
 def _where(study: Study, fits: Capacity, cores: float, by_mps: bool) -> str:
-    """Return where trials go on a machine that has a GPU."""
+    """Return where workers go on a machine that has a GPU."""
     if 0 < fits.gpu < 1:
         how = "side by side by MPS" if by_mps else "in turns"
         return f"on the GPU, {int(1 / fits.gpu)} banks {how}"

@@ -12,8 +12,8 @@ from typing import Protocol, Self
 
 from search.errors import Failure
 from search.run.messages import Reply, Report
-from search.run.metrics import Values
 from search.run.packing import Capacity
+from search.run.prometheus import Values
 
 DIED = "its process died"
 

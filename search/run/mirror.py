@@ -37,10 +37,10 @@ class Shown(Protocol):
     def note_curves(self, training: Callable[[], Iterable[Configuration]]) -> None:
         """Show curves so far, if it is time. training: returns the configurations that train."""
 
-    def note_ended(self, configuration: Configuration, rows: Collection[SeedRecord]) -> None:
+    def note_counts(self, configuration: Configuration, rows: Collection[SeedRecord]) -> None:
         """Show counts of a configuration of which seeds have ended. rows: all of its seeds."""
 
-    def note(self, configuration: Configuration, is_done: bool) -> None:
+    def note_configuration(self, configuration: Configuration, is_done: bool) -> None:
         """Show all of a configuration. is_done: no more of it is planned; else its run was stopped."""
 
     def note_study(self) -> None:

@@ -176,7 +176,7 @@ class Progress:
         return f"{name}: {counts}"
 
     def as_record(self, owner: str) -> dict[str, Any]:
-        """Return what `status` says of the run while it goes on, as JSON has it (search/store/running.py)."""
+        """Return what `status` says of the run while it goes on, as JSON has it (search/store/progress_file.py)."""
         steps = self.steps()
         training = Counter((pair.configuration.key, pair.step) for pair in self._running())
         return {

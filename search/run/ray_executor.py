@@ -34,8 +34,8 @@ from search.run import mps
 from search.run.desk import Desk, Ticket
 from search.run.executor import DIED, Event, ExecutorDied, Finished, Restarted
 from search.run.messages import Reply, Report
-from search.run.metrics import Metrics, Values
 from search.run.packing import Capacity, local_resources, placement_of, share_of
+from search.run.prometheus import Metrics, Values
 from search.run.ray_private import (
     OUT_OF_MEMORY,
     check_cluster,

@@ -42,7 +42,7 @@ class Snapshot:
 
 
 def snapshot_of(running: Mapping[str, Any]) -> Snapshot:
-    """Return the snapshot in what a driver left of its progress (search/store/running.py)."""
+    """Return the snapshot in what a driver left of its progress (search/store/progress_file.py)."""
     names = [field.name for field in fields(Snapshot)]
     return Snapshot(**{name: running[name] for name in names if name in running})
 

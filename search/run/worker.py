@@ -196,7 +196,7 @@ class Worker:
             bank.seed_steps_per_s,
             earlier.seed_steps + bank.seed_steps,
             earlier.train_s + bank.train_s,
-            earlier.compile_s + bank.programs.compile_s,
+            earlier.compile_s + bank.backend.compile_s,
         )
 
 
@@ -217,11 +217,11 @@ def environment_of(bank: Bank | RoadBank, resources: Resources) -> dict[str, Any
         "device": platform.machine(),
         "threads": resources.threads,
         "slots": bank.slots,
-        "engine": bank.programs.name,
+        "engine": bank.backend.name,
         "denormals": denormals(),
         "finish": "engine" if has_kernel(bank.spec) else "torch",
         "compiled": resources.compiled,
-        **bank.programs.about,
+        **bank.backend.about,
     }
 
 

@@ -1,4 +1,4 @@
-"""The sections `resources` and `faults` of a study file: the machine's share of a trial, and its failures."""
+"""The sections `resources` and `faults` of a study file: the machine's share of a worker, and its failures."""
 
 from typing import Any, Literal
 
@@ -11,20 +11,20 @@ ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 
 
 class Faults(Strict):
-    """The handling of trials that raise, lose their process or node, or hang."""
+    """The handling of workers that raise, lose their process or node, or hang."""
 
-    max_failures: int = Field(2, ge=0, le=1_000, description="how often a trial is started again")
-    stall_s: int = Field(1_800, ge=1, description="a trial that reports nothing for so long has failed; unit: seconds")
+    max_failures: int = Field(2, ge=0, le=1_000, description="how often a worker is started again")
+    stall_s: int = Field(1_800, ge=1, description="a worker that reports nothing for so long has failed; unit: seconds")
 
 
 class Resources(Strict):
-    """The machine's share of one trial, its seeds, and how many of them train at once."""
+    """The machine's share of one worker, its seeds, and how many of them train at once."""
 
     cpu: int | float = Field(
         1,
         gt=0,
         le=MOST_CORES,
-        description="cores of a trial, and its threads; below 1 where trials share a GPU; unit: cores",
+        description="cores of a worker, and its threads; below 1 where workers share a GPU; unit: cores",
     )
     gpu: float | Literal["auto"] = Field(
         "auto", description="share of a GPU; auto: what a model says is fastest; unit: GPUs"

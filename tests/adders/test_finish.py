@@ -288,7 +288,7 @@ def test_it_keeps_the_ties():
     start_P = tied.untie(project(ties, base.theta_P[None]))[0]
     recipe = replace(STILL, ramp=1, finish_above=0.5)
     bank = Bank(base.spec, [Pair(recipe, Seed.of(1), tuple(start_P.tolist()), ties)])
-    before = float(bank.programs.evaluate(start_P[None])["exact"])
+    before = float(bank.backend.evaluate(start_P[None])["exact"])
     found = advanced(bank).result(0)
     assert 0.5 < before < found.best_exact and found.best_step == 2
     assert torch.equal(tied.untie(project(ties, found.theta_P[None]))[0], found.theta_P)

@@ -123,7 +123,7 @@ def test_the_engine_takes_the_steps_that_torchs_programs_take(name):
     """Before rounding has grown."""
     pairs = [pair(s, **VARIANTS[name], steps=6 * EVERY, warmup=3, lr=0.01) for s in (1, 2)]
     engine, eager = make(pairs), make(pairs, compiled=False)
-    assert isinstance(engine.programs, EngineBackend)
+    assert isinstance(engine.backend, EngineBackend)
     for _ in range(2):
         engine.advance(), eager.advance()
         here, there = (b.state["theta"][:2] for b in (engine, eager))

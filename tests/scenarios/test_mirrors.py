@@ -68,8 +68,8 @@ def test_a_mirror_of_another_package_is_told(shown, home):
     drive(home, study_of(), GROKKED)
     told = [name for name, *_ in board.told]
     assert told[0] == "open" and told[-2:] == ["note_study", "close"]
-    assert {"note_training", "note_ended", "note_curves"} <= set(told)
-    (_, configuration, is_done), *others = [event for event in board.told if event[0] == "note"]
+    assert {"note_training", "note_counts", "note_curves"} <= set(told)
+    (_, configuration, is_done), *others = [event for event in board.told if event[0] == "note_configuration"]
     assert is_done and not others and configuration.key in records_of(home).list_configurations()
     contents = removal.contents(records_of(home))
     assert "  board      3 cards\n" in describe(contents) and removal.delete(contents) == "the cards stay"

@@ -108,7 +108,7 @@ from model import preset
 from trainer import Bank, Pair, Recipe, Seed
 recipe = Recipe(steps=1_200, eval_every=150)
 bank = Bank(preset("57p"), [Pair(recipe, Seed.of(n)) for n in (777, 1)])
-made = [bank.programs.name]
+made = [bank.backend.name]
 for _ in range(2):
     bank.advance()
     state = b"".join(bank.state[name].numpy().tobytes() for name in sorted(bank.state))

@@ -19,9 +19,9 @@ TIES = constrained(SPEC, ["norm[0,1] = norm[0,0]", "fc1[1,4] = -fc1[0,0]"])
 def assert_same_bits(spec, seeds, steps, folder, optimise, ties=None, factor=1.0, **fields):
     recipe = Recipe(steps=1_000, warmup=20, mixed_lengths=0.2, curriculum=((3, 20),), **fields)
     bank = Bank(spec, [Pair(recipe, Seed.of(n), ties=ties) for n in seeds])
-    slots = bank.programs.slots_of(bank.state, bank.hyper)
-    slots.rows[0, bank.programs.places["theta"]] *= np.float32(factor)
-    here = assert_same_there(bank.programs, slots, steps, folder, optimise)
+    slots = bank.backend.slots_of(bank.state, bank.hyper)
+    slots.rows[0, bank.backend.places["theta"]] *= np.float32(factor)
+    here = assert_same_there(bank.backend, slots, steps, folder, optimise)
     assert np.isnan(here.rows).any() == (factor > 1)
 
 

@@ -14,7 +14,7 @@ from tests.crashes import Disk, failing
 from tests.processes import wait_until
 from trainer import Recipe
 from trainer.bank import bank
-from trainer.bank.bank import programs_of
+from trainer.bank.bank import backend_of
 from trainer.engine import build, native
 from trainer.engine.build import BuildError, job_of, library, missing_to_build
 from trainer.engine.torch_backend import TorchBackend
@@ -181,7 +181,7 @@ def test_a_shape_without_a_shipped_kernel_trains_without_the_engine_and_says_so(
     for module in (build, bank):
         monkeypatch.setattr(module, "SHIPPED", tmp_path)
     monkeypatch.setenv("PATH", "")
-    assert isinstance(programs_of(PRESETS["57p"], Recipe(), "cpu", compiled=True), TorchBackend)
+    assert isinstance(backend_of(PRESETS["57p"], Recipe(), "cpu", compiled=True), TorchBackend)
     (line,) = caplog.messages
     assert line.startswith("57p has no shipped kernel and needs a C++ compiler (g++): training")
 
@@ -190,7 +190,7 @@ def test_a_compiler_that_hangs_is_given_up_with_what_it_started(small, monkeypat
     """And a bank trains without the engine."""
     monkeypatch.setattr(build, "LONGEST_S", 0.3)
     monkeypatch.setenv("CXX", compiler(small.parent, f"sleep 987 & echo $! >> {small.parent}/pids; wait"))
-    assert isinstance(programs_of(PRESETS["57p"], Recipe(), "cpu", compiled=True), TorchBackend)
+    assert isinstance(backend_of(PRESETS["57p"], Recipe(), "cpu", compiled=True), TorchBackend)
     assert re.search(r"compiler has not ended in 0 s: training without the engine", caplog.text)
     pids = (small.parent / "pids").read_text().split()
     left = "the compiler's own processes are still there"

@@ -28,7 +28,7 @@ from search.errors import Failure, UserError
 from search.run.snapshot import Snapshot
 from search.store import database
 from search.store.ledger import Ledger
-from search.store.running import write_progress
+from search.store.progress_file import write_progress
 from search.store.study_records import StudyRecords
 from tests import ROOT
 from tests.bad_studies import GOOD

@@ -73,7 +73,7 @@ def assert_trains_alike(bank, backend, counts, starts=(0,)):
     for start in starts:
         state = {**bank.state, "step": bank.state["step"] + start}
         for steps in counts:
-            (ours, loss), (expected, cpu_loss) = (b.train(state, bank.hyper, steps) for b in (backend, bank.programs))
+            (ours, loss), (expected, cpu_loss) = (b.train(state, bank.hyper, steps) for b in (backend, bank.backend))
             assert_same_bits({**ours, "loss": loss}, {**expected, "loss": cpu_loss})
     return ours
 
@@ -85,9 +85,9 @@ def test_every_shape_has_the_cpus_bits(name):
     assert_trains_alike(bank, backend, (1, 10, 100))
     assert_trains_alike(bank, backend, (1,), range(1, 9))  # a loss each: sums would hide a last bit
     ours = assert_trains_alike(bank, backend, (20,), (LATER,))
-    theta, tokens = ours["theta"], bank.programs.problems.expand(2, -1, -1)[..., :70]
-    assert_same_bits(backend.evaluate(theta), bank.programs.evaluate(theta))
-    assert torch.equal(backend.is_wrong(theta, tokens), bank.programs.is_wrong(theta, tokens))
+    theta, tokens = ours["theta"], bank.backend.problems.expand(2, -1, -1)[..., :70]
+    assert_same_bits(backend.evaluate(theta), bank.backend.evaluate(theta))
+    assert torch.equal(backend.is_wrong(theta, tokens), bank.backend.is_wrong(theta, tokens))
 
 
 @pytest.mark.parametrize("name", [n for n in VARIANTS if n not in ("teacher", "all wrappers")])
@@ -179,7 +179,7 @@ def test_another_constant_is_noticed_while_training(other_constant, caplog):
     checked = [guard.CheckedBackend(SPEC, bank.pairs[0].recipe, Emulator()) for _ in range(2)]
     checked[0].warm_up(bank.state, bank.hyper)
     state, _ = checked[1].train(bank.state, bank.hyper, 5)
-    assert_same_bits(state, bank.programs.train(bank.state, bank.hyper, 5)[0])
+    assert_same_bits(state, bank.backend.train(bank.state, bank.hyper, 5)[0])
     assert [c.name for c in checked] == ["native", "native"]
     where = ["step 1, seed ", "within 5 steps, slot 1, "]
     said = [record.getMessage() for record in caplog.records]

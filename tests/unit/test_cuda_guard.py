@@ -54,7 +54,7 @@ def trained(caplog):
     bank = finish(bank_of())
     assert_all_same(results(bank), results(finish(bank_of("cpu"))))
     assert bank.device == "cpu" == bank.state["theta"].device.type
-    return bank.programs, [record.getMessage() for record in caplog.records]
+    return bank.backend, [record.getMessage() for record in caplog.records]
 
 
 def test_a_gpu_trains_what_a_cpu_would(gpu, caplog, monkeypatch):
@@ -64,7 +64,7 @@ def test_a_gpu_trains_what_a_cpu_would(gpu, caplog, monkeypatch):
     assert programs.about == {"device": "Stand-in", "driver": "CUDA 13.0", "nvrtc": "13.0"}
     assert wave_of(programs.cuda) == 4, "two blocks of two teams"
     monkeypatch.setattr(check, "_tested", None)  # the verdict is kept
-    assert isinstance(bank_of().programs, CheckedBackend)
+    assert isinstance(bank_of().backend, CheckedBackend)
 
 
 def test_a_block_has_one_seed_where_two_do_not_fit(gpu, caplog, monkeypatch):
@@ -140,4 +140,4 @@ def test_without_a_gpu_nothing_is_looked_for(monkeypatch, tmp_path):
     assert driver.is_declared()
     monkeypatch.setenv(driver.SWITCH, "off")
     assert not driver.is_declared()
-    assert bank_of().programs.name == "native"
+    assert bank_of().backend.name == "native"

@@ -306,7 +306,7 @@ def test_what_mlflow_is_told_meanwhile_is_what_the_ledger_has(home, monkeypatch)
             recorded = driver.records.list_seeds(configuration.key)
             told.append((final_metrics(list(rows)), final_metrics(recorded)))
 
-        driver.shown[0].note_ended.side_effect = compare
+        driver.shown[0].note_counts.side_effect = compare
         driver.run(MadeUp(Capacity(2), grokked={3, 8}))
     assert len(told) > 3 and all(given == recorded for given, recorded in told)
     assert told[-1][0]["grokked"] > 0 and told[-1][0]["core_s_per_grokked"] > 0

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from search.run.metrics import COUNTER, MEASURES, PREFIX, STUDY
+from search.run.prometheus import COUNTER, MEASURES, PREFIX, STUDY
 from tests import ROOT, homes
 from tests.commands import running
 from tests.homes import records_of

@@ -341,7 +341,7 @@ def test_the_engine_trains_a_module_as_torch_does(name, args):
     # AdamW would make much of roundings where a gradient is all but zero.
     pair = Pair(Recipe(**QUICK | {"optimiser": "sgd", "lr": 0.1}), Seed.of(3))
     by_engine, by_torch = (Bank(spec, [pair], compiled=compiled) for compiled in (True, False))
-    assert [bank.programs.name for bank in (by_engine, by_torch)] == ["native", "programs"]
+    assert [bank.backend.name for bank in (by_engine, by_torch)] == ["native", "programs"]
     first, second = (finish(bank).result(0) for bank in (by_engine, by_torch))
     torch.testing.assert_close(first.theta_P, second.theta_P, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(first.curve_EM, second.curve_EM, rtol=1e-3, atol=1e-3)
@@ -362,7 +362,7 @@ def test_a_task_that_the_engine_does_not_draw_is_trained_by_torch(monkeypatch):
     assert choice_of(spec).kernel
     monkeypatch.setattr(type(spec.task), "macros", None)
     assert choice_of(spec).kernel is None
-    assert Bank(spec, [Pair(Recipe(**QUICK), Seed.of(1))]).programs.name == "programs"
+    assert Bank(spec, [Pair(Recipe(**QUICK), Seed.of(1))]).backend.name == "programs"
 
 
 # What a stranger's checkpoint says

@@ -167,7 +167,7 @@ def watched(bank, exact):
         said, one = exact(theta_SP, len(seen)), torch.ones(len(theta_SP))
         return {"exact": said * one, "token": said * one, "loss": one}
 
-    bank.programs.evaluate = evaluate
+    bank.backend.evaluate = evaluate
     return seen
 
 

@@ -35,7 +35,7 @@ def scripted(exact, token=0.9, loss=1.0, pairs=None, slots=1, **recipe):
         one = torch.ones(len(theta_SP))
         return {n: torch.as_tensor(v) * one for n, v in zip(("exact", "token", "loss"), here, strict=True)}
 
-    bank.programs.train, bank.programs.evaluate = train, evaluate
+    bank.backend.train, bank.backend.evaluate = train, evaluate
     while len(thetas) < len(exact) and bank.advance():
         pass
     return bank, thetas

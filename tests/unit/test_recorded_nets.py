@@ -175,8 +175,8 @@ def test_every_kind_of_cpu_makes_the_same_bits(name, tmp_path):
 @pytest.mark.usefixtures("few_selection_problems")
 def test_neon_has_the_same_bits(tmp_path):
     bank = small(GPT_SMALL, (777, 1))
-    slots = bank.programs.slots_of(bank.state, bank.hyper)
-    assert_same_there(bank.programs, slots, 20, tmp_path, "-O1")
+    slots = bank.backend.slots_of(bank.state, bank.hyper)
+    assert_same_there(bank.backend, slots, 20, tmp_path, "-O1")
 
 
 # What goes by torch
@@ -251,7 +251,7 @@ def test_what_tapes_do_not_have_is_named_and_goes_by_torch(make, why):
 
 def test_what_cannot_be_recorded_trains_by_torch():
     bank = small(Wrapped(make=Sorts), [1])
-    assert isinstance(bank.programs, TorchBackend)
+    assert isinstance(bank.backend, TorchBackend)
     bank.advance()
     assert not torch.equal(bank.result(0).theta_P, bank.spec.initial(1))
 

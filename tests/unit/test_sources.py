@@ -16,7 +16,7 @@ from search.cli import main, run
 from search.run.source import read_study
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.running import write_progress
+from search.store.progress_file import write_progress
 from search.store.study_records import StudyRecords
 from search.study.file import load_study, shipped_study
 from search.study.spelling import LARGEST_FILE

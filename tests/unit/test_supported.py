@@ -120,7 +120,7 @@ bank = Bank(preset("57p"), [Pair(recipe, Seed.of(n)) for n in range(2)])
 while bank.advance():
     pass
 import search.store.lease, search.study.file, search.store.ledger
-print(bank.programs.name, bank.state["step"].tolist(), usable_cores(), search.store.lease._machine())
+print(bank.backend.name, bank.state["step"].tolist(), usable_cores(), search.store.lease._machine())
 """
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict
 import pytest
 
 from search.run.snapshot import Snapshot
-from search.store.running import write_progress
+from search.store.progress_file import write_progress
 from tests.commands import call, fails_with_one
 from tests.homes import Recorder, empty_home, quickly, study_of
 

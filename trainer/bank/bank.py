@@ -90,8 +90,8 @@ class Bank:
         self.slots = len(pairs) if slots is None else slots
         if self.slots < 1:
             raise ValueError(f"a bank needs at least one slot, got {slots}")
-        self.programs = programs_of(spec, recipe, device, compiled)
-        self.device = self.programs.device
+        self.backend = backend_of(spec, recipe, device, compiled)
+        self.device = self.backend.device
 
         self.tracker = SeedTracker(pairs, spec, tuple(spec.probes()))
         self.state = _empty(spec, self.optimiser, self.slots, self.device)
@@ -109,7 +109,7 @@ class Bank:
         """Pairs that spent their budget and are to be finished, one at each call of `advance`."""
         self.seed_steps, self.train_s = 0, 0.0
         self._fill()
-        self.programs.warm_up(self.state, self.hyper)
+        self.backend.warm_up(self.state, self.hyper)
 
     @property
     def seed_steps_per_s(self) -> float:
@@ -125,7 +125,7 @@ class Bank:
             self._finish(self.spent.pop(0))
         if running:
             # Torch's bits depend on the number of rows, so its idle slots are trained too.
-            count = running if self.programs.supports_partial_bank else self.slots
+            count = running if self.backend.supports_partial_bank else self.slots
             measured_SM, shown_SP = self._train(count)
             self.seed_steps += running * self.eval_every
             self._refresh_hard_examples(running)
@@ -228,7 +228,7 @@ class Bank:
     def _key(self, n: int) -> bytes:
         """Return a digest of what a pair's state is of. Torch's bits depend on the number of slots as well."""
         if not self.keys[n]:  # words for a thousand pairs take long
-            slots = None if self.programs.supports_partial_bank else self.slots
+            slots = None if self.backend.supports_partial_bank else self.slots
             # What differs from the defaults, and not every field: a release that adds one must not begin anew the
             # seeds that an older one has half trained.
             words = repr([self.spec.family, choices(self.spec), choices(self.pairs[n]), slots])
@@ -246,7 +246,7 @@ class Bank:
     def _train(self, count: int) -> tuple[Tensor, Tensor]:
         """Train the first slots to the next evaluation. Return their measures [count, M] and their θ [count, P]."""
         state, hyper = self._first(count)
-        state, loss_S = self.programs.train(state, hyper, self.eval_every)
+        state, loss_S = self.backend.train(state, hyper, self.eval_every)
         for name, t in state.items():
             self.state[name][:count] = t
 
@@ -272,14 +272,14 @@ class Bank:
     def _evaluate(self, name: str, state: State, hyper: Hyper) -> tuple[dict[str, Tensor], Tensor]:
         """Measure a θ of the slots' states. Return the measures [count] and θ with its ties applied."""
         read_SP = step.apply_ties(state[name], state["step"], hyper)
-        return self.programs.evaluate(read_SP), read_SP
+        return self.backend.evaluate(read_SP), read_SP
 
     def _refresh_hard_examples(self, count: int) -> None:
         """Refresh the buffers of errors of the first `count` slots, if the recipes draw problems from them."""
         if hard_examples.COUNT not in self.state:
             return
         state, hyper = self._first(count)
-        for name, t in step.find_hard_examples(self.spec, state, hyper, self.programs.is_wrong).items():
+        for name, t in step.find_hard_examples(self.spec, state, hyper, self.backend.is_wrong).items():
             self.state[name][:count] = t
 
     def _judge(self, measured_SM: Tensor, shown_SP: Tensor) -> None:
@@ -314,7 +314,7 @@ class Bank:
         pair, best_P = self.pairs[n], self.tracker.records["best_theta"][n]
         # Problems of its own, named by the seed: finished again, it must come to the same θ.
         finished_P = finish(self.spec, pair.ties, best_P, hashed_seed(f"finish {pair.seed}"))
-        measured = self.programs.evaluate(finished_P[None].to(self.device))
+        measured = self.backend.evaluate(finished_P[None].to(self.device))
         measures = [float(measured[name]) if name in measured else torch.nan for name in MEASURES]
         self.tracker.finish(n, torch.tensor(measures), finished_P)
 
@@ -393,7 +393,7 @@ class Bank:
             state[hard_examples.COUNT][slot] = 0
 
 
-def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> EngineBackend | TorchBackend:
+def backend_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> EngineBackend | TorchBackend:
     """Choose a backend: the engine, which runs on a GPU if its test has passed there.
 
     Torch's eager programs are used where the engine is not wanted, where compiler or kernel are missing, and where the
@@ -433,11 +433,11 @@ def tried_rate(spec: Spec, recipe: Recipe, slots: int, threads: int) -> float:
 
 def _step_of(bank: Bank) -> Callable[[], object]:
     """Return a function that trains the seeds of a new bank by one step."""
-    programs = bank.programs
-    if isinstance(programs, EngineBackend):
-        return partial(programs.run_steps, programs.slots_of(bank.state, bank.hyper), 1)
-    (tokens_STB, *_) = programs.make_block(bank.state, bank.hyper)
-    return partial(programs.train_step, bank.state, bank.hyper, tokens_STB)
+    backend = bank.backend
+    if isinstance(backend, EngineBackend):
+        return partial(backend.run_steps, backend.slots_of(bank.state, bank.hyper), 1)
+    (tokens_STB, *_) = backend.make_block(bank.state, bank.hyper)
+    return partial(backend.train_step, bank.state, bank.hyper, tokens_STB)
 
 
 def _on_gpu(spec: Spec, recipe: Recipe) -> EngineBackend | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from model.spec import Spec
-from trainer.bank.bank import DISAGREE, Bank, programs_of
+from trainer.bank.bank import DISAGREE, Bank, backend_of
 from trainer.bank.tracker import Result
 from trainer.outcomes import OPEN, Outcome
 from trainer.recipe import Pair
@@ -66,9 +66,9 @@ class RoadBank:
         self._depart(self.travellers)
 
     @property
-    def programs(self) -> Any:
-        """The programs of the first stage."""
-        return next(iter(self.banks.values())).programs
+    def backend(self) -> Any:
+        """What trains the first stage."""
+        return next(iter(self.banks.values())).backend
 
     @property
     def seed_steps(self) -> int:
@@ -135,7 +135,7 @@ class RoadBank:
         """Return the function that ranks θ of a stage's spec."""
         if stage not in self.ranking:  # not the stage's bank, which may not be there yet
             ranked = self.stages[stage]
-            self.ranking[stage] = programs_of(ranked.spec, ranked.recipe, self.device, self.compiled)
+            self.ranking[stage] = backend_of(ranked.spec, ranked.recipe, self.device, self.compiled)
         return partial(_loss_of, self.ranking[stage])
 
     # ---- seeds come and go
@@ -218,7 +218,7 @@ class RoadBank:
     @property
     def _slots_that_matter(self) -> int | None:
         """Torch's bits depend on the number of slots; the engine's do not."""
-        return None if self.programs.supports_partial_bank else self.slots
+        return None if self.backend.supports_partial_bank else self.slots
 
     def save(self, n: int) -> bytes:
         """Return the state of a seed, which a bank of the same recipe goes on from bit for bit."""
@@ -264,6 +264,6 @@ def _key_of(traveller: Traveller) -> LegKey:
     return traveller.leg.stage, traveller.leg.is_longer
 
 
-def _loss_of(programs: Any, theta_WP: Tensor) -> Tensor:
-    measured: Tensor = programs.evaluate(theta_WP.to(programs.device))["loss"]
+def _loss_of(backend: Any, theta_WP: Tensor) -> Tensor:
+    measured: Tensor = backend.evaluate(theta_WP.to(backend.device))["loss"]
     return measured

@@ -24,8 +24,8 @@ class Measure:
 
 
 MEASURES = {
-    "seeds_ended": Measure(COUNTER, "seeds whose trials have been recorded in this run", "outcome"),
-    "seeds_open": Measure(GAUGE, "seeds that train, wait for a slot, or are in no trial yet", "state"),
+    "seeds_ended": Measure(COUNTER, "seeds that have ended in this run", "outcome"),
+    "seeds_open": Measure(GAUGE, "seeds that train, wait for a slot, or are planned", "state"),
     "seed_steps_per_s": Measure(GAUGE, "seed-steps a second of all workers, as they last said"),
     "workers": Measure(GAUGE, "workers that train, or wait for work", "state"),
     "seeds_failed": Measure(COUNTER, "seeds that were given up in this run"),
