@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any, Self
 
 from search.run.executor import DIED, Event, Executor, Finished, Restarted
@@ -229,7 +230,7 @@ class Driver:
         self._say(report.remarks)
         self.progress.take(report)
         if report.failure:
-            self._free_pairs(worker.name, self._described(report))
+            self._free_pairs(worker.name, report.failure, self._traceback(report))
             return
 
         # The ledger first: the plan counts what is recorded, and the worker has its reply only after that.
@@ -336,20 +337,22 @@ class Driver:
         for mirror in self.shown:
             mirror.note_configuration(configuration, is_done)
 
-    def _free_pairs(self, worker: str, failure: str) -> None:
-        """Take a worker's pairs back, and give up those that failed too often. failure: empty if it did not fail."""
-        given_up = self.planner.give_back(worker, bool(failure))
-        if not given_up:
+    def _free_pairs(self, worker: str, failure: str, traceback: Path | None = None) -> None:
+        """Take a worker's pairs back, and abandon those that failed too often.
+
+        failure: empty if it did not fail. traceback: the file that has it, which is named where the run ends.
+        """
+        abandoned = self.planner.give_back(worker, bool(failure))
+        if not abandoned:
             return
 
-        seeds = f"seed {given_up[0].seed}" if len(given_up) == 1 else f"{len(given_up):,} seeds"
-        self.ended.failed[f"{worker} ({seeds})"] = failure
-        reason = failure.partition(" (")[0]  # without the path of the traceback (`_described`)
-        self.records.censor({pair.key: pair.step for pair in given_up}, reason)
+        seeds = f"seed {abandoned[0].seed}" if len(abandoned) == 1 else f"{len(abandoned):,} seeds"
+        self.ended.failed[f"{worker} ({seeds})"] = f"{failure} ({traceback})" if traceback else failure
+        self.records.censor({pair.key: pair.step for pair in abandoned}, failure)
 
-        ended = {"outcome": Outcome.CENSORED.value, "reason": reason}
-        rows = [_row_of(pair, UNMEASURED | ended | {"steps": pair.step}) for pair in given_up]
-        self._complete(given_up, rows)
+        ended = {"outcome": Outcome.CENSORED.value, "reason": failure}
+        rows = [_row_of(pair, UNMEASURED | ended | {"steps": pair.step}) for pair in abandoned]
+        self._complete(abandoned, rows)
 
     def _on_finished(self, name: str, failure: str | None) -> None:
         """Take back the pairs of an ended worker. Stop the run after several workers in a row that never began."""
@@ -361,13 +364,13 @@ class Driver:
                 self.ended.failed[name] = f"it could not begin: {failure}"
                 self.stop("no worker can begin")
 
-    def _described(self, report: Report) -> str:
-        """Return a worker's error with the file that its traceback is written to."""
+    def _traceback(self, report: Report) -> Path:
+        """Return the file that the traceback of a worker's error is written to."""
         self.home.logs.mkdir(exist_ok=True)
         file = self.home.logs / f"{self.study.name}-{report.worker}-{report.attempt}.txt"
         with suppress(OSError):  # of a full disk, say: the line on the error is shown all the same
             file.write_text(report.traceback, encoding="utf-8")
-        return f"{report.failure} ({file})"
+        return file
 
     def _say(self, remarks: Iterable[str]) -> None:
         """Print the warnings of workers that were not printed yet: most workers have the same."""

@@ -235,7 +235,7 @@ def test_seeds_that_fail_with_their_workers_too_often_are_given_up_and_the_other
             for event in [e for e in events if isinstance(e, Report) and e.number]:
                 has = self.workers[event.worker].gi_frame.f_locals["at"].values()
                 if 5 in [order.pair.seed.init_seed for order, _ in has]:
-                    return [self.kill(event.worker, reason="out of memory: Ray ended its process")]
+                    return [self.kill(event.worker, reason="out of memory (of 24 GiB): Ray ended its process")]
             return events
 
     study = study_of(seeds=SEEDS, resources={"slots": 2}, faults={"max_failures": 2})
@@ -243,7 +243,7 @@ def test_seeds_that_fail_with_their_workers_too_often_are_given_up_and_the_other
         ended = driver.run(executor := Poisoned(Capacity(2)))
     assert not ended.interrupted
     lost = {row["init_seed"]: row["reason"] for row in rows(home) if not row.is_final}
-    assert 5 in lost and len(lost) <= 2 and set(lost.values()) == {"out of memory: Ray ended its process"}
+    assert 5 in lost and len(lost) <= 2 and set(lost.values()) == {"out of memory (of 24 GiB): Ray ended its process"}
     assert len(executor.trained.begun[5]) == 3 and list(ended.failed.values()) == [lost[5]]
     with driver_of(home, study) as driver:
         driver.run(again := MadeUp(Capacity(2)))
