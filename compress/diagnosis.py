@@ -36,7 +36,8 @@ class Diagnosis:
 
     def text(self) -> str:
         """Return the diagnosis in lines to print."""
-        lines = [f"{self.model}: {self.live:,} live directions of {self.params:,} numbers, loss {self.loss:.3g}"]
+        moves = f"θ moves the answers along {self.live:,} of {self.params:,} directions"
+        lines = [f"{self.model}: {moves}, loss {self.loss:.3g}"]
         lines.append(f"  dead numbers: {', '.join(self.dead) or 'none'}")
         for free in self.freedoms:
             parts = " ".join(f"{share:+.2f} {name}" for name, share in free.items())

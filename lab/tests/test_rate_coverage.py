@@ -56,7 +56,7 @@ def test_few_seeds_are_not_pooled():
         for c in range(26) for s in range(8)
     ]  # fmt: skip
     assert str(PooledRate.of(rows)) == (
-        "78 of 208 runs grokked, of 8 seeds × 26 configurations (too few seeds to pool); "
+        "78 of 208 runs grokked; 8 seeds × 26 configurations (too few seeds to pool); "
         "3 of 8 seeds grokked in some configuration"
     )
     more = [replace(r, init_seed=r.init_seed + 8, data_seed=r.data_seed + 8) for r in rows]

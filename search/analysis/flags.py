@@ -42,8 +42,8 @@ NOT_FLAGS = {"model.family", "model.task", "model.ties", "model.digest", OFF_VAL
 """Fields that others say in full: a task's text has the fields of the task."""
 FIELDS = ("model.", "recipe.", "task.")
 NOTES_ON_ONE = (
-    "×: the rate over the first one's, with its 95 % interval, seed by seed where both had the same seeds; costs or "
-    "helps where this leaves out 1",
+    "×: the rate over the first one's, with its 95 % interval, seed by seed where both had the same seeds; it costs "
+    "where this interval is below 1, and helps where it is above",
 )
 POOLED = (
     "a rate of several configurations is of all their counted seeds, without those of a confirmation; its interval is "

@@ -1,5 +1,6 @@
 """The report: one page about one study, and its pictures. Pure functions of the records' frames."""
 
+import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -120,7 +121,7 @@ def report(
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"percent": percent, "counts": _counts, "ends": _ends}
     template = environment.from_string(guarded(TEMPLATE.read_text("utf-8")))
-    return template.render(
+    text = template.render(
         page=page,
         images=images,
         stylesheet=STYLE.read_text("utf-8"),
@@ -132,6 +133,8 @@ def report(
         flag_notes=notes_on(page.flags),
         single_notes=notes_on_one(page.single_flag),
     )
+    # A number and its sign are not to stand on two lines.
+    return re.sub(r"(\d) %", "\\1\N{NO-BREAK SPACE}%", text)
 
 
 def pictures(

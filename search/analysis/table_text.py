@@ -24,7 +24,8 @@ MISSING = "–"
 WORDS = {Answer.YES: "trains", Answer.NO: "not seen to train", Answer.OPEN: "open"}
 HEAD = (
     "Does a model train with the constraint, and what does it cost? k/n: seeds that grokked, with it vs without it. "
-    "×: the ratio of these rates on the same seeds; costs or helps where its 95 % interval leaves out 1."
+    "×: the ratio of these rates on the same seeds; it costs where the 95 % interval is below 1, and "
+    "helps where it is above."
 )
 PAPER = ("paper", "agreement")
 FEW = 4

@@ -284,9 +284,9 @@ class PooledRate:
         if not self.n:
             return NONE_ENDED
         is_complete = self.n == self.seeds * self.configurations
-        of = "of" if is_complete else "of up to"
-        pairs = f"{of} {self.seeds:,} seeds × {self.configurations:,} configurations"
-        runs = f"{self.grokked:,} of {self.n:,} runs grokked, {pairs}"
+        up_to = "" if is_complete else "up to "
+        pairs = f"{up_to}{self.seeds:,} seeds × {self.configurations:,} configurations"
+        runs = f"{self.grokked:,} of {self.n:,} runs grokked; {pairs}"
         pooled = TOO_FEW
         if self.interval:
             pooled = "{:.1%}, 95 % interval clustered by seed {:.1%} to {:.1%}".format(self.rate, *self.interval)

@@ -125,7 +125,7 @@ class Home:
                 pass
         except OSError as error:
             raise UserError(
-                f"{self.path}: cannot write there ({error.strerror or error}); choose another home with --home"
+                f"{self.path}: cannot write there ({error.strerror or error}); choose another home (--home)"
             ) from None
 
 

@@ -266,7 +266,7 @@ class Kind:
         if study.until.grokked:
             words = f"once {study.until.grokked} grokked, so the rate is biased upwards"
             if study.until_rule:
-                words += "; its interval counts seeds in the order of the file, up to that one"
+                words += "; its interval is that of the seeds up to the last one needed, in the file's order"
             listed.append(("Stops", words))
         if study.allocation:
             is_open = f"while the interval has {study.allocation.threshold:.0%} in it"

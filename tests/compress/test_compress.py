@@ -146,7 +146,7 @@ def test_a_diagnosis_names_what_is_free_and_what_is_cheap():
     assert about["live"] < 57 and len(about["freedoms"]) == 57 - about["live"] and len(about["cheapest"]) == 3
     assert all(c["measured"] > 0 for c in about["cheapest"])
     text = call("diagnose", START, "--problems", 64, "--most", 2, "--reach", "tensor").stdout
-    assert text.startswith("46p: 46 live directions of 46 numbers")
+    assert text.startswith("46p: θ moves the answers along 46 of 46 directions")
     head, *rows = text.splitlines()[-3:]
     assert head == "increase of the loss (--try measures): predicted, constraint"
     assert 0 < float(rows[0].split()[0]) < float(rows[1].split()[0]) < 1e-5

@@ -91,6 +91,7 @@ def test_records_come_as_data_frames_and_progress_as_it_goes(trained):
     assert len(whole.configurations) == 1 and whole.configurations["seeds"][0] == 4
     assert list(whole.curves["step"]) == [20, 40, 60] * 4
     assert whole.best.seed["init_seed"] in (5, 6, 7, 8) and whole.best.theta_P.shape == (57,)
+    assert re.fullmatch(r"Checkpoint\(57p, seed [5-8], step [\d,]+\)", repr(whole.best)), "what a notebook prints"
     assert whole.seeds.equals(search.records("quick", "seeds", home="home"))
     assert seen[0].seeds == (0, 4) and seen[-1].seeds == (4, 4) and "seeds 4 of 4" in str(seen[-1])
 

@@ -231,7 +231,7 @@ def test_where_nothing_has_run_or_the_study_has_not_all_say_so_alike(words, home
 def test_an_unwritable_home(monkeypatch):
     Path("file").write_text("")
     line = fails_with_one(2, "run", "smoke", "--home", "file/home")
-    assert line.endswith("file/home: cannot write there (Not a directory); choose another home with --home")
+    assert line.endswith("file/home: cannot write there (Not a directory); choose another home (--home)")
     assert "File name too long" in fails_with_one(1, "status", "--home", "x" * 5_000)
     assert "Directory 'file' is a file" in call("run", "smoke", "--home", "file").stderr
     monkeypatch.setenv("ADDER_SEARCH_HOME", "file")

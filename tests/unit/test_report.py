@@ -132,7 +132,16 @@ def test_a_click_or_enter_sorts_the_table(tmp_path):
 
         heads = browser.find_elements("css selector", "#configurations th button")
         names = [h.get_attribute("textContent").split("\n")[0] for h in heads]
-        first = ["configuration", "parameters", "grok rate", "95 %", "command", "seeds", "grokked", "given up"]
+        first = [
+            "configuration",
+            "parameters",
+            "grok rate",
+            "95\N{NO-BREAK SPACE}%",
+            "command",
+            "seeds",
+            "grokked",
+            "given up",
+        ]
         assert names[: len(first)] == first, "what is zero everywhere is left out"
         rate, steps = names.index("lr"), names.index("median")
         rates = sorted(given[1]["recipe.lr"])

@@ -44,7 +44,7 @@ NO_TENSORS = (LookupError, TypeError, RuntimeError, ValueError, OverflowError)
 KINDS = {dict: "a mapping", int: "an integer", str: "a string"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Checkpoint:
     """θ [P] and its provenance. `step`: training steps; `metrics`: fractions of selection problems."""
 
@@ -56,6 +56,11 @@ class Checkpoint:
     metrics: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     code: str = field(default_factory=code_version)
+
+    def __repr__(self) -> str:
+        """Return a line: the model, the seed and the step."""
+        seed = f", seed {' '.join(map(str, dict.fromkeys(self.seed.values())))}" if self.seed else ""
+        return f"Checkpoint({preset_name(self.spec)}{seed}, step {self.step:,})"
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but θ, as plain values."""
