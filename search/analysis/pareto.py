@@ -77,6 +77,12 @@ def front(configurations: Sequence[Row], max_params: int | None = None) -> list[
     return sorted(on_front, key=itemgetter("params", "study", "configuration"))
 
 
+def beaten(configurations: Sequence[Row], rows: Sequence[Row]) -> list[str]:
+    """Return the studies that grokked and have no place on the front. rows: the front."""
+    grokked = {row["study"] for row in configurations if row["grokked"]}
+    return sorted(grokked - {row["study"] for row in rows})
+
+
 def best_of(configurations: Sequence[Row]) -> dict[str, Any] | None:
     """Return the configuration of the front whose rate has the highest lower end; None where nothing grokked.
 

@@ -51,7 +51,7 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
     smaller. Below each row's is the command that fetches its best seed's checkpoint.
     """
     from search.analysis.frames import RecordSet
-    from search.analysis.pareto import front, table
+    from search.analysis.pareto import beaten, front, table
     from search.store.home import home_flag, pull_command
 
     if lineage:
@@ -71,6 +71,8 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
         # A file or a pipe has no width, so nothing is cut there.
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         text = table(rows, width)
+        if names := beaten(configurations, rows):
+            text += f"\n\nNot on this front, since others are smaller or surer: {', '.join(names)}"
     elif study or configurations:
         text = _nothing(study, max_params)
     else:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from search.analysis import frames
-from search.analysis.pareto import best_of, front, standing, table
+from search.analysis.pareto import beaten, best_of, front, standing, table
 from search.stats.intervals import mid_p
 from tests.commands import call
 
@@ -46,6 +46,12 @@ FRAME = pd.DataFrame(ROWS)
 def test_the_front_is_what_nothing_smaller_matches(most, expected):
     """It leaves out configurations that never grokked, and larger ones if asked."""
     assert [r["params"] for r in front(ROWS, max_params=most)] == expected
+
+
+def test_studies_without_a_place_on_the_front_are_named():
+    beaten_twice = [configuration(67, 8, study="mine"), configuration(67, 7, study="mine")]
+    rows = [*ROWS, *beaten_twice, configuration(67, 0, study="never")]
+    assert beaten(rows, front(rows)) == ["mine"] and beaten(ROWS, front(ROWS)) == []
 
 
 TABLE = """
