@@ -192,7 +192,7 @@ def test_the_tutorials_net_study_and_loading_in_torch_alone_work():
     (study,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     Path("net.py").write_text(net)
     spec = parse_study(study, "mod97.yaml").base_spec
-    assert f"{spec.params} parameters" in text and f"SHA-256 {spec.digest[:12]}" in text
+    assert f"{spec.params:,} parameters" in text and f"SHA-256 {spec.digest[:12]}" in text
     Checkpoint(spec, spec.initial(0)).save("best")
     words = [sys.executable, "-c", alone]
     ended = subprocess.run(words, cwd="best", env=own_environment(), capture_output=True, text=True)
