@@ -112,6 +112,7 @@ class Progress:
 
         # The search of a configuration has ended if some of its seeds have, and none of them is pending.
         is_searched = [state.key in run.ended and False not in state.pending.values() for state in run.states.values()]
+        confirming = sum(True in state.pending.values() for state in run.states.values())
         rate = self.rate or self.overall_rate
         return Snapshot(
             configurations=(sum(is_searched), max(study.planned, len(is_searched))),
@@ -120,14 +121,14 @@ class Progress:
             waiting=states[Outcome.QUEUED],
             grokked=ended[Outcome.GROKKED] + sum(pair.has_grokked for pair in self.planner.training),
             not_grokked=count - ended[Outcome.GROKKED],
-            best=self._best(),
+            best="" if confirming else self._best(),  # its fresh seeds are not to be added to the search's
             best_exact=self.best_exact,
             seed_steps_per_s=rate,
             seconds_left=self.seed_steps_left() / rate if rate else None,
             compiling=any(worker.phase == COMPILING for worker in self.workers),
             elapsed_s=time.monotonic() - self.start,
             is_open=bool(study.until.grokked or study.allocation or study.kind.round_size or study.confirm),
-            confirming=sum(True in s.pending.values() for s in run.states.values()),
+            confirming=confirming,
             holding=self._holding(),
         )
 

@@ -88,12 +88,13 @@ def test_the_best_so_far_is_of_all_its_seeds_not_of_those_that_ended(home):
 
 
 def test_a_confirmation_is_told_from_the_search(home):
-    planner = planner_of(STUDY + "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n", home, ahead=1)
+    two = "configurations: [{recipe: {lr: 0.01}}, {recipe: {lr: 0.02}}]\n"
+    planner = planner_of(STUDY + two + "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n", home, ahead=1)
     progress = Progress(planner, Workers(planner.study, planner))
     while not (pairs := taken(planner))[0].confirmation:
         assert progress.snapshot().confirming == 0
         end(planner, "a", pairs, [row_of(pair, Outcome.GROKKED) for pair in pairs])
-    assert progress.snapshot().confirming == 1
+    assert progress.snapshot().confirming == 1 and not progress.snapshot().best, "of the search's seeds alone"
     now = replace(SNAPSHOT, configurations=(3, 3), confirming=1, seeds=(48, 64))
     assert describe(now)[0].startswith("configurations 3 of 3, confirming 1 of them on fresh seeds, runs 48 of 64")
 
