@@ -227,10 +227,10 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
                 SeedRecord(configuration=key, init_seed=init, data_seed=data, **trained_by().columns(ended))
                 for (key, init, data), ended in results.items()
             ]
-            projection.note_ended(configuration, rows)
+            projection.note_counts(configuration, rows)
             took_s[-1].append(time.process_time() - began)
             memories.append(memory())
-        projection.note(configuration, is_done=True)
+        projection.note_configuration(configuration, is_done=True)
     took = time.perf_counter() - start
     records.lease.release()
     ends = (

@@ -231,7 +231,7 @@ def _text(about: dict[str, Any], verification: Verification, target: Path, befor
     """
     counts = about["count"]
     start = about["start"]
-    lines = [f"  folded from {before} to {start:,} numbers, exactly"] if start < before else []
+    lines = [f"  folded from {before:,} to {start:,} numbers, exactly"] if start < before else []
     if not about["rounds"]:
         why = "--max-hours ended the first one, and the same command goes on" if is_late else "no set was left to try"
         lines.append(f"  no round has ended. {A_ROUND}; {why}")
@@ -241,8 +241,8 @@ def _text(about: dict[str, Any], verification: Verification, target: Path, befor
             *lines,
             f"  {about['sets_tried']:,} sets tried in {about['rounds']:,} rounds, {about['seconds']:,.0f} s, "
             f"{about['core_seconds']:,.0f} core-seconds",
-            f"  {counts['across']} as AdderBoard has counted, {counts['hidden']} with hidden constants;"
-            f" {counts['inside']} with ties inside tensors alone, {counts['constants']} with all constants"
+            f"  {counts['across']:,} as AdderBoard has counted, {counts['hidden']:,} with hidden constants;"
+            f" {counts['inside']:,} with ties inside tensors alone, {counts['constants']:,} with all constants"
             " (docs/counting.md)",
         ]
     )

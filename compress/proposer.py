@@ -94,8 +94,8 @@ class Compression(Kind):
             return [f"{name}: no set has been tried"]
         rounds = len({t.round for t in judged})
         accepted = sum(t.start is not None for t in judged)
-        lines = [f"{name}: {len(judged):,} sets tried in {rounds} rounds, {accepted} kept"]
-        line = " → ".join(str(t.numbers) for t in lineage_of(sets, least.number))
+        lines = [f"{name}: {len(judged):,} sets tried in {rounds:,} rounds, {accepted:,} kept"]
+        line = " → ".join(f"{t.numbers:,}" for t in lineage_of(sets, least.number))
         lines.append(f"  the smallest has {least.numbers:,} numbers: {line}")
         below = [t for t in judged if t.numbers < least.numbers]
         if below:

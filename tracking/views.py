@@ -201,6 +201,7 @@ def addresses(start: str, experiment_id: str, tags: Mapping[str, str]) -> dict[s
     page = f"{start}#/experiments/{experiment_id}/runs?workflowType=machine_learning"
     found = {name: f"{page}&viewStateShareKey={key}&compareRunsMode={mode}"
              for name, (key, mode) in VIEWS.items() if TAG + key in tags}  # fmt: skip
+    found = found or {"runs": page}  # without the workflow it would be an empty page about traces
     if run := tags.get(PAGE_TAG):
         found["files"] = f"{start}#/experiments/{experiment_id}/runs/{run}"
-    return found or {"runs": page}  # without the workflow it would be an empty page about traces
+    return found

@@ -44,7 +44,7 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
     lines = [f"{target}: {preset_name(before)} folded to {after.params:,} parameters, nothing trained again"]
     lines += [f"  {step}" for step in steps]
     lines += [
-        f"  {name}: {c.right:,} of {c.pairs:,} right, {c.different_answers} answered differently, "
+        f"  {name}: {c.right:,} of {c.pairs:,} right, {c.different_answers:,} answered differently, "
         f"logits up to {c.largest_logit:,.0f} differ by at most {c.largest_logit_difference:.2g}"
         for name, c in sets.items()
     ]

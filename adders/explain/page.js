@@ -15,9 +15,10 @@ function softmax(row) {
   return e.map(n => n / sum);
 }
 
+const WITH_COMMAS = new Intl.NumberFormat("en", {maximumFractionDigits: 9});
 function shown(n) {
   if (n !== 0 && Math.abs(n) < 1e-6) return "~0";
-  return (Number(n.toPrecision(3)) || 0).toLocaleString("en", {maximumFractionDigits: 9}).replace("-", "−");
+  return WITH_COMMAS.format(Number(n.toPrecision(3)) || 0).replace("-", "−");
 }
 const factor = n => n < 0 ? `(${shown(n)})` : shown(n);
 const percent = n => shown(100 * n) + " %";

@@ -34,7 +34,9 @@ def choose_best(records: StudyRecords, model: str | None = None) -> Choice:
     if proposed:
         return Choice(*proposed)
 
-    rows = [row for row in configuration_rows(records) if model in (None, row["rung"])]
+    rows = configuration_rows(records)
+    if model is not None:
+        rows = [row for row in rows if row["rung"].replace(",", "") == model.replace(",", "")]
     best = best_of(rows)
     if best is None:
         return Choice()

@@ -54,12 +54,12 @@ def front(configurations: Sequence[Row], max_params: int | None = None) -> list[
     not smaller than these are left out: their rates are what they were chosen by. configurations: as
     search.analysis.frames has them. Raises UserError for those of a file without a column that is shown.
     """
-    lacks = [name for name in COLUMNS if any(name not in row for row in configurations)]
-    if lacks:
-        raise UserError(f"records lack the column {lacks[0]}: `adder-search records STUDY -o FILE` writes it")
-
     most = inf if max_params is None else max_params
-    rows = [_shown(row) for row in configurations if row["grokked"] > 0 and row["params"] <= most]
+    grokked = [row for row in configurations if row["grokked"] > 0 and row["params"] <= most]
+    for name in COLUMNS:
+        if any(name not in row for row in grokked):
+            raise UserError(f"records lack the column {name}: `adder-search records STUDY -o FILE` writes it")
+    rows = list(map(_shown, grokked))
 
     least_confirmed: dict[str, int] = {}  # by study
     for row in rows:
@@ -77,9 +77,10 @@ def front(configurations: Sequence[Row], max_params: int | None = None) -> list[
     return sorted(on_front, key=itemgetter("params", "study", "configuration"))
 
 
-def beaten(configurations: Sequence[Row], rows: Sequence[Row]) -> list[str]:
-    """Return the studies that grokked and have no place on the front. rows: the front."""
-    grokked = {row["study"] for row in configurations if row["grokked"]}
+def beaten(configurations: Sequence[Row], rows: Sequence[Row], max_params: int | None = None) -> list[str]:
+    """Return the studies that grokked and have no place on the front. rows: the front, up to `max_params`."""
+    most = inf if max_params is None else max_params
+    grokked = {row["study"] for row in configurations if row["grokked"] and row["params"] <= most}
     return sorted(grokked - {row["study"] for row in rows})
 
 
@@ -127,7 +128,7 @@ def table(rows: Sequence[dict[str, Any]], width: int | None = None) -> str:
         lines = []
         for block in blocks:
             lines += [*aligned([*zip(heads, block, strict=True)]), ""]
-        lines.pop()  # the last blank line
+        lines = lines[:-1]  # without the last blank line
     commands = [f"  {row['pull']}" for row in rows]
     return "\n".join([*lines, "", "The best seed's checkpoint of each:", *commands])
 

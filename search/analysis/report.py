@@ -133,8 +133,19 @@ def report(
         flag_notes=notes_on(page.flags),
         single_notes=notes_on_one(page.single_flag),
     )
-    # A number and its sign are not to stand on two lines.
-    return re.sub(r"(\d) %", "\\1\N{NO-BREAK SPACE}%", text)
+    return percentages_whole(text)
+
+
+def percentages_whole(page: str) -> str:
+    """Return a page whose percentages do not break across lines. What it quotes, and its programs, stay as they are.
+
+    >>> percentages_whole("95 % <pre>7 % 3</pre>").replace("\N{NO-BREAK SPACE}", "_")
+    '95_% <pre>7 % 3</pre>'
+    """
+    parts = re.split(r"(<pre.*?</pre>|<script.*?</script>|<style.*?</style>)", page, flags=re.DOTALL)
+    for n in range(0, len(parts), 2):
+        parts[n] = re.sub(r"(\d) %", "\\1\N{NO-BREAK SPACE}%", parts[n])
+    return "".join(parts)
 
 
 def pictures(

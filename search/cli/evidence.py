@@ -71,7 +71,7 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
         # A file or a pipe has no width, so nothing is cut there.
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         text = table(rows, width)
-        if names := beaten(configurations, rows):
+        if names := beaten(configurations, rows, max_params):
             text += f"\n\nNot on this front, since others are smaller or surer: {', '.join(names)}"
     elif study or configurations:
         text = _nothing(study, max_params)

@@ -151,10 +151,12 @@ def counted_lines(spec: Spec, provenance: Mapping[str, Any]) -> list[str]:
     held = provenance.get("frozen_on_the_way")
     if not (held and isinstance(held, list) and all(isinstance(name, str) for name in held)):
         return []
-    sizes = spec.layout.budget()
-    count = sum(sizes.get(name, 1) for name in held)  # a tensor of its own, or a number of one
-    learned = f"{count} numbers were learned, then frozen, and are counted here: {printable(', '.join(held))}"
-    return [f"  its author may count {spec.params - count}: {learned}"]
+    sizes, names = spec.layout.budget(), dict.fromkeys(held)
+    count = sum(sizes.get(name, 1) for name in names)  # a tensor of its own, or a number of one
+    if count >= spec.params:  # a stranger's list
+        return []
+    learned = f"{count:,} more, learned and then frozen, count here: {printable(', '.join(names))}"
+    return [f"  its author may count {spec.params - count:,}: {learned}"]
 
 
 def load_checkpoint(path: Path, any_task: bool = False) -> Checkpoint:

@@ -79,7 +79,7 @@ def _results(
     names = names_of(study, configurations.values())
     sizes = {key: c.spec.params for key, c in configurations.items()}
     if study.kind.says_sizes and len(set(sizes.values())) > 1:
-        names = {key: f"{label}, {sizes[key]} parameters" for key, label in names.items()}
+        names = {key: f"{label}, {sizes[key]:,} parameters" for key, label in names.items()}
 
     lines = _rates(study, rows, names) if is_compared else []
     lines += study.kind.summary(records)
@@ -165,7 +165,7 @@ def _rates(study: Study, rows: Sequence[SeedRecord], names: Mapping[str, str]) -
         rate = next(iter(rates.values()), GrokRate(0, 0))
         return [f"{study.name}: {rate}", *confirmed]
 
-    head = f"{study.name}: {len(rates)} configurations"
+    head = f"{study.name}: {len(rates):,} configurations"
     if study.kind.proposes:
         head += "; by grok rate"
         keys = sorted(rates, key=lambda key: (-(rates[key].rate or 0.0), key))[:5]
@@ -177,7 +177,7 @@ def _rates(study: Study, rows: Sequence[SeedRecord], names: Mapping[str, str]) -
     width = max(map(len, shown.values()), default=0)
     lines = [head, *(f"  {name:{width}}  {rates[key]}" for key, name in shown.items())]
     if len(keys) < len(rates):
-        lines.append(f"  and {len(rates) - len(keys)} more (adder-search report)")
+        lines.append(f"  and {len(rates) - len(keys):,} more (adder-search report)")
     if not until:
         lines.append(f"  {PooledRate.of(searched)}")
     return lines + confirmed
@@ -221,7 +221,7 @@ def _cut(study: Study, rows: Sequence[SeedRecord]) -> list[str]:
     configurations = {key for key, _ in begun}
     asked = {(key, seed) for key in configurations for seed in study.first_seeds}
     if left := len(asked - begun):
-        parts.append(f"{left} that never began")
+        parts.append(f"{left:,} that never began")
     return [f"  not counted: {' and '.join(parts)}"] if parts else []
 
 

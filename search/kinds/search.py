@@ -190,9 +190,9 @@ class Search(Kind):
             count += len(known.impossible)
 
         if count == known.proposals:
-            text = f"{count}, proposed by {name}"
+            text = f"{count:,}, proposed by {name}"
         else:
-            text = f"{'up to ' * known.is_bound}{count}, of {known.proposals} proposals by {name}"
+            text = f"{'up to ' * known.is_bound}{count:,}, of {known.proposals:,} proposals by {name}"
         remark = impossible_remark(known.impossible, known.tried, noun)
         return f"{text}; {remark}" if remark else text
 

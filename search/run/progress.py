@@ -112,7 +112,6 @@ class Progress:
 
         # The search of a configuration has ended if some of its seeds have, and none of them is pending.
         is_searched = [state.key in run.ended and False not in state.pending.values() for state in run.states.values()]
-        confirming = sum(True in state.pending.values() for state in run.states.values())
         rate = self.rate or self.overall_rate
         return Snapshot(
             configurations=(sum(is_searched), max(study.planned, len(is_searched))),
@@ -121,14 +120,14 @@ class Progress:
             waiting=states[Outcome.QUEUED],
             grokked=ended[Outcome.GROKKED] + sum(pair.has_grokked for pair in self.planner.training),
             not_grokked=count - ended[Outcome.GROKKED],
-            best="" if confirming else self._best(),  # its fresh seeds are not to be added to the search's
+            best=self._best(),
             best_exact=self.best_exact,
             seed_steps_per_s=rate,
             seconds_left=self.seed_steps_left() / rate if rate else None,
             compiling=any(worker.phase == COMPILING for worker in self.workers),
             elapsed_s=time.monotonic() - self.start,
             is_open=bool(study.until.grokked or study.allocation or study.kind.round_size or study.confirm),
-            confirming=confirming,
+            confirming=sum(True in state.pending.values() for state in run.states.values()),
             holding=self._holding(),
         )
 
@@ -157,11 +156,11 @@ class Progress:
         """Return name and counts of the configuration whose grok rate's interval begins highest.
 
         By the interval: by the rate, one seed of one would lead. Seeds that grok end first, so those that wait count
-        too.
+        too; those that confirm do not, as they are not to be added to those that chose.
         """
         run = self.planner.study_run
         best = (-1.0, "", "")
-        for key, outcomes in run.ended.items():
+        for key, outcomes in run.searched.items():
             grokked, seeds = outcomes[Outcome.GROKKED], outcomes.total()
             if key in run.states:
                 seeds += sum(not confirms for confirms in run.states[key].pending.values())

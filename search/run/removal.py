@@ -34,21 +34,21 @@ def contents(records: StudyRecords) -> Contents:
 def describe(found: Contents) -> str:
     """Describe what a deletion would remove, for its owner to decide by."""
     counts = Counter(row.outcome for row in found.rows)
-    outcomes = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+    outcomes = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in Outcome if counts[outcome])
     lines = [
         f"{found.records.study} in {found.records.home.path}",
-        f"  seeds      {len(found.rows)} ({outcomes or 'none'})",
+        f"  seeds      {len(found.rows):,} ({outcomes or 'none'})",
     ]
 
     if grokked := sorted({row.seed for row in found.rows if row.has_grokked}):
-        more = f" and {len(grokked) - NAMED} more" if len(grokked) > NAMED else ""
+        more = f" and {len(grokked) - NAMED:,} more" if len(grokked) > NAMED else ""
         lines.append(f"  grokked    {', '.join(map(str, grokked[:NAMED]))}{more}")
 
     for held in found.shown:
         lines += held.lines
-    lines.append(f"  saved      states of {found.records.count_states()} seeds that have not ended")
+    lines.append(f"  saved      states of {found.records.count_states():,} seeds that have not ended")
     if found.proposals:
-        lines.append(f"  Optuna     {found.proposals} proposals")
+        lines.append(f"  Optuna     {found.proposals:,} proposals")
     return "\n".join(lines)
 
 

@@ -85,7 +85,8 @@ def _counts(s: Snapshot) -> Iterator[str]:
         waiting = "waiting" if s.running else "waiting for their processes to start"
         yield f"{s.waiting:,} {'compiling' if s.compiling else waiting}"
 
-    # A seed counts as grokked from its first perfect evaluation, but has ended only when it has held.
+    # A seed counts as grokked from its first perfect evaluation, but has ended only when it has held, or its budget is
+    # spent.
     holding = s.grokked + s.not_grokked - s.seeds[0]
     remark = f" ({holding:,} of them still training, to hold)" if holding > 0 else ""
     yield f"{s.grokked:,} grokked{remark}"

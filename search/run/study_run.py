@@ -109,6 +109,8 @@ class StudyRun:
         """Longest budget of a seed; unit: steps."""
         self.ended: dict[str, Counter[str]] = {}
         """Seeds of the search and of the confirmation that have ended, by configuration's key, by outcome."""
+        self.searched: dict[str, Counter[str]] = {}
+        """Those of the search alone."""
         self.spent: Counter[int] = Counter()
         """Seeds that have ended, by the percentage of their budgets that they trained."""
         self.record(rows)
@@ -136,6 +138,8 @@ class StudyRun:
 
         if row.outcome in COUNTED:
             self.ended.setdefault(key, Counter())[row.outcome] += by
+            if not row.confirmation:
+                self.searched.setdefault(key, Counter())[row.outcome] += by
             budget = self.states[key].configuration.recipe.steps if key in self.states else self.longest
             most = max(budget, row.steps, 1)  # with stages before it a seed may have trained for longer
             self.spent[100 * row.steps // most] += by

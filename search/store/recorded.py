@@ -112,7 +112,10 @@ def match_configurations(
         raise UserError(f"study {study!r}: {prefix!r} may be any of {', '.join(sorted(keys))}")
 
     models = {key: preset_name(configurations[key].spec) for key in keys}
-    if model is not None and models and model not in models.values():
+    # Recorded and printed names of one model may differ in the commas of its number.
+    asked = None if model is None else model.replace(",", "")
+    matching = [key for key, name in models.items() if asked in (None, name.replace(",", ""))]
+    if models and not matching:
         hint = did_you_mean(model, dict.fromkeys(models.values()))
         raise NotFound(f"study {study!r} has no finished seed of {model!r}; {hint}")
-    return [key for key in keys if model in (None, models[key])]
+    return matching

@@ -24,7 +24,7 @@ def impossible_remark(problems: Sequence[str], count: int, what: str) -> str:
     if not problems:
         return ""
     are = "is" if len(problems) == 1 else "are"
-    return f"{len(problems)} of {count:,} {what} {are} impossible ({problems[0]})"
+    return f"{len(problems):,} of {count:,} {what} {are} impossible ({problems[0]})"
 
 
 def counted(number: int, noun: str) -> str:

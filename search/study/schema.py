@@ -24,7 +24,7 @@ from trainer import Recipe, Seed
 
 MOST_WATCHED = 64
 LONGEST_NAME = 64
-NAMED_BY = "letters, digits, dots, dashes or underscores"
+NAMED_BY = "letters (a to z), digits, dots, dashes or underscores"
 NAME = rf"^[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}$"
 
 

@@ -336,7 +336,7 @@ def _combinations(space: Space, candidates: Mapping[str, Sequence[Any]]) -> Iter
 
 
 def check_space(space: Space, spec: Spec, build: Callable[[Values], tuple[Spec, Recipe]]) -> None:
-    """Check that spec and recipe have the fields, and that every value is possible with some values of the others.
+    """Check that spec and recipe have the fields, and that every end is possible with some ends of the others.
 
     build: makes a configuration from values by key path. Raise ValueError at the key path of a field.
     """

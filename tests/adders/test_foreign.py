@@ -277,7 +277,7 @@ def test_what_is_frozen_counts_unless_somebody_chose_it():
 
     whole["model_state_dict"]["spiral_phase"] = torch.tensor(-0.3771967)  # learned, then frozen
     why = (
-        f"  its author may count {NEW.params}: 4 numbers were learned, then frozen, and are counted here: "
+        f"  its author may count {NEW.params}: 4 more, learned and then frozen, count here: "
         "spiral amp, spiral phase, spiral slope, spiral offset\n"
     )
     assert why in call("import", written(whole), "-o", "ours").output

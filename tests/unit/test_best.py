@@ -52,6 +52,7 @@ def test_studies_without_a_place_on_the_front_are_named():
     beaten_twice = [configuration(67, 8, study="mine"), configuration(67, 7, study="mine")]
     rows = [*ROWS, *beaten_twice, configuration(67, 0, study="never")]
     assert beaten(rows, front(rows)) == ["mine"] and beaten(ROWS, front(ROWS)) == []
+    assert beaten(rows, front(rows, 57), 57) == [], "of what was not asked for nothing is said"
 
 
 TABLE = """

@@ -11,7 +11,7 @@ import torch
 
 from model import PRESETS, verify
 from model.verdict import PROVED, UNDECIDED, VERDICT_FILE, write_verdict
-from search.cli.options import save_checkpoint, write_file
+from search.cli.options import counted_lines, save_checkpoint, write_file
 from search.errors import UserError
 from search.store.home import Home
 from search.store.verdicts import sealed
@@ -174,3 +174,9 @@ def test_what_verify_finds_is_kept_with_the_seed_that_it_is_of():
         result = call("verify", "two", "--json", "--home", "home")
         assert not result.stderr
         assert verifications() == [(0, None), (times, json.loads(result.stdout)["correct"])]
+
+
+def test_what_a_stranger_says_was_frozen_cannot_be_more_than_there_is():
+    assert counted_lines(SPEC, {"frozen_on_the_way": [str(n) for n in range(100)]}) == []
+    (line,) = counted_lines(SPEC, {"frozen_on_the_way": ["a", "a"]})
+    assert line.startswith("  its author may count 56: 1 more, learned")

@@ -94,7 +94,9 @@ def test_a_confirmation_is_told_from_the_search(home):
     while not (pairs := taken(planner))[0].confirmation:
         assert progress.snapshot().confirming == 0
         end(planner, "a", pairs, [row_of(pair, Outcome.GROKKED) for pair in pairs])
-    assert progress.snapshot().confirming == 1 and not progress.snapshot().best, "of the search's seeds alone"
+    assert progress.snapshot().confirming == 1
+    end(planner, "a", pairs, [row_of(pair, Outcome.FAILED) for pair in pairs])
+    assert progress.snapshot().best.endswith(": 4 of 4"), "of the search's seeds alone"
     now = replace(SNAPSHOT, configurations=(3, 3), confirming=1, seeds=(48, 64))
     assert describe(now)[0].startswith("configurations 3 of 3, confirming 1 of them on fresh seeds, runs 48 of 64")
 

@@ -12,7 +12,7 @@ from search.analysis import report as report_module
 from search.analysis.fields import fields_of, shown
 from search.analysis.plots import COLOURS, GREY
 from search.analysis.plots_search import Importances, importance_figure
-from search.analysis.report import TEMPLATE, report
+from search.analysis.report import TEMPLATE, percentages_whole, report
 from search.markup import sources
 from search.study.trial import Configuration
 from tests.unit.test_plots import frames, one, searched, seed_row, study_of
@@ -221,3 +221,8 @@ def test_a_field_that_was_not_searched_somewhere_is_shown_there_as_nothing():
     assert sorted(clip.labels()) == ["0.75", "–"]
     assert [study.kind.name_of(c) for c in configurations] == ["tie_vo off", "tie_vo on, clip 0.75"]
     assert "tie_vo on, clip 0.75" in words_of(*given)
+
+
+def test_a_percentage_stays_on_its_line_and_what_is_quoted_as_it_is():
+    page = "<style>a { width: 50 % }</style>95 % of it <pre>about: 95 % of it</pre>"
+    assert percentages_whole(page) == page.replace("95 % of it <", "95\N{NO-BREAK SPACE}% of it <")

@@ -16,7 +16,7 @@ from tracking.projection import describe_study
 from tracking.shown import describe_configuration, main_params
 from tracking.store import STUDY_TAG
 from tracking.tracker import Tracker
-from tracking.views import addresses
+from tracking.views import PAGE_TAG, addresses
 
 SEARCH = {
     "space": {"recipe.lr": {"float": [0.01, 0.02]}, "model.tie_vo": {"choice": [True, False]}},
@@ -93,6 +93,7 @@ def test_a_study_that_stops_has_curves_and_a_page_of_its_own_that_ui_leads_to(tm
     assert whole.info.end_time >= client.get_run(run).info.end_time > whole.info.start_time
     assert about == escape(PICTURE), "a list shows it as it is"
     files = addresses("http://host/", experiment, client.get_experiment(experiment).tags)["files"]
+    assert list(addresses("http://host/", "1", {PAGE_TAG: "r"})) == ["runs", "files"], "before its views are written"
     assert files == f"http://host/#/experiments/{experiment}/runs/{page}"
 
 

@@ -297,6 +297,9 @@ def test_a_study_of_subtraction_is_trained_verified_and_says_what_it_is(here, no
     assert "1,608 parameters (low_rank) subtraction base=3 digits=2" in done("best", "minus")
     seen = done("status", "minus", "--seeds")
     assert "45 of 45 right" in seen and "10010" not in seen
+    for count in ("1608", "1,608"):  # a name of today, and of earlier records
+        model = f"{count} parameters (low_rank) subtraction base=3 digits=2"
+        done("pull", "minus", "--best", "--model", model, "-o", f"minus-{count}")
     done("pull", "minus", "--best", "-o", "minus")
     assert "45/45 VERIFIED" in done("verify", "minus")
     assert "θ is bitwise the same" in done("rerun", "minus")

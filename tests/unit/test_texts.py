@@ -181,7 +181,7 @@ IMPOSSIBLE = "4, proposed by grid; 1 of 4 points is impossible (model: one_unit 
         (["recipe: {lr: 0.03}"], [WIDER, f"{ADVICE}: {{hopeless: off}}\n"], "of each"),
         (["recipe: {lr: 0.03}", OFF], ["if 4 of 8 seeds grok: 18% to 82%"], "rules end"),
         (["recipe: {steps: 60000}"], ["if 4 of 8 seeds grok: 18% to 82%\n"], ADVICE),
-        (["recipe: {lr: 0.03}", UNTIL], ["its interval counts seeds in the order of the file"], "intervals"),
+        (["recipe: {lr: 0.03}", UNTIL], ["its interval is that of the seeds up to the last one needed"], "intervals"),
     ],
 )
 def test_a_plan_says_what_will_be_impossible_or_worth_little(lines, said, unsaid, tmp_path):

@@ -34,7 +34,7 @@ def empty_buffer(slots: int, device: torch.device | str) -> dict[str, Tensor]:
 
 def pool_seed(data_seed_S: Tensor) -> Tensor:
     """Return the data seed of the stream that is searched for errors."""
-    return mix(mix(data_seed_S * GOLDEN + APART) + APART)  # other constants than those of `words` (model/counter.py)
+    return mix(mix(data_seed_S * GOLDEN + APART) + APART)  # APART where `words` has STREAM (model/counter.py)
 
 
 def with_errors(

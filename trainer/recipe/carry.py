@@ -42,8 +42,7 @@ class CarrySchedule(Group):
             step, *shares = point
             if step < 0 or step % 1:
                 raise ValueError(f"carry_shares must be at whole steps of 0 or more, got {step!r:.80}")
-            # A little above 1, as the sum of four rounded fractions may be; `not`, so that NaN is refused.
-            if not (min(shares) >= 0 and sum(shares) <= 1 + 1e-9):
+            if min(shares) < 0 or sum(shares) > 1 + 1e-9:  # as the sum of four rounded fractions may be
                 raise ValueError(f"carry_shares must be fractions that sum to at most 1, got {list(point)}")
         if len({len(point) for point in points}) > 1:
             raise ValueError(f"carry_shares must be points of one form, {FORM}, got {points!r:.80}")

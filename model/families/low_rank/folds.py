@@ -16,7 +16,6 @@ from model.spec import Fold
 def folds(spec: LowRank) -> list[Fold]:
     """Return every fold that applies to a spec, even if it saves nothing."""
     steps = []
-    # Multiplying out takes more numbers: a transfer to a spec without the factors goes by it.
     if spec.positions > INPUTS:
         text = "no position after the 33rd is read"
         fewer = replace(spec, positions=INPUTS)
@@ -25,6 +24,7 @@ def folds(spec: LowRank) -> list[Fold]:
         text = "only the end token's prediction reads the last position"
         without_end = replace(spec, no_eos=True)
         steps.append(Fold(text, without_end, lambda t: _cut(t, without_end.rows - 1)))
+    # Multiplying out takes more numbers: a transfer to a spec without the factors goes by it.
     if spec.pos_rank:
         full = replace(spec, pos_rank=0)
         steps.append(Fold("the position table multiplied out", full, _full_positions))
