@@ -119,7 +119,7 @@ FILES = {
     "name: x\nmodel: 57p\nseeds: 8": "seeds: must be a mapping or a list, got 8; for example {first: 1, count: 8}",
     "name: x\nmodel: 57\nseeds: [1]": "model: must be *, got 57; for example 57p",
     "name: ../../x\nmodel: 57p\nseeds: [1]":
-        "name: must be up to 64 letters, digits, dots, dashes or underscores, and begin with *, got '../../x'",
+        "name: must be up to 64 letters (a to z), digits, dots, dashes or underscores, and begin with *, got '../../x'",
     "name: x\nmodel: 57p\nseeds: [1]\nlr: 0.1": "lr: unknown key; did you mean recipe.lr?",
     "name: Default\nmodel: 57p\nseeds: [1]": "name: Default is MLflow's own experiment, choose another name",
     # What follows the first round
