@@ -111,6 +111,15 @@ def is_preset(spec: Spec) -> bool:
 
 
 @cache
+def is_called(name: str, asked: str) -> bool:
+    """True if a model's name is the one asked for: names of one model may differ in the commas of its number.
+
+    >>> is_called("1,608 parameters (low_rank)", "1608 parameters (low_rank)")
+    True
+    """
+    return name.replace(",", "") == asked.replace(",", "")
+
+
 def preset_name(spec: Spec) -> str:
     """Return the name of the preset that equals a spec, or a description.
 

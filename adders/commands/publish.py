@@ -241,6 +241,8 @@ def _rate(checkpoint: Checkpoint, home: Home) -> str:
         of_source = RecordSet(names, home.path).configurations()
         its = (row for row in of_source if row["configuration"] == key and row["seeds"])
         rows += sorted(its, key=itemgetter("seeds"), reverse=True)
+        if any(row["study"] == study for row in rows):
+            break  # the package's own are read only where the home's do not have it
     if not rows:
         return "no rate is recorded here"
     row = next((row for row in rows if row["study"] == study), rows[0])

@@ -17,7 +17,7 @@ import search
 HERE = Path(__file__).parent
 SCALES = ("57p", "74p", "100p", "170p")
 OUTCOMES = HERE / "outcomes.csv"
-COLUMNS = ["init_seed", "outcome", "stage", "steps", "grok_step", "params", "accuracy"]
+COLUMNS = ["init_seed", "outcome", "stages", "steps", "grok_step", "params", "best_exact", "verified"]
 
 
 def arms() -> list[tuple[str, dict[str, Any]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from model.presets import is_called
 from search.analysis.frames import configuration_rows
 from search.analysis.pareto import best_of
 from search.store.recorded import pull
@@ -36,7 +37,7 @@ def choose_best(records: StudyRecords, model: str | None = None) -> Choice:
 
     rows = configuration_rows(records)
     if model is not None:
-        rows = [row for row in rows if row["rung"].replace(",", "") == model.replace(",", "")]
+        rows = [row for row in rows if is_called(row["rung"], model)]
     best = best_of(rows)
     if best is None:
         return Choice()

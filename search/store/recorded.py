@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from model import preset_name
 from model.fields import did_you_mean
+from model.presets import is_called
 from search.errors import NotFound, UserError
 from search.stats.counting import rank
 from search.stats.record import SeedRecord
@@ -112,9 +113,7 @@ def match_configurations(
         raise UserError(f"study {study!r}: {prefix!r} may be any of {', '.join(sorted(keys))}")
 
     models = {key: preset_name(configurations[key].spec) for key in keys}
-    # Recorded and printed names of one model may differ in the commas of its number.
-    asked = None if model is None else model.replace(",", "")
-    matching = [key for key, name in models.items() if asked in (None, name.replace(",", ""))]
+    matching = [key for key, name in models.items() if model is None or is_called(name, model)]
     if models and not matching:
         hint = did_you_mean(model, dict.fromkeys(models.values()))
         raise NotFound(f"study {study!r} has no finished seed of {model!r}; {hint}")
